@@ -1,0 +1,1 @@
+"""Database changelogs into lakehouse tables."""

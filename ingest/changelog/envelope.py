@@ -1,0 +1,122 @@
+"""From a Kafka record to a change event: table, op and position, read once, when the record lands in bronze.
+
+Images stay in the raw value: they are decoded at the merge, straight from the value, by the types of their table
+(an intermediate text would round numbers).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.position import POSITION, SOURCE_FIELDS, position
+
+RECORD = T.StructType(
+    [
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+        T.StructField("timestamp", T.TimestampType()),
+        T.StructField(
+            "headers",
+            T.ArrayType(T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])),
+        ),
+        T.StructField("key", T.BinaryType()),
+        T.StructField("value", T.BinaryType()),
+    ]
+)
+"""A record as any source hands it over: coordinates, headers, raw key and raw value."""
+
+EVENT = T.StructType(
+    [
+        *RECORD.fields,
+        T.StructField("source_table", T.StringType()),
+        T.StructField("op", T.StringType()),
+        T.StructField("position", POSITION),
+        T.StructField("source_ts", T.TimestampType()),
+        T.StructField("wrapped", T.BooleanType()),
+        T.StructField("schema_id", T.LongType()),
+        T.StructField("problem", T.StringType()),
+    ]
+)
+
+CHANGES = ("c", "u", "d", "r")
+TOMBSTONE = "tombstone"
+CONTROL = "control"
+"""Heartbeats, transaction boundaries, empty records: they say nothing about any row."""
+
+NOT_JSON = "not-json"
+UNKNOWN_OP = "unknown-op"
+
+
+@dataclass(frozen=True)
+class Naming:
+    """How topics and tables are called where the envelope alone doesn't tell."""
+
+    topic_tables: dict[str, str] = field(default_factory=dict)
+    heartbeat_prefix: str = "__debezium-heartbeat"
+    transaction_suffix: str = "transaction"
+
+    def control(self, topic: Column, op: Column) -> Column:
+        """A table may be called "transaction" too: its records carry an op, the boundaries don't."""
+        boundary = topic.endswith("." + self.transaction_suffix) & op.isNull()
+        return topic.startswith(self.heartbeat_prefix + ".") | boundary
+
+    def table(self, topic: Column, source: Column) -> Column:
+        """`schema.table` as the source says; the topic where it says nothing."""
+        space = F.coalesce(source["schema"], source["db"])
+        said = F.when(source["table"].isNotNull(), F.concat_ws(".", space, source["table"]))
+        named = F.coalesce(said, topic)
+        if not self.topic_tables:
+            return named
+        pairs = [F.lit(text) for pair in self.topic_tables.items() for text in pair]
+        return F.coalesce(F.element_at(F.create_map(*pairs), topic), named)
+
+
+_ENVELOPE = [T.StructField("op", T.StringType()), T.StructField("source", SOURCE_FIELDS)]
+_NARROW = T.StructType(
+    [
+        *_ENVELOPE,
+        T.StructField("schema", T.StringType()),
+        T.StructField("payload", T.StructType(_ENVELOPE)),
+        T.StructField("_corrupt", T.StringType()),
+    ]
+)
+
+
+def events(records: DataFrame, naming: Naming) -> DataFrame:
+    """`RECORD` rows → `EVENT` rows, one for one. What can't be read keeps its record and names its `problem`."""
+    text = F.col("value").cast("string")
+    empty = F.col("value").isNull() | (F.length("value") == 0)
+    parsed = records.withColumn(
+        "_json", F.from_json(text, _NARROW, {"columnNameOfCorruptRecord": "_corrupt"})
+    ).withColumn("_wrapped", F.col("_json.payload").isNotNull())
+    source = F.when(F.col("_wrapped"), F.col("_json.payload.source")).otherwise(F.col("_json.source"))
+    said_op = F.when(F.col("_wrapped"), F.col("_json.payload.op")).otherwise(F.col("_json.op"))
+    parsed = parsed.withColumn("_source", source).withColumn("_said_op", said_op)
+    known = F.col("_said_op").isin(*CHANGES, "t", "m")
+    silent = empty & (F.col("key").isNull() | F.col("value").isNotNull())
+    control = silent | (F.col("value").isNotNull() & naming.control(F.col("topic"), F.col("_said_op")))
+    op = (
+        F.when(control, CONTROL)
+        .when(F.col("value").isNull(), TOMBSTONE)
+        .when(known & F.col("_json._corrupt").isNull(), F.col("_said_op"))
+    )
+    problem = F.when(control | F.col("value").isNull() | op.isNotNull(), F.lit(None)).otherwise(
+        F.when(F.col("_json").isNull() | F.col("_json._corrupt").isNotNull(), NOT_JSON).otherwise(UNKNOWN_OP)
+    )
+    # A null tombstone is of the table of the change before it, which its place in the log decides later.
+    table = F.when(~control & F.col("value").isNotNull(), naming.table(F.col("topic"), F.col("_source")))
+    return parsed.select(
+        *(F.col(f.name) for f in RECORD.fields),
+        table.alias("source_table"),
+        op.alias("op"),
+        position(F.col("_source"), F.col("_said_op"), F.col("offset"), F.col("partition")).alias("position"),
+        F.timestamp_millis(F.col("_source.ts_ms")).alias("source_ts"),
+        F.col("_wrapped").alias("wrapped"),
+        F.when(F.col("_json.schema").isNotNull(), F.xxhash64("_json.schema")).alias("schema_id"),
+        problem.alias("problem"),
+    )

@@ -1,0 +1,63 @@
+"""How a table's columns follow the columns that arrive: added, widened, never narrowed, never guessed.
+
+The outcome doesn't depend on batching: columns join (`widest`), and a column that an image lacks is null, or its
+default where the source added it as NOT NULL DEFAULT (the source fills old rows without an event).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ingest.changelog.columns import Column
+from ingest.changelog.types import LogicalType, widest
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of silver. `filled`: the event column whose default stands where an image lacks the column."""
+
+    name: str
+    type: LogicalType
+    filled: Column | None = None
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A column whose incoming type no type holds together with the table's."""
+
+    column: str
+    have: LogicalType
+    got: LogicalType
+
+    def __str__(self) -> str:
+        return f"column {self.column!r} is {self.have} in the table and {self.got} in the event"
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """`columns`: the table's columns afterwards; unchanged where there is a conflict."""
+
+    columns: tuple[TableColumn, ...]
+    conflicts: tuple[Conflict, ...]
+
+
+def evolved(current: Sequence[TableColumn], incoming: Iterable[Column], fold_case: bool = False) -> Evolution:
+    """The table's columns once `incoming` has been seen, in the order in which columns first appeared."""
+    columns = {c.name: c for c in current}
+    conflicts: list[Conflict] = []
+    for column in incoming:
+        name = column.name.lower() if fold_case else column.name
+        have = columns.get(name)
+        if have is None:
+            filled = column if column.has_default and not column.optional else None
+            columns[name] = TableColumn(name, column.type, filled)
+            continue
+        joined = widest(have.type, column.type)
+        if joined is None:
+            conflicts.append(Conflict(name, have.type, column.type))
+        else:
+            columns[name] = replace(have, type=joined)
+    if conflicts:
+        return Evolution(tuple(current), tuple(conflicts))
+    return Evolution(tuple(columns.values()), ())

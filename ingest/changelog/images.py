@@ -1,0 +1,205 @@
+"""From events of one table and one schema to changes: typed columns, the key, and what can't be applied.
+
+Every event yields at least one row. A row with a `_code` can't be applied; `_reason` says why, without a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.columns import Column
+from ingest.changelog.compaction import DELETED, POSITION_COLUMN, quoted
+from ingest.changelog.decode import decode, is_unavailable, undecodable, wire_spark_type
+from ingest.changelog.evolution import TableColumn
+from ingest.changelog.types import spark_type
+
+SOURCE_TS = "_source_ts"
+EVENT_ID = "_event"
+CODE, REASON = "_code", "_reason"
+SYSTEM = (DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID, CODE, REASON, "_moved")
+
+NO_KEY, NO_IMAGE, UNDECODABLE, PARTIAL = "no-key", "no-image", "undecodable", "partial-image"
+_CORRUPT = {"columnNameOfCorruptRecord": "_corrupt"}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is known of a table: its key (column names; empty: every create is a row of its own) and columns."""
+
+    table: str
+    key: tuple[str, ...]
+    columns: tuple[TableColumn, ...]
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns by which rows are told apart."""
+        return self.key or (POSITION_COLUMN,)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How to read the images of one schema."""
+
+    wire: tuple[Column, ...]
+    placeholder: str
+    fold_case: bool = False
+
+    def named(self) -> dict[str, Column]:
+        return {c.name.lower() if self.fold_case else c.name: c for c in self.wire}
+
+
+def _struct(columns: Sequence[Column]) -> T.StructType:
+    return T.StructType([T.StructField(c.name, wire_spark_type(c.wire)) for c in columns])
+
+
+def _value_type(reader: Reader, keys: Sequence[Column]) -> T.StructType:
+    images = [T.StructField("before", _struct(keys)), T.StructField("after", _struct(reader.wire))]
+    return T.StructType(
+        [*images, T.StructField("payload", T.StructType(images)), T.StructField("_corrupt", T.StringType())]
+    )
+
+
+def _key_type(keys: Sequence[Column]) -> T.StructType:
+    inner = _struct(keys)
+    return T.StructType([*inner.fields, T.StructField("payload", inner)])
+
+
+def changes(events: DataFrame, shape: Shape, reader: Reader) -> DataFrame:
+    """`EVENT` rows → the table's columns and `SYSTEM` columns. An update that moves a row to another key yields
+    two rows: its image, and the delete of the old key (`_moved`)."""
+    wire = reader.named()
+    keys = [wire[k] for k in shape.key if k in wire]
+    parsed = events.withColumn("_v", F.from_json(F.col("value").cast("string"), _value_type(reader, keys), _CORRUPT))
+    if keys:
+        parsed = parsed.withColumn("_k", F.from_json(F.col("key").cast("string"), _key_type(keys)))
+    for image in ("before", "after"):
+        path = F.when(F.col("wrapped"), F.col(f"_v.payload.{image}")).otherwise(F.col(f"_v.{image}"))
+        parsed = parsed.withColumn(f"_{image}", path)
+    removes = F.col("op").isin("d", "tombstone")
+    parsed = parsed.withColumn(DELETED, removes)
+    problem = _problem(shape, reader, keys)
+    selected = [_column(c, shape, wire).alias(c.name) for c in shape.columns]
+    flat = parsed.select(
+        *selected,
+        *(_old_key(wire[k], c).alias(f"_old_{i}") for i, (k, c) in enumerate(_key_columns(shape, wire))),
+        DELETED,
+        F.col("position").alias(POSITION_COLUMN),
+        F.col("source_ts").alias(SOURCE_TS),
+        F.struct("topic", "partition", "offset").alias(EVENT_ID),
+        "op",
+        problem.alias("_problem"),
+    )
+    return _with_moves(_with_key_check(flat, shape), shape)
+
+
+def _key_columns(shape: Shape, wire: dict[str, Column]) -> list[tuple[str, TableColumn]]:
+    types = {c.name: c for c in shape.columns}
+    return [(k, types[k]) for k in shape.key if k in wire]
+
+
+def _old_key(column: Column, target: TableColumn) -> SparkColumn:
+    return F.when(F.col("op") == "u", decode(F.col("_before").getField(column.name), column.wire, target.type))
+
+
+def _column(target: TableColumn, shape: Shape, wire: dict[str, Column]) -> SparkColumn:
+    column = wire.get(target.name)
+    if column is None:
+        return F.when(~F.col(DELETED), default_of(target))
+
+    def read(struct: SparkColumn) -> SparkColumn:
+        return decode(struct.getField(column.name), column.wire, target.type)
+
+    after = read(F.col("_after"))
+    if target.name not in shape.key:
+        return F.when(~F.col(DELETED), after)
+    from_key = F.coalesce(read(F.col("_k")), read(F.col("_k.payload")))
+    gone = F.coalesce(from_key, read(F.col("_before")))
+    return F.when(F.col(DELETED), gone).otherwise(F.coalesce(after, from_key))
+
+
+def default_of(target: TableColumn) -> SparkColumn:
+    """What a row holds in a column that its image lacks: the source's default, or null."""
+    source = target.filled
+    if source is None or source.default is None:
+        return F.lit(None).cast(spark_type(target.type))
+    wire = T.StructType([T.StructField("value", wire_spark_type(source.wire))])
+    read = F.from_json(F.lit('{"value":' + source.default + "}"), wire)
+    return decode(read["value"], source.wire, target.type)
+
+
+def _problem(shape: Shape, reader: Reader, keys: Sequence[Column]) -> SparkColumn:
+    """Struct of code and reason, null where the event can be applied."""
+
+    def named(test: str) -> SparkColumn:
+        flags = []
+        for c in reader.wire:
+            value = F.col("_after").getField(c.name)
+            bad = is_unavailable(value, c.wire, reader.placeholder)
+            if test == UNDECODABLE:
+                bad = undecodable(value, c.wire, c.type) & ~bad
+            flags.append(F.when(bad, F.lit(c.name)))
+        return F.array_compact(F.array(*flags)) if flags else F.array().cast("array<string>")
+
+    def because(code: str, reason: SparkColumn) -> SparkColumn:
+        return F.struct(F.lit(code).alias("code"), reason.alias("reason"))
+
+    image = ~F.col(DELETED)
+    corrupt = F.col("_v._corrupt").isNotNull()
+    misfit = F.lit("a value doesn't fit the type of its column; the event is kept whole")
+    missing = F.lit("the event has no row image (`after`)")
+    partial, broken = named(PARTIAL), named(UNDECODABLE)
+    partial_reason = F.concat(F.lit("unavailable values in: "), F.array_join(partial, ", "))
+    broken_reason = F.concat(F.lit("values that can't be read by their type in: "), F.array_join(broken, ", "))
+    keyless = F.lit("the table has no primary key: an update or delete can't name its row")
+    none = F.lit(None).cast("struct<code:string,reason:string>")
+    return (
+        F.when(corrupt & image, because(UNDECODABLE, misfit))
+        .when(image & F.col("_after").isNull(), because(NO_IMAGE, missing))
+        .when(F.lit(not shape.key) & ~F.col("op").isin("c", "r"), because(NO_KEY, keyless))
+        .when(image & (F.size(partial) > 0), because(PARTIAL, partial_reason))
+        .when(image & (F.size(broken) > 0), because(UNDECODABLE, broken_reason))
+        .otherwise(none)
+    )
+
+
+def _with_key_check(flat: DataFrame, shape: Shape) -> DataFrame:
+    if not shape.key:
+        return flat.withColumn(CODE, F.col("_problem.code")).withColumn(REASON, F.col("_problem.reason"))
+    missing = F.array_compact(F.array(*(F.when(quoted(k).isNull(), F.lit(k)) for k in shape.key)))
+    lacks = F.size(missing) > 0
+    reason = F.concat(F.lit("no value for key column: "), F.array_join(missing, ", "))
+    return flat.withColumn(CODE, F.coalesce(F.col("_problem.code"), F.when(lacks, NO_KEY))).withColumn(
+        REASON, F.coalesce(F.col("_problem.reason"), F.when(lacks, reason))
+    )
+
+
+def _with_moves(flat: DataFrame, shape: Shape) -> DataFrame:
+    old = [c for c in flat.columns if c.startswith("_old_")]
+    if not old or len(old) != len(shape.key):
+        return flat.drop(*old, "op", "_problem").withColumn("_moved", F.lit(False))
+    whole = F.lit(True)
+    differs = F.lit(False)
+    for key, before in zip(shape.key, old, strict=True):
+        whole &= F.col(before).isNotNull()
+        differs |= F.col(before) != quoted(key)
+    moves = F.col(CODE).isNull() & whole & differs
+    copies = F.when(moves, F.array(F.lit(False), F.lit(True))).otherwise(F.array(F.lit(False)))
+    doubled = flat.withColumn("_moved", F.explode(copies))
+    columns: list[SparkColumn] = []
+    for c in doubled.columns:
+        if c in shape.key:
+            value = F.when(F.col("_moved"), F.col(f"_old_{shape.key.index(c)}")).otherwise(quoted(c))
+        elif c == DELETED:
+            value = F.col("_moved") | F.col(DELETED)
+        elif c in old or c in ("op", "_problem"):
+            continue
+        else:
+            value = quoted(c)
+        columns.append(value.alias(c))
+    return doubled.select(*columns)

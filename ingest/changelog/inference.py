@@ -1,0 +1,61 @@
+"""Columns of a changelog without a schema, out of the values themselves.
+
+Spark's `schema_of_variant_agg` joins the shapes of a batch in one pass; here its text becomes columns. A number
+with a fraction is read as float64, as JSON means it; one with more digits than a double holds is refused at
+decoding rather than rounded (declare the column's type). A column of which only nulls were seen is `unknown`
+until a value says more.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.columns import Column
+from ingest.changelog.connect_schema import declared
+
+_OUTSIDE_QUOTES = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
+
+
+def shape(value: SparkColumn, wrapped: SparkColumn) -> SparkColumn:
+    """Aggregate: the joined shape of the row images (else of the images before) of schemaless values, as text."""
+    json = F.try_parse_json(value)
+
+    def image(member: str) -> SparkColumn:
+        inner = F.try_variant_get(json, f"$.payload.{member}", "variant")
+        outer = F.try_variant_get(json, f"$.{member}", "variant")
+        found = F.when(wrapped, inner).otherwise(outer)
+        return F.when(~F.is_variant_null(found), found)
+
+    return F.schema_of_variant_agg(F.coalesce(image("after"), image("before")))
+
+
+def inferred(shape_text: str | None) -> tuple[Column, ...]:
+    """Columns out of the text that `shape` gives; none for a text that names no object."""
+    if not shape_text or not shape_text.startswith("OBJECT<"):
+        return ()
+    ddl = _OUTSIDE_QUOTES.sub(lambda m: "STRUCT<" if m[0] == "OBJECT<" else m[0], shape_text)
+    parsed = T.DataType.fromDDL(ddl)
+    if not isinstance(parsed, T.StructType):
+        return ()
+    return tuple(declared(f.name, _logical(f.dataType)) for f in parsed.fields)
+
+
+def _logical(seen: T.DataType) -> str:
+    match seen:
+        case T.BooleanType():
+            return "boolean"
+        case T.LongType():
+            return "int64"
+        case T.DecimalType() | T.DoubleType():
+            return "float64"
+        case T.StringType():
+            return "string"
+        case T.NullType():
+            return "unknown"
+        case T.ArrayType() if not isinstance(seen.elementType, T.StructType | T.VariantType | T.NullType):
+            return f"array<{_logical(seen.elementType)}>"
+    return "json"

@@ -1,0 +1,49 @@
+"""Null tombstones carry no position and, in a topic with several tables, no table: both are those of the change
+of the same key before it in its partition, never of the one that follows.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from ingest.changelog.envelope import CHANGES, TOMBSTONE
+from ingest.changelog.position import right_after
+
+SAME_KEY = ["topic", "partition", "key"]
+
+
+def predecessors(events: DataFrame) -> DataFrame:
+    """`EVENT` rows → their tombstones alone, with `_before` (table, position and op of the change before; null where
+    these rows don't hold it)."""
+    changed = F.col("op").isin(*CHANGES)
+    earlier = Window.partitionBy(*SAME_KEY).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
+    before = F.last(F.when(changed, F.struct(F.col("source_table").alias("table"), "position", "op")), ignorenulls=True)
+    relevant = events.where(F.col("key").isNotNull() & (changed | (F.col("op") == TOMBSTONE)))
+    return relevant.withColumn("_before", before.over(earlier)).where(F.col("op") == TOMBSTONE)
+
+
+def searched_in(history: DataFrame, orphans: DataFrame) -> DataFrame:
+    """Orphaned tombstones with `_before` out of earlier history, where it is there."""
+    changes = history.where(F.col("op").isin(*CHANGES)).select(
+        *SAME_KEY,
+        F.col("offset").alias("_offset"),
+        F.struct(F.col("source_table").alias("table"), "position", "op").alias("_found"),
+    )
+    own = [*orphans.columns]
+    joined = orphans.drop("_before").join(changes, SAME_KEY, "left")
+    candidate = F.when(F.col("_offset") < F.col("offset"), F.col("_found"))
+    nearest = F.max_by(candidate, F.when(candidate.isNotNull(), F.col("_offset")))
+    rest = [c for c in own if c not in ("topic", "partition", "offset", "_before")]
+    first = [F.first(c).alias(c) for c in rest]
+    return joined.groupBy("topic", "partition", "offset").agg(*first, nearest.alias("_before")).select(*own)
+
+
+def placed(tombstones: DataFrame, table_of_topic: Column) -> DataFrame:
+    """Tombstones with their `source_table` and `position`; `table_of_topic` says whose a lone tombstone is."""
+    named = F.coalesce(F.col("_before.table"), table_of_topic)
+    return (
+        tombstones.withColumn("source_table", named)
+        .withColumn("position", right_after(F.col("_before.position"), F.col("offset"), F.col("partition")))
+        .drop("_before")
+    )

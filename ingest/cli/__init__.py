@@ -1,0 +1,26 @@
+"""The command line: `ingest`. Every command reports in a table for people, or in JSON with `--json`."""
+
+from __future__ import annotations
+
+import typer
+
+from ingest.cli import check, demo, replay, run, sql, stack
+from ingest.cli.failure import guarded
+
+app = typer.Typer(
+    help="Database changelogs into lakehouse tables that people can trust.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(check.check)
+app.command()(run.run)
+app.command()(replay.replay)
+app.command()(sql.sql)
+app.command()(demo.demo)
+app.add_typer(stack.app, name="stack")
+
+
+def main() -> None:
+    """The command `ingest`."""
+    guarded(app)

@@ -1,0 +1,115 @@
+"""`ingest run`: a pipeline, as a stream or until nothing is new."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from pyspark.errors import PySparkException
+from rich.console import Console
+
+from ingest.config import Pipeline, load
+from ingest.errors import IngestError
+from ingest.run.failures import explained
+from ingest.run.pipeline import BOTH, Part, Progress, Run
+from ingest.session import spark_session
+
+PipelineName = Annotated[str, typer.Argument(help="A pipeline of conf/pipelines, or the path of its file.")]
+
+
+def run(
+    pipeline: PipelineName,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Stop once what is there now is merged.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per batch.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Capture a changelog into bronze and merge it into silver.
+
+    Runs until it is told to stop (Ctrl-C, SIGTERM); the batch in hand is finished first.
+
+    Example: ingest run claims --available-now
+    """
+    del debug  # The whole trace is the business of main().
+    drive(pipeline, BOTH, available_now, _reporter(as_json))
+
+
+def job(*parts: Part) -> typer.Typer:
+    """A command of its own that runs these parts, for a submitter."""
+    app = typer.Typer(pretty_exceptions_enable=False)
+
+    @app.command()
+    def _(
+        pipeline: PipelineName,
+        available_now: Annotated[bool, typer.Option("--available-now")] = False,
+        debug: Annotated[bool, typer.Option("--debug")] = False,
+    ) -> None:
+        del debug
+        drive(pipeline, parts, available_now, _reporter(as_json=True))
+
+    return app
+
+
+def drive(name: str, parts: Sequence[Part], available_now: bool, report: Callable[[Progress], None]) -> None:
+    """Runs parts of a pipeline in the given mode. Jobs submitted to a cluster come in here too."""
+    loaded = load(name)
+    spark = spark_session(f"ingest {loaded.name}", loaded.spark)
+    try:
+        with stop_on_signal() as stop, explaining(loaded):
+            engine = Run(spark, loaded, parts)
+            (engine.available_now if available_now else engine.continuous)(stop, report)
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set. Spark's own process keeps running until the batch is done."""
+    stop = threading.Event()
+    previous = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def explaining(pipeline: Pipeline) -> Iterator[None]:
+    """Turns what Spark says of a failure into a sentence."""
+    try:
+        yield
+    except IngestError:
+        raise
+    except (PySparkException, OSError) as error:
+        raise explained(error, pipeline) from error
+
+
+def _reporter(as_json: bool) -> Callable[[Progress], None]:
+    console = Console(highlight=False)
+
+    def line(progress: Progress) -> None:
+        counts = {
+            a.table or "(no table)": {
+                "read": a.read,
+                "applied": a.applied,
+                "superseded": a.superseded,
+                "quarantined": a.quarantined,
+                "suppressed": a.suppressed,
+            }
+            for a in progress.accounts
+        }
+        if as_json:
+            console.out(json.dumps({"captured": progress.captured, "tables": counts}, ensure_ascii=False))
+            return
+        console.out(f"captured {progress.captured}")
+        for table, account in counts.items():
+            console.out(f"  {table}: " + ", ".join(f"{k} {v}" for k, v in account.items() if v))
+
+    return line

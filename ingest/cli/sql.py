@@ -1,0 +1,82 @@
+"""`ingest sql`: a query over silver, with tables by the names that the source gives them."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from ingest.config import load
+from ingest.errors import ConfigError
+from ingest.names import Lakehouse, identifier
+from ingest.session import spark_session
+from ingest.tables.catalog import Catalog
+
+
+def sql(
+    query: Annotated[str, typer.Argument(help="A SELECT. Tables are called as in the source.")],
+    pipeline: Annotated[
+        str | None, typer.Option("--pipeline", "-p", help="Take the lakehouse of this pipeline.")
+    ] = None,
+    lakehouse: Annotated[str | None, typer.Option(help="A lakehouse's folder or URI.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Most rows to print.")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per row.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Query silver tables by name.
+
+    Example: ingest sql --pipeline claims "SELECT count(*) FROM claims.accident_claims"
+    """
+    del debug
+    if (pipeline is None) == (lakehouse is None):
+        raise ConfigError("which lakehouse to query is not clear", "give either --pipeline or --lakehouse")
+    root = load(pipeline).lakehouse if pipeline is not None else str(lakehouse)
+    spark = spark_session("ingest sql", {"spark.sql.catalogImplementation": "in-memory"})
+    try:
+        register(spark, Lakehouse(root))
+        _show(spark, query, limit, as_json)
+    except (AnalysisException, ParseException) as error:
+        condition = error.getCondition() or type(error).__name__
+        first = str(error).strip().splitlines()[0]
+        raise ConfigError(
+            f"the query can't be run ({condition}): {first}", "see the tables with SHOW TABLES IN <schema>"
+        ) from error
+    finally:
+        spark.stop()
+
+
+def register(spark: SparkSession, lakehouse: Lakehouse) -> None:
+    """Makes every silver table of a lakehouse known to the session as `schema.table`."""
+    for entry in Catalog(spark, lakehouse.tables).entries():
+        schema, _, table = entry.shape.table.rpartition(".")
+        space = identifier(schema or "default")
+        spark.sql(f"CREATE SCHEMA IF NOT EXISTS {space}")
+        name = f"{space}.{identifier(table)}"
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {_text(entry.path)}")
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _show(spark: SparkSession, query: str, limit: int, as_json: bool) -> None:
+    frame = spark.sql(query)
+    rows = frame.limit(limit).collect()  # at most `limit` rows, for a person to read
+    console = Console(highlight=False)
+    if as_json:
+        for row in rows:
+            console.out(json.dumps(row.asDict(recursive=True), ensure_ascii=False, default=str))
+        return
+    table = Table(*frame.columns)
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    return "NULL" if value is None else str(value)

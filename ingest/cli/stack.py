@@ -1,0 +1,89 @@
+"""`ingest stack`: the embedded services, in the background or the foreground."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ingest.stack import EXTERNAL_VARIABLES, PARTS, ServiceStatus, Stack
+
+app = typer.Typer(
+    help="Postgres, Kafka and Kafka Connect with Debezium on this machine, without Docker.",
+    no_args_is_help=True,
+)
+
+Folder = Annotated[Path, typer.Option(help="Where the services keep data, logs and addresses.")]
+_WATCH_SECONDS = 1.0
+
+
+@app.command(
+    epilog=f"Example: ingest stack up --folder .stack. An address of your own replaces a part: "
+    f"{', '.join(EXTERNAL_VARIABLES.values())}."
+)
+def up(
+    folder: Folder = Path(".stack"),
+    part: Annotated[list[str] | None, typer.Option(help=f"Only these: {', '.join(PARTS)}. May be repeated.")] = None,
+    foreground: Annotated[bool, typer.Option(help="Stay until Ctrl-C, then stop the services.")] = False,
+) -> None:
+    """Start the services and show their addresses; what runs already is left as it is."""
+    stack = Stack(folder, tuple(part or PARTS), keep=True, tethered=foreground)
+    if not foreground:
+        stack.start()
+        _show(stack.status())
+        typer.echo(f"stop them with: ingest stack down --folder {folder}")
+        return
+    with stack:
+        _show(stack.status())
+        typer.echo("Ctrl-C stops them")
+        pause = threading.Event()
+        try:
+            while not pause.wait(_WATCH_SECONDS):
+                stack.require_running()
+        except KeyboardInterrupt:
+            typer.echo("stopping")
+
+
+@app.command(epilog="Example: ingest stack status --json | jq '.[].address'")
+def status(
+    folder: Folder = Path(".stack"),
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: a list of objects.")] = False,
+) -> None:
+    """Say of each service whether it runs and answers. Exits with 1 if one of them does not."""
+    services = Stack.at(folder).status()
+    if as_json:
+        typer.echo(json.dumps([asdict(service) for service in services], indent=1))
+    else:
+        _show(services)
+    if not all(service.healthy for service in services):
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: ingest stack down --purge")
+def down(
+    folder: Folder = Path(".stack"),
+    purge: Annotated[bool, typer.Option(help="Remove the data and logs as well.")] = False,
+) -> None:
+    """Stop the services. Their data stays for the next `up`, unless --purge is given."""
+    stack = Stack.at(folder)
+    if purge:
+        stack.purge()
+        typer.echo(f"stopped, and removed their data from {folder}")
+    else:
+        stack.stop()
+        typer.echo(f"stopped; their data stays in {folder}")
+
+
+def _show(services: list[ServiceStatus]) -> None:
+    table = Table("service", "state", "answers", "address", "pid", "log")
+    for service in services:
+        answers = "yes" if service.healthy else "no"
+        pid = "" if service.pid is None else str(service.pid)
+        table.add_row(service.service, service.state, answers, service.address, pid, service.log or "")
+    Console().print(table)

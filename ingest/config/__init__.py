@@ -1,0 +1,19 @@
+"""A pipeline as data: `load` reads and checks its file, and what it returns is frozen."""
+
+from ingest.config.loading import find, load
+from ingest.config.model import Batch, Debezium, Pipeline, Source, TableSettings
+from ingest.config.properties import Properties
+from ingest.config.schema import json_schema, json_schema_text
+
+__all__ = [
+    "Batch",
+    "Debezium",
+    "Pipeline",
+    "Properties",
+    "Source",
+    "TableSettings",
+    "find",
+    "json_schema",
+    "json_schema_text",
+    "load",
+]

@@ -1,0 +1,62 @@
+"""What can go wrong, and for each kind: is it worth retrying, and what should the reader of the message do?
+
+An `IngestError` is for people: it is printed as one sentence and a remedy, without a stack trace. Anything
+else that escapes is a defect of this project.
+
+Exit codes (Airflow and shells read them): 2 means "you need to change something, a retry can't help",
+75 (`EX_TEMPFAIL`) means "the same command may succeed later".
+"""
+
+from __future__ import annotations
+
+EXIT_USER = 2
+EXIT_TRANSIENT = 75
+
+
+class IngestError(Exception):
+    """A failure that its reader can act upon.
+
+    `problem` says what happened and where (source, table, position), `remedy` what to do about it.
+    Neither ever holds a value out of a row or a secret.
+    """
+
+    exit_code = EXIT_USER
+    retried = False
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.problem} → {self.remedy}"
+
+
+class ConfigError(IngestError):
+    """A pipeline file or an option can't be what the user meant."""
+
+
+class PrerequisiteMissing(IngestError):
+    """Java, disk space, a port or a package that this machine lacks."""
+
+
+class SourceRefused(IngestError):
+    """The source answered, and said no: authentication, an absent topic, a lost part of the log."""
+
+
+class ChangelogUnusable(IngestError):
+    """The changelog can't be folded as configured: no key, columns that contradict the table, a foreign writer."""
+
+
+class Unreachable(IngestError):
+    """Nobody answered in time. The same command may succeed later."""
+
+    exit_code = EXIT_TRANSIENT
+    retried = True
+
+
+class StackFailed(IngestError):
+    """An embedded service did not start or died; its log says why."""
+
+    exit_code = EXIT_TRANSIENT
+    retried = True

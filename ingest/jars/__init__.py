@@ -1,0 +1,188 @@
+"""The jars behind Spark, Kafka and Kafka Connect: pinned in `ivy.xml`, fetched once, then read from a cache.
+
+Ivy comes with PySpark, so nothing but Java is needed to fetch them. They lie in the cache folder
+(`$INGEST_CACHE`, default `~/.cache/ingest`), in `jars/<digest of ivy.xml>/<configuration>/`. A folder is
+there whole or not at all, and once it is there neither Java nor a network is asked for it.
+
+`$INGEST_IVY_SETTINGS` may name an Ivy settings file, for those who fetch through a mirror.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from xml.etree import ElementTree
+
+from ingest.errors import PrerequisiteMissing
+
+JAVA_RELEASE = 17
+FETCH_TIMEOUT_SECONDS = 1800
+_NEEDED_BYTES = 1_000_000_000
+_IVY_FILE = Path(__file__).with_name("ivy.xml")
+_RETRIEVE_PATTERN = "[conf]/[artifact]-[revision](-[classifier]).[ext]"
+
+
+def jars(configuration: str) -> list[Path]:
+    """The jars of one configuration of `ivy.xml` (`spark`, `kafka`, `connect`, `debezium`), sorted by name.
+
+    The first call fetches all configurations (about 100 MB, a minute or two); later calls, also of other
+    processes, only list a folder.
+
+    Raises:
+        PrerequisiteMissing: no such configuration; on the first call also no Java, disk space, network.
+    """
+    return sorted(jars_folder(configuration).glob("*.jar"))
+
+
+def jars_folder(configuration: str) -> Path:
+    """The folder that holds exactly the jars of `configuration`: a class path entry, a Connect plugin.
+
+    Raises:
+        PrerequisiteMissing: as `jars`.
+    """
+    counts = _jar_counts()
+    if configuration not in counts:
+        raise PrerequisiteMissing(
+            f"ivy.xml has no configuration {configuration!r}",
+            f"choose one of: {', '.join(sorted(counts))}",
+        )
+    resolved = _resolved_folder()
+    if not resolved.is_dir():
+        _fetch(resolved)
+    return resolved / configuration
+
+
+def require_java() -> Path:
+    """The `java` to start: `$JAVA_HOME`'s, else the first on the PATH, of release 17 or later.
+
+    Raises:
+        PrerequisiteMissing: there is none, it does not answer, or it is older.
+    """
+    return _checked_java(os.environ.get("JAVA_HOME"), os.environ.get("PATH"))
+
+
+@cache
+def _checked_java(home: str | None, search_path: str | None) -> Path:
+    java = str(Path(home) / "bin" / "java") if home else "java"
+    found = shutil.which(java, path=search_path)
+    install = f"install a Java {JAVA_RELEASE} runtime and put `java` on the PATH, or set JAVA_HOME to it"
+    if found is None:
+        where = f"at JAVA_HOME ({home})" if home else "on the PATH"
+        raise PrerequisiteMissing(f"no Java {where}", install)
+    try:
+        answer = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as failure:
+        raise PrerequisiteMissing(f"{found} does not run", install) from failure
+    release = _java_release(answer.stderr + answer.stdout)
+    if release is None or release < JAVA_RELEASE:
+        raise PrerequisiteMissing(f"{found} is Java {release or 'of an unknown release'}", install)
+    return Path(found)
+
+
+def _java_release(version_text: str) -> int | None:
+    """17 for `openjdk version "17.0.15"`, 8 for `java version "1.8.0_412"`."""
+    match = re.search(r'version "(?:1\.)?(\d+)', version_text)
+    return int(match.group(1)) if match else None
+
+
+def cache_folder() -> Path:
+    """`$INGEST_CACHE`, else `~/.cache/ingest`: what was fetched once and may be deleted at any time."""
+    chosen = os.environ.get("INGEST_CACHE")
+    return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".cache" / "ingest"
+
+
+def _resolved_folder() -> Path:
+    digest = hashlib.sha256(_IVY_FILE.read_bytes()).hexdigest()[:12]
+    return cache_folder() / "jars" / digest
+
+
+@cache
+def _jar_counts() -> Counter[str]:
+    dependencies = ElementTree.parse(_IVY_FILE).getroot().iter("dependency")
+    return Counter(dependency.attrib["conf"].split("->")[0] for dependency in dependencies)
+
+
+def _fetch(resolved: Path) -> None:
+    """Fetch every configuration beside `resolved`, then rename: a crash leaves nothing that looks whole."""
+    java = require_java()
+    parent = resolved.parent
+    parent.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(parent).free
+    if free < _NEEDED_BYTES:
+        raise PrerequisiteMissing(
+            f"{parent} has {free / 1e9:.1f} GB free, the jars need {_NEEDED_BYTES / 1e9:.0f} GB",
+            "free some disk, or set INGEST_CACHE to a folder on a larger one",
+        )
+    with _exclusive(parent / ".lock"):
+        if resolved.is_dir():  # another process fetched them while this one waited
+            return
+        with tempfile.TemporaryDirectory(dir=parent, prefix=".fetching-") as staging:
+            _run_ivy(java, Path(staging))
+            _require_whole(Path(staging))
+            (Path(staging) / resolved.name).mkdir()
+            for configuration in _jar_counts():
+                (Path(staging) / configuration).rename(Path(staging) / resolved.name / configuration)
+            (Path(staging) / resolved.name).rename(resolved)
+
+
+@contextmanager
+def _exclusive(lock_file: Path) -> Iterator[None]:
+    with lock_file.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released by the kernel when this process ends, however it ends
+        yield
+
+
+def _run_ivy(java: Path, staging: Path) -> None:
+    command = [
+        str(java),
+        "-jar",
+        str(_ivy_jar()),
+        "-cache",
+        str(cache_folder() / "ivy"),
+        "-ivy",
+        str(_IVY_FILE),
+    ]
+    if settings := os.environ.get("INGEST_IVY_SETTINGS"):
+        command += ["-settings", settings]
+    command += ["-confs", *sorted(_jar_counts()), "-retrieve", str(staging / _RETRIEVE_PATTERN)]
+    log_file = cache_folder() / "ivy.log"
+    try:
+        with log_file.open("w") as log:
+            subprocess.run(
+                command, stdout=log, stderr=subprocess.STDOUT, check=True, timeout=FETCH_TIMEOUT_SECONDS
+            )
+    except subprocess.SubprocessError as failure:
+        raise PrerequisiteMissing(
+            f"the jars listed in {_IVY_FILE.name} could not be fetched ({log_file} says why)",
+            "connect to the network once and run the same command again (what did arrive is kept), "
+            "or set INGEST_IVY_SETTINGS to the Ivy settings file of your mirror",
+        ) from failure
+
+
+def _require_whole(staging: Path) -> None:
+    for configuration, expected in _jar_counts().items():
+        found = len(list((staging / configuration).glob("*.jar")))
+        if found != expected:
+            raise PrerequisiteMissing(
+                f"{found} of the {expected} jars of {configuration!r} arrived",
+                f"delete {cache_folder() / 'ivy'} and run the same command again",
+            )
+
+
+def _ivy_jar() -> Path:
+    pyspark = find_spec("pyspark")
+    found = sorted(Path(pyspark.origin).parent.glob("jars/ivy-*.jar")) if pyspark and pyspark.origin else []
+    if not found:
+        raise PrerequisiteMissing("PySpark and the Ivy jar in it are not installed", "run `make venv`")
+    return found[-1]

@@ -1,0 +1,101 @@
+"""Checked names: what a source may call its tables, and what we may call folders and Spark identifiers.
+
+A source's names hold any character: dots, quotes, slashes, emoji. They reach a path or a SQL text only
+through the functions here. Pure: nothing is read or written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+_PLAIN = re.compile(r"[a-z0-9][a-z0-9_]*(\.[a-z0-9_]+)*", re.ASCII)
+_UNSAFE = re.compile(r"[^a-z0-9_.]+", re.ASCII)
+_DIGEST_DIGITS = 10
+_SLUG_CHARACTERS = 48
+_SEGMENT_CHARACTERS = 128
+# Windows opens a device for these names, whatever their extension.
+_DEVICES = frozenset({"aux", "con", "nul", "prn"} | {f"{d}{n}" for d in ("com", "lpt") for n in range(10)})
+
+
+class TableName(str):
+    """The name of a source table as the source spells it, such as `claims.members`.
+
+    Any characters but NUL, and at least one of them. Raises ValueError otherwise.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, name: str) -> TableName:
+        if not name.strip():
+            raise ValueError("a table name can't be empty")
+        if "\0" in name:
+            raise ValueError("a table name can't hold the character NUL")
+        return super().__new__(cls, name)
+
+
+def path_segment(name: str) -> str:
+    """The folder name that stands for `name`: one path segment of `[a-z0-9_.-]`, the same on every machine.
+
+    A name of plain lower-case words joined by single dots is its own segment. Every other name becomes a
+    slug, "-" and 10 hexadecimal digits of its SHA-256, so that names that differ only in case, in accents or
+    in characters that a file system refuses stay apart. A segment never begins with "_" or ".": readers of a
+    lakehouse take such folders for hidden ones. Raises ValueError for an empty name.
+    """
+    if not name:
+        raise ValueError("a name can't be empty")
+    if (
+        _PLAIN.fullmatch(name)
+        and len(name) <= _SEGMENT_CHARACTERS
+        and name.split(".", maxsplit=1)[0] not in _DEVICES
+    ):
+        return name
+    # A lone surrogate is no character, but a name that holds one must still have a folder.
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_DIGITS]
+    words = (word.strip("_") for word in _UNSAFE.sub("_", name.lower()).split("."))
+    slug = ".".join(word for word in words if word)[:_SLUG_CHARACTERS].strip("._") or "name"
+    if slug.split(".", maxsplit=1)[0] in _DEVICES:
+        slug = f"name_{slug}"
+    return f"{slug}-{digest}"
+
+
+def identifier(name: str) -> str:
+    """`name` as one Spark SQL identifier in backticks, whatever it holds. Raises ValueError if empty."""
+    if not name:
+        raise ValueError("an identifier can't be empty")
+    return "`" + name.replace("`", "``") + "`"
+
+
+@dataclass(frozen=True, slots=True)
+class Lakehouse:
+    """Where each Delta table of a lakehouse lies. `root` is a folder or a URI such as `s3a://bucket/prefix`.
+
+    `source` is the name of a pipeline: one pipeline reads one source.
+    """
+
+    root: str
+
+    def bronze(self, source: str) -> str:
+        return self._below("bronze", path_segment(source))
+
+    def silver(self, source: str, table: str) -> str:
+        return self._below("silver", path_segment(source), path_segment(table))
+
+    def tombstones(self, source: str, table: str) -> str:
+        return self._below("tombstones", path_segment(source), path_segment(table))
+
+    @property
+    def quarantine(self) -> str:
+        return self._below("system", "quarantine")
+
+    @property
+    def accounts(self) -> str:
+        return self._below("system", "accounts")
+
+    @property
+    def tables(self) -> str:
+        return self._below("system", "tables")
+
+    def _below(self, *segments: str) -> str:
+        return "/".join((self.root.rstrip("/"), *segments))

@@ -1,0 +1,115 @@
+"""For each Postgres type: one form in which the source's and silver's values can be held against each other.
+
+The form is exact: numbers of unlimited digits are text without trailing zeros, moments are whole microseconds,
+dates are days since 1970-01-01, and no number passes through a float that isn't one. Infinite moments are the two
+numbers of `ingest.changelog.types`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.types import INFINITY_MICROS, MINUS_INFINITY_MICROS
+
+
+@dataclass(frozen=True)
+class Comparable:
+    """`sql`: an expression of Postgres over `{v}`, whose value psycopg hands over as `arrow`.
+    `silver`: the same form out of a column whose type is one of `stored`, for an array of its elements."""
+
+    sql: str
+    arrow: pa.DataType
+    silver: Callable[[Column], Column]
+    stored: tuple[type[T.DataType], ...]
+    is_array: bool = False
+
+    def takes(self, data_type: T.DataType) -> bool:
+        """Whether silver may store the type so."""
+        if self.is_array:
+            return isinstance(data_type, T.ArrayType) and isinstance(data_type.elementType, self.stored)
+        return isinstance(data_type, self.stored)
+
+
+def _same(value: Column) -> Column:
+    return value
+
+
+def _digits(value: Column) -> Column:
+    """As Postgres' trim_scale writes it."""
+    text = value.cast("string")
+    trimmed = F.regexp_replace(F.regexp_replace(text, r"(\.\d*?)0+$", "$1"), r"\.$", "")
+    return F.when(trimmed == "-0", "0").otherwise(trimmed)
+
+
+def _micros(value: Column) -> Column:
+    """The session's time zone is UTC, so a moment without a zone is the same number as in Postgres."""
+    return F.unix_micros(value.cast("timestamp"))
+
+
+_INSTANT = (
+    f"CASE {{v}} WHEN 'infinity' THEN {INFINITY_MICROS} WHEN '-infinity' THEN {MINUS_INFINITY_MICROS} "
+    "ELSE (extract(epoch FROM {v}) * 1000000)::bigint END"
+)
+_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_INTEGER = Comparable("{v}::bigint", pa.int64(), lambda v: v.cast("bigint"), _INTEGERS)
+_FLOAT = Comparable(
+    "{v}::double precision", pa.float64(), lambda v: v.cast("double"), (T.FloatType, T.DoubleType)
+)
+_TEXT = Comparable("{v}", pa.string(), _same, (T.StringType,))
+_AS_TEXT = Comparable("{v}::text", pa.string(), _same, (T.StringType,))
+_DAYS = "({v} - DATE '1970-01-01')::bigint"
+_BY_NAME = {
+    "bool": Comparable("{v}", pa.bool_(), _same, (T.BooleanType,)),
+    **dict.fromkeys(("int2", "int4", "int8"), _INTEGER),
+    **dict.fromkeys(("float4", "float8"), _FLOAT),
+    "numeric": Comparable("trim_scale({v})::text", pa.string(), _digits, (T.DecimalType, T.StringType)),
+    **dict.fromkeys(("text", "varchar", "bpchar"), _TEXT),
+    **dict.fromkeys(("uuid", "json", "jsonb", "xml", "citext", "time"), _AS_TEXT),
+    "bytea": Comparable("{v}", pa.binary(), _same, (T.BinaryType,)),
+    "date": Comparable(_DAYS, pa.int64(), lambda v: F.unix_date(v).cast("bigint"), (T.DateType,)),
+    "timestamp": Comparable(_INSTANT, pa.int64(), _micros, (T.TimestampNTZType,)),
+    "timestamptz": Comparable(_INSTANT, pa.int64(), F.unix_micros, (T.TimestampType,)),
+}
+
+
+def comparable(type_name: str, is_enum: bool) -> Comparable | None:
+    """The form of a scalar type by its `typname` in pg_type; None where there is no exact one."""
+    return _AS_TEXT if is_enum else _BY_NAME.get(type_name)
+
+
+def array_of(element: Comparable) -> Comparable:
+    """The form of a one-dimensional array."""
+    inner = element.sql.format(v="e.v")
+    sql = (
+        "CASE WHEN {v} IS NOT NULL THEN "
+        f"ARRAY(SELECT {inner} FROM unnest({{v}}) WITH ORDINALITY AS e(v, n) ORDER BY n) END"
+    )
+    return Comparable(
+        sql, pa.list_(element.arrow), lambda v: F.transform(v, element.silver), element.stored, is_array=True
+    )
+
+
+@dataclass(frozen=True)
+class ComparedColumn:
+    """A column of the source, in its form."""
+
+    name: str
+    form: Comparable
+
+
+def normalised(silver_type: T.StructType, columns: Sequence[ComparedColumn]) -> list[Column]:
+    """Of a silver table: each column in its form; null where it is absent or of another type."""
+    found = {f.name: f.dataType for f in silver_type.fields}
+    return [_normalised(column, found.get(column.name)) for column in columns]
+
+
+def _normalised(column: ComparedColumn, stored: T.DataType | None) -> Column:
+    if stored is None or not column.form.takes(stored):
+        return F.lit(None).alias(column.name)
+    return column.form.silver(F.col("`" + column.name.replace("`", "``") + "`")).alias(column.name)

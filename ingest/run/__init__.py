@@ -1,0 +1,1 @@
+"""The one path: capture into bronze, merge into silver, in whatever mode somebody triggers it."""

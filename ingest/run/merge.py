@@ -1,0 +1,134 @@
+"""Merge: a slice of bronze into the silver tables it touches, and the accounts of what became of each event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.envelope import CONTROL, TOMBSTONE
+from ingest.names import Lakehouse
+from ingest.run.placement import Placed, place
+from ingest.run.profile import CHANGE, Group, profile
+from ingest.run.rules import Rules
+from ingest.run.schemas import Schemas
+from ingest.run.table_merge import TableBatch, TableMerge
+from ingest.tables.accounts import Account, Accounts
+from ingest.tables.bronze import BATCH, Bronze
+from ingest.tables.quarantine import Quarantine
+
+NO_TABLE = ""
+"""Under which heartbeats, transaction boundaries and the like are accounted for."""
+
+_REASONS = {
+    "not-json": "the value is no JSON object of a change event",
+    "unknown-op": "the event has no op that is known (c, u, d, r, t, m)",
+}
+_TABLES_AT_ONCE = 4
+
+
+class Merge:
+    """Folds bronze into silver, slice by slice. The accounts say how far it came: a slice that was cut off in the
+    middle is merged again as a whole, which changes nothing that is there already."""
+
+    def __init__(
+        self, spark: SparkSession, pipeline: str, lakehouse: Lakehouse, rules: Rules, slice_batches: int = 64
+    ) -> None:
+        self._bronze = Bronze(spark, lakehouse.bronze(pipeline))
+        self._rules = rules
+        self._slice = slice_batches
+        self._quarantine = Quarantine(spark, lakehouse.quarantine, pipeline)
+        self._accounts = Accounts(spark, lakehouse.accounts, pipeline)
+        self.tables = TableMerge(spark, pipeline, lakehouse, rules, self._quarantine)
+        self._schemas = Schemas()
+        self.merged = self._accounts.merged_upto()
+
+    def step(self, captured: int | None = None) -> list[Account]:
+        """One slice. `captured`: the last batch in bronze, where the caller knows. Empty: nothing was new."""
+        last = self._last_batch() if captured is None else captured
+        if last <= self.merged:
+            return []
+        upto = min(last, self.merged + self._slice)
+        accounts = self._slice_accounts(self._bronze.between(self.merged, upto))
+        self._accounts.add(self.merged, upto, accounts)
+        self.merged = upto
+        return accounts
+
+    def _last_batch(self) -> int:
+        row = self._bronze.rows().agg(F.max(BATCH).alias("last")).first()
+        return int(row["last"] or 0) if row else 0
+
+    def _slice_accounts(self, events: DataFrame) -> list[Account]:
+        groups = profile(events)
+        tombstones = Placed(None, {})
+        if any(g.kind == TOMBSTONE for g in groups):
+            tombstones = place(events, self._bronze.between(0, self.merged), self._topics(groups))
+        accounts = self._without_table(events, groups, tombstones)
+        batches = self._batches(events, groups, tombstones)
+        self._schemas.learn(events, [g for b in batches for g in b.groups if g.kind == CHANGE])
+        with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="merge") as pool:
+            accounts += pool.map(lambda batch: self.tables.merge(batch, self._schemas), batches)
+        return _by_table(accounts)
+
+    def _topics(self, groups: Sequence[Group]) -> dict[str, str]:
+        """topic → the one table in it, as declared or as seen."""
+        here: dict[str, set[str]] = {}
+        for group in groups:
+            for topic in group.topics:
+                if group.table is not None and group.problem is None:
+                    here.setdefault(topic, set()).add(group.table)
+        seen = {t: next(iter(tables)) for t, tables in here.items() if len(tables) == 1}
+        return {**seen, **self.tables.topic_tables(), **self._rules.table_topics}
+
+    def _batches(self, events: DataFrame, groups: Sequence[Group], tombstones: Placed) -> list[TableBatch]:
+        named = {g.table for g in groups if g.table is not None and g.kind in (CHANGE, "t")}
+        named |= {table for table in tombstones.counts if table is not None}
+        batches = []
+        for table in sorted(t for t in named if self._rules.takes(t)):
+            mine = [g for g in groups if g.table == table and g.kind in (CHANGE, "t")]
+            count, repeated = tombstones.counts.get(table, (0, 0))
+            rest = None
+            if tombstones.events is not None and count > repeated:
+                rest = tombstones.events.where(F.col("source_table") == table)
+            batches.append(TableBatch(table, mine, events, rest, count, repeated))
+        return batches
+
+    def _without_table(self, events: DataFrame, groups: Sequence[Group], tombstones: Placed) -> list[Account]:
+        """What no table takes: control records, messages, tables that are left out; and what can't be read."""
+        accounts = []
+        for group in groups:
+            table = group.table or NO_TABLE
+            if group.problem is not None:
+                accounts.append(Account(table, group.count, quarantined=group.count))
+            elif group.kind in (CONTROL, "m") or not (group.table is None or self._rules.takes(group.table)):
+                accounts.append(Account(table, group.count, suppressed=group.count))
+        for name, (count, _) in tombstones.counts.items():
+            if name is None or not self._rules.takes(name):
+                accounts.append(Account(name or NO_TABLE, count, suppressed=count))
+        if any(g.problem is not None for g in groups):
+            self._set_aside(events.where(F.col("problem").isNotNull()))
+        return accounts
+
+    def _set_aside(self, unreadable: DataFrame) -> None:
+        pairs = [F.lit(text) for pair in _REASONS.items() for text in pair]
+        reason = F.element_at(F.create_map(*pairs), F.col("problem"))
+        named = unreadable.withColumn("table", F.col("source_table"))
+        self._quarantine.add(named.withColumn("code", F.col("problem")).withColumn("reason", reason))
+
+
+def _by_table(accounts: Sequence[Account]) -> list[Account]:
+    """One account per table."""
+    sums: dict[str, Account] = {}
+    for a in accounts:
+        s = sums.get(a.table, Account(a.table))
+        sums[a.table] = Account(
+            a.table,
+            s.read + a.read,
+            s.applied + a.applied,
+            s.superseded + a.superseded,
+            s.quarantined + a.quarantined,
+            s.suppressed + a.suppressed,
+        )
+    return [sums[name] for name in sorted(sums)]

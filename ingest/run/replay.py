@@ -1,0 +1,173 @@
+"""Replay: changelog files folded into silver tables, through the same capture and merge as a stream."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.compaction import quoted
+from ingest.changelog.envelope import Naming
+from ingest.changelog.images import Shape
+from ingest.changelog.render import json_object, rendered
+from ingest.errors import ConfigError
+from ingest.names import Lakehouse, path_segment
+from ingest.run.capture import Capture
+from ingest.run.merge import Merge
+from ingest.run.rules import Rules
+from ingest.sources.files import FileSource, Line, lines, shuffled
+from ingest.tables.accounts import Accounts
+from ingest.tables.bronze import Bronze
+from ingest.tables.quarantine import Quarantine
+from ingest.tables.silver import Silver
+
+Format = Literal["delta", "jsonl"]
+COUNTS = ("read", "applied", "superseded", "quarantined", "suppressed")
+_CASES_AT_ONCE = 3
+
+
+@dataclass(frozen=True)
+class Case:
+    """A changelog of its own: files, what `tables.json` says beside them, and the folder of its lakehouse."""
+
+    name: str
+    events: tuple[Path, ...]
+    tables: Path | None
+    out: Path
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How the records come: in batches of `batch_size` (0: all in one), in their order or in another."""
+
+    batch_size: int = 0
+    seed: int | None = None
+    any_order: bool = False
+
+    def ordered(self, records: Sequence[Line]) -> Sequence[Line]:
+        return records if self.seed is None else shuffled(records, self.seed, self.any_order)
+
+
+def replay(
+    spark: SparkSession, cases: Sequence[Case], delivery: Delivery, form: Format
+) -> Iterator[tuple[Case, dict[str, Any]]]:
+    """Folds each case and writes `accounts.json` beside its tables; yields what stands in it, in order."""
+    with ThreadPoolExecutor(min(_CASES_AT_ONCE, len(cases)), thread_name_prefix="replay") as pool:
+        summaries = pool.map(lambda case: _fold(spark, case, delivery, form), cases)
+        yield from zip(cases, summaries, strict=True)
+
+
+def _fold(spark: SparkSession, case: Case, delivery: Delivery, form: Format) -> dict[str, Any]:
+    told = _told(case.tables)
+    begin = {int(p): int(o) for p, o in told.get("start_offsets", {}).items()}
+    records = [r for r in lines(case.events) if r.offset >= begin.get(r.partition, 0)]
+    rules = _rules(told)
+    lakehouse = Lakehouse(str(case.out.resolve()))
+    source = FileSource(delivery.ordered(records))
+    size = delivery.batch_size or max(len(records), 1)
+    capture = Capture(spark, source, Bronze(spark, lakehouse.bronze(case.name)), rules.naming, size)
+    merge = Merge(spark, case.name, lakehouse, rules)
+    while capture.step():
+        merge.step(capture.captured.batch)
+    shapes = [entry.shape for entry in merge.tables.entries]
+    summary = _summary(spark, case, lakehouse, records)
+    summary["tables"] = _tables(spark, case, lakehouse, shapes, sorted(told.get("tables", {})), form)
+    text = json.dumps(summary, ensure_ascii=False, indent=1)
+    case.out.mkdir(parents=True, exist_ok=True)
+    (case.out / "accounts.json").write_text(text + "\n", encoding="utf-8")
+    return summary
+
+
+def _told(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} can't be read as JSON", "give a file such as tables.json") from error
+    if not isinstance(told, dict):
+        raise ConfigError(f"{path} holds no object", 'write {"tables": {"schema.table": {"primary_key": […]}}}')
+    return told
+
+
+def _rules(told: Mapping[str, Any]) -> Rules:
+    tables: dict[str, dict[str, Any]] = told.get("tables", {})
+    topics: dict[str, set[str]] = {}
+    for table, settings in tables.items():
+        for topic in settings.get("topics", ()):
+            topics.setdefault(topic, set()).add(table)
+    return Rules(
+        naming=Naming(topic_tables=dict(told.get("topic_tables", {}))),
+        primary_keys={t: tuple(s["primary_key"]) for t, s in tables.items() if "primary_key" in s},
+        columns={t: s.get("columns", {}) for t, s in tables.items()},
+        table_topics={topic: next(iter(names)) for topic, names in topics.items() if len(names) == 1},
+        include_tables=told.get("include_tables"),
+        exclude_tables=told.get("exclude_tables"),
+        fold_case=bool(told.get("case_insensitive", False)),
+    )
+
+
+def _summary(spark: SparkSession, case: Case, lakehouse: Lakehouse, records: Sequence[Line]) -> dict[str, Any]:
+    accounts = Accounts(spark, lakehouse.accounts, case.name).rows()
+    sums = accounts.agg(*(F.coalesce(F.sum(c), F.lit(0)).alias(c) for c in COUNTS)).collect()[0]
+    summary: dict[str, Any] = {c: sums[c] for c in COUNTS}
+    # Coordinates that a file repeats never reach bronze a second time: they were superseded by themselves.
+    repeated = max(0, len(records) - summary["read"])
+    summary["read"] += repeated
+    summary["superseded"] += repeated
+    numbers = {(r.topic, r.partition, r.offset): r.number for r in reversed(records)}
+    found = Quarantine(spark, lakehouse.quarantine, case.name).rows()
+    kept = found.select("topic", "partition", "offset", "code", "reason").toLocalIterator()
+    quarantine = [
+        {"line": numbers.get((r.topic, r.partition, r.offset)), "code": r.code, "reason": r.reason} for r in kept
+    ]
+    summary["quarantine"] = sorted(quarantine, key=lambda q: q["line"] if q["line"] is not None else -1)
+    return summary
+
+
+def _tables(
+    spark: SparkSession,
+    case: Case,
+    lakehouse: Lakehouse,
+    shapes: Sequence[Shape],
+    declared: Sequence[str],
+    form: Format,
+) -> dict[str, dict[str, Any]]:
+    """table → where it is, relative to the case's folder, and how many rows it has."""
+    tables: dict[str, dict[str, Any]] = {}
+    for shape in shapes:
+        path = lakehouse.silver(case.name, shape.table)
+        rows = Silver(spark, path).rows()
+        file = Path(path).relative_to(case.out.resolve())
+        if form == "jsonl":
+            file = Path("tables") / f"{path_segment(shape.table)}.jsonl"
+            columns = {c.name: rendered(quoted(c.name), c.type) for c in shape.columns}
+            text = rows.select(json_object(columns).alias("value"))
+            _one_file(text.coalesce(1), case.out / file)
+        tables[shape.table] = {"file": str(file), "rows": rows.count()}
+    if form == "jsonl":
+        for table in declared:
+            if table not in tables:
+                file = Path("tables") / f"{path_segment(table)}.jsonl"
+                (case.out / file).parent.mkdir(parents=True, exist_ok=True)
+                (case.out / file).write_text("")
+                tables[table] = {"file": str(file), "rows": 0}
+    return tables
+
+
+def _one_file(text: Any, path: Path) -> None:
+    folder = path.with_name(path.name + ".parts")
+    text.write.mode("overwrite").text(str(folder))
+    (part,) = folder.glob("part-*.txt") if any(folder.glob("part-*.txt")) else (None,)
+    if part is None:
+        path.write_text("")
+    else:
+        part.replace(path)
+    shutil.rmtree(folder)

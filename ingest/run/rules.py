@@ -1,0 +1,37 @@
+"""What a pipeline was told about its changelog, as plain values: the same for a stream, a backfill and a replay."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ingest.changelog.envelope import Naming
+
+DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """`primary_keys`: table → columns, empty for a table whose creates are rows of their own. `columns`: table →
+    column → logical type, where the events don't tell. `table_topics`: topic → the one table in it."""
+
+    naming: Naming = field(default_factory=Naming)
+    primary_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    table_topics: Mapping[str, str] = field(default_factory=dict)
+    include_tables: str | None = None
+    exclude_tables: str | None = None
+    placeholder: str = DEFAULT_PLACEHOLDER
+    fold_case: bool = False
+
+    def takes(self, table: str) -> bool:
+        """Whether the table is wanted: whole names, with or without their schema; exclusion wins."""
+        names = (table, table.split(".", maxsplit=1)[-1])
+
+        def matches(pattern: str) -> bool:
+            return any(re.fullmatch(pattern, name) for name in names)
+
+        if self.exclude_tables is not None and matches(self.exclude_tables):
+            return False
+        return self.include_tables is None or matches(self.include_tables)

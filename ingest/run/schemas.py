@@ -1,0 +1,48 @@
+"""The columns of each schema that the changelog carries, fetched once per schema from one event that has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.changelog.columns import Column
+from ingest.changelog.connect_schema import columns_of, declared
+from ingest.changelog.inference import inferred
+from ingest.run.profile import Group, at
+
+
+class Schemas:
+    """Remembers what it has read: a schema is parsed once per process."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Column, ...]] = {}
+
+    def learn(self, events: DataFrame, groups: Sequence[Group]) -> None:
+        """Fetches the schemas of these groups that aren't known yet."""
+        new = {g.schema_id: g.first for g in groups if g.schema_id is not None and g.schema_id not in self._known}
+        if not new:
+            return
+        text = F.get_json_object(F.col("value").cast("string"), "$.schema")
+        found = events.where(at(list(new.values()))).select("schema_id", text.alias("text")).collect()
+        for row in found:  # a row per new schema
+            self._known[row.schema_id] = _image_columns(json.loads(row.text))
+
+    def columns(self, group: Group, declared_types: Mapping[str, str]) -> tuple[Column, ...]:
+        """The columns of a group's images: by its schema, else out of its values; a declared type wins there."""
+        if group.schema_id is not None and self._known[group.schema_id]:
+            return self._known[group.schema_id]
+        return tuple(
+            declared(c.name, declared_types[c.name]) if c.name in declared_types else c for c in inferred(group.shape)
+        )
+
+
+def _image_columns(schema: Mapping[str, Any]) -> tuple[Column, ...]:
+    for image in ("after", "before"):
+        for member in schema.get("fields", ()):
+            if member.get("field") == image:
+                return columns_of(member)
+    return ()

@@ -1,0 +1,55 @@
+"""The SparkSession that the project's jobs run in; made once at the edge and passed in from there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from ingest.jars import jars, require_java
+
+_LOG4J = Path(__file__).with_name("log4j2.properties")
+
+
+def spark_session(name: str, properties: Mapping[str, str] | None = None, master: str | None = None) -> SparkSession:
+    """A session with Delta and Kafka. `properties` are Spark's own and win over the defaults.
+
+    Under `spark-submit` the master and the jars are what the submitter said.
+    """
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    cores = str(os.cpu_count() or 2)
+    defaults = {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Times are UTC and names are what they are, on every machine.
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.caseSensitive": "true",
+        # Delta's default of 50 tasks per snapshot costs seconds on a small machine.
+        "spark.databricks.delta.snapshotPartitions": cores,
+        "spark.sql.shuffle.partitions": cores,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.scheduler.mode": "FAIR",
+        # A source that lost part of its log must stop the run, and a predicate must not end up in a plan's text.
+        "spark.sql.debug.maxToStringFields": "0",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": cores,
+    }
+    if not submitted:
+        require_java()
+        defaults |= {
+            "spark.jars": ",".join(str(path) for path in jars("spark")),
+            "spark.driver.memory": "2g",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOG4J}",
+        }
+    builder = SparkSession.builder.appName(name)
+    if not submitted or master is not None:
+        builder = builder.master(master or f"local[{cores}]")
+    for key, value in (defaults | dict(properties or {})).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

@@ -1,0 +1,1 @@
+"""Where changelogs come from. `contract` says what every source promises."""

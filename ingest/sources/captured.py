@@ -1,0 +1,54 @@
+"""How far bronze has read its source, from its Delta log alone: no Spark, no data file is opened."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from ingest.errors import ChangelogUnusable, ConfigError
+
+if TYPE_CHECKING:
+    from ingest.sources.contract import Offsets
+
+
+def is_remote(path: str) -> bool:
+    """Whether `path` is a URI of an object store, which needs credentials that only Spark is told."""
+    return "://" in path and not path.startswith("file://")
+
+
+def captured_offsets(path: str) -> Offsets | None:
+    """topic → partition → next offset, by the newest commit of the Delta table at `path` that says so.
+
+    None where there is no table yet, or none of the commits that its log still holds says. Raises ConfigError
+    for a lakehouse that is no local folder, ChangelogUnusable for a log that can't be read.
+    """
+    if is_remote(path):
+        raise ConfigError(
+            f"how far {path} has read can only be told of a lakehouse on this machine",
+            "leave out --live, or ask the lakehouse with Spark",
+        )
+    try:
+        if not DeltaTable.is_deltatable(path):
+            return None
+        commits = DeltaTable(path).history()
+    except (DeltaError, OSError) as error:
+        raise ChangelogUnusable(
+            f"the Delta log of {path} can't be read ({type(error).__name__})",
+            "check the folder's permissions and that no commit file is damaged",
+        ) from None
+    return next((offsets for commit in commits if (offsets := _offsets(commit)) is not None), None)
+
+
+def _offsets(commit: dict[str, Any]) -> Offsets | None:
+    """What one commit says; None for a commit of somebody else, such as a compaction."""
+    try:
+        said = json.loads(commit.get("userMetadata") or "null")
+    except ValueError:
+        return None
+    offsets = said.get("offsets") if isinstance(said, dict) else None
+    if not isinstance(offsets, dict):
+        return None
+    return {topic: {int(p): int(offset) for p, offset in ps.items()} for topic, ps in offsets.items()}

@@ -1,0 +1,161 @@
+"""Changelog files as a source: JSON lines of `topic, partition, offset, timestamp, key, value`.
+
+`key` and `value` are what a consumer of the topic would see, as JSON or null; `key_bytes` and `value_bytes` hold raw
+text that is no JSON. Their text is taken as it stands in the line: a number is never read and written again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ingest.changelog.envelope import RECORD
+from ingest.errors import ConfigError
+from ingest.sources.contract import Offsets, Range
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DECODER = json.JSONDecoder()
+_BLANK = " \t\r\n"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A record and the 0-based line that it stood on, counted through all files."""
+
+    number: int
+    topic: str
+    partition: int
+    offset: int
+    timestamp: datetime | None
+    headers: tuple[tuple[str, bytes | None], ...] | None
+    key: bytes | None
+    value: bytes | None
+
+
+def lines(paths: Sequence[Path]) -> Iterator[Line]:
+    """The records of the files, in order. Raises ConfigError naming the file and line that is no record."""
+    number = 0
+    for path in paths:
+        with path.open(encoding="utf-8") as file:
+            for at, text in enumerate(file, start=1):
+                if not text.strip():
+                    continue
+                try:
+                    yield _line(number, _members(text))
+                except (ValueError, KeyError, TypeError, IndexError) as error:
+                    raise ConfigError(
+                        f"{path}:{at} is no record ({type(error).__name__})",
+                        'each line is {"topic":…, "partition":…, "offset":…, "key":…, "value":…}',
+                    ) from error
+                number += 1
+
+
+def _members(text: str) -> dict[str, tuple[Any, str]]:
+    """Member → (its value, its text as it stands in the line)."""
+    found: dict[str, tuple[Any, str]] = {}
+    at = _skip(text, 0)
+    if text[at] != "{":
+        raise ValueError("not an object")
+    at = _skip(text, at + 1)
+    while text[at] != "}":
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+        if text[at] != '"':
+            raise ValueError("no member")
+        name, at = scanstring(text, at + 1)
+        at = _skip(text, at)
+        if text[at] != ":":
+            raise ValueError("no colon")
+        begin = _skip(text, at + 1)
+        value, end = _DECODER.raw_decode(text, begin)
+        found[name] = (value, text[begin:end])
+        at = _skip(text, end)
+    return found
+
+
+def _skip(text: str, at: int) -> int:
+    while text[at] in _BLANK:
+        at += 1
+    return at
+
+
+def _line(number: int, members: dict[str, tuple[Any, str]]) -> Line:
+    def plain(name: str, default: Any = None) -> Any:
+        return members[name][0] if name in members else default
+
+    def raw(name: str) -> bytes | None:
+        if plain(f"{name}_bytes") is not None:
+            return str(plain(f"{name}_bytes")).encode()
+        value, text = members.get(name, (None, ""))
+        return None if value is None else text.encode()
+
+    stamp = plain("timestamp")
+    headers = plain("headers")
+    return Line(
+        number,
+        str(plain("topic")),
+        int(plain("partition", 0)),
+        int(members["offset"][0]),
+        None if stamp is None else _EPOCH + timedelta(milliseconds=stamp),
+        None if headers is None else tuple((h["key"], _header(h.get("value"))) for h in headers),
+        raw("key"),
+        raw("value"),
+    )
+
+
+def _header(value: Any) -> bytes | None:
+    return None if value is None else (value if isinstance(value, str) else json.dumps(value)).encode()
+
+
+def shuffled(records: Iterable[Line], seed: int, any_order: bool) -> list[Line]:
+    """Another order of delivery: one that Kafka could give (each partition in its own order), or any at all."""
+    random = Random(seed)
+    given = list(records)
+    if any_order:
+        random.shuffle(given)
+        return given
+    queues: dict[tuple[str, int], list[Line]] = {}
+    for record in given:
+        queues.setdefault((record.topic, record.partition), []).append(record)
+    turns = [name for name, queue in queues.items() for _ in queue]
+    random.shuffle(turns)
+    waiting = {name: iter(queue) for name, queue in queues.items()}
+    return [next(waiting[name]) for name in turns]
+
+
+class FileSource:
+    """Records in their order of delivery, cut into batches by count. Offsets of the contract count deliveries."""
+
+    repeats = True
+    _DELIVERY = "delivery"
+
+    def __init__(self, records: Sequence[Line]) -> None:
+        self._records = records
+        self._read = 0
+
+    def until_now(self) -> None:
+        """Files end where they end."""
+
+    def pending(self, captured: Offsets, limit: int) -> Range | None:
+        del captured  # Files are folded from their beginning; bronze drops the coordinates that it has.
+        end = min(self._read + limit, len(self._records))
+        if end == self._read:
+            return None
+        span = Range({self._DELIVERY: {0: self._read}}, {self._DELIVERY: {0: end}})
+        self._read = end
+        return span
+
+    def read(self, spark: SparkSession, span: Range) -> DataFrame:
+        start, end = span.start[self._DELIVERY][0], span.end[self._DELIVERY][0]
+        rows = [
+            (r.topic, r.partition, r.offset, r.timestamp, r.headers, r.key, r.value) for r in self._records[start:end]
+        ]
+        return spark.createDataFrame(rows, RECORD).coalesce(1)

@@ -1,0 +1,109 @@
+"""Kafka topics as a source: ranges of offsets by the admin client, records by Spark's own reader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.envelope import RECORD
+from ingest.errors import SourceRefused
+from ingest.sources.contract import Offsets, Range
+from ingest.sources.kafka_admin import KafkaAdmin
+
+Start = Literal["earliest", "latest"] | Mapping[str, Mapping[int, int]]
+
+
+class KafkaSource:
+    """Topics by list or by pattern; a topic that appears later is read from its beginning."""
+
+    repeats = False
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        topics: Sequence[str] | None,
+        pattern: str | None,
+        start: Start = "earliest",
+    ) -> None:
+        self._properties = dict(properties)
+        self._admin = KafkaAdmin(properties)
+        self._topics = topics
+        self._pattern = pattern
+        self._start = start
+        self._until: Offsets | None = None
+
+    def until_now(self) -> None:
+        self._until = self._admin.end_offsets(self._admin.topics(self._topics, self._pattern))
+
+    def pending(self, captured: Offsets, limit: int) -> Range | None:
+        ends = self._until
+        if ends is None:
+            ends = self._admin.end_offsets(self._admin.topics(self._topics, self._pattern))
+        topics = sorted(ends)
+        starts: Offsets = {}
+        unknown = [t for t in topics if any(p not in captured.get(t, {}) for p in ends[t])]
+        first = self._first(unknown, bool(captured)) if unknown else {}
+        for topic, partitions in ends.items():
+            for partition in partitions:
+                known = captured.get(topic, {}).get(partition)
+                starts.setdefault(topic, {})[partition] = first[topic][partition] if known is None else known
+        return _limited(starts, ends, limit)
+
+    def _first(self, topics: Sequence[str], later: bool) -> Offsets:
+        """Where new partitions begin. One that appears `later` holds nothing from before the pipeline began."""
+        begin = self._admin.beginning_offsets(topics)
+        if self._start == "earliest" or later:
+            return begin
+        if self._start == "latest":
+            return self._admin.end_offsets(topics)
+        chosen = self._start
+        return {
+            topic: {p: int(chosen.get(topic, {}).get(p, offset)) for p, offset in partitions.items()}
+            for topic, partitions in begin.items()
+        }
+
+    def read(self, spark: SparkSession, span: Range) -> DataFrame:
+        assigned = {topic: sorted(partitions) for topic, partitions in span.end.items()}
+        reader = spark.read.format("kafka").options(
+            **{f"kafka.{key}": value for key, value in self._properties.items()}
+        )
+        return (
+            reader.option("assign", json.dumps(assigned))
+            .option("startingOffsets", json.dumps(span.start))
+            .option("endingOffsets", json.dumps(span.end))
+            .option("includeHeaders", "true")
+            .option("failOnDataLoss", "true")
+            .load()
+            .select(*(F.col(f.name).cast(f.dataType) for f in RECORD.fields))
+        )
+
+
+def _limited(starts: Offsets, ends: Offsets, limit: int) -> Range | None:
+    """At most about `limit` records, shared out over the partitions by how far each is behind."""
+    behind = {
+        (topic, partition): end - starts[topic][partition]
+        for topic, partitions in ends.items()
+        for partition, end in partitions.items()
+    }
+    for (topic, partition), count in behind.items():
+        if count < 0:
+            raise SourceRefused(
+                f"partition {partition} of topic {topic} ends at {ends[topic][partition]}, before the offset "
+                f"{starts[topic][partition]} that bronze has reached: the topic was recreated",
+                "capture it under a new pipeline name, or restore the topic",
+            )
+    total = sum(behind.values())
+    if total == 0:
+        return None
+    start: Offsets = {}
+    end: Offsets = {}
+    for (topic, partition), count in behind.items():
+        if count:
+            share = count if total <= limit else max(1, count * limit // total)
+            start.setdefault(topic, {})[partition] = starts[topic][partition]
+            end.setdefault(topic, {})[partition] = starts[topic][partition] + share
+    return Range(start, end)

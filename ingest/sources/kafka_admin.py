@@ -1,0 +1,239 @@
+"""What a Kafka cluster holds: topics, partitions and offsets. No record is read here.
+
+One client lives as long as the `KafkaAdmin`, so that a question costs a round trip and no new connection.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec  # type: ignore[attr-defined]
+
+from ingest.errors import ConfigError, IngestError, SourceRefused, Unreachable
+from ingest.sources.kafka_properties import librdkafka
+
+if TYPE_CHECKING:
+    from ingest.sources.contract import Offsets
+
+# Its methods carry no types.
+_AT: Any = OffsetSpec
+_ATTEMPT_SECONDS = 1.0
+_PAUSE_SECONDS = 0.1
+_METADATA_SECONDS = 5.0
+_NO_SUCH_TIME = -1
+_OWN_TOPICS = frozenset({"__consumer_offsets", "__share_group_state", "__transaction_state"})
+_DENIED = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError.ILLEGAL_SASL_STATE,
+        KafkaError._SSL,
+    }
+)
+_FORBIDDEN = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+_GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
+
+# Without a handler of its own, librdkafka writes to stderr, once for every attempt to connect.
+_librdkafka_log = logging.getLogger(f"{__name__}.librdkafka")
+_librdkafka_log.addHandler(logging.NullHandler())
+
+
+class KafkaAdmin:
+    """Questions to one cluster. `properties` are Kafka client properties under their Java names.
+
+    Every method raises Unreachable after `timeout` seconds without an answer, and SourceRefused as soon as
+    the cluster refuses the user. The constructor connects to nothing; it raises ConfigError for properties
+    that can't be used.
+    """
+
+    def __init__(self, properties: Mapping[str, str], timeout: float = 10.0) -> None:
+        self._servers = properties.get("bootstrap.servers", "")
+        self._timeout = timeout
+        self._isolation = (
+            IsolationLevel.READ_COMMITTED
+            if properties.get("isolation.level") == "read_committed"
+            else IsolationLevel.READ_UNCOMMITTED
+        )
+        self._errors: list[KafkaError] = []
+        self._partitions: dict[str, tuple[int, ...]] = {}
+        self._asked_at = float("-inf")
+        told: dict[str, Any] = {**librdkafka(properties), "error_cb": self._errors.append}
+        try:
+            self._client = AdminClient(told, logger=_librdkafka_log)
+        except KafkaException:
+            # librdkafka's own text quotes the value that it refuses, which may be a secret.
+            raise ConfigError(
+                "source.kafka: the Kafka client refuses a value, or can't read a file, among "
+                f"{', '.join(sorted(told.keys() - {'error_cb'}))}",
+                "correct it; the values are those of Kafka's documentation, the files PEM or PKCS12",
+            ) from None
+
+    def brokers(self) -> tuple[str, ...]:
+        """The brokers of the cluster as host:port."""
+        found = self._metadata().brokers.values()
+        return tuple(sorted(f"{broker.host}:{broker.port}" for broker in found))
+
+    def topics(self, topics: Sequence[str] | None = None, pattern: str | None = None) -> tuple[str, ...]:
+        """The given topics, or those whose whole name matches `pattern`, sorted. Always asks the cluster.
+
+        Raises SourceRefused where a given topic is absent, or no topic matches.
+        """
+        self._metadata()
+        if topics is not None:
+            self._check_present(topics)
+            return tuple(sorted(topics))
+        expression = re.compile(pattern or "")
+        found = tuple(sorted(t for t in self._partitions if expression.fullmatch(t) and t not in _OWN_TOPICS))
+        if not found:
+            raise SourceRefused(
+                f"none of the {len(self._partitions)} topics that {self._servers} shows matches {pattern!r}",
+                f"{self._near(pattern or '')}start the connector, correct source.topic_pattern, or let the "
+                "user describe the topics",
+            )
+        return found
+
+    def partitions(self, topics: Iterable[str]) -> dict[str, tuple[int, ...]]:
+        """topic → its partitions, at most a few seconds old. Raises SourceRefused for an absent topic."""
+        wanted = tuple(topics)
+        aged = time.monotonic() - self._asked_at > _METADATA_SECONDS
+        if aged or any(topic not in self._partitions for topic in wanted):
+            self._metadata()
+        self._check_present(wanted)
+        return {topic: self._partitions[topic] for topic in wanted}
+
+    def beginning_offsets(self, topics: Iterable[str]) -> Offsets:
+        """topic → partition → the first offset that is still there."""
+        return self._offsets(tuple(topics), _AT.earliest())
+
+    def end_offsets(self, topics: Iterable[str]) -> Offsets:
+        """topic → partition → the offset that the next record will have."""
+        return self._offsets(tuple(topics), _AT.latest())
+
+    def offsets_at(self, topics: Iterable[str], moment: datetime) -> Offsets:
+        """topic → partition → the first offset whose timestamp is `moment` (aware) or later, else the end."""
+        if moment.tzinfo is None:
+            raise ValueError("a moment without a time zone names no point in time")
+        wanted = tuple(topics)
+        # Asked first: a record that arrives in between must not fall between the two answers.
+        ends = self.end_offsets(wanted)
+        found = self._offsets(wanted, _AT.for_timestamp(int(moment.timestamp() * 1000)))
+        return {
+            topic: {p: ends[topic][p] if o == _NO_SUCH_TIME else o for p, o in partitions.items()}
+            for topic, partitions in found.items()
+        }
+
+    def _metadata(self) -> ClusterMetadata:
+        """Everything in one round trip. Asked for in short attempts: a refusal shows only between them."""
+        self._forget_errors()
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                metadata = self._client.list_topics(timeout=min(_ATTEMPT_SECONDS, self._timeout))
+            except KafkaException as exception:
+                self._raise_denied(exception.args[0])
+                if time.monotonic() >= deadline:
+                    raise self._unreachable() from None
+            else:
+                break
+        self._partitions = {
+            name: tuple(sorted(topic.partitions)) for name, topic in metadata.topics.items() if not topic.error
+        }
+        self._asked_at = time.monotonic()
+        return metadata
+
+    def _offsets(self, topics: Sequence[str], spec: OffsetSpec) -> Offsets:
+        deadline = time.monotonic() + self._timeout
+        while True:
+            offsets, failures = self._ask(self.partitions(topics), spec)
+            if not failures:
+                return offsets
+            for topic, error in failures.items():
+                self._raise_denied(error, topic)
+            if time.monotonic() >= deadline:
+                raise self._unreachable(next(iter(failures.values())))
+            # A new leader, or a topic that was recreated: what is known of the cluster is out of date.
+            self._asked_at = float("-inf")
+            time.sleep(_PAUSE_SECONDS)
+
+    def _ask(self, partitions: Mapping[str, Sequence[int]], spec: OffsetSpec) -> tuple[Offsets, dict[str, KafkaError]]:
+        """One request to each leader: the offsets, and topic → error of those that gave none."""
+        self._forget_errors()
+        asked = {TopicPartition(topic, p): spec for topic, ps in partitions.items() for p in ps}
+        offsets: Offsets = {topic: {} for topic in partitions}
+        failures: dict[str, KafkaError] = {}
+        if not asked:
+            return offsets, failures
+        answers = self._client.list_offsets(asked, isolation_level=self._isolation, request_timeout=self._timeout)
+        for place, answer in answers.items():
+            try:
+                offsets[place.topic][place.partition] = int(answer.result().offset)
+            except KafkaException as exception:
+                failures[place.topic] = exception.args[0]
+        return offsets, failures
+
+    def _forget_errors(self) -> None:
+        self._client.poll(0)
+        self._errors.clear()
+
+    def _raise_denied(self, error: KafkaError, topic: str | None = None) -> None:
+        """Raises SourceRefused if the cluster said no, in `error` or to the connection behind it."""
+        self._client.poll(0)
+        denied = next((e for e in (error, *self._errors) if e.code() in _DENIED), None)
+        if denied is not None:
+            raise SourceRefused(
+                f"Kafka at {self._servers} refuses the connection: {_reason(denied)}",
+                "a wrong password, user, certificate or mechanism: correct sasl.jaas.config, sasl.mechanism, "
+                "security.protocol or ssl.* in source.kafka",
+            )
+        if error.code() in _FORBIDDEN:
+            raise SourceRefused(
+                f"Kafka at {self._servers} does not let the user describe {topic or 'the cluster'}",
+                "grant the user Describe and Read on the topic",
+            )
+
+    def _unreachable(self, error: KafkaError | None = None) -> IngestError:
+        specific = [e for e in self._errors if e.code() != KafkaError._ALL_BROKERS_DOWN]
+        reason = error or (specific[-1] if specific else None)
+        return Unreachable(
+            f"Kafka at {self._servers} gave no answer within {self._timeout:g} s"
+            + (f": {_reason(reason)}" if reason else ""),
+            "check that it runs and can be reached, and that bootstrap.servers and security.protocol fit its listener",
+        )
+
+    def _check_present(self, topics: Iterable[str]) -> None:
+        absent = [topic for topic in topics if topic not in self._partitions]
+        if absent:
+            raise SourceRefused(
+                f"there is no topic {absent[0]!r} on {self._servers}, or the user may not see it",
+                f"{self._near(absent[0])}start its connector, create the topic, correct source.topics, or "
+                "grant Describe on it",
+            )
+
+    def _near(self, topic: str) -> str:
+        near = difflib.get_close_matches(topic, self._partitions, n=3)
+        return f"did you mean {' or '.join(repr(name) for name in near)}? Else " if near else ""
+
+
+def lag(end: Offsets, captured: Offsets) -> Offsets:
+    """topic → partition → how many offsets `captured` (next offsets) is behind `end`.
+
+    A partition that was never captured is behind by all its offsets. A negative number means that the topic
+    is shorter than what was captured: it has been recreated.
+    """
+    return {
+        topic: {p: offset - captured.get(topic, {}).get(p, 0) for p, offset in partitions.items()}
+        for topic, partitions in end.items()
+    }
+
+
+def _reason(error: KafkaError) -> str:
+    """librdkafka's sentence without the broker's name before it and the timing behind it."""
+    return re.sub(r"^\S+: | \(after \d+ms in state \w+\)", "", error.str())

@@ -1,0 +1,141 @@
+"""An embedded Kafka Connect worker with Debezium's Postgres connector as its one plugin.
+
+It is a standalone worker: source offsets live in a file, `data/offsets`, written `OFFSET_FLUSH_MILLISECONDS`
+after they moved. Killed in between, it sends some events again after its restart: at least once, as Debezium
+promises. The worker forgets its connectors, so they are kept in `connectors/*.json` and registered again at
+each start.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ingest.errors import ConfigError
+from ingest.jars import jars_folder
+from ingest.stack.connectors import Connectors, ConnectorStatus
+from ingest.stack.java import java_command, properties_text
+from ingest.stack.ports import HOST
+from ingest.stack.service import Service
+
+OFFSET_FLUSH_MILLISECONDS = 500
+_MAX_REQUEST_BYTES = 10_000_000
+_JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+
+class Connect(Service):
+    """The worker at `url`. Keys and values are JSON; a connector's configuration may choose otherwise."""
+
+    name = "connect"
+    port_names = ("rest",)
+
+    def __init__(
+        self,
+        stack_folder: Path,
+        external: str | None = None,
+        *,
+        bootstrap_servers: Callable[[], str],
+        tethered: bool = True,
+    ) -> None:
+        """
+        Args:
+            bootstrap_servers: asked for the broker's address at each start of an embedded worker.
+        """
+        super().__init__(stack_folder, external, tethered=tethered)
+        self._bootstrap_servers = bootstrap_servers
+        self._connectors_folder = self.folder / "connectors"
+
+    @property
+    def url(self) -> str:
+        """Of the REST interface, without a slash at its end."""
+        return (self.external or f"http://{HOST}:{self.ports['rest']}").rstrip("/")
+
+    @property
+    def address(self) -> str:
+        return self.url
+
+    @property
+    def connectors(self) -> Connectors:
+        """The worker's REST interface."""
+        return Connectors(self.url)
+
+    def check(self) -> None:
+        self.connectors.check()
+
+    def register(self, name: str, config: Mapping[str, str]) -> None:
+        """Create or reconfigure a connector, and return when it and its tasks run.
+
+        Args:
+            name: letters, digits, dot, dash, underscore.
+            config: as in the connector's documentation, `connector.class` and `database.password` included.
+
+        Raises:
+            ConfigError: an unsafe name.
+            SourceRefused: the configuration is wrong, or the database refuses it.
+            StackFailed: the connector or a task fails, or does not run in time.
+        """
+        if not _SAFE_NAME.fullmatch(name):
+            raise ConfigError(
+                f"connector name {name!r} can't be used", "use letters, digits, dots, dashes and underscores"
+            )
+        self.connectors.put(name, config)
+        if not self.external:
+            self._remember(name, config)
+        self.connectors.await_running(name)
+
+    def status_of(self, name: str) -> ConnectorStatus:
+        """How the connector does."""
+        return self.connectors.status(name)
+
+    def restart(self, name: str) -> None:
+        """Restart the connector and its tasks, and wait until they run."""
+        self.connectors.restart(name)
+
+    def delete(self, name: str) -> None:
+        """Remove the connector; its offsets, and its slot in the database, stay."""
+        self.connectors.delete(name)
+        (self._connectors_folder / f"{name}.json").unlink(missing_ok=True)
+
+    def _remember(self, name: str, config: Mapping[str, str]) -> None:
+        self._connectors_folder.mkdir(mode=0o700, exist_ok=True)  # the configurations hold passwords
+        partial = self._connectors_folder / f"{name}.partial"
+        partial.touch(mode=0o600)
+        partial.write_text(json.dumps(dict(config), indent=1))
+        partial.replace(partial.with_suffix(".json"))
+
+    def _after_start(self) -> None:
+        kept = {file.stem: json.loads(file.read_text()) for file in self._connectors_folder.glob("*.json")}
+        present = self.connectors.names()
+        for name in kept.keys() - present:
+            self.connectors.put(name, kept[name])
+        for name in kept:
+            self.connectors.await_running(name)
+
+    def _prepare(self) -> None:
+        plugins = self.folder / "plugins"
+        plugins.mkdir(exist_ok=True)
+        plugin = plugins / "debezium-postgres"
+        plugin.unlink(missing_ok=True)
+        plugin.symlink_to(jars_folder("debezium"), target_is_directory=True)
+        (self.folder / "worker.properties").write_text(properties_text(self._properties(plugins)))
+
+    def _command(self) -> list[str]:
+        main = "org.apache.kafka.connect.cli.ConnectStandalone"
+        return java_command("connect", 384, main, str(self.folder / "worker.properties"))
+
+    def _properties(self, plugins: Path) -> dict[str, object]:
+        return {
+            "bootstrap.servers": self._bootstrap_servers(),
+            "listeners": self.url,
+            "plugin.path": plugins,
+            "plugin.discovery": "service_load",  # the others open every class of every jar
+            "key.converter": _JSON_CONVERTER,
+            "value.converter": _JSON_CONVERTER,
+            "offset.storage.file.filename": self.data / "offsets",
+            "offset.flush.interval.ms": OFFSET_FLUSH_MILLISECONDS,
+            "producer.linger.ms": 0,
+            "producer.max.request.size": _MAX_REQUEST_BYTES,
+        }

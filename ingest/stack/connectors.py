@@ -1,0 +1,156 @@
+"""The REST interface of a Kafka Connect worker: connectors registered, watched, restarted, removed.
+
+Source: Kafka's documentation, "Connect > User Guide > REST API".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import requests
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from ingest.errors import SourceRefused, StackFailed, Unreachable
+
+START_TIMEOUT_SECONDS = 90.0
+_REQUEST_TIMEOUT_SECONDS = 45.0  # Debezium connects to its database to check a configuration
+_CHECK_TIMEOUT_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class ConnectorStatus:
+    """States are Connect's own words: UNASSIGNED, RUNNING, PAUSED, STOPPED, RESTARTING, FAILED."""
+
+    name: str
+    state: str
+    task_states: tuple[str, ...]
+    failures: tuple[str, ...] = ()
+
+    @property
+    def running(self) -> bool:
+        """The connector and at least one task run, and none of them does anything else."""
+        return self.state == "RUNNING" and set(self.task_states) == {"RUNNING"}
+
+    @property
+    def failed(self) -> bool:
+        """The connector or a task gave up."""
+        return "FAILED" in (self.state, *self.task_states)
+
+
+class Connectors:
+    """The connectors of the worker at `url`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+
+    def check(self) -> None:
+        """Raises Unreachable unless the worker answers."""
+        answer = self._request("GET", "/connectors", timeout=_CHECK_TIMEOUT_SECONDS, allowed=(404,))
+        if not answer.ok:  # the HTTP server is up a moment before the worker behind it
+            raise self._unreachable()
+
+    def names(self) -> list[str]:
+        """Of all connectors, sorted."""
+        return sorted(self._request("GET", "/connectors").json())
+
+    def put(self, name: str, config: Mapping[str, str]) -> None:
+        """Create the connector, or give it this configuration instead of its own. Does not wait for it.
+
+        Raises:
+            SourceRefused: the worker or the connector finds a fault in `config`.
+        """
+        self._request("PUT", f"{_path(name)}/config", json=dict(config))
+
+    def await_running(self, name: str, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
+        """Return when the connector and its tasks run.
+
+        Raises:
+            StackFailed: one of them failed, or they did not start in time.
+        """
+        polling = Retrying(
+            retry=retry_if_result(lambda status: not (status.running or status.failed)),
+            stop=stop_after_delay(timeout_seconds),
+            wait=wait_fixed(0.1),
+        )
+        try:
+            status = polling(self.status, name)
+        except RetryError as late:
+            raise StackFailed(
+                f"connector {name!r} did not run within {timeout_seconds:.0f} s", "read the worker's log"
+            ) from late
+        if status.failed:
+            raise StackFailed(
+                f"connector {name!r} failed ({', '.join(status.failures)})",
+                "read the worker's log, correct the configuration, and register the connector again",
+            )
+
+    def status(self, name: str) -> ConnectorStatus:
+        """What the worker says of the connector; `ABSENT`, with no task, where it does not know it (yet)."""
+        answer = self._request("GET", f"{_path(name)}/status", allowed=(404,))
+        if answer.status_code == 404:
+            return ConnectorStatus(name, "ABSENT", ())
+        body: dict[str, Any] = answer.json()
+        members = [body["connector"], *body["tasks"]]
+        failures = tuple(_root_class(member["trace"]) for member in members if "trace" in member)
+        tasks = tuple(task["state"] for task in body["tasks"])
+        return ConnectorStatus(name, body["connector"]["state"], tasks, failures)
+
+    def restart(self, name: str) -> None:
+        """Restart the connector and its tasks, and wait until they run."""
+        self._request("POST", f"{_path(name)}/restart?includeTasks=true")
+        self.await_running(name)
+
+    def delete(self, name: str) -> None:
+        """Remove the connector; its offsets and its replication slot stay. No error where there is none."""
+        self._request("DELETE", _path(name), allowed=(404,))
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: dict[str, str] | None = None,
+        timeout: float = _REQUEST_TIMEOUT_SECONDS,
+        allowed: tuple[int, ...] = (),
+    ) -> requests.Response:
+        try:
+            answer = requests.request(method, self.url + path, json=json, timeout=timeout)
+        except requests.RequestException as failure:
+            raise self._unreachable() from failure
+        if answer.ok or answer.status_code in allowed:
+            return answer
+        if answer.status_code >= 500:
+            raise Unreachable(
+                f"Kafka Connect at {self.url} answered {answer.status_code} to {method} {path}",
+                "read its log, then try again",
+            )
+        raise SourceRefused(
+            f"Kafka Connect at {self.url} refused {method} {path}: {_message(answer)}",
+            "correct the connector's configuration",
+        )
+
+    def _unreachable(self) -> Unreachable:
+        return Unreachable(
+            f"no Kafka Connect worker answers at {self.url}",
+            "see that it runs and can be reached from here, then try again",
+        )
+
+
+def _path(name: str) -> str:
+    return f"/connectors/{quote(name, safe='')}"
+
+
+def _message(answer: requests.Response) -> str:
+    try:
+        return " ".join(str(answer.json()["message"]).split())
+    except (ValueError, KeyError):
+        return f"status {answer.status_code}"
+
+
+def _root_class(trace: str) -> str:
+    """The class of a stack trace's last cause; never its message, which may quote a row."""
+    causes = [line for line in trace.splitlines() if line and not line.startswith(("\t", " "))]
+    return causes[-1].removeprefix("Caused by: ").split(":")[0]

@@ -1,0 +1,60 @@
+"""TCP ports on 127.0.0.1 that nobody else uses."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+from pathlib import Path
+
+from ingest.errors import PrerequisiteMissing
+
+HOST = "127.0.0.1"
+# Below every system's ephemeral range: an outgoing connection never takes such a port while its service is
+# down, and a client that polls the port can't connect to itself.
+_RANGE = range(20_000, 32_000)
+_ATTEMPTS = 200
+
+
+def remembered_ports(file: Path, names: tuple[str, ...]) -> dict[str, int]:
+    """One port per name: those that `file` remembers, else free ones, which it then remembers.
+
+    They stay the same for the life of a folder, because clients, and connectors kept in it, know them.
+    """
+    if file.exists():
+        return {name: int(json.loads(file.read_text())[name]) for name in names}
+    chosen: dict[str, int] = {}
+    for name in names:
+        chosen[name] = _free_port(taken=set(chosen.values()))
+    file.write_text(json.dumps(chosen))
+    return chosen
+
+
+def require_free(port: int, service: str) -> None:
+    """Raises PrerequisiteMissing where somebody else listens on `port`."""
+    if not _is_free(port):
+        raise PrerequisiteMissing(
+            f"port {port}, which this folder's {service} has, is in use",
+            "stop the process that listens there, or choose another folder",
+        )
+
+
+def _free_port(taken: set[int]) -> int:
+    for port in random.sample(_RANGE, _ATTEMPTS):
+        if port not in taken and _is_free(port):
+            return port
+    raise PrerequisiteMissing(
+        f"no free port on {HOST} between {_RANGE.start} and {_RANGE.stop}", "close some listening programs"
+    )
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # a closed connection's wait is no use of it
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,136 @@
+"""One process of the stack: launched, found again by another program, stopped for certain."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+_PR_SET_PDEATHSIG = 1
+# Loaded before any fork: between fork and exec, with other threads around, little but a system call is safe.
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+_CLOCK_TOLERANCE_SECONDS = 5.0
+
+
+def launch(
+    command: Sequence[str],
+    *,
+    log_file: Path,
+    record_file: Path,
+    death_signal: signal.Signals | None,
+) -> psutil.Popen:
+    """Start `command` in a session of its own, output appended to `log_file`, and record it in `record_file`.
+
+    A session of its own, so that Ctrl-C in a terminal reaches only this program, which then stops its
+    services in order.
+
+    Args:
+        death_signal: on Linux, what the kernel sends to the child when the *thread* that called this function
+            ends, however it ends: call it from the thread that owns the stack. None: the child lives on.
+    """
+    with log_file.open("ab") as log:
+        process = psutil.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            start_new_session=True,
+            preexec_fn=_tether(death_signal),
+        )
+    record = {"pid": process.pid, "created": process.create_time()}
+    partial = record_file.with_suffix(".partial")
+    partial.write_text(json.dumps(record))
+    partial.replace(record_file)
+    return process
+
+
+def _tether(death_signal: signal.Signals | None) -> Callable[[], None] | None:
+    """Have the kernel end the child with its parent: a SIGKILLed parent can't do it itself."""
+    if death_signal is None or _LIBC is None:
+        return None
+    libc, parent, number = _LIBC, os.getpid(), int(death_signal)
+
+    def ask_kernel() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, number)
+        if os.getppid() != parent:  # it died before the kernel was asked
+            os._exit(1)
+
+    return ask_kernel
+
+
+def recorded(record_file: Path) -> psutil.Process | None:
+    """The process in `record_file`, if it still runs; never another one that was given its number later."""
+    try:
+        record = json.loads(record_file.read_text())
+        process = psutil.Process(record["pid"])
+        same = abs(process.create_time() - record["created"]) < _CLOCK_TOLERANCE_SECONDS
+    except (FileNotFoundError, psutil.NoSuchProcess):
+        return None
+    return process if same and is_alive(process) else None
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """False also for a zombie: a container may have nobody who reaps it."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def stop(process: psutil.Process, stop_signal: signal.Signals, timeout_seconds: float) -> None:
+    """Ask `process` to stop; whoever of it and its children is there after `timeout_seconds` is killed."""
+    with suppress(psutil.NoSuchProcess):
+        family = [process, *process.children(recursive=True)]
+        process.send_signal(stop_signal)
+        if not _ended(family, timeout_seconds):
+            _kill_all(family)
+        _reap(process)
+
+
+def kill(process: psutil.Process) -> None:
+    """SIGKILL `process` and its children, and return when they are gone."""
+    with suppress(psutil.NoSuchProcess):
+        process.suspend()  # it can't start another child while its children are listed
+        _kill_all([process, *process.children(recursive=True)])
+        _reap(process)
+
+
+def _kill_all(family: Sequence[psutil.Process]) -> None:
+    for member in family:
+        with suppress(psutil.NoSuchProcess):
+            member.kill()
+    _ended(family, timeout_seconds=10)
+
+
+def _ended(family: Sequence[psutil.Process], timeout_seconds: float) -> bool:
+    polling = Retrying(
+        retry=retry_if_result(bool), stop=stop_after_delay(timeout_seconds), wait=wait_fixed(0.05)
+    )
+    try:
+        polling(lambda: any(is_alive(member) for member in family))
+    except RetryError:
+        return False
+    return True
+
+
+def _reap(process: psutil.Process) -> None:
+    with suppress(psutil.TimeoutExpired):
+        process.wait(timeout=0)
+
+
+def last_lines(log_file: Path, count: int = 8) -> str:
+    """The last `count` lines of a log, each cut to 300 characters."""
+    if not log_file.exists():
+        return "(no log)"
+    lines = log_file.read_text(errors="replace").splitlines()[-count:]
+    return "\n".join(f"    {line[:300]}" for line in lines) or "(an empty log)"

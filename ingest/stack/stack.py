@@ -1,0 +1,251 @@
+"""Postgres, Kafka and Kafka Connect together: started side by side, stopped in order, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self, TypeVar
+
+from ingest.errors import ConfigError
+from ingest.stack.connect import Connect
+from ingest.stack.kafka import Kafka
+from ingest.stack.postgres import Postgres
+from ingest.stack.service import Service, ServiceStatus
+
+PARTS = ("postgres", "kafka", "connect")
+EXTERNAL_VARIABLES = {
+    "postgres": "INGEST_POSTGRES_DSN",
+    "kafka": "INGEST_KAFKA_BOOTSTRAP_SERVERS",
+    "connect": "INGEST_CONNECT_URL",
+}
+S = TypeVar("S", bound=Service)
+_STATE_FILE = "stack.json"
+_TERMINATED = 128 + signal.SIGTERM
+
+
+class Stack:
+    """The services in one folder, as a context manager.
+
+        with Stack() as stack:
+            psycopg.connect(stack.postgres.dsn)
+
+    Nothing that `with` started outlives it: not on an exception, Ctrl-C or SIGTERM, and on Linux not even
+    when this process is killed. Enter it on a thread that lives as long as the stack (the main one): the
+    kernel ends the services with that thread. What ran in the folder before is used, and left running.
+
+    A part whose variable in `EXTERNAL_VARIABLES` is set is not started, but checked.
+
+    Args:
+        folder: where data and logs go, one folder per service; a temporary one if None.
+        parts: which of `PARTS` there are.
+        keep: leave the folder there at the end. Otherwise it is removed, unless it was there before.
+        tethered: False lets the services outlive this process; `stop` must then be called by someone.
+
+    Raises:
+        ConfigError: unknown parts, or Connect without a Kafka.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        parts: Sequence[str] = PARTS,
+        keep: bool = False,
+        *,
+        tethered: bool = True,
+    ) -> None:
+        unknown = set(parts) - set(PARTS)
+        if unknown:
+            raise ConfigError(
+                f"the stack has no part {', '.join(sorted(unknown))}", f"choose from {', '.join(PARTS)}"
+            )
+        self.parts = tuple(part for part in PARTS if part in parts)
+        self._removed_at_exit = not keep and (folder is None or not folder.exists())
+        self.folder = folder.expanduser().absolute() if folder else _temporary_folder()
+        self._started: list[Service] = []
+        self._restore_handler: Callable[[], None] = lambda: None
+        self._services = self._assembled(_external_addresses(self.folder, self.parts), tethered)
+
+    @classmethod
+    def at(cls, folder: Path) -> Self:
+        """The stack that `ingest stack up` started in `folder`, in its own composition; starts nothing.
+
+        Raises:
+            ConfigError: no stack was ever started there.
+        """
+        state_file = folder / _STATE_FILE
+        if not state_file.exists():
+            raise ConfigError(
+                f"there is no stack in {folder}", f"start one: `ingest stack up --folder {folder}`"
+            )
+        return cls(folder, tuple(json.loads(state_file.read_text())["parts"]), keep=True, tethered=False)
+
+    def _assembled(self, external: dict[str, str], tethered: bool) -> dict[str, Service]:
+        services: dict[str, Service] = {}
+        if "postgres" in self.parts:
+            services["postgres"] = Postgres(self.folder, external.get("postgres"), tethered=tethered)
+        kafka = Kafka(self.folder, external.get("kafka"), tethered=tethered)
+        if "kafka" in self.parts:
+            services["kafka"] = kafka
+        if "connect" in self.parts:
+            if "connect" not in external and "kafka" not in self.parts and not kafka.external:
+                raise ConfigError(
+                    "Kafka Connect needs a Kafka",
+                    f"add the part kafka, or set {EXTERNAL_VARIABLES['kafka']}",
+                )
+            services["connect"] = Connect(
+                self.folder,
+                external.get("connect"),
+                # Asking an embedded broker, or one that isn't needed, for its port would choose one.
+                bootstrap_servers=lambda: kafka.bootstrap_servers,
+                tethered=tethered,
+            )
+        return services
+
+    @property
+    def postgres(self) -> Postgres:
+        """The database. Raises ConfigError where this stack has none."""
+        return self._part(Postgres)
+
+    @property
+    def kafka(self) -> Kafka:
+        """The broker. Raises ConfigError where this stack has none."""
+        return self._part(Kafka)
+
+    @property
+    def connect(self) -> Connect:
+        """The Kafka Connect worker. Raises ConfigError where this stack has none."""
+        return self._part(Connect)
+
+    def _part(self, kind: type[S]) -> S:
+        service = self._services.get(kind.name)
+        if not isinstance(service, kind):
+            raise ConfigError(f"this stack has no {kind.name}", f"add {kind.name!r} to its parts")
+        return service
+
+    def status(self) -> list[ServiceStatus]:
+        """One entry per part, in the order of `PARTS`."""
+        return [service.status() for service in self._services.values()]
+
+    def start(self) -> None:
+        """Start every part that does not run, and return when all answer.
+
+        Raises:
+            StackFailed, PrerequisiteMissing, Unreachable: as `Service.start`; what was started is stopped.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._started = [
+                service for service in self._services.values() if service.status().state == "stopped"
+            ]
+            self._record()
+            with ThreadPoolExecutor(max_workers=len(PARTS)) as pool:
+                list(pool.map(Service.prepare, self._services.values()))
+            for service in self._services.values():
+                service.launch()
+            for service in self._services.values():
+                service.await_healthy()
+        except BaseException:
+            self.stop(self._started)
+            raise
+
+    def stop(self, services: Iterable[Service] | None = None) -> None:
+        """Stop `services`, or all parts, readers before what they read. Data stays; external parts go on."""
+        chosen = list(self._services.values()) if services is None else list(services)
+        failures: list[BaseException] = []
+        for service in reversed(chosen):
+            try:
+                service.stop()
+            except BaseException as failure:  # noqa: BLE001 - a second Ctrl-C must not leave others running
+                failures.append(failure)
+        self._started = [service for service in self._started if service not in chosen]
+        if failures:
+            raise failures[0]
+
+    def purge(self) -> None:
+        """Stop all parts and remove their data, logs and addresses from the folder; nothing else in it."""
+        self.stop()
+        for part in PARTS:
+            shutil.rmtree(self.folder / part, ignore_errors=True)
+        (self.folder / _STATE_FILE).unlink(missing_ok=True)
+        with suppress(OSError):  # the folder is not empty: it holds something that isn't ours
+            self.folder.rmdir()
+
+    def require_running(self) -> None:
+        """Raises StackFailed where an embedded service has ended."""
+        for service in self._services.values():
+            if not service.external and service.running is None:
+                raise service.failure("has ended")
+
+    def _record(self) -> None:
+        external = {name: service.external for name, service in self._services.items() if service.external}
+        state = {"parts": self.parts, "external": external}
+        state_file = self.folder / _STATE_FILE
+        state_file.touch(mode=0o600)  # an external DSN may hold a password
+        state_file.write_text(json.dumps(state, indent=1))
+
+    def __enter__(self) -> Self:
+        self._restore_handler = _terminate_by_exception()
+        try:
+            self.start()
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.stop(self._started)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._restore_handler()
+        if self._removed_at_exit:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _temporary_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="ingest-stack-"))
+    folder.chmod(0o711)  # Postgres may run as another user, who must get through to its own folder
+    return folder
+
+
+def _external_addresses(folder: Path, parts: Sequence[str]) -> dict[str, str]:
+    """By part: what the environment says now, else what the stack in `folder` was started with."""
+    state_file = folder / _STATE_FILE
+    recorded: dict[str, str] = json.loads(state_file.read_text())["external"] if state_file.exists() else {}
+    current = {part: os.environ.get(variable, "") for part, variable in EXTERNAL_VARIABLES.items()}
+    return {
+        part: current[part] or recorded.get(part, "") for part in PARTS if current[part] or part in recorded
+    }
+
+
+def _terminate_by_exception() -> Callable[[], None]:
+    """Make SIGTERM unwind the stack as Ctrl-C does; returns what undoes this.
+
+    Only where nobody else handles it, and only on the main thread: Python allows it nowhere else.
+    """
+    on_main_thread = threading.current_thread() is threading.main_thread()
+    if not on_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return lambda: None
+
+    def leave(number: int, frame: FrameType | None) -> Any:
+        raise SystemExit(_TERMINATED)
+
+    signal.signal(signal.SIGTERM, leave)
+    return _reset_handler
+
+
+def _reset_handler() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

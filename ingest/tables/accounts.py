@@ -1,0 +1,72 @@
+"""Accounts: what became of every event, per merged batch and table; and by that, how far the merge has come.
+
+read = applied + superseded + quarantined + suppressed
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.tables import delta_log
+
+
+@dataclass(frozen=True)
+class Account:
+    """The events of one table in one merged batch."""
+
+    table: str
+    read: int = 0
+    applied: int = 0
+    superseded: int = 0
+    quarantined: int = 0
+    suppressed: int = 0
+
+    @property
+    def balanced(self) -> bool:
+        return self.read == self.applied + self.superseded + self.quarantined + self.suppressed
+
+
+_COUNTS = ("read", "applied", "superseded", "quarantined", "suppressed")
+_SCHEMA = T.StructType(
+    [
+        T.StructField("pipeline", T.StringType()),
+        T.StructField("after_batch", T.LongType()),
+        T.StructField("upto_batch", T.LongType()),
+        T.StructField("committed_at", T.TimestampType()),
+        T.StructField("table", T.StringType()),
+        *(T.StructField(c, T.LongType()) for c in _COUNTS),
+    ]
+)
+
+
+class Accounts:
+    """The accounts of one pipeline, in the lakehouse's table of accounts."""
+
+    def __init__(self, spark: SparkSession, path: str, pipeline: str) -> None:
+        self._spark = spark
+        self._path = path
+        self._pipeline = pipeline
+
+    def rows(self) -> DataFrame:
+        """Of this pipeline alone."""
+        return delta_log.rows(self._spark, self._path, _SCHEMA).where(F.col("pipeline") == self._pipeline)
+
+    def merged_upto(self) -> int:
+        """The last capture batch that silver holds; 0 before the first."""
+        row = self.rows().agg(F.max("upto_batch").alias("upto")).first()
+        return int(row["upto"]) if row and row["upto"] is not None else 0
+
+    def add(self, after: int, upto: int, accounts: Sequence[Account]) -> None:
+        """The accounts of the capture batches `after` < batch ≤ `upto`, in one commit: the batch is merged."""
+        now = datetime.now(UTC)
+        rows = [(self._pipeline, after, upto, now, a.table, *(getattr(a, c) for c in _COUNTS)) for a in accounts]
+        frame = self._spark.createDataFrame(rows, _SCHEMA).coalesce(1)
+        summary = {"batch": upto, "accounts": [asdict(a) for a in accounts]}
+        delta_log.append(frame, self._path, userMetadata=json.dumps(summary))

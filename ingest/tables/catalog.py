@@ -1,0 +1,119 @@
+"""The catalog: which silver tables there are, where, by which key, with which columns.
+
+A Delta table of its own, appended to when a table is born or its columns change; the newest row counts. It holds
+names out of the source as data, so none of them is ever pasted into a statement or a path.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.columns import Column, Encoding, WireType
+from ingest.changelog.evolution import TableColumn
+from ingest.changelog.images import Shape
+from ingest.changelog.types import Kind, parse
+from ingest.tables import delta_log
+
+_SCHEMA = T.StructType(
+    [
+        T.StructField("pipeline", T.StringType()),
+        T.StructField("table", T.StringType()),
+        T.StructField("revision", T.LongType()),
+        T.StructField("path", T.StringType()),
+        T.StructField("primary_key", T.ArrayType(T.StringType())),
+        T.StructField("columns", T.StringType()),
+        T.StructField("topics", T.ArrayType(T.StringType())),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table as the catalog knows it. `topics`: where its changes have come from."""
+
+    pipeline: str
+    path: str
+    shape: Shape
+    revision: int
+    topics: tuple[str, ...]
+
+
+class Catalog:
+    """The catalog of a lakehouse."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark = spark
+        self._path = path
+
+    def entries(self, pipeline: str | None = None) -> list[Entry]:
+        """The newest entry of each table, of one pipeline or of all, by pipeline and table."""
+        rows = delta_log.rows(self._spark, self._path, _SCHEMA)
+        if pipeline is not None:
+            rows = rows.where(F.col("pipeline") == pipeline)
+        newest = rows.groupBy("pipeline", "table").agg(
+            F.max_by(F.struct(*_SCHEMA.names), F.col("revision")).alias("entry")
+        )
+        found = newest.select("entry.*").orderBy("pipeline", "table").collect()  # one row per table
+        return [
+            Entry(
+                r.pipeline,
+                r.path,
+                Shape(r.table, tuple(r.primary_key), _columns(r["columns"])),
+                r.revision,
+                tuple(r.topics),
+            )
+            for r in found
+        ]
+
+    def record(self, entry: Entry) -> None:
+        shape = entry.shape
+        columns = [_plain(c) for c in shape.columns]
+        row = (
+            entry.pipeline,
+            shape.table,
+            entry.revision,
+            entry.path,
+            list(shape.key),
+            json.dumps(columns, ensure_ascii=False),
+            list(entry.topics),
+        )
+        frame = self._spark.createDataFrame([row], _SCHEMA).coalesce(1)
+        delta_log.append(frame, self._path)
+
+
+def _columns(text: str) -> tuple[TableColumn, ...]:
+    found: list[dict[str, Any]] = json.loads(text)
+    return tuple(TableColumn(c["name"], parse(c["type"]), _filled(c)) for c in found)
+
+
+def _plain(column: TableColumn) -> dict[str, Any]:
+    plain: dict[str, Any] = {"name": column.name, "type": str(column.type)}
+    if column.filled is not None:
+        plain["default"] = column.filled.default
+        plain["default_wire"] = _wire_plain(column.filled.wire)
+    return plain
+
+
+def _filled(plain: dict[str, Any]) -> Column | None:
+    if "default_wire" not in plain:
+        return None
+    wire = _wire(plain["default_wire"])
+    return Column(plain["name"], wire, parse(plain["type"]), False, plain["default"], True)
+
+
+def _wire_plain(wire: WireType) -> dict[str, Any]:
+    fields = asdict(wire)
+    return {**fields, "encoding": wire.encoding.name, "elements": [_wire_plain(e) for e in wire.elements]}
+
+
+def _wire(plain: dict[str, Any]) -> WireType:
+    elements = tuple(_wire(e) for e in plain["elements"])
+    names = tuple(plain["names"])
+    encoding, number = Encoding[plain["encoding"]], Kind(plain["number"])
+    return WireType(encoding, number, plain["digits"], plain["checked"], elements, names)

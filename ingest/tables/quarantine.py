@@ -1,0 +1,41 @@
+"""Quarantine: events that can't be applied, whole, with where they came from and why. Nothing is lost."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.envelope import RECORD
+from ingest.tables import delta_log
+from ingest.tables.bronze import BATCH, COORDINATES
+
+_SCHEMA = T.StructType(
+    [
+        T.StructField("pipeline", T.StringType()),
+        T.StructField("table", T.StringType()),
+        *RECORD.fields,
+        T.StructField(BATCH, T.LongType()),
+        T.StructField("code", T.StringType()),
+        T.StructField("reason", T.StringType()),
+    ]
+)
+
+
+class Quarantine:
+    """The quarantine of a lakehouse, all pipelines in one table."""
+
+    def __init__(self, spark: SparkSession, path: str, pipeline: str) -> None:
+        self._spark = spark
+        self._path = path
+        self._pipeline = pipeline
+
+    def rows(self) -> DataFrame:
+        """Of this pipeline alone."""
+        return delta_log.rows(self._spark, self._path, _SCHEMA).where(F.col("pipeline") == self._pipeline)
+
+    def add(self, events: DataFrame) -> None:
+        """Bronze rows with `table`, `code` and `reason`. Coordinates that are here already add nothing."""
+        named = events.withColumn("pipeline", F.lit(self._pipeline)).select(*_SCHEMA.names)
+        new = named.join(self.rows().select(*COORDINATES), COORDINATES, "left_anti").select(*_SCHEMA.names)
+        delta_log.append(new, self._path)

@@ -1,0 +1,57 @@
+"""Tombstones beside a silver table: what is remembered of deleted keys, so that a late event can't revive one.
+
+Rows are only ever appended; of several for one key the highest position counts. The empty surrogate stands for
+the whole table: a truncate.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.compaction import DELETED, POSITION_COLUMN
+from ingest.changelog.merge import SURROGATE
+from ingest.changelog.position import POSITION
+from ingest.tables import delta_log
+
+_SCHEMA = T.StructType([T.StructField(SURROGATE, T.BinaryType()), T.StructField(POSITION_COLUMN, POSITION)])
+
+
+class Tombstones:
+    """The tombstones of one silver table."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark = spark
+        self._path = path
+
+    def _rows(self) -> DataFrame:
+        return delta_log.rows(self._spark, self._path, _SCHEMA)
+
+    def matching(self, states: DataFrame) -> DataFrame:
+        """`_key` and highest `_position` of the tombstones whose key is in `states`."""
+        wanted = F.broadcast(states.select(SURROGATE))
+        found = self._rows().join(wanted, SURROGATE, "left_semi")
+        return found.groupBy(SURROGATE).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN))
+
+    def bury(self, winners: DataFrame) -> None:
+        """Appends the tombstones of the deletes among `winners`."""
+        self._append(winners.where(DELETED).select(SURROGATE, POSITION_COLUMN))
+
+    def bury_table(self, at: DataFrame) -> None:
+        """Appends a truncate: `at` holds its `_position`."""
+        self._append(at.select(F.unhex(F.lit("")).alias(SURROGATE), POSITION_COLUMN))
+
+    def truncated_at(self) -> tuple[int, ...] | None:
+        """The position of the last truncate, as plain numbers."""
+        row = self._rows().where(F.col(SURROGATE) == F.unhex(F.lit(""))).agg(F.max(POSITION_COLUMN).alias("at")).first()
+        return None if row is None or row["at"] is None else tuple(row["at"])
+
+    def _append(self, rows: DataFrame) -> None:
+        delta_log.append(rows, self._path)
+
+
+def literal(position: tuple[int, ...]) -> Column:
+    """A position of plain numbers as a `POSITION` column."""
+    fields = zip(position, POSITION.fields, strict=True)
+    return F.struct(*(F.lit(v).cast(f.dataType).alias(f.name) for v, f in fields))

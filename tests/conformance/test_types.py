@@ -1,0 +1,110 @@
+"""Each value of the shared conformance cases: its Connect schema and encoded value against logical value.
+
+The folder is named by INGEST_CONFORMANCE, else it lies beside the repository.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.columns import Column
+from ingest.changelog.connect_schema import columns_of, declared
+from ingest.changelog.decode import decode, is_unavailable, undecodable, wire_spark_type
+from ingest.changelog.render import json_object, rendered
+from ingest.changelog.types import parse
+
+FOLDER = Path(os.environ.get("INGEST_CONFORMANCE", Path(__file__).parents[2].parent / "shared" / "conformance"))
+PLACEHOLDER = "__debezium_unavailable_value"
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(not (FOLDER / "types.jsonl").is_file(), reason="no conformance cases: set INGEST_CONFORMANCE"),
+]
+
+
+def column_of(case: dict[str, Any]) -> Column:
+    if case["schema"] is None:
+        return declared("v", case["logical_type"])
+    (column,) = columns_of({"type": "struct", "fields": [case["schema"] | {"field": "v"}]})
+    return column
+
+
+def equal(got: Any, expected: Any) -> bool:
+    """Equal as JSON; decimals as text are equal where they are the same number, so is 3 and 3.0."""
+    if isinstance(expected, dict) and isinstance(got, dict):
+        return got.keys() == expected.keys() and all(equal(got[k], expected[k]) for k in expected)
+    if isinstance(expected, list) and isinstance(got, list):
+        return len(got) == len(expected) and all(map(equal, got, expected))
+    if isinstance(expected, str) and isinstance(got, str) and got != expected:
+        try:
+            return Decimal(got) == Decimal(expected)
+        except InvalidOperation:
+            return False
+    return type(got) is type(expected) and bool(got == expected)
+
+
+@pytest.fixture(scope="module")
+def results(spark: SparkSession) -> dict[str, tuple[Any, bool, bool]]:
+    """Per case: the rendered value, unavailable?, undecodable?; by one `from_json` for all, as an event is read."""
+    cases = [json.loads(line) for line in (FOLDER / "types.jsonl").read_text().splitlines()]
+    columns = {case["id"]: column_of(case) for case in cases}
+    names = {column: f"c{i}" for i, column in enumerate(dict.fromkeys(columns.values()))}
+    schema = T.StructType([T.StructField(name, wire_spark_type(column.wire)) for column, name in names.items()])
+    schema.add("_corrupt", T.StringType())
+    rows = [(case["id"], json.dumps({names[columns[case["id"]]]: case["encoded"]})) for case in cases]
+    parsed = F.from_json("value", schema, {"columnNameOfCorruptRecord": "_corrupt"})
+    events = spark.createDataFrame(rows, "id string, value string").select("id", parsed.alias("p"))
+
+    def flags(check: Any) -> Any:
+        return F.array_contains(F.array(*(check(F.col(f"p.{n}"), c) for c, n in names.items())), True)
+
+    found = events.select(
+        "id",
+        json_object({n: rendered(decode(F.col(f"p.{n}"), c.wire, c.type), c.type) for c, n in names.items()}).alias(
+            "json"
+        ),
+        flags(lambda value, c: is_unavailable(value, c.wire, PLACEHOLDER)).alias("unavailable"),
+        flags(lambda value, c: undecodable(value, c.wire, c.type)).alias("undecodable"),
+        "p._corrupt",
+    ).collect()
+    assert [row.id for row in found if row._corrupt] == []
+    return {row.id: (json.loads(row.json)[names[columns[row.id]]], row.unavailable, row.undecodable) for row in found}
+
+
+def test_every_case_decodes_to_the_value_that_its_source_asserts(
+    results: dict[str, tuple[Any, bool, bool]],
+) -> None:
+    cases = [json.loads(line) for line in (FOLDER / "types.jsonl").read_text().splitlines()]
+    wrong = {}
+    for case in cases:
+        got, unavailable, undecodable_ = results[case["id"]]
+        if unavailable != bool(case.get("unavailable")):
+            wrong[case["id"]] = f"unavailable is {unavailable}"
+        elif not unavailable and (undecodable_ or not equal(got, case["expected"])):
+            wrong[case["id"]] = f"{got!r}, not {case['expected']!r}; undecodable is {undecodable_}"
+    assert wrong == {}
+
+
+def test_the_types_survive_their_text() -> None:
+    for line in (FOLDER / "types.jsonl").read_text().splitlines():
+        own = column_of(json.loads(line)).type
+        assert parse(str(own)) == own
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.sql.session.timeZone", "UTC").config("spark.sql.caseSensitive", "true")
+    running = session.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    yield running
+    running.stop()

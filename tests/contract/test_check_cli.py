@@ -1,0 +1,139 @@
+"""`ingest check` says what a pipeline will do, without Spark, and fails with a sentence and an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pyarrow as pa
+import pytest
+import typer
+from deltalake import CommitProperties, write_deltalake
+from typer.testing import CliRunner
+
+from ingest.cli.check import check
+from ingest.config import json_schema_text
+from ingest.errors import EXIT_USER, ConfigError, IngestError
+from ingest.sources.captured import captured_offsets
+
+ROOT = Path(__file__).parents[2]
+PIPELINE = """\
+source:
+  kafka: {bootstrap.servers: "127.0.0.1:1", sasl.jaas.config: "hunter2"}
+  topics: [shop.public.orders, "shop.public.Order[Items]", other]
+  debezium: {topic.prefix: shop}
+  topic_tables: {other: public.other}
+  include_tables: "[a-z]+"
+lakehouse: /data
+tables: {public.orders: {primary_key: [id]}}
+"""
+app = typer.Typer()
+app.command()(check)
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.yaml"
+    path.write_text(PIPELINE)
+    return path
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(
+        app, [str(a) for a in arguments], env={"COLUMNS": "200"}, catch_exceptions=False
+    )
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def test_the_plan_says_where_everything_lands(pipeline: Path) -> None:
+    plan = json.loads(run(pipeline, "--json"))
+    assert plan["bronze"] == "/data/bronze/shop"
+    assert plan["quarantine"] == "/data/system/quarantine"
+    assert plan["tables"]["public.orders"] == {
+        "topics": ["shop.public.orders"],
+        "primary_key": ["id"],
+        "silver": "/data/silver/shop/public.orders",
+        "tombstones": "/data/tombstones/shop/public.orders",
+    }
+    assert plan["tables"]["public.other"]["topics"] == ["other"]
+    assert plan["other_tables"]["silver"] == "/data/silver/shop/<table>"
+    assert plan["modes"] == ["available-now", "continuous"]
+
+
+def test_people_see_the_same_as_a_table_with_every_character(pipeline: Path) -> None:
+    shown = run(pipeline)
+    for text in (
+        "/data/bronze/shop",
+        "/data/silver/shop/public.orders",
+        "Order[Items]",
+        "[a-z]+",
+        "available-now",
+    ):
+        assert text in shown
+
+
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_no_plan_shows_a_secret(pipeline: Path, option: tuple[str, ...]) -> None:
+    shown = run(pipeline, *option)
+    assert "sasl.jaas.config" in shown
+    assert "hunter2" not in shown
+
+
+def test_the_schema_is_printed_as_it_is_shipped() -> None:
+    assert run("--schema") == json_schema_text()
+    jsonschema.Draft202012Validator.check_schema(json.loads(run("--schema")))
+
+
+@pytest.mark.parametrize("arguments", [(), ("no-such-pipeline",)])
+def test_a_failure_is_for_people(arguments: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        run(*arguments)
+    assert caught.value.exit_code == EXIT_USER
+
+
+def test_what_checking_uses_loads_no_spark() -> None:
+    code = (
+        "import sys, ingest.config, ingest.sources.kafka_admin, "
+        "ingest.sources.captured; sys.exit('pyspark' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT, env=environment)
+    assert done.returncode == 0
+
+
+def test_captured_offsets_are_those_of_the_newest_commit_that_says(tmp_path: Path) -> None:
+    path = str(tmp_path / "bronze")
+    assert captured_offsets(path) is None
+    rows = pa.table({"value": [1]})
+    for said in (
+        None,
+        '{"offsets": {"a": {"0": 5}}}',
+        '{"batch": 2, "offsets": {"a": {"0": 9, "1": 2}}}',
+        "note",
+        "[]",
+    ):
+        metadata = {} if said is None else {"userMetadata": said}
+        write_deltalake(
+            path, rows, mode="append", commit_properties=CommitProperties(custom_metadata=metadata)
+        )
+        if said is None:
+            assert captured_offsets(path) is None
+    assert captured_offsets(path) == {"a": {0: 9, 1: 2}}
+
+
+def test_captured_offsets_of_an_object_store_are_refused_not_guessed() -> None:
+    with pytest.raises(ConfigError, match="on this machine"):
+        captured_offsets("s3a://bucket/bronze/shop")
+
+
+def test_a_damaged_log_is_an_error_not_an_empty_lakehouse(tmp_path: Path) -> None:
+    log = tmp_path / "bronze" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / "00000000000000000000.json").write_text("{")
+    with pytest.raises(IngestError, match="can't be read"):
+        captured_offsets(str(tmp_path / "bronze"))

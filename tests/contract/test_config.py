@@ -1,0 +1,302 @@
+"""A pipeline file is refused with a sentence that says what to change, and never shows a secret."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from ingest.config import Pipeline, json_schema, json_schema_text, load
+from ingest.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+SMALLEST = """\
+# yaml-language-server: $schema=../pipeline.schema.json
+source:
+  kafka:
+    bootstrap.servers: localhost:9092
+    security.protocol: SASL_SSL
+    sasl.mechanism: SCRAM-SHA-512
+    sasl.jaas.config: ${KAFKA_LOGIN}
+  topics: [shop.public.orders]
+lakehouse: /data/lakehouse
+"""
+SECRET = "login required password=hunter2;"
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def written(text: str) -> Path:
+        path = tmp_path / "shop.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return written
+
+
+def with_source(lines: str, rest: str = "") -> str:
+    indented = "".join(f"  {line}\n" for line in lines.splitlines())
+    return f"source:\n  kafka: {{bootstrap.servers: 'localhost:9092'}}\n{indented}lakehouse: /data\n{rest}"
+
+
+def refusal(path: Path, environment: Mapping[str, str] | None = None) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        load(path, environment or {})
+    assert str(path) in caught.value.problem
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_a_pipeline_for_ones_own_database_is_short_and_complete(write: Write) -> None:
+    assert len(SMALLEST.splitlines()) < 15
+    pipeline = load(write(SMALLEST), {"KAFKA_LOGIN": SECRET})
+    assert pipeline.name == "shop"
+    assert pipeline.source.topics == ("shop.public.orders",)
+    assert pipeline.source.start_offsets == "earliest"
+    assert pipeline.source.kafka["sasl.jaas.config"] == SECRET
+    assert (pipeline.batch.max_events, pipeline.batch.poll_seconds) == (500_000, 0.2)
+    assert pipeline.source.debezium.unavailable_value_placeholder == "__debezium_unavailable_value"
+    assert pipeline.layout.bronze(pipeline.name) == "/data/lakehouse/bronze/shop"
+
+
+def test_every_key_is_understood(write: Write) -> None:
+    pipeline = load(
+        write(
+            with_source(
+                "topics: [a, b]\n"
+                "debezium: {topic.prefix: a, topic.heartbeat.prefix: beat, topic.transaction: tx}\n"
+                "start_offsets: {a: {'0': 12, 1: 0}}\n"
+                "include_tables: 'x|y.+'\n"
+                "exclude_tables: y1\n"
+                "topic_tables: {b: schema.b}\n"
+                "case_insensitive: true",
+                "name: other\n"
+                'tables: {schema.b: {primary_key: [id], columns: {weight: "decimal(10,3)"}}}\n'
+                "batch: {max_events: '${MOST:-7}', poll_seconds: 0}\n"
+                "spark: {spark.driver.memory: 2g, spark.task.cpus: 4, spark.ui.enabled: false}\n",
+            )
+        ),
+        {},
+    )
+    assert pipeline.name == "other"
+    assert pipeline.source.start_offsets == {"a": {0: 12, 1: 0}}
+    assert pipeline.source.debezium.heartbeat_prefix == "beat"
+    assert pipeline.tables["schema.b"].primary_key == ("id",)
+    assert pipeline.batch.max_events == 7
+    assert pipeline.spark["spark.task.cpus"] == "4"
+    assert pipeline.spark["spark.ui.enabled"] == "false"
+
+
+def test_the_older_name_of_the_heartbeat_prefix_is_understood(write: Write) -> None:
+    path = write(with_source("topics: [a]\ndebezium: {heartbeat.topics.prefix: beat}"))
+    assert load(path, {}).source.debezium.heartbeat_prefix == "beat"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (with_source("topcs: [a]\ntopics: [a]"), "unknown key 'topcs' at source: did you mean 'topics'?"),
+        (
+            with_source("topics: [a]", "topic_tables: {}\n"),
+            "unknown key 'topic_tables' at the top level: did you mean 'source.topic_tables'?",
+        ),
+        (
+            with_source("topics: [a]", "tables: {s.t: {primry_key: [a]}}\n"),
+            "unknown key 'primry_key' at tables.s.t: did you mean 'primary_key'?",
+        ),
+        (with_source("topics: [a]", "batch: {zzz: 1}\n"), "known here are max_events, poll_seconds"),
+        (with_source(""), "source: needs exactly one of topics and topic_pattern"),
+        (with_source("topics: [a]\ntopic_pattern: a"), "source: needs exactly one of topics"),
+        (with_source("topics: [a, a]"), "names a topic twice"),
+        (with_source("topics: []"), "source.topics: should not be empty"),
+        (with_source("topics: a"), "source.topics: should be a list"),
+        (with_source("topic_pattern: '['"), "source.topic_pattern: is not a regular expression"),
+        (
+            with_source("topics: [a]\ninclude_tables: '*'"),
+            "source.include_tables: is not a regular expression",
+        ),
+        (with_source("topics: [a]\nstart_offsets: lastest"), "should be earliest, latest or {topic"),
+        (
+            with_source("topics: [a]\nstart_offsets: {a: {'0': -1}}"),
+            "source.start_offsets.a.0: should be greater",
+        ),
+        (with_source("topics: [a]\nstart_offsets: {b: {'0': 1}}"), "'b', which is not in topics"),
+        (with_source("topics: [a]\ntopic_tables: {a: ''}"), "a table name can't be empty"),
+        (with_source("topics: [a]\ntopics: [b]"), "holds the key 'topics' twice at line 4, column 3"),
+        (
+            with_source("topics: [a]", "batch: {max_events: many}\n"),
+            "batch.max_events: should be a whole number",
+        ),
+        (
+            with_source("topics: [a]", "batch: {poll_seconds: .nan}\n"),
+            "batch.poll_seconds: should be a finite",
+        ),
+        (with_source("topics: [a]", "batch:\n"), "batch: should be a mapping"),
+        (with_source("topics: [a]", "spark: {driver.memory: 1g}\n"), "begin with 'spark.'"),
+        ("source: {topics: [a], kafka: {}}\nlakehouse: x", "source: kafka needs 'bootstrap.servers'"),
+        ("source: {topics: [a]}\nlakehouse: x", "source.kafka is missing"),
+        ("lakehouse: x", "source is missing"),
+        ("source: {topics: [a], kafka: {kafka.bootstrap.servers: x}}\nlakehouse: x", "leave out the leading"),
+        (
+            "source: {topics: [a], kafka: {bootstrap.servers: x, auto.offset.reset: latest}}\nlakehouse: x",
+            "say source.start_offsets instead",
+        ),
+        (
+            "source: {topics: [a], kafka: {bootstrap.servers: [x]}}\nlakehouse: x",
+            "one text, number or boolean",
+        ),
+        (
+            "source: {topics: [a], kafka: {bootstrap.servers: x}, "
+            "debezium: {topic.heartbeat.prefix: a, heartbeat.topics.prefix: b}}\nlakehouse: x",
+            "keep one of the two",
+        ),
+        ("", "holds no keys"),
+        ("- a", "holds no keys"),
+        ("a: [", "is not valid YAML at line 1"),
+    ],
+)
+def test_a_mistake_is_named_where_it_is(write: Write, text: str, sentence: str) -> None:
+    assert sentence in refusal(write(text)).problem
+
+
+def test_several_mistakes_are_all_named_at_once(write: Write) -> None:
+    problem = refusal(write(with_source("topics: [a]", "lakehous: x\nbatch: {max_events: 0}\n"))).problem
+    assert "lakehous" in problem
+    assert "max_events" in problem
+
+
+def test_a_missing_variable_is_named_with_its_key_and_file(write: Write) -> None:
+    error = refusal(write(SMALLEST))
+    assert "source.kafka.sasl.jaas.config: the environment variable KAFKA_LOGIN is not set" in error.problem
+    assert error.remedy == "set KAFKA_LOGIN, or write ${KAFKA_LOGIN:-default}"
+
+
+@pytest.mark.parametrize(
+    ("written", "environment", "read"),
+    [
+        ("${A}", {"A": "x"}, "x"),
+        ("s3a://${A}/${B:-b}", {"A": "x"}, "s3a://x/b"),
+        ("${A:-d}", {"A": ""}, "d"),
+        ("${A:-}x", {}, "x"),
+        ("${A:-a:-b}", {}, "a:-b"),
+        ("$${A}", {}, "${A}"),
+        ("$A-$", {}, "$A-$"),
+        ("${A}", {"A": "${B}"}, "${B}"),
+    ],
+)
+def test_variables_are_put_in_as_a_shell_does(
+    write: Write, written: str, environment: dict[str, str], read: str
+) -> None:
+    text = with_source("topics: [a]").replace("lakehouse: /data", f"lakehouse: '{written}'")
+    assert load(write(text), environment).lakehouse == read
+
+
+@pytest.mark.parametrize("broken", ["${A", "${A-x}", "${file:/etc/x:key}"])
+def test_a_broken_reference_is_refused(write: Write, broken: str) -> None:
+    error = refusal(write(with_source(f"topics: ['{broken}']")), {"A": "x"})
+    assert "source.topics[0]: a '${' that is neither" in error.problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SMALLEST + "lakehous: x\n",
+        SMALLEST.replace("topics: [shop", "topics: [[shop").replace("orders]", "orders]]"),
+        SMALLEST.replace("${KAFKA_LOGIN}", "[hunter2]"),
+        SMALLEST.replace("${KAFKA_LOGIN}", "*hunter2"),
+        SMALLEST.replace("${KAFKA_LOGIN}", "hunter2: hunter2"),
+        SMALLEST.replace("${KAFKA_LOGIN}", "!hunter2 x"),
+        SMALLEST.replace("${KAFKA_LOGIN}", "'hunter2"),
+        SMALLEST.replace("${KAFKA_LOGIN}", "${hunter2"),
+        SMALLEST.replace("/data/lakehouse", "s3a://me:hunter2@bucket/x"),
+    ],
+)
+def test_no_refusal_shows_a_secret(write: Write, text: str) -> None:
+    error = refusal(write(text), {"KAFKA_LOGIN": SECRET})
+    assert "hunter2" not in str(error)
+    cause: BaseException | None = error
+    while cause is not None:
+        assert "hunter2" not in str(cause) or cause.__suppress_context__
+        cause = cause.__cause__
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sasl.jaas.config",
+        "ssl.key.password",
+        "ssl.keystore.key",
+        "sasl.oauthbearer.client.secret",
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.hadoop.fs.s3a.session.token",
+    ],
+)
+def test_a_secret_is_given_to_who_asks_for_it_and_shown_to_nobody(write: Write, key: str) -> None:
+    section = "spark" if key.startswith("spark") else "kafka"
+    values = f"{{{key}: hunter2}}"
+    text = (
+        with_source("topics: [a]", f"spark: {values}\n")
+        if section == "spark"
+        else with_source("topics: [a]").replace("{boot", f"{{{key}: hunter2, boot")
+    )
+    pipeline = load(write(text), {})
+    properties = pipeline.spark if section == "spark" else pipeline.source.kafka
+    assert properties[key] == "hunter2"
+    for shown in (repr(pipeline), str(pipeline), str(pipeline.model_dump()), pipeline.model_dump_json()):
+        assert "hunter2" not in shown
+
+
+def test_a_pipeline_is_frozen(write: Write) -> None:
+    pipeline = load(write(with_source("topics: [a]")), {})
+    with pytest.raises(ValidationError):
+        pipeline.lakehouse = "elsewhere"  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        pipeline.source.kafka["x"] = "y"  # type: ignore[index]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        pipeline.layout.root = "elsewhere"  # type: ignore[misc]
+
+
+def test_a_bare_name_is_a_file_of_conf_pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "conf" / "pipelines"
+    folder.mkdir(parents=True)
+    (folder / "shop.yaml").write_text(with_source("topics: [a]"))
+    monkeypatch.chdir(tmp_path)
+    assert load("shop", {}).name == "shop"
+    monkeypatch.chdir("/")
+    assert load("shop", {"INGEST_CONF": str(tmp_path / "conf")}).name == "shop"
+    with pytest.raises(ConfigError) as caught:
+        load("shup", {"INGEST_CONF": str(tmp_path / "conf")})
+    assert caught.value.remedy == "did you mean 'shop'?"
+    with pytest.raises(ConfigError, match="no pipeline file"):
+        load("elsewhere/shop.yaml", {})
+
+
+def test_the_shipped_pipelines_are_right_and_follow_the_schema() -> None:
+    for path in sorted((ROOT / "conf" / "pipelines").glob("*.yaml")):
+        assert isinstance(load(path, {}), Pipeline)
+        assert path.read_text().startswith("# yaml-language-server: $schema=../pipeline.schema.json\n")
+        jsonschema.validate(yaml.safe_load(path.read_text()), json_schema())
+
+
+def test_the_shipped_schema_is_the_one_that_the_code_prints() -> None:
+    assert (ROOT / "conf" / "pipeline.schema.json").read_text(encoding="utf-8") == json_schema_text()
+    jsonschema.Draft202012Validator.check_schema(json.loads(json_schema_text()))
+
+
+def test_the_schema_refuses_an_unknown_key_too() -> None:
+    with pytest.raises(jsonschema.ValidationError, match="topcs"):
+        jsonschema.validate(yaml.safe_load(with_source("topcs: [a]")), json_schema())
+
+
+def test_reading_a_pipeline_needs_no_spark() -> None:
+    code = "import sys, ingest.config; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT).returncode == 0

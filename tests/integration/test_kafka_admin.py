@@ -1,0 +1,288 @@
+"""Questions to a real broker: offsets, absent topics, a broker that is away, one that refuses the user."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+import typer
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from deltalake import CommitProperties, write_deltalake
+from typer.testing import CliRunner
+
+from ingest.cli.check import check
+from ingest.errors import EXIT_TRANSIENT, ConfigError, SourceRefused, Unreachable
+from ingest.sources.kafka_admin import KafkaAdmin, lag
+from ingest.stack import Stack
+from ingest.stack.kafka import Kafka
+from ingest.stack.ports import HOST
+
+pytestmark = pytest.mark.integration
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PIPELINE = """\
+source:
+  kafka: {{bootstrap.servers: '{servers}'}}
+  topics: [{topic}]
+lakehouse: {lakehouse}
+"""
+app = typer.Typer()
+app.command()(check)
+
+
+class PasswordKafka(Kafka):
+    """A broker with a second listener, which asks for a user name and a password."""
+
+    port_names = ("broker", "controller", "sasl")
+
+    def _properties(self) -> dict[str, object]:
+        told = super()._properties()
+        address = f"SASL://{HOST}:{self.ports['sasl']}"
+        return {
+            **told,
+            "listeners": f"{told['listeners']},{address}",
+            "advertised.listeners": f"{told['advertised.listeners']},{address}",
+            "listener.security.protocol.map": f"{told['listener.security.protocol.map']},SASL:SASL_PLAINTEXT",
+            "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl.plain.sasl.jaas.config": f'{MODULE} required user_reader="right";',
+        }
+
+    def login(self, password: str) -> dict[str, str]:
+        """Properties of a client that logs in with `password`."""
+        return {
+            "bootstrap.servers": f"{HOST}:{self.ports['sasl']}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f'{MODULE} required username="reader" password="{password}";',
+        }
+
+
+@pytest.fixture(scope="module")
+def servers(stack: Stack) -> str:
+    return stack.kafka.bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def password_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PasswordKafka]:
+    kafka = PasswordKafka(tmp_path_factory.mktemp("password"))
+    try:
+        kafka.start()
+        yield kafka
+    finally:
+        kafka.stop()
+
+
+def create(servers: str, topic: str, partitions: int) -> None:
+    # Held until it has answered: a client that is collected drops what was asked of it.
+    client = AdminClient({"bootstrap.servers": servers})
+    client.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
+
+
+def delete(servers: str, topic: str) -> None:
+    client = AdminClient({"bootstrap.servers": servers})
+    client.delete_topics([topic])[topic].result()
+
+
+def produce(servers: str, topic: str, partition: int, timestamps: list[datetime]) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    for moment in timestamps:
+        producer.produce(topic, b"x", partition=partition, timestamp=int(moment.timestamp() * 1000))
+    assert producer.flush(10) == 0
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def topic(servers: str) -> str:
+    name = f"admin.public.t{uuid4().hex[:8]}"
+    create(servers, name, 2)
+    return name
+
+
+@pytest.fixture
+def admin(servers: str) -> KafkaAdmin:
+    return KafkaAdmin({"bootstrap.servers": servers})
+
+
+def test_offsets_are_those_of_the_log(servers: str, topic: str, admin: KafkaAdmin) -> None:
+    now = datetime.now(UTC)
+    produce(servers, topic, 1, [now - timedelta(minutes=m) for m in (30, 20, 10)])
+    assert admin.partitions([topic]) == {topic: (0, 1)}
+    assert admin.beginning_offsets([topic]) == {topic: {0: 0, 1: 0}}
+    assert admin.end_offsets([topic]) == {topic: {0: 0, 1: 3}}
+    assert admin.offsets_at([topic], now - timedelta(minutes=20, seconds=1)) == {topic: {0: 0, 1: 1}}
+    assert admin.offsets_at([topic], now) == {topic: {0: 0, 1: 3}}
+    assert lag(admin.end_offsets([topic]), {topic: {1: 2}}) == {topic: {0: 0, 1: 1}}
+
+
+def test_a_moment_without_a_time_zone_is_refused(topic: str, admin: KafkaAdmin) -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        admin.offsets_at([topic], datetime(2026, 1, 1))
+
+
+def test_asking_before_every_batch_costs_next_to_nothing(topic: str, admin: KafkaAdmin) -> None:
+    admin.end_offsets(admin.topics([topic]))
+    began = time.perf_counter()
+    for _ in range(50):
+        admin.end_offsets(admin.topics([topic]))
+    assert (time.perf_counter() - began) / 50 < 0.05
+
+
+def test_topics_are_found_by_name_and_by_whole_name_pattern(
+    servers: str, topic: str, admin: KafkaAdmin
+) -> None:
+    assert admin.topics([topic]) == (topic,)
+    assert admin.topics(pattern=topic.replace(".", r"\.")) == (topic,)
+    with pytest.raises(SourceRefused):
+        admin.topics(pattern=topic[:-1])
+    later = f"{topic}.later"
+    create(servers, later, 1)
+    assert admin.topics(pattern=rf"{topic}.*") == (topic, later)
+    assert "__consumer_offsets" not in admin.topics(pattern=".*")
+
+
+def test_an_absent_topic_is_named_with_those_that_look_like_it(topic: str, admin: KafkaAdmin) -> None:
+    with pytest.raises(SourceRefused) as caught:
+        admin.topics([topic, f"{topic}x"])
+    assert repr(f"{topic}x") in caught.value.problem
+    assert f"did you mean {topic!r}" in caught.value.remedy
+    with pytest.raises(SourceRefused):
+        admin.end_offsets([f"{topic}x"])
+    assert topic in admin.topics(pattern=".*")
+    assert f"{topic}x" not in admin.topics(pattern=".*"), "asking for a topic must not create it"
+
+
+def test_a_topic_that_is_recreated_or_deleted_is_noticed(servers: str, topic: str, admin: KafkaAdmin) -> None:
+    produce(servers, topic, 0, [datetime.now(UTC)] * 4)
+    captured = admin.end_offsets([topic])
+    delete(servers, topic)
+    create_again(servers, topic)
+    end = admin.end_offsets([topic])
+    assert end == {topic: {0: 0}}
+    assert lag(end, captured) == {topic: {0: -4}}
+    delete(servers, topic)
+    with pytest.raises(SourceRefused, match="no topic"):
+        admin.topics([topic])
+
+
+def create_again(servers: str, topic: str) -> None:
+    """Kafka deletes in the background: for a moment the name is still taken."""
+    deadline = time.monotonic() + 10
+    while topic in AdminClient({"bootstrap.servers": servers}).list_topics(timeout=5).topics:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    create(servers, topic, 1)
+
+
+def test_a_broker_that_does_not_answer_is_unreachable_in_time(capfd: pytest.CaptureFixture[str]) -> None:
+    port = closed_port()
+    began = time.monotonic()
+    with pytest.raises(Unreachable) as caught:
+        KafkaAdmin({"bootstrap.servers": f"{HOST}:{port}"}, timeout=2).topics(["any"])
+    assert time.monotonic() - began < 4
+    assert f"{HOST}:{port}" in caught.value.problem
+    assert "Connection refused" in caught.value.problem
+    assert caught.value.retried
+    assert capfd.readouterr().err == "", "librdkafka must not write to stderr"
+
+
+def test_a_broker_that_stops_and_returns_is_asked_again(password_kafka: PasswordKafka) -> None:
+    admin = KafkaAdmin({"bootstrap.servers": password_kafka.bootstrap_servers}, timeout=2)
+    assert admin.brokers() == (password_kafka.bootstrap_servers,)
+    password_kafka.stop()
+    with pytest.raises(Unreachable):
+        admin.brokers()
+    password_kafka.start()
+    patient = time.monotonic() + 20
+    while time.monotonic() < patient:
+        try:
+            assert admin.brokers() == (password_kafka.bootstrap_servers,)
+        except Unreachable:
+            continue
+        return
+    pytest.fail("the client did not find the broker again")
+
+
+def test_a_wrong_password_is_refused_at_once_and_not_shown(password_kafka: PasswordKafka) -> None:
+    create(password_kafka.bootstrap_servers, "orders", 1)
+    assert KafkaAdmin(password_kafka.login("right")).topics(["orders"]) == ("orders",)
+    began = time.monotonic()
+    with pytest.raises(SourceRefused) as caught:
+        KafkaAdmin(password_kafka.login("hunter2")).topics(["orders"])
+    assert time.monotonic() - began < 5
+    assert "Invalid username or password" in caught.value.problem
+    assert "wrong password" in caught.value.remedy
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_mechanism_that_the_broker_lacks_is_refused(password_kafka: PasswordKafka) -> None:
+    with pytest.raises(SourceRefused, match="SCRAM-SHA-256"):
+        KafkaAdmin(password_kafka.login("right") | {"sasl.mechanism": "SCRAM-SHA-256"}).brokers()
+
+
+@pytest.mark.parametrize(
+    ("properties", "named"),
+    [
+        ({"security.protocol": "FOO"}, "security.protocol"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.jaas.config"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "OAUTHBEARER"),
+        ({"ssl.truststore.location": "/x.jks"}, "ssl.truststore.location"),
+        ({"ssl.keystore.location": "/x.jks"}, "ssl.keystore.type"),
+    ],
+)
+def test_properties_that_cannot_be_used_are_refused_before_connecting(
+    properties: dict[str, str], named: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        KafkaAdmin({"bootstrap.servers": "nowhere:9092", **properties})
+    assert named in caught.value.problem
+
+
+def test_properties_for_reading_records_do_not_disturb(servers: str) -> None:
+    reading = {"max.partition.fetch.bytes": "1000000", "group.id": "g", "request.timeout.ms": "30000"}
+    assert KafkaAdmin({"bootstrap.servers": servers, **reading}).brokers()
+
+
+def test_check_live_shows_topics_offsets_and_lag(servers: str, topic: str, tmp_path: Path) -> None:
+    produce(servers, topic, 0, [datetime.now(UTC)] * 5)
+    path = tmp_path / "shop.yaml"
+    path.write_text(PIPELINE.format(servers=servers, topic=topic, lakehouse=tmp_path / "lake"))
+
+    def live(*options: str) -> str:
+        result = CliRunner().invoke(app, [str(path), "--live", *options], catch_exceptions=False)
+        assert result.exit_code == 0
+        return result.stdout
+
+    found = json.loads(live("--json"))["live"]
+    assert found["end"] == {topic: {"0": 5, "1": 0}}
+    assert (found["bronze"], found["lag"]) == ("absent", None)
+
+    said = json.dumps({"batch": 1, "offsets": {topic: {"0": 3}}})
+    write_deltalake(
+        f"{tmp_path}/lake/bronze/shop",
+        pa.table({"value": [1]}),
+        commit_properties=CommitProperties(custom_metadata={"userMetadata": said}),
+    )
+    found = json.loads(live("--json"))["live"]
+    assert found["captured"] == {topic: {"0": 3}}
+    assert found["lag"] == {topic: {"0": 2, "1": 0}}
+    assert servers in live()
+
+
+def test_check_live_without_a_broker_may_succeed_later(tmp_path: Path) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(PIPELINE.format(servers=f"{HOST}:{closed_port()}", topic="orders", lakehouse=tmp_path))
+    with pytest.raises(Unreachable) as caught:
+        CliRunner().invoke(app, [str(path), "--live"], catch_exceptions=False)
+    assert caught.value.exit_code == EXIT_TRANSIENT

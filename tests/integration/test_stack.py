@@ -1,0 +1,335 @@
+"""The embedded services are real, survive what real services survive, and never outlive their owner."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+import requests
+from confluent_kafka import Consumer
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from ingest.errors import ConfigError, SourceRefused, StackFailed, Unreachable
+from ingest.stack import Stack
+
+pytestmark = pytest.mark.integration
+
+EVENT_TIMEOUT_SECONDS = 60
+
+
+def connector_config(stack: Stack, name: str) -> dict[str, str]:
+    """A Debezium connector for table `public.<name>`, topics below `<name>`, slot `<name>`."""
+    return {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "database.hostname": stack.postgres.host,
+        "database.port": str(stack.postgres.port),
+        "database.user": stack.postgres.user,
+        "database.password": stack.postgres.password,
+        "database.dbname": stack.postgres.dbname,
+        "plugin.name": "pgoutput",
+        "slot.name": name,
+        "publication.name": name,
+        "publication.autocreate.mode": "filtered",
+        "topic.prefix": name,
+        "table.include.list": f"public.{name}",
+        "snapshot.mode": "initial",
+        "poll.interval.ms": "50",
+        "slot.retry.delay.ms": "500",
+        "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "key.converter.schemas.enable": "false",
+        "value.converter.schemas.enable": "false",
+    }
+
+
+def execute(stack: Stack, *statements: str) -> None:
+    with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+@contextmanager
+def table_with_connector(stack: Stack, name: str) -> Iterator[None]:
+    """Table `name (id, word)` with row 1, its connector running; both gone afterwards."""
+    execute(
+        stack,
+        f"create table {name} (id int primary key, word text)",
+        f"insert into {name} values (1, 'one')",
+    )
+    stack.connect.register(name, connector_config(stack, name))
+    try:
+        yield
+    finally:
+        stack.connect.delete(name)
+        execute(
+            stack,
+            "select pg_terminate_backend(active_pid) from pg_replication_slots "
+            f"where slot_name = '{name}' and active",
+        )
+        drop_slot(stack, name)
+        execute(stack, f"drop publication {name}", f"drop table {name}")
+
+
+@retry(
+    retry=retry_if_exception_type(psycopg.errors.ObjectInUse),
+    stop=stop_after_delay(10),
+    wait=wait_fixed(0.1),
+    reraise=True,
+)
+def drop_slot(stack: Stack, name: str) -> None:
+    """A slot can be dropped a moment after its reader went."""
+    execute(stack, f"select pg_drop_replication_slot('{name}')")
+
+
+def events(stack: Stack, name: str, until_id: int) -> list[tuple[str, int | None]]:
+    """`(op, id after)` of the table's topic from its beginning, up to the event of `until_id`; a null
+    tombstone is `("tombstone", None)`.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": stack.kafka.bootstrap_servers,
+            "group.id": f"{name}-{time.monotonic_ns()}",
+            "auto.offset.reset": "earliest",
+            "topic.metadata.refresh.interval.ms": 500,
+        }
+    )
+    consumer.subscribe([f"{name}.public.{name}"])
+    seen: list[tuple[str, int | None]] = []
+    deadline = time.monotonic() + EVENT_TIMEOUT_SECONDS
+    try:
+        while time.monotonic() < deadline:
+            message = consumer.poll(0.5)
+            if message is None or message.error() is not None:  # a null tombstone is false as a bool
+                continue
+            value = message.value()
+            seen.append(operation(None if value is None else json.loads(value)))
+            if seen[-1][1] == until_id:
+                return seen
+    finally:
+        consumer.close()
+    raise AssertionError(f"no event of row {until_id} within {EVENT_TIMEOUT_SECONDS} s; seen: {seen}")
+
+
+def operation(value: dict[str, Any] | None) -> tuple[str, int | None]:
+    if value is None:
+        return ("tombstone", None)
+    return (value["op"], value["after"]["id"] if value["after"] else None)
+
+
+def test_all_parts_answer_where_they_say(stack: Stack) -> None:
+    assert [(part.service, part.state, part.healthy) for part in stack.status()] == [
+        ("postgres", "running", True),
+        ("kafka", "running", True),
+        ("connect", "running", True),
+    ]
+    with psycopg.connect(stack.postgres.dsn) as connection:
+        assert connection.execute("show wal_level").fetchone() == ("logical",)
+    assert requests.get(f"{stack.connect.url}/connector-plugins", timeout=10).ok
+
+
+def test_postgres_asks_for_its_password(stack: Stack) -> None:
+    wrong = psycopg.conninfo.make_conninfo(stack.postgres.dsn, password="wrong")
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(wrong)
+
+
+def test_changes_of_a_row_arrive_as_debezium_events(stack: Stack) -> None:
+    with table_with_connector(stack, "arrives"):
+        execute(
+            stack,
+            "insert into arrives values (2, 'two')",
+            "delete from arrives where id = 1",
+            "insert into arrives values (3, 'three')",
+        )
+        assert events(stack, "arrives", until_id=3) == [
+            ("r", 1),
+            ("c", 2),
+            ("d", None),
+            ("tombstone", None),
+            ("c", 3),
+        ]
+
+
+def test_a_killed_worker_goes_on_after_its_last_offset(stack: Stack) -> None:
+    with table_with_connector(stack, "resumes"):
+        execute(stack, "insert into resumes values (2, 'two')")
+        events(stack, "resumes", until_id=2)
+        address = stack.connect.url
+
+        stack.connect.kill()
+        with pytest.raises(Unreachable):
+            stack.connect.check()
+        execute(stack, "insert into resumes values (3, 'three')")
+        stack.connect.start()
+
+        assert stack.connect.url == address
+        assert stack.connect.status_of("resumes").running
+        seen = events(stack, "resumes", until_id=3)
+        assert [op for op, _ in seen].count("r") == 1, "a second snapshot: the offset was lost"
+        assert {row for _, row in seen} == {1, 2, 3}
+
+
+def test_a_killed_broker_comes_back_with_its_topics(stack: Stack) -> None:
+    with table_with_connector(stack, "broker"):
+        events(stack, "broker", until_id=1)
+        stack.kafka.kill()
+        stack.kafka.start()
+        execute(stack, "insert into broker values (2, 'two')")
+        assert events(stack, "broker", until_id=2)[0] == ("r", 1)
+
+
+def test_a_killed_postgres_comes_back_with_its_rows(stack: Stack) -> None:
+    execute(stack, "create table survives (id int)", "insert into survives values (7)")
+    stack.postgres.kill()
+    stack.postgres.start()
+    with psycopg.connect(stack.postgres.dsn) as connection:
+        assert connection.execute("select id from survives").fetchone() == (7,)
+
+
+def test_a_wrong_configuration_is_refused_with_its_reason(stack: Stack) -> None:
+    config = {**connector_config(stack, "refused"), "database.password": "not-the-password"}
+    with pytest.raises(SourceRefused, match="password authentication failed") as refusal:
+        stack.connect.register("refused", config)
+    assert "not-the-password" not in str(refusal.value)
+    assert stack.connect.connectors.names() == []
+
+
+def test_a_kept_folder_keeps_its_data_and_ports(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    with Stack(folder, ("postgres",), keep=True) as first:
+        execute(first, "create table kept (id int)")
+        port = first.postgres.port
+    with Stack(folder, ("postgres",), keep=True) as second:
+        assert second.postgres.port == port
+        execute(second, "insert into kept values (1)")
+
+
+def test_a_folder_that_is_not_kept_is_gone(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    with Stack(folder, ("postgres",)):
+        assert folder.exists()
+    assert not folder.exists()
+
+
+def test_postgres_runs_below_a_folder_that_is_closed_to_others(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    with Stack(closed / "stack", ("postgres",)) as stack:
+        execute(stack, "select 1")
+    assert closed.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_external_address_replaces_a_part(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INGEST_POSTGRES_DSN", stack.postgres.dsn)
+    monkeypatch.setenv("INGEST_KAFKA_BOOTSTRAP_SERVERS", stack.kafka.bootstrap_servers)
+    monkeypatch.setenv("INGEST_CONNECT_URL", stack.connect.url)
+    with Stack(tmp_path / "external") as other:
+        assert {part.state for part in other.status()} == {"external"}
+        assert all(part.healthy and part.pid is None for part in other.status())
+        assert other.postgres.port == stack.postgres.port
+        with pytest.raises(ConfigError, match="external"):
+            other.kafka.kill()
+    assert all(part.healthy for part in stack.status()), "an external part was stopped"
+
+
+def test_an_external_address_where_nobody_answers_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INGEST_POSTGRES_DSN", "host=127.0.0.1 port=1 user=nobody password=hush")
+    with (
+        pytest.raises(Unreachable, match=r"Postgres at 127\.0\.0\.1:1") as told,
+        Stack(tmp_path, ("postgres",)),
+    ):
+        pass
+    assert "hush" not in str(told.value)
+
+
+def test_a_failed_start_names_the_log_and_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "broken"
+    with Stack(folder, ("postgres",), keep=True):
+        pass
+    (folder / "postgres" / "data" / "postgresql.conf").write_text("no_such_setting = 1\n")
+    with (
+        pytest.raises(StackFailed, match=r"postgres\.log") as failed,
+        Stack(folder, ("postgres",), keep=True),
+    ):
+        pass
+    assert "no_such_setting" in failed.value.problem
+    assert services_below(folder) == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda end: end.name)
+def test_no_service_outlives_its_owner(tmp_path: Path, end: signal.Signals) -> None:
+    folder = tmp_path / "owned"
+    program = (
+        "import sys, time; from pathlib import Path; from ingest.stack import Stack\n"
+        "with Stack(Path(sys.argv[1]), ('postgres', 'kafka'), keep=True):\n"
+        "    print('up', flush=True); time.sleep(300)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"up\n"
+        assert len(services_below(folder)) >= 2
+        owner.send_signal(end)
+        owner.wait(timeout=60)
+    gone, alive = psutil.wait_procs(services_below(folder), timeout=20)
+    assert alive == [], f"{len(gone)} ended, these did not"
+
+
+def test_up_status_and_down_work_across_commands(tmp_path: Path) -> None:
+    folder = tmp_path / "background"
+    try:
+        up = command("up", "--folder", str(folder), "--part", "postgres", "--part", "kafka")
+        assert up.returncode == 0, up.stderr
+        found = command("status", "--json", "--folder", str(folder))
+        assert found.returncode == 0, found.stderr
+        services = {service["service"]: service for service in json.loads(found.stdout)}
+        assert {name: service["state"] for name, service in services.items()} == {
+            "postgres": "running",
+            "kafka": "running",
+        }
+        again = command("up", "--folder", str(folder), "--part", "postgres", "--part", "kafka")
+        assert again.returncode == 0, again.stderr
+        assert psutil.pid_exists(services["kafka"]["pid"])
+
+        os.kill(services["kafka"]["pid"], signal.SIGKILL)
+        psutil.wait_procs(
+            [process for process in services_below(folder) if process.name() == "java"], timeout=10
+        )
+        assert command("status", "--folder", str(folder)).returncode == 1
+    finally:
+        down = command("down", "--purge", "--folder", str(folder))
+    assert down.returncode == 0, down.stderr
+    assert services_below(folder) == []
+    assert not folder.exists()
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    program = "from ingest.cli.stack import app; app()"
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=180, check=False
+    )
+
+
+def services_below(folder: Path) -> list[psutil.Process]:
+    """Living processes that have `folder` on their command line, services and their children."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status", "exe"]):
+        line = " ".join(process.info["cmdline"] or [])
+        service = "java" in line or "postgres" in line
+        if str(folder) in line and service and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(process)
+    return [process for process in found if "python" not in process.info["cmdline"][0]]

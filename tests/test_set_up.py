@@ -1,0 +1,88 @@
+"""What a machine lacks is said in a sentence; what was fetched once is never fetched again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ingest.errors import PrerequisiteMissing
+from ingest.jars import jars, require_java
+
+NO_NETWORK_SETTINGS = """<ivysettings>
+  <settings defaultResolver="nowhere"/>
+  <resolvers><filesystem name="nowhere"><artifact pattern="{folder}/[artifact]"/></filesystem></resolvers>
+</ivysettings>
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of programs that is the whole PATH, and an empty cache."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("INGEST_CACHE", str(tmp_path / "cache"))
+    return programs
+
+
+def program(file: Path, script: str) -> None:
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+
+
+def test_a_machine_without_java_is_told_what_to_install(machine: Path) -> None:
+    with pytest.raises(PrerequisiteMissing, match="no Java on the PATH") as missing:
+        jars("kafka")
+    assert "install a Java 17 runtime" in missing.value.remedy
+
+
+def test_a_java_home_without_java_is_named(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(machine / "nothing"))
+    with pytest.raises(PrerequisiteMissing, match="nothing"):
+        require_java()
+
+
+@pytest.mark.parametrize(("version", "release"), [("1.8.0_412", "8"), ("11.0.22", "11")])
+def test_an_older_java_is_told_by_its_release(machine: Path, version: str, release: str) -> None:
+    program(machine / "java", f"""echo 'openjdk version "{version}" 2024-01-16' >&2""")
+    with pytest.raises(PrerequisiteMissing, match=f"is Java {release}"):
+        require_java()
+
+
+def test_an_unknown_configuration_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(PrerequisiteMissing, match="no configuration 'flink'") as missing:
+        jars("flink")
+    assert "connect, debezium, kafka, spark" in missing.value.remedy
+
+
+def test_jars_in_the_cache_need_neither_java_nor_a_network() -> None:
+    fetched = jars("spark")
+    listing = "from ingest.jars import jars; print(*jars('spark'), sep='\\n')"
+    bare = {"PATH": "/nowhere", "HOME": str(Path.home()), "PYTHONPATH": ":".join(sys.path)}
+    cache = fetched[0].parents[3]
+    again = subprocess.run(
+        [sys.executable, "-c", listing],
+        env={**bare, "INGEST_CACHE": str(cache)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert again.stdout.split() == [str(jar) for jar in fetched]
+
+
+def test_a_fetch_that_fails_leaves_nothing_that_looks_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "settings.xml"
+    settings.write_text(NO_NETWORK_SETTINGS.format(folder=tmp_path / "empty"))
+    monkeypatch.setenv("INGEST_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("INGEST_IVY_SETTINGS", str(settings))
+    with pytest.raises(PrerequisiteMissing, match="could not be fetched") as failed:
+        jars("spark")
+    assert "INGEST_IVY_SETTINGS" in failed.value.remedy
+    left = [path.name for path in (tmp_path / "cache" / "jars").iterdir()]
+    assert left == [".lock"]
