@@ -45,11 +45,7 @@ def path_segment(name: str) -> str:
     """
     if not name:
         raise ValueError("a name can't be empty")
-    if (
-        _PLAIN.fullmatch(name)
-        and len(name) <= _SEGMENT_CHARACTERS
-        and name.split(".", maxsplit=1)[0] not in _DEVICES
-    ):
+    if _PLAIN.fullmatch(name) and len(name) <= _SEGMENT_CHARACTERS and name.split(".", maxsplit=1)[0] not in _DEVICES:
         return name
     # A lone surrogate is no character, but a name that holds one must still have a folder.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_DIGITS]

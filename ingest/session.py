@@ -11,6 +11,18 @@ from pyspark.sql import SparkSession
 
 from ingest.jars import jars, require_java
 
+SMALL = {
+    # For many plans over a handful of rows each, such as cases and tests: tasks, compiled plans and an optimising
+    # compiler cost more there than they save. The results are the same.
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
@@ -34,9 +46,8 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
-        # A source that lost part of its log must stop the run, and a predicate must not end up in a plan's text.
-        "spark.sql.debug.maxToStringFields": "0",
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": cores,
+        # Otherwise every expression that is written down in Python captures two stack traces.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
     if not submitted:
         require_java()
@@ -45,11 +56,14 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
             "spark.driver.memory": "2g",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOG4J}",
         }
     builder = SparkSession.builder.appName(name)
     if not submitted or master is not None:
         builder = builder.master(master or f"local[{cores}]")
-    for key, value in (defaults | dict(properties or {})).items():
+    settings = defaults | dict(properties or {})
+    if not submitted:
+        logging = f"-Dlog4j2.configurationFile=file:{_LOG4J}"
+        settings[_JAVA_OPTIONS] = f"{logging} {settings.get(_JAVA_OPTIONS, '')}".strip()
+    for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

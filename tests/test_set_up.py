@@ -74,9 +74,7 @@ def test_jars_in_the_cache_need_neither_java_nor_a_network() -> None:
     assert again.stdout.split() == [str(jar) for jar in fetched]
 
 
-def test_a_fetch_that_fails_leaves_nothing_that_looks_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fetch_that_fails_leaves_nothing_that_looks_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = tmp_path / "settings.xml"
     settings.write_text(NO_NETWORK_SETTINGS.format(folder=tmp_path / "empty"))
     monkeypatch.setenv("INGEST_CACHE", str(tmp_path / "cache"))

@@ -1,8 +1,11 @@
-"""Exact decimals out of bytes, JSON numbers and text, as Spark SQL expressions. No step goes through a float.
+"""Exact decimals out of bytes, JSON numbers and text, as Spark SQL expressions. No digit is lost to a float.
 
 A JSON number comes as VARIANT, which keeps up to 38 digits exactly and makes a double of anything longer or
 written with an exponent. Such a double is taken back to a decimal only where that provably gives the number
 that was written, else the value is null here, which `decode.undecodable` reports.
+
+The expressions are kept small, and what is costly is named once: Spark has no `let`, and a generated method of
+more than 8,000 bytes is never compiled by the JVM.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
+from ingest.changelog.base64_text import is_base64, is_base64_of_1_to_8, is_base64_of_9_to_16
 from ingest.changelog.types import MAX_DIGITS, Kind, LogicalType, spark_type
 
 _WORD = 2**32
@@ -21,122 +25,127 @@ _PLAIN = r"^[+-]?[0-9]+(\.[0-9]+)?$"
 
 def from_unscaled(variant: SparkColumn, scale: int, target: LogicalType) -> SparkColumn:
     """Connect's Decimal: base64 of the big-endian two's complement of value * 10^scale, or a JSON number."""
-    shape = F.schema_of_variant(variant)
-    text = F.try_variant_get(variant, "$", "string")
-    unscaled = F.try_to_binary(text, F.lit("base64"))
-    number = _from_number(variant, shape, text, scale, target)
+    text = text_of(variant)
+    number = _from_number(text, scale, target)
     if target.kind is Kind.DECIMAL_TEXT:
-        encoded = placed(_digits(unscaled), F.lit(scale))
-        return F.when(shape == "STRING", encoded).otherwise(number)
-    # The first condition reads `unscaled`, so Spark computes it once for all branches.
-    wide = F.octet_length(unscaled) > 8
-    pointed = F.when(wide, _digits_16(unscaled)).otherwise(_digits_8(unscaled))
-    encoded = F.concat(pointed, F.lit(f"E{-scale}")).try_cast(spark_type(target))
-    return F.when(shape == "STRING", encoded).otherwise(number)
+        return F.when(_is_text(variant), placed(_digits(text), F.lit(scale))).otherwise(number)
+    stored, exponent = spark_type(target), F.lit(f"E{-scale}")
+    short = F.concat(_digits_of_8(text), exponent).try_cast(stored)
+    long = F.concat(_digits_of_16(text), exponent).try_cast(stored)
+    written = F.when(is_base64_of_1_to_8(text), short).when(is_base64_of_9_to_16(text), long)
+    return F.when(_is_text(variant), written).otherwise(number)
 
 
 def from_plain(variant: SparkColumn, scale: int, target: LogicalType) -> SparkColumn:
     """A JSON number, or its digits as text; `scale` is the declared one, 38 where none is."""
-    shape = F.schema_of_variant(variant)
-    text = F.try_variant_get(variant, "$", "string")
-    digits = F.when(text.rlike(_PLAIN), F.regexp_replace(text, r"^\+", ""))
-    number = _from_number(variant, shape, text, scale, target)
-    return F.when(shape == "STRING", _from_digits(digits, target)).otherwise(number)
+    text = text_of(variant)
+    digits = F.regexp_replace(text, r"^\+", "")
+    if target.kind is not Kind.DECIMAL_TEXT:
+        fraction = F.rtrim(F.split_part(text, F.lit("."), F.lit(2)), F.lit("0"))
+        digits = F.when(F.length(fraction) <= target.scale, text.try_cast(spark_type(target)))
+    written = F.when(text.rlike(_PLAIN), digits)
+    return F.when(_is_text(variant), written).otherwise(_from_number(text, scale, target))
 
 
 def from_variable_scale(value: SparkColumn) -> SparkColumn:
     """Debezium's VariableScaleDecimal, a struct of `scale` and the base64 `value`, as decimal text."""
-    unscaled = F.try_to_binary(value["value"], F.lit("base64"))
-    return placed(_digits(unscaled), value["scale"])
+    return placed(_digits(value["value"]), value["scale"])
+
+
+def text_of(variant: SparkColumn) -> SparkColumn:
+    """A text as it is, anything else as JSON; null for a JSON null."""
+    return F.variant_get(variant, "$", "string")
 
 
 def placed(digits: SparkColumn, scale: SparkColumn) -> SparkColumn:
     """The text of `digits` * 10^-scale, with `scale` digits after the point where that is positive."""
-    sign = F.when(digits.startswith("-"), F.lit("-")).otherwise(F.lit(""))
-    magnitude = F.ltrim(digits, F.lit("-"))
-    length = F.length(magnitude)
-    padded = F.lpad(magnitude, F.greatest(length, scale + 1), F.lit("0"))
-    whole = F.left(padded, F.length(padded) - scale)
-    with_point = F.concat(sign, whole, F.lit("."), F.right(padded, scale))
-    with_zeros = F.when(magnitude == "0", magnitude).otherwise(F.concat(sign, magnitude, F.repeat(F.lit("0"), -scale)))
-    return F.when(scale.between(-_MAX_SCALE, _MAX_SCALE), F.when(scale > 0, with_point).otherwise(with_zeros))
+    zero = F.lit("0")
+    led = F.regexp_replace(digits, F.lit("^(?!-)|(?<=^-)"), F.repeat(zero, scale))
+    parts = F.concat(F.lit("^(-?)0*([0-9]+?)([0-9]{"), F.greatest(scale, F.lit(0)), F.lit("})$"))
+    pointed = F.regexp_replace(F.concat(led, F.repeat(zero, -scale)), parts, F.lit("$1$2.$3"))
+    return F.when(scale.between(-_MAX_SCALE, _MAX_SCALE), F.rtrim(pointed, F.lit(".")))
 
 
-def _from_number(
-    variant: SparkColumn, shape: SparkColumn, text: SparkColumn, scale: int, target: LogicalType
-) -> SparkColumn:
-    exact = F.when((shape == "BIGINT") | shape.startswith("DECIMAL"), _from_digits(text, target))
-    if scale > _DOUBLE_SCALE:
-        return exact
-    return exact.when(shape == "DOUBLE", _from_double(variant, text, target))
+def _is_text(variant: SparkColumn) -> SparkColumn:
+    return F.schema_of_variant(variant) == "STRING"
 
 
-def _from_digits(text: SparkColumn, target: LogicalType) -> SparkColumn:
-    if target.kind is Kind.DECIMAL_TEXT:
-        return text
-    fraction = F.rtrim(F.split_part(text, F.lit("."), F.lit(2)), F.lit("0"))
-    return F.when(F.length(fraction) <= target.scale, text.try_cast(spark_type(target)))
+def _from_number(text: SparkColumn, scale: int, target: LogicalType) -> SparkColumn:
+    """The text of a VARIANT's number: plain and without trailing zeros, or (`1.0E-7`, `1500.0`) that of a double.
 
-
-def _from_double(variant: SparkColumn, text: SparkColumn, target: LogicalType) -> SparkColumn:
-    """A number that Java's BigDecimal wrote with an exponent.
-
-    It does so below 10^-6, and where trailing zeros were dropped from a whole number. With at most 21 digits
-    after the point the former has at most 15 digits, and the latter is read only up to 15: a double keeps
-    both. Whatever else became a double has more than 38 digits, so it is in neither range.
+    Java's BigDecimal writes an exponent below 10^-6, and where trailing zeros were dropped from a whole number.
+    With at most 21 digits after the point the former has at most 15 digits, and the latter is read only up to
+    15: a double keeps both. Whatever else became a double has more than 38 digits, so it is in neither range.
     """
-    double = F.try_variant_get(variant, "$", "double")
-    as_text = target.kind is Kind.DECIMAL_TEXT
-    roomy = f"decimal({MAX_DIGITS},{_DOUBLE_SCALE})"
-    decimal = text.try_cast(roomy if as_text else spark_type(target))
-    whole = (F.abs(double) < 1e15) & (F.floor(double) == double)
-    result = F.regexp_replace(decimal.cast("string"), r"\.?0+$", "") if as_text else decimal
-    return F.when(((F.abs(double) < 1e-6) | whole) & (decimal.cast("double") == double), result)
+    if target.kind is Kind.DECIMAL_TEXT:
+        number = text.try_cast(f"decimal({MAX_DIGITS},{_DOUBLE_SCALE})")
+        result = _shortest(number)
+        plain = F.when(text.rlike(r"^-?[0-9]+(\.[0-9]*[1-9])?$"), text)
+    else:
+        number = result = text.try_cast(spark_type(target))
+        canonical = _shortest(number) if target.scale else number.cast("string")
+        plain = F.when(text == canonical, number)
+    if scale > _DOUBLE_SCALE:
+        return plain
+    double = text.try_cast("double")
+    kept = (F.abs(double) < 1e-6) | ((F.abs(double) < 1e15) & (F.floor(double) == double))
+    return plain.when(text.rlike(r"E|\.0$") & kept & (number.cast("double") == double), result)
 
 
-def _digits(unscaled: SparkColumn) -> SparkColumn:
-    length = F.octet_length(unscaled)
-    narrow = F.when(length <= 8, _digits_8(unscaled)).when(length <= 16, _digits_16(unscaled))
-    return F.coalesce(narrow, _digits_any(unscaled))
+def _shortest(number: SparkColumn) -> SparkColumn:
+    return F.regexp_replace(number.cast("string"), r"\.?0+$", "")
 
 
-def _fill(unscaled: SparkColumn) -> SparkColumn:
-    """The hexadecimal digit that extends the sign."""
-    return F.when(unscaled >= F.lit(b"\x80"), F.lit("F")).otherwise(F.lit("0"))
+def _digits(text: SparkColumn) -> SparkColumn:
+    return (
+        F.when(is_base64_of_1_to_8(text), _digits_of_8(text))
+        .when(is_base64_of_9_to_16(text), F.coalesce(_digits_of_16(text), _digits_of_any(text)))
+        .when(is_base64(text) & (text != ""), _digits_of_any(text))
+    )
 
 
-def _digits_8(unscaled: SparkColumn) -> SparkColumn:
-    return F.when(F.octet_length(unscaled) > 0, F.conv(F.lpad(F.hex(unscaled), 16, _fill(unscaled)), 16, -10))
+def _is_negative(text: SparkColumn) -> SparkColumn:
+    """The first bit of the first byte, in the alphabet A-Za-z0-9+/: cheaper there than after decoding."""
+    return (text >= "g") | (text < "A")
 
 
-def _digits_16(unscaled: SparkColumn) -> SparkColumn:
-    """Null beyond 16 bytes or 38 digits."""
-    words = F.lpad(F.hex(unscaled), 32, _fill(unscaled))
+def _hex(text: SparkColumn, digits: int | SparkColumn) -> SparkColumn:
+    """The bytes in hexadecimal, the sign extended to so many digits."""
+    return F.lpad(F.hex(F.unbase64(text)), digits, F.when(_is_negative(text), F.lit("F")).otherwise(F.lit("0")))
+
+
+def _digits_of_8(text: SparkColumn) -> SparkColumn:
+    return F.conv(_hex(text, 16), 16, -10)
+
+
+def _digits_of_16(text: SparkColumn) -> SparkColumn:
+    """Null beyond 38 digits."""
+    words = _hex(text, 32)
     high = F.conv(F.left(words, F.lit(16)), 16, -10).cast("decimal(20,0)")
     low = F.conv(F.right(words, F.lit(16)), 16, 10).cast("decimal(20,0)")
-    shifted = F.try_multiply(high, F.lit(str(2**64)).cast("decimal(20,0)"))
-    total = F.try_add(shifted, low).try_cast(f"decimal({MAX_DIGITS},0)")
-    return F.when(F.octet_length(unscaled) <= 16, total.cast("string"))
+    # high is rounded towards zero, so that no partial result has more digits than the total
+    borrowed = F.when(_is_negative(text), F.lit(1)).otherwise(F.lit(0)).cast("decimal(20,0)")
+    word = F.lit(str(2**64)).cast("decimal(20,0)")
+    whole = F.try_multiply(high + borrowed, word)
+    return F.try_add(whole, low - borrowed * word).try_cast(f"decimal({MAX_DIGITS},0)").cast("string")
 
 
-def _digits_any(unscaled: SparkColumn) -> SparkColumn:
+def _digits_of_any(text: SparkColumn) -> SparkColumn:
     """Base 2^32 to base 10^9 by long multiplication: for numbers that no type of Spark holds."""
-    count = F.call_function("div", F.octet_length(unscaled) + 3, F.lit(4)).cast("int")
-    words = F.lpad(F.hex(unscaled), count * 8, _fill(unscaled))
-    negative = unscaled >= F.lit(b"\x80")
+    count = F.call_function("div", F.octet_length(F.unbase64(text)) + 3, F.lit(4)).cast("int")
+    negative = _is_negative(text)
+    words = _hex(text, count * 8)
     inverted = F.when(negative, F.translate(words, "0123456789ABCDEF", "FEDCBA9876543210")).otherwise(words)
     each = F.transform(
-        F.sequence(F.lit(0), count - 1),
-        lambda i: F.conv(F.substring(inverted, i * 8 + 1, F.lit(8)), 16, 10).cast("bigint"),
+        F.regexp_extract_all(inverted, F.lit("[0-9A-F]{8}"), F.lit(0)),
+        lambda word: F.conv(word, 16, 10).cast("bigint"),
     )
     zero = F.array(F.lit(0).cast("bigint"))
     limbs = F.aggregate(each, zero, lambda limbs, word: _times_plus(limbs, _WORD, word))
     limbs = _times_plus(limbs, 1, negative.cast("bigint"))
-    text = F.array_join(F.reverse(F.transform(limbs, lambda limb: F.lpad(limb.cast("string"), 9, "0"))), "")
-    magnitude = F.ltrim(text, F.lit("0"))
-    sign = F.when(negative, F.lit("-")).otherwise(F.lit(""))
-    signed = F.when(magnitude == "", F.lit("0")).otherwise(F.concat(sign, magnitude))
-    return F.when(F.octet_length(unscaled) > 0, signed)
+    joined = F.array_join(F.reverse(F.transform(limbs, lambda limb: F.lpad(limb.cast("string"), 9, "0"))), "")
+    magnitude = F.regexp_replace(joined, "^0+(?=[0-9])", "")
+    return F.concat(F.when(negative, F.lit("-")).otherwise(F.lit("")), magnitude)
 
 
 def _times_plus(limbs: SparkColumn, factor: int, addend: SparkColumn) -> SparkColumn:

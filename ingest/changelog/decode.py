@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
 from ingest.changelog import decimals, temporal
+from ingest.changelog.base64_text import bytes_of
 from ingest.changelog.columns import Encoding, WireType
 from ingest.changelog.types import Kind, LogicalType, spark_type
 from ingest.changelog.unavailable import is_unavailable
@@ -103,7 +104,8 @@ def undecodable(value: SparkColumn, wire: WireType, target: LogicalType) -> Spar
             inner = decode(value, wire, target).isNull()
             if isinstance(wire_spark_type(wire), spark.VariantType):
                 present &= ~F.is_variant_null(value)
-    return F.coalesce(present & inner, F.lit(False))
+    # inner is on the left, where Spark sees that it has computed it already
+    return F.coalesce(inner & present, F.lit(False))
 
 
 def _part(wire: WireType, target: LogicalType) -> Callable[[SparkColumn], SparkColumn]:
@@ -123,7 +125,7 @@ def _number(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkCol
 
 def _checked_float(variant: SparkColumn, wire: WireType) -> SparkColumn:
     """Null where a number has more digits than the float keeps."""
-    text = F.try_variant_get(variant, "$", "string")
+    text = decimals.text_of(variant)
     shape = F.schema_of_variant(variant)
     floating = text.try_cast(spark_type(LogicalType(wire.number)))
     kept = _significant(floating.cast("string")) == _significant(text)
@@ -139,7 +141,7 @@ def _significant(number: SparkColumn) -> SparkColumn:
 
 
 def _bits(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
-    little_endian = F.hex(F.try_to_binary(value, F.lit("base64")))
+    little_endian = F.hex(bytes_of(value))
     swapped = F.regexp_replace(F.reverse(little_endian), "(.)(.)", "$2$1")
     digits = F.ltrim(swapped, F.lit("0"))
     low = F.conv(F.lpad(F.right(digits, F.lit(16)), 16, "0"), 16, 10).cast("decimal(20,0)")
@@ -242,7 +244,7 @@ _DECODERS: dict[Encoding, Decoder] = {
     Encoding.BOOLEAN: _boolean,
     Encoding.NUMBER: _number,
     Encoding.TEXT: lambda value, _, __: value,
-    Encoding.BASE64: lambda value, _, __: F.try_to_binary(value, F.lit("base64")),
+    Encoding.BASE64: lambda value, _, __: bytes_of(value),
     Encoding.BITS: _bits,
     Encoding.DECIMAL_UNSCALED: lambda value, wire, target: decimals.from_unscaled(value, wire.digits, target),
     Encoding.DECIMAL_VARIABLE: lambda value, _, __: decimals.from_variable_scale(value),

@@ -78,7 +78,7 @@ class LogicalType:
         if len(self.elements) != wanted or not decimal_ok or (self.kind is Kind.BITS and self.precision < 1):
             raise ConfigError(
                 f"the type {self} can't be",
-                "give decimal 1 to 38 digits and a scale within them, bits a length, array one, map two types",
+                "give decimal 1 to 38 digits and a scale within them, bits a length, array one, map two",
             )
 
     def __str__(self) -> str:
@@ -176,7 +176,7 @@ def widest(a: LogicalType, b: LogicalType) -> LogicalType | None:
     """The one type that holds every value of both without loss; None where there is none.
 
     Commutative, associative where not None, and idempotent. An integer counts as decimal(10,0), int64 as
-    decimal(20,0): the steps that Delta's type widening knows, so a table follows without a rewrite, except where
+    decimal(20,0): the steps that Delta's type widening knows, so a table follows without a rewrite, but where
     the outcome is `decimal_text`.
     """
     if a == b or Kind.UNKNOWN in (a.kind, b.kind):

@@ -16,6 +16,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
 from ingest.changelog.columns import Encoding, WireType
+from ingest.changelog.decimals import text_of
 from ingest.changelog.types import Kind
 from ingest.errors import ConfigError
 
@@ -79,7 +80,7 @@ def _found(value: SparkColumn, wire: WireType, placeholder: _Placeholder) -> Spa
         case Encoding.STRUCT | Encoding.DECIMAL_VARIABLE:
             return _in_struct(value, wire, placeholder)
         case encoding if encoding in _VARIANTS:
-            return F.try_variant_get(value, "$", "string").isin(*placeholder.texts)
+            return text_of(value).isin(*placeholder.texts)
         case encoding if encoding in (*_NUMBERS, Encoding.BOOLEAN, Encoding.MAP_ENTRIES):
             return F.lit(False)
         case _:

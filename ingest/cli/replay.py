@@ -10,18 +10,8 @@ import typer
 from rich.console import Console
 
 from ingest.errors import ConfigError
-from ingest.session import spark_session
+from ingest.session import SMALL, spark_session
 
-_SMALL = {
-    # A case is a handful of rows: tasks and checkpoints cost more than the work.
-    "spark.sql.shuffle.partitions": "1",
-    "spark.default.parallelism": "1",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    # Compiling a plan costs more than interpreting it over ten rows.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
 _SMALL_BYTES = 20_000_000
 
 
@@ -55,7 +45,7 @@ def replay(
     given = list(events or ())
     cases = _each(given, out) if each else [_one(given, tables, out)]
     size = sum(path.stat().st_size for case in cases for path in case.events)
-    spark = spark_session("ingest replay", _SMALL if size < _SMALL_BYTES else {})
+    spark = spark_session("ingest replay", SMALL if size < _SMALL_BYTES else {})
     console = Console(highlight=False)
     try:
         delivery = folding.Delivery(batch_size, shuffle, any_order)

@@ -15,6 +15,7 @@ from ingest.config import load
 from ingest.errors import ConfigError
 from ingest.names import Lakehouse, identifier
 from ingest.session import spark_session
+from ingest.tables import delta_log
 from ingest.tables.catalog import Catalog
 
 
@@ -51,13 +52,16 @@ def sql(
 
 
 def register(spark: SparkSession, lakehouse: Lakehouse) -> None:
-    """Makes every silver table of a lakehouse known to the session as `schema.table`."""
-    for entry in Catalog(spark, lakehouse.tables).entries():
-        schema, _, table = entry.shape.table.rpartition(".")
+    """Makes every silver table of a lakehouse known to the session as `schema.table`, and its own as `system.…`."""
+    found = {"system.quarantine": lakehouse.quarantine, "system.accounts": lakehouse.accounts}
+    found |= {entry.shape.table: entry.path for entry in Catalog(spark, lakehouse.tables).entries()}
+    for name, path in found.items():
+        if not delta_log.exists(spark, path):
+            continue
+        schema, _, table = name.rpartition(".")
         space = identifier(schema or "default")
         spark.sql(f"CREATE SCHEMA IF NOT EXISTS {space}")
-        name = f"{space}.{identifier(table)}"
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {_text(entry.path)}")
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {space}.{identifier(table)} USING delta LOCATION {_text(path)}")
 
 
 def _text(value: str) -> str:

@@ -20,9 +20,7 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
-                    raise _DuplicateKeyError(
-                        problem=f"the key {key.value!r} twice", problem_mark=key.start_mark
-                    )
+                    raise _DuplicateKeyError(problem=f"the key {key.value!r} twice", problem_mark=key.start_mark)
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -46,9 +44,7 @@ def read(path: Path) -> dict[Any, Any]:
             "check its indentation, and quote values that hold any of : # & * ! % @ `",
         ) from None
     except yaml.YAMLError:
-        raise ConfigError(
-            f"{path} holds a character that YAML forbids", "save it as plain UTF-8 text"
-        ) from None
+        raise ConfigError(f"{path} holds a character that YAML forbids", "save it as plain UTF-8 text") from None
     if not isinstance(document, dict):
         raise ConfigError(f"{path} holds no keys", "begin with source: and lakehouse:")
     return document

@@ -61,9 +61,7 @@ def find(path_or_name: str | Path, environment: Mapping[str, str]) -> Path:
     if given.suffix in {".yaml", ".yml"} or len(given.parts) > 1 or isinstance(path_or_name, Path):
         if given.is_file():
             return given
-        raise ConfigError(
-            f"there is no pipeline file {given}", "give the path of a YAML file, or a pipeline's name"
-        )
+        raise ConfigError(f"there is no pipeline file {given}", "give the path of a YAML file, or a pipeline's name")
     folder = Path(environment.get("INGEST_CONF") or "conf") / "pipelines"
     path = folder / f"{text}.yaml"
     if text and path.is_file():

@@ -106,10 +106,8 @@ class Source(Section):
         default=None, description="A regular expression that matches whole topic names."
     )
     debezium: Debezium = Field(default_factory=Debezium)
-    start_offsets: Annotated[Literal["earliest", "latest"] | Offsets, BeforeValidator(_start_offsets)] = (
-        Field(
-            "earliest", description="Where a first run begins; a later run goes on where the last one ended."
-        )
+    start_offsets: Annotated[Literal["earliest", "latest"] | Offsets, BeforeValidator(_start_offsets)] = Field(
+        "earliest", description="Where a first run begins; a later run goes on where the last one ended."
     )
     include_tables: Regex | None = Field(
         default=None,
@@ -123,9 +121,7 @@ class Source(Section):
     topic_tables: Mapping[Text, Table] = Field(
         default={}, description="topic: table, for events that don't name their table."
     )
-    case_insensitive: bool = Field(
-        default=False, description="Columns that differ only in case are the same column."
-    )
+    case_insensitive: bool = Field(default=False, description="Columns that differ only in case are the same column.")
 
     @model_validator(mode="after")
     def _topics_or_pattern(self) -> Self:
@@ -171,9 +167,7 @@ class TableSettings(Section):
 
 
 class Batch(Section):
-    max_events: Annotated[int, Field(ge=1)] = Field(
-        default=500_000, description="Most events of one micro-batch."
-    )
+    max_events: Annotated[int, Field(ge=1)] = Field(default=500_000, description="Most events of one micro-batch.")
     poll_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=0.2, description="Pause in seconds when there was nothing new."
     )
@@ -185,9 +179,7 @@ class Pipeline(Section):
     name: Text = Field(description="Name of the source in the lakehouse. The file's name unless given.")
     source: Source
     lakehouse: Text = Field(description="A folder, or a URI such as s3a://bucket/prefix.")
-    tables: Mapping[Table, TableSettings] = Field(
-        default={}, description="Only what the changelog doesn't say."
-    )
+    tables: Mapping[Table, TableSettings] = Field(default={}, description="Only what the changelog doesn't say.")
     batch: Batch = Field(default_factory=Batch)
     spark: PropertiesField = Field(
         default_factory=Properties, description="Spark's own properties, passed through unchanged."

@@ -1,6 +1,6 @@
 """The insurer's tables, made up from a seed: members, their accident claims, and how these change.
 
-Pure: a seed gives the same rows and the same changes on every machine. People, numbers and places are invented.
+Pure: a seed gives the same rows and the same changes on every machine. People and numbers are invented.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The insurer's Postgres: its tables made and filled, changes committed, rows counted; and its Debezium connector."""
+"""The insurer's Postgres: its tables made and filled, changes committed; and its Debezium connector."""
 
 from __future__ import annotations
 

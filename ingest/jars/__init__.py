@@ -159,9 +159,7 @@ def _run_ivy(java: Path, staging: Path) -> None:
     log_file = cache_folder() / "ivy.log"
     try:
         with log_file.open("w") as log:
-            subprocess.run(
-                command, stdout=log, stderr=subprocess.STDOUT, check=True, timeout=FETCH_TIMEOUT_SECONDS
-            )
+            subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=True, timeout=FETCH_TIMEOUT_SECONDS)
     except subprocess.SubprocessError as failure:
         raise PrerequisiteMissing(
             f"the jars listed in {_IVY_FILE.name} could not be fetched ({log_file} says why)",

@@ -1,8 +1,8 @@
-"""For each Postgres type: one form in which the source's and silver's values can be held against each other.
+"""For each Postgres type: one form in which the source's and silver's values can be compared.
 
-The form is exact: numbers of unlimited digits are text without trailing zeros, moments are whole microseconds,
-dates are days since 1970-01-01, and no number passes through a float that isn't one. Infinite moments are the two
-numbers of `ingest.changelog.types`.
+The form is exact: decimals are text without trailing zeros, moments are whole microseconds, dates are days since
+1970-01-01, and no number passes through a float that isn't one. Infinite moments are the two numbers of
+`ingest.changelog.types`.
 """
 
 from __future__ import annotations
@@ -58,9 +58,7 @@ _INSTANT = (
 )
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _INTEGER = Comparable("{v}::bigint", pa.int64(), lambda v: v.cast("bigint"), _INTEGERS)
-_FLOAT = Comparable(
-    "{v}::double precision", pa.float64(), lambda v: v.cast("double"), (T.FloatType, T.DoubleType)
-)
+_FLOAT = Comparable("{v}::double precision", pa.float64(), lambda v: v.cast("double"), (T.FloatType, T.DoubleType))
 _TEXT = Comparable("{v}", pa.string(), _same, (T.StringType,))
 _AS_TEXT = Comparable("{v}::text", pa.string(), _same, (T.StringType,))
 _DAYS = "({v} - DATE '1970-01-01')::bigint"

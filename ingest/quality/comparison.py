@@ -51,9 +51,9 @@ def compare_with_postgres(
 ) -> Comparison:
     """Every column of every row of a Postgres table (`schema.table`) against `silver`'s of the same name.
 
-    Columns that only silver has (its own begin with `_`; others once were in the source) do not count. The
-    source is read at one moment, in chunks, into a file below `folder`, which Spark's executors must be able to
-    read; a temporary folder of this machine if None. Needs a session in UTC.
+    Columns that only silver has (its own begin with `_`; others once were in the source) do not count.
+    The source is read at one moment, in chunks, into a file below `folder`, which Spark's executors must be
+    able to read; a temporary folder of this machine if None. Needs a session in UTC.
 
     Raises ConfigError for a table without a primary key or with a type that can't be compared exactly, and
     Unreachable where the database does not answer.
@@ -63,9 +63,7 @@ def compare_with_postgres(
         source = export(dsn, table, file)
         names = [column.name for column in source.columns]
         stored = {f.name: f.dataType for f in silver.schema.fields}
-        mistyped = tuple(
-            c.name for c in source.columns if c.name not in stored or not c.form.takes(stored[c.name])
-        )
+        mistyped = tuple(c.name for c in source.columns if c.name not in stored or not c.form.takes(stored[c.name]))
         rows = spark.read.parquet(str(file)).toDF(*names)
         ours = silver.select(*normalised(silver.schema, source.columns))
         return compare(table, rows, ours, source.key, mistyped)
@@ -87,9 +85,7 @@ def compare(
         for aggregate in (F.min(F.struct(c)).alias(f"{c}_low"), F.max(F.struct(c)).alias(f"{c}_high"))
     ]
     counts = [F.count_if(F.col("side") == side).alias(name) for side, name in ((0, "left"), (1, "right"))]
-    by_key = both.groupBy(*(F.col(plain[i]).alias(f"k{i}") for i in positions)).agg(
-        *counts, *lowest_and_highest
-    )
+    by_key = both.groupBy(*(F.col(plain[i]).alias(f"k{i}") for i in positions)).agg(*counts, *lowest_and_highest)
     compared = [c for name, c in zip(names, plain, strict=True) if name not in mistyped]
     row = by_key.agg(*_sums(compared)).first()
     if row is None:

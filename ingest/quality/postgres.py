@@ -83,8 +83,7 @@ def export(dsn: str, table: str, file: Path, rows_per_chunk: int = ROWS_PER_CHUN
             with pq.ParquetWriter(file, schema) as writer:
                 for chunk in _chunks(connection, source, rows_per_chunk):
                     arrays = [
-                        pa.array(values, f.type)
-                        for values, f in zip(zip(*chunk, strict=True), schema, strict=True)
+                        pa.array(values, f.type) for values, f in zip(zip(*chunk, strict=True), schema, strict=True)
                     ]
                     writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
             return source
@@ -94,9 +93,7 @@ def export(dsn: str, table: str, file: Path, rows_per_chunk: int = ROWS_PER_CHUN
         ) from error
 
 
-def _chunks(
-    connection: psycopg.Connection[Any], source: SourceTable, size: int
-) -> Iterator[list[tuple[Any, ...]]]:
+def _chunks(connection: psycopg.Connection[Any], source: SourceTable, size: int) -> Iterator[list[tuple[Any, ...]]]:
     # The forms are texts of this package; what comes from the database enters as identifiers.
     selected = [sql.SQL(c.form.sql).format(v=sql.Identifier(c.name)) for c in source.columns]
     table = sql.Identifier(*source.name.split(".", maxsplit=1))

@@ -40,9 +40,7 @@ def _created_user() -> pwd.struct_passwd:
     command = [useradd, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", USER_NAME]
     done = subprocess.run(command, capture_output=True, timeout=60, check=False)
     try:
-        return pwd.getpwnam(
-            USER_NAME
-        )  # another process may have been faster: the user counts, not the exit code
+        return pwd.getpwnam(USER_NAME)  # another process may have been faster: the user counts, not the exit code
     except KeyError as absent:
         raise PrerequisiteMissing(
             f"Postgres refuses to run as root, and useradd failed ({done.returncode})", remedy

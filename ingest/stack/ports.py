@@ -7,6 +7,8 @@ import random
 import socket
 from pathlib import Path
 
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
+
 from ingest.errors import PrerequisiteMissing
 
 HOST = "127.0.0.1"
@@ -14,6 +16,7 @@ HOST = "127.0.0.1"
 # down, and a client that polls the port can't connect to itself.
 _RANGE = range(20_000, 32_000)
 _ATTEMPTS = 200
+_RELEASE_SECONDS = 5.0  # a process that was just killed may hold its ports for a moment
 
 
 def remembered_ports(file: Path, names: tuple[str, ...]) -> dict[str, int]:
@@ -31,12 +34,17 @@ def remembered_ports(file: Path, names: tuple[str, ...]) -> dict[str, int]:
 
 
 def require_free(port: int, service: str) -> None:
-    """Raises PrerequisiteMissing where somebody else listens on `port`."""
-    if not _is_free(port):
+    """Raises PrerequisiteMissing where somebody else listens on `port`, and still does after some seconds."""
+    polling = Retrying(
+        retry=retry_if_result(lambda free: not free), stop=stop_after_delay(_RELEASE_SECONDS), wait=wait_fixed(0.1)
+    )
+    try:
+        polling(_is_free, port)
+    except RetryError as taken:
         raise PrerequisiteMissing(
             f"port {port}, which this folder's {service} has, is in use",
             "stop the process that listens there, or choose another folder",
-        )
+        ) from taken
 
 
 def _free_port(taken: set[int]) -> int:
@@ -50,9 +58,7 @@ def _free_port(taken: set[int]) -> int:
 
 def _is_free(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # a closed connection's wait is no use of it
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a closed connection's wait is no use of it
         try:
             probe.bind((HOST, port))
         except OSError:

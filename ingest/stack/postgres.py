@@ -50,9 +50,7 @@ class Postgres(Service):
         """A libpq connection string, with the password: for `psycopg.connect`, never for a log."""
         if self.external:
             return self.external
-        return make_conninfo(
-            host=HOST, port=self.ports["sql"], user=_USER, password=self._password, dbname=_DATABASE
-        )
+        return make_conninfo(host=HOST, port=self.ports["sql"], user=_USER, password=self._password, dbname=_DATABASE)
 
     @property
     def host(self) -> str:

@@ -113,9 +113,7 @@ def _kill_all(family: Sequence[psutil.Process]) -> None:
 
 
 def _ended(family: Sequence[psutil.Process], timeout_seconds: float) -> bool:
-    polling = Retrying(
-        retry=retry_if_result(bool), stop=stop_after_delay(timeout_seconds), wait=wait_fixed(0.05)
-    )
+    polling = Retrying(retry=retry_if_result(bool), stop=stop_after_delay(timeout_seconds), wait=wait_fixed(0.05))
     try:
         polling(lambda: any(is_alive(member) for member in family))
     except RetryError:
@@ -124,8 +122,10 @@ def _ended(family: Sequence[psutil.Process], timeout_seconds: float) -> bool:
 
 
 def _reap(process: psutil.Process) -> None:
-    with suppress(psutil.TimeoutExpired):
-        process.wait(timeout=0)
+    """Wait for the kernel: a process whose first thread is a zombie may still hold ports for a moment."""
+    if isinstance(process, psutil.Popen):
+        with suppress(psutil.TimeoutExpired):
+            process.wait(timeout=10)
 
 
 def last_lines(log_file: Path, count: int = 8) -> str:

@@ -64,9 +64,7 @@ class Stack:
     ) -> None:
         unknown = set(parts) - set(PARTS)
         if unknown:
-            raise ConfigError(
-                f"the stack has no part {', '.join(sorted(unknown))}", f"choose from {', '.join(PARTS)}"
-            )
+            raise ConfigError(f"the stack has no part {', '.join(sorted(unknown))}", f"choose from {', '.join(PARTS)}")
         self.parts = tuple(part for part in PARTS if part in parts)
         self._removed_at_exit = not keep and (folder is None or not folder.exists())
         self.folder = folder.expanduser().absolute() if folder else _temporary_folder()
@@ -83,9 +81,7 @@ class Stack:
         """
         state_file = folder / _STATE_FILE
         if not state_file.exists():
-            raise ConfigError(
-                f"there is no stack in {folder}", f"start one: `ingest stack up --folder {folder}`"
-            )
+            raise ConfigError(f"there is no stack in {folder}", f"start one: `ingest stack up --folder {folder}`")
         return cls(folder, tuple(json.loads(state_file.read_text())["parts"]), keep=True, tethered=False)
 
     def _assembled(self, external: dict[str, str], tethered: bool) -> dict[str, Service]:
@@ -143,9 +139,7 @@ class Stack:
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._started = [
-                service for service in self._services.values() if service.status().state == "stopped"
-            ]
+            self._started = [service for service in self._services.values() if service.status().state == "stopped"]
             self._record()
             with ThreadPoolExecutor(max_workers=len(PARTS)) as pool:
                 list(pool.map(Service.prepare, self._services.values()))
@@ -226,9 +220,7 @@ def _external_addresses(folder: Path, parts: Sequence[str]) -> dict[str, str]:
     state_file = folder / _STATE_FILE
     recorded: dict[str, str] = json.loads(state_file.read_text())["external"] if state_file.exists() else {}
     current = {part: os.environ.get(variable, "") for part, variable in EXTERNAL_VARIABLES.items()}
-    return {
-        part: current[part] or recorded.get(part, "") for part in PARTS if current[part] or part in recorded
-    }
+    return {part: current[part] or recorded.get(part, "") for part in PARTS if current[part] or part in recorded}
 
 
 def _terminate_by_exception() -> Callable[[], None]:

@@ -170,9 +170,7 @@ def test_a_column_keeps_whether_it_has_a_default() -> None:
     assert (c.default, c.has_default) == (None, False)
 
 
-@pytest.mark.parametrize(
-    "schema", [{"type": "string"}, {"type": "struct", "fields": [{"type": "x", "field": "a"}]}]
-)
+@pytest.mark.parametrize("schema", [{"type": "string"}, {"type": "struct", "fields": [{"type": "x", "field": "a"}]}])
 def test_a_schema_that_is_none_of_a_row_is_refused(schema: dict[str, object]) -> None:
     with pytest.raises(ChangelogUnusable):
         columns_of(schema)
@@ -200,9 +198,7 @@ def test_a_declared_type_says_how_it_is_written(text: str, encoding: Encoding, e
     assert (column.wire.encoding, str(column.type)) == (encoding, expected)
 
 
-@pytest.mark.parametrize(
-    "text", ["timestamp_from_years", "interval", "decimal(3)", "int64(2)", "string<int8>"]
-)
+@pytest.mark.parametrize("text", ["timestamp_from_years", "interval", "decimal(3)", "int64(2)", "string<int8>"])
 def test_what_can_not_be_declared_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         declared("c", text)

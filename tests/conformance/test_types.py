@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
@@ -55,7 +54,7 @@ def equal(got: Any, expected: Any) -> bool:
 
 @pytest.fixture(scope="module")
 def results(spark: SparkSession) -> dict[str, tuple[Any, bool, bool]]:
-    """Per case: the rendered value, unavailable?, undecodable?; by one `from_json` for all, as an event is read."""
+    """Per case: the rendered value, unavailable?, undecodable?; by one `from_json` for all, as in an event."""
     cases = [json.loads(line) for line in (FOLDER / "types.jsonl").read_text().splitlines()]
     columns = {case["id"]: column_of(case) for case in cases}
     names = {column: f"c{i}" for i, column in enumerate(dict.fromkeys(columns.values()))}
@@ -99,12 +98,3 @@ def test_the_types_survive_their_text() -> None:
     for line in (FOLDER / "types.jsonl").read_text().splitlines():
         own = column_of(json.loads(line)).type
         assert parse(str(own)) == own
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    session = builder.config("spark.sql.session.timeZone", "UTC").config("spark.sql.caseSensitive", "true")
-    running = session.config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    yield running
-    running.stop()

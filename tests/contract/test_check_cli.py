@@ -43,9 +43,7 @@ def pipeline(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> str:
-    result = CliRunner().invoke(
-        app, [str(a) for a in arguments], env={"COLUMNS": "200"}, catch_exceptions=False
-    )
+    result = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"}, catch_exceptions=False)
     assert result.exit_code == 0
     return result.stdout
 
@@ -118,9 +116,7 @@ def test_captured_offsets_are_those_of_the_newest_commit_that_says(tmp_path: Pat
         "[]",
     ):
         metadata = {} if said is None else {"userMetadata": said}
-        write_deltalake(
-            path, rows, mode="append", commit_properties=CommitProperties(custom_metadata=metadata)
-        )
+        write_deltalake(path, rows, mode="append", commit_properties=CommitProperties(custom_metadata=metadata))
         if said is None:
             assert captured_offsets(path) is None
     assert captured_offsets(path) == {"a": {0: 9, 1: 2}}

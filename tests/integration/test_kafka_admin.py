@@ -139,9 +139,7 @@ def test_asking_before_every_batch_costs_next_to_nothing(topic: str, admin: Kafk
     assert (time.perf_counter() - began) / 50 < 0.05
 
 
-def test_topics_are_found_by_name_and_by_whole_name_pattern(
-    servers: str, topic: str, admin: KafkaAdmin
-) -> None:
+def test_topics_are_found_by_name_and_by_whole_name_pattern(servers: str, topic: str, admin: KafkaAdmin) -> None:
     assert admin.topics([topic]) == (topic,)
     assert admin.topics(pattern=topic.replace(".", r"\.")) == (topic,)
     with pytest.raises(SourceRefused):
@@ -241,9 +239,7 @@ def test_a_mechanism_that_the_broker_lacks_is_refused(password_kafka: PasswordKa
         ({"ssl.keystore.location": "/x.jks"}, "ssl.keystore.type"),
     ],
 )
-def test_properties_that_cannot_be_used_are_refused_before_connecting(
-    properties: dict[str, str], named: str
-) -> None:
+def test_properties_that_cannot_be_used_are_refused_before_connecting(properties: dict[str, str], named: str) -> None:
     with pytest.raises(ConfigError) as caught:
         KafkaAdmin({"bootstrap.servers": "nowhere:9092", **properties})
     assert named in caught.value.problem

@@ -1,0 +1,74 @@
+# make demo   set up what is missing, then show the whole way from a database to a table
+# make test   set up what is missing, then every test
+# make check  formatting, lint, types, layers, dead code and the pure tests: under a minute
+# make jars   fetch the jars of Spark, Kafka, Kafka Connect and Debezium now rather than at their first use
+# make clean  remove the environment and what tools and tests left (not the cached jars)
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help demo test check venv jars clean java
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.complete
+ARGS ?=
+NEEDED_MEGABYTES := 3000
+
+help:
+	@sed -n 's/^# make/make/p' Makefile
+
+demo: $(STAMP) java
+	@$(BIN)/ingest demo $(ARGS)
+
+test: $(STAMP) java
+	@echo "testing: everything"
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP)
+	@echo "checking: formatting, lint"
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@echo "checking: types"
+	@$(BIN)/mypy --no-error-summary
+	@echo "checking: layers"
+	@$(BIN)/lint-imports --no-logo > $(VENV)/layers.log 2>&1 || { cat $(VENV)/layers.log; exit 1; }
+	@echo "checking: dead code"
+	@$(BIN)/vulture
+	@echo "testing: what needs no service"
+	@$(BIN)/python -m pytest -q -m "not spark and not integration" tests/changelog tests/contract
+
+venv: $(STAMP)
+
+jars: $(STAMP) java
+	@echo "fetching: jars (a minute or two at the first time)"
+	@$(BIN)/python -c "from ingest.jars import jars; [jars(name) for name in ('spark', 'kafka', 'connect', 'debezium')]"
+
+# The stamp is written last: an environment that is not complete is built again.
+$(STAMP): pyproject.toml constraints.txt
+	@free=$$(df -Pm . | awk 'NR == 2 { print $$4 }'); \
+	if [ "$$free" -lt $(NEEDED_MEGABYTES) ]; then \
+	  echo "This folder's disk has $$free MB free; the environment and the jars need $(NEEDED_MEGABYTES) MB." >&2; exit 2; \
+	fi
+	@for python in "$(PYTHON)" python3.13 python3.12 python3.11 python3; do \
+	  if [ -n "$$python" ] && "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2> /dev/null; then \
+	    found="$$python"; break; \
+	  fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "No Python 3.11 or later with its venv module. Install one (python3.11 and python3.11-venv on Debian)," \
+	       "or name yours: make PYTHON=/path/to/python3 ..." >&2; exit 2; \
+	fi; \
+	echo "setting up: $(VENV) with $$("$$found" --version)" && \
+	"$$found" -m venv --clear $(VENV)
+	@echo "setting up: packages (some minutes at the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]" || { \
+	  echo "The packages could not be installed; pip says why above. Check the network, then run the same again." >&2; exit 2; }
+	@touch $(STAMP)
+
+java: $(STAMP)
+	@$(BIN)/python -c $$'import sys\nfrom ingest.errors import IngestError\nfrom ingest.jars import require_java\ntry:\n    require_java()\nexcept IngestError as missing:\n    sys.exit(str(missing))'
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,113 @@
+"""`ingest demo`: an insurer's claims, streamed from Postgres into silver and held against their source."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from ingest.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ingest.demo.summary import Summary
+
+_INTERRUPTED = 130
+
+
+def demo(
+    seconds: Annotated[float, typer.Option(min=0, help="How long the source changes, at least.")] = 30.0,
+    seed: Annotated[int, typer.Option(help="What the invented people and changes are drawn from.")] = 1,
+    keep: Annotated[bool, typer.Option("--keep", help="Go on until Ctrl-C, then compare.")] = False,
+    folder: Annotated[
+        Path | None, typer.Option(help="A new folder for lakehouse and services, kept; else a temporary one.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print nothing but a summary, as JSON.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Stream an insurer's claims from Postgres into silver, then compare row by row.
+
+    Starts Postgres, Kafka and Kafka Connect by itself and stops them at the end. Exits with 1 where silver
+    differs from its source.
+
+    Example: ingest demo --seconds 20 --folder claims-demo
+    """
+    del debug  # The whole trace is the business of main().
+    console = Console(stderr=as_json, highlight=False)
+    with _folder(folder) as root:
+        try:
+            summary = _demonstrated(root, console, seed, None if keep else seconds)
+        except KeyboardInterrupt:
+            summary = None
+        if summary is None:
+            console.print("stopped before the comparison; no service is left running")
+            raise typer.Exit(_INTERRUPTED)
+        for sentence in summary.sentences():
+            console.print(sentence, style="green" if summary.equal else "red", soft_wrap=True)
+        console.print(f"in all: {summary.seconds:.0f} s")
+    if folder is None:
+        console.print("to look around afterwards, keep the tables: ingest demo --folder claims-demo")
+    else:
+        _say_where(console, root)
+    if as_json:
+        Console(highlight=False).out(json.dumps(summary.plain()))
+    if not summary.equal:
+        raise typer.Exit(1)
+
+
+def _demonstrated(root: Path, console: Console, seed: int, seconds: float | None) -> Summary | None:
+    from ingest.cli.run import stop_on_signal
+    from ingest.demo.demonstration import Options, demonstrate
+    from ingest.demo.display import Display
+
+    with Display(console) as display:
+        return demonstrate(Options(root, seed, seconds), display, stop_on_signal)
+
+
+@contextmanager
+def _folder(chosen: Path | None) -> Iterator[Path]:
+    """The chosen folder, which is to be new; else a temporary one that is removed, whatever happens."""
+    from ingest.stack import EXTERNAL_VARIABLES
+
+    _refuse_external(EXTERNAL_VARIABLES.values())
+    if chosen is not None:
+        root = chosen.expanduser().absolute()
+        if root.exists() and (not root.is_dir() or any(root.iterdir())):
+            raise ConfigError(f"{root} is not empty", "give a new folder; the demo begins from nothing")
+        root.mkdir(parents=True, exist_ok=True)
+        yield root
+        return
+    root = Path(tempfile.mkdtemp(prefix="ingest-demo-"))
+    root.chmod(0o711)  # Postgres may run as another user, who must get through to its own folder
+    try:
+        yield root
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _refuse_external(variables: Iterable[str]) -> None:
+    """The demo makes tables and a connector, which are none of an existing database's business."""
+    named = [name for name in variables if os.environ.get(name)]
+    if named:
+        raise ConfigError(
+            f"{', '.join(named)} names a service of yours, and the demo starts its own", "unset it for the demo"
+        )
+
+
+def _say_where(console: Console, root: Path) -> None:
+    lakehouse = root / "lakehouse"
+    query = "SELECT status, count(*) FROM claims.accident_claims GROUP BY status"
+    for line in (
+        "look around:",
+        f'  ingest sql --lakehouse {lakehouse} "{query}"',
+        f"  tables: {lakehouse}/silver, events as they came: {lakehouse}/bronze",
+        f"  logs of the services: {root}/services/*/log",
+    ):
+        console.print(line, soft_wrap=True)

@@ -1,0 +1,110 @@
+"""What the demonstration shows: a table that moves where there is a terminal, plain lines where there is none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from pyspark.sql import Row
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from ingest.demo.lakehouse import Lag
+
+_LINE_EVERY_SECONDS = 3.0
+_SHOWN = ("status", "happened_on", "amount_claimed", "amount_paid", "damaged_parts", "details", "revision")
+
+
+@dataclass
+class Numbers:
+    """As they stand: changes committed to the source by op, records captured, what became of events, rows."""
+
+    committed: Mapping[str, int] = field(default_factory=dict)
+    captured: int = 0
+    accounts: dict[str, int] = field(default_factory=dict)
+    silver_rows: dict[str, int] = field(default_factory=dict)
+    lag: Lag | None = None
+
+    def lines(self) -> dict[str, str]:
+        """Label → value."""
+        lag = f"p50 {self.lag.p50:.1f} s, p95 {self.lag.p95:.1f} s" if self.lag else "not yet"
+        return {
+            "source changes": _listed(self.committed),
+            "bronze events": str(self.captured),
+            "silver rows": _listed(self.silver_rows),
+            "events": _listed({name: n for name, n in self.accounts.items() if name != "read"}),
+            "lag": lag,
+        }
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in dict(counts).items()) or "none"
+
+
+class Display:
+    """A context manager: the moving table is there from its beginning to its end."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._numbers: Numbers | None = None
+        self._step = ""
+        self._step_began = 0.0
+        self._line_at = 0.0
+        self._live = Live(console=console, get_renderable=self._picture, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live.is_started:
+            self._live.stop()
+
+    def say(self, text: str = "") -> None:
+        self._console.print(escape(text), soft_wrap=True)
+
+    @contextmanager
+    def step(self, what: str) -> Iterator[None]:
+        """Says that `what` happens, and how long it took."""
+        self._step, self._step_began = what, time.monotonic()
+        if not self._live.is_started:
+            self.say(f"{what} …")
+        try:
+            yield
+        finally:
+            self._step = ""
+        self.say(f"{what}: {time.monotonic() - self._step_began:.1f} s")
+
+    def show(self, numbers: Numbers, now: bool = False) -> None:
+        """The newest numbers; as a line only every few seconds, unless `now`."""
+        self._numbers = numbers
+        if self._live.is_started:
+            return
+        if now or time.monotonic() - self._line_at > _LINE_EVERY_SECONDS:
+            self._line_at = time.monotonic()
+            self.say("; ".join(f"{label}: {value}" for label, value in numbers.lines().items()))
+
+    def chapter(self, number: int, title: str, row: Row | None) -> None:
+        """A row of the silver table, as it was read."""
+        self.say(f"claim {number} {title} in silver: {'no row' if row is None else _values(row)}")
+
+    def _picture(self) -> Table:
+        table = Table(show_header=False, title="claims → silver")
+        if self._step:
+            table.add_row(escape(self._step), f"{time.monotonic() - self._step_began:.0f} s")
+        for label, value in self._numbers.lines().items() if self._numbers else ():
+            table.add_row(label, escape(value))
+        return table
+
+
+def _values(row: Row) -> str:
+    return ", ".join(f"{name}={row[name]}" for name in _SHOWN)

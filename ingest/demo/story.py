@@ -1,0 +1,65 @@
+"""The story of one claim: it appears, changes and vanishes, each chapter committed once silver has shown the last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Row
+
+from ingest.demo.claims import Change
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """`title`: what silver shows once the change has arrived."""
+
+    title: str
+    change: Change
+
+    def shown_by(self, row: Row | None) -> bool:
+        """Whether this is the claim's row (None: there is none) after the change."""
+        if self.change.op == "delete":
+            return row is None
+        return row is not None and row["revision"] == self.change.values["revision"]
+
+
+class Story:
+    """Two threads share it: one commits what is `due`, the other looks for what is `awaited`."""
+
+    def __init__(self, claim: Change) -> None:
+        """`claim`: the insert of a claim that nothing else will touch."""
+        changed = {"status": "paid", "amount_paid": claim.values["amount_claimed"], "revision": 1}
+        self.id = claim.id
+        self._chapters = (
+            Chapter("appears", claim),
+            Chapter("changes", Change("update", claim.table, claim.id, changed)),
+            Chapter("vanishes", Change("delete", claim.table, claim.id, {})),
+        )
+        self._committed = 0
+        self._seen = 0
+
+    @property
+    def due(self) -> Chapter | None:
+        """The next chapter, once silver has shown the one before."""
+        waiting = self._committed > self._seen or self._committed == len(self._chapters)
+        return None if waiting else self._chapters[self._committed]
+
+    @property
+    def awaited(self) -> Chapter | None:
+        """The chapter that is committed and not yet seen in silver."""
+        return self._chapters[self._seen] if self._committed > self._seen else None
+
+    @property
+    def seen(self) -> list[str]:
+        """The titles of the chapters that silver has shown."""
+        return [chapter.title for chapter in self._chapters[: self._seen]]
+
+    @property
+    def told(self) -> bool:
+        return self._seen == len(self._chapters)
+
+    def commit_done(self) -> None:
+        self._committed += 1
+
+    def sighted(self) -> None:
+        self._seen += 1

@@ -1,0 +1,71 @@
+"""What a demonstration came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ingest.demo.lakehouse import Lag
+from ingest.quality import Comparison
+
+
+@dataclass(frozen=True)
+class Summary:
+    """`changes`: statements committed by op. `accounts`: what became of the events. `story`: chapters seen."""
+
+    seed: int
+    comparisons: Sequence[Comparison]
+    events: int
+    snapshot_events: int
+    accounts: Mapping[str, int]
+    changes: Mapping[str, int]
+    lag: Lag | None
+    story: Sequence[str]
+    seconds: float
+
+    @property
+    def equal(self) -> bool:
+        """Whether every silver table is its source table."""
+        return bool(self.comparisons) and all(c.equal for c in self.comparisons)
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON. Rows are those of all tables, `snapshot_events` those of the accident claims."""
+        return {
+            "source_rows": sum(c.source_rows for c in self.comparisons),
+            "silver_rows": sum(c.silver_rows for c in self.comparisons),
+            "equal": self.equal,
+            "events": self.events,
+            "snapshot_events": self.snapshot_events,
+            "lag_seconds": {"p50": self.lag.p50, "p95": self.lag.p95} if self.lag else None,
+            "accounts": dict(self.accounts),
+            "changes": dict(self.changes),
+            "tables": {c.table: _plain(c) for c in self.comparisons},
+            "story": list(self.story),
+            "seed": self.seed,
+            "seconds": round(self.seconds, 1),
+        }
+
+    def sentences(self) -> list[str]:
+        """For people."""
+        return [_sentence(c) for c in self.comparisons]
+
+
+def _plain(c: Comparison) -> dict[str, Any]:
+    return {
+        "source_rows": c.source_rows,
+        "silver_rows": c.silver_rows,
+        "equal": c.equal,
+        "missing": c.missing,
+        "extra": c.extra,
+        "changed": c.changed,
+        "repeated": c.repeated,
+    }
+
+
+def _sentence(c: Comparison) -> str:
+    if c.equal:
+        return f"{c.table}: silver equals the source, {c.source_rows} rows, every column of every row"
+    parts = [f"{n} {w}" for w, n in _plain(c).items() if n and w in ("missing", "extra", "changed", "repeated")]
+    columns = sorted({*c.columns, *c.mistyped})
+    return f"{c.table}: silver DIFFERS from the source: {', '.join(parts)} (columns: {', '.join(columns)})"

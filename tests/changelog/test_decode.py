@@ -1,0 +1,382 @@
+"""Values as a connector writes them, through `from_json`, against the plain JSON of what silver stores.
+
+Each table of cases is one Spark job with one `from_json` for all of them, as an event is read.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from hashlib import md5
+from typing import Any
+
+import pytest
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.columns import Column
+from ingest.changelog.connect_schema import columns_of, declared
+from ingest.changelog.decode import decode, is_unavailable, undecodable, wire_spark_type
+from ingest.changelog.render import json_object, rendered
+from ingest.changelog.types import LogicalType, parse, spark_type
+from ingest.errors import ChangelogUnusable, ConfigError
+
+pytestmark = pytest.mark.spark
+
+PLACEHOLDER = "__debezium_unavailable_value"
+UNDECODABLE, UNAVAILABLE, CORRUPT = "<undecodable>", "<unavailable>", "<corrupt>"
+Case = tuple[Any, str, Any]
+
+
+@dataclass(frozen=True)
+class Read:
+    column: Column
+    target: LogicalType
+
+
+def column(written: Any) -> Column:
+    """A declared type, or a Connect schema as `type` or `type name` or a whole one."""
+    if isinstance(written, str) and not written.startswith("connect:"):
+        return declared("v", written)
+    if isinstance(written, str):
+        physical, _, name = written.removeprefix("connect:").partition(" ")
+        written = {"type": physical} | ({"name": name} if name else {})
+    (found,) = columns_of({"type": "struct", "fields": [written | {"field": "v"}]})
+    return found
+
+
+def decimal(scale: int, precision: int | None = None) -> dict[str, Any]:
+    parameters = {"scale": str(scale)} | (
+        {"connect.decimal.precision": str(precision)} if precision is not None else {}
+    )
+    return {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": parameters}
+
+
+def bits(length: int) -> dict[str, Any]:
+    return {"type": "bytes", "name": "io.debezium.data.Bits", "parameters": {"length": str(length)}}
+
+
+def array(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def base64_of(raw: bytes) -> str:
+    return json.dumps(base64.b64encode(raw).decode())
+
+
+def unscaled(number: int) -> bytes:
+    return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
+
+
+VARIABLE = {
+    "type": "struct",
+    "name": "io.debezium.data.VariableScaleDecimal",
+    "fields": [{"type": "int32", "field": "scale"}, {"type": "bytes", "field": "value"}],
+}
+
+
+def outcomes(spark: SparkSession, cases: Sequence[tuple[Read, str]], placeholder: str = PLACEHOLDER) -> list[Any]:
+    """Per case: the plain JSON value, or why there is none."""
+    reads = {read: f"c{i}" for i, read in enumerate(dict.fromkeys(read for read, _ in cases))}
+    schema = T.StructType([T.StructField(n, wire_spark_type(r.column.wire)) for r, n in reads.items()])
+    schema.add("_corrupt", T.StringType())
+    rows = [(i, reads[read], f'{{"{reads[read]}":{text}}}') for i, (read, text) in enumerate(cases)]
+    parsed = F.from_json("value", schema, {"columnNameOfCorruptRecord": "_corrupt"})
+
+    def any_of(checks: list[SparkColumn]) -> SparkColumn:
+        return F.array_contains(F.array(*checks), True)
+
+    wires = [(F.col(f"p.{name}"), read) for read, name in reads.items()]
+    found = (
+        spark.createDataFrame(rows, "i int, name string, value string")
+        .select("i", "name", parsed.alias("p"))
+        .select(
+            "i",
+            "name",
+            "p._corrupt",
+            any_of([is_unavailable(v, r.column.wire, placeholder) for v, r in wires]).alias("unavailable"),
+            any_of([undecodable(v, r.column.wire, r.target) for v, r in wires]).alias("undecodable"),
+            json_object(
+                {n: rendered(decode(F.col(f"p.{n}"), r.column.wire, r.target), r.target) for r, n in reads.items()}
+            ).alias("json"),
+        )
+        .orderBy("i")
+        .collect()
+    )
+    return [
+        CORRUPT
+        if row._corrupt
+        else UNAVAILABLE
+        if row.unavailable
+        else UNDECODABLE
+        if row.undecodable
+        else json.loads(row.json, parse_float=Decimal)[row.name]
+        for row in found
+    ]
+
+
+def check(spark: SparkSession, cases: Sequence[Case], target: str | None = None) -> None:
+    reads = []
+    for written, text, _ in cases:
+        own = column(written)
+        reads.append((Read(own, own.type if target is None else parse(target)), text))
+    got = outcomes(spark, reads)
+    wrong = {
+        f"{written} {text}": (value, expected)
+        for (written, text, expected), value in zip(cases, got, strict=True)
+        if value != expected
+    }
+    assert wrong == {}
+
+
+TIME, DATA, CONNECT = "io.debezium.time.", "io.debezium.data.", "org.apache.kafka.connect.data."
+NUMBERS: list[Case] = [
+    ("connect:int8", "-128", -128),
+    ("connect:int32", "2147483648", CORRUPT),
+    ("connect:int32", '"5"', CORRUPT),
+    ("connect:int64", "-9223372036854775808", -9223372036854775808),
+    ("connect:float", "0.1", Decimal("0.1")),
+    ("connect:double", '"-Infinity"', "-Infinity"),
+    ("connect:double", "1e300", Decimal("1e300")),
+    ("connect:boolean", "false", False),
+    ("connect:boolean", "null", None),
+    (f"connect:int32 {TIME}Year", "1969", 1969),
+    ("int8", "127", 127),
+    ("int8", "128", UNDECODABLE),
+    ("int32", "1.5", UNDECODABLE),
+    ("int32", '"many"', UNDECODABLE),
+    ("int64", "9007199254740993", 9007199254740993),
+    ("float64", "0.30000000000000004", Decimal("0.30000000000000004")),
+    ("float64", "9007199254740993", UNDECODABLE),
+    ("float64", "0.1234567890123456789", UNDECODABLE),
+    ("float64", "100", Decimal("100.0")),
+    ("float64", "1e-9", Decimal("1e-9")),
+    ("float64", '"NaN"', "NaN"),
+    ("float64", "null", None),
+    ("float32", "33.33", Decimal("33.33")),
+    ("float32", "33.333333333", UNDECODABLE),
+    ("boolean_from_int", "0", False),
+    ("boolean_from_int", "2", True),
+    ("boolean", "true", True),
+    ("boolean", '"perhaps"', UNDECODABLE),
+    ("unknown", "null", None),
+    ("unknown", "1", UNDECODABLE),
+]
+DECIMALS: list[Case] = [
+    (decimal(2, 5), '"MDk="', "123.45"),
+    (decimal(2, 5), "123.4", "123.40"),
+    (decimal(2, 5), "123", "123.00"),
+    (decimal(2, 5), "-0.01", "-0.01"),
+    (decimal(2, 5), "1234.5", UNDECODABLE),
+    (decimal(2, 5), "1.234", UNDECODABLE),
+    (decimal(2, 5), '"not base64"', UNDECODABLE),
+    (decimal(2, 5), '""', UNDECODABLE),
+    (decimal(2, 5), "true", UNDECODABLE),
+    (decimal(2, 5), "null", None),
+    (decimal(0), '"1234"', str(int.from_bytes(base64.b64decode("1234"), "big", signed=True))),
+    (decimal(0), "1234", "1234"),
+    (decimal(0), "1E+3", "1000"),
+    (decimal(9, 12), "1E-9", "0.000000001"),
+    (decimal(9, 12), "0E-9", "0.000000000"),
+    (decimal(9, 12), "1.5E-9", UNDECODABLE),
+    (decimal(30, 38), "1E-9", UNDECODABLE),
+    (decimal(0), base64_of(unscaled(2**64 - 1)), "18446744073709551615"),
+    (decimal(0), base64_of(unscaled(-(2**63))), "-9223372036854775808"),
+    (decimal(0), base64_of(unscaled(-(2**63) - 1)), "-9223372036854775809"),
+    (decimal(3), base64_of(unscaled(10**38 - 1)), "9" * 35 + ".999"),
+    (decimal(3), base64_of(unscaled(1 - 10**38)), "-" + "9" * 35 + ".999"),
+    (decimal(0), base64_of(unscaled(10**38)), UNDECODABLE),
+    (decimal(38, 38), base64_of(unscaled(1)), "0." + "0" * 37 + "1"),
+    (decimal(-2, 5), base64_of(unscaled(12)), "1200"),
+    (decimal(3, 65), base64_of(unscaled(10**60 + 7)), "1" + "0" * 57 + ".007"),
+    (decimal(3, 65), "12.5", "12.5"),
+    (decimal(3, 65), "1" * 39, UNDECODABLE),
+    (decimal(9, 65), "1E-9", "0.000000001"),
+    (VARIABLE, f'{{"scale":5,"value":{base64_of(unscaled(-7))}}}', "-0.00007"),
+    (VARIABLE, f'{{"scale":-2,"value":{base64_of(unscaled(7))}}}', "700"),
+    (VARIABLE, f'{{"scale":1,"value":{base64_of(unscaled(10**50))}}}', "1" + "0" * 49 + ".0"),
+    (VARIABLE, '{"scale":1,"value":"?"}', UNDECODABLE),
+    (VARIABLE, '{"scale":1}', UNDECODABLE),
+    (VARIABLE, "null", None),
+    ("decimal", "0.10", "0.1"),
+    ("decimal", '"0.10"', "0.10"),
+    ("decimal", f'"-{"7" * 50}.5"', "-" + "7" * 50 + ".5"),
+    ("decimal", "7" * 39, UNDECODABLE),
+    ("decimal", "1E-9", UNDECODABLE),
+    ("decimal", '"NaN"', UNDECODABLE),
+    ("decimal(5,2)", '"1.5"', "1.50"),
+    ("decimal(5,2)", '"1.501"', UNDECODABLE),
+    ("decimal(38,1)", f"{'9' * 37}.5", "9" * 37 + ".5"),
+    ("decimal_from_base64(5,2)", '"MDk="', "123.45"),
+]
+TIMES: list[Case] = [
+    (f"connect:int32 {TIME}Date", "-1", "1969-12-31"),
+    (f"connect:int32 {CONNECT}Date", "2932897", "+10000-01-01"),
+    (f"connect:string {TIME}IsoDate", '"2024-02-29Z"', "2024-02-29"),
+    (f"connect:string {TIME}IsoDate", '"2023-02-29Z"', UNDECODABLE),
+    ("date", "19782", "2024-02-29"),
+    ("date", '"2024-02-29"', "2024-02-29"),
+    ("date", '"2024-02"', UNDECODABLE),
+    ("date", '"today"', UNDECODABLE),
+    (f"connect:int32 {TIME}Time", "3661001", "01:01:01.001"),
+    (f"connect:int32 {CONNECT}Time", "0", "00:00:00"),
+    (f"connect:int64 {TIME}MicroTime", "-45296000000", "-12:34:56"),
+    (f"connect:int64 {TIME}MicroTime", "3020399000000", "838:59:59"),
+    (f"connect:int64 {TIME}MicroTime", "9223372036854775807", UNDECODABLE),
+    (f"connect:int64 {TIME}MicroTime", "-9223372036854775808", UNDECODABLE),
+    (f"connect:int64 {TIME}NanoTime", "1000000001", "00:00:01.000000001"),
+    (f"connect:string {TIME}IsoTime", '"10:20:30.500000Z"', "10:20:30.5"),
+    (f"connect:string {TIME}ZonedTime", '"10:20:30.000000+02:00"', "10:20:30+02:00"),
+    (f"connect:string {TIME}ZonedTime", '"10:20:30"', UNDECODABLE),
+    ("time", '"24:00:00"', "24:00:00"),
+    ("time", '"noon"', UNDECODABLE),
+    (f"connect:int64 {TIME}Timestamp", "-1", "1969-12-31T23:59:59.999"),
+    (f"connect:int64 {TIME}Timestamp", "9223372036825200000", "infinity"),
+    (f"connect:int64 {TIME}Timestamp", "9223372036854775807", UNDECODABLE),
+    (f"connect:int64 {TIME}NanoTimestamp", "-1", "1969-12-31T23:59:59.999999"),
+    (f"connect:int64 {TIME}NanoTimestamp", "1700000000123456789", "2023-11-14T22:13:20.123456"),
+    (f"connect:string {TIME}IsoTimestamp", '"2024-02-29T01:02:03.100000Z"', "2024-02-29T01:02:03.1"),
+    (f"connect:string {TIME}ZonedTimestamp", '"2024-02-29T01:02:03+02:00"', "2024-02-28T23:02:03Z"),
+    (f"connect:string {TIME}ZonedTimestamp", '"2024-02-30T01:02:03Z"', UNDECODABLE),
+    (f"connect:string {TIME}ZonedTimestamp", '"T01:02:03-01:00"', UNDECODABLE),
+    (f"connect:string {TIME}ZonedTimestamp", '"2024-02-29T01:02:03"', UNDECODABLE),
+    ("timestamp", '"2024-02-29 01:02:03"', "2024-02-29T01:02:03"),
+    ("timestamp", '"2024-02-29T01:02:03+02:00"', UNDECODABLE),
+    ("timestamp", "1700000000", UNDECODABLE),
+    ("timestamp_tz_from_millis", "1700000000123", "2023-11-14T22:13:20.123Z"),
+    (f"connect:int64 {TIME}MicroDuration", "-5", -5),
+    (f"connect:int64 {TIME}NanoDuration", "-1", -1),
+    (f"connect:string {TIME}Interval", '"P1D"', "P1D"),
+]
+REST: list[Case] = [
+    ("connect:string", '"\\u00e9\\"\\\\\\n\\ud83d\\ude00"', 'é"\\\n😀'),
+    ("connect:string", '""', ""),
+    ("connect:bytes", '"AP8="', "AP8="),
+    ("connect:bytes", '""', ""),
+    ("connect:bytes", '"AP8"', "AP8="),
+    ("connect:bytes", '"A"', UNDECODABLE),
+    (f"connect:string {DATA}Json", '"{\\"a\\":1.10}"', '{"a":1.10}'),
+    (f"connect:string {DATA}EnumSet", '"a,b"', "a,b"),
+    (bits(9), base64_of(b"\x01\x01"), 257),
+    (bits(63), base64_of(b"\xff" * 7 + b"\x7f"), 2**63 - 1),
+    (bits(64), base64_of(b"\xff" * 8), 2**64 - 1),
+    (bits(100), base64_of(b"\x00" * 12 + b"\x08"), 2**99),
+    (bits(200), base64_of(b"\x00" * 24 + b"\x08"), UNDECODABLE),
+    (bits(200), base64_of(b"\x08" + b"\x00" * 24), 8),
+    (bits(3), '"?"', UNDECODABLE),
+    (array(decimal(1, 4)), f"[{base64_of(unscaled(15))},null,2.5]", ["1.5", None, "2.5"]),
+    (array(decimal(1, 4)), "[2.55]", UNDECODABLE),
+    (array(decimal(1, 4)), "[]", []),
+    (array(array({"type": "double"})), '[[1.5,"NaN"],null]', [[Decimal("1.5"), "NaN"], None]),
+    (array({"type": "int32"}), "5", CORRUPT),
+    (array({"type": "string", "name": f"{TIME}ZonedTime"}), '["10:00"]', UNDECODABLE),
+    ("map<string,decimal(3,1)>", '{"a":1.5,"b":null}', {"a": "1.5", "b": None}),
+    ("map<string,decimal(3,1)>", '{"a":"x"}', UNDECODABLE),
+    ("map<int32,date>", '[[1,"2024-02-29"],[2,null]]', {"1": "2024-02-29", "2": None}),
+    ("map<int32,date>", '[[null,"2024-02-29"]]', UNDECODABLE),
+    ("map<int32,date>", '[[1,"soon"]]', UNDECODABLE),
+    ("map<int32,date>", "[[1]]", UNDECODABLE),
+    ("map<int32,date>", "[]", {}),
+    ("struct<a:decimal(3,1),`b c`:array<date>>", '{"a":1,"b c":[0]}', {"a": "1.0", "b c": ["1970-01-01"]}),
+    ("struct<a:decimal(3,1),`b c`:array<date>>", '{"b c":null}', {"a": None, "b c": None}),
+    ("struct<a:decimal(3,1),`b c`:array<date>>", '{"b c":["x"]}', UNDECODABLE),
+    ("struct<a:decimal(3,1),`b c`:array<date>>", "null", None),
+]
+WRAPPED_UUID = str(uuid.UUID(bytes=md5(PLACEHOLDER.encode(), usedforsecurity=False).digest(), version=3))
+BYTES = json.dumps(list(PLACEHOLDER.encode()))
+DISGUISES: list[Case] = [
+    ("connect:string", json.dumps(PLACEHOLDER), UNAVAILABLE),
+    ("connect:string", base64_of(PLACEHOLDER.encode()), UNAVAILABLE),
+    ("connect:string", json.dumps(PLACEHOLDER + " "), PLACEHOLDER + " "),
+    ("connect:bytes", base64_of(PLACEHOLDER.encode()), UNAVAILABLE),
+    (f"connect:string {DATA}Json", json.dumps(PLACEHOLDER), UNAVAILABLE),
+    (decimal(2, 5), base64_of(PLACEHOLDER.encode()), UNAVAILABLE),
+    (VARIABLE, f'{{"scale":0,"value":{base64_of(PLACEHOLDER.encode())}}}', UNAVAILABLE),
+    (array({"type": "string"}), json.dumps([PLACEHOLDER]), UNAVAILABLE),
+    (array({"type": "string"}), json.dumps([PLACEHOLDER, "b"]), [PLACEHOLDER, "b"]),
+    (array({"type": "string", "name": f"{DATA}Uuid"}), json.dumps([WRAPPED_UUID]), UNAVAILABLE),
+    (array({"type": "int16"}), BYTES, UNAVAILABLE),
+    (array({"type": "float"}), BYTES, UNAVAILABLE),
+    (array({"type": "int64", "name": f"{TIME}MicroTimestamp"}), BYTES, UNAVAILABLE),
+    (array(decimal(0)), BYTES, UNAVAILABLE),
+    (array({"type": "int32"}), "[]", []),
+    (array({"type": "int32"}), "[95]", [95]),
+    ("array<date>", BYTES, UNAVAILABLE),
+    ("array<float64>", BYTES, UNAVAILABLE),
+    ("array<int64>", BYTES, UNAVAILABLE),
+    ("array<int64>", '["x"]', UNDECODABLE),
+    ("map<string,string>", json.dumps({PLACEHOLDER: PLACEHOLDER}), UNAVAILABLE),
+    ("array<map<string,string>>", json.dumps([{PLACEHOLDER: PLACEHOLDER}]), UNAVAILABLE),
+    ("struct<wkb:bytes,srid:int32>", f'{{"wkb":{base64_of(PLACEHOLDER.encode())}}}', UNAVAILABLE),
+]
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [NUMBERS, DECIMALS, TIMES, REST, DISGUISES],
+    ids=["numbers", "decimals", "times", "rest", "disguises"],
+)
+def test_a_value_is_read_exactly_or_reported(spark: SparkSession, cases: list[Case]) -> None:
+    check(spark, cases)
+
+
+def test_decimals_of_any_width_are_exact(spark: SparkSession) -> None:
+    source = random.Random(7)
+    numbers = [source.randrange(-(2 ** (8 * width - 1)), 2 ** (8 * width - 1)) for width in range(1, 42)] * 2
+    exact = Context(prec=200)
+    cases: list[Case] = [
+        (
+            VARIABLE,
+            f'{{"scale":{scale},"value":{base64_of(unscaled(number))}}}',
+            f"{Decimal(number).scaleb(-scale, exact):f}",
+        )
+        for scale, number in enumerate(numbers)
+    ]
+    check(spark, cases)
+
+
+@pytest.mark.parametrize(
+    ("target", "cases"),
+    [
+        ("int64", [("connect:int8", "5", 5)]),
+        ("float64", [("connect:float", "0.5", Decimal("0.5")), ("connect:int32", "2", Decimal("2.0"))]),
+        ("decimal(12,4)", [("connect:int16", "5", "5.0000"), (decimal(2, 5), '"MDk="', "123.4500")]),
+        ("decimal_text", [("connect:int64", "5", "5"), (decimal(2, 5), '"MDk="', "123.45")]),
+        ("timestamp", [("connect:int32 io.debezium.time.Date", "1", "1970-01-02T00:00:00")]),
+        ("bits(70)", [(bits(2), '"Aw=="', 3)]),
+        ("string", [(f"connect:string {DATA}Enum", '"a"', "a"), ("unknown", "null", None)]),
+        ("array<int64>", [(array({"type": "int8"}), "[1,null]", [1, None])]),
+        ("struct<a:int64,b:date>", [("struct<a:int8>", '{"a":1}', {"a": 1, "b": None})]),
+    ],
+)
+def test_a_value_is_read_into_a_wider_column(spark: SparkSession, target: str, cases: list[Case]) -> None:
+    check(spark, cases, target)
+
+
+def test_the_stored_type_is_the_logical_types(spark: SparkSession) -> None:
+    for written, _, _ in [*NUMBERS, *DECIMALS, *TIMES, *REST]:
+        own = column(written)
+        frame = spark.range(1).select(F.lit(None).cast(wire_spark_type(own.wire)).alias("v"))
+        stored = frame.select(decode(F.col("v"), own.wire, own.type).alias("v")).schema["v"].dataType
+        assert stored.simpleString() == spark_type(own.type).simpleString(), written
+
+
+def test_a_placeholder_in_hexadecimal_means_its_bytes(spark: SparkSession) -> None:
+    texts = ["connect:string", "connect:bytes", array({"type": "int32"})]
+    reads = [Read(found, found.type) for found in map(column, texts)]
+    cases = list(zip(reads, ['"no\xff"', '"bm//"', "[110,111,-1]"], strict=True))
+    assert outcomes(spark, cases, "hex:6e6fff") == ["no\xff", UNAVAILABLE, UNAVAILABLE]
+    with pytest.raises(ConfigError):
+        is_unavailable(F.lit("a"), reads[0].column.wire, "hex:xyz")
+
+
+def test_a_column_can_not_be_read_as_another_kind(spark: SparkSession) -> None:
+    with pytest.raises(ChangelogUnusable, match="can't become int32"):
+        decode(F.lit("a"), column("connect:string").wire, parse("int32"))

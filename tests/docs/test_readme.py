@@ -1,0 +1,110 @@
+"""The README's code blocks do what the README says."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import pytest
+from duckdb_extensions import import_extension
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from ingest.cli import app
+from ingest.config import load
+from ingest.run.replay import Case, Delivery, replay
+from tests.replay.changelogs import Topic, schema, write
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def commands(program: str) -> list[list[str]]:
+    lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith(f"{program} ")]
+    return [shlex.split(line, comments=True) for line in lines]
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = set(re.findall(r"\bmake ([a-z]+)", README))
+    assert {"demo", "test", "check"} <= named
+    assert all(re.search(rf"^{target}:", makefile, flags=re.MULTILINE) for target in named)
+
+
+def test_pipeline_files_load_and_are_short(tmp_path: Path) -> None:
+    found = blocks("yaml")
+    assert found
+    for number, text in enumerate(found):
+        assert len(text.splitlines()) < 15
+        file = tmp_path / f"shop{number}.yaml"
+        file.write_text(text, encoding="utf-8")
+        pipeline = load(str(file), {"KAFKA_JAAS": "x"})
+        assert pipeline.lakehouse == "/data/lakehouse"
+
+
+def test_every_command_that_is_named_exists_with_its_options() -> None:
+    for _, *arguments in commands("ingest"):
+        told = CliRunner().invoke(app, [arguments[0], "--help"], env={"COLUMNS": "300", "TERM": "dumb"})
+        assert told.exit_code == 0
+        for option in (a for a in arguments if a.startswith("--")):
+            assert option in told.output
+
+
+@pytest.fixture(scope="module")
+def lakehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small lakehouse as the demo leaves it, with an update and a delete behind it."""
+    root = tmp_path_factory.mktemp("readme")
+    amount = {
+        "field": "amount",
+        "type": "bytes",
+        "optional": True,
+        "name": "org.apache.kafka.connect.data.Decimal",
+        "version": 1,
+        "parameters": {"scale": "2", "connect.decimal.precision": "12"},
+    }
+    columns = schema(("id", "int64"), ("status", "string"), amount)
+    topic = Topic("claims.claims.accident_claims", ("claims", "accident_claims"))
+    for lsn, (i, status) in enumerate([(1, "open"), (2, "open"), (3, "paid")], start=10):
+        topic.change("r", lsn, {"id": i, "status": status, "amount": "AeIT"}, schema=columns)
+    topic.change("u", 20, {"id": 2, "status": "open", "amount": "Cg=="}, schema=columns)
+    topic.change("d", 21, before={"id": 3, "status": "paid", "amount": None}, schema=columns)
+    topic.record({"id": 4}, {})
+    folder = write(root / "claims", topic.records, None)
+    case = Case("claims", (folder / "events.jsonl",), None, root / "lakehouse")
+    for _, summary in replay(spark, [case], Delivery(batch_size=4), "delta"):
+        assert summary["tables"]["claims.accident_claims"]["rows"] == 2
+    return root
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("number", range(len(blocks("python"))))
+def test_reading_examples_run(
+    number: int, lakehouse: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import_extension("delta")
+    monkeypatch.chdir(lakehouse)
+    script = lakehouse / f"example{number}.py"
+    script.write_text(blocks("python")[number], encoding="utf-8")
+    runpy.run_path(str(script))
+    assert "1234.21" in (out := capsys.readouterr().out) or "1234.11" in out
+
+
+@pytest.mark.spark
+def test_queries_by_name_answer(spark: SparkSession, lakehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(lakehouse)
+    monkeypatch.setattr("ingest.cli.sql.spark_session", lambda *_: spark.newSession())
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)
+    answers = []
+    for _, *arguments in (c for c in commands("ingest") if c[1] == "sql"):
+        told = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
+        assert told.exit_code == 0
+        answers.append(told.output)
+    assert '"status": "open", "count(1)": 2' in answers[0]
+    assert '"code": "unknown-op", "count(1)": 1' in answers[1]
+    assert '"quarantined": 1' in answers[2]

@@ -1,0 +1,100 @@
+"""What a user sees when something is wrong: one sentence, what to do, an exit code, no stack trace."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from ingest.errors import EXIT_TRANSIENT, EXIT_USER
+from ingest.names import Lakehouse
+from ingest.stack import Stack
+from ingest.tables.quarantine import Quarantine
+
+pytestmark = pytest.mark.integration
+ROOT = Path(__file__).parents[2]
+
+
+def ingest(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from ingest.cli import main; main()", *arguments],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def pipeline(folder: Path, text: str) -> str:
+    file = folder / "wrong.yaml"
+    file.write_text(text + f"\nlakehouse: {folder}/lakehouse\n", encoding="utf-8")
+    return str(file)
+
+
+def assert_clear(told: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
+    assert told.returncode == code, told.stderr
+    assert "Traceback" not in told.stderr
+    assert "error:" in told.stderr
+    assert "what to do:" in told.stderr
+    for word in words:
+        assert word in told.stderr
+
+
+def test_unknown_key_names_the_nearest(tmp_path: Path) -> None:
+    file = pipeline(tmp_path, "source: {kafka: {bootstrap.servers: 'x:1'}, topcs: [a]}")
+    assert_clear(ingest("run", file), EXIT_USER, "topcs", "topics")
+
+
+def test_unreachable_broker(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = "127.0.0.1:%d" % closed.getsockname()[1]
+    file = pipeline(tmp_path, f"source: {{kafka: {{bootstrap.servers: '{address}'}}, topics: [a]}}")
+    assert_clear(ingest("run", file, "--available-now"), EXIT_TRANSIENT, address)
+
+
+def test_absent_topic(tmp_path: Path, stack: Stack) -> None:
+    name = f"absent-{uuid.uuid4().hex}"
+    servers = stack.kafka.bootstrap_servers
+    file = pipeline(tmp_path, f"source: {{kafka: {{bootstrap.servers: '{servers}'}}, topics: [{name}]}}")
+    assert_clear(ingest("run", file, "--available-now"), EXIT_USER, name)
+
+
+def test_debug_shows_the_trace(tmp_path: Path) -> None:
+    file = pipeline(tmp_path, "source: {kafka: {bootstrap.servers: 'x:1'}, topcs: [a]}")
+    assert "Traceback" in ingest("run", file, "--debug").stderr
+
+
+def test_bad_events_wait_in_quarantine_and_the_rest_flows(tmp_path: Path, stack: Stack, spark: SparkSession) -> None:
+    topic = f"bad-{uuid.uuid4().hex}"
+    producer = Producer({"bootstrap.servers": stack.kafka.bootstrap_servers})
+    source = '"source": {"connector": "postgresql", "schema": "s", "table": "t", "lsn": %d, "ts_ms": 1}'
+    good = '{"before": null, "after": {"id": 1, "v": "fine"}, "op": "c", ' + source % 5 + "}"
+    no_key = '{"before": null, "after": {"v": "x"}, "op": "c", ' + source % 6 + "}"
+    odd_op = '{"before": null, "after": {"id": 3, "v": "x"}, "op": "z", ' + source % 7 + "}"
+    for key, value in (('{"id": 1}', good), ('{"id": 2}', "no json"), (None, no_key), ('{"id": 3}', odd_op)):
+        producer.produce(topic, value, key, headers=[("trace", b"1")])
+    assert producer.flush(30) == 0
+    servers = stack.kafka.bootstrap_servers
+    file = pipeline(tmp_path, f"source: {{kafka: {{bootstrap.servers: '{servers}'}}, topics: [{topic}]}}")
+    told = ingest("run", file, "--available-now")
+    assert told.returncode == 0, told.stderr
+    layout = Lakehouse(str(tmp_path / "lakehouse"))
+    rows = spark.read.format("delta").load(layout.silver("wrong", "s.t")).select("id", "v").collect()
+    assert [tuple(r) for r in rows] == [(1, "fine")]
+    kept = Quarantine(spark, layout.quarantine, "wrong").rows().orderBy("offset").collect()
+    assert [(r.topic, r.offset, r.code) for r in kept] == [
+        (topic, 1, "not-json"),
+        (topic, 2, "no-key"),
+        (topic, 3, "unknown-op"),
+    ]
+    assert all(r.reason for r in kept)
+    assert bytes(kept[0].value) == b"no json"
+    assert kept[0].headers[0].key == "trace"

@@ -1,0 +1,346 @@
+"""The rules of the changelog, each as the smallest changelog that tells whether it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.replay.changelogs import TOPIC, Record, Topic, schema
+
+Rows = list[dict[str, Any]]
+ORDERS = "public.orders"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`tables`: table → rows afterwards. `quarantined`: line → code."""
+
+    name: str
+    records: list[Record]
+    tables: dict[str, Rows]
+    quarantined: dict[int, str] = field(default_factory=dict)
+    told: dict[str, Any] | None = None
+    suppressed: int = 0
+
+
+_RULES: list[Callable[[], Rule]] = []
+
+
+def rule(make: Callable[[], Rule]) -> Callable[[], Rule]:
+    _RULES.append(make)
+    return make
+
+
+def rules() -> Iterator[Rule]:
+    return (make() for make in _RULES)
+
+
+def row(i: int, v: Any) -> dict[str, Any]:
+    return {"id": i, "v": v}
+
+
+@rule
+def highest_position_wins() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, "first"))
+    t.change("u", 30, row(1, "last"))
+    t.change("u", 20, row(1, "late"))
+    return Rule("the highest position wins, whatever arrives last", t.records, {ORDERS: [row(1, "last")]})
+
+
+@rule
+def doubled_records_add_nothing() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, "a"))
+    t.change("c", 11, row(2, "b"))
+    t.change("d", 12, before=row(1, "a"))
+    t.change("c", 10, row(1, "a"))
+    t.change("c", 11, row(2, "b"))
+    t.change("d", 12, before=row(1, "a"))
+    return Rule("a run of events that is delivered again changes nothing", t.records, {ORDERS: [row(2, "b")]})
+
+
+@rule
+def same_coordinates_are_one_record() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, "a"))
+    t.change("c", 10, row(1, "a"), offset=0)
+    return Rule("a record handed over twice is captured once", t.records, {ORDERS: [row(1, "a")]})
+
+
+@rule
+def late_update_does_not_revive() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, "a"))
+    t.change("d", 30, before=row(1, "a"))
+    t.change("u", 20, row(1, "late"))
+    return Rule("a late event does not bring a deleted row back", t.records, {ORDERS: []})
+
+
+@rule
+def created_again_after_delete() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, "a"))
+    t.change("d", 20, before=row(1, "a"))
+    t.tombstone({"id": 1})
+    t.change("c", 30, row(1, "again"))
+    t.change("d", 40, before=row(1, "again"))
+    t.change("c", 50, row(1, "third"))
+    return Rule("a create after a delete starts anew", t.records, {ORDERS: [row(1, "third")]})
+
+
+@rule
+def null_tombstone_deletes() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, "a"))
+    t.change("c", 11, row(2, "b"))
+    t.tombstone({"id": 1})
+    return Rule("a null tombstone deletes, right after the change before it", t.records, {ORDERS: [row(2, "b")]})
+
+
+@rule
+def redelivered_tombstone_keeps_its_place() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, "a"))
+    t.change("d", 20, before=row(1, "a"))
+    t.tombstone({"id": 1})
+    t.change("c", 30, row(1, "new"))
+    t.change("d", 20, before=row(1, "a"))
+    t.tombstone({"id": 1})
+    return Rule(
+        "a tombstone that is delivered again stands after its own delete", t.records, {ORDERS: [row(1, "new")]}
+    )
+
+
+@rule
+def tombstone_of_a_shared_topic() -> Rule:
+    one = Topic("shared", ("public", "a"))
+    one.change("c", 10, row(1, "a"))
+    two = Topic("shared", ("public", "b"), next_offset=1)
+    two.change("c", 11, row(2, "b"))
+    two.tombstone({"id": 1})
+    records = one.records + two.records
+    return Rule(
+        "in a shared topic a tombstone is of the table of the key's last change",
+        records,
+        {"public.a": [], "public.b": [row(2, "b")]},
+    )
+
+
+@rule
+def snapshot_read_loses_at_equal_position() -> Rule:
+    t = Topic()
+    t.change("u", 10, row(1, "streamed"))
+    t.change("r", 10, row(1, "read"))
+    t.change("r", 10, row(2, "read"))
+    return Rule(
+        "a snapshot read loses to a stream event at an equal position",
+        t.records,
+        {ORDERS: [row(1, "streamed"), row(2, "read")]},
+    )
+
+
+@rule
+def tie_goes_to_the_later_in_its_partition() -> Rule:
+    t = Topic()
+    t.change("u", 10, row(1, "earlier"))
+    t.change("u", 10, row(1, "later"))
+    return Rule("at an equal position the later in its partition wins", t.records, {ORDERS: [row(1, "later")]})
+
+
+@rule
+def interleaved_transactions() -> Rule:
+    t = Topic()
+    t.change("c", 50, row(1, "a"))
+    t.change("c", 20, row(2, "b"))
+    t.change("u", 60, row(2, "c"))
+    t.change("u", 55, row(1, "d"))
+    return Rule(
+        "positions go back and forth between keys and nothing is dropped",
+        t.records,
+        {ORDERS: [row(1, "d"), row(2, "c")]},
+    )
+
+
+@rule
+def update_of_an_unknown_key() -> Rule:
+    t = Topic()
+    t.change("c", 10, {"id": 1, "v": "a", "w": "b"})
+    t.change("u", 11, {"id": 1, "v": "c"})
+    t.change("u", 12, row(2, "d"))
+    return Rule(
+        "an update is an upsert and replaces the whole row: a column that it lacks becomes null",
+        t.records,
+        {ORDERS: [{"id": 1, "v": "c", "w": None}, {"id": 2, "v": "d", "w": None}]},
+    )
+
+
+@rule
+def update_that_moves_the_key() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, "a"))
+    t.change("u", 11, row(7, "moved"), before=row(1, "a"))
+    return Rule("an update whose before has another key removes the old one", t.records, {ORDERS: [row(7, "moved")]})
+
+
+@rule
+def truncate() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, "a"))
+    t.change("c", 11, row(2, "b"))
+    t.change("t", 20, key=None)
+    t.change("c", 30, row(3, "after"))
+    t.change("u", 15, row(1, "late"))
+    return Rule("a truncate empties the table at its position", t.records, {ORDERS: [row(3, "after")]})
+
+
+@rule
+def mysql_binlog_files_compare_as_numbers() -> Rule:
+    t = Topic("m.shop.orders")
+
+    def change(file: str, pos: int, v: str) -> None:
+        source = {"connector": "mysql", "db": "shop", "table": "orders", "file": file, "pos": pos, "row": 0, "ts_ms": 1}
+        t.record({"id": 1}, {"before": None, "after": row(1, v), "source": source, "op": "u"})
+
+    change("binlog.10", 4, "new")
+    change("binlog.9", 900, "old")
+    return Rule("binlog.10 comes after binlog.9", t.records, {"shop.orders": [row(1, "new")]})
+
+
+@rule
+def sql_server_positions() -> Rule:
+    t = Topic("s.dbo.orders")
+
+    def change(commit: str, at: str, v: str) -> None:
+        source = {"connector": "sqlserver", "db": "x", "schema": "dbo", "table": "orders"}
+        source |= {"commit_lsn": commit, "change_lsn": at, "ts_ms": "1"}
+        t.record({"id": 1}, {"before": None, "after": row(1, v), "source": source, "op": "u"})
+
+    change("00000027:00000758:0005", "00000027:00000758:0003", "later")
+    change("00000027:00000758:0005", "00000027:00000758:0002", "earlier")
+    return Rule("SQL Server orders by commit and change", t.records, {"dbo.orders": [row(1, "later")]})
+
+
+@rule
+def unreadable_events() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, "a"))
+    t.record({"id": 2}, None, value_bytes="no json")
+    t.record({"id": 2}, {})
+    t.change("x", 11, row(2, "b"))
+    t.change("d", 12, key=None)
+    t.change("c", 13, {"v": "no key"}, key=None)
+    t.record({"id": 2}, [1, 2])
+    t.change("u", 14, None, key={"id": 3})
+    t.change("c", 15, row(4, "fine"))
+    codes = {1: "not-json", 2: "unknown-op", 3: "unknown-op", 4: "no-key", 5: "no-key", 6: "not-json", 7: "no-image"}
+    return Rule(
+        "what can't be placed is quarantined with its reason, the rest goes on",
+        t.records,
+        {ORDERS: [row(1, "a"), row(4, "fine")]},
+        codes,
+    )
+
+
+@rule
+def control_records() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, "a"))
+    t.record(None, None)
+    t.record(None, None, value_bytes="")
+    t.change("m", 11, key={"prefix": "x"})
+    Topic("__debezium-heartbeat.shop", records=t.records).record({"serverName": "shop"}, {"ts_ms": 1})
+    Topic("shop.transaction", records=t.records).record({"id": "5"}, {"status": "BEGIN", "id": "5"})
+    return Rule(
+        "messages, heartbeats, transaction boundaries and empty records say nothing about a row",
+        t.records,
+        {ORDERS: [row(1, "a")]},
+        suppressed=5,
+    )
+
+
+@rule
+def new_column_with_a_default() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, "a"), schema=schema(("id", "int32"), ("v", "string")))
+    with_default = {"field": "n", "type": "int32", "optional": False, "default": 7}
+    wider = schema(("id", "int32"), ("v", "string"), with_default)
+    t.change("c", 20, {"id": 2, "v": "b", "n": 3}, schema=wider)
+    t.change("u", 15, row(3, "late"), schema=schema(("id", "int32"), ("v", "string")))
+    rows = [{"id": 1, "v": "a", "n": 7}, {"id": 2, "v": "b", "n": 3}, {"id": 3, "v": "late", "n": 7}]
+    return Rule("a column added as NOT NULL DEFAULT fills the rows that are there", t.records, {ORDERS: rows})
+
+
+@rule
+def types_widen_and_refuse() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, 5), schema=schema(("id", "int32"), ("v", "int32")))
+    t.change("c", 20, row(2, 5_000_000_000), schema=schema(("id", "int32"), ("v", "int64")))
+    t.change("c", 30, row(3, 6), schema=schema(("id", "int32"), ("v", "int32")))
+    t.change("c", 40, row(4, "text"), schema=schema(("id", "int32"), ("v", "string")))
+    rows = [row(1, 5), row(2, 5_000_000_000), row(3, 6)]
+    return Rule(
+        "a wider type widens, a narrower stays, an incompatible is quarantined",
+        t.records,
+        {ORDERS: rows},
+        {3: "incompatible-type"},
+    )
+
+
+@rule
+def unavailable_is_never_null() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, "a"))
+    t.change("u", 11, row(1, "__debezium_unavailable_value"))
+    return Rule(
+        "a value that the log did not hold is not made up",
+        t.records,
+        {ORDERS: [row(1, "a")]},
+        {1: "partial-image"},
+    )
+
+
+@rule
+def no_primary_key() -> Rule:
+    t = Topic(key=())
+    t.change("c", 10, row(1, "a"), key=None)
+    t.change("c", 11, row(1, "a"), key=None)
+    told = {"tables": {ORDERS: {"topics": [TOPIC], "primary_key": []}}}
+    return Rule(
+        "without a primary key every create is a row", t.records, {ORDERS: [row(1, "a"), row(1, "a")]}, told=told
+    )
+
+
+@rule
+def odd_names() -> Rule:
+    t = Topic("shop.Sch\"e.ma.ta ble", ("Sch\"e.ma", "ta ble 😀"), key=("i d",))
+    t.change("c", 10, {"i d": 1, "a.b": "x", "q`uo\"te": "y", "größe": 2})
+    t.change("u", 11, {"i d": 1, "a.b": "z", "q`uo\"te": "y", "größe": 3})
+    rows = [{"i d": 1, "a.b": "z", "q`uo\"te": "y", "größe": 3}]
+    return Rule("names may hold any character", t.records, {"Sch\"e.ma.ta ble 😀": rows})
+
+
+@rule
+def wanted_tables() -> Rule:
+    records = Topic("x.a", ("public", "a")).change("c", 1, row(1, "a")) and []
+    for name in ("a", "b", "secret"):
+        t = Topic(f"x.{name}", ("public", name), records=records)
+        t.change("c", 10, row(1, name))
+    told = {"include_tables": "a|public\\.b|secret", "exclude_tables": "secret"}
+    return Rule(
+        "tables are taken by whole names, exclusion wins",
+        records,
+        {"public.a": [row(1, "a")], "public.b": [row(1, "b")]},
+        told=told,
+        suppressed=1,
+    )
+
+
+@rule
+def composite_key() -> Rule:
+    t = Topic(key=("a", "b"))
+    t.change("c", 10, {"a": 1, "b": "x", "v": 1})
+    t.change("c", 11, {"a": 1, "b": "y", "v": 2})
+    t.change("d", 12, before={"a": 1, "b": "x"})
+    return Rule("a key of several columns", t.records, {ORDERS: [{"a": 1, "b": "y", "v": 2}]})
