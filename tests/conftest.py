@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.session import SMALL, spark_session
+from ingest.stack import Stack
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +17,10 @@ def spark() -> Iterator[SparkSession]:
     session = spark_session("ingest tests", SMALL)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[Stack]:
+    """Postgres, Kafka and Kafka Connect. Tests share them: choose table, topic, slot and connector names."""
+    with Stack() as running:
+        yield running

@@ -4,11 +4,13 @@ A JSON number comes as VARIANT, which keeps up to 38 digits exactly and makes a 
 written with an exponent. Such a double is taken back to a decimal only where that provably gives the number
 that was written, else the value is null here, which `decode.undecodable` reports.
 
-The expressions are kept small, and what is costly is named once: Spark has no `let`, and a generated method of
-more than 8,000 bytes is never compiled by the JVM.
+What is used often is computed once by `_named`: Spark's own elimination of common subexpressions stops at the
+branches of a CASE, and a generated method of more than 8,000 bytes is never compiled by the JVM.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
@@ -25,31 +27,36 @@ _PLAIN = r"^[+-]?[0-9]+(\.[0-9]+)?$"
 
 def from_unscaled(variant: SparkColumn, scale: int, target: LogicalType) -> SparkColumn:
     """Connect's Decimal: base64 of the big-endian two's complement of value * 10^scale, or a JSON number."""
-    text = text_of(variant)
-    number = _from_number(text, scale, target)
-    if target.kind is Kind.DECIMAL_TEXT:
-        return F.when(_is_text(variant), placed(_digits(text), F.lit(scale))).otherwise(number)
-    stored, exponent = spark_type(target), F.lit(f"E{-scale}")
-    short = F.concat(_digits_of_8(text), exponent).try_cast(stored)
-    long = F.concat(_digits_of_16(text), exponent).try_cast(stored)
-    written = F.when(is_base64_of_1_to_8(text), short).when(is_base64_of_9_to_16(text), long)
-    return F.when(_is_text(variant), written).otherwise(number)
+
+    def read(text: SparkColumn) -> SparkColumn:
+        if target.kind is Kind.DECIMAL_TEXT:
+            written = placed(_digits(text), F.lit(scale))
+        else:
+            narrow = F.when(is_base64_of_1_to_8(text), _digits_of_8(text))
+            digits = narrow.when(is_base64_of_9_to_16(text), _digits_of_16(text))
+            written = F.concat(digits, F.lit(f"E{-scale}")).try_cast(spark_type(target))
+        return F.when(_is_text(variant), written).otherwise(_from_number(text, scale, target))
+
+    return _named(text_of(variant), read)
 
 
 def from_plain(variant: SparkColumn, scale: int, target: LogicalType) -> SparkColumn:
     """A JSON number, or its digits as text; `scale` is the declared one, 38 where none is."""
-    text = text_of(variant)
-    digits = F.regexp_replace(text, r"^\+", "")
-    if target.kind is not Kind.DECIMAL_TEXT:
-        fraction = F.rtrim(F.split_part(text, F.lit("."), F.lit(2)), F.lit("0"))
-        digits = F.when(F.length(fraction) <= target.scale, text.try_cast(spark_type(target)))
-    written = F.when(text.rlike(_PLAIN), digits)
-    return F.when(_is_text(variant), written).otherwise(_from_number(text, scale, target))
+
+    def read(text: SparkColumn) -> SparkColumn:
+        digits = F.regexp_replace(text, r"^\+", "")
+        if target.kind is not Kind.DECIMAL_TEXT:
+            fraction = F.rtrim(F.split_part(text, F.lit("."), F.lit(2)), F.lit("0"))
+            digits = F.when(F.length(fraction) <= target.scale, text.try_cast(spark_type(target)))
+        written = F.when(text.rlike(_PLAIN), digits)
+        return F.when(_is_text(variant), written).otherwise(_from_number(text, scale, target))
+
+    return _named(text_of(variant), read)
 
 
 def from_variable_scale(value: SparkColumn) -> SparkColumn:
     """Debezium's VariableScaleDecimal, a struct of `scale` and the base64 `value`, as decimal text."""
-    return placed(_digits(value["value"]), value["scale"])
+    return placed(_named(value["value"], _digits), value["scale"])
 
 
 def text_of(variant: SparkColumn) -> SparkColumn:
@@ -64,6 +71,11 @@ def placed(digits: SparkColumn, scale: SparkColumn) -> SparkColumn:
     parts = F.concat(F.lit("^(-?)0*([0-9]+?)([0-9]{"), F.greatest(scale, F.lit(0)), F.lit("})$"))
     pointed = F.regexp_replace(F.concat(led, F.repeat(zero, -scale)), parts, F.lit("$1$2.$3"))
     return F.when(scale.between(-_MAX_SCALE, _MAX_SCALE), F.rtrim(pointed, F.lit(".")))
+
+
+def _named(value: SparkColumn, body: Callable[[SparkColumn], SparkColumn]) -> SparkColumn:
+    """`body` of `value`, which is computed once however often `body` mentions it."""
+    return F.get(F.transform(F.array(value), body), F.lit(0))
 
 
 def _is_text(variant: SparkColumn) -> SparkColumn:

@@ -135,14 +135,15 @@ def default_of(target: TableColumn) -> SparkColumn:
 
 def _problem(shape: Shape, reader: Reader, keys: Sequence[Column]) -> SparkColumn:
     """Struct of code and reason, null where the event can be applied."""
+    types = {c.name: c.type for c in shape.columns}
 
     def named(test: str) -> SparkColumn:
         flags = []
-        for c in reader.wire:
+        for name, c in reader.named().items():
             value = F.col("_after").getField(c.name)
             bad = is_unavailable(value, c.wire, reader.placeholder)
             if test == UNDECODABLE:
-                bad = undecodable(value, c.wire, c.type) & ~bad
+                bad = undecodable(value, c.wire, types[name]) & ~bad
             flags.append(F.when(bad, F.lit(c.name)))
         return F.array_compact(F.array(*flags)) if flags else F.array().cast("array<string>")
 

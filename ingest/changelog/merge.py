@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.compaction import DELETED, POSITION_COLUMN, quoted
+from ingest.changelog.position import POSITION
 
 SURROGATE = "_key"
 ACTION = "_action"
@@ -30,15 +31,20 @@ def surrogate(key: Sequence[str]) -> Column:
     return F.unhex(F.sha2(F.to_json(F.struct(*(quoted(c) for c in key)), {"ignoreNullFields": "false"}), 256))
 
 
-def effective(states: DataFrame, rows: DataFrame, tombstones: DataFrame, key: Sequence[str]) -> DataFrame:
+def effective(states: DataFrame, rows: DataFrame | None, tombstones: DataFrame | None, key: Sequence[str]) -> DataFrame:
     """The states that take effect, each with its `_action`.
 
     `states`: key columns, `_key`, `_deleted`, `_position`, columns. `rows`: key columns and `_position` of the
     live rows, at least those of the same keys. `tombstones`: `_key` and `_position`, at most one row per `_key`.
+    None where there are none at all.
     """
-    rows = rows.select(*(quoted(c) for c in key), F.col(POSITION_COLUMN).alias("_row"))
-    tombstones = tombstones.select(SURROGATE, F.col(POSITION_COLUMN).alias("_tombstone"))
-    judged = states.join(rows, list(key), "left").join(tombstones, SURROGATE, "left")
+    judged = states
+    for name, remembered, by in (("_row", rows, list(key)), ("_tombstone", tombstones, [SURROGATE])):
+        if remembered is None:
+            judged = judged.withColumn(name, F.lit(None).cast(POSITION))
+        else:
+            known = remembered.select(*(quoted(c) for c in by), F.col(POSITION_COLUMN).alias(name))
+            judged = judged.join(known, by, "left")
     at, row, grave, deleted = (F.col(c) for c in (POSITION_COLUMN, "_row", "_tombstone", DELETED))
     # Tombstones are written before rows are removed: a row at or below its tombstone is what a crash in between
     # left, and the replayed delete must still take it away.

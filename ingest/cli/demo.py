@@ -19,11 +19,12 @@ from ingest.errors import ConfigError
 if TYPE_CHECKING:
     from ingest.demo.summary import Summary
 
+_DIFFERS = 1
 _INTERRUPTED = 130
 
 
 def demo(
-    seconds: Annotated[float, typer.Option(min=0, help="How long the source changes, at least.")] = 30.0,
+    seconds: Annotated[float, typer.Option(min=0, help="How long the source changes, at least.")] = 20.0,
     seed: Annotated[int, typer.Option(help="What the invented people and changes are drawn from.")] = 1,
     keep: Annotated[bool, typer.Option("--keep", help="Go on until Ctrl-C, then compare.")] = False,
     folder: Annotated[
@@ -42,24 +43,38 @@ def demo(
     del debug  # The whole trace is the business of main().
     console = Console(stderr=as_json, highlight=False)
     with _folder(folder) as root:
+        if keep:
+            console.print("goes on until Ctrl-C, then silver is compared with its source")
+            _say_where(console, root)
         try:
             summary = _demonstrated(root, console, seed, None if keep else seconds)
         except KeyboardInterrupt:
             summary = None
-        if summary is None:
-            console.print("stopped before the comparison; no service is left running")
-            raise typer.Exit(_INTERRUPTED)
-        for sentence in summary.sentences():
-            console.print(sentence, style="green" if summary.equal else "red", soft_wrap=True)
-        console.print(f"in all: {summary.seconds:.0f} s")
+    if summary is None:
+        console.print("stopped before the comparison; no service is left running")
+    else:
+        _tell(console, summary, folder)
+        if as_json:
+            Console(highlight=False, soft_wrap=True).out(json.dumps(summary.plain()))
+    if code := exit_code(summary):
+        raise typer.Exit(code)
+
+
+def exit_code(summary: Summary | None) -> int:
+    """0 where silver equals its source, 1 where it differs, 130 where nobody could tell: it was stopped."""
+    if summary is None:
+        return _INTERRUPTED
+    return 0 if summary.equal else _DIFFERS
+
+
+def _tell(console: Console, summary: Summary, folder: Path | None) -> None:
+    for sentence in summary.sentences():
+        console.print(sentence, style="green" if summary.equal else "red", soft_wrap=True)
+    console.print(f"in all: {summary.seconds:.0f} s")
     if folder is None:
         console.print("to look around afterwards, keep the tables: ingest demo --folder claims-demo")
     else:
-        _say_where(console, root)
-    if as_json:
-        Console(highlight=False).out(json.dumps(summary.plain()))
-    if not summary.equal:
-        raise typer.Exit(1)
+        _say_where(console, folder.expanduser().absolute())
 
 
 def _demonstrated(root: Path, console: Console, seed: int, seconds: float | None) -> Summary | None:
@@ -110,4 +125,4 @@ def _say_where(console: Console, root: Path) -> None:
         f"  tables: {lakehouse}/silver, events as they came: {lakehouse}/bronze",
         f"  logs of the services: {root}/services/*/log",
     ):
-        console.print(line, soft_wrap=True)
+        console.print(line, soft_wrap=True, markup=False)

@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
@@ -37,6 +38,10 @@ from ingest.stack import Stack
 TABLES = (MEMBERS, ACCIDENT_CLAIMS)
 DRAIN_SECONDS = 120.0
 _TOPICS_SECONDS = 60.0
+_JAVA = {
+    # With the first compiler alone, the JVM's default code cache is so small that it compiles again and again.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+}
 Stopping = Callable[[], AbstractContextManager[threading.Event]]
 """Gives an event that a signal sets, and takes signals back to what they did before."""
 
@@ -47,7 +52,7 @@ class Options:
 
     folder: Path
     seed: int = 1
-    seconds: float | None = 30.0
+    seconds: float | None = 20.0
 
     @property
     def lakehouse(self) -> Path:
@@ -77,12 +82,14 @@ def demonstrate(options: Options, display: Display, stopping: Stopping) -> Summa
 def _spark_beside() -> Iterator[Future[SparkSession]]:
     """A session that starts while other things do."""
     with ThreadPoolExecutor(1, thread_name_prefix="spark") as pool:
-        future = pool.submit(spark_session, "ingest demo", SMALL)
+        future = pool.submit(spark_session, "ingest demo", SMALL | _JAVA)
         try:
             yield future
         finally:
             if not future.cancel() and future.exception() is None:
-                future.result().stop()
+                # A SIGTERM to the whole process group (as by `timeout`) has ended Spark's process already.
+                with suppress(Py4JError, OSError):
+                    future.result().stop()
 
 
 def _pipeline(stack: Stack, options: Options) -> Pipeline:
@@ -204,5 +211,5 @@ class _Demonstration:
     def _explaining(self) -> Iterator[None]:
         try:
             yield
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             raise explained(error, self._pipeline) from error

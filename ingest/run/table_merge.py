@@ -53,6 +53,7 @@ class TableMerge:
         self._quarantine = quarantine
         self._catalog = Catalog(spark, lakehouse.tables)
         self._entries = {e.shape.table: e for e in self._catalog.entries(pipeline)}
+        self._silvers: dict[str, Silver] = {}
         self._wire: dict[str, tuple[Column, ...]] = {}
         self._truncated: dict[str, tuple[int, ...] | None] = {}
 
@@ -78,13 +79,15 @@ class TableMerge:
         read = sum(g.count for g in batch.groups) + batch.tombstone_count
         if shape is None:
             return self._refuse_all(batch, read)
-        silver = Silver(self._spark, self._lakehouse.silver(self._pipeline, batch.table))
+        silver = self._silver(batch.table)
         graves = Tombstones(self._spark, self._lakehouse.tombstones(self._pipeline, batch.table))
         truncates = self._truncate(batch, silver, graves)
         frames = self._changes(batch, shape, [(g, c) for g, c in incoming if g not in refused])
         applied = quarantined = 0
         if frames:
             applied, quarantined = self._apply(batch, shape, frames, silver, graves)
+        elif not silver.exists():
+            silver.create(shape)
         for group, conflicts in refused.items():
             reason = "; ".join(str(c) for c in conflicts)
             self._set_aside(batch, batch.events.where(belongs_to(group)), INCOMPATIBLE, reason)
@@ -115,15 +118,17 @@ class TableMerge:
             self._settle(entry, shape, topics)
         return shape, refused
 
+    def _silver(self, table: str) -> Silver:
+        if table not in self._silvers:
+            self._silvers[table] = Silver(self._spark, self._lakehouse.silver(self._pipeline, table))
+        return self._silvers[table]
+
     def _settle(self, entry: Entry | None, shape: Shape, topics: tuple[str, ...]) -> None:
-        path = self._lakehouse.silver(self._pipeline, shape.table)
-        silver = Silver(self._spark, path)
-        if entry is None:
-            silver.create(shape)
-        elif entry.shape != shape:
+        silver = self._silver(shape.table)
+        if entry is not None and entry.shape != shape and silver.exists():
             silver.evolve(entry.shape, shape)
         revision = entry.revision + 1 if entry else 1
-        settled = Entry(self._pipeline, path, shape, revision, topics)
+        settled = Entry(self._pipeline, silver.path, shape, revision, topics)
         self._catalog.record(settled)
         self._entries[shape.table] = settled
 
@@ -177,6 +182,8 @@ class TableMerge:
                 graves.bury(winners)
             if counts.keys() - {BURY}:
                 silver.apply(winners, shape, only_inserts=counts.keys() <= {INSERT, BURY})
+            elif not silver.exists():
+                silver.create(shape)
         finally:
             winners.unpersist()
             states.unpersist()
@@ -215,5 +222,6 @@ class TableMerge:
             at = self._spark.range(1).select(literal(latest).alias(POSITION_COLUMN))
             graves.bury_table(at)
             self._truncated[batch.table] = latest
-        silver.truncate(literal(max(latest, known or latest)))
+        if silver.exists():
+            silver.truncate(literal(max(latest, known or latest)))
         return int(known is None or latest > known)

@@ -60,6 +60,8 @@ class Accounts:
 
     def merged_upto(self) -> int:
         """The last capture batch that silver holds; 0 before the first."""
+        if not delta_log.exists(self._spark, self._path):
+            return 0
         row = self.rows().agg(F.max("upto_batch").alias("upto")).first()
         return int(row["upto"]) if row and row["upto"] is not None else 0
 

@@ -41,8 +41,13 @@ class Bronze:
         self._spark = spark
         self.path = path
 
+    def exists(self) -> bool:
+        return delta_log.exists(self._spark, self.path)
+
     def captured(self) -> Captured:
         """Read from the rows: right even after the log has expired or files were rewritten."""
+        if not self.exists():
+            return Captured()
         ends = (
             self.rows()
             .groupBy("topic", "partition")
@@ -64,11 +69,13 @@ class Bronze:
     def unseen(self, events: DataFrame) -> DataFrame:
         """Without the coordinates that are here already, for a source that may hand a record over twice."""
         once = events.dropDuplicates(COORDINATES)
+        if not self.exists():
+            return once
         return once.join(self.rows().select(*COORDINATES), COORDINATES, "left_anti")
 
     def append(self, events: DataFrame, upto: Captured) -> None:
         """One commit: the events of batch `upto.batch` and the offsets that follow them."""
-        before = self._version()
+        before = self._version() if self.exists() else -1
         delta_log.append(
             events.withColumn(BATCH, F.lit(upto.batch).cast("bigint")).select(*_SCHEMA.names),
             self.path,

@@ -7,6 +7,7 @@ names out of the source as data, so none of them is ever pasted into a statement
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -50,9 +51,13 @@ class Catalog:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
         self._path = path
+        # Tables are merged side by side; two first appends at once would both make the table.
+        self._one_at_a_time = threading.Lock()
 
     def entries(self, pipeline: str | None = None) -> list[Entry]:
         """The newest entry of each table, of one pipeline or of all, by pipeline and table."""
+        if not delta_log.exists(self._spark, self._path):
+            return []
         rows = delta_log.rows(self._spark, self._path, _SCHEMA)
         if pipeline is not None:
             rows = rows.where(F.col("pipeline") == pipeline)
@@ -84,7 +89,8 @@ class Catalog:
             list(entry.topics),
         )
         frame = self._spark.createDataFrame([row], _SCHEMA).coalesce(1)
-        delta_log.append(frame, self._path)
+        with self._one_at_a_time:
+            delta_log.append(frame, self._path)
 
 
 def _columns(text: str) -> tuple[TableColumn, ...]:

@@ -8,6 +8,9 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+SELDOM_CHECKPOINTS = {"delta.checkpointInterval": "100"}
+"""Delta's default of 10 costs a small batch seconds each tenth time; a hundred commit files are read at once."""
+
 
 def exists(spark: SparkSession, path: str) -> bool:
     """Whether there is a Delta table at `path`."""
@@ -31,4 +34,6 @@ def rows(spark: SparkSession, path: str, schema: T.StructType) -> DataFrame:
 
 def append(frame: DataFrame, path: str, **options: str) -> None:
     """One commit, the first of which makes the table."""
+    if not exists(frame.sparkSession, path):
+        options |= SELDOM_CHECKPOINTS
     frame.write.format("delta").mode("append").options(**options).save(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -29,6 +31,8 @@ class Quarantine:
         self._spark = spark
         self._path = path
         self._pipeline = pipeline
+        # Tables are merged side by side; two first appends at once would both make the table.
+        self._one_at_a_time = threading.Lock()
 
     def rows(self) -> DataFrame:
         """Of this pipeline alone."""
@@ -37,5 +41,9 @@ class Quarantine:
     def add(self, events: DataFrame) -> None:
         """Bronze rows with `table`, `code` and `reason`. Coordinates that are here already add nothing."""
         named = events.withColumn("pipeline", F.lit(self._pipeline)).select(*_SCHEMA.names)
+        with self._one_at_a_time:
+            self._append_new(named)
+
+    def _append_new(self, named: DataFrame) -> None:
         new = named.join(self.rows().select(*COORDINATES), COORDINATES, "left_anti").select(*_SCHEMA.names)
         delta_log.append(new, self._path)

@@ -18,7 +18,8 @@ from ingest.changelog.position import POSITION
 from ingest.changelog.types import spark_type
 from ingest.tables import delta_log
 
-_PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
+# No deletion vectors: any reader reads such a table, and a small MERGE took a third of the time without them.
+_PROPERTIES = {"delta.enableChangeDataFeed": "true", **delta_log.SELDOM_CHECKPOINTS}
 _NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 
 
@@ -40,15 +41,23 @@ class Silver:
         self._spark = spark
         self.path = path
 
+    def exists(self) -> bool:
+        return delta_log.exists(self._spark, self.path)
+
     def rows(self) -> DataFrame:
         return self._spark.read.format("delta").load(self.path)
 
+    @staticmethod
+    def _mapped(shape: Shape) -> bool:
+        """Parquet can't hold such a name; mapping shuts some readers out, so only these tables have it."""
+        return any(_NEEDS_MAPPING.search(c.name) for c in shape.columns)
+
+    def _properties(self, shape: Shape) -> dict[str, str]:
+        return {**_PROPERTIES, "delta.columnMapping.mode": "name"} if self._mapped(shape) else _PROPERTIES
+
     def create(self, shape: Shape) -> None:
-        properties = dict(_PROPERTIES)
-        if any(_NEEDS_MAPPING.search(c.name) for c in shape.columns):
-            # Parquet can't hold such a name; mapping shuts some readers out, so only these tables have it.
-            properties["delta.columnMapping.mode"] = "name"
-        delta_log.create(self._spark, self.path, schema_of(shape.columns), properties)
+        """An empty table; one that is there already stays as it is."""
+        delta_log.create(self._spark, self.path, schema_of(shape.columns), self._properties(shape))
 
     def evolve(self, before: Shape, after: Shape) -> None:
         """Columns added (a metadata commit), or widened or filled with a default (a rewrite)."""
@@ -72,8 +81,12 @@ class Silver:
         else:
             writer.mode("append").option("mergeSchema", "true").save(self.path)
 
-    def matching(self, states: DataFrame, key: Sequence[str]) -> DataFrame:
-        """Key and position of the live rows whose key is in `states`. The table is read once and not shuffled."""
+    def matching(self, states: DataFrame, key: Sequence[str]) -> DataFrame | None:
+        """Key and position of the live rows whose key is in `states`; None while there is no table.
+
+        The table is read once and not shuffled."""
+        if not self.exists():
+            return None
         wanted = states.select(*(quoted(c) for c in key))
         columns = list(dict.fromkeys([*key, POSITION_COLUMN]))
         return self.rows().select(*(quoted(c) for c in columns)).join(F.broadcast(wanted), list(key), "left_semi")
@@ -83,8 +96,10 @@ class Silver:
         columns = schema_of(shape.columns).names
         writes = winners.where(F.col(ACTION).isin(INSERT, UPDATE, DELETE))
         if only_inserts:
-            inserted = writes.select(*(quoted(c) for c in columns))
-            inserted.write.format("delta").mode("append").save(self.path)
+            if self._mapped(shape) and not self.exists():
+                self.create(shape)  # Delta refuses a first write that brings both mapping and a change data feed.
+            options = {} if self.exists() else self._properties(shape)
+            delta_log.append(writes.select(*(quoted(c) for c in columns)), self.path, **options)
             return
         # Columns are named by backquoted paths because a name may hold dots and quotes.
         values: dict[str, str | Column] = {_path(c): F.col(f"s.{_path(c)}") for c in columns}

@@ -25,11 +25,16 @@ class Tombstones:
         self._spark = spark
         self._path = path
 
+    def _exists(self) -> bool:
+        return delta_log.exists(self._spark, self._path)
+
     def _rows(self) -> DataFrame:
         return delta_log.rows(self._spark, self._path, _SCHEMA)
 
-    def matching(self, states: DataFrame) -> DataFrame:
-        """`_key` and highest `_position` of the tombstones whose key is in `states`."""
+    def matching(self, states: DataFrame) -> DataFrame | None:
+        """`_key` and highest `_position` of the tombstones whose key is in `states`; None before the first."""
+        if not self._exists():
+            return None
         wanted = F.broadcast(states.select(SURROGATE))
         found = self._rows().join(wanted, SURROGATE, "left_semi")
         return found.groupBy(SURROGATE).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN))
@@ -44,6 +49,8 @@ class Tombstones:
 
     def truncated_at(self) -> tuple[int, ...] | None:
         """The position of the last truncate, as plain numbers."""
+        if not self._exists():
+            return None
         row = self._rows().where(F.col(SURROGATE) == F.unhex(F.lit(""))).agg(F.max(POSITION_COLUMN).alias("at")).first()
         return None if row is None or row["at"] is None else tuple(row["at"])
 

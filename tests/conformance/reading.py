@@ -6,11 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 from struct import pack, unpack
 from typing import Any
 
+_WIDE = Context(prec=60)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -31,7 +32,7 @@ def _single(value: Any) -> float:
 def _decimal(scale: int | None) -> Callable[[Any], Decimal]:
     def read(value: Any) -> Decimal:
         exact = Decimal(value)
-        return exact if scale is None else exact.quantize(Decimal(1).scaleb(-scale))
+        return exact if scale is None else exact.quantize(Decimal(1).scaleb(-scale), context=_WIDE)
 
     return read
 

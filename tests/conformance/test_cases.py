@@ -26,7 +26,7 @@ DELIVERIES = {
     "one record a batch": Delivery(batch_size=1),
     "shuffled": Delivery(batch_size=3, seed=7),
 }
-Folded = dict[str, dict[str, tuple[Path, dict[str, Any]]]]
+Folded = dict[str, tuple[Path, dict[str, Any]]]
 
 
 def _expected(case: Path) -> dict[str, Any]:
@@ -36,15 +36,13 @@ def _expected(case: Path) -> dict[str, Any]:
     return expected
 
 
-@pytest.fixture(scope="module")
-def folded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Folded:
+@pytest.fixture(scope="module", params=DELIVERIES)
+def folded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Folded:
     """delivery → case → (its folder, its accounts); all cases in one session."""
-    found: Folded = {}
-    for name, delivery in DELIVERIES.items():
-        root = tmp_path_factory.mktemp("folded")
-        cases = [Case(c.name, (c / "events.jsonl",), c / "tables.json", root / c.name) for c in CASES]
-        found[name] = {c.name: (c.out, summary) for c, summary in replay(spark, cases, delivery, "jsonl")}
-    return found
+    root = tmp_path_factory.mktemp("folded")
+    cases = [Case(c.name, (c / "events.jsonl",), c / "tables.json", root / c.name) for c in CASES]
+    delivery = DELIVERIES[request.param]
+    return {c.name: (c.out, summary) for c, summary in replay(spark, cases, delivery, "jsonl")}
 
 
 def _check(out: Path, summary: dict[str, Any], tables: dict[str, Any]) -> None:
@@ -58,10 +56,9 @@ def _check(out: Path, summary: dict[str, Any], tables: dict[str, Any]) -> None:
         assert bag(rows, columns) == bag(expected["rows"], columns)
 
 
-@pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_case_folds_to_what_its_peer_asserts(case: Path, delivery: str, folded: Folded) -> None:
-    out, summary = folded[delivery][case.name]
+def test_case_folds_to_what_its_peer_asserts(case: Path, folded: Folded) -> None:
+    out, summary = folded[case.name]
     expected = _expected(case)
     _check(out, summary, expected.get("tables", {}))
     assert not set(expected.get("absent_tables", ())) & set(summary["tables"])
@@ -85,11 +82,10 @@ def _check_derived(out: Path, summary: dict[str, Any], derived: dict[str, Any]) 
 
 
 def test_incompatible_type_is_quarantined_with_column_and_types(folded: Folded) -> None:
-    for results in folded.values():
-        _, summary = results["paimon-schema-evolution-with-schema"]
-        (entry,) = summary["quarantine"]
-        assert entry["code"] == "incompatible-type"
-        assert "'age' is int64 in the table and string in the event" in entry["reason"]
+    _, summary = folded["paimon-schema-evolution-with-schema"]
+    (entry,) = summary["quarantine"]
+    assert entry["code"] == "incompatible-type"
+    assert "'age' is int64 in the table and string in the event" in entry["reason"]
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if "stages" in _expected(c)], ids=lambda c: c.name)

@@ -55,7 +55,7 @@ def test_unknown_key_names_the_nearest(tmp_path: Path) -> None:
 
 def test_unreachable_broker(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
-        address = "127.0.0.1:%d" % closed.getsockname()[1]
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
     file = pipeline(tmp_path, f"source: {{kafka: {{bootstrap.servers: '{address}'}}, topics: [a]}}")
     assert_clear(ingest("run", file, "--available-now"), EXIT_TRANSIENT, address)
 

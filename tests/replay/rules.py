@@ -108,9 +108,7 @@ def redelivered_tombstone_keeps_its_place() -> Rule:
     t.change("c", 30, row(1, "new"))
     t.change("d", 20, before=row(1, "a"))
     t.tombstone({"id": 1})
-    return Rule(
-        "a tombstone that is delivered again stands after its own delete", t.records, {ORDERS: [row(1, "new")]}
-    )
+    return Rule("a tombstone that is delivered again stands after its own delete", t.records, {ORDERS: [row(1, "new")]})
 
 
 @rule
@@ -314,11 +312,11 @@ def no_primary_key() -> Rule:
 
 @rule
 def odd_names() -> Rule:
-    t = Topic("shop.Sch\"e.ma.ta ble", ("Sch\"e.ma", "ta ble 😀"), key=("i d",))
-    t.change("c", 10, {"i d": 1, "a.b": "x", "q`uo\"te": "y", "größe": 2})
-    t.change("u", 11, {"i d": 1, "a.b": "z", "q`uo\"te": "y", "größe": 3})
-    rows = [{"i d": 1, "a.b": "z", "q`uo\"te": "y", "größe": 3}]
-    return Rule("names may hold any character", t.records, {"Sch\"e.ma.ta ble 😀": rows})
+    t = Topic('shop.Sch"e.ma.ta ble', ('Sch"e.ma', "ta ble 😀"), key=("i d",))
+    t.change("c", 10, {"i d": 1, "a.b": "x", 'q`uo"te': "y", "größe": 2})
+    t.change("u", 11, {"i d": 1, "a.b": "z", 'q`uo"te': "y", "größe": 3})
+    rows = [{"i d": 1, "a.b": "z", 'q`uo"te': "y", "größe": 3}]
+    return Rule("names may hold any character", t.records, {'Sch"e.ma.ta ble 😀': rows})
 
 
 @rule

@@ -21,33 +21,30 @@ DELIVERIES = {
     "one record a batch": Delivery(batch_size=1),
     "two a batch": Delivery(batch_size=2),
 }
-Folded = dict[str, dict[str, tuple[Path, dict[str, Any]]]]
+Folded = dict[str, tuple[Path, dict[str, Any]]]
 
 
-@pytest.fixture(scope="module")
-def folded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Folded:
-    found: Folded = {}
-    for name, delivery in DELIVERIES.items():
-        root = tmp_path_factory.mktemp("rules")
-        cases = []
-        for number, rule in enumerate(RULES):
-            folder = write(root / "events" / str(number), rule.records, rule.told)
-            told = folder / "tables.json"
-            events = (folder / "events.jsonl",)
-            cases.append(Case(str(number), events, told if told.is_file() else None, root / str(number)))
-        found[name] = {case.name: (case.out, summary) for case, summary in replay(spark, cases, delivery, "jsonl")}
-    return found
+@pytest.fixture(scope="module", params=DELIVERIES)
+def folded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Folded:
+    root = tmp_path_factory.mktemp("rules")
+    cases = []
+    for number, rule in enumerate(RULES):
+        folder = write(root / "events" / str(number), rule.records, rule.told)
+        told = folder / "tables.json"
+        events = (folder / "events.jsonl",)
+        cases.append(Case(str(number), events, told if told.is_file() else None, root / str(number)))
+    delivery = DELIVERIES[request.param]
+    return {case.name: (case.out, summary) for case, summary in replay(spark, cases, delivery, "jsonl")}
 
 
 def _bag(rows: list[dict[str, Any]]) -> Counter[str]:
     return Counter(json.dumps(row, sort_keys=True) for row in rows)
 
 
-@pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("number", range(len(RULES)), ids=lambda n: RULES[n].name)
-def test_rule_holds(number: int, delivery: str, folded: Folded) -> None:
+def test_rule_holds(number: int, folded: Folded) -> None:
     rule: Rule = RULES[number]
-    out, summary = folded[delivery][str(number)]
+    out, summary = folded[str(number)]
     found = {
         table: [json.loads(line) for line in (out / told["file"]).read_text(encoding="utf-8").splitlines()]
         for table, told in summary["tables"].items()
