@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ingest.changelog.columns import Column
-from ingest.changelog.types import LogicalType, widest
+from ingest.changelog.types import Kind, LogicalType, widest
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,12 @@ class Evolution:
     conflicts: tuple[Conflict, ...]
 
 
-def evolved(current: Sequence[TableColumn], incoming: Iterable[Column], fold_case: bool = False) -> Evolution:
-    """The table's columns once `incoming` has been seen, in the order in which columns first appeared."""
+def evolved(
+    current: Sequence[TableColumn], incoming: Iterable[Column], fold_case: bool = False, inferred: bool = False
+) -> Evolution:
+    """The table's columns once `incoming` has been seen, in the order in which columns first appeared.
+
+    `inferred`: nobody declared the types; 1 and 1.5 are then numbers of one column, as JSON means them."""
     columns = {c.name: c for c in current}
     conflicts: list[Conflict] = []
     for column in incoming:
@@ -54,6 +58,8 @@ def evolved(current: Sequence[TableColumn], incoming: Iterable[Column], fold_cas
             columns[name] = TableColumn(name, column.type, filled)
             continue
         joined = widest(have.type, column.type)
+        if inferred and {have.type.kind, column.type.kind} == {Kind.INT64, Kind.FLOAT64}:
+            joined = LogicalType(Kind.FLOAT64)
         if joined is None:
             conflicts.append(Conflict(name, have.type, column.type))
         else:

@@ -9,6 +9,7 @@ until a value says more.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
@@ -16,6 +17,7 @@ from pyspark.sql import types as T
 
 from ingest.changelog.columns import Column
 from ingest.changelog.connect_schema import declared
+from ingest.changelog.types import Kind, LogicalType
 
 _OUTSIDE_QUOTES = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
 
@@ -42,6 +44,15 @@ def inferred(shape_text: str | None) -> tuple[Column, ...]:
     if not isinstance(parsed, T.StructType):
         return ()
     return tuple(declared(f.name, _logical(f.dataType)) for f in parsed.fields)
+
+
+def retyped(columns: tuple[Column, ...], table: Mapping[str, LogicalType]) -> tuple[Column, ...]:
+    """Inferred columns read as the table's numbers: an integer in a column of fractions, checked for exactness."""
+    fraction = LogicalType(Kind.FLOAT64)
+    return tuple(
+        declared(c.name, "float64") if c.type.kind is Kind.INT64 and table.get(c.name) == fraction else c
+        for c in columns
+    )
 
 
 def _logical(seen: T.DataType) -> str:

@@ -23,6 +23,7 @@ from ingest.changelog.position import POSITION
 SURROGATE = "_key"
 ACTION = "_action"
 INSERT, UPDATE, DELETE, BURY = "insert", "update", "delete", "bury"
+ACTIONS = (INSERT, UPDATE, DELETE, BURY)
 """`bury`: a delete of a key that has no row: only its tombstone is written."""
 
 

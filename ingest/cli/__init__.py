@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from ingest.cli import check, demo, replay, run, sql, stack
+from ingest.cli import check, replay, run, sql, stack
+from ingest.cli.demo import demo
 from ingest.cli.failure import guarded
 
 app = typer.Typer(
@@ -17,7 +18,7 @@ app.command()(check.check)
 app.command()(run.run)
 app.command()(replay.replay)
 app.command()(sql.sql)
-app.command()(demo.demo)
+app.command()(demo)
 app.add_typer(stack.app, name="stack")
 
 

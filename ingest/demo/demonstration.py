@@ -38,10 +38,6 @@ from ingest.stack import Stack
 TABLES = (MEMBERS, ACCIDENT_CLAIMS)
 DRAIN_SECONDS = 120.0
 _TOPICS_SECONDS = 60.0
-_JAVA = {
-    # With the first compiler alone, the JVM's default code cache is so small that it compiles again and again.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
-}
 Stopping = Callable[[], AbstractContextManager[threading.Event]]
 """Gives an event that a signal sets, and takes signals back to what they did before."""
 
@@ -82,7 +78,7 @@ def demonstrate(options: Options, display: Display, stopping: Stopping) -> Summa
 def _spark_beside() -> Iterator[Future[SparkSession]]:
     """A session that starts while other things do."""
     with ThreadPoolExecutor(1, thread_name_prefix="spark") as pool:
-        future = pool.submit(spark_session, "ingest demo", SMALL | _JAVA)
+        future = pool.submit(spark_session, "ingest demo", SMALL)
         try:
             yield future
         finally:

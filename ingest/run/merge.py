@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.envelope import CONTROL, TOMBSTONE
 from ingest.names import Lakehouse
 from ingest.run.placement import Placed, place
-from ingest.run.profile import CHANGE, Group, profile
+from ingest.run.profile import CHANGE, Group, profiles
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
 from ingest.run.table_merge import TableBatch, TableMerge
@@ -27,6 +27,7 @@ _REASONS = {
     "unknown-op": "the event has no op that is known (c, u, d, r, t, m)",
 }
 _TABLES_AT_ONCE = 4
+_READ_AHEAD = 64
 
 
 class Merge:
@@ -43,6 +44,7 @@ class Merge:
         self._accounts = Accounts(spark, lakehouse.accounts, pipeline)
         self.tables = TableMerge(spark, pipeline, lakehouse, rules, self._quarantine)
         self._schemas = Schemas()
+        self._profiles: dict[int, list[Group]] = {}
         self.merged = self._accounts.merged_upto()
 
     def step(self, captured: int | None = None) -> list[Account]:
@@ -51,17 +53,27 @@ class Merge:
         if last <= self.merged:
             return []
         upto = min(last, self.merged + self._slice)
-        accounts = self._slice_accounts(self._bronze.between(self.merged, upto))
+        accounts = self._slice_accounts(self._bronze.between(self.merged, upto), self._profile(last))
         self._accounts.add(self.merged, upto, accounts)
         self.merged = upto
         return accounts
+
+    def _profile(self, last: int) -> list[Group]:
+        """Of the next slice. Where more slices wait, theirs are read in the same job."""
+        if self.merged not in self._profiles:
+            ahead = min(last, self.merged + _READ_AHEAD * self._slice)
+            number = F.floor((F.col(BATCH) - 1 - self.merged) / self._slice)
+            found = profiles(self._bronze.between(self.merged, ahead), self.merged + number * self._slice)
+            # A last slice that isn't full yet will be longer when its turn comes.
+            whole = (s for s in found if s == self.merged or s + self._slice <= ahead)
+            self._profiles = {s: found[s] for s in whole}
+        return self._profiles.pop(self.merged, [])
 
     def _last_batch(self) -> int:
         row = self._bronze.rows().agg(F.max(BATCH).alias("last")).first()
         return int(row["last"] or 0) if row else 0
 
-    def _slice_accounts(self, events: DataFrame) -> list[Account]:
-        groups = profile(events)
+    def _slice_accounts(self, events: DataFrame, groups: Sequence[Group]) -> list[Account]:
         tombstones = Placed(None, {})
         if any(g.kind == TOMBSTONE for g in groups):
             tombstones = place(events, self._bronze.between(0, self.merged), self._topics(groups))

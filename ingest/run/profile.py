@@ -31,27 +31,31 @@ class Group:
     topics: tuple[str, ...]
 
 
-def profile(events: DataFrame) -> list[Group]:
-    """The groups of a slice (`EVENT` rows), in the order in which they first appear in the transport."""
+def profiles(events: DataFrame, slice_of: Column) -> dict[int, list[Group]]:
+    """The groups of each slice (`EVENT` rows, told apart by `slice_of`), in the order in which they first appear in
+    the transport."""
     kind = F.when(F.col("op").isin(*CHANGES), CHANGE).otherwise(F.col("op"))
     schemaless = F.col("schema_id").isNull() & F.col("op").isin(*CHANGES)
     text = F.when(schemaless, F.col("value").cast("string"))
+    wrapped = F.coalesce("wrapped", F.lit(False)).alias("wrapped")
     rows = (
-        events.groupBy("source_table", kind.alias("kind"), "problem", "schema_id", F.coalesce("wrapped", F.lit(False)))
+        events.groupBy(slice_of.alias("slice"), "source_table", kind.alias("kind"), "problem", "schema_id", wrapped)
         .agg(
-            F.count(F.lit(1)),
-            F.min(F.struct("offset", "topic", "partition")),
-            shape(text, F.col("wrapped")),
-            F.max("position"),
-            F.collect_set("topic"),
+            F.count(F.lit(1)).alias("count"),
+            F.min(F.struct("offset", "topic", "partition")).alias("first"),
+            shape(text, F.col("wrapped")).alias("shape"),
+            F.max("position").alias("last"),
+            F.collect_set("topic").alias("topics"),
         )
-        .collect()  # a row per table and schema
+        .collect()  # a row per slice, table and schema
     )
-    groups = [
-        Group(r[0], r[1], r[2], r[3], r[4], r[5], (r[6][1], r[6][2], r[6][0]), r[7], tuple(r[8]), tuple(r[9]))
-        for r in rows
-    ]
-    return sorted(groups, key=lambda g: (g.first[2], g.first[0], g.first[1]))
+    found: dict[int, list[Group]] = {}
+    for r in (row.asDict() for row in rows):
+        first = (r["first"]["topic"], r["first"]["partition"], r["first"]["offset"])
+        found_there = (r["count"], first, r["shape"], tuple(r["last"]), tuple(r["topics"]))
+        group = Group(r["source_table"], r["kind"], r["problem"], r["schema_id"], r["wrapped"], *found_there)
+        found.setdefault(r["slice"], []).append(group)
+    return {n: sorted(g, key=lambda one: (one.first[2], one.first[0], one.first[1])) for n, g in found.items()}
 
 
 def at(coordinates: Sequence[Coordinates]) -> Column:

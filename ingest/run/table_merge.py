@@ -14,7 +14,8 @@ from ingest.changelog.compaction import POSITION_COLUMN, compacted
 from ingest.changelog.connect_schema import declared
 from ingest.changelog.evolution import Conflict, evolved
 from ingest.changelog.images import CODE, EVENT_ID, REASON, Reader, Shape, changes
-from ingest.changelog.merge import ACTION, BURY, DELETE, INSERT, SURROGATE, effective, surrogate
+from ingest.changelog.inference import retyped
+from ingest.changelog.merge import ACTION, ACTIONS, BURY, DELETE, INSERT, SURROGATE, effective, surrogate
 from ingest.names import Lakehouse
 from ingest.run.profile import CHANGE, Group, belongs_to
 from ingest.run.rules import Rules
@@ -103,7 +104,7 @@ class TableMerge:
         columns = entry.shape.columns if entry else ()
         refused: dict[Group, tuple[Conflict, ...]] = {}
         for group, arrived in incoming:
-            outcome = evolved(columns, arrived, self._rules.fold_case)
+            outcome = evolved(columns, arrived, self._rules.fold_case, inferred=group.schema_id is None)
             columns = outcome.columns
             if outcome.conflicts:
                 refused[group] = outcome.conflicts
@@ -152,7 +153,11 @@ class TableMerge:
         def reader(wire: tuple[Column, ...]) -> Reader:
             return Reader(wire, self._rules.placeholder, self._rules.fold_case)
 
-        frames = [changes(batch.events.where(belongs_to(g)), shape, reader(wire)) for g, wire in readable]
+        types = {c.name: c.type for c in shape.columns}
+        frames = []
+        for group, arrived in readable:
+            wire = retyped(arrived, types) if group.schema_id is None else arrived
+            frames.append(changes(batch.events.where(belongs_to(group)), shape, reader(wire)))
         if batch.tombstones is not None:
             wire = self._wire.get(batch.table) or tuple(declared(c.name, str(c.type)) for c in shape.columns)
             frames.append(changes(batch.tombstones, shape, reader(wire)))
@@ -163,35 +168,36 @@ class TableMerge:
     ) -> tuple[int, int]:
         """How many events took effect, and how many were quarantined."""
         everything = reduce(DataFrame.unionByName, frames)
-        seen = Observation()
+        seen, effects = Observation(), Observation()
         bad = F.col(CODE).isNotNull()
-        observed = everything.observe(seen, F.count_if(bad).alias("bad"), F.count_if("_moved").alias("moved"))
-        valid = observed.where(~bad)
+        valid = everything.observe(seen, F.count_if(bad).alias("bad")).where(~bad)
         floor = self._truncated.get(batch.table)
         if floor is not None:
             valid = valid.where(F.col(POSITION_COLUMN) > literal(floor))
-        states = compacted(valid.drop(CODE, REASON), shape.identity)
-        states = states.withColumn(SURROGATE, surrogate(shape.identity)).persist()
-        winners = effective(
-            states, silver.matching(states, shape.identity), graves.matching(states), shape.identity
-        ).persist()
-        try:
-            effects = winners.groupBy(ACTION).agg(F.count(F.lit(1)), F.count_if("_moved")).collect()
-            counts = {r[0]: r[1] for r in effects}  # a row per kind of action
-            if counts.keys() & {DELETE, BURY}:
-                graves.bury(winners)
-            if counts.keys() - {BURY}:
-                silver.apply(winners, shape, only_inserts=counts.keys() <= {INSERT, BURY})
-            elif not silver.exists():
-                silver.create(shape)
-        finally:
-            winners.unpersist()
-            states.unpersist()
-        metrics = seen.get
-        if metrics["bad"]:
+        key = shape.identity
+        states = compacted(valid.drop(CODE, REASON), key).withColumn(SURROGATE, surrogate(key))
+        if silver.exists() or graves.exists():
+            # A plan that decodes is large: cut here, what follows plans over plain rows.
+            states = states.localCheckpoint()
+        winners = effective(states, silver.matching(states, key), graves.matching(states), key)
+        counts = [F.count_if((F.col(ACTION) == action) & ~F.col("_moved")).alias(action) for action in ACTIONS]
+        moves = [F.count_if((F.col(ACTION) == action) & F.col("_moved")).alias(f"moved_{action}") for action in ACTIONS]
+        winners = winners.observe(effects, *counts, *moves).localCheckpoint()
+        taken = effects.get
+        self._write(winners, shape, {a for a in ACTIONS if taken[a] or taken[f"moved_{a}"]}, silver, graves)
+        quarantined: int = seen.get["bad"]
+        if quarantined:
             self._quarantine_rows(batch, everything.where(bad))
-        applied = sum(r[1] - r[2] for r in effects)
-        return applied, metrics["bad"]
+        return sum(taken[a] for a in ACTIONS), quarantined
+
+    def _write(self, winners: DataFrame, shape: Shape, actions: set[str], silver: Silver, graves: Tombstones) -> None:
+        """Tombstones first: a crash in between is healed by the same batch when it comes again."""
+        if actions & {DELETE, BURY}:
+            graves.bury(winners)
+        if actions - {BURY}:
+            silver.apply(winners, shape, only_inserts=actions <= {INSERT, BURY})
+        elif not silver.exists():
+            silver.create(shape)
 
     def _quarantine_rows(self, batch: TableBatch, bad: DataFrame) -> None:
         named = bad.select(F.col(f"{EVENT_ID}.*"), F.col(CODE).alias("code"), F.col(REASON).alias("reason"))

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ingest.changelog.envelope import RECORD
 from ingest.errors import ConfigError
+from ingest.local_rows import local_rows
 from ingest.sources.contract import Offsets, Range
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -35,7 +36,7 @@ class Line:
     partition: int
     offset: int
     timestamp: datetime | None
-    headers: tuple[tuple[str, bytes | None], ...] | None
+    headers: tuple[dict[str, Any], ...] | None
     key: bytes | None
     value: bytes | None
 
@@ -105,7 +106,7 @@ def _line(number: int, members: dict[str, tuple[Any, str]]) -> Line:
         int(plain("partition", 0)),
         int(members["offset"][0]),
         None if stamp is None else _EPOCH + timedelta(milliseconds=stamp),
-        None if headers is None else tuple((h["key"], _header(h.get("value"))) for h in headers),
+        None if headers is None else tuple({"key": h["key"], "value": _header(h.get("value"))} for h in headers),
         raw("key"),
         raw("value"),
     )
@@ -158,4 +159,4 @@ class FileSource:
         rows = [
             (r.topic, r.partition, r.offset, r.timestamp, r.headers, r.key, r.value) for r in self._records[start:end]
         ]
-        return spark.createDataFrame(rows, RECORD).coalesce(1)
+        return local_rows(spark, [dict(zip(RECORD.names, row, strict=True)) for row in rows], RECORD)

@@ -55,7 +55,7 @@ class Kafka(Service):
         tool = java_command("kafka", 128, "kafka.tools.StorageTool")
         with self.log_file.open("ab") as log:
             done = subprocess.run(
-                [*tool, "format", "-t", cluster_id, "-c", str(properties_file)],
+                [*tool, "format", f"--cluster-id={cluster_id}", "-c", str(properties_file)],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 timeout=_FORMAT_TIMEOUT_SECONDS,

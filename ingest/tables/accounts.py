@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ingest.local_rows import local_rows
 from ingest.tables import delta_log
 
 
@@ -68,7 +69,7 @@ class Accounts:
     def add(self, after: int, upto: int, accounts: Sequence[Account]) -> None:
         """The accounts of the capture batches `after` < batch ≤ `upto`, in one commit: the batch is merged."""
         now = datetime.now(UTC)
-        rows = [(self._pipeline, after, upto, now, a.table, *(getattr(a, c) for c in _COUNTS)) for a in accounts]
-        frame = self._spark.createDataFrame(rows, _SCHEMA).coalesce(1)
+        batch = {"pipeline": self._pipeline, "after_batch": after, "upto_batch": upto, "committed_at": now}
+        frame = local_rows(self._spark, [batch | asdict(a) for a in accounts], _SCHEMA)
         summary = {"batch": upto, "accounts": [asdict(a) for a in accounts]}
         delta_log.append(frame, self._path, userMetadata=json.dumps(summary))

@@ -19,6 +19,7 @@ from ingest.changelog.columns import Column, Encoding, WireType
 from ingest.changelog.evolution import TableColumn
 from ingest.changelog.images import Shape
 from ingest.changelog.types import Kind, parse
+from ingest.local_rows import local_rows
 from ingest.tables import delta_log
 
 _SCHEMA = T.StructType(
@@ -79,16 +80,16 @@ class Catalog:
     def record(self, entry: Entry) -> None:
         shape = entry.shape
         columns = [_plain(c) for c in shape.columns]
-        row = (
-            entry.pipeline,
-            shape.table,
-            entry.revision,
-            entry.path,
-            list(shape.key),
-            json.dumps(columns, ensure_ascii=False),
-            list(entry.topics),
-        )
-        frame = self._spark.createDataFrame([row], _SCHEMA).coalesce(1)
+        row = {
+            "pipeline": entry.pipeline,
+            "table": shape.table,
+            "revision": entry.revision,
+            "path": entry.path,
+            "primary_key": list(shape.key),
+            "columns": json.dumps(columns, ensure_ascii=False),
+            "topics": list(entry.topics),
+        }
+        frame = local_rows(self._spark, [row], _SCHEMA)
         with self._one_at_a_time:
             delta_log.append(frame, self._path)
 

@@ -25,7 +25,8 @@ class Tombstones:
         self._spark = spark
         self._path = path
 
-    def _exists(self) -> bool:
+    def exists(self) -> bool:
+        """Whether anything of this table was ever deleted."""
         return delta_log.exists(self._spark, self._path)
 
     def _rows(self) -> DataFrame:
@@ -33,7 +34,7 @@ class Tombstones:
 
     def matching(self, states: DataFrame) -> DataFrame | None:
         """`_key` and highest `_position` of the tombstones whose key is in `states`; None before the first."""
-        if not self._exists():
+        if not self.exists():
             return None
         wanted = F.broadcast(states.select(SURROGATE))
         found = self._rows().join(wanted, SURROGATE, "left_semi")
@@ -49,7 +50,7 @@ class Tombstones:
 
     def truncated_at(self) -> tuple[int, ...] | None:
         """The position of the last truncate, as plain numbers."""
-        if not self._exists():
+        if not self.exists():
             return None
         row = self._rows().where(F.col(SURROGATE) == F.unhex(F.lit(""))).agg(F.max(POSITION_COLUMN).alias("at")).first()
         return None if row is None or row["at"] is None else tuple(row["at"])

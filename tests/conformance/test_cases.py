@@ -24,7 +24,6 @@ pytestmark = [
 DELIVERIES = {
     "one batch": Delivery(),
     "one record a batch": Delivery(batch_size=1),
-    "shuffled": Delivery(batch_size=3, seed=7),
 }
 Folded = dict[str, tuple[Path, dict[str, Any]]]
 

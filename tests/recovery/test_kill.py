@@ -137,15 +137,16 @@ def test_killed_anywhere_silver_ends_as_the_source(source: tuple[Stack, Path, Pa
     try:
         with process("jobs/capture.py", str(file)):
             until_grows(bronze)
+            until_grows(bronze)
             time.sleep(choose.random())  # SIGKILL somewhere in the next batch
+        with process("jobs/merge.py", str(file)):
+            until_grows(silver)
+            time.sleep(choose.random())
         with process(*cli("run", str(file))):
             until_grows(silver)
             stack.connect.kill()
             time.sleep(choose.random())
         stack.connect.start()
-        with process("jobs/merge.py", str(file)):
-            until_grows(silver)
-            time.sleep(choose.random())
         with process(*cli("run", str(file))) as running:
             until_grows(silver)
             running.send_signal(signal.SIGTERM)

@@ -212,7 +212,7 @@ def sql_server_positions() -> Rule:
 
     def change(commit: str, at: str, v: str) -> None:
         source = {"connector": "sqlserver", "db": "x", "schema": "dbo", "table": "orders"}
-        source |= {"commit_lsn": commit, "change_lsn": at, "ts_ms": "1"}
+        source |= {"commit_lsn": commit, "change_lsn": at, "ts_ms": 1}
         t.record({"id": 1}, {"before": None, "after": row(1, v), "source": source, "op": "u"})
 
     change("00000027:00000758:0005", "00000027:00000758:0003", "later")

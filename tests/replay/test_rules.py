@@ -19,7 +19,6 @@ RULES = list(rules())
 DELIVERIES = {
     "one batch": Delivery(),
     "one record a batch": Delivery(batch_size=1),
-    "two a batch": Delivery(batch_size=2),
 }
 Folded = dict[str, tuple[Path, dict[str, Any]]]
 
