@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
@@ -73,29 +74,42 @@ def _key_type(keys: Sequence[Column]) -> T.StructType:
 def changes(events: DataFrame, shape: Shape, reader: Reader) -> DataFrame:
     """`EVENT` rows → the table's columns and `SYSTEM` columns. An update that moves a row to another key yields
     two rows: its image, and the delete of the old key (`_moved`)."""
-    wire = reader.named()
-    keys = [wire[k] for k in shape.key if k in wire]
-    parsed = events.withColumn("_v", F.from_json(F.col("value").cast("string"), _value_type(reader, keys), _CORRUPT))
-    if keys:
-        parsed = parsed.withColumn("_k", F.from_json(F.col("key").cast("string"), _key_type(keys)))
+    value_type, key_type, columns = _reading(shape, reader)
+    parsed = events.withColumns(
+        {
+            "_v": F.from_json(F.col("value").cast("string"), value_type, _CORRUPT),
+            "_k": F.from_json(F.col("key").cast("string"), key_type),
+            DELETED: F.col("op").isin("d", "tombstone"),
+        }
+    )
+    images = {}
     for image in ("before", "after"):
         path = F.when(F.col("wrapped"), F.col(f"_v.payload.{image}")).otherwise(F.col(f"_v.{image}"))
-        parsed = parsed.withColumn(f"_{image}", path)
-    removes = F.col("op").isin("d", "tombstone")
-    parsed = parsed.withColumn(DELETED, removes)
-    problem = _problem(shape, reader, keys)
-    selected = [_column(c, shape, wire).alias(c.name) for c in shape.columns]
-    flat = parsed.select(
-        *selected,
+        images[f"_{image}"] = path
+    return _with_moves(_judged(parsed.withColumns(images).select(*columns), shape), shape)
+
+
+@lru_cache(maxsize=512)
+def _reading(shape: Shape, reader: Reader) -> tuple[T.StructType, T.StructType, tuple[SparkColumn, ...]]:
+    """The JSON types of value and key, and the expressions over them. Kept: writing them down takes longer than a
+    small batch."""
+    wire = reader.named()
+    keys = [wire[k] for k in shape.key if k in wire]
+    partial, broken = _unread(shape, reader)
+    columns = (
+        *(_column(c, shape, wire).alias(c.name) for c in shape.columns),
         *(_old_key(wire[k], c).alias(f"_old_{i}") for i, (k, c) in enumerate(_key_columns(shape, wire))),
-        DELETED,
+        F.col(DELETED),
         F.col("position").alias(POSITION_COLUMN),
         F.col("source_ts").alias(SOURCE_TS),
         F.struct("topic", "partition", "offset").alias(EVENT_ID),
-        "op",
-        problem.alias("_problem"),
+        F.col("op"),
+        F.col("_v._corrupt").isNotNull().alias("_corrupt"),
+        F.col("_after").isNull().alias("_imageless"),
+        partial.alias("_partial"),
+        broken.alias("_broken"),
     )
-    return _with_moves(_with_key_check(flat, shape), shape)
+    return _value_type(reader, keys), _key_type(keys), columns
 
 
 def _key_columns(shape: Shape, wire: dict[str, Column]) -> list[tuple[str, TableColumn]]:
@@ -133,57 +147,52 @@ def default_of(target: TableColumn) -> SparkColumn:
     return decode(read["value"], source.wire, target.type)
 
 
-def _problem(shape: Shape, reader: Reader, keys: Sequence[Column]) -> SparkColumn:
-    """Struct of code and reason, null where the event can be applied."""
+def _unread(shape: Shape, reader: Reader) -> tuple[SparkColumn, SparkColumn]:
+    """The names of the columns whose value the log did not hold, and of those whose value can't be read."""
     types = {c.name: c.type for c in shape.columns}
+    partial, broken = [], []
+    for name, c in reader.named().items():
+        value = F.col("_after").getField(c.name)
+        missing = is_unavailable(value, c.wire, reader.placeholder)
+        partial.append(F.when(missing, F.lit(name)))
+        broken.append(F.when(~missing & undecodable(value, c.wire, types[name]), F.lit(name)))
 
-    def named(test: str) -> SparkColumn:
-        flags = []
-        for name, c in reader.named().items():
-            value = F.col("_after").getField(c.name)
-            bad = is_unavailable(value, c.wire, reader.placeholder)
-            if test == UNDECODABLE:
-                bad = undecodable(value, c.wire, types[name]) & ~bad
-            flags.append(F.when(bad, F.lit(c.name)))
-        return F.array_compact(F.array(*flags)) if flags else F.array().cast("array<string>")
+    def names(flags: list[SparkColumn]) -> SparkColumn:
+        found = F.array_compact(F.array(*flags)) if flags else F.array().cast("array<string>")
+        return F.when(~F.col(DELETED), F.array_join(found, ", ")).otherwise("")
 
-    def because(code: str, reason: SparkColumn) -> SparkColumn:
-        return F.struct(F.lit(code).alias("code"), reason.alias("reason"))
+    return names(partial), names(broken)
 
+
+def _judged(flat: DataFrame, shape: Shape) -> DataFrame:
+    """With `_code` and `_reason`, null where the event can be applied."""
     image = ~F.col(DELETED)
-    corrupt = F.col("_v._corrupt").isNotNull()
-    misfit = F.lit("a value doesn't fit the type of its column; the event is kept whole")
-    missing = F.lit("the event has no row image (`after`)")
-    partial, broken = named(PARTIAL), named(UNDECODABLE)
-    partial_reason = F.concat(F.lit("unavailable values in: "), F.array_join(partial, ", "))
-    broken_reason = F.concat(F.lit("values that can't be read by their type in: "), F.array_join(broken, ", "))
-    keyless = F.lit("the table has no primary key: an update or delete can't name its row")
-    none = F.lit(None).cast("struct<code:string,reason:string>")
-    return (
-        F.when(corrupt & image, because(UNDECODABLE, misfit))
-        .when(image & F.col("_after").isNull(), because(NO_IMAGE, missing))
-        .when(F.lit(not shape.key) & ~F.col("op").isin("c", "r"), because(NO_KEY, keyless))
-        .when(image & (F.size(partial) > 0), because(PARTIAL, partial_reason))
-        .when(image & (F.size(broken) > 0), because(UNDECODABLE, broken_reason))
-        .otherwise(none)
-    )
-
-
-def _with_key_check(flat: DataFrame, shape: Shape) -> DataFrame:
-    if not shape.key:
-        return flat.withColumn(CODE, F.col("_problem.code")).withColumn(REASON, F.col("_problem.reason"))
-    missing = F.array_compact(F.array(*(F.when(quoted(k).isNull(), F.lit(k)) for k in shape.key)))
-    lacks = F.size(missing) > 0
-    reason = F.concat(F.lit("no value for key column: "), F.array_join(missing, ", "))
-    return flat.withColumn(CODE, F.coalesce(F.col("_problem.code"), F.when(lacks, NO_KEY))).withColumn(
-        REASON, F.coalesce(F.col("_problem.reason"), F.when(lacks, reason))
-    )
+    keys = [F.when(quoted(k).isNull(), F.lit(k)) for k in shape.key]
+    keyless = F.array_join(F.array(*keys), ", ") if keys else F.lit("")
+    cases = [
+        (F.col("_corrupt") & image, UNDECODABLE, F.lit("a value doesn't fit the type of its column")),
+        (F.col("_imageless") & image, NO_IMAGE, F.lit("the event has no row image (`after`)")),
+        (
+            F.lit(not shape.key) & ~F.col("op").isin("c", "r"),
+            NO_KEY,
+            F.lit("the table has no primary key: an update or delete can't name its row"),
+        ),
+        (F.col("_partial") != "", PARTIAL, F.concat(F.lit("the log did not hold: "), F.col("_partial"))),
+        (F.col("_broken") != "", UNDECODABLE, F.concat(F.lit("can't be read by their type: "), F.col("_broken"))),
+        (keyless != "", NO_KEY, F.concat(F.lit("no value for key column: "), keyless)),
+    ]
+    code = reason = F.lit(None).cast("string")
+    for test, named, why in reversed(cases):
+        code = F.when(test, F.lit(named)).otherwise(code)
+        reason = F.when(test, why).otherwise(reason)
+    judged = flat.withColumns({CODE: code, REASON: reason})
+    return judged.drop("op", "_corrupt", "_imageless", "_partial", "_broken")
 
 
 def _with_moves(flat: DataFrame, shape: Shape) -> DataFrame:
     old = [c for c in flat.columns if c.startswith("_old_")]
     if not old or len(old) != len(shape.key):
-        return flat.drop(*old, "op", "_problem").withColumn("_moved", F.lit(False))
+        return flat.drop(*old).withColumn("_moved", F.lit(False))
     whole = F.lit(True)
     differs = F.lit(False)
     for key, before in zip(shape.key, old, strict=True):
@@ -198,7 +207,7 @@ def _with_moves(flat: DataFrame, shape: Shape) -> DataFrame:
             value = F.when(F.col("_moved"), F.col(f"_old_{shape.key.index(c)}")).otherwise(quoted(c))
         elif c == DELETED:
             value = F.col("_moved") | F.col(DELETED)
-        elif c in old or c in ("op", "_problem"):
+        elif c in old:
             continue
         else:
             value = quoted(c)
