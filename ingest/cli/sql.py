@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 from typing import Annotated, Any
 
 import typer
@@ -37,7 +39,11 @@ def sql(
     if (pipeline is None) == (lakehouse is None):
         raise ConfigError("which lakehouse to query is not clear", "give either --pipeline or --lakehouse")
     root = load(pipeline).lakehouse if pipeline is not None else str(lakehouse)
-    spark = spark_session("ingest sql", {"spark.sql.catalogImplementation": "in-memory"})
+    # Names live in this session alone; Spark would make a folder for each schema where the command is run.
+    warehouse = tempfile.mkdtemp(prefix="ingest-sql-")
+    spark = spark_session(
+        "ingest sql", {"spark.sql.catalogImplementation": "in-memory", "spark.sql.warehouse.dir": warehouse}
+    )
     try:
         register(spark, Lakehouse(root))
         _show(spark, query, limit, as_json)
@@ -49,6 +55,7 @@ def sql(
         ) from error
     finally:
         spark.stop()
+        shutil.rmtree(warehouse, ignore_errors=True)
 
 
 def register(spark: SparkSession, lakehouse: Lakehouse) -> None:
