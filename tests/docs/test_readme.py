@@ -56,6 +56,13 @@ def test_every_command_that_is_named_exists_with_its_options() -> None:
             assert option in told.output
 
 
+def test_every_command_is_in_the_readme() -> None:
+    commands_there = [c.name or c.callback.__name__ for c in app.registered_commands if c.callback]
+    groups = [g.name for g in app.registered_groups]
+    assert len(commands_there) >= 6
+    assert [c for c in [*commands_there, *groups] if f"ingest {c}" not in README] == []
+
+
 @pytest.fixture(scope="module")
 def lakehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small lakehouse as the demo leaves it, with an update and a delete behind it."""
