@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -39,6 +40,8 @@ def sql(
     if (pipeline is None) == (lakehouse is None):
         raise ConfigError("which lakehouse to query is not clear", "give either --pipeline or --lakehouse")
     root = load(pipeline).lakehouse if pipeline is not None else str(lakehouse)
+    if "://" not in root:
+        root = str(Path(root).absolute())  # Spark takes a table's relative place to be below its own warehouse.
     # Names live in this session alone; Spark would make a folder for each schema where the command is run.
     warehouse = tempfile.mkdtemp(prefix="ingest-sql-")
     spark = spark_session(
@@ -61,7 +64,8 @@ def sql(
 def register(spark: SparkSession, lakehouse: Lakehouse) -> None:
     """Makes every silver table of a lakehouse known to the session as `schema.table`, and its own as `system.…`."""
     found = {"system.quarantine": lakehouse.quarantine, "system.accounts": lakehouse.accounts}
-    found |= {entry.shape.table: entry.path for entry in Catalog(spark, lakehouse.tables).entries()}
+    for entry in Catalog(spark, lakehouse.tables).entries():
+        found[entry.shape.table] = lakehouse.silver(entry.pipeline, entry.shape.table)
     for name, path in found.items():
         if not delta_log.exists(spark, path):
             continue
