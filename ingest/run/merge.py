@@ -104,7 +104,7 @@ class Merge:
             rest = None
             if tombstones.events is not None and count > repeated:
                 rest = tombstones.events.where(F.col("source_table") == table)
-            batches.append(TableBatch(table, mine, events, rest, count, repeated))
+            batches.append(TableBatch(table, mine, events, rest, count))
         return batches
 
     def _without_table(self, events: DataFrame, groups: Sequence[Group], tombstones: Placed) -> list[Account]:

@@ -38,7 +38,6 @@ class TableBatch:
     events: DataFrame
     tombstones: DataFrame | None
     tombstone_count: int
-    repeated_tombstones: int
 
 
 class TableMerge:
@@ -54,7 +53,6 @@ class TableMerge:
         self._quarantine = quarantine
         self._catalog = Catalog(spark, lakehouse.tables)
         self._entries = {e.shape.table: e for e in self._catalog.entries(pipeline)}
-        self._silvers: dict[str, Silver] = {}
         self._wire: dict[str, tuple[Column, ...]] = {}
         self._truncated: dict[str, tuple[int, ...] | None] = {}
 
@@ -120,9 +118,7 @@ class TableMerge:
         return shape, refused
 
     def _silver(self, table: str) -> Silver:
-        if table not in self._silvers:
-            self._silvers[table] = Silver(self._spark, self._lakehouse.silver(self._pipeline, table))
-        return self._silvers[table]
+        return Silver(self._spark, self._lakehouse.silver(self._pipeline, table))
 
     def _settle(self, entry: Entry | None, shape: Shape, topics: tuple[str, ...]) -> None:
         silver = self._silver(shape.table)
