@@ -23,7 +23,7 @@ SMALL = {
     # Hadoop's checksummed local files start a process for each file and again for its checksum.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
 }
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG4J = Path(__file__).with_name("log4j2.properties")

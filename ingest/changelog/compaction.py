@@ -10,24 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-DELETED = "_deleted"
-POSITION_COLUMN = "_position"
+from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, quoted
 
 
 def compacted(changes: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Changes (`key` columns, `_position`, anything else) → the row of the highest position per key."""
+    """Changes → the one of the highest position per key. What can't be applied is no change of its key and stays
+    as it is, each for itself."""
     rest = [c for c in changes.columns if c not in key]
     newest = F.max_by(F.struct(*(quoted(c) for c in rest)), F.col(POSITION_COLUMN)).alias("_newest")
-    grouped = changes.groupBy(*(quoted(c) for c in key)).agg(newest)
+    refused = F.when(F.col(CODE).isNotNull(), F.col(EVENT_ID)).alias("_refused")
+    grouped = changes.groupBy(*(quoted(c) for c in key), refused).agg(newest)
     return grouped.select(*(quoted(c) for c in key), *(quoted(f"_newest.{c}", c) for c in rest))
-
-
-def quoted(path: str, name: str | None = None) -> Column:
-    """A column whose name may hold dots and quotes. With `name`, `path` is `struct.name`."""
-    if name is None:
-        return F.col("`" + path.replace("`", "``") + "`")
-    struct = path[: -len(name) - 1]
-    return F.col(struct).getField(name).alias(name)

@@ -6,7 +6,8 @@ Images stay in the raw value: they are decoded at the merge, straight from the v
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -54,9 +55,9 @@ UNKNOWN_OP = "unknown-op"
 
 @dataclass(frozen=True)
 class Naming:
-    """How topics and tables are called where the envelope alone doesn't tell."""
+    """How topics and tables are called where the envelope alone doesn't tell. `topic_tables`: (topic, table) pairs."""
 
-    topic_tables: dict[str, str] = field(default_factory=dict)
+    topic_tables: tuple[tuple[str, str], ...] = ()
     heartbeat_prefix: str = "__debezium-heartbeat"
     transaction_suffix: str = "transaction"
 
@@ -72,7 +73,7 @@ class Naming:
         named = F.coalesce(said, topic)
         if not self.topic_tables:
             return named
-        pairs = [F.lit(text) for pair in self.topic_tables.items() for text in pair]
+        pairs = [F.lit(text) for pair in self.topic_tables for text in pair]
         return F.coalesce(F.element_at(F.create_map(*pairs), topic), named)
 
 
@@ -89,34 +90,32 @@ _NARROW = T.StructType(
 
 def events(records: DataFrame, naming: Naming) -> DataFrame:
     """`RECORD` rows → `EVENT` rows, one for one. What can't be read keeps its record and names its `problem`."""
-    text = F.col("value").cast("string")
-    empty = F.col("value").isNull() | (F.length("value") == 0)
-    parsed = records.withColumn(
-        "_json", F.from_json(text, _NARROW, {"columnNameOfCorruptRecord": "_corrupt"})
-    ).withColumn("_wrapped", F.col("_json.payload").isNotNull())
-    source = F.when(F.col("_wrapped"), F.col("_json.payload.source")).otherwise(F.col("_json.source"))
-    said_op = F.when(F.col("_wrapped"), F.col("_json.payload.op")).otherwise(F.col("_json.op"))
-    parsed = parsed.withColumn("_source", source).withColumn("_said_op", said_op)
-    known = F.col("_said_op").isin(*CHANGES, "t", "m")
-    silent = empty & (F.col("key").isNull() | F.col("value").isNotNull())
-    control = silent | (F.col("value").isNotNull() & naming.control(F.col("topic"), F.col("_said_op")))
-    op = (
-        F.when(control, CONTROL)
-        .when(F.col("value").isNull(), TOMBSTONE)
-        .when(known & F.col("_json._corrupt").isNull(), F.col("_said_op"))
-    )
-    problem = F.when(control | F.col("value").isNull() | op.isNotNull(), F.lit(None)).otherwise(
-        F.when(F.col("_json").isNull() | F.col("_json._corrupt").isNotNull(), NOT_JSON).otherwise(UNKNOWN_OP)
-    )
+    json = F.from_json(F.col("value").cast("string"), _NARROW, {"columnNameOfCorruptRecord": "_corrupt"})
+    return records.select(*RECORD.names, json.alias("_json")).select(*_columns(naming))
+
+
+@cache
+def _columns(naming: Naming) -> tuple[Column, ...]:
+    """The columns of `EVENT`. Kept: writing them down takes longer than a small batch."""
+    value = F.col("value")
+    wrapped = F.col("_json.payload").isNotNull()
+    source = F.when(wrapped, F.col("_json.payload.source")).otherwise(F.col("_json.source"))
+    said_op = F.when(wrapped, F.col("_json.payload.op")).otherwise(F.col("_json.op"))
+    corrupt = F.col("_json._corrupt").isNotNull()
+    silent = F.when(value.isNull(), F.col("key").isNull()).otherwise(F.length(value) == 0)
+    control = silent | (value.isNotNull() & naming.control(F.col("topic"), said_op))
+    known = said_op.isin(*CHANGES, "t", "m") & ~corrupt
+    op = F.when(control, CONTROL).when(value.isNull(), TOMBSTONE).when(known, said_op)
+    unreadable = F.when(F.col("_json").isNull() | corrupt, NOT_JSON).otherwise(UNKNOWN_OP)
     # A null tombstone is of the table of the change before it, which its place in the log decides later.
-    table = F.when(~control & F.col("value").isNotNull(), naming.table(F.col("topic"), F.col("_source")))
-    return parsed.select(
+    table = F.when(~control & value.isNotNull(), naming.table(F.col("topic"), source))
+    return (
         *(F.col(f.name) for f in RECORD.fields),
         table.alias("source_table"),
         op.alias("op"),
-        position(F.col("_source"), F.col("_said_op"), F.col("offset"), F.col("partition")).alias("position"),
-        F.timestamp_millis(F.col("_source.ts_ms")).alias("source_ts"),
-        F.col("_wrapped").alias("wrapped"),
+        position(source, said_op, F.col("offset"), F.col("partition")).alias("position"),
+        F.timestamp_millis(source["ts_ms"]).alias("source_ts"),
+        wrapped.alias("wrapped"),
         F.when(F.col("_json.schema").isNotNull(), F.xxhash64("_json.schema")).alias("schema_id"),
-        problem.alias("problem"),
+        F.when(op.isNull(), unreadable).alias("problem"),
     )

@@ -14,16 +14,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ingest.changelog.change import CODE, DELETED, EVENT_ID, MOVED, POSITION_COLUMN, REASON, SOURCE_TS, quoted
 from ingest.changelog.columns import Column
-from ingest.changelog.compaction import DELETED, POSITION_COLUMN, quoted
 from ingest.changelog.decode import decode, is_unavailable, undecodable, wire_spark_type
 from ingest.changelog.evolution import TableColumn
 from ingest.changelog.types import spark_type
-
-SOURCE_TS = "_source_ts"
-EVENT_ID = "_event"
-CODE, REASON = "_code", "_reason"
-SYSTEM = (DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID, CODE, REASON, "_moved")
 
 NO_KEY, NO_IMAGE, UNDECODABLE, PARTIAL = "no-key", "no-image", "undecodable", "partial-image"
 _CORRUPT = {"columnNameOfCorruptRecord": "_corrupt"}
@@ -72,44 +67,46 @@ def _key_type(keys: Sequence[Column]) -> T.StructType:
 
 
 def changes(events: DataFrame, shape: Shape, reader: Reader) -> DataFrame:
-    """`EVENT` rows → the table's columns and `SYSTEM` columns. An update that moves a row to another key yields
-    two rows: its image, and the delete of the old key (`_moved`)."""
-    value_type, key_type, columns = _reading(shape, reader)
-    parsed = events.withColumns(
-        {
-            "_v": F.from_json(F.col("value").cast("string"), value_type, _CORRUPT),
-            "_k": F.from_json(F.col("key").cast("string"), key_type),
-            DELETED: F.col("op").isin("d", "tombstone"),
-        }
-    )
-    images = {}
-    for image in ("before", "after"):
-        path = F.when(F.col("wrapped"), F.col(f"_v.payload.{image}")).otherwise(F.col(f"_v.{image}"))
-        images[f"_{image}"] = path
-    return _with_moves(_judged(parsed.withColumns(images).select(*columns), shape), shape)
+    """`EVENT` rows → changes. An update that moves a row to another key yields two: its image, and the delete of the
+    old key."""
+    parsed, columns, judged = _reading(shape, reader)
+    return _with_moves(events.select(*parsed).select(*columns).select(*judged), shape)
 
 
 @lru_cache(maxsize=512)
-def _reading(shape: Shape, reader: Reader) -> tuple[T.StructType, T.StructType, tuple[SparkColumn, ...]]:
-    """The JSON types of value and key, and the expressions over them. Kept: writing them down takes longer than a
-    small batch."""
+def _reading(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...]:
+    """Three projections, one over the other: the JSON of value and key, the columns in it, what can't be applied.
+    Kept: writing them down takes longer than a small batch."""
     wire = reader.named()
     keys = [wire[k] for k in shape.key if k in wire]
+    value = F.from_json(F.col("value").cast("string"), _value_type(reader, keys), _CORRUPT)
+    parsed = (
+        *(F.col(c) for c in ("topic", "partition", "offset", "op", "wrapped", "position", "source_ts")),
+        value.alias("_v"),
+        F.from_json(F.col("key").cast("string"), _key_type(keys)).alias("_k"),
+        F.col("op").isin("d", "tombstone").alias(DELETED),
+    )
     partial, broken = _unread(shape, reader)
+    olds = tuple(f"_old_{i}" for i in range(len(keys)))
     columns = (
         *(_column(c, shape, wire).alias(c.name) for c in shape.columns),
-        *(_old_key(wire[k], c).alias(f"_old_{i}") for i, (k, c) in enumerate(_key_columns(shape, wire))),
+        *(_old_key(wire[k], c).alias(o) for o, (k, c) in zip(olds, _key_columns(shape, wire), strict=True)),
         F.col(DELETED),
         F.col("position").alias(POSITION_COLUMN),
         F.col("source_ts").alias(SOURCE_TS),
         F.struct("topic", "partition", "offset").alias(EVENT_ID),
         F.col("op"),
         F.col("_v._corrupt").isNotNull().alias("_corrupt"),
-        F.col("_after").isNull().alias("_imageless"),
+        _image("after").isNull().alias("_imageless"),
         partial.alias("_partial"),
         broken.alias("_broken"),
     )
-    return _value_type(reader, keys), _key_type(keys), columns
+    kept = (*(c.name for c in shape.columns), *olds, DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID)
+    return parsed, columns, (*(quoted(c) for c in kept), *_judged(shape))
+
+
+def _image(name: str) -> SparkColumn:
+    return F.when(F.col("wrapped"), F.col(f"_v.payload.{name}")).otherwise(F.col(f"_v.{name}"))
 
 
 def _key_columns(shape: Shape, wire: dict[str, Column]) -> list[tuple[str, TableColumn]]:
@@ -118,7 +115,7 @@ def _key_columns(shape: Shape, wire: dict[str, Column]) -> list[tuple[str, Table
 
 
 def _old_key(column: Column, target: TableColumn) -> SparkColumn:
-    return F.when(F.col("op") == "u", decode(F.col("_before").getField(column.name), column.wire, target.type))
+    return F.when(F.col("op") == "u", decode(_image("before").getField(column.name), column.wire, target.type))
 
 
 def _column(target: TableColumn, shape: Shape, wire: dict[str, Column]) -> SparkColumn:
@@ -129,11 +126,11 @@ def _column(target: TableColumn, shape: Shape, wire: dict[str, Column]) -> Spark
     def read(struct: SparkColumn) -> SparkColumn:
         return decode(struct.getField(column.name), column.wire, target.type)
 
-    after = read(F.col("_after"))
+    after = read(_image("after"))
     if target.name not in shape.key:
         return F.when(~F.col(DELETED), after)
     from_key = F.coalesce(read(F.col("_k")), read(F.col("_k.payload")))
-    gone = F.coalesce(from_key, read(F.col("_before")))
+    gone = F.coalesce(from_key, read(_image("before")))
     return F.when(F.col(DELETED), gone).otherwise(F.coalesce(after, from_key))
 
 
@@ -152,7 +149,7 @@ def _unread(shape: Shape, reader: Reader) -> tuple[SparkColumn, SparkColumn]:
     types = {c.name: c.type for c in shape.columns}
     partial, broken = [], []
     for name, c in reader.named().items():
-        value = F.col("_after").getField(c.name)
+        value = _image("after").getField(c.name)
         missing = is_unavailable(value, c.wire, reader.placeholder)
         partial.append(F.when(missing, F.lit(name)))
         broken.append(F.when(~missing & undecodable(value, c.wire, types[name]), F.lit(name)))
@@ -164,8 +161,8 @@ def _unread(shape: Shape, reader: Reader) -> tuple[SparkColumn, SparkColumn]:
     return names(partial), names(broken)
 
 
-def _judged(flat: DataFrame, shape: Shape) -> DataFrame:
-    """With `_code` and `_reason`, null where the event can be applied."""
+def _judged(shape: Shape) -> tuple[SparkColumn, SparkColumn]:
+    """`_code` and `_reason`, null where the event can be applied."""
     image = ~F.col(DELETED)
     keys = [F.when(quoted(k).isNull(), F.lit(k)) for k in shape.key]
     keyless = F.array_join(F.array(*keys), ", ") if keys else F.lit("")
@@ -185,31 +182,28 @@ def _judged(flat: DataFrame, shape: Shape) -> DataFrame:
     for test, named, why in reversed(cases):
         code = F.when(test, F.lit(named)).otherwise(code)
         reason = F.when(test, why).otherwise(reason)
-    judged = flat.withColumns({CODE: code, REASON: reason})
-    return judged.drop("op", "_corrupt", "_imageless", "_partial", "_broken")
+    return code.alias(CODE), reason.alias(REASON)
 
 
 def _with_moves(flat: DataFrame, shape: Shape) -> DataFrame:
     old = [c for c in flat.columns if c.startswith("_old_")]
+    rest = [c for c in flat.columns if c not in old]
     if not old or len(old) != len(shape.key):
-        return flat.drop(*old).withColumn("_moved", F.lit(False))
+        return flat.select(*map(quoted, rest), F.lit(False).alias(MOVED))
     whole = F.lit(True)
     differs = F.lit(False)
-    for key, before in zip(shape.key, old, strict=True):
-        whole &= F.col(before).isNotNull()
-        differs |= F.col(before) != quoted(key)
+    before = dict(zip(shape.key, old, strict=True))
+    for key, old_key in before.items():
+        whole &= F.col(old_key).isNotNull()
+        differs |= F.col(old_key) != quoted(key)
     moves = F.col(CODE).isNull() & whole & differs
     copies = F.when(moves, F.array(F.lit(False), F.lit(True))).otherwise(F.array(F.lit(False)))
-    doubled = flat.withColumn("_moved", F.explode(copies))
-    columns: list[SparkColumn] = []
-    for c in doubled.columns:
-        if c in shape.key:
-            value = F.when(F.col("_moved"), F.col(f"_old_{shape.key.index(c)}")).otherwise(quoted(c))
-        elif c == DELETED:
-            value = F.col("_moved") | F.col(DELETED)
-        elif c in old:
-            continue
-        else:
-            value = quoted(c)
-        columns.append(value.alias(c))
-    return doubled.select(*columns)
+    columns = [
+        F.when(F.col(MOVED), F.col(before[c])).otherwise(quoted(c)).alias(c)
+        if c in before
+        else (F.col(MOVED) | F.col(DELETED)).alias(c)
+        if c == DELETED
+        else quoted(c)
+        for c in rest
+    ]
+    return flat.select("*", F.explode(copies).alias(MOVED)).select(*columns, MOVED)

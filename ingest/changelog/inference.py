@@ -9,7 +9,7 @@ until a value says more.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
@@ -46,13 +46,18 @@ def inferred(shape_text: str | None) -> tuple[Column, ...]:
     return tuple(declared(f.name, _logical(f.dataType)) for f in parsed.fields)
 
 
-def retyped(columns: tuple[Column, ...], table: Mapping[str, LogicalType]) -> tuple[Column, ...]:
-    """Inferred columns read as the table's numbers: an integer in a column of fractions, checked for exactness."""
+def settled(
+    columns: tuple[Column, ...], table: Mapping[str, LogicalType], key: Sequence[str], fold_case: bool = False
+) -> tuple[Column, ...]:
+    """Inferred columns read as their table knows them: an integer in a column of fractions, checked for exactness;
+    and `key` columns that stand in the records' keys alone (a delete without an image)."""
     fraction = LogicalType(Kind.FLOAT64)
-    return tuple(
+    read = tuple(
         declared(c.name, "float64") if c.type.kind is Kind.INT64 and table.get(c.name) == fraction else c
         for c in columns
     )
+    there = {c.name.lower() if fold_case else c.name for c in columns}
+    return (*read, *(declared(k, str(table[k])) for k in key if k not in there))
 
 
 def _logical(seen: T.DataType) -> str:

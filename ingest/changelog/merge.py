@@ -17,14 +17,13 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ingest.changelog.compaction import DELETED, POSITION_COLUMN, quoted
+from ingest.changelog.change import CODE, DELETED, POSITION_COLUMN, quoted
 from ingest.changelog.position import POSITION
 
 SURROGATE = "_key"
 ACTION = "_action"
-INSERT, UPDATE, DELETE, BURY = "insert", "update", "delete", "bury"
-ACTIONS = (INSERT, UPDATE, DELETE, BURY)
-"""`bury`: a delete of a key that has no row: only its tombstone is written."""
+INSERT, UPDATE, DELETE, BURY, REFUSE = "insert", "update", "delete", "bury", "refuse"
+"""`bury`: a delete of a key that has no row: only its tombstone is written. `refuse`: it can't be applied."""
 
 
 def surrogate(key: Sequence[str]) -> Column:
@@ -33,27 +32,30 @@ def surrogate(key: Sequence[str]) -> Column:
 
 
 def effective(states: DataFrame, rows: DataFrame | None, tombstones: DataFrame | None, key: Sequence[str]) -> DataFrame:
-    """The states that take effect, each with its `_action`.
+    """The states that take effect, and those that can't, each with its `_action`.
 
-    `states`: key columns, `_key`, `_deleted`, `_position`, columns. `rows`: key columns and `_position` of the
-    live rows, at least those of the same keys. `tombstones`: `_key` and `_position`, at most one row per `_key`.
-    None where there are none at all.
+    `states`: compacted changes and their `_key`. `rows`: key columns and `_position` of the live rows, at least those
+    of the same keys; what else they have is handed on. `tombstones`: `_key` and `_position`, at most one row per
+    `_key`. None where there are none at all.
     """
     judged = states
     for name, remembered, by in (("_row", rows, list(key)), ("_tombstone", tombstones, [SURROGATE])):
         if remembered is None:
             judged = judged.withColumn(name, F.lit(None).cast(POSITION))
         else:
-            known = remembered.select(*(quoted(c) for c in by), F.col(POSITION_COLUMN).alias(name))
+            at = {c: quoted(c) for c in remembered.columns if c not in by and c != POSITION_COLUMN}
+            known = remembered.select(*map(quoted, by), F.col(POSITION_COLUMN).alias(name), *at.values())
             judged = judged.join(known, by, "left")
-    at, row, grave, deleted = (F.col(c) for c in (POSITION_COLUMN, "_row", "_tombstone", DELETED))
+    position, row, grave, deleted = (F.col(c) for c in (POSITION_COLUMN, "_row", "_tombstone", DELETED))
     # Tombstones are written before rows are removed: a row at or below its tombstone is what a crash in between
     # left, and the replayed delete must still take it away.
     left_behind = F.coalesce(row <= grave, F.lit(False))
-    removes = F.when(row.isNotNull(), (at > row) | left_behind).otherwise(grave.isNull() | (at > grave))
+    removes = F.when(row.isNotNull(), (position > row) | left_behind).otherwise(grave.isNull() | (position > grave))
     newest = F.greatest(row, grave)
-    won = F.when(deleted, removes).otherwise(newest.isNull() | (at > newest))
+    won = F.when(deleted, removes).otherwise(newest.isNull() | (position > newest))
     action = (
-        F.when(deleted & row.isNotNull(), DELETE).when(deleted, BURY).when(row.isNotNull(), UPDATE).otherwise(INSERT)
+        F.when(F.col(CODE).isNotNull(), REFUSE)
+        .when(deleted & won, F.when(row.isNotNull(), DELETE).otherwise(BURY))
+        .when(won, F.when(row.isNotNull(), UPDATE).otherwise(INSERT))
     )
-    return judged.where(won).withColumn(ACTION, action).drop("_row", "_tombstone")
+    return judged.withColumn(ACTION, action).where(F.col(ACTION).isNotNull()).drop("_row", "_tombstone")

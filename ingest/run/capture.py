@@ -30,8 +30,6 @@ class Capture:
         if span is None:
             return 0
         batch = events(self._source.read(self._spark, span), self._naming)
-        if self._source.repeats:
-            batch = self._bronze.unseen(batch)
         upto = Captured(self.captured.batch + 1, _advanced(self.captured.offsets, span.end))
         self._bronze.append(batch, upto)
         self.captured = upto

@@ -35,9 +35,15 @@ class Merge:
     middle is merged again as a whole, which changes nothing that is there already."""
 
     def __init__(
-        self, spark: SparkSession, pipeline: str, lakehouse: Lakehouse, rules: Rules, slice_batches: int = 64
+        self,
+        spark: SparkSession,
+        pipeline: str,
+        lakehouse: Lakehouse,
+        rules: Rules,
+        bronze: Bronze,
+        slice_batches: int = 64,
     ) -> None:
-        self._bronze = Bronze(spark, lakehouse.bronze(pipeline))
+        self._bronze = bronze
         self._rules = rules
         self._slice = slice_batches
         self._quarantine = Quarantine(spark, lakehouse.quarantine, pipeline)
@@ -53,7 +59,7 @@ class Merge:
         if last <= self.merged:
             return []
         upto = min(last, self.merged + self._slice)
-        accounts = self._slice_accounts(self._bronze.between(self.merged, upto), self._profile(last))
+        accounts = self._slice_accounts(upto, self._profile(last))
         self._accounts.add(self.merged, upto, accounts)
         self.merged = upto
         return accounts
@@ -73,12 +79,13 @@ class Merge:
         row = self._bronze.rows().agg(F.max(BATCH).alias("last")).first()
         return int(row["last"] or 0) if row else 0
 
-    def _slice_accounts(self, events: DataFrame, groups: Sequence[Group]) -> list[Account]:
+    def _slice_accounts(self, upto: int, groups: Sequence[Group]) -> list[Account]:
+        events = self._bronze.between(self.merged, upto)
         tombstones = Placed(None, {})
         if any(g.kind == TOMBSTONE for g in groups):
             tombstones = place(events, self._bronze.between(0, self.merged), self._topics(groups))
         accounts = self._without_table(events, groups, tombstones)
-        batches = self._batches(events, groups, tombstones)
+        batches = self._batches(upto, events, groups, tombstones)
         self._schemas.learn(events, [g for b in batches for g in b.groups if g.kind == CHANGE])
         with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="merge") as pool:
             accounts += pool.map(lambda batch: self.tables.merge(batch, self._schemas), batches)
@@ -94,7 +101,7 @@ class Merge:
         seen = {t: next(iter(tables)) for t, tables in here.items() if len(tables) == 1}
         return {**seen, **self.tables.topic_tables(), **self._rules.table_topics}
 
-    def _batches(self, events: DataFrame, groups: Sequence[Group], tombstones: Placed) -> list[TableBatch]:
+    def _batches(self, upto: int, events: DataFrame, groups: Sequence[Group], tombstones: Placed) -> list[TableBatch]:
         named = {g.table for g in groups if g.table is not None and g.kind in (CHANGE, "t")}
         named |= {table for table in tombstones.counts if table is not None}
         batches = []
@@ -104,7 +111,7 @@ class Merge:
             rest = None
             if tombstones.events is not None and count > repeated:
                 rest = tombstones.events.where(F.col("source_table") == table)
-            batches.append(TableBatch(table, mine, events, rest, count))
+            batches.append(TableBatch(table, mine, events, rest, count, upto))
         return batches
 
     def _without_table(self, events: DataFrame, groups: Sequence[Group], tombstones: Placed) -> list[Account]:

@@ -26,7 +26,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
     """What the pipeline file says about its changelog."""
     source = pipeline.source
     naming = Naming(
-        topic_tables=dict(source.topic_tables),
+        topic_tables=tuple(source.topic_tables.items()),
         heartbeat_prefix=source.debezium.heartbeat_prefix,
         transaction_suffix=source.debezium.topic_transaction,
     )
@@ -67,12 +67,12 @@ class Run:
         layout, rules = pipeline.layout, rules_of(pipeline)
         self._poll = pipeline.batch.poll_seconds
         self._capture = self._merge = None
+        bronze = Bronze(spark, layout.bronze(pipeline.name))
         if "capture" in parts:
-            bronze = Bronze(spark, layout.bronze(pipeline.name))
             limit = pipeline.batch.max_events
             self._capture = Capture(spark, source_of(pipeline), bronze, rules.naming, limit)
         if "merge" in parts:
-            self._merge = Merge(spark, pipeline.name, layout, rules)
+            self._merge = Merge(spark, pipeline.name, layout, rules, bronze)
 
     def step(self) -> Progress:
         """One batch of each part."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
-from ingest.changelog.compaction import quoted
+from ingest.changelog.change import quoted
 from ingest.changelog.envelope import Naming
 from ingest.changelog.images import Shape
 from ingest.changelog.render import json_object, rendered
@@ -71,8 +71,9 @@ def _fold(spark: SparkSession, case: Case, delivery: Delivery, form: Format) -> 
     lakehouse = Lakehouse(str(case.out.resolve()))
     source = FileSource(delivery.ordered(records))
     size = delivery.batch_size or max(len(records), 1)
-    capture = Capture(spark, source, Bronze(spark, lakehouse.bronze(case.name)), rules.naming, size)
-    merge = Merge(spark, case.name, lakehouse, rules)
+    bronze = Bronze(spark, lakehouse.bronze(case.name))
+    capture = Capture(spark, source, bronze, rules.naming, size)
+    merge = Merge(spark, case.name, lakehouse, rules, bronze)
     accounts: list[Account] = []
     while capture.step():
         accounts += merge.step(capture.captured.batch)
@@ -104,7 +105,7 @@ def _rules(told: Mapping[str, Any]) -> Rules:
         for topic in settings.get("topics", ()):
             topics.setdefault(topic, set()).add(table)
     return Rules(
-        naming=Naming(topic_tables=dict(told.get("topic_tables", {}))),
+        naming=Naming(topic_tables=tuple(told.get("topic_tables", {}).items())),
         primary_keys={t: tuple(s["primary_key"]) for t, s in tables.items() if "primary_key" in s},
         columns={t: s.get("columns", {}) for t, s in tables.items()},
         table_topics={topic: next(iter(names)) for topic, names in topics.items() if len(names) == 1},

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import reduce
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.changelog.change import CODE, EVENT_ID, MOVED, POSITION_COLUMN, REASON
 from ingest.changelog.columns import Column
-from ingest.changelog.compaction import POSITION_COLUMN, compacted
+from ingest.changelog.compaction import compacted
 from ingest.changelog.connect_schema import declared
 from ingest.changelog.evolution import Conflict, evolved
-from ingest.changelog.images import CODE, EVENT_ID, REASON, Reader, Shape, changes
-from ingest.changelog.inference import retyped
-from ingest.changelog.merge import ACTION, ACTIONS, BURY, DELETE, INSERT, SURROGATE, effective, surrogate
+from ingest.changelog.images import Reader, Shape, changes
+from ingest.changelog.inference import settled
+from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, effective, surrogate
 from ingest.names import Lakehouse
 from ingest.run.profile import CHANGE, Group, belongs_to
 from ingest.run.rules import Rules
@@ -23,7 +24,7 @@ from ingest.run.schemas import Schemas
 from ingest.tables.accounts import Account
 from ingest.tables.catalog import Catalog, Entry
 from ingest.tables.quarantine import Quarantine
-from ingest.tables.silver import Silver
+from ingest.tables.silver import FILE, Silver
 from ingest.tables.tombstones import Tombstones, literal
 
 INCOMPATIBLE, NO_KEY = "incompatible-type", "no-key"
@@ -31,13 +32,35 @@ INCOMPATIBLE, NO_KEY = "incompatible-type", "no-key"
 
 @dataclass(frozen=True)
 class TableBatch:
-    """A table's share of a slice. `tombstones`: placed null tombstones of this table that say something new."""
+    """A table's share of a slice. `tombstones`: placed null tombstones of this table that say something new.
+    `upto`: the slice's last capture batch."""
 
     table: str
     groups: Sequence[Group]
     events: DataFrame
     tombstones: DataFrame | None
     tombstone_count: int
+    upto: int
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where a table is kept."""
+
+    silver: Silver
+    graves: Tombstones
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a batch does to a table. `winners`: states with their `_action`. `actions`: which of them there are.
+    `files`: names of the files that hold rows of these keys. `applied`, `refused`: numbers of events."""
+
+    winners: DataFrame
+    actions: frozenset[str]
+    files: frozenset[str]
+    applied: int
+    refused: int
 
 
 class TableMerge:
@@ -54,6 +77,7 @@ class TableMerge:
         self._catalog = Catalog(spark, lakehouse.tables)
         self._entries = {e.shape.table: e for e in self._catalog.entries(pipeline)}
         self._wire: dict[str, tuple[Column, ...]] = {}
+        self._stored: dict[str, Stored] = {}
         self._truncated: dict[str, tuple[int, ...] | None] = {}
 
     @property
@@ -70,7 +94,7 @@ class TableMerge:
         return {topic: next(iter(names)) for topic, names in tables.items() if len(names) == 1}
 
     def merge(self, batch: TableBatch, schemas: Schemas) -> Account:
-        """Writes tombstones, then silver, then quarantine; what became of the events comes back as an account."""
+        """Writes tombstones, then quarantine, then silver; what became of the events comes back as an account."""
         changed = [g for g in batch.groups if g.kind == CHANGE]
         types = self._rules.columns.get(batch.table, {})
         incoming = [(g, schemas.columns(g, types)) for g in changed]
@@ -78,21 +102,19 @@ class TableMerge:
         read = sum(g.count for g in batch.groups) + batch.tombstone_count
         if shape is None:
             return self._refuse_all(batch, read)
-        silver = self._silver(batch.table)
-        graves = Tombstones(self._spark, self._lakehouse.tombstones(self._pipeline, batch.table))
-        truncates = self._truncate(batch, silver, graves)
-        frames = self._changes(batch, shape, [(g, c) for g, c in incoming if g not in refused])
-        applied = quarantined = 0
-        if frames:
-            applied, quarantined = self._apply(batch, shape, frames, silver, graves)
-        elif not silver.exists():
-            silver.create(shape)
         for group, conflicts in refused.items():
             reason = "; ".join(str(c) for c in conflicts)
             self._set_aside(batch, batch.events.where(belongs_to(group)), INCOMPATIBLE, reason)
-            quarantined += group.count
-        applied += truncates
-        return Account(batch.table, read, applied, read - applied - quarantined, quarantined)
+        quarantined = sum(group.count for group in refused)
+        stored = self._stored_in(batch.table)
+        truncates = self._truncate(batch, stored)
+        frames = self._changes(batch, shape, [(g, c) for g, c in incoming if g not in refused])
+        judged = self._judge(batch, shape, frames, stored) if frames else None
+        applied = truncates + (judged.applied if judged else 0)
+        quarantined += judged.refused if judged else 0
+        account = Account(batch.table, read, applied, read - applied - quarantined, quarantined)
+        self._write(batch, judged, shape, stored, account)
+        return account
 
     def _shape(
         self, batch: TableBatch, incoming: Sequence[tuple[Group, tuple[Column, ...]]]
@@ -107,7 +129,7 @@ class TableMerge:
             if outcome.conflicts:
                 refused[group] = outcome.conflicts
             else:
-                self._wire[batch.table] = arrived
+                self._wire[batch.table] = arrived or self._wire.get(batch.table, ())
         key = entry.shape.key if entry else self._key(batch)
         if key is None or not columns or not set(key) <= {c.name for c in columns}:
             return None, refused
@@ -117,11 +139,15 @@ class TableMerge:
             self._settle(entry, shape, topics)
         return shape, refused
 
-    def _silver(self, table: str) -> Silver:
-        return Silver(self._spark, self._lakehouse.silver(self._pipeline, table))
+    def _stored_in(self, table: str) -> Stored:
+        if table not in self._stored:
+            graves = Tombstones(self._spark, self._lakehouse.tombstones(self._pipeline, table))
+            silver = Silver(self._spark, self._lakehouse.silver(self._pipeline, table))
+            self._stored[table] = Stored(silver, graves)
+        return self._stored[table]
 
     def _settle(self, entry: Entry | None, shape: Shape, topics: tuple[str, ...]) -> None:
-        silver = self._silver(shape.table)
+        silver = self._stored_in(shape.table).silver
         if entry is not None and entry.shape != shape and silver.exists():
             silver.evolve(entry.shape, shape)
         revision = entry.revision + 1 if entry else 1
@@ -152,52 +178,65 @@ class TableMerge:
         types = {c.name: c.type for c in shape.columns}
         frames = []
         for group, arrived in readable:
-            wire = retyped(arrived, types) if group.schema_id is None else arrived
+            wire = arrived
+            if group.schema_id is None:
+                wire = settled(arrived, types, shape.key, self._rules.fold_case)
             frames.append(changes(batch.events.where(belongs_to(group)), shape, reader(wire)))
         if batch.tombstones is not None:
             wire = self._wire.get(batch.table) or tuple(declared(c.name, str(c.type)) for c in shape.columns)
             frames.append(changes(batch.tombstones, shape, reader(wire)))
         return frames
 
-    def _apply(
-        self, batch: TableBatch, shape: Shape, frames: list[DataFrame], silver: Silver, graves: Tombstones
-    ) -> tuple[int, int]:
-        """How many events took effect, and how many were quarantined."""
+    def _judge(self, batch: TableBatch, shape: Shape, frames: list[DataFrame], stored: Stored) -> Judged:
         everything = reduce(DataFrame.unionByName, frames)
-        seen, effects = Observation(), Observation()
-        bad = F.col(CODE).isNotNull()
-        valid = everything.observe(seen, F.count_if(bad).alias("bad")).where(~bad)
         floor = self._truncated.get(batch.table)
         if floor is not None:
-            valid = valid.where(F.col(POSITION_COLUMN) > literal(floor))
+            everything = everything.where(F.col(CODE).isNotNull() | (F.col(POSITION_COLUMN) > literal(floor)))
         key = shape.identity
-        states = compacted(valid.drop(CODE, REASON), key).withColumn(SURROGATE, surrogate(key))
-        if silver.exists() or graves.exists():
+        states = compacted(everything, key).withColumn(SURROGATE, surrogate(key))
+        rows, graves = stored.silver.exists(), stored.graves.exists()
+        if rows or graves:
             # A plan that decodes is large: cut here, what follows plans over plain rows.
             states = states.localCheckpoint()
-        winners = effective(states, silver.matching(states, key), graves.matching(states), key)
-        counts = [F.count_if((F.col(ACTION) == action) & ~F.col("_moved")).alias(action) for action in ACTIONS]
-        moves = [F.count_if((F.col(ACTION) == action) & F.col("_moved")).alias(f"moved_{action}") for action in ACTIONS]
-        winners = winners.observe(effects, *counts, *moves).localCheckpoint()
-        taken = effects.get
-        self._write(winners, shape, {a for a in ACTIONS if taken[a] or taken[f"moved_{a}"]}, silver, graves)
-        quarantined: int = seen.get["bad"]
-        if quarantined:
-            self._quarantine_rows(batch, everything.where(bad))
-        return sum(taken[a] for a in ACTIONS), quarantined
+        live = stored.silver.matching(states, key) if rows else None
+        winners = effective(states, live, stored.graves.matching(states) if graves else None, key)
+        if live is None:
+            winners = winners.withColumn(FILE, F.lit(None).cast("string"))
+        winners = winners.localCheckpoint(eager=False)
+        effect = F.col(ACTION) != REFUSE
+        told = winners.agg(
+            F.collect_set(ACTION).alias("actions"),
+            F.collect_set(FILE).alias("files"),
+            F.count_if(effect).alias("effects"),
+            F.count_if(~effect).alias("refused"),
+            F.count_if(effect & F.col(MOVED)).alias("moves"),
+        ).first()
+        assert told is not None
+        applied: int = told.effects
+        if told.moves:  # An event that moves a row is one event with two effects.
+            applied = winners.where(effect).select(EVENT_ID).distinct().count()
+        return Judged(winners, frozenset(told.actions), frozenset(told.files), applied, told.refused)
 
-    def _write(self, winners: DataFrame, shape: Shape, actions: set[str], silver: Silver, graves: Tombstones) -> None:
+    def _write(self, batch: TableBatch, judged: Judged | None, shape: Shape, stored: Stored, account: Account) -> None:
         """Tombstones first: a crash in between is healed by the same batch when it comes again."""
-        if actions & {DELETE, BURY}:
-            graves.bury(winners)
-        if actions - {BURY}:
-            silver.apply(winners, shape, only_inserts=actions <= {INSERT, BURY})
-        elif not silver.exists():
-            silver.create(shape)
+        actions: frozenset[str] = frozenset() if judged is None else judged.actions
+        if judged is not None:
+            if judged.refused:
+                self._quarantine_rows(batch, judged.winners.where(F.col(ACTION) == REFUSE))
+            if actions & {DELETE, BURY}:
+                stored.graves.bury(judged.winners.where(F.col(ACTION).isin(DELETE, BURY)))
+        told = {"upto_batch": batch.upto, "account": asdict(account)}
+        if judged is not None and actions - {BURY, REFUSE}:
+            writes = judged.winners.where(~F.col(ACTION).isin(BURY, REFUSE))
+            stored.silver.apply(writes, shape, judged.files, told)
+        else:
+            if not stored.silver.exists():
+                stored.silver.create(shape)
+            stored.silver.note(told)
 
     def _quarantine_rows(self, batch: TableBatch, bad: DataFrame) -> None:
         named = bad.select(F.col(f"{EVENT_ID}.*"), F.col(CODE).alias("code"), F.col(REASON).alias("reason"))
-        whole = batch.events.join(named, ["topic", "partition", "offset"])
+        whole = batch.events.join(F.broadcast(named), ["topic", "partition", "offset"])
         self._quarantine.add(whole.withColumn("table", F.lit(batch.table)))
 
     def _set_aside(self, batch: TableBatch, events: DataFrame, code: str, reason: str) -> None:
@@ -212,8 +251,9 @@ class TableMerge:
         quarantined = sum(g.count for g in batch.groups)
         return Account(batch.table, read, 0, read - quarantined, quarantined)
 
-    def _truncate(self, batch: TableBatch, silver: Silver, graves: Tombstones) -> int:
+    def _truncate(self, batch: TableBatch, stored: Stored) -> int:
         """Empties the table below its last truncate. 1 where that is new, else 0."""
+        silver, graves = stored.silver, stored.graves
         if batch.table not in self._truncated:
             self._truncated[batch.table] = graves.truncated_at()
         latest = max((g.last_position for g in batch.groups if g.kind == "t"), default=None)

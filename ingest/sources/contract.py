@@ -2,7 +2,7 @@
 
 - It resumes after the last record that bronze holds: `pending` is asked with bronze's own offsets, so only what is
   durable counts as read.
-- `read` of one range gives the same records every time, each once unless `repeats` says otherwise.
+- `read` of one range gives the same records every time, each once.
 - A range that can't be read any more (retention, a recreated topic) is an error, never a smaller range.
 """
 
@@ -36,9 +36,6 @@ class Range:
 
 class Source(Protocol):
     """A changelog that can be read by ranges of offsets."""
-
-    repeats: bool
-    """Whether a record may be handed over twice, under the same coordinates."""
 
     def until_now(self) -> None:
         """From here on `pending` ends where the source ends at this moment."""

@@ -133,20 +133,21 @@ def shuffled(records: Iterable[Line], seed: int, any_order: bool) -> list[Line]:
 
 
 class FileSource:
-    """Records in their order of delivery, cut into batches by count. Offsets of the contract count deliveries."""
+    """Records in their order of delivery, each once, cut into batches by count. Offsets of the contract count
+    deliveries."""
 
-    repeats = True
     _DELIVERY = "delivery"
 
     def __init__(self, records: Sequence[Line]) -> None:
-        self._records = records
+        once = {(r.topic, r.partition, r.offset): r for r in reversed(records)}
+        self._records = [r for r in records if once[r.topic, r.partition, r.offset] is r]
         self._read = 0
 
     def until_now(self) -> None:
         """Files end where they end."""
 
     def pending(self, captured: Offsets, limit: int) -> Range | None:
-        del captured  # Files are folded from their beginning; bronze drops the coordinates that it has.
+        del captured  # Files are folded from their beginning.
         end = min(self._read + limit, len(self._records))
         if end == self._read:
             return None

@@ -20,8 +20,6 @@ Start = Literal["earliest", "latest"] | Mapping[str, Mapping[int, int]]
 class KafkaSource:
     """Topics by list or by pattern; a topic that appears later is read from its beginning."""
 
-    repeats = False
-
     def __init__(
         self,
         properties: Mapping[str, str],

@@ -5,7 +5,6 @@ read = applied + superseded + quarantined + suppressed
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -52,16 +51,16 @@ class Accounts:
 
     def __init__(self, spark: SparkSession, path: str, pipeline: str) -> None:
         self._spark = spark
-        self._path = path
+        self._table = delta_log.Table(spark, path)
         self._pipeline = pipeline
 
     def rows(self) -> DataFrame:
         """Of this pipeline alone."""
-        return delta_log.rows(self._spark, self._path, _SCHEMA).where(F.col("pipeline") == self._pipeline)
+        return self._table.rows(_SCHEMA).where(F.col("pipeline") == self._pipeline)
 
     def merged_upto(self) -> int:
         """The last capture batch that silver holds; 0 before the first."""
-        if not delta_log.exists(self._spark, self._path):
+        if not self._table.exists():
             return 0
         row = self.rows().agg(F.max("upto_batch").alias("upto")).first()
         return int(row["upto"]) if row and row["upto"] is not None else 0
@@ -72,4 +71,4 @@ class Accounts:
         batch = {"pipeline": self._pipeline, "after_batch": after, "upto_batch": upto, "committed_at": now}
         frame = local_rows(self._spark, [batch | asdict(a) for a in accounts], _SCHEMA)
         summary = {"batch": upto, "accounts": [asdict(a) for a in accounts]}
-        delta_log.append(frame, self._path, userMetadata=json.dumps(summary))
+        self._table.append(frame, summary)

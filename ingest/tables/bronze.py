@@ -7,7 +7,6 @@ lost, or disagree with the data.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,8 +14,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.envelope import EVENT
-from ingest.errors import ChangelogUnusable
 from ingest.tables import delta_log
+
+_STATISTICS = ",".join(["batch", "topic", "partition", "offset", "source_table"])
+"""Nothing out of a record's key or value, and no more than a reader of some batches or of a table needs."""
+_REMEMBERED = 256
 
 Offsets = dict[str, dict[int, int]]
 """topic → partition → next offset to read."""
@@ -38,15 +40,12 @@ class Bronze:
     """The bronze table of one pipeline."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._spark = spark
-        self.path = path
-
-    def exists(self) -> bool:
-        return delta_log.exists(self._spark, self.path)
+        self._table = delta_log.Table(spark, path)
+        self._recent: dict[int, list[delta_log.DataFile]] = {}
 
     def captured(self) -> Captured:
         """Read from the rows: right even after the log has expired or files were rewritten."""
-        if not self.exists():
+        if not self._table.exists():
             return Captured()
         ends = (
             self.rows()
@@ -60,39 +59,25 @@ class Bronze:
         return Captured(max((r[BATCH] for r in ends), default=0), offsets)
 
     def rows(self) -> DataFrame:
-        return delta_log.rows(self._spark, self.path, _SCHEMA)
+        return self._table.rows(_SCHEMA)
 
     def between(self, after: int, upto: int) -> DataFrame:
         """The events of the capture batches `after` < batch ≤ `upto`."""
+        wanted = [f for n in range(after + 1, upto + 1) for f in self._recent.get(n, ())]
+        if after < upto and all(n in self._recent for n in range(after + 1, upto + 1)):
+            there = self._table.files()
+            if all(f.name in there for f in wanted):
+                return self._table.rows_in(wanted)
         return self.rows().where((F.col(BATCH) > after) & (F.col(BATCH) <= upto))
 
-    def unseen(self, events: DataFrame) -> DataFrame:
-        """Without the coordinates that are here already, for a source that may hand a record over twice."""
-        once = events.dropDuplicates(COORDINATES)
-        if not self.exists():
-            return once
-        return once.join(self.rows().select(*COORDINATES), COORDINATES, "left_anti")
-
     def append(self, events: DataFrame, upto: Captured) -> None:
-        """One commit: the events of batch `upto.batch` and the offsets that follow them."""
-        before = self._version() if self.exists() else -1
-        delta_log.append(
-            events.withColumn(BATCH, F.lit(upto.batch).cast("bigint")).select(*_SCHEMA.names),
-            self.path,
-            userMetadata=json.dumps({"batch": upto.batch, "offsets": upto.offsets}),
-            txnAppId="capture",
-            txnVersion=str(upto.batch),
-        )
-        if self._version() == before:
-            # Delta skips a transaction whose number it has seen: somebody else wrote this batch.
-            raise ChangelogUnusable(
-                f"another capture is writing {self.path}",
-                "run one capture per pipeline; this one has stopped without writing",
-            )
+        """One commit: the events of batch `upto.batch` and the offsets that follow them.
 
-    def _version(self) -> int:
-        jvm = self._spark._jvm
-        assert jvm is not None
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, self.path)
-        none = jvm.scala.Option.empty()
-        return int(log.update(False, none, none).version())
+        Raises ChangelogUnusable where another capture has written this batch."""
+        frame = events.withColumn(BATCH, F.lit(upto.batch).cast("bigint")).select(*_SCHEMA.names)
+        told = {"batch": upto.batch, "offsets": upto.offsets}
+        progress = delta_log.Progress("capture", upto.batch)
+        self._recent[upto.batch] = self._table.append(
+            frame, told, progress, new={"delta.dataSkippingStatsColumns": _STATISTICS}
+        )
+        self._recent.pop(upto.batch - _REMEMBERED, None)

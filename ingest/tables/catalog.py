@@ -51,15 +51,15 @@ class Catalog:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
-        self._path = path
+        self._table = delta_log.Table(spark, path)
         # Tables are merged side by side; two first appends at once would both make the table.
         self._one_at_a_time = threading.Lock()
 
     def entries(self, pipeline: str | None = None) -> list[Entry]:
         """The newest entry of each table, of one pipeline or of all, by pipeline and table."""
-        if not delta_log.exists(self._spark, self._path):
+        if not self._table.exists():
             return []
-        rows = delta_log.rows(self._spark, self._path, _SCHEMA)
+        rows = self._table.rows()
         if pipeline is not None:
             rows = rows.where(F.col("pipeline") == pipeline)
         newest = rows.groupBy("pipeline", "table").agg(
@@ -91,7 +91,7 @@ class Catalog:
         }
         frame = local_rows(self._spark, [row], _SCHEMA)
         with self._one_at_a_time:
-            delta_log.append(frame, self._path)
+            self._table.append(frame)
 
 
 def _columns(text: str) -> tuple[TableColumn, ...]:

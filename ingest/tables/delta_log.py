@@ -1,15 +1,32 @@
-"""What Delta's own log says of a table, without a Spark job."""
+"""One Delta table by its log: which files it has now, and commits to it, through Delta's own transactions.
+
+A DataFrame of a Delta table asks the log anew in every plan, which takes longer than a small batch. Here the files
+are asked for once and followed from commit to commit; a commit by somebody else is noticed by its version.
+"""
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from ingest.errors import ChangelogUnusable
+
 SELDOM_CHECKPOINTS = {"delta.checkpointInterval": "100"}
 """Delta's default of 10 costs a small batch seconds each tenth time; a hundred commit files are read at once."""
+
+NO_STATISTICS = {"delta.dataSkippingNumIndexedCols": "0"}
+
+CHANGE_TYPE = "_change_type"
+"""A row of a commit with this column set belongs to the change data feed alone, as Delta's own writers have it."""
 
 
 def exists(spark: SparkSession, path: str) -> bool:
@@ -17,23 +34,166 @@ def exists(spark: SparkSession, path: str) -> bool:
     return bool(DeltaTable.isDeltaTable(spark, path))
 
 
-def create(spark: SparkSession, path: str, schema: T.StructType, properties: dict[str, str]) -> None:
-    """An empty table at `path`; one that is there already stays as it is."""
-    builder: Any = DeltaTable.createIfNotExists(spark).location(path).addColumns(schema)
-    for key, value in properties.items():
-        builder = builder.property(key, value)
-    builder.execute()
+@dataclass(frozen=True)
+class DataFile:
+    """A live file. `name`: the last part of its path, its own in the table. `size`: bytes."""
+
+    name: str
+    size: int
+    action: Any
+    """Delta's own AddFile."""
 
 
-def rows(spark: SparkSession, path: str, schema: T.StructType) -> DataFrame:
-    """The table's rows; none where it hasn't been written yet, as `append` makes it."""
-    if exists(spark, path):
-        return spark.read.format("delta").load(path)
-    return spark.createDataFrame([], schema)
+@dataclass(frozen=True)
+class Progress:
+    """How far an application has come, kept in the very commit that took it there; two writers collide on it."""
+
+    application: str
+    version: int
 
 
-def append(frame: DataFrame, path: str, **options: str) -> None:
-    """One commit, the first of which makes the table."""
-    if not exists(frame.sparkSession, path):
-        options |= SELDOM_CHECKPOINTS
-    frame.write.format("delta").mode("append").options(**options).save(path)
+class Table:
+    """The Delta table at `path`, which may not be there yet."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark = spark
+        self.path = path
+        self._files: dict[str, DataFile] = {}
+        self._followed = -1
+
+    def exists(self) -> bool:
+        return exists(self._spark, self.path)
+
+    def create(self, schema: T.StructType, properties: Mapping[str, str]) -> None:
+        """Makes it, empty; one that is there already stays as it is."""
+        builder: Any = DeltaTable.createIfNotExists(self._spark).location(self.path).addColumns(schema)
+        for key, value in (SELDOM_CHECKPOINTS | dict(properties)).items():
+            builder = builder.property(key, value)
+        builder.execute()
+
+    def rows(self, schema: T.StructType | None = None) -> DataFrame:
+        """All rows; with `schema`, none where it hasn't been written yet."""
+        if schema is None or self.exists():
+            return self._spark.read.format("delta").load(self.path)
+        return self._spark.createDataFrame([], schema)
+
+    def files(self) -> dict[str, DataFile]:
+        """name → file, as of now."""
+        snapshot = self._snapshot()
+        version = int(snapshot.version())
+        if version != self._followed:
+            self._files = {f.name: f for f in map(_data_file, snapshot.allFiles().collect())}
+            self._followed = version
+        return self._files
+
+    def rows_in(self, files: Iterable[DataFile]) -> DataFrame:
+        """The rows of these files, without asking the log; `_metadata.file_name` tells them apart."""
+        actions = self._sequence([f.action for f in files])
+        return DataFrame(self._log.createDataFrame(self._snapshot(), actions, False, self._none), self._spark)
+
+    def append(
+        self,
+        frame: DataFrame,
+        told: Mapping[str, Any] | None = None,
+        progress: Progress | None = None,
+        new: Mapping[str, str] = MappingProxyType({}),
+    ) -> list[DataFile]:
+        """One commit, the first of which makes the table; its files. `told`: what the commit says of itself (its
+        user metadata). `new`: properties of a new table."""
+        if self.exists():
+            return self.commit(frame, (), told, progress)
+        options = SELDOM_CHECKPOINTS | dict(new)
+        if told is not None:
+            options["userMetadata"] = json.dumps(told)
+        if progress is not None:
+            options |= {"txnAppId": progress.application, "txnVersion": str(progress.version)}
+        frame.write.format("delta").mode("append").options(**options).save(self.path)
+        return list(self.files().values())
+
+    def commit(
+        self,
+        frame: DataFrame | None,
+        without: Sequence[DataFile],
+        told: Mapping[str, Any] | None = None,
+        progress: Progress | None = None,
+    ) -> list[DataFile]:
+        """One commit: the rows of `frame` come, in files that are returned, and the files `without` go. `frame` has
+        the table's columns and types, and may have `CHANGE_TYPE`.
+
+        Raises ChangelogUnusable where another writer has come as far as `progress`, and what Delta raises where one
+        took away the same files."""
+        followed = self._followed
+        files = self.files()
+        transaction = self._log.startTransaction(self._none, self._none)
+        transaction.trackFilesRead(self._sequence([f.action for f in without]))
+        marks = []
+        if progress is not None:
+            if self._followed != followed:
+                self._require_ahead(transaction, progress)
+            marks.append(self._mark(transaction, progress))
+        added = [] if frame is None else _items(transaction.writeFiles(frame._jdf))
+        removed = [f.action.remove() for f in without]
+        actions = self._sequence([*marks, *added, *removed])
+        version = int(transaction.commit(actions, self._operation(told), self._empty))
+        new = [_data_file(a) for a in added if a.getClass().getSimpleName() == "AddFile"]
+        if version == self._followed + 1:
+            gone = {f.name for f in without}
+            self._files = {n: f for n, f in files.items() if n not in gone} | {f.name: f for f in new}
+            self._followed = version
+        return new
+
+    def _require_ahead(self, transaction: Any, progress: Progress) -> None:
+        """Somebody else has written since: was it another one of the same application?"""
+        if int(transaction.txnVersion(progress.application)) >= progress.version:
+            raise ChangelogUnusable(
+                f"another {progress.application} is writing {self.path}",
+                f"run one {progress.application} per pipeline; this one has stopped without writing",
+            )
+
+    def _mark(self, transaction: Any, progress: Progress) -> Any:
+        # To have read it makes this commit fail where another writer has marked the same application meanwhile.
+        transaction.readTxn().addOne(progress.application)
+        now = self._jvm.scala.Option.apply(int(time.time() * 1000))
+        return self._delta.actions.SetTransaction(progress.application, progress.version, now)
+
+    @cached_property
+    def _jvm(self) -> Any:
+        return self._spark._jvm
+
+    @cached_property
+    def _delta(self) -> Any:
+        return self._jvm.org.apache.spark.sql.delta
+
+    @cached_property
+    def _log(self) -> Any:
+        return self._delta.DeltaLog.forTable(self._spark._jsparkSession, self.path)
+
+    def _snapshot(self) -> Any:
+        return self._log.update(False, self._none, self._none)
+
+    @cached_property
+    def _none(self) -> Any:
+        return self._jvm.scala.Option.empty()
+
+    @cached_property
+    def _empty(self) -> Any:
+        return getattr(getattr(self._jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
+
+    def _sequence(self, items: Sequence[Any]) -> Any:
+        return self._jvm.PythonUtils.toSeq(list(items))
+
+    def _operation(self, told: Mapping[str, Any] | None) -> Any:
+        """As a write: for an operation that it doesn't know Delta computes the table's state anew."""
+        none = self._none
+        metadata = none if told is None else self._jvm.scala.Option.apply(json.dumps(told))
+        append = self._jvm.org.apache.spark.sql.SaveMode.Append
+        write = getattr(self._delta, "DeltaOperations$Write")
+        return write(append, none, none, metadata, none, none, none, none, none)
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(i) for i in range(sequence.size())]
+
+
+def _data_file(action: Any) -> DataFile:
+    return DataFile(action.path().rsplit("/", 1)[-1], int(action.size()), action)

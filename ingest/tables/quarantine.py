@@ -28,15 +28,14 @@ class Quarantine:
     """The quarantine of a lakehouse, all pipelines in one table."""
 
     def __init__(self, spark: SparkSession, path: str, pipeline: str) -> None:
-        self._spark = spark
-        self._path = path
+        self._table = delta_log.Table(spark, path)
         self._pipeline = pipeline
         # Tables are merged side by side; two first appends at once would both make the table.
         self._one_at_a_time = threading.Lock()
 
     def rows(self) -> DataFrame:
         """Of this pipeline alone."""
-        return delta_log.rows(self._spark, self._path, _SCHEMA).where(F.col("pipeline") == self._pipeline)
+        return self._table.rows(_SCHEMA).where(F.col("pipeline") == self._pipeline)
 
     def add(self, events: DataFrame) -> None:
         """Bronze rows with `table`, `code` and `reason`. Coordinates that are here already add nothing."""
@@ -46,4 +45,4 @@ class Quarantine:
 
     def _append_new(self, named: DataFrame) -> None:
         new = named.join(self.rows().select(*COORDINATES), COORDINATES, "left_anti").select(*_SCHEMA.names)
-        delta_log.append(new, self._path)
+        self._table.append(new, new=delta_log.NO_STATISTICS)

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.compaction import DELETED, POSITION_COLUMN, quoted
+from ingest.changelog.change import DELETED, POSITION_COLUMN, SOURCE_TS, quoted
 from ingest.changelog.evolution import TableColumn
-from ingest.changelog.images import SOURCE_TS, Shape, default_of
+from ingest.changelog.images import Shape, default_of
 from ingest.changelog.merge import ACTION, DELETE, INSERT, UPDATE
 from ingest.changelog.position import POSITION
 from ingest.changelog.types import spark_type
 from ingest.tables import delta_log
+from ingest.tables.delta_log import CHANGE_TYPE, DataFile
 
 # No deletion vectors: any reader reads such a table, and a small MERGE took a third of the time without them.
-_PROPERTIES = {"delta.enableChangeDataFeed": "true", **delta_log.SELDOM_CHECKPOINTS}
+_PROPERTIES = {"delta.enableChangeDataFeed": "true"}
+FILE = "_file"
 _NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
+_REWRITABLE = 8 << 20
+"""Bytes of files that a commit may write anew by itself; for more, Delta's MERGE spreads the work."""
+_SMALL_FILES = 16
+"""So many small files, and the next rewrite takes them all in."""
 
 
 def schema_of(columns: Sequence[TableColumn]) -> T.StructType:
@@ -39,13 +46,14 @@ class Silver:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
+        self._table = delta_log.Table(spark, path)
         self.path = path
 
     def exists(self) -> bool:
-        return delta_log.exists(self._spark, self.path)
+        return self._table.exists()
 
     def rows(self) -> DataFrame:
-        return self._spark.read.format("delta").load(self.path)
+        return self._table.rows()
 
     @staticmethod
     def _mapped(shape: Shape) -> bool:
@@ -53,11 +61,14 @@ class Silver:
         return any(_NEEDS_MAPPING.search(c.name) for c in shape.columns)
 
     def _properties(self, shape: Shape) -> dict[str, str]:
-        return {**_PROPERTIES, "delta.columnMapping.mode": "name"} if self._mapped(shape) else _PROPERTIES
+        # What readers skip files by: the key, and nothing else of a row gets into the log.
+        statistics = ",".join(_path(k) for k in shape.key) or f"{POSITION_COLUMN}.major"
+        properties = {**_PROPERTIES, "delta.dataSkippingStatsColumns": statistics}
+        return {**properties, "delta.columnMapping.mode": "name"} if self._mapped(shape) else properties
 
     def create(self, shape: Shape) -> None:
         """An empty table; one that is there already stays as it is."""
-        delta_log.create(self._spark, self.path, schema_of(shape.columns), self._properties(shape))
+        self._table.create(schema_of(shape.columns), self._properties(shape))
 
     def evolve(self, before: Shape, after: Shape) -> None:
         """Columns added (a metadata commit), or widened or filled with a default (a rewrite)."""
@@ -82,40 +93,77 @@ class Silver:
             writer.mode("append").option("mergeSchema", "true").save(self.path)
 
     def matching(self, states: DataFrame, key: Sequence[str]) -> DataFrame | None:
-        """Key and position of the live rows whose key is in `states`; None while there is no table.
+        """Key, position and `_file` (the name of the file) of the live rows whose key is in `states`; None while
+        there is no table.
 
         The table is read once and not shuffled."""
         if not self.exists():
             return None
         wanted = states.select(*(quoted(c) for c in key))
         columns = list(dict.fromkeys([*key, POSITION_COLUMN]))
-        return self.rows().select(*(quoted(c) for c in columns)).join(F.broadcast(wanted), list(key), "left_semi")
+        rows = self._table.rows_in(self._table.files().values())
+        kept = rows.select(*(quoted(c) for c in columns), F.col("_metadata.file_name").alias(FILE))
+        return kept.join(F.broadcast(wanted), list(key), "left_semi")
 
-    def apply(self, winners: DataFrame, shape: Shape, only_inserts: bool) -> None:
-        """`winners`: states that take effect, with their `_action`. One commit."""
-        columns = schema_of(shape.columns).names
-        writes = winners.where(F.col(ACTION).isin(INSERT, UPDATE, DELETE))
-        if only_inserts:
-            if self._mapped(shape) and not self.exists():
-                self.create(shape)  # Delta refuses a first write that brings both mapping and a change data feed.
-            options = {} if self.exists() else self._properties(shape)
-            delta_log.append(writes.select(*(quoted(c) for c in columns)), self.path, **options)
+    def apply(self, winners: DataFrame, shape: Shape, touched: Collection[str], told: Mapping[str, Any]) -> None:
+        """`winners`: states that take effect, with their `_action`, none of which is `bury`. `touched`: the names of
+        the files that hold rows of the same keys. `told`: what the commit says of itself. One commit."""
+        if self._mapped(shape) and not self.exists():
+            self.create(shape)  # Delta refuses a first write that brings both mapping and a change data feed.
+        if not touched:
+            self._table.append(self._images(winners, shape), told, new=self._properties(shape))
             return
+        files = self._table.files()
+        small = [f for f in files.values() if f.size < _REWRITABLE // _SMALL_FILES]
+        rewritten = {name: files[name] for name in touched}
+        if len(small) >= _SMALL_FILES:
+            rewritten |= {f.name: f for f in small}
+        if sum(f.size for f in rewritten.values()) <= _REWRITABLE:
+            self._rewrite(winners, shape, list(rewritten.values()), told)
+        else:
+            self._merge(winners, shape, told)
+
+    @staticmethod
+    def _images(rows: DataFrame, shape: Shape, *more: Column) -> DataFrame:
+        """The table's columns with their types, and `more`."""
+        fields = schema_of(shape.columns).fields
+        return rows.select(*(quoted(f.name).cast(f.dataType).alias(f.name) for f in fields), *more)
+
+    def _rewrite(self, winners: DataFrame, shape: Shape, files: list[DataFile], told: Mapping[str, Any]) -> None:
+        """The rows of `files` and the winners, into new files; and what changed, into the change data feed."""
+        key = list(shape.identity)
+        taken = winners.select(*(quoted(k) for k in key), ACTION)
+        gone = F.when(F.col(ACTION) == DELETE, "delete").when(F.col(ACTION) == UPDATE, "update_preimage")
+        old = self._table.rows_in(files).join(F.broadcast(taken), key, "left").withColumn(CHANGE_TYPE, gone)
+        come = F.when(F.col(ACTION) == INSERT, "insert").otherwise("update_postimage")
+        # A new row is written twice: into the table, and into the feed.
+        twice = F.explode(F.array(F.lit(None).cast("string"), come)).alias(CHANGE_TYPE)
+        new = self._images(winners.where(~F.col(DELETED)), shape, twice)
+        frame = self._images(old, shape, F.col(CHANGE_TYPE)).unionByName(new)
+        self._table.commit(frame.coalesce(1), files, told)
+
+    def _merge(self, winners: DataFrame, shape: Shape, told: Mapping[str, Any]) -> None:
         # Columns are named by backquoted paths because a name may hold dots and quotes.
+        columns = schema_of(shape.columns).names
         values: dict[str, str | Column] = {_path(c): F.col(f"s.{_path(c)}") for c in columns}
         newer = F.col(f"s.{POSITION_COLUMN}") > F.col(f"t.{POSITION_COLUMN}")
         same_key = F.lit(True)
         for k in shape.identity:
             same_key &= F.col(f"t.{_path(k)}") == F.col(f"s.{_path(k)}")
-        (
+        merge = (
             DeltaTable.forPath(self._spark, self.path)
             .alias("t")
-            .merge(writes.alias("s"), same_key)
+            .merge(winners.alias("s"), same_key)
             .whenMatchedDelete(F.col(f"s.{DELETED}"))
             .whenMatchedUpdate(newer, values)
             .whenNotMatchedInsert(~F.col(f"s.{DELETED}"), values)
-            .execute()
         )
+        merge.execute()
+        self.note(told)
+
+    def note(self, told: Mapping[str, Any]) -> None:
+        """A commit that changes nothing, and says so: what a batch without effect has to tell."""
+        self._table.commit(None, (), told)
 
     def truncate(self, before: Column) -> None:
         """Removes every row whose position is below `before`, a `POSITION` struct."""

@@ -8,36 +8,29 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from ingest.changelog.compaction import DELETED, POSITION_COLUMN
+from ingest.changelog.change import DELETED, POSITION_COLUMN
 from ingest.changelog.merge import SURROGATE
 from ingest.changelog.position import POSITION
 from ingest.tables import delta_log
-
-_SCHEMA = T.StructType([T.StructField(SURROGATE, T.BinaryType()), T.StructField(POSITION_COLUMN, POSITION)])
 
 
 class Tombstones:
     """The tombstones of one silver table."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._spark = spark
-        self._path = path
+        self._table = delta_log.Table(spark, path)
 
     def exists(self) -> bool:
         """Whether anything of this table was ever deleted."""
-        return delta_log.exists(self._spark, self._path)
-
-    def _rows(self) -> DataFrame:
-        return delta_log.rows(self._spark, self._path, _SCHEMA)
+        return self._table.exists()
 
     def matching(self, states: DataFrame) -> DataFrame | None:
         """`_key` and highest `_position` of the tombstones whose key is in `states`; None before the first."""
-        if not self.exists():
+        if not self._table.exists():
             return None
         wanted = F.broadcast(states.select(SURROGATE))
-        found = self._rows().join(wanted, SURROGATE, "left_semi")
+        found = self._table.rows_in(self._table.files().values()).join(wanted, SURROGATE, "left_semi")
         return found.groupBy(SURROGATE).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN))
 
     def bury(self, winners: DataFrame) -> None:
@@ -50,13 +43,14 @@ class Tombstones:
 
     def truncated_at(self) -> tuple[int, ...] | None:
         """The position of the last truncate, as plain numbers."""
-        if not self.exists():
+        if not self._table.exists():
             return None
-        row = self._rows().where(F.col(SURROGATE) == F.unhex(F.lit(""))).agg(F.max(POSITION_COLUMN).alias("at")).first()
+        marks = self._table.rows().where(F.col(SURROGATE) == F.unhex(F.lit("")))
+        row = marks.agg(F.max(POSITION_COLUMN).alias("at")).first()
         return None if row is None or row["at"] is None else tuple(row["at"])
 
     def _append(self, rows: DataFrame) -> None:
-        delta_log.append(rows, self._path)
+        self._table.append(rows, new=delta_log.NO_STATISTICS)
 
 
 def literal(position: tuple[int, ...]) -> Column:

@@ -1,0 +1,32 @@
+"""A change: what one event means for one key. The table's columns, and beside them these.
+
+| column | what |
+|---|---|
+| `_deleted` | the key is gone; the other columns are null |
+| `_position` | `POSITION` of the event |
+| `_source_ts` | when the source committed it |
+| `_event` | topic, partition and offset of its record |
+| `_code`, `_reason` | null, or why the event can't be applied |
+| `_moved` | the delete of the old key, where an update moved a row to another |
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+DELETED = "_deleted"
+POSITION_COLUMN = "_position"
+SOURCE_TS = "_source_ts"
+EVENT_ID = "_event"
+CODE = "_code"
+REASON = "_reason"
+MOVED = "_moved"
+
+
+def quoted(path: str, name: str | None = None) -> Column:
+    """A column whose name may hold dots and quotes. With `name`, `path` is `struct.name`."""
+    if name is None:
+        return F.col("`" + path.replace("`", "``") + "`")
+    struct = path[: -len(name) - 1]
+    return F.col(struct).getField(name).alias(name)
