@@ -85,3 +85,19 @@ def test_incompatible_type_is_quarantined_with_column_and_types(folded: Folded) 
     (entry,) = summary["quarantine"]
     assert entry["code"] == "incompatible-type"
     assert "'age' is int64 in the table and string in the event" in entry["reason"]
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if "stages" in _expected(c)], ids=lambda c: c.name)
+def test_every_stage_is_as_asserted(case: Path, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
+    text = (case / "events.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    root = tmp_path_factory.mktemp("stages")
+    stages = _expected(case)["stages"]
+    cases = []
+    for stage in stages:
+        events = root / f"{stage['after_line']}.jsonl"
+        events.write_text("".join(text[: stage["after_line"]]), encoding="utf-8")
+        name = f"after-{stage['after_line']}"
+        cases.append(Case(name, (events,), case / "tables.json", root / name))
+    results = list(replay(spark, cases, Delivery(batch_size=2), "jsonl"))
+    for stage, (folded_case, summary) in zip(stages, results, strict=True):
+        _check(folded_case.out, summary, stage["tables"])

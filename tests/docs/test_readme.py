@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,3 +103,24 @@ def test_reading_examples_run(
     script.write_text(blocks("python")[number], encoding="utf-8")
     runpy.run_path(str(script))
     assert "1234.21" in (out := capsys.readouterr().out) or "1234.11" in out
+
+
+@pytest.mark.spark
+def test_queries_by_name_answer(lakehouse: Path) -> None:
+    answers = []
+    for _, *arguments in (c for c in commands("ingest") if c[1] == "sql"):
+        told = subprocess.run(
+            [sys.executable, "-c", "from ingest.cli import main; main()", *arguments, "--json"],
+            cwd=lakehouse,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert told.returncode == 0, told.stderr[-2000:]
+        answers.append(told.stdout)
+    assert '"status": "open", "count(1)": 2' in answers[0]
+    assert '"code": "unknown-op", "count(1)": 1' in answers[1]
+    assert '"quarantined": 1' in answers[2]
+    assert not (lakehouse / "spark-warehouse").exists()

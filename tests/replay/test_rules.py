@@ -18,6 +18,7 @@ pytestmark = pytest.mark.spark
 RULES = list(rules())
 DELIVERIES = {
     "one batch": Delivery(),
+    "one record a batch": Delivery(batch_size=1),
 }
 Folded = dict[str, tuple[Path, dict[str, Any]]]
 
