@@ -78,6 +78,9 @@ class Lakehouse:
     def silver(self, source: str, table: str) -> str:
         return self._below("silver", path_segment(source), path_segment(table))
 
+    def pending(self, source: str, table: str) -> str:
+        return self._below("pending", path_segment(source), path_segment(table))
+
     def tombstones(self, source: str, table: str) -> str:
         return self._below("tombstones", path_segment(source), path_segment(table))
 

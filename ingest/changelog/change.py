@@ -4,6 +4,7 @@
 |---|---|
 | `_deleted` | the key is gone; the other columns are null |
 | `_position` | `POSITION` of the event |
+| `_column_positions` | null for a whole image; else which columns are older than it, or unknown (`joining`) |
 | `_source_ts` | when the source committed it |
 | `_event` | topic, partition and offset of its record |
 | `_code`, `_reason` | null, or why the event can't be applied |
@@ -14,14 +15,21 @@ from __future__ import annotations
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.position import POSITION
 
 DELETED = "_deleted"
 POSITION_COLUMN = "_position"
+COLUMN_POSITIONS = "_column_positions"
 SOURCE_TS = "_source_ts"
 EVENT_ID = "_event"
 CODE = "_code"
 REASON = "_reason"
 MOVED = "_moved"
+
+COLUMN_POSITION = T.StructType([T.StructField("position", POSITION), T.StructField("before", T.BooleanType())])
+COLUMN_POSITIONS_TYPE = T.MapType(T.StringType(), COLUMN_POSITION)
 
 
 def quoted(path: str, name: str | None = None) -> Column:

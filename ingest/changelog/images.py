@@ -14,7 +14,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.change import CODE, DELETED, EVENT_ID, MOVED, POSITION_COLUMN, REASON, SOURCE_TS, quoted
+from ingest.changelog.change import (
+    CODE,
+    COLUMN_POSITIONS,
+    COLUMN_POSITIONS_TYPE,
+    DELETED,
+    EVENT_ID,
+    MOVED,
+    POSITION_COLUMN,
+    REASON,
+    SOURCE_TS,
+    quoted,
+)
 from ingest.changelog.columns import Column
 from ingest.changelog.decode import decode, is_unavailable, undecodable, wire_spark_type
 from ingest.changelog.evolution import TableColumn
@@ -45,6 +56,8 @@ class Reader:
     wire: tuple[Column, ...]
     placeholder: str
     fold_case: bool = False
+    befores: bool = False
+    """Whether a value that was not sent is looked for in the image before."""
 
     def named(self) -> dict[str, Column]:
         return {c.name.lower() if self.fold_case else c.name: c for c in self.wire}
@@ -59,6 +72,11 @@ def _value_type(reader: Reader, keys: Sequence[Column]) -> T.StructType:
     return T.StructType(
         [*images, T.StructField("payload", T.StructType(images)), T.StructField("_corrupt", T.StringType())]
     )
+
+
+def _before_type(reader: Reader) -> T.StructType:
+    image = T.StructField("before", _struct(reader.wire))
+    return T.StructType([image, T.StructField("payload", T.StructType([image]))])
 
 
 def _key_type(keys: Sequence[Column]) -> T.StructType:
@@ -79,17 +97,19 @@ def _reading(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
     Kept: writing them down takes longer than a small batch."""
     wire = reader.named()
     keys = [wire[k] for k in shape.key if k in wire]
-    value = F.from_json(F.col("value").cast("string"), _value_type(reader, keys), _CORRUPT)
+    text = F.col("value").cast("string")
     parsed = (
         *(F.col(c) for c in ("topic", "partition", "offset", "op", "wrapped", "position", "source_ts")),
-        value.alias("_v"),
+        F.from_json(text, _value_type(reader, keys), _CORRUPT).alias("_v"),
+        # Apart: what is wrong in an image before is no reason to refuse the event.
+        (F.from_json(text, _before_type(reader)) if reader.befores else F.lit(None)).alias("_b"),
         F.from_json(F.col("key").cast("string"), _key_type(keys)).alias("_k"),
         F.col("op").isin("d", "tombstone").alias(DELETED),
     )
-    partial, broken = _unread(shape, reader)
+    unread = _unread(shape, reader)
     olds = tuple(f"_old_{i}" for i in range(len(keys)))
     columns = (
-        *(_column(c, shape, wire).alias(c.name) for c in shape.columns),
+        *(_column(c, shape, reader).alias(c.name) for c in shape.columns),
         *(_old_key(wire[k], c).alias(o) for o, (k, c) in zip(olds, _key_columns(shape, wire), strict=True)),
         F.col(DELETED),
         F.col("position").alias(POSITION_COLUMN),
@@ -98,11 +118,18 @@ def _reading(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
         F.col("op"),
         F.col("_v._corrupt").isNotNull().alias("_corrupt"),
         _image("after").isNull().alias("_imageless"),
-        partial.alias("_partial"),
-        broken.alias("_broken"),
+        *(column.alias(name) for name, column in unread.items()),
     )
     kept = (*(c.name for c in shape.columns), *olds, DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID)
-    return parsed, columns, (*(quoted(c) for c in kept), *_judged(shape))
+    return parsed, columns, (*(quoted(c) for c in kept), _column_positions(), *_judged(shape))
+
+
+def _column_positions() -> SparkColumn:
+    """Where the image lacks values: from the image before, or not known."""
+    before = F.struct(F.col(POSITION_COLUMN).alias("position"), F.lit(True).alias("before"))
+    found = F.transform("_partial", lambda name: F.when(F.array_contains("_before", name), before))
+    layers = F.map_from_arrays(F.col("_partial"), found).cast(COLUMN_POSITIONS_TYPE)
+    return F.when(F.size("_partial") > 0, layers).alias(COLUMN_POSITIONS)
 
 
 def _image(name: str) -> SparkColumn:
@@ -118,20 +145,29 @@ def _old_key(column: Column, target: TableColumn) -> SparkColumn:
     return F.when(F.col("op") == "u", decode(_image("before").getField(column.name), column.wire, target.type))
 
 
-def _column(target: TableColumn, shape: Shape, wire: dict[str, Column]) -> SparkColumn:
-    column = wire.get(target.name)
+def _column(target: TableColumn, shape: Shape, reader: Reader) -> SparkColumn:
+    column = reader.named().get(target.name)
     if column is None:
         return F.when(~F.col(DELETED), default_of(target))
 
+    def missing(struct: SparkColumn) -> SparkColumn:
+        return is_unavailable(struct.getField(column.name), column.wire, reader.placeholder)
+
     def read(struct: SparkColumn) -> SparkColumn:
-        return decode(struct.getField(column.name), column.wire, target.type)
+        return F.when(~missing(struct), decode(struct.getField(column.name), column.wire, target.type))
 
     after = read(_image("after"))
     if target.name not in shape.key:
+        if reader.befores:
+            after = F.when(missing(_image("after")), read(_before())).otherwise(after)
         return F.when(~F.col(DELETED), after)
     from_key = F.coalesce(read(F.col("_k")), read(F.col("_k.payload")))
     gone = F.coalesce(from_key, read(_image("before")))
     return F.when(F.col(DELETED), gone).otherwise(F.coalesce(after, from_key))
+
+
+def _before() -> SparkColumn:
+    return F.when(F.col("wrapped"), F.col("_b.payload.before")).otherwise(F.col("_b.before"))
 
 
 def default_of(target: TableColumn) -> SparkColumn:
@@ -144,21 +180,28 @@ def default_of(target: TableColumn) -> SparkColumn:
     return decode(read["value"], source.wire, target.type)
 
 
-def _unread(shape: Shape, reader: Reader) -> tuple[SparkColumn, SparkColumn]:
-    """The names of the columns whose value the log did not hold, and of those whose value can't be read."""
+def _unread(shape: Shape, reader: Reader) -> dict[str, SparkColumn]:
+    """Names of columns: whose value the log did not hold, of those whose image before holds it, and whose value
+    can't be read."""
     types = {c.name: c.type for c in shape.columns}
-    partial, broken = [], []
+    partial, before, broken = [], [], []
     for name, c in reader.named().items():
         value = _image("after").getField(c.name)
         missing = is_unavailable(value, c.wire, reader.placeholder)
-        partial.append(F.when(missing, F.lit(name)))
         broken.append(F.when(~missing & undecodable(value, c.wire, types[name]), F.lit(name)))
+        if name in shape.key:
+            continue  # A key stands in the record's key as well.
+        partial.append(F.when(missing, F.lit(name)))
+        if reader.befores:
+            old = _before().getField(c.name)
+            held = old.isNotNull() & ~is_unavailable(old, c.wire, reader.placeholder)
+            before.append(F.when(missing & held, F.lit(name)))
 
     def names(flags: list[SparkColumn]) -> SparkColumn:
-        found = F.array_compact(F.array(*flags)) if flags else F.array().cast("array<string>")
-        return F.when(~F.col(DELETED), F.array_join(found, ", ")).otherwise("")
+        none = F.array().cast("array<string>")
+        return F.when(~F.col(DELETED), F.array_compact(F.array(*flags)) if flags else none).otherwise(none)
 
-    return names(partial), names(broken)
+    return {"_partial": names(partial), "_before": names(before), "_broken": names(broken)}
 
 
 def _judged(shape: Shape) -> tuple[SparkColumn, SparkColumn]:
@@ -174,8 +217,16 @@ def _judged(shape: Shape) -> tuple[SparkColumn, SparkColumn]:
             NO_KEY,
             F.lit("the table has no primary key: an update or delete can't name its row"),
         ),
-        (F.col("_partial") != "", PARTIAL, F.concat(F.lit("the log did not hold: "), F.col("_partial"))),
-        (F.col("_broken") != "", UNDECODABLE, F.concat(F.lit("can't be read by their type: "), F.col("_broken"))),
+        (
+            F.lit(not shape.key) & (F.size("_partial") > 0),
+            PARTIAL,
+            F.concat(F.lit("without a key these can't be looked up: "), F.array_join("_partial", ", ")),
+        ),
+        (
+            F.size("_broken") > 0,
+            UNDECODABLE,
+            F.concat(F.lit("can't be read by their type: "), F.array_join("_broken", ", ")),
+        ),
         (keyless != "", NO_KEY, F.concat(F.lit("no value for key column: "), keyless)),
     ]
     code = reason = F.lit(None).cast("string")
@@ -203,6 +254,8 @@ def _with_moves(flat: DataFrame, shape: Shape) -> DataFrame:
         if c in before
         else (F.col(MOVED) | F.col(DELETED)).alias(c)
         if c == DELETED
+        else F.when(~F.col(MOVED), F.col(c)).alias(c)
+        if c == COLUMN_POSITIONS
         else quoted(c)
         for c in rest
     ]

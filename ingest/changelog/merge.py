@@ -32,7 +32,7 @@ def surrogate(key: Sequence[str]) -> Column:
 
 
 def effective(states: DataFrame, rows: DataFrame | None, tombstones: DataFrame | None, key: Sequence[str]) -> DataFrame:
-    """The states that take effect, and those that can't, each with its `_action`.
+    """The states with their `_action`: null for what was late or doubled.
 
     `states`: compacted changes and their `_key`. `rows`: key columns and `_position` of the live rows, at least those
     of the same keys; what else they have is handed on. `tombstones`: `_key` and `_position`, at most one row per
@@ -58,4 +58,4 @@ def effective(states: DataFrame, rows: DataFrame | None, tombstones: DataFrame |
         .when(deleted & won, F.when(row.isNotNull(), DELETE).otherwise(BURY))
         .when(won, F.when(row.isNotNull(), UPDATE).otherwise(INSERT))
     )
-    return judged.withColumn(ACTION, action).where(F.col(ACTION).isNotNull()).drop("_row", "_tombstone")
+    return judged.withColumn(ACTION, action).drop("_row", "_tombstone")

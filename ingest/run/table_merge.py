@@ -9,15 +9,15 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.change import CODE, EVENT_ID, MOVED, POSITION_COLUMN, REASON
+from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, REASON
 from ingest.changelog.columns import Column
-from ingest.changelog.compaction import compacted
 from ingest.changelog.connect_schema import declared
 from ingest.changelog.evolution import Conflict, evolved
 from ingest.changelog.images import Reader, Shape, changes
 from ingest.changelog.inference import settled
-from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, effective, surrogate
+from ingest.changelog.merge import ACTION, DELETE
 from ingest.names import Lakehouse
+from ingest.run.judging import Judged, Stored, Truncated, judge
 from ingest.run.profile import CHANGE, Group, belongs_to
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
@@ -41,26 +41,6 @@ class TableBatch:
     tombstones: DataFrame | None
     tombstone_count: int
     upto: int
-
-
-@dataclass(frozen=True)
-class Stored:
-    """Where a table is kept."""
-
-    silver: Silver
-    graves: Tombstones
-
-
-@dataclass(frozen=True)
-class Judged:
-    """What a batch does to a table. `winners`: states with their `_action`. `actions`: which of them there are.
-    `files`: names of the files that hold rows of these keys. `applied`, `refused`: numbers of events."""
-
-    winners: DataFrame
-    actions: frozenset[str]
-    files: frozenset[str]
-    applied: int
-    refused: int
 
 
 class TableMerge:
@@ -107,11 +87,13 @@ class TableMerge:
             self._set_aside(batch, batch.events.where(belongs_to(group)), INCOMPATIBLE, reason)
         quarantined = sum(group.count for group in refused)
         stored = self._stored_in(batch.table)
-        truncates = self._truncate(batch, stored)
-        frames = self._changes(batch, shape, [(g, c) for g, c in incoming if g not in refused])
-        judged = self._judge(batch, shape, frames, stored) if frames else None
-        applied = truncates + (judged.applied if judged else 0)
-        quarantined += judged.refused if judged else 0
+        truncated = self._truncate(batch, stored)
+        readable = [(g, c) for g, c in incoming if g not in refused]
+        judged = None
+        if readable or batch.tombstones is not None or truncated.now:
+            judged = judge(lambda befores: self._changes(batch, shape, readable, befores), shape, stored, truncated)
+        applied = int(truncated.now) + (judged.applied if judged else 0)
+        quarantined += judged.quarantined if judged else 0
         account = Account(batch.table, read, applied, read - applied - quarantined, quarantined)
         self._write(batch, judged, shape, stored, account)
         return account
@@ -143,15 +125,17 @@ class TableMerge:
         if table not in self._stored:
             graves = Tombstones(self._spark, self._lakehouse.tombstones(self._pipeline, table))
             silver = Silver(self._spark, self._lakehouse.silver(self._pipeline, table))
-            self._stored[table] = Stored(silver, graves)
+            pending = Silver(self._spark, self._lakehouse.pending(self._pipeline, table))
+            self._stored[table] = Stored(silver, pending, graves)
         return self._stored[table]
 
     def _settle(self, entry: Entry | None, shape: Shape, topics: tuple[str, ...]) -> None:
-        silver = self._stored_in(shape.table).silver
-        if entry is not None and entry.shape != shape and silver.exists():
-            silver.evolve(entry.shape, shape)
+        stored = self._stored_in(shape.table)
+        for kept in (stored.silver, stored.pending):
+            if entry is not None and entry.shape != shape and kept.exists():
+                kept.evolve(entry.shape, shape)
         revision = entry.revision + 1 if entry else 1
-        settled = Entry(self._pipeline, silver.path, shape, revision, topics)
+        settled = Entry(self._pipeline, stored.silver.path, shape, revision, topics)
         self._catalog.record(settled)
         self._entries[shape.table] = settled
 
@@ -170,10 +154,10 @@ class TableMerge:
         return tuple(row.names) if row.names else None
 
     def _changes(
-        self, batch: TableBatch, shape: Shape, readable: Sequence[tuple[Group, tuple[Column, ...]]]
-    ) -> list[DataFrame]:
+        self, batch: TableBatch, shape: Shape, readable: Sequence[tuple[Group, tuple[Column, ...]]], befores: bool
+    ) -> DataFrame:
         def reader(wire: tuple[Column, ...]) -> Reader:
-            return Reader(wire, self._rules.placeholder, self._rules.fold_case)
+            return Reader(wire, self._rules.placeholder, self._rules.fold_case, befores)
 
         types = {c.name: c.type for c in shape.columns}
         frames = []
@@ -182,57 +166,34 @@ class TableMerge:
             if group.schema_id is None:
                 wire = settled(arrived, types, shape.key, self._rules.fold_case)
             frames.append(changes(batch.events.where(belongs_to(group)), shape, reader(wire)))
-        if batch.tombstones is not None:
+        if batch.tombstones is not None or not frames:
             wire = self._wire.get(batch.table) or tuple(declared(c.name, str(c.type)) for c in shape.columns)
-            frames.append(changes(batch.tombstones, shape, reader(wire)))
-        return frames
-
-    def _judge(self, batch: TableBatch, shape: Shape, frames: list[DataFrame], stored: Stored) -> Judged:
-        everything = reduce(DataFrame.unionByName, frames)
-        floor = self._truncated.get(batch.table)
-        if floor is not None:
-            everything = everything.where(F.col(CODE).isNotNull() | (F.col(POSITION_COLUMN) > literal(floor)))
-        key = shape.identity
-        states = compacted(everything, key).withColumn(SURROGATE, surrogate(key))
-        rows, graves = stored.silver.exists(), stored.graves.exists()
-        if rows or graves:
-            # A plan that decodes is large: cut here, what follows plans over plain rows.
-            states = states.localCheckpoint()
-        live = stored.silver.matching(states, key) if rows else None
-        winners = effective(states, live, stored.graves.matching(states) if graves else None, key)
-        if live is None:
-            winners = winners.withColumn(FILE, F.lit(None).cast("string"))
-        winners = winners.localCheckpoint(eager=False)
-        effect = F.col(ACTION) != REFUSE
-        told = winners.agg(
-            F.collect_set(ACTION).alias("actions"),
-            F.collect_set(FILE).alias("files"),
-            F.count_if(effect).alias("effects"),
-            F.count_if(~effect).alias("refused"),
-            F.count_if(effect & F.col(MOVED)).alias("moves"),
-        ).first()
-        assert told is not None
-        applied: int = told.effects
-        if told.moves:  # An event that moves a row is one event with two effects.
-            applied = winners.where(effect).select(EVENT_ID).distinct().count()
-        return Judged(winners, frozenset(told.actions), frozenset(told.files), applied, told.refused)
+            rest = batch.events.limit(0) if batch.tombstones is None else batch.tombstones
+            frames.append(changes(rest, shape, reader(wire)))
+        return reduce(DataFrame.unionByName, frames)
 
     def _write(self, batch: TableBatch, judged: Judged | None, shape: Shape, stored: Stored, account: Account) -> None:
-        """Tombstones first: a crash in between is healed by the same batch when it comes again."""
-        actions: frozenset[str] = frozenset() if judged is None else judged.actions
-        if judged is not None:
-            if judged.refused:
-                self._quarantine_rows(batch, judged.winners.where(F.col(ACTION) == REFUSE))
-            if actions & {DELETE, BURY}:
-                stored.graves.bury(judged.winners.where(F.col(ACTION).isin(DELETE, BURY)))
+        """In an order in which a crash in between is healed by the same batch when it comes again: tombstones and
+        rows that begin to wait, then silver, then rows that wait no more."""
         told = {"upto_batch": batch.upto, "account": asdict(account)}
-        if judged is not None and actions - {BURY, REFUSE}:
-            writes = judged.winners.where(~F.col(ACTION).isin(BURY, REFUSE))
-            stored.silver.apply(writes, shape, judged.files, told)
+        pending = judged.pending if judged else None
+        if judged is not None:
+            if judged.refused is not None:
+                self._quarantine_rows(batch, judged.refused)
+            if judged.graves is not None:
+                stored.graves.bury(judged.graves)
+        if pending is not None and pending.actions - {DELETE}:
+            stored.pending.apply(pending.states.where(F.col(ACTION) != DELETE), shape, pending.files, {})
+        if judged is not None and judged.silver is not None:
+            stored.silver.apply(judged.silver.states, shape, judged.silver.files, told)
         else:
             if not stored.silver.exists():
                 stored.silver.create(shape)
             stored.silver.note(told)
+        if pending is not None and DELETE in pending.actions:
+            over = pending.states.where(F.col(ACTION) == DELETE)
+            files = stored.pending.matching(over, shape.identity).select(FILE).distinct().collect()  # names of files
+            stored.pending.apply(over, shape, frozenset(r[FILE] for r in files), {})
 
     def _quarantine_rows(self, batch: TableBatch, bad: DataFrame) -> None:
         named = bad.select(F.col(f"{EVENT_ID}.*"), F.col(CODE).alias("code"), F.col(REASON).alias("reason"))
@@ -251,19 +212,21 @@ class TableMerge:
         quarantined = sum(g.count for g in batch.groups)
         return Account(batch.table, read, 0, read - quarantined, quarantined)
 
-    def _truncate(self, batch: TableBatch, stored: Stored) -> int:
-        """Empties the table below its last truncate. 1 where that is new, else 0."""
-        silver, graves = stored.silver, stored.graves
+    def _truncate(self, batch: TableBatch, stored: Stored) -> Truncated:
+        """Empties the table below its last truncate."""
         if batch.table not in self._truncated:
-            self._truncated[batch.table] = graves.truncated_at()
+            self._truncated[batch.table] = stored.graves.truncated_at()
         latest = max((g.last_position for g in batch.groups if g.kind == "t"), default=None)
         known = self._truncated[batch.table]
         if latest is None:
-            return 0
-        if known is None or latest > known:
+            return Truncated(known)
+        new = known is None or latest > known
+        if new:
             at = self._spark.range(1).select(literal(latest).alias(POSITION_COLUMN))
-            graves.bury_table(at)
+            stored.graves.bury_table(at)
             self._truncated[batch.table] = latest
-        if silver.exists():
-            silver.truncate(literal(max(latest, known or latest)))
-        return int(known is None or latest > known)
+        last = max(latest, known or latest)
+        for kept in (stored.silver, stored.pending):
+            if kept.exists():
+                kept.truncate(literal(last))
+        return Truncated(last, new)

@@ -11,7 +11,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.change import DELETED, POSITION_COLUMN, SOURCE_TS, quoted
+from ingest.changelog.change import (
+    COLUMN_POSITIONS,
+    COLUMN_POSITIONS_TYPE,
+    POSITION_COLUMN,
+    SOURCE_TS,
+    quoted,
+)
 from ingest.changelog.evolution import TableColumn
 from ingest.changelog.images import Shape, default_of
 from ingest.changelog.merge import ACTION, DELETE, INSERT, UPDATE
@@ -37,6 +43,7 @@ def schema_of(columns: Sequence[TableColumn]) -> T.StructType:
             *(T.StructField(c.name, spark_type(c.type)) for c in columns),
             T.StructField(POSITION_COLUMN, POSITION),
             T.StructField(SOURCE_TS, T.TimestampType()),
+            T.StructField(COLUMN_POSITIONS, COLUMN_POSITIONS_TYPE),
         ]
     )
 
@@ -85,25 +92,27 @@ class Silver:
             (quoted(c.name) if c.name in present else default_of(c)).cast(spark_type(c.type)).alias(c.name)
             for c in after.columns
         ]
-        frame = rows.select(*columns, POSITION_COLUMN, SOURCE_TS)
+        frame = rows.select(*columns, POSITION_COLUMN, SOURCE_TS, COLUMN_POSITIONS)
         writer = frame.write.format("delta")
         if rewrite:
             writer.mode("overwrite").option("overwriteSchema", "true").save(self.path)
         else:
             writer.mode("append").option("mergeSchema", "true").save(self.path)
 
-    def matching(self, states: DataFrame, key: Sequence[str]) -> DataFrame | None:
-        """Key, position and `_file` (the name of the file) of the live rows whose key is in `states`; None while
-        there is no table.
+    def matching(self, states: DataFrame, key: Sequence[str]) -> DataFrame:
+        """The rows whose key is in `states`, with `_file`, the name of their file. The table must be there.
 
-        The table is read once and not shuffled."""
-        if not self.exists():
-            return None
+        It is read once and not shuffled, and only those of its columns that are asked for."""
         wanted = states.select(*(quoted(c) for c in key))
-        columns = list(dict.fromkeys([*key, POSITION_COLUMN]))
+        return self._named().join(F.broadcast(wanted), list(key), "left_semi")
+
+    def layered(self) -> DataFrame:
+        """The rows of which some column is older than the row, with `_file`."""
+        return self._named().where(F.col(COLUMN_POSITIONS).isNotNull())
+
+    def _named(self) -> DataFrame:
         rows = self._table.rows_in(self._table.files().values())
-        kept = rows.select(*(quoted(c) for c in columns), F.col("_metadata.file_name").alias(FILE))
-        return kept.join(F.broadcast(wanted), list(key), "left_semi")
+        return rows.select("*", F.col("_metadata.file_name").alias(FILE))
 
     def apply(self, winners: DataFrame, shape: Shape, touched: Collection[str], told: Mapping[str, Any]) -> None:
         """`winners`: states that take effect, with their `_action`, none of which is `bury`. `touched`: the names of
@@ -138,7 +147,7 @@ class Silver:
         come = F.when(F.col(ACTION) == INSERT, "insert").otherwise("update_postimage")
         # A new row is written twice: into the table, and into the feed.
         twice = F.explode(F.array(F.lit(None).cast("string"), come)).alias(CHANGE_TYPE)
-        new = self._images(winners.where(~F.col(DELETED)), shape, twice)
+        new = self._images(winners.where(F.col(ACTION) != DELETE), shape, twice)
         frame = self._images(old, shape, F.col(CHANGE_TYPE)).unionByName(new)
         self._table.commit(frame.coalesce(1), files, told)
 
@@ -146,7 +155,6 @@ class Silver:
         # Columns are named by backquoted paths because a name may hold dots and quotes.
         columns = schema_of(shape.columns).names
         values: dict[str, str | Column] = {_path(c): F.col(f"s.{_path(c)}") for c in columns}
-        newer = F.col(f"s.{POSITION_COLUMN}") > F.col(f"t.{POSITION_COLUMN}")
         same_key = F.lit(True)
         for k in shape.identity:
             same_key &= F.col(f"t.{_path(k)}") == F.col(f"s.{_path(k)}")
@@ -154,9 +162,9 @@ class Silver:
             DeltaTable.forPath(self._spark, self.path)
             .alias("t")
             .merge(winners.alias("s"), same_key)
-            .whenMatchedDelete(F.col(f"s.{DELETED}"))
-            .whenMatchedUpdate(newer, values)
-            .whenNotMatchedInsert(~F.col(f"s.{DELETED}"), values)
+            .whenMatchedDelete(F.col(f"s.{ACTION}") == DELETE)
+            .whenMatchedUpdate(set=values)
+            .whenNotMatchedInsert(F.col(f"s.{ACTION}") != DELETE, values)
         )
         merge.execute()
         self.note(told)

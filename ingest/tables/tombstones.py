@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.change import DELETED, POSITION_COLUMN
+from ingest.changelog.change import POSITION_COLUMN
 from ingest.changelog.merge import SURROGATE
 from ingest.changelog.position import POSITION
 from ingest.tables import delta_log
@@ -25,17 +25,15 @@ class Tombstones:
         """Whether anything of this table was ever deleted."""
         return self._table.exists()
 
-    def matching(self, states: DataFrame) -> DataFrame | None:
-        """`_key` and highest `_position` of the tombstones whose key is in `states`; None before the first."""
-        if not self._table.exists():
-            return None
+    def matching(self, states: DataFrame) -> DataFrame:
+        """`_key` and highest `_position` of the tombstones whose key is in `states`. There must be one."""
         wanted = F.broadcast(states.select(SURROGATE))
         found = self._table.rows_in(self._table.files().values()).join(wanted, SURROGATE, "left_semi")
         return found.groupBy(SURROGATE).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN))
 
-    def bury(self, winners: DataFrame) -> None:
-        """Appends the tombstones of the deletes among `winners`."""
-        self._append(winners.where(DELETED).select(SURROGATE, POSITION_COLUMN))
+    def bury(self, graves: DataFrame) -> None:
+        """Appends `_key` and `_position` of deletes."""
+        self._append(graves.select(SURROGATE, POSITION_COLUMN))
 
     def bury_table(self, at: DataFrame) -> None:
         """Appends a truncate: `at` holds its `_position`."""

@@ -286,17 +286,79 @@ def types_widen_and_refuse() -> Rule:
     )
 
 
+UNAVAILABLE = "__debezium_unavailable_value"
+
+
+def wide(i: int, v: Any, big: Any) -> dict[str, Any]:
+    return {"id": i, "v": v, "big": big}
+
+
 @rule
-def unavailable_is_never_null() -> Rule:
+def unavailable_keeps_the_earlier_value() -> Rule:
     t = Topic()
-    t.change("c", 10, row(1, "a"))
-    t.change("u", 11, row(1, "__debezium_unavailable_value"))
+    t.change("c", 10, wide(1, "a", "long"))
+    t.change("u", 11, wide(1, "b", UNAVAILABLE))
+    t.change("u", 12, wide(1, "c", UNAVAILABLE))
+    t.change("c", 13, wide(2, "d", None))
+    t.change("u", 14, wide(2, None, UNAVAILABLE))
+    rows = [wide(1, "c", "long"), wide(2, None, None)]
     return Rule(
-        "a value that the log did not hold is not made up",
-        t.records,
-        {ORDERS: [row(1, "a")]},
-        {1: "partial-image"},
+        "a value that the log did not hold is the latest earlier one, null where that is", t.records, {ORDERS: rows}
     )
+
+
+@rule
+def unavailable_before_its_value_arrives() -> Rule:
+    t = Topic()
+    t.change("u", 30, wide(1, "newest", UNAVAILABLE))
+    t.change("c", 10, wide(1, "first", "old"))
+    t.change("u", 20, wide(1, "middle", "new"))
+    t.change("u", 15, wide(1, "late", "late"))
+    return Rule("it may arrive later than the event that lacks it", t.records, {ORDERS: [wide(1, "newest", "new")]})
+
+
+@rule
+def unavailable_waits() -> Rule:
+    t = Topic()
+    t.change("u", 30, wide(1, "waits", UNAVAILABLE))
+    t.change("c", 31, wide(2, "there", "x"))
+    t.change("u", 40, wide(3, "gone", UNAVAILABLE))
+    t.change("d", 41, before=wide(3, None, None))
+    return Rule("a row never seen whole is not shown", t.records, {ORDERS: [wide(2, "there", "x")]})
+
+
+@rule
+def unavailable_takes_the_image_before() -> Rule:
+    t = Topic()
+    t.change("u", 30, wide(1, "b", UNAVAILABLE), before=wide(1, "a", "before"))
+    t.change("u", 31, wide(2, "b", UNAVAILABLE), before=wide(2, "a", "wrong"))
+    t.change("c", 20, wide(2, "a", "right"))
+    rows = [wide(1, "b", "before"), wide(2, "b", "right")]
+    return Rule("without an earlier row it is the value in the image before", t.records, {ORDERS: rows})
+
+
+@rule
+def unavailable_does_not_cross_a_delete() -> Rule:
+    t = Topic()
+    t.change("c", 10, wide(1, "a", "old life"))
+    t.change("u", 30, wide(1, "c", UNAVAILABLE))
+    t.change("d", 20, before=wide(1, None, None))
+    t.change("c", 10, wide(2, "a", "old life"))
+    t.change("d", 20, before=wide(2, None, None))
+    t.change("u", 30, wide(2, "c", UNAVAILABLE))
+    t.change("c", 25, wide(2, "b", "new life"))
+    return Rule("columns do not cross a delete", t.records, {ORDERS: [wide(2, "c", "new life")]})
+
+
+@rule
+def unavailable_and_truncate() -> Rule:
+    t = Topic()
+    t.change("c", 10, wide(1, "a", "old"))
+    t.change("u", 30, wide(1, "b", UNAVAILABLE))
+    t.change("t", 20, key=None)
+    t.change("c", 40, wide(2, "c", "new"))
+    t.change("u", 50, wide(2, "d", UNAVAILABLE))
+    return Rule("columns do not cross a truncate", t.records, {ORDERS: [wide(2, "d", "new")]})
 
 
 @rule

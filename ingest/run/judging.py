@@ -1,0 +1,195 @@
+"""What a batch of changes does to one table, given what is stored of its keys.
+
+Row by row where every image is whole: one position a row decides (`compaction`, `merge`). Column by column where one
+is partial, or a row is stored whose columns have positions of their own (`joining`). Both give the same states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import CODE, COLUMN_POSITIONS, DELETED, EVENT_ID, MOVED, POSITION_COLUMN, SOURCE_TS, quoted
+from ingest.changelog.compaction import compacted
+from ingest.changelog.images import Shape
+from ingest.changelog.joining import (
+    BURIES,
+    DEAD,
+    PENDING_ACTION,
+    PENDING_ROW,
+    ROW,
+    TOMBSTONE,
+    above,
+    joined,
+    remembered,
+    with_actions,
+)
+from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, effective, surrogate
+from ingest.tables.silver import FILE, Silver
+from ingest.tables.tombstones import Tombstones, literal
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where a table is kept: live rows, rows that wait for columns not known yet, deleted keys."""
+
+    silver: Silver
+    pending: Silver
+    graves: Tombstones
+
+
+@dataclass(frozen=True)
+class Truncated:
+    """The position of the table's last truncate, and whether it came with this batch."""
+
+    position: tuple[int, ...] | None
+    now: bool = False
+
+
+@dataclass(frozen=True)
+class Writes:
+    """States with their `_action`, and the names of the files that hold rows of their keys."""
+
+    states: DataFrame
+    actions: frozenset[str]
+    files: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is to be written; None: nothing. `refused`: changes with their `_code`. The numbers count events."""
+
+    silver: Writes | None
+    pending: Writes | None
+    graves: DataFrame | None
+    refused: DataFrame | None
+    applied: int
+    quarantined: int
+
+
+Changes = Callable[[bool], DataFrame]
+"""The batch's changes; whether values that were not sent are to be looked for in the images before."""
+
+
+def judge(changes: Changes, shape: Shape, stored: Stored, truncated: Truncated) -> Judged:
+    """Reads silver, pending rows and tombstones of the batch's keys; writes nothing."""
+    if not (truncated.now and shape.key and stored.silver.exists()):
+        judged = _by_row(changes(False), shape, stored, truncated)
+        if judged is not None:
+            return judged
+    return _by_column(changes(True), shape, stored, truncated)
+
+
+def _above(changes: DataFrame, truncated: Truncated) -> DataFrame:
+    if truncated.position is None:
+        return changes
+    return changes.where(F.col(CODE).isNotNull() | (F.col(POSITION_COLUMN) > literal(truncated.position)))
+
+
+def _by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated) -> Judged | None:
+    """None where positions of single columns are needed."""
+    key = list(shape.identity)
+    states = compacted(_above(changes, truncated), key).withColumn(SURROGATE, surrogate(key))
+    rows, graves, waiting = stored.silver.exists(), stored.graves.exists(), stored.pending.exists()
+    if rows or graves or waiting:
+        # A plan that decodes is large: cut here, what follows plans over plain rows.
+        states = states.localCheckpoint()
+    if waiting and not stored.pending.matching(states, key).isEmpty():
+        return None
+    live = None
+    if rows:
+        layered = F.col(COLUMN_POSITIONS).isNotNull().alias("_layered")
+        columns = [quoted(k) for k in dict.fromkeys([*key, POSITION_COLUMN])]
+        live = stored.silver.matching(states, key).select(*columns, F.col(FILE), layered)
+    judged = effective(states, live, stored.graves.matching(states) if graves else None, key)
+    if live is None:
+        judged = judged.withColumns({FILE: F.lit(None).cast("string"), "_layered": F.lit(False)})
+    judged = judged.localCheckpoint(eager=False)
+    effect = F.col(ACTION).isNotNull() & (F.col(ACTION) != REFUSE)
+    told = judged.agg(
+        F.collect_set(ACTION).alias("actions"),
+        F.collect_set(F.when(effect, F.col(FILE))).alias("files"),
+        F.count_if(effect).alias("effects"),
+        F.count_if(F.col(ACTION) == REFUSE).alias("refused"),
+        F.count_if(effect & F.col(MOVED)).alias("moves"),
+        F.count_if((effect & F.col(COLUMN_POSITIONS).isNotNull()) | F.col("_layered")).alias("layered"),
+    ).first()
+    assert told is not None
+    if told.layered:
+        return None
+    applied: int = told.effects
+    if told.moves:  # An event that moves a row is one event with two effects.
+        applied = judged.where(effect).select(EVENT_ID).distinct().count()
+    actions = frozenset(told.actions)
+    written = F.col(ACTION).isin(*(actions - {BURY, REFUSE}))
+    buried = F.col(ACTION).isin(DELETE, BURY)
+    return Judged(
+        Writes(judged.where(written), actions, frozenset(told.files)) if actions - {BURY, REFUSE} else None,
+        None,
+        judged.where(buried).select(SURROGATE, POSITION_COLUMN) if actions & {DELETE, BURY} else None,
+        judged.where(F.col(ACTION) == REFUSE) if told.refused else None,
+        applied,
+        told.refused,
+    )
+
+
+def _by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated) -> Judged:
+    key = list(shape.identity)
+    everything = _above(changes, truncated).localCheckpoint()
+    bad = F.col(CODE).isNotNull()
+    facts = _facts(everything.where(~bad), shape, stored, truncated).localCheckpoint()
+    names = facts.select(F.explode(F.map_keys(COLUMN_POSITIONS)).alias("name")).distinct().collect()  # of columns
+    columns = [c.name for c in shape.columns if c.name not in key]
+    states = with_actions(joined(facts, key, columns, sorted(r.name for r in names)))
+    states = states.withColumn(SURROGATE, surrogate(key)).localCheckpoint(eager=False)
+    changed = F.col(ACTION).isNotNull() | F.col(PENDING_ACTION).isNotNull() | F.col(BURIES)
+    told = states.agg(
+        F.collect_set(ACTION).alias("actions"),
+        F.collect_set(PENDING_ACTION).alias("pending"),
+        F.collect_set(F.col(ROW)["file"]).alias("files"),
+        F.collect_set(F.col(PENDING_ROW)["file"]).alias("pending_files"),
+        F.count_if(BURIES).alias("buries"),
+        F.count_distinct(F.when(changed, F.col(EVENT_ID))).alias("applied"),
+    ).first()
+    assert told is not None
+    refused = everything.where(bad)
+    quarantined = refused.count()
+    actions, pending = frozenset(told.actions) - {BURY}, frozenset(told.pending)
+    waiting = states.where(F.col(PENDING_ACTION).isNotNull()).withColumn(ACTION, F.col(PENDING_ACTION))
+    return Judged(
+        Writes(states.where(F.col(ACTION).isin(*actions)), actions, frozenset(told.files)) if actions else None,
+        Writes(waiting, pending, frozenset(told.pending_files)) if pending else None,
+        states.where(BURIES).select(SURROGATE, F.col(DEAD).alias(POSITION_COLUMN)) if told.buries else None,
+        refused if quarantined else None,
+        told.applied,
+        quarantined,
+    )
+
+
+def _facts(events: DataFrame, shape: Shape, stored: Stored, truncated: Truncated) -> DataFrame:
+    """The states of the batch's keys: events, rows, pending rows and tombstones in one form."""
+    key = list(shape.identity)
+    columns = [*(c.name for c in shape.columns), DELETED, POSITION_COLUMN, SOURCE_TS, COLUMN_POSITIONS, EVENT_ID]
+    facts = [events.select(*map(quoted, columns), *remembered(None))]
+    keys = events.select(*map(quoted, key)).distinct()
+    for table, kind in ((stored.silver, ROW), (stored.pending, PENDING_ROW)):
+        if not table.exists():
+            continue
+        rows = table.matching(keys, key)
+        if truncated.now:
+            # What a truncate leaves standing may stand on columns that it took away.
+            rows = rows.unionByName(table.layered().join(F.broadcast(keys), key, "left_anti"))
+        rows = above(rows, None if truncated.position is None else literal(truncated.position))
+        rows = rows.withColumns({DELETED: F.lit(False), EVENT_ID: F.lit(None).cast(events.schema[EVENT_ID].dataType)})
+        facts.append(rows.select(*map(quoted, columns), *remembered(kind, F.col(FILE))))
+    if stored.graves.exists():
+        hashed = keys.withColumn(SURROGATE, surrogate(key))
+        graves = stored.graves.matching(hashed).join(hashed, SURROGATE)
+        empty = {f.name: F.lit(None).cast(f.dataType) for f in facts[0].schema.fields if f.name not in graves.columns}
+        dead = graves.withColumns(empty | {DELETED: F.lit(True)})
+        facts.append(dead.select(*map(quoted, columns), *remembered(TOMBSTONE)))
+    return reduce(DataFrame.unionByName, facts)
