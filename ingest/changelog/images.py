@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 
 from pyspark.sql import Column as SparkColumn
@@ -49,6 +50,14 @@ class Shape:
         return self.key or (POSITION_COLUMN,)
 
 
+class Reading(Enum):
+    """Which image an event is read for."""
+
+    AFTER = "after"
+    AFTER_OR_BEFORE = "after, and a value that was not sent out of the image before"
+    BEFORE = "before"
+
+
 @dataclass(frozen=True)
 class Reader:
     """How to read the images of one schema."""
@@ -56,8 +65,12 @@ class Reader:
     wire: tuple[Column, ...]
     placeholder: str
     fold_case: bool = False
-    befores: bool = False
-    """Whether a value that was not sent is looked for in the image before."""
+    reading: Reading = Reading.AFTER
+
+    @property
+    def main(self) -> str:
+        """The image that the columns come from."""
+        return "before" if self.reading is Reading.BEFORE else "after"
 
     def named(self) -> dict[str, Column]:
         return {c.name.lower() if self.fold_case else c.name: c for c in self.wire}
@@ -68,7 +81,8 @@ def _struct(columns: Sequence[Column]) -> T.StructType:
 
 
 def _value_type(reader: Reader, keys: Sequence[Column]) -> T.StructType:
-    images = [T.StructField("before", _struct(keys)), T.StructField("after", _struct(reader.wire))]
+    read, other = ("before", "after") if reader.reading is Reading.BEFORE else ("after", "before")
+    images = [T.StructField(read, _struct(reader.wire)), T.StructField(other, _struct(keys))]
     return T.StructType(
         [*images, T.StructField("payload", T.StructType(images)), T.StructField("_corrupt", T.StringType())]
     )
@@ -98,13 +112,15 @@ def _reading(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
     wire = reader.named()
     keys = [wire[k] for k in shape.key if k in wire]
     text = F.col("value").cast("string")
+    also_before = reader.reading is Reading.AFTER_OR_BEFORE
+    deleted = F.lit(False) if reader.reading is Reading.BEFORE else F.col("op").isin("d", "tombstone")
     parsed = (
         *(F.col(c) for c in ("topic", "partition", "offset", "op", "wrapped", "position", "source_ts")),
         F.from_json(text, _value_type(reader, keys), _CORRUPT).alias("_v"),
         # Apart: what is wrong in an image before is no reason to refuse the event.
-        (F.from_json(text, _before_type(reader)) if reader.befores else F.lit(None)).alias("_b"),
+        (F.from_json(text, _before_type(reader)) if also_before else F.lit(None)).alias("_b"),
         F.from_json(F.col("key").cast("string"), _key_type(keys)).alias("_k"),
-        F.col("op").isin("d", "tombstone").alias(DELETED),
+        deleted.alias(DELETED),
     )
     unread = _unread(shape, reader)
     olds = tuple(f"_old_{i}" for i in range(len(keys)))
@@ -117,11 +133,11 @@ def _reading(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
         F.struct("topic", "partition", "offset").alias(EVENT_ID),
         F.col("op"),
         F.col("_v._corrupt").isNotNull().alias("_corrupt"),
-        _image("after").isNull().alias("_imageless"),
+        _image(reader.main).isNull().alias("_imageless"),
         *(column.alias(name) for name, column in unread.items()),
     )
     kept = (*(c.name for c in shape.columns), *olds, DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID)
-    return parsed, columns, (*(quoted(c) for c in kept), _column_positions(), *_judged(shape))
+    return parsed, columns, (*(quoted(c) for c in kept), _column_positions(), *_judged(shape, reader))
 
 
 def _column_positions() -> SparkColumn:
@@ -156,10 +172,10 @@ def _column(target: TableColumn, shape: Shape, reader: Reader) -> SparkColumn:
     def read(struct: SparkColumn) -> SparkColumn:
         return F.when(~missing(struct), decode(struct.getField(column.name), column.wire, target.type))
 
-    after = read(_image("after"))
+    after = read(_image(reader.main))
     if target.name not in shape.key:
-        if reader.befores:
-            after = F.when(missing(_image("after")), read(_before())).otherwise(after)
+        if reader.reading is Reading.AFTER_OR_BEFORE:
+            after = F.when(missing(_image(reader.main)), read(_before())).otherwise(after)
         return F.when(~F.col(DELETED), after)
     from_key = F.coalesce(read(F.col("_k")), read(F.col("_k.payload")))
     gone = F.coalesce(from_key, read(_image("before")))
@@ -186,13 +202,13 @@ def _unread(shape: Shape, reader: Reader) -> dict[str, SparkColumn]:
     types = {c.name: c.type for c in shape.columns}
     partial, before, broken = [], [], []
     for name, c in reader.named().items():
-        value = _image("after").getField(c.name)
+        value = _image(reader.main).getField(c.name)
         missing = is_unavailable(value, c.wire, reader.placeholder)
         broken.append(F.when(~missing & undecodable(value, c.wire, types[name]), F.lit(name)))
         if name in shape.key:
             continue  # A key stands in the record's key as well.
         partial.append(F.when(missing, F.lit(name)))
-        if reader.befores:
+        if reader.reading is Reading.AFTER_OR_BEFORE:
             old = _before().getField(c.name)
             held = old.isNotNull() & ~is_unavailable(old, c.wire, reader.placeholder)
             before.append(F.when(missing & held, F.lit(name)))
@@ -204,19 +220,14 @@ def _unread(shape: Shape, reader: Reader) -> dict[str, SparkColumn]:
     return {"_partial": names(partial), "_before": names(before), "_broken": names(broken)}
 
 
-def _judged(shape: Shape) -> tuple[SparkColumn, SparkColumn]:
+def _judged(shape: Shape, reader: Reader) -> tuple[SparkColumn, SparkColumn]:
     """`_code` and `_reason`, null where the event can be applied."""
     image = ~F.col(DELETED)
     keys = [F.when(quoted(k).isNull(), F.lit(k)) for k in shape.key]
     keyless = F.array_join(F.array(*keys), ", ") if keys else F.lit("")
     cases = [
         (F.col("_corrupt") & image, UNDECODABLE, F.lit("a value doesn't fit the type of its column")),
-        (F.col("_imageless") & image, NO_IMAGE, F.lit("the event has no row image (`after`)")),
-        (
-            F.lit(not shape.key) & ~F.col("op").isin("c", "r"),
-            NO_KEY,
-            F.lit("the table has no primary key: an update or delete can't name its row"),
-        ),
+        (F.col("_imageless") & image, NO_IMAGE, F.lit(f"the event has no row image (`{reader.main}`)")),
         (
             F.lit(not shape.key) & (F.size("_partial") > 0),
             PARTIAL,

@@ -1,7 +1,8 @@
 """What a batch of changes does to one table, given what is stored of its keys.
 
 Row by row where every image is whole: one position a row decides (`compaction`, `merge`). Column by column where one
-is partial, or a row is stored whose columns have positions of their own (`joining`). Both give the same states.
+is partial, or a row is stored whose columns have positions of their own (`joining`). Both give the same states. By
+content where a table has no key (`bag`).
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from ingest.changelog.bag import CANCELLED, CONTENT, CREDIT, DEBT, SIDE, content, netted
 from ingest.changelog.change import CODE, COLUMN_POSITIONS, DELETED, EVENT_ID, MOVED, POSITION_COLUMN, SOURCE_TS, quoted
 from ingest.changelog.compaction import compacted
-from ingest.changelog.images import Shape
+from ingest.changelog.images import Reading, Shape
 from ingest.changelog.joining import (
     BURIES,
     DEAD,
@@ -28,7 +30,7 @@ from ingest.changelog.joining import (
     remembered,
     with_actions,
 )
-from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, effective, surrogate
+from ingest.changelog.merge import ACTION, BURY, DELETE, INSERT, REFUSE, SURROGATE, effective, surrogate
 from ingest.tables.silver import FILE, Silver
 from ingest.tables.tombstones import Tombstones, literal
 
@@ -71,17 +73,19 @@ class Judged:
     quarantined: int
 
 
-Changes = Callable[[bool], DataFrame]
-"""The batch's changes; whether values that were not sent are to be looked for in the images before."""
+Changes = Callable[[Reading], DataFrame]
+"""The batch's changes, read for one image or the other."""
 
 
 def judge(changes: Changes, shape: Shape, stored: Stored, truncated: Truncated) -> Judged:
     """Reads silver, pending rows and tombstones of the batch's keys; writes nothing."""
-    if not (truncated.now and shape.key and stored.silver.exists()):
-        judged = _by_row(changes(False), shape, stored, truncated)
+    if not shape.key:
+        return _by_content(changes, shape, stored, truncated)
+    if not (truncated.now and stored.silver.exists()):
+        judged = _by_row(changes(Reading.AFTER), shape, stored, truncated)
         if judged is not None:
             return judged
-    return _by_column(changes(True), shape, stored, truncated)
+    return _by_column(changes(Reading.AFTER_OR_BEFORE), shape, stored, truncated)
 
 
 def _above(changes: DataFrame, truncated: Truncated) -> DataFrame:
@@ -193,3 +197,39 @@ def _facts(events: DataFrame, shape: Shape, stored: Stored, truncated: Truncated
         dead = graves.withColumns(empty | {DELETED: F.lit(True)})
         facts.append(dead.select(*map(quoted, columns), *remembered(TOMBSTONE)))
     return reduce(DataFrame.unionByName, facts)
+
+
+def _by_content(changes: Changes, shape: Shape, stored: Stored, truncated: Truncated) -> Judged:
+    sides = {CREDIT: _above(changes(Reading.AFTER), truncated), DEBT: _above(changes(Reading.BEFORE), truncated)}
+    new = reduce(DataFrame.unionByName, (f.withColumn(SIDE, F.lit(side)) for side, f in sides.items()))
+    new = new.withColumns({FILE: F.lit(None).cast("string"), CONTENT: content(shape)}).localCheckpoint()
+    refused = new.where(F.col(CODE).isNotNull()).dropDuplicates([EVENT_ID])
+    columns = [*(c.name for c in shape.columns), POSITION_COLUMN, SOURCE_TS, COLUMN_POSITIONS]
+    columns += [EVENT_ID, SIDE, FILE, CONTENT]
+    good = new.join(F.broadcast(refused.select(EVENT_ID)), EVENT_ID, "left_anti").select(*map(quoted, columns))
+    debts = F.count_if(F.col(SIDE) == DEBT)
+    counted = good.agg(debts.alias("debts"), F.count_distinct(EVENT_ID).alias("applied")).first()
+    assert counted is not None
+    entries = [good]
+    wanted = F.broadcast(good.select(CONTENT).distinct())
+    for table, side in ((stored.silver, CREDIT), (stored.pending, DEBT)):
+        if table.exists() and (side == DEBT or counted.debts):
+            there = table.located().withColumns({CONTENT: content(shape), SIDE: F.lit(side)})
+            nobody = F.lit(None).cast(good.schema[EVENT_ID].dataType).alias(EVENT_ID)
+            own = [c for c in columns if c != EVENT_ID]
+            entries.append(there.join(wanted, CONTENT, "left_semi").select(*map(quoted, own), nobody))
+    net = netted(reduce(DataFrame.unionByName, entries))
+    known, cancelled = F.col(EVENT_ID).isNull(), F.col(CANCELLED)
+    net = net.withColumn(ACTION, F.when(known & cancelled, DELETE).when(~known & ~cancelled, INSERT))
+    net = net.where(F.col(ACTION).isNotNull()).localCheckpoint()
+    quarantined = refused.count()
+    return Judged(
+        _of_side(net, CREDIT), _of_side(net, DEBT), None, refused if quarantined else None, counted.applied, quarantined
+    )
+
+
+def _of_side(net: DataFrame, side: str) -> Writes | None:
+    states = net.where(F.col(SIDE) == side)
+    told = states.agg(F.collect_set(ACTION).alias("actions"), F.collect_set(FILE).alias("files")).first()
+    assert told is not None
+    return Writes(states, frozenset(told.actions), frozenset(told.files)) if told.actions else None

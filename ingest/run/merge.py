@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -105,13 +106,14 @@ class Merge:
         named = {g.table for g in groups if g.table is not None and g.kind in (CHANGE, "t")}
         named |= {table for table in tombstones.counts if table is not None}
         batches = []
+        history = partial(self._bronze.between, 0, self.merged)
         for table in sorted(t for t in named if self._rules.takes(t)):
             mine = [g for g in groups if g.table == table and g.kind in (CHANGE, "t")]
             count, repeated = tombstones.counts.get(table, (0, 0))
             rest = None
             if tombstones.events is not None and count > repeated:
                 rest = tombstones.events.where(F.col("source_table") == table)
-            batches.append(TableBatch(table, mine, events, rest, count, upto))
+            batches.append(TableBatch(table, mine, events, rest, count, upto, history))
         return batches
 
     def _without_table(self, events: DataFrame, groups: Sequence[Group], tombstones: Placed) -> list[Account]:

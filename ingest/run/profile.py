@@ -27,6 +27,7 @@ class Group:
     count: int
     first: Coordinates
     shape: str | None
+    first_position: tuple[int, ...]
     last_position: tuple[int, ...]
     topics: tuple[str, ...]
 
@@ -44,7 +45,8 @@ def profiles(events: DataFrame, slice_of: Column) -> dict[int, list[Group]]:
             F.count(F.lit(1)).alias("count"),
             F.min(F.struct("offset", "topic", "partition")).alias("first"),
             shape(text, F.col("wrapped")).alias("shape"),
-            F.max("position").alias("last"),
+            F.min("position").alias("lowest"),
+            F.max("position").alias("highest"),
             F.collect_set("topic").alias("topics"),
         )
         .collect()  # a row per slice, table and schema
@@ -52,7 +54,7 @@ def profiles(events: DataFrame, slice_of: Column) -> dict[int, list[Group]]:
     found: dict[int, list[Group]] = {}
     for r in (row.asDict() for row in rows):
         first = (r["first"]["topic"], r["first"]["partition"], r["first"]["offset"])
-        found_there = (r["count"], first, r["shape"], tuple(r["last"]), tuple(r["topics"]))
+        found_there = (r["count"], first, r["shape"], tuple(r["lowest"]), tuple(r["highest"]), tuple(r["topics"]))
         group = Group(r["source_table"], r["kind"], r["problem"], r["schema_id"], r["wrapped"], *found_there)
         found.setdefault(r["slice"], []).append(group)
     return {n: sorted(g, key=lambda one: (one.first[2], one.first[0], one.first[1])) for n, g in found.items()}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import reduce
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -13,12 +13,13 @@ from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, REASON
 from ingest.changelog.columns import Column
 from ingest.changelog.connect_schema import declared
 from ingest.changelog.evolution import Conflict, evolved
-from ingest.changelog.images import Reader, Shape, changes
+from ingest.changelog.images import Reader, Reading, Shape, changes
 from ingest.changelog.inference import settled
 from ingest.changelog.merge import ACTION, DELETE
 from ingest.names import Lakehouse
 from ingest.run.judging import Judged, Stored, Truncated, judge
 from ingest.run.profile import CHANGE, Group, belongs_to
+from ingest.run.redelivery import Redelivery
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
 from ingest.tables.accounts import Account
@@ -27,13 +28,14 @@ from ingest.tables.quarantine import Quarantine
 from ingest.tables.silver import FILE, Silver
 from ingest.tables.tombstones import Tombstones, literal
 
+_OPS_WITH = {Reading.AFTER: ("c", "r", "u"), Reading.BEFORE: ("u", "d")}
 INCOMPATIBLE, NO_KEY = "incompatible-type", "no-key"
 
 
 @dataclass(frozen=True)
 class TableBatch:
     """A table's share of a slice. `tombstones`: placed null tombstones of this table that say something new.
-    `upto`: the slice's last capture batch."""
+    `upto`: the slice's last capture batch. `history`: the events before the slice."""
 
     table: str
     groups: Sequence[Group]
@@ -41,6 +43,7 @@ class TableBatch:
     tombstones: DataFrame | None
     tombstone_count: int
     upto: int
+    history: Callable[[], DataFrame]
 
 
 class TableMerge:
@@ -57,6 +60,7 @@ class TableMerge:
         self._catalog = Catalog(spark, lakehouse.tables)
         self._entries = {e.shape.table: e for e in self._catalog.entries(pipeline)}
         self._wire: dict[str, tuple[Column, ...]] = {}
+        self._deliveries = Redelivery()
         self._stored: dict[str, Stored] = {}
         self._truncated: dict[str, tuple[int, ...] | None] = {}
 
@@ -90,8 +94,10 @@ class TableMerge:
         truncated = self._truncate(batch, stored)
         readable = [(g, c) for g, c in incoming if g not in refused]
         judged = None
+        if not shape.key:
+            batch = replace(batch, events=self._deliveries.once(batch))
         if readable or batch.tombstones is not None or truncated.now:
-            judged = judge(lambda befores: self._changes(batch, shape, readable, befores), shape, stored, truncated)
+            judged = judge(partial(self._changes, batch, shape, readable), shape, stored, truncated)
         applied = int(truncated.now) + (judged.applied if judged else 0)
         quarantined += judged.quarantined if judged else 0
         account = Account(batch.table, read, applied, read - applied - quarantined, quarantined)
@@ -154,10 +160,10 @@ class TableMerge:
         return tuple(row.names) if row.names else None
 
     def _changes(
-        self, batch: TableBatch, shape: Shape, readable: Sequence[tuple[Group, tuple[Column, ...]]], befores: bool
+        self, batch: TableBatch, shape: Shape, readable: Sequence[tuple[Group, tuple[Column, ...]]], reading: Reading
     ) -> DataFrame:
         def reader(wire: tuple[Column, ...]) -> Reader:
-            return Reader(wire, self._rules.placeholder, self._rules.fold_case, befores)
+            return Reader(wire, self._rules.placeholder, self._rules.fold_case, reading)
 
         types = {c.name: c.type for c in shape.columns}
         frames = []
@@ -165,7 +171,10 @@ class TableMerge:
             wire = arrived
             if group.schema_id is None:
                 wire = settled(arrived, types, shape.key, self._rules.fold_case)
-            frames.append(changes(batch.events.where(belongs_to(group)), shape, reader(wire)))
+            events = batch.events.where(belongs_to(group))
+            if not shape.key:
+                events = events.where(F.col("op").isin(*_OPS_WITH[reading]))
+            frames.append(changes(events, shape, reader(wire)))
         if batch.tombstones is not None or not frames:
             wire = self._wire.get(batch.table) or tuple(declared(c.name, str(c.type)) for c in shape.columns)
             rest = batch.events.limit(0) if batch.tombstones is None else batch.tombstones

@@ -104,13 +104,14 @@ class Silver:
 
         It is read once and not shuffled, and only those of its columns that are asked for."""
         wanted = states.select(*(quoted(c) for c in key))
-        return self._named().join(F.broadcast(wanted), list(key), "left_semi")
+        return self.located().join(F.broadcast(wanted), list(key), "left_semi")
 
     def layered(self) -> DataFrame:
         """The rows of which some column is older than the row, with `_file`."""
-        return self._named().where(F.col(COLUMN_POSITIONS).isNotNull())
+        return self.located().where(F.col(COLUMN_POSITIONS).isNotNull())
 
-    def _named(self) -> DataFrame:
+    def located(self) -> DataFrame:
+        """All rows, with `_file`."""
         rows = self._table.rows_in(self._table.files().values())
         return rows.select("*", F.col("_metadata.file_name").alias(FILE))
 

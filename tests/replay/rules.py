@@ -361,15 +361,46 @@ def unavailable_and_truncate() -> Rule:
     return Rule("columns do not cross a truncate", t.records, {ORDERS: [wide(2, "d", "new")]})
 
 
+NO_KEY = {"tables": {ORDERS: {"topics": [TOPIC], "primary_key": []}}}
+
+
 @rule
 def no_primary_key() -> Rule:
     t = Topic(key=())
     t.change("c", 10, row(1, "a"), key=None)
     t.change("c", 11, row(1, "a"), key=None)
-    told = {"tables": {ORDERS: {"topics": [TOPIC], "primary_key": []}}}
-    return Rule(
-        "without a primary key every create is a row", t.records, {ORDERS: [row(1, "a"), row(1, "a")]}, told=told
-    )
+    t.change("c", 12, row(2, "b"), key=None)
+    t.change("c", 12, row(2, "b"), key=None)
+    t.change("u", 13, row(2, "c"), before=row(2, "b"), key=None)
+    t.change("d", 14, before=row(1, "a"), key=None)
+    t.change("d", 15, before=row(9, "never"), key=None)
+    t.change("u", 16, row(2, "x"), key=None)
+    rows = [row(1, "a"), row(2, "b"), row(2, "c")]
+    name = "a table without a primary key is a bag of rows"
+    return Rule(name, t.records, {ORDERS: rows}, {7: "no-image"}, told=NO_KEY)
+
+
+@rule
+def no_primary_key_delivered_again() -> Rule:
+    t = Topic(key=())
+    for _ in range(2):
+        t.change("c", 10, row(1, "a"), key=None)
+        t.change("c", 11, row(2, "b"), key=None)
+        t.change("c", 11, row(2, "b"), key=None)
+        t.change("u", 12, row(1, "c"), before=row(1, "a"), key=None)
+    t.change("d", 13, before=row(2, "b"), key=None)
+    rows = [row(1, "c"), row(2, "b")]
+    return Rule("a run of a bag that is delivered again counts once", t.records, {ORDERS: rows}, told=NO_KEY)
+
+
+@rule
+def no_primary_key_and_debts() -> Rule:
+    t = Topic(key=())
+    t.change("d", 20, before=row(1, "a"), key=None)
+    t.change("c", 10, row(1, "a"), key=None)
+    t.change("c", 30, row(1, "a"), key=None)
+    t.change("t", 25, key=None)
+    return Rule("what is taken away before it came is owed", t.records, {ORDERS: [row(1, "a")]}, told=NO_KEY)
 
 
 @rule

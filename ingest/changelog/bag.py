@@ -1,0 +1,73 @@
+"""Tables without a key: a bag of rows, where an event adds an image or takes one away.
+
+A create or a read adds one row, a delete takes one away that is the same, an update does both. What is taken away
+before it came is owed, and what comes settles it. So every row and every debt is a count, counts are added up, and
+their sum does not depend on the order; only that each event counts once has to be seen to: the transport may deliver
+a run of events again.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import EVENT_ID, POSITION_COLUMN, quoted
+from ingest.changelog.images import Shape
+
+CONTENT = "_content"
+SIDE = "_side"
+CREDIT, DEBT = "credit", "debt"
+CANCELLED = "_cancelled"
+_PLACE = ("epoch", "major", "minor", "ordinal", "streamed")
+
+
+def content(shape: Shape) -> Column:
+    """What makes two rows the same: a hash of their columns; a column that one lacks is null."""
+    return F.unhex(F.sha2(F.to_json(F.struct(*(quoted(c.name) for c in shape.columns))), 256))
+
+
+def place(position: Column) -> Column:
+    """A position in the source's own order, without the transport's."""
+    return F.struct(*(position[name].alias(name) for name in _PLACE))
+
+
+def delivered_once(events: DataFrame) -> DataFrame:
+    """`EVENT` rows of one table, without those that were delivered before.
+
+    Rows that share a position follow each other (a snapshot, a COPY); where the same position and value come again
+    after another position, it is the same run once more.
+    """
+    partition = Window.partitionBy("topic", "partition").orderBy("offset")
+    here = place(F.col("position"))
+    begins = F.coalesce(here != F.lag(here).over(partition), F.lit(True))
+    runs = events.withColumns({"_place": here, "_said": _said(), "_run": F.sum(begins.cast("long")).over(partition)})
+    same = ["topic", "partition", "_place", "_said"]
+    counted = runs.withColumn("_nth", F.row_number().over(Window.partitionBy(*same, "_run").orderBy("offset")))
+    first = F.row_number().over(Window.partitionBy(*same, "_nth").orderBy("offset"))
+    # Without a position of the source there is nothing by which an event could be known again.
+    placed = (F.col("position.major") != 0) | (F.col("position.minor") != 0)
+    once = counted.withColumn("_first", first).where((F.col("_first") == 1) | ~placed)
+    return once.select(*events.columns)
+
+
+def _said() -> Column:
+    """The op and both images, without what a delivery adds (the time of processing)."""
+    text = F.col("value").cast("string")
+    images = [
+        F.when(F.col("wrapped"), F.get_json_object(text, f"$.payload.{name}")).otherwise(
+            F.get_json_object(text, f"$.{name}")
+        )
+        for name in ("before", "after")
+    ]
+    return F.sha2(F.to_json(F.struct("op", *(i.alias(f"_{n}") for n, i in enumerate(images)))), 256)
+
+
+def netted(entries: DataFrame) -> DataFrame:
+    """Credits (rows) and debts (`_side`, `_content`, `_position`) of some contents, with `_cancelled`: the oldest of
+    each side cancel each other."""
+    side = Window.partitionBy(CONTENT, SIDE).orderBy(POSITION_COLUMN, F.col(EVENT_ID))
+    both = Window.partitionBy(CONTENT)
+    rows = F.sum((F.col(SIDE) == CREDIT).cast("long")).over(both)
+    debts = F.sum((F.col(SIDE) == DEBT).cast("long")).over(both)
+    numbered = entries.withColumns({"_number": F.row_number().over(side), "_settled": F.least(rows, debts)})
+    return numbered.withColumn(CANCELLED, F.col("_number") <= F.col("_settled")).drop("_number", "_settled")
