@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Annotated
 
 import typer
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from rich.console import Console
 
@@ -87,7 +88,7 @@ def explaining(pipeline: Pipeline) -> Iterator[None]:
         yield
     except IngestError:
         raise
-    except (PySparkException, OSError) as error:
+    except (PySparkException, Py4JError, OSError) as error:
         raise explained(error, pipeline) from error
 
 

@@ -18,18 +18,8 @@ CONNECTOR = "claims"
 def connector_config(postgres: Postgres) -> dict[str, str]:
     """Debezium's own properties: both tables, from a snapshot on."""
     return {
-        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-        "database.hostname": postgres.host,
-        "database.port": str(postgres.port),
-        "database.user": postgres.user,
-        "database.password": postgres.password,
-        "database.dbname": postgres.dbname,
-        "topic.prefix": CONNECTOR,
+        **postgres.connector(CONNECTOR),
         "schema.include.list": SCHEMA,
-        "plugin.name": "pgoutput",
-        "slot.name": "claims",
-        "publication.autocreate.mode": "filtered",
-        "snapshot.mode": "initial",
         "skipped.operations": "none",
         "poll.interval.ms": "100",
     }

@@ -77,6 +77,23 @@ class Postgres(Service):
         """The database that `dsn` opens."""
         return self._parameters.get("dbname", self.user)
 
+    def connector(self, name: str) -> dict[str, str]:
+        """Debezium's own properties of a connector that reads `dbname`; topics, slot and publication bear its name."""
+        return {
+            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "database.hostname": self.host,
+            "database.port": str(self.port),
+            "database.user": self.user,
+            "database.password": self.password,
+            "database.dbname": self.dbname,
+            "topic.prefix": name,
+            "plugin.name": "pgoutput",
+            "slot.name": name,
+            "publication.name": name,
+            "publication.autocreate.mode": "filtered",
+            "snapshot.mode": "initial",
+        }
+
     @property
     def address(self) -> str:
         if self.external:

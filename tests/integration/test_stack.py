@@ -31,19 +31,8 @@ EVENT_TIMEOUT_SECONDS = 60
 def connector_config(stack: Stack, name: str) -> dict[str, str]:
     """A Debezium connector for table `public.<name>`, topics below `<name>`, slot `<name>`."""
     return {
-        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-        "database.hostname": stack.postgres.host,
-        "database.port": str(stack.postgres.port),
-        "database.user": stack.postgres.user,
-        "database.password": stack.postgres.password,
-        "database.dbname": stack.postgres.dbname,
-        "plugin.name": "pgoutput",
-        "slot.name": name,
-        "publication.name": name,
-        "publication.autocreate.mode": "filtered",
-        "topic.prefix": name,
+        **stack.postgres.connector(name),
         "table.include.list": f"public.{name}",
-        "snapshot.mode": "initial",
         "poll.interval.ms": "50",
         "slot.retry.delay.ms": "500",
         "key.converter": "org.apache.kafka.connect.json.JsonConverter",

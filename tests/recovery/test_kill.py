@@ -71,25 +71,7 @@ def source(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[t
         connection.execute("CREATE SCHEMA kill")
         connection.execute("CREATE TABLE kill.items (id int PRIMARY KEY, amount numeric(12,2), note text)")
         connection.execute("INSERT INTO kill.items SELECT g, g, 'start' FROM generate_series(1, 200) g")
-    postgres = stack.postgres
-    stack.connect.register(
-        "kill",
-        {
-            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-            "database.hostname": postgres.host,
-            "database.port": str(postgres.port),
-            "database.user": postgres.user,
-            "database.password": postgres.password,
-            "database.dbname": postgres.dbname,
-            "topic.prefix": "kill",
-            "schema.include.list": "kill",
-            "plugin.name": "pgoutput",
-            "slot.name": "kill",
-            "publication.name": "kill",
-            "publication.autocreate.mode": "filtered",
-            "snapshot.mode": "initial",
-        },
-    )
+    stack.connect.register("kill", {**stack.postgres.connector("kill"), "schema.include.list": "kill"})
     folder = tmp_path_factory.mktemp("kill")
     lakehouse = folder / "lakehouse"
     file = folder / "kill.yaml"
@@ -147,6 +129,10 @@ def test_killed_anywhere_silver_ends_as_the_source(source: tuple[Stack, Path, Pa
         with process(*cli("run", str(file))):
             until_grows(silver)
             time.sleep(choose.random())
+        with process(*cli("run", str(file))) as running:
+            until_grows(silver)
+            running.send_signal(signal.SIGTERM)  # Not a kill: it finishes its batch and says that all is well.
+            assert running.wait(120) == 0
     finally:
         writer.stop()
     _drain(stack, file, spark, silver)
