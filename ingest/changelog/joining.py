@@ -14,6 +14,9 @@ where every column is as old as the row; else it says for the others:
     row    = highest position of an image; it exists if that is above D
     column = of the states above D that carry it, the value of the highest position
 
+A value out of a `before` is forgotten once an event has brought one: should a delete that arrives late take that
+away, the row waits for the whole image that the source sent after the delete.
+
 Highest positions don't depend on order, repetition or batching, so neither does the join. Where all images are
 whole it comes to one comparison per row (`compaction`, `merge`); this is the same for the rest.
 """

@@ -84,14 +84,14 @@ class TableMerge:
         incoming = [(g, schemas.columns(g, types)) for g in changed]
         shape, refused = self._shape(batch, incoming)
         read = sum(g.count for g in batch.groups) + batch.tombstone_count
+        stored = self._stored_in(batch.table)
+        truncated = self._truncate(batch, stored)
         if shape is None:
-            return self._refuse_all(batch, read)
+            return self._refuse_all(batch, read, int(truncated.now))
         for group, conflicts in refused.items():
             reason = "; ".join(str(c) for c in conflicts)
             self._set_aside(batch, batch.events.where(belongs_to(group)), INCOMPATIBLE, reason)
         quarantined = sum(group.count for group in refused)
-        stored = self._stored_in(batch.table)
-        truncated = self._truncate(batch, stored)
         readable = [(g, c) for g, c in incoming if g not in refused]
         judged = None
         if not shape.key:
@@ -213,13 +213,14 @@ class TableMerge:
         told = events.withColumn("table", F.lit(batch.table)).withColumn("code", F.lit(code))
         self._quarantine.add(told.withColumn("reason", F.lit(reason)))
 
-    def _refuse_all(self, batch: TableBatch, read: int) -> Account:
-        """No key, or no column: nothing of this table can be placed yet."""
+    def _refuse_all(self, batch: TableBatch, read: int, applied: int) -> Account:
+        """No key, or no column: no change of this table can be placed yet."""
         reason = "no primary key is known: declare it under tables.<table>.primary_key, then replay the quarantine"
-        mine = F.col("source_table") == batch.table
-        self._set_aside(batch, batch.events.where(mine & F.col("problem").isNull()), NO_KEY, reason)
-        quarantined = sum(g.count for g in batch.groups)
-        return Account(batch.table, read, 0, read - quarantined, quarantined)
+        changed = [g for g in batch.groups if g.kind == CHANGE]
+        for group in changed:
+            self._set_aside(batch, batch.events.where(belongs_to(group)), NO_KEY, reason)
+        quarantined = sum(g.count for g in changed)
+        return Account(batch.table, read, applied, read - applied - quarantined, quarantined)
 
     def _truncate(self, batch: TableBatch, stored: Stored) -> Truncated:
         """Empties the table below its last truncate."""

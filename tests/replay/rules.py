@@ -194,6 +194,15 @@ def truncate() -> Rule:
 
 
 @rule
+def truncate_of_a_table_not_seen_yet() -> Rule:
+    t = Topic()
+    t.change("t", 20, key=None)
+    t.change("c", 10, row(1, "before"))
+    t.change("c", 30, row(2, "after"))
+    return Rule("a truncate may come before any row", t.records, {ORDERS: [row(2, "after")]})
+
+
+@rule
 def mysql_binlog_files_compare_as_numbers() -> Rule:
     t = Topic("m.shop.orders")
 

@@ -1,0 +1,89 @@
+"""Random changelogs: what a source could say, delivered as a transport could deliver it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from ingest.testing.oracle import UNAVAILABLE, Event
+
+KEYS = 3
+COLUMNS = ("plain", "number", "toasted")
+"""Of a random changelog: a text, an integer, and a text that the source may leave out of an image."""
+
+
+def random_changelog(random: Random, length: int, truncates: bool = False) -> list[Event]:
+    """Events of a table with a few keys, in an order of delivery that is not the source's, some of them twice.
+
+    Creates, updates (some without `toasted`, some that move the key), deletes, snapshot reads, null tombstones;
+    positions that several events share. Images before only where nothing is deleted: what a source sends after a
+    delete begins with a whole image, and these changelogs don't keep to that."""
+    befores = not truncates and random.random() < 0.3
+    said = [_event(random, truncates, befores) for _ in range(random.randint(1, length))]
+    delivered = [*said, *(e for e in said if e["op"] != "null" and random.random() < 0.15)]
+    if random.random() < 0.5:
+        delivered.sort(key=lambda e: e["lsn"])
+    if random.random() < 0.3:
+        random.shuffle(delivered)
+    return [Event(offset=offset, **event) for offset, event in enumerate(delivered)]
+
+
+def _event(random: Random, truncates: bool, befores: bool) -> dict[str, Any]:
+    lsn = random.randint(1, 12) * 10
+    chance = random.random()
+    if truncates and chance < 0.08:
+        return {"op": "t", "lsn": lsn}
+    key = random.randrange(KEYS)
+    if chance < 0.2 and not befores:
+        return {"op": "d", "lsn": lsn, "key": key}
+    if chance < 0.3 and not befores:
+        return {"op": "null", "lsn": lsn, "key": key}
+    event: dict[str, Any] = {"op": random.choice("cuuur"), "lsn": lsn, "key": key, "image": _image(random)}
+    if event["op"] == "u":
+        if random.random() < 0.5:
+            event["image"]["toasted"] = UNAVAILABLE
+        if befores and random.random() < 0.6:
+            event["before"] = {**_image(random), "toasted": _toasted_before(random)}
+        elif random.random() < 0.15 and not befores:
+            event["old_key"] = random.randrange(KEYS)
+    return event
+
+
+def _image(random: Random) -> dict[str, Any]:
+    return {
+        "plain": random.choice(["x", "y", None]),
+        "number": random.randint(0, 9),
+        "toasted": random.choice([None, "long", "longer", "longest"]),
+    }
+
+
+def _toasted_before(random: Random) -> Any:
+    return random.choice([UNAVAILABLE, None, "was long", "was longer"])
+
+
+def as_debezium(events: Sequence[Event], topic: str, case: int, placeholder: str) -> list[dict[str, Any]]:
+    """The records of a topic, as `ingest replay` reads them. Rows are told apart by `case` and `id`."""
+    schema, _, table = topic.partition(".")
+    source = {"connector": "postgresql", "schema": schema, "table": table, "ts_ms": 1}
+
+    def image(key: Any, values: Any) -> dict[str, Any] | None:
+        if values is None:
+            return None
+        named = {n: placeholder if v is UNAVAILABLE else v for n, v in values.items()}
+        return {"case": case, "id": key, **named}
+
+    records = []
+    for event in events:
+        key = None if event.op == "t" else {"case": case, "id": event.key}
+        value: dict[str, Any] | None = None
+        if event.op != "null":
+            before = image(event.old_key if event.old_key is not None else event.key, event.before)
+            if event.old_key is not None and before is None:
+                before = {"case": case, "id": event.old_key}
+            if event.op == "d":
+                before = {"case": case, "id": event.key}
+            after = image(event.key, event.image) if event.op in ("c", "u", "r") else None
+            value = {"before": before, "after": after, "op": event.op, "source": {**source, "lsn": event.lsn}}
+        records.append({"topic": topic, "partition": case, "offset": event.offset, "key": key, "value": value})
+    return records

@@ -1,0 +1,98 @@
+"""The reference: what a changelog means, in memory, one event after another in the order of the source.
+
+It knows nothing of batches, joins or positions of columns. It sorts, and then does what each event says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Op = Literal["c", "u", "d", "r", "t", "null"]
+Row = dict[str, Any]
+
+
+class _Unavailable:
+    def __repr__(self) -> str:
+        return "?"
+
+
+UNAVAILABLE = _Unavailable()
+"""Stands in an image for a value that the source did not send."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """A change event. `lsn`: its position in the source. `offset`: its place in the one partition of its table.
+    `key` is the row's key, `old_key` the one that an update moved it away from. `null` is a null tombstone."""
+
+    op: Op
+    offset: int
+    lsn: int = 0
+    key: Hashable = None
+    image: Mapping[str, Any] = field(default_factory=dict)
+    before: Mapping[str, Any] | None = None
+    old_key: Hashable = None
+
+
+@dataclass
+class _Kept:
+    """A row, with the columns of which only an image before has told, and those that nothing has told."""
+
+    row: Row
+    weak: set[str] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)
+
+
+def fold(events: Iterable[Event], columns: Iterable[str]) -> dict[Hashable, Row]:
+    """key → row, of the rows that are known whole. `columns`: those beside the key."""
+    names = list(columns)
+    rows: dict[Hashable, _Kept] = {}
+    for event in _in_source_order(list(events)):
+        if event.op == "t":
+            rows.clear()
+        elif event.op in ("d", "null"):
+            rows.pop(event.key, None)
+        else:
+            if event.old_key is not None and event.old_key != event.key:
+                rows.pop(event.old_key, None)
+            rows[event.key] = _applied(event, rows.get(event.key), names)
+    return {key: kept.row for key, kept in rows.items() if not kept.unknown}
+
+
+def _applied(event: Event, earlier: _Kept | None, names: list[str]) -> _Kept:
+    kept = _Kept({})
+    for name in names:
+        value = event.image.get(name)
+        if value is not UNAVAILABLE:
+            kept.row[name] = value
+            continue
+        before = None if event.before is None else event.before.get(name)
+        if earlier is not None and name not in earlier.weak | earlier.unknown:
+            kept.row[name] = earlier.row[name]
+        elif before is not None and before is not UNAVAILABLE:
+            kept.row[name] = before
+            kept.weak.add(name)
+        elif earlier is not None and name in earlier.weak:
+            kept.row[name] = earlier.row[name]
+            kept.weak.add(name)
+        else:
+            kept.unknown.add(name)
+    return kept
+
+
+def _in_source_order(events: list[Event]) -> list[Event]:
+    """By position, a snapshot read before what streamed at the same; ties by offset. A null tombstone stands right
+    after the change of its key before it in the partition."""
+    place: dict[int, tuple[int, int, int]] = {}
+    newest: dict[Hashable, tuple[int, int]] = {}
+    for event in sorted(events, key=lambda e: e.offset):
+        if event.op == "null":
+            lsn, streamed = newest.get(event.key, (0, 1))
+            place[event.offset] = (lsn, streamed, event.offset)
+            continue
+        here = (event.lsn, 0 if event.op == "r" else 1)
+        place[event.offset] = (*here, event.offset)
+        newest[event.key] = here
+    return sorted(events, key=lambda e: place[e.offset])
