@@ -71,4 +71,4 @@ class Accounts:
         batch = {"pipeline": self._pipeline, "after_batch": after, "upto_batch": upto, "committed_at": now}
         frame = local_rows(self._spark, [batch | asdict(a) for a in accounts], _SCHEMA)
         summary = {"batch": upto, "accounts": [asdict(a) for a in accounts]}
-        self._table.append(frame, summary)
+        self._table.commit(frame, told=summary)

@@ -77,7 +77,7 @@ class Bronze:
         frame = events.withColumn(BATCH, F.lit(upto.batch).cast("bigint")).select(*_SCHEMA.names)
         told = {"batch": upto.batch, "offsets": upto.offsets}
         progress = delta_log.Progress("capture", upto.batch)
-        self._recent[upto.batch] = self._table.append(
-            frame, told, progress, new={"delta.dataSkippingStatsColumns": _STATISTICS}
+        self._recent[upto.batch] = self._table.commit(
+            frame, told=told, progress=progress, new={"delta.dataSkippingStatsColumns": _STATISTICS}
         )
         self._recent.pop(upto.batch - _REMEMBERED, None)

@@ -91,7 +91,7 @@ class Catalog:
         }
         frame = local_rows(self._spark, [row], _SCHEMA)
         with self._one_at_a_time:
-            self._table.append(frame)
+            self._table.commit(frame)
 
 
 def _columns(text: str) -> tuple[TableColumn, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,34 +92,17 @@ class Table:
         actions = self._sequence([f.action for f in files])
         return DataFrame(self._log.createDataFrame(self._snapshot(), actions, False, self._none), self._spark)
 
-    def append(
+    def commit(
         self,
-        frame: DataFrame,
+        frame: DataFrame | None,
+        without: Sequence[DataFile] = (),
         told: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
         new: Mapping[str, str] = MappingProxyType({}),
     ) -> list[DataFile]:
-        """One commit, the first of which makes the table; its files. `told`: what the commit says of itself (its
-        user metadata). `new`: properties of a new table."""
-        if self.exists():
-            return self.commit(frame, (), told, progress)
-        options = SELDOM_CHECKPOINTS | dict(new)
-        if told is not None:
-            options["userMetadata"] = json.dumps(told)
-        if progress is not None:
-            options |= {"txnAppId": progress.application, "txnVersion": str(progress.version)}
-        frame.write.format("delta").mode("append").options(**options).save(self.path)
-        return list(self.files().values())
-
-    def commit(
-        self,
-        frame: DataFrame | None,
-        without: Sequence[DataFile],
-        told: Mapping[str, Any] | None = None,
-        progress: Progress | None = None,
-    ) -> list[DataFile]:
-        """One commit: the rows of `frame` come, in files that are returned, and the files `without` go. `frame` has
-        the table's columns and types, and may have `CHANGE_TYPE`.
+        """One commit, the first of which makes the table: the rows of `frame` come, in files that are returned, and
+        the files `without` go. `frame` has the table's columns and types, and may have `CHANGE_TYPE`. `told`: what
+        the commit says of itself (its user metadata). `new`: properties of a new table.
 
         Raises ChangelogUnusable where another writer has come as far as `progress`, and what Delta raises where one
         took away the same files."""
@@ -126,21 +110,34 @@ class Table:
         files = self.files()
         transaction = self._log.startTransaction(self._none, self._none)
         transaction.trackFilesRead(self._sequence([f.action for f in without]))
+        if frame is not None and int(transaction.snapshot().version()) < 0:
+            transaction.updateMetadata(self._metadata(frame, SELDOM_CHECKPOINTS | dict(new)), False)
         marks = []
         if progress is not None:
-            if self._followed != followed:
+            if self._followed not in (followed, -1):
                 self._require_ahead(transaction, progress)
             marks.append(self._mark(transaction, progress))
         added = [] if frame is None else _items(transaction.writeFiles(frame._jdf))
         removed = [f.action.remove() for f in without]
         actions = self._sequence([*marks, *added, *removed])
         version = int(transaction.commit(actions, self._operation(told), self._empty))
-        new = [_data_file(a) for a in added if a.getClass().getSimpleName() == "AddFile"]
+        come = [_data_file(a) for a in added if a.getClass().getSimpleName() == "AddFile"]
         if version == self._followed + 1:
             gone = {f.name for f in without}
-            self._files = {n: f for n, f in files.items() if n not in gone} | {f.name: f for f in new}
+            self._files = {n: f for n, f in files.items() if n not in gone} | {f.name: f for f in come}
             self._followed = version
-        return new
+        return come
+
+    def _metadata(self, frame: DataFrame, properties: Mapping[str, str]) -> Any:
+        """Of a new table with these columns, any of which may be null."""
+        schema = frame._jdf.schema().asNullable().json()
+        configuration = self._jvm.java.util.HashMap()
+        for key, value in properties.items():
+            configuration.put(key, value)
+        actions, now = self._delta.actions, self._jvm.scala.Option.apply(int(time.time() * 1000))
+        parquet, nowhere = actions.Format("parquet", self._empty), self._sequence([])
+        told = self._jvm.PythonUtils.toScalaMap(configuration)
+        return actions.Metadata(str(uuid.uuid4()), None, None, parquet, schema, nowhere, told, now)
 
     def _require_ahead(self, transaction: Any, progress: Progress) -> None:
         """Somebody else has written since: was it another one of the same application?"""

@@ -45,4 +45,4 @@ class Quarantine:
 
     def _append_new(self, named: DataFrame) -> None:
         new = named.join(self.rows().select(*COORDINATES), COORDINATES, "left_anti").select(*_SCHEMA.names)
-        self._table.append(new, new=delta_log.NO_STATISTICS)
+        self._table.commit(new, new=delta_log.NO_STATISTICS)

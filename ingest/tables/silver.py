@@ -121,7 +121,7 @@ class Silver:
         if self._mapped(shape) and not self.exists():
             self.create(shape)  # Delta refuses a first write that brings both mapping and a change data feed.
         if not touched:
-            self._table.append(self._images(winners, shape), told, new=self._properties(shape))
+            self._table.commit(self._images(winners, shape), told=told, new=self._properties(shape))
             return
         files = self._table.files()
         small = [f for f in files.values() if f.size < _REWRITABLE // _SMALL_FILES]

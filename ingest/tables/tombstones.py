@@ -48,7 +48,7 @@ class Tombstones:
         return None if row is None or row["at"] is None else tuple(row["at"])
 
     def _append(self, rows: DataFrame) -> None:
-        self._table.append(rows, new=delta_log.NO_STATISTICS)
+        self._table.commit(rows, new=delta_log.NO_STATISTICS)
 
 
 def literal(position: tuple[int, ...]) -> Column:
