@@ -55,6 +55,13 @@ class Unreachable(IngestError):
     retried = True
 
 
+class Contended(IngestError):
+    """Two writers met at one table. Nothing is lost: the same command goes on where it stood."""
+
+    exit_code = EXIT_TRANSIENT
+    retried = True
+
+
 class StackFailed(IngestError):
     """An embedded service did not start or died; its log says why."""
 

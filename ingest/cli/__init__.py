@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from ingest.cli import check, jars, replay, run, sql, stack
+from ingest.cli import accounts, check, digest, jars, replay, run, sql, stack
 from ingest.cli.demo import demo
 from ingest.cli.failure import guarded
 
@@ -18,6 +18,8 @@ app.command()(check.check)
 app.command()(run.run)
 app.command()(replay.replay)
 app.command()(sql.sql)
+app.command()(accounts.accounts)
+app.command()(digest.digest)
 app.command()(jars.jars)
 app.command()(demo)
 app.add_typer(stack.app, name="stack")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingest.config import Pipeline
-from ingest.errors import ChangelogUnusable, IngestError, SourceRefused, Unreachable
+from ingest.errors import Contended, IngestError, SourceRefused, Unreachable
 
 
 class RunFailed(IngestError):
@@ -25,9 +25,9 @@ def explained(error: BaseException, pipeline: Pipeline) -> IngestError:
             "see whether the brokers run; the same command goes on where it stood",
         )
     if "Concurrent" in text and "Exception" in text:
-        return ChangelogUnusable(
+        return Contended(
             f"pipeline {pipeline.name}: another writer changes the same tables",
-            "run one writer per pipeline",
+            "run one writer per pipeline; the same command goes on where it stood",
         )
     return RunFailed(
         f"pipeline {pipeline.name}: the engine failed with {name}",

@@ -63,11 +63,9 @@ class Bronze:
 
     def between(self, after: int, upto: int) -> DataFrame:
         """The events of the capture batches `after` < batch ≤ `upto`."""
-        wanted = [f for n in range(after + 1, upto + 1) for f in self._recent.get(n, ())]
-        if after < upto and all(n in self._recent for n in range(after + 1, upto + 1)):
-            there = self._table.files()
-            if all(f.name in there for f in wanted):
-                return self._table.rows_in(wanted)
+        batches = range(after + 1, upto + 1)
+        if batches and all(n in self._recent for n in batches) and self._table.is_as_written():
+            return self._table.rows_in([f for n in batches for f in self._recent[n]])
         return self.rows().where((F.col(BATCH) > after) & (F.col(BATCH) <= upto))
 
     def append(self, events: DataFrame, upto: Captured) -> None:

@@ -61,6 +61,7 @@ class Table:
         self.path = path
         self._files: dict[str, DataFile] = {}
         self._followed = -1
+        self._written = -1
 
     def exists(self) -> bool:
         return exists(self._spark, self.path)
@@ -77,6 +78,10 @@ class Table:
         if schema is None or self.exists():
             return self._spark.read.format("delta").load(self.path)
         return self._spark.createDataFrame([], schema)
+
+    def is_as_written(self) -> bool:
+        """Whether the newest commit is the last one of this process."""
+        return int(self._snapshot().version()) == self._written
 
     def files(self) -> dict[str, DataFile]:
         """name → file, as of now."""
@@ -106,26 +111,26 @@ class Table:
 
         Raises ChangelogUnusable where another writer has come as far as `progress`, and what Delta raises where one
         took away the same files."""
-        followed = self._followed
-        files = self.files()
         transaction = self._log.startTransaction(self._none, self._none)
         transaction.trackFilesRead(self._sequence([f.action for f in without]))
-        if frame is not None and int(transaction.snapshot().version()) < 0:
+        before = int(transaction.snapshot().version())
+        if frame is not None and before < 0:
             transaction.updateMetadata(self._metadata(frame, SELDOM_CHECKPOINTS | dict(new)), False)
         marks = []
         if progress is not None:
-            if self._followed not in (followed, -1):
+            if before != self._written:
                 self._require_ahead(transaction, progress)
             marks.append(self._mark(transaction, progress))
         added = [] if frame is None else _items(transaction.writeFiles(frame._jdf))
         removed = [f.action.remove() for f in without]
         actions = self._sequence([*marks, *added, *removed])
-        version = int(transaction.commit(actions, self._operation(told), self._empty))
+        after = int(transaction.commit(actions, self._operation(told), self._empty))
         come = [_data_file(a) for a in added if a.getClass().getSimpleName() == "AddFile"]
-        if version == self._followed + 1:
+        if before == self._followed and after == before + 1:
             gone = {f.name for f in without}
-            self._files = {n: f for n, f in files.items() if n not in gone} | {f.name: f for f in come}
-            self._followed = version
+            self._files = {n: f for n, f in self._files.items() if n not in gone} | {f.name: f for f in come}
+            self._followed = after
+        self._written = after
         return come
 
     def _metadata(self, frame: DataFrame, properties: Mapping[str, str]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from delta.tables import DeltaTable
@@ -23,6 +23,7 @@ from ingest.changelog.images import Shape, default_of
 from ingest.changelog.merge import ACTION, DELETE, INSERT, UPDATE
 from ingest.changelog.position import POSITION
 from ingest.changelog.types import spark_type
+from ingest.errors import Contended
 from ingest.tables import delta_log
 from ingest.tables.delta_log import CHANGE_TYPE, DataFile
 
@@ -59,8 +60,12 @@ class Silver:
     def exists(self) -> bool:
         return self._table.exists()
 
-    def rows(self) -> DataFrame:
-        return self._table.rows()
+    def rows(self, as_of: str | None = None) -> DataFrame:
+        """The live rows; with `as_of`, those of a version of the table or of a time (ISO 8601)."""
+        if as_of is None:
+            return self._table.rows()
+        option = "versionAsOf" if as_of.isdigit() else "timestampAsOf"
+        return self._spark.read.format("delta").option(option, as_of).load(self.path)
 
     @staticmethod
     def _mapped(shape: Shape) -> bool:
@@ -115,7 +120,7 @@ class Silver:
         rows = self._table.rows_in(self._table.files().values())
         return rows.select("*", F.col("_metadata.file_name").alias(FILE))
 
-    def apply(self, winners: DataFrame, shape: Shape, touched: Collection[str], told: Mapping[str, Any]) -> None:
+    def apply(self, winners: DataFrame, shape: Shape, touched: Set[str], told: Mapping[str, Any]) -> None:
         """`winners`: states that take effect, with their `_action`, none of which is `bury`. `touched`: the names of
         the files that hold rows of the same keys. `told`: what the commit says of itself. One commit."""
         if self._mapped(shape) and not self.exists():
@@ -125,6 +130,11 @@ class Silver:
             return
         files = self._table.files()
         small = [f for f in files.values() if f.size < _REWRITABLE // _SMALL_FILES]
+        if not touched <= files.keys():
+            raise Contended(
+                f"another writer changed {self.path} while a batch was on its way into it",
+                "run the same again: it goes on where it stood; one pipeline writes a table at a time",
+            )
         rewritten = {name: files[name] for name in touched}
         if len(small) >= _SMALL_FILES:
             rewritten |= {f.name: f for f in small}

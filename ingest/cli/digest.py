@@ -1,0 +1,49 @@
+"""`ingest digest`: one line that is equal where two silver tables hold the same rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ingest.config import load
+from ingest.errors import ConfigError
+from ingest.quality.digest import digest_of
+from ingest.session import spark_session
+from ingest.tables.catalog import Catalog
+from ingest.tables.silver import Silver
+
+
+def digest(
+    table: Annotated[str, typer.Argument(help="A table, as the source calls it.")],
+    pipeline: Annotated[str, typer.Option("--pipeline", "-p", help="The pipeline that keeps it.")],
+    as_of: Annotated[
+        str | None,
+        typer.Option("--as-of", help="A version of the Delta table, or a time in ISO 8601."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Print the number of live rows and a digest of their content, which order, files and batches don't change.
+
+    Example: ingest digest claims.members --pipeline claims
+    """
+    del debug
+    loaded = load(pipeline)
+    spark = spark_session("ingest digest", loaded.spark)
+    try:
+        entries = {e.shape.table: e for e in Catalog(spark, loaded.layout.tables).entries(loaded.name)}
+        if table not in entries:
+            known = ", ".join(sorted(entries)) or "none yet"
+            raise ConfigError(f"{table} is no table of pipeline {loaded.name}", f"its tables are: {known}")
+        shape = entries[table].shape
+        rows = Silver(spark, loaded.layout.silver(loaded.name, table)).rows(as_of)
+        columns = {c.name: c.type for c in shape.columns if c.name in rows.columns}
+        found = digest_of(rows, columns)
+    finally:
+        spark.stop()
+    console = Console(highlight=False)
+    console.out(json.dumps({"table": table, **asdict(found)}) if as_json else f"{found.digest}  {table}")

@@ -1,0 +1,85 @@
+"""Do the accounts add up? From the first record in bronze to the last one merged, nothing may be missing.
+
+read = applied + superseded + quarantined + suppressed, for every table and batch; the batches follow each other
+without a gap; and what was read of them is what bronze holds of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+COUNTS = ("read", "applied", "superseded", "quarantined", "suppressed")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """What bronze holds of a topic's partition. `records` may be fewer than the offsets span: a topic that was
+    compacted, or written in transactions, has gaps of its own."""
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+    records: int
+
+
+@dataclass(frozen=True)
+class Audit:
+    """`tables`: table → counts. `problems`: sentences; none where everything adds up. `merged`: records of bronze
+    that the accounts cover, `waiting`: those that no batch has merged yet."""
+
+    tables: dict[str, dict[str, int]]
+    partitions: list[Partition]
+    merged: int
+    waiting: int
+    problems: list[str]
+
+
+def audit(bronze: DataFrame, accounts: DataFrame, first: int = 1, last: int | None = None) -> Audit:
+    """`bronze`: `batch`, `topic`, `partition`, `offset`. `accounts`: `after_batch`, `upto_batch`, `table` and counts.
+
+    `first`, `last`: capture batches; the merged slices that hold them are looked at whole. What comes to the driver is
+    a row per table, partition and slice."""
+    chosen = accounts.where(F.col("upto_batch") >= first)
+    if last is not None:
+        chosen = chosen.where(F.col("after_batch") < last)
+    slices = chosen.groupBy("after_batch", "upto_batch").agg(F.sum("read").alias("read"))
+    begin = slices.agg(F.min("after_batch"), F.max("upto_batch")).first()
+    after = begin[0] if begin and begin[0] is not None and first > 1 else first - 1
+    bronze = bronze.where(F.col("batch") > after)
+    if last is not None:
+        bronze = bronze.where(F.col("batch") <= max(last, (begin[1] if begin else None) or 0))
+    sums = chosen.groupBy("table").agg(*(F.sum(c).alias(c) for c in COUNTS)).orderBy("table").collect()
+    tables = {r["table"]: {c: int(r[c]) for c in COUNTS} for r in sums}
+    inside = (F.col("batch") > F.col("after_batch")) & (F.col("batch") <= F.col("upto_batch"))
+    held = bronze.join(F.broadcast(slices), inside).groupBy("after_batch", "upto_batch").agg(F.count("*").alias("held"))
+    rows = slices.join(held, ["after_batch", "upto_batch"], "left").orderBy("after_batch").collect()
+    ends = bronze.groupBy("topic", "partition").agg(
+        F.min("offset").alias("first"), F.max("offset").alias("last"), F.count("*").alias("records")
+    )
+    found = ends.orderBy("topic", "partition").collect()
+    partitions = [Partition(r["topic"], r["partition"], r["first"], r["last"], r["records"]) for r in found]
+    merged = sum(r["read"] for r in rows)
+    waiting = sum(p.records for p in partitions) - merged
+    return Audit(tables, partitions, merged, waiting, [*_imbalances(tables), *_gaps(rows, after)])
+
+
+def _imbalances(tables: dict[str, dict[str, int]]) -> Iterator[str]:
+    for table, counts in tables.items():
+        if counts["read"] != sum(counts[name] for name in COUNTS[1:]):
+            parts = " + ".join(f"{counts[name]} {name}" for name in COUNTS[1:])
+            yield f"{table or '(no table)'}: {counts['read']} read are not {parts}"
+
+
+def _gaps(slices: Sequence[Row], after: int) -> Iterator[str]:
+    for row in slices:
+        begin, end, held = row["after_batch"] + 1, row["upto_batch"], row["held"] or 0
+        if begin != after + 1:
+            yield f"batches {after + 1} to {begin - 1} have no account"
+        if row["read"] != held:
+            yield f"batches {begin} to {end}: {row['read']} records are accounted for, bronze holds {held}"
+        after = end
