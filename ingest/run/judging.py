@@ -42,6 +42,9 @@ class Stored:
     silver: Silver
     pending: Silver
     graves: Tombstones
+    owed_before: int | None = None
+    """Of a slice that died between two commits: the version of `pending` that this slice wrote. Its commit stands;
+    what silver has to do follows from what was owed before it."""
 
 
 @dataclass(frozen=True)
@@ -212,9 +215,9 @@ def _by_content(changes: Changes, shape: Shape, stored: Stored, truncated: Trunc
     assert counted is not None
     entries = [good]
     wanted = F.broadcast(good.select(CONTENT).distinct())
-    for table, side in ((stored.silver, CREDIT), (stored.pending, DEBT)):
-        if table.exists() and (side == DEBT or counted.debts):
-            there = table.located().withColumns({CONTENT: content(shape), SIDE: F.lit(side)})
+    for side, located in ((CREDIT, _rows(stored) if counted.debts else None), (DEBT, _owed(stored))):
+        if located is not None:
+            there = located.withColumns({CONTENT: content(shape), SIDE: F.lit(side)})
             nobody = F.lit(None).cast(good.schema[EVENT_ID].dataType).alias(EVENT_ID)
             own = [c for c in columns if c != EVENT_ID]
             entries.append(there.join(wanted, CONTENT, "left_semi").select(*map(quoted, own), nobody))
@@ -226,6 +229,16 @@ def _by_content(changes: Changes, shape: Shape, stored: Stored, truncated: Trunc
     return Judged(
         _of_side(net, CREDIT), _of_side(net, DEBT), None, refused if quarantined else None, counted.applied, quarantined
     )
+
+
+def _rows(stored: Stored) -> DataFrame | None:
+    return stored.silver.located() if stored.silver.exists() else None
+
+
+def _owed(stored: Stored) -> DataFrame | None:
+    if stored.owed_before is not None:
+        return stored.pending.located_before(stored.owed_before)
+    return stored.pending.located() if stored.pending.exists() else None
 
 
 def _of_side(net: DataFrame, side: str) -> Writes | None:

@@ -52,6 +52,7 @@ class Merge:
         self.tables = TableMerge(spark, pipeline, lakehouse, rules, self._quarantine)
         self._schemas = Schemas()
         self._profiles: dict[int, list[Group]] = {}
+        self._asked = False
         self.merged = self._accounts.merged_upto()
 
     def step(self, captured: int | None = None) -> list[Account]:
@@ -59,6 +60,9 @@ class Merge:
         last = self._last_batch() if captured is None else captured
         if last <= self.merged:
             return []
+        if not self._asked:
+            last = self.tables.begun(self.merged) or last
+            self._asked = True
         upto = min(last, self.merged + self._slice)
         accounts = self._slice_accounts(upto, self._profile(last))
         self._accounts.add(self.merged, upto, accounts)

@@ -30,6 +30,8 @@ from ingest.tables.silver import Silver
 Format = Literal["delta", "jsonl"]
 COUNTS = ("read", "applied", "superseded", "quarantined", "suppressed")
 _CASES_AT_ONCE = 2
+_ACCOUNTS = "accounts.json"
+_FOLDERS = ("bronze", "silver", "pending", "tombstones", "system", "tables")
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,18 @@ def replay(
         yield from zip(cases, summaries, strict=True)
 
 
+def _emptied(out: Path) -> None:
+    """Takes away what an earlier replay left there."""
+    there = {p.name for p in out.iterdir()} if out.is_dir() else set()
+    if there and not (_ACCOUNTS in there and there <= {_ACCOUNTS, *_FOLDERS}):
+        raise ConfigError(f"{out} holds something that is no whole replay", "choose another --out, or remove the folder")
+    for name in sorted(there - {_ACCOUNTS}):
+        shutil.rmtree(out / name)
+    (out / _ACCOUNTS).unlink(missing_ok=True)
+
+
 def _fold(spark: SparkSession, case: Case, delivery: Delivery, form: Format) -> dict[str, Any]:
+    _emptied(case.out)
     told = _told(case.tables)
     begin = {int(p): int(o) for p, o in told.get("start_offsets", {}).items()}
     records = [r for r in lines(case.events) if r.offset >= begin.get(r.partition, 0)]
@@ -82,7 +95,7 @@ def _fold(spark: SparkSession, case: Case, delivery: Delivery, form: Format) -> 
     summary["tables"] = _tables(spark, case, lakehouse, shapes, sorted(told.get("tables", {})), form)
     text = json.dumps(summary, ensure_ascii=False, indent=1)
     case.out.mkdir(parents=True, exist_ok=True)
-    (case.out / "accounts.json").write_text(text + "\n", encoding="utf-8")
+    (case.out / _ACCOUNTS).write_text(text + "\n", encoding="utf-8")
     return summary
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,12 +25,15 @@ from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
 from ingest.tables.accounts import Account
 from ingest.tables.catalog import Catalog, Entry
+from ingest.tables.delta_log import Told
 from ingest.tables.quarantine import Quarantine
 from ingest.tables.silver import FILE, Silver
 from ingest.tables.tombstones import Tombstones, literal
 
 _OPS_WITH = {Reading.AFTER: ("c", "r", "u"), Reading.BEFORE: ("u", "d")}
 INCOMPATIBLE, NO_KEY = "incompatible-type", "no-key"
+_UPTO, _ACCOUNT = "upto_batch", "account"
+"""What a commit tells of the batch that it belongs to."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,13 @@ class TableBatch:
     tombstone_count: int
     upto: int
     history: Callable[[], DataFrame]
+
+
+class Begun(NamedTuple):
+    """What the tables of a source table tell of a slice that is not accounted for yet."""
+
+    silver: Told | None = None
+    pending: Told | None = None
 
 
 class TableMerge:
@@ -63,6 +74,7 @@ class TableMerge:
         self._deliveries = Redelivery()
         self._stored: dict[str, Stored] = {}
         self._truncated: dict[str, tuple[int, ...] | None] = {}
+        self._begun: dict[str, Begun] = {}
 
     @property
     def entries(self) -> list[Entry]:
@@ -77,14 +89,32 @@ class TableMerge:
                 tables.setdefault(topic, set()).add(entry.shape.table)
         return {topic: next(iter(names)) for topic, names in tables.items() if len(names) == 1}
 
+    def begun(self, merged: int) -> int | None:
+        """The end of a slice after `merged` that some table holds already: a run died before it was accounted for.
+        To be asked once, before the first slice."""
+        for table in self._entries:
+            stored = self._stored_in(table)
+            silver, pending = (_told_after(kept, merged) for kept in (stored.silver, stored.pending))
+            if silver or pending:
+                self._begun[table] = Begun(silver, pending)
+        return max((t.said[_UPTO] for b in self._begun.values() for t in b if t), default=None)
+
     def merge(self, batch: TableBatch, schemas: Schemas) -> Account:
-        """Writes tombstones, then quarantine, then silver; what became of the events comes back as an account."""
+        """Writes tombstones, then quarantine, then silver; what became of the events comes back as an account.
+
+        A slice that had begun when a run died is merged again as a whole: what is there already changes nothing. Where
+        rows are counted rather than known by a key, what is there is left out instead."""
         changed = [g for g in batch.groups if g.kind == CHANGE]
         types = self._rules.columns.get(batch.table, {})
         incoming = [(g, schemas.columns(g, types)) for g in changed]
         shape, refused = self._shape(batch, incoming)
         read = sum(g.count for g in batch.groups) + batch.tombstone_count
         stored = self._stored_in(batch.table)
+        begun = self._begun.pop(batch.table, Begun())
+        if begun.silver is not None and shape is not None and not shape.key:
+            return Account(**begun.silver.said[_ACCOUNT])
+        if begun.pending is not None and shape is not None and not shape.key:
+            stored = replace(stored, owed_before=begun.pending.version)
         truncated = self._truncate(batch, stored)
         if shape is None:
             return self._refuse_all(batch, read, int(truncated.now))
@@ -101,6 +131,8 @@ class TableMerge:
         applied = int(truncated.now) + (judged.applied if judged else 0)
         quarantined += judged.quarantined if judged else 0
         account = Account(batch.table, read, applied, read - applied - quarantined, quarantined)
+        if begun.silver is not None:
+            account = Account(**begun.silver.said[_ACCOUNT])
         self._write(batch, judged, shape, stored, account)
         return account
 
@@ -184,15 +216,19 @@ class TableMerge:
     def _write(self, batch: TableBatch, judged: Judged | None, shape: Shape, stored: Stored, account: Account) -> None:
         """In an order in which a crash in between is healed by the same batch when it comes again: tombstones and
         rows that begin to wait, then silver, then rows that wait no more."""
-        told = {"upto_batch": batch.upto, "account": asdict(account)}
+        told = {_UPTO: batch.upto, _ACCOUNT: asdict(account)}
         pending = judged.pending if judged else None
+        if pending is not None and not shape.key:
+            if stored.owed_before is None:
+                stored.pending.apply(pending.states, shape, pending.files, told)
+            pending = None
         if judged is not None:
             if judged.refused is not None:
                 self._quarantine_rows(batch, judged.refused)
             if judged.graves is not None:
                 stored.graves.bury(judged.graves)
         if pending is not None and pending.actions - {DELETE}:
-            stored.pending.apply(pending.states.where(F.col(ACTION) != DELETE), shape, pending.files, {})
+            stored.pending.apply(pending.states.where(F.col(ACTION) != DELETE), shape, pending.files, told)
         if judged is not None and judged.silver is not None:
             stored.silver.apply(judged.silver.states, shape, judged.silver.files, told)
         else:
@@ -202,7 +238,7 @@ class TableMerge:
         if pending is not None and DELETE in pending.actions:
             over = pending.states.where(F.col(ACTION) == DELETE)
             files = stored.pending.matching(over, shape.identity).select(FILE).distinct().collect()  # names of files
-            stored.pending.apply(over, shape, frozenset(r[FILE] for r in files), {})
+            stored.pending.apply(over, shape, frozenset(r[FILE] for r in files), told)
 
     def _quarantine_rows(self, batch: TableBatch, bad: DataFrame) -> None:
         named = bad.select(F.col(f"{EVENT_ID}.*"), F.col(CODE).alias("code"), F.col(REASON).alias("reason"))
@@ -240,3 +276,8 @@ class TableMerge:
             if kept.exists():
                 kept.truncate(literal(last))
         return Truncated(last, new)
+
+
+def _told_after(kept: Silver, merged: int) -> Told | None:
+    told = kept.told()
+    return told if told is not None and told.said.get(_UPTO, 0) > merged else None

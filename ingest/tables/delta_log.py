@@ -53,6 +53,14 @@ class Progress:
     version: int
 
 
+@dataclass(frozen=True)
+class Told:
+    """What the commit `version` says of itself."""
+
+    version: int
+    said: Mapping[str, Any]
+
+
 class Table:
     """The Delta table at `path`, which may not be there yet."""
 
@@ -91,6 +99,28 @@ class Table:
             self._files = {f.name: f for f in map(_data_file, snapshot.allFiles().collect())}
             self._followed = version
         return self._files
+
+    def told(self) -> Told | None:
+        """What the newest commit that says anything of itself says; None where none does, or its file expired."""
+        if not self.exists():
+            return None
+        names = getattr(self._delta.util, "FileNames$")
+        names, configuration = getattr(names, "MODULE$"), self._log.newDeltaHadoopConf()
+        for version in range(int(self._snapshot().version()), -1, -1):
+            path = names.unsafeDeltaFile(self._log.logPath(), version)
+            if not path.getFileSystem(configuration).exists(path):
+                return None
+            lines = (json.loads(line) for line in _items(self._log.store().read(path, configuration)))
+            said = next((a["commitInfo"].get("userMetadata") for a in lines if "commitInfo" in a), None)
+            if said is not None:
+                return Told(version, json.loads(said))
+        return None
+
+    def rows_before(self, version: int) -> DataFrame | None:
+        """The rows before the commit `version`, with `_metadata`; None where that commit made the table."""
+        if version == 0:
+            return None
+        return self._spark.read.format("delta").option("versionAsOf", version - 1).load(self.path)
 
     def rows_in(self, files: Iterable[DataFile]) -> DataFrame:
         """The rows of these files, without asking the log; `_metadata.file_name` tells them apart."""

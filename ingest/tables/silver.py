@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
@@ -120,6 +121,15 @@ class Silver:
         rows = self._table.rows_in(self._table.files().values())
         return rows.select("*", F.col("_metadata.file_name").alias(FILE))
 
+    def located_before(self, version: int) -> DataFrame | None:
+        """All rows as they were before the commit `version`, with `_file`; None where that commit made the table."""
+        rows = self._table.rows_before(version)
+        return None if rows is None else rows.select("*", F.col("_metadata.file_name").alias(FILE))
+
+    def told(self) -> delta_log.Told | None:
+        """What the last batch that was applied here says of itself."""
+        return self._table.told()
+
     def apply(self, winners: DataFrame, shape: Shape, touched: Set[str], told: Mapping[str, Any]) -> None:
         """`winners`: states that take effect, with their `_action`, none of which is `bury`. `touched`: the names of
         the files that hold rows of the same keys. `told`: what the commit says of itself. One commit."""
@@ -170,7 +180,7 @@ class Silver:
         for k in shape.identity:
             same_key &= F.col(f"t.{_path(k)}") == F.col(f"s.{_path(k)}")
         merge = (
-            DeltaTable.forPath(self._spark, self.path)
+            DeltaTable.forPath(self._telling(told), self.path)
             .alias("t")
             .merge(winners.alias("s"), same_key)
             .whenMatchedDelete(F.col(f"s.{ACTION}") == DELETE)
@@ -178,7 +188,12 @@ class Silver:
             .whenNotMatchedInsert(F.col(f"s.{ACTION}") != DELETE, values)
         )
         merge.execute()
-        self.note(told)
+
+    def _telling(self, told: Mapping[str, Any]) -> SparkSession:
+        """A session like this one, whose commits say `told`: a MERGE takes that from nowhere else."""
+        session = SparkSession(self._spark.sparkContext, self._spark._jsparkSession.cloneSession())
+        session.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps(told))
+        return session
 
     def note(self, told: Mapping[str, Any]) -> None:
         """A commit that changes nothing, and says so: what a batch without effect has to tell."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
-from ingest.testing.oracle import UNAVAILABLE, Event
+from ingest.testing.oracle import UNAVAILABLE, Event, Op
 
 KEYS = 3
 COLUMNS = ("plain", "number", "toasted")
@@ -27,6 +28,34 @@ def random_changelog(random: Random, length: int, truncates: bool = False) -> li
     if random.random() < 0.3:
         random.shuffle(delivered)
     return [Event(offset=offset, **event) for offset, event in enumerate(delivered)]
+
+
+def random_bag(random: Random, length: int) -> tuple[list[Event], list[Event]]:
+    """What a table without a key goes through; and how that is delivered: a connector that starts again goes back a
+    little and sends once more what it had sent."""
+    rows: list[dict[str, Any]] = []
+    said: list[Event] = []
+    lsn = 0
+    while len(said) < length:
+        lsn += 10
+        row = rows.pop(random.randrange(len(rows))) if rows and random.random() < 0.6 else None
+        new = _image(random) if row is None or random.random() < 0.5 else None
+        copies = random.randint(2, 3) if row is None and random.random() < 0.3 else 1  # A COPY: one position for all.
+        for _ in range(copies):
+            said.append(_bag_event(len(said), lsn, new, row))
+            rows += [] if new is None else [new]
+    until = random.randint(1, len(said))
+    earlier = [e.lsn for e in said[: until - 1] if e.lsn < said[until - 1].lsn]
+    delivered = said
+    if earlier and random.random() < 0.6:
+        again = random.choice(earlier)
+        delivered = [*said[:until], *(e for e in said if e.lsn >= again)]
+    return said, [replace(event, offset=offset) for offset, event in enumerate(delivered)]
+
+
+def _bag_event(offset: int, lsn: int, new: dict[str, Any] | None, old: dict[str, Any] | None) -> Event:
+    op: Op = "d" if new is None else "c" if old is None else "u"
+    return Event(op, offset, lsn, image=new or {}, before=old)
 
 
 def _event(random: Random, truncates: bool, befores: bool) -> dict[str, Any]:
@@ -63,7 +92,8 @@ def _toasted_before(random: Random) -> Any:
 
 
 def as_debezium(events: Sequence[Event], topic: str, case: int, placeholder: str) -> list[dict[str, Any]]:
-    """The records of a topic, as `ingest replay` reads them. Rows are told apart by `case` and `id`."""
+    """The records of a topic, as `ingest replay` reads them. Rows are told apart by `case` and, where events have a
+    key, `id`."""
     schema, _, table = topic.partition(".")
     source = {"connector": "postgresql", "schema": schema, "table": table, "ts_ms": 1}
 
@@ -71,17 +101,17 @@ def as_debezium(events: Sequence[Event], topic: str, case: int, placeholder: str
         if values is None:
             return None
         named = {n: placeholder if v is UNAVAILABLE else v for n, v in values.items()}
-        return {"case": case, "id": key, **named}
+        return {"case": case, **({} if key is None else {"id": key}), **named}
 
     records = []
     for event in events:
-        key = None if event.op == "t" else {"case": case, "id": event.key}
+        key = None if event.op == "t" or event.key is None else {"case": case, "id": event.key}
         value: dict[str, Any] | None = None
         if event.op != "null":
             before = image(event.old_key if event.old_key is not None else event.key, event.before)
             if event.old_key is not None and before is None:
                 before = {"case": case, "id": event.old_key}
-            if event.op == "d":
+            if event.op == "d" and event.key is not None:
                 before = {"case": case, "id": event.key}
             after = image(event.key, event.image) if event.op in ("c", "u", "r") else None
             value = {"before": before, "after": after, "op": event.op, "source": {**source, "lsn": event.lsn}}

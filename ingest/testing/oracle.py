@@ -5,6 +5,7 @@ It knows nothing of batches, joins or positions of columns. It sorts, and then d
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -59,6 +60,17 @@ def fold(events: Iterable[Event], columns: Iterable[str]) -> dict[Hashable, Row]
                 rows.pop(event.old_key, None)
             rows[event.key] = _applied(event, rows.get(event.key), names)
     return {key: kept.row for key, kept in rows.items() if not kept.unknown}
+
+
+def fold_bag(events: Iterable[Event]) -> Counter[tuple[tuple[str, Any], ...]]:
+    """The rows of a table without a key: each image as often as it is there. Every event counts once."""
+    rows: Counter[tuple[tuple[str, Any], ...]] = Counter()
+    for event in events:
+        if event.op in ("c", "r", "u"):
+            rows[tuple(sorted(event.image.items()))] += 1
+        if event.op in ("u", "d") and event.before is not None:
+            rows[tuple(sorted(event.before.items()))] -= 1
+    return +rows
 
 
 def _applied(event: Event, earlier: _Kept | None, names: list[str]) -> _Kept:

@@ -1,0 +1,118 @@
+"""Runs that die between any two commits, and go on: the same rows, and every event accounted for once."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.names import Lakehouse
+from ingest.quality.accounting import audit
+from ingest.run.capture import Capture
+from ingest.run.merge import Merge
+from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
+from ingest.sources.files import FileSource, lines
+from ingest.tables import silver
+from ingest.tables.accounts import Accounts
+from ingest.tables.bronze import Bronze
+from ingest.tables.delta_log import Table
+from ingest.tables.silver import Silver
+from ingest.testing import Event, fold, fold_bag
+from ingest.testing.changelogs import COLUMNS, as_debezium, random_bag, random_changelog
+
+pytestmark = pytest.mark.spark
+CASES = int(os.environ.get("FUZZ_CASES", "200")) // 8
+SEED = int(os.environ.get("FUZZ_SEED", "4"))
+PIPELINE = "crash"
+
+
+class Died(Exception):
+    """In place of SIGKILL: nothing after it in this run is done."""
+
+
+@pytest.fixture
+def mortal(monkeypatch: pytest.MonkeyPatch) -> Random:
+    """Lets four commits in ten be the last of its run: before it is written, or right after."""
+    random, commit = Random(SEED), Table.commit
+
+    def dying(*arguments: Any, **named: Any) -> Any:
+        chance = random.random()
+        if chance < 0.2:
+            raise Died
+        done = commit(*arguments, **named)
+        if chance > 0.8:
+            raise Died
+        return done
+
+    monkeypatch.setattr(Table, "commit", dying)
+    return random
+
+
+def until_it_ends(spark: SparkSession, layout: Lakehouse, file: Path, size: int) -> int:
+    """Runs until all is merged; how many of them died."""
+    deaths = 0
+    while True:
+        bronze = Bronze(spark, layout.bronze(PIPELINE))
+        source = FileSource(list(lines([file])))
+        try:
+            capture = Capture(spark, source, bronze, Rules().naming, size)
+            merge = Merge(spark, PIPELINE, layout, Rules(), bronze, slice_batches=1)
+            while capture.step():
+                pass
+            while merge.step():
+                pass
+            return deaths
+        except Died:
+            deaths += 1
+
+
+def table_of(spark: SparkSession, layout: Lakehouse, name: str) -> list[dict[str, Any]]:
+    return [row.asDict() for row in Silver(spark, layout.silver(PIPELINE, name)).rows().collect()]
+
+
+@pytest.mark.parametrize("rewritable", [silver._REWRITABLE, 0], ids=["small files", "large files"])
+def test_runs_that_die_add_up_to_one_that_lived(
+    spark: SparkSession, tmp_path: Path, mortal: Random, monkeypatch: pytest.MonkeyPatch, rewritable: int
+) -> None:
+    monkeypatch.setattr(silver, "_REWRITABLE", rewritable)  # With 0, Delta's MERGE does what a rewrite does else.
+    changelogs = [random_changelog(mortal, 12) for _ in range(CASES)]
+    bags = [random_bag(mortal, 12) for _ in range(CASES)]
+    records = [r for n, events in enumerate(changelogs) for r in as_debezium(events, "f.keyed", n, DEFAULT_PLACEHOLDER)]
+    records += [r for n, (_, sent) in enumerate(bags) for r in as_debezium(sent, "f.bag", n, DEFAULT_PLACEHOLDER)]
+    records.sort(key=lambda r: r["offset"])
+    file = tmp_path / "events.jsonl"
+    file.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+    layout = Lakehouse(str(tmp_path / "lakehouse"))
+    deaths = until_it_ends(spark, layout, file, len(records) // 3 + 1)
+    print(f"{deaths} runs died (FUZZ_SEED={SEED} FUZZ_CASES={CASES * 8})")
+    assert deaths > 3
+    monkeypatch.undo()
+    _holds_keyed(table_of(spark, layout, "f.keyed"), changelogs)
+    _holds_bags(table_of(spark, layout, "f.bag"), [said for said, _ in bags])
+    bronze = Bronze(spark, layout.bronze(PIPELINE)).rows()
+    found = audit(bronze, Accounts(spark, layout.accounts, PIPELINE).rows())
+    assert found.problems == []
+    assert (found.merged, found.waiting) == (len(records), 0)
+
+
+def _holds_keyed(rows: list[dict[str, Any]], changelogs: list[list[Event]]) -> None:
+    found: dict[int, dict[Any, Any]] = {n: {} for n in range(len(changelogs))}
+    for row in rows:
+        assert row["id"] not in found[row["case"]], "a key has two rows"
+        found[row["case"]][row["id"]] = {c: row[c] for c in COLUMNS}
+    for number, events in enumerate(changelogs):
+        assert found[number] == fold(events, COLUMNS), (number, SEED, events)
+
+
+def _holds_bags(rows: list[dict[str, Any]], bags: list[list[Event]]) -> None:
+    found: dict[int, Counter[Any]] = {n: Counter() for n in range(len(bags))}
+    for row in rows:
+        found[row["case"]][tuple(sorted((c, row[c]) for c in COLUMNS))] += 1
+    for number, said in enumerate(bags):
+        assert found[number] == fold_bag(said), (number, SEED, said)
