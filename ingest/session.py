@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -23,7 +24,15 @@ SMALL = {
     # Hadoop's checksummed local files start a process for each file and again for its checksum.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    # As do a rename into the log and the checksum of a table's state; one process at a time writes these tables.
+    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+    "spark.databricks.delta.writeChecksumFile.enabled": "false",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
+}
+_LOOKED_UP = {
+    "functions": "org.apache.spark.sql.functions",
+    "PythonUtils": "org.apache.spark.api.python.PythonUtils",
+    "PythonSQLUtils": "org.apache.spark.sql.api.python.PythonSQLUtils",
 }
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG4J = Path(__file__).with_name("log4j2.properties")
@@ -69,4 +78,14 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         settings[_JAVA_OPTIONS] = f"{logging} {settings.get(_JAVA_OPTIONS, '')}".strip()
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    _remember(session.sparkContext._jvm)
+    return session
+
+
+def _remember(jvm: Any) -> None:
+    """What PySpark looks up by name each time it writes down an expression, and the JVM in all jars: asked once."""
+    for short, name in _LOOKED_UP.items():
+        vars(jvm)[short] = vars(jvm)[name] = getattr(jvm, name)
+    for member in dir(jvm.functions):
+        vars(jvm.functions)[member] = getattr(jvm.functions, member)

@@ -69,7 +69,9 @@ def _emptied(out: Path) -> None:
     """Takes away what an earlier replay left there."""
     there = {p.name for p in out.iterdir()} if out.is_dir() else set()
     if there and not (_ACCOUNTS in there and there <= {_ACCOUNTS, *_FOLDERS}):
-        raise ConfigError(f"{out} holds something that is no whole replay", "choose another --out, or remove the folder")
+        raise ConfigError(
+            f"{out} holds something that is no whole replay", "choose another --out, or remove the folder"
+        )
     for name in sorted(there - {_ACCOUNTS}):
         shutil.rmtree(out / name)
     (out / _ACCOUNTS).unlink(missing_ok=True)

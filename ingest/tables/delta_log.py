@@ -7,8 +7,6 @@ are asked for once and followed from commit to commit; a commit by somebody else
 from __future__ import annotations
 
 import json
-import time
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from ingest.errors import ChangelogUnusable
+from ingest.tables.delta_jvm import delta_classes, items
 
 SELDOM_CHECKPOINTS = {"delta.checkpointInterval": "100"}
 """Delta's default of 10 costs a small batch seconds each tenth time; a hundred commit files are read at once."""
@@ -66,6 +65,7 @@ class Table:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
+        self._delta = delta_classes(spark)
         self.path = path
         self._files: dict[str, DataFile] = {}
         self._followed = -1
@@ -104,13 +104,12 @@ class Table:
         """What the newest commit that says anything of itself says; None where none does, or its file expired."""
         if not self.exists():
             return None
-        names = getattr(self._delta.util, "FileNames$")
-        names, configuration = getattr(names, "MODULE$"), self._log.newDeltaHadoopConf()
+        configuration = self._log.newDeltaHadoopConf()
         for version in range(int(self._snapshot().version()), -1, -1):
-            path = names.unsafeDeltaFile(self._log.logPath(), version)
+            path = self._delta.commit_files.unsafeDeltaFile(self._log.logPath(), version)
             if not path.getFileSystem(configuration).exists(path):
                 return None
-            lines = (json.loads(line) for line in _items(self._log.store().read(path, configuration)))
+            lines = (json.loads(line) for line in items(self._log.store().read(path, configuration)))
             said = next((a["commitInfo"].get("userMetadata") for a in lines if "commitInfo" in a), None)
             if said is not None:
                 return Told(version, json.loads(said))
@@ -124,8 +123,8 @@ class Table:
 
     def rows_in(self, files: Iterable[DataFile]) -> DataFrame:
         """The rows of these files, without asking the log; `_metadata.file_name` tells them apart."""
-        actions = self._sequence([f.action for f in files])
-        return DataFrame(self._log.createDataFrame(self._snapshot(), actions, False, self._none), self._spark)
+        actions = self._delta.sequence([f.action for f in files])
+        return DataFrame(self._log.createDataFrame(self._snapshot(), actions, False, self._delta.none), self._spark)
 
     def commit(
         self,
@@ -141,20 +140,20 @@ class Table:
 
         Raises ChangelogUnusable where another writer has come as far as `progress`, and what Delta raises where one
         took away the same files."""
-        transaction = self._log.startTransaction(self._none, self._none)
-        transaction.trackFilesRead(self._sequence([f.action for f in without]))
+        transaction = self._log.startTransaction(self._delta.none, self._delta.none)
+        transaction.trackFilesRead(self._delta.sequence([f.action for f in without]))
         before = int(transaction.snapshot().version())
         if frame is not None and before < 0:
-            transaction.updateMetadata(self._metadata(frame, SELDOM_CHECKPOINTS | dict(new)), False)
+            transaction.updateMetadata(self._delta.metadata(frame, SELDOM_CHECKPOINTS | dict(new)), False)
         marks = []
         if progress is not None:
             if before != self._written:
                 self._require_ahead(transaction, progress)
             marks.append(self._mark(transaction, progress))
-        added = [] if frame is None else _items(transaction.writeFiles(frame._jdf))
+        added = [] if frame is None else items(transaction.writeFiles(frame._jdf))
         removed = [f.action.remove() for f in without]
-        actions = self._sequence([*marks, *added, *removed])
-        after = int(transaction.commit(actions, self._operation(told), self._empty))
+        actions = self._delta.sequence([*marks, *added, *removed])
+        after = int(transaction.commit(actions, self._delta.write(told), self._delta.empty))
         come = [_data_file(a) for a in added if a.getClass().getSimpleName() == "AddFile"]
         if before == self._followed and after == before + 1:
             gone = {f.name for f in without}
@@ -162,17 +161,6 @@ class Table:
             self._followed = after
         self._written = after
         return come
-
-    def _metadata(self, frame: DataFrame, properties: Mapping[str, str]) -> Any:
-        """Of a new table with these columns, any of which may be null."""
-        schema = frame._jdf.schema().asNullable().json()
-        configuration = self._jvm.java.util.HashMap()
-        for key, value in properties.items():
-            configuration.put(key, value)
-        actions, now = self._delta.actions, self._jvm.scala.Option.apply(int(time.time() * 1000))
-        parquet, nowhere = actions.Format("parquet", self._empty), self._sequence([])
-        told = self._jvm.PythonUtils.toScalaMap(configuration)
-        return actions.Metadata(str(uuid.uuid4()), None, None, parquet, schema, nowhere, told, now)
 
     def _require_ahead(self, transaction: Any, progress: Progress) -> None:
         """Somebody else has written since: was it another one of the same application?"""
@@ -185,46 +173,14 @@ class Table:
     def _mark(self, transaction: Any, progress: Progress) -> Any:
         # To have read it makes this commit fail where another writer has marked the same application meanwhile.
         transaction.readTxn().addOne(progress.application)
-        now = self._jvm.scala.Option.apply(int(time.time() * 1000))
-        return self._delta.actions.SetTransaction(progress.application, progress.version, now)
-
-    @cached_property
-    def _jvm(self) -> Any:
-        return self._spark._jvm
-
-    @cached_property
-    def _delta(self) -> Any:
-        return self._jvm.org.apache.spark.sql.delta
+        return self._delta.mark(progress.application, progress.version)
 
     @cached_property
     def _log(self) -> Any:
-        return self._delta.DeltaLog.forTable(self._spark._jsparkSession, self.path)
+        return self._delta.log(self.path)
 
     def _snapshot(self) -> Any:
-        return self._log.update(False, self._none, self._none)
-
-    @cached_property
-    def _none(self) -> Any:
-        return self._jvm.scala.Option.empty()
-
-    @cached_property
-    def _empty(self) -> Any:
-        return getattr(getattr(self._jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
-
-    def _sequence(self, items: Sequence[Any]) -> Any:
-        return self._jvm.PythonUtils.toSeq(list(items))
-
-    def _operation(self, told: Mapping[str, Any] | None) -> Any:
-        """As a write: for an operation that it doesn't know Delta computes the table's state anew."""
-        none = self._none
-        metadata = none if told is None else self._jvm.scala.Option.apply(json.dumps(told))
-        append = self._jvm.org.apache.spark.sql.SaveMode.Append
-        write = getattr(self._delta, "DeltaOperations$Write")
-        return write(append, none, none, metadata, none, none, none, none, none)
-
-
-def _items(sequence: Any) -> list[Any]:
-    return [sequence.apply(i) for i in range(sequence.size())]
+        return self._log.update(False, self._delta.none, self._delta.none)
 
 
 def _data_file(action: Any) -> DataFile:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from decimal import Decimal
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,7 @@ def test_every_stage_is_as_asserted(case: Path, spark: SparkSession, tmp_path_fa
         events.write_text("".join(text[: stage["after_line"]]), encoding="utf-8")
         name = f"after-{stage['after_line']}"
         cases.append(Case(name, (events,), case / "tables.json", root / name))
-    results = list(replay(spark, cases, Delivery(batch_size=2), "jsonl"))
+    size = gcd(*(stage["after_line"] for stage in stages))
+    results = list(replay(spark, cases, Delivery(batch_size=size), "jsonl"))
     for stage, (folded_case, summary) in zip(stages, results, strict=True):
         _check(folded_case.out, summary, stage["tables"])

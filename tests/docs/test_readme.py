@@ -106,20 +106,26 @@ def test_reading_examples_run(
 
 
 @pytest.mark.spark
-def test_queries_by_name_answer(lakehouse: Path) -> None:
-    answers = []
-    for _, *arguments in (c for c in commands("ingest") if c[1] == "sql"):
-        told = subprocess.run(
-            [sys.executable, "-c", "from ingest.cli import main; main()", *arguments, "--json"],
-            cwd=lakehouse,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        assert told.returncode == 0, told.stderr[-2000:]
-        answers.append(told.stdout)
+def test_queries_by_name_answer(lakehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first in a process of its own, as a reader's would be; the others in the session that is there."""
+    first, *others = [[*c[1:], "--json"] for c in commands("ingest") if c[1] == "sql"]
+    told = subprocess.run(
+        [sys.executable, "-c", "from ingest.cli import main; main()", *first],
+        cwd=lakehouse,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr[-2000:]
+    answers = [told.stdout]
+    monkeypatch.chdir(lakehouse)
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    for arguments in others:
+        answered = CliRunner().invoke(app, arguments)
+        assert answered.exit_code == 0, answered.output
+        answers.append(answered.stdout)
     assert '"status": "open", "count(1)": 2' in answers[0]
     assert '"code": "unknown-op", "count(1)": 1' in answers[1]
     assert '"quarantined": 1' in answers[2]

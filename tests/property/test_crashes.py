@@ -27,7 +27,7 @@ from ingest.testing import Event, fold, fold_bag
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_bag, random_changelog
 
 pytestmark = pytest.mark.spark
-CASES = int(os.environ.get("FUZZ_CASES", "200")) // 8
+CASES = int(os.environ.get("FUZZ_CASES", "200")) // 10
 SEED = int(os.environ.get("FUZZ_SEED", "4"))
 PIPELINE = "crash"
 
@@ -38,15 +38,15 @@ class Died(Exception):
 
 @pytest.fixture
 def mortal(monkeypatch: pytest.MonkeyPatch) -> Random:
-    """Lets four commits in ten be the last of its run: before it is written, or right after."""
+    """Lets one commit in four be the last of its run: before it is written, or right after."""
     random, commit = Random(SEED), Table.commit
 
     def dying(*arguments: Any, **named: Any) -> Any:
         chance = random.random()
-        if chance < 0.2:
+        if chance < 0.13:
             raise Died
         done = commit(*arguments, **named)
-        if chance > 0.8:
+        if chance > 0.87:
             raise Died
         return done
 
@@ -54,12 +54,16 @@ def mortal(monkeypatch: pytest.MonkeyPatch) -> Random:
     return random
 
 
-def until_it_ends(spark: SparkSession, layout: Lakehouse, file: Path, size: int) -> int:
-    """Runs until all is merged; how many of them died."""
+def until_it_ends(
+    spark: SparkSession, layout: Lakehouse, file: Path, size: int, random: Random, monkeypatch: pytest.MonkeyPatch
+) -> int:
+    """Runs until all is merged; how many of them died. Each either rewrites files itself or lets Delta merge."""
     deaths = 0
+    rewritable = silver._REWRITABLE
     while True:
         bronze = Bronze(spark, layout.bronze(PIPELINE))
         source = FileSource(list(lines([file])))
+        monkeypatch.setattr(silver, "_REWRITABLE", random.choice([0, rewritable]))
         try:
             capture = Capture(spark, source, bronze, Rules().naming, size)
             merge = Merge(spark, PIPELINE, layout, Rules(), bronze, slice_batches=1)
@@ -67,20 +71,19 @@ def until_it_ends(spark: SparkSession, layout: Lakehouse, file: Path, size: int)
                 pass
             while merge.step():
                 pass
-            return deaths
         except Died:
             deaths += 1
+        else:
+            return deaths
 
 
 def table_of(spark: SparkSession, layout: Lakehouse, name: str) -> list[dict[str, Any]]:
     return [row.asDict() for row in Silver(spark, layout.silver(PIPELINE, name)).rows().collect()]
 
 
-@pytest.mark.parametrize("rewritable", [silver._REWRITABLE, 0], ids=["small files", "large files"])
 def test_runs_that_die_add_up_to_one_that_lived(
-    spark: SparkSession, tmp_path: Path, mortal: Random, monkeypatch: pytest.MonkeyPatch, rewritable: int
+    spark: SparkSession, tmp_path: Path, mortal: Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silver, "_REWRITABLE", rewritable)  # With 0, Delta's MERGE does what a rewrite does else.
     changelogs = [random_changelog(mortal, 12) for _ in range(CASES)]
     bags = [random_bag(mortal, 12) for _ in range(CASES)]
     records = [r for n, events in enumerate(changelogs) for r in as_debezium(events, "f.keyed", n, DEFAULT_PLACEHOLDER)]
@@ -89,8 +92,8 @@ def test_runs_that_die_add_up_to_one_that_lived(
     file = tmp_path / "events.jsonl"
     file.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
     layout = Lakehouse(str(tmp_path / "lakehouse"))
-    deaths = until_it_ends(spark, layout, file, len(records) // 3 + 1)
-    print(f"{deaths} runs died (FUZZ_SEED={SEED} FUZZ_CASES={CASES * 8})")
+    deaths = until_it_ends(spark, layout, file, len(records) // 3 + 1, mortal, monkeypatch)
+    print(f"{deaths} runs died (FUZZ_SEED={SEED} FUZZ_CASES={CASES * 10})")
     assert deaths > 3
     monkeypatch.undo()
     _holds_keyed(table_of(spark, layout, "f.keyed"), changelogs)

@@ -30,6 +30,8 @@ from ingest.tables.quarantine import Quarantine
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 SEED = 20
+# A process that lives for half a minute is over before an optimising compiler has paid for itself.
+SHORT_LIVED = SMALL | {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
 
 
 class Writer(threading.Thread):
@@ -77,7 +79,7 @@ def source(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[t
     file = folder / "kill.yaml"
     file.write_text(
         f"source:\n  kafka: {{bootstrap.servers: '{stack.kafka.bootstrap_servers}'}}\n"
-        f"  topic_pattern: kill\\.kill\\..*\nlakehouse: {lakehouse}\nspark: {json.dumps(SMALL)}\n",
+        f"  topic_pattern: kill\\.kill\\..*\nlakehouse: {lakehouse}\nspark: {json.dumps(SHORT_LIVED)}\n",
         encoding="utf-8",
     )
     yield stack, file, lakehouse

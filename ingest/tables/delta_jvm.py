@@ -1,0 +1,102 @@
+"""Delta's own classes in the JVM, each looked up once: py4j asks for a class by name again wherever it is written."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from functools import cache, cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+
+class DeltaClasses:
+    """What a transaction is made of. The objects are Java's or Scala's; which, their Scaladoc tells."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = spark._jvm
+        self._spark = spark
+        self._jvm = jvm
+        self._delta = jvm.org.apache.spark.sql.delta
+
+    def log(self, path: str) -> Any:
+        """`DeltaLog` of the table at `path`."""
+        return self._logs.forTable(self._spark._jsparkSession, path)
+
+    @cached_property
+    def _logs(self) -> Any:
+        return self._delta.DeltaLog
+
+    @cached_property
+    def none(self) -> Any:
+        """Scala's empty `Option`."""
+        return self._option.empty()
+
+    def some(self, value: Any) -> Any:
+        return self._option.apply(value)
+
+    @cached_property
+    def _option(self) -> Any:
+        return self._jvm.scala.Option
+
+    @cached_property
+    def empty(self) -> Any:
+        """Scala's empty `Map`."""
+        return getattr(getattr(self._jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
+
+    def sequence(self, items: Sequence[Any]) -> Any:
+        return self._jvm.PythonUtils.toSeq(list(items))
+
+    @cached_property
+    def commit_files(self) -> Any:
+        """Names of the files of a log."""
+        return getattr(getattr(self._delta.util, "FileNames$"), "MODULE$")
+
+    def metadata(self, frame: DataFrame, properties: Mapping[str, str]) -> Any:
+        """Of a new table with the columns of `frame`, any of which may be null."""
+        schema = frame._jdf.schema().asNullable().json()
+        configuration = self._jvm.java.util.HashMap()
+        for key, value in properties.items():
+            configuration.put(key, value)
+        actions = self._delta.actions
+        parquet, nowhere = actions.Format("parquet", self.empty), self.sequence([])
+        told = self._jvm.PythonUtils.toScalaMap(configuration)
+        return actions.Metadata(str(uuid.uuid4()), None, None, parquet, schema, nowhere, told, self._now())
+
+    def mark(self, application: str, version: int) -> Any:
+        """How far an application has come."""
+        return self._marks(application, version, self._now())
+
+    @cached_property
+    def _marks(self) -> Any:
+        return self._delta.actions.SetTransaction
+
+    def write(self, told: Mapping[str, Any] | None) -> Any:
+        """The operation of a commit: a write, for of one that it doesn't know Delta computes the table's state anew."""
+        none = self.none
+        metadata = none if told is None else self.some(json.dumps(told))
+        return self._write(self._append, none, none, metadata, none, none, none, none, none)
+
+    @cached_property
+    def _append(self) -> Any:
+        return self._jvm.org.apache.spark.sql.SaveMode.Append
+
+    @cached_property
+    def _write(self) -> Any:
+        return getattr(self._delta, "DeltaOperations$Write")
+
+    def _now(self) -> Any:
+        return self.some(int(time.time() * 1000))
+
+
+@cache
+def delta_classes(spark: SparkSession) -> DeltaClasses:
+    """One per session."""
+    return DeltaClasses(spark)
+
+
+def items(sequence: Any) -> list[Any]:
+    """A Scala `Seq` as a list."""
+    return [sequence.apply(i) for i in range(sequence.size())]
