@@ -9,6 +9,7 @@
 | `_event` | topic, partition and offset of its record |
 | `_code`, `_reason` | null, or why the event can't be applied |
 | `_moved` | the delete of the old key, where an update moved a row to another |
+| `_new_key` | of a delete: the key under which the row goes on, a struct of the key's columns (`key_change`) |
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ EVENT_ID = "_event"
 CODE = "_code"
 REASON = "_reason"
 MOVED = "_moved"
+NEW_KEY = "_new_key"
 
 COLUMN_POSITION = T.StructType([T.StructField("position", POSITION), T.StructField("before", T.BooleanType())])
 COLUMN_POSITIONS_TYPE = T.MapType(T.StringType(), COLUMN_POSITION)

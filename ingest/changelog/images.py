@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
@@ -22,6 +22,7 @@ from ingest.changelog.change import (
     DELETED,
     EVENT_ID,
     MOVED,
+    NEW_KEY,
     POSITION_COLUMN,
     REASON,
     SOURCE_TS,
@@ -30,6 +31,7 @@ from ingest.changelog.change import (
 from ingest.changelog.columns import Column
 from ingest.changelog.decode import decode, is_unavailable, undecodable, wire_spark_type
 from ingest.changelog.evolution import TableColumn
+from ingest.changelog.key_change import new_key_text
 from ingest.changelog.types import spark_type
 
 NO_KEY, NO_IMAGE, UNDECODABLE, PARTIAL = "no-key", "no-image", "undecodable", "partial-image"
@@ -66,6 +68,8 @@ class Reader:
     placeholder: str
     fold_case: bool = False
     reading: Reading = Reading.AFTER
+    key_changes: bool = False
+    """Whether any delete names a new key."""
 
     @property
     def main(self) -> str:
@@ -120,6 +124,7 @@ def _reading(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
         # Apart: what is wrong in an image before is no reason to refuse the event.
         (F.from_json(text, _before_type(reader)) if also_before else F.lit(None)).alias("_b"),
         F.from_json(F.col("key").cast("string"), _key_type(keys)).alias("_k"),
+        (F.from_json(new_key_text(), _key_type(keys)) if reader.key_changes else F.lit(None)).alias("_n"),
         deleted.alias(DELETED),
     )
     unread = _unread(shape, reader)
@@ -132,12 +137,30 @@ def _reading(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
         F.col("source_ts").alias(SOURCE_TS),
         F.struct("topic", "partition", "offset").alias(EVENT_ID),
         F.col("op"),
+        _new_key(shape, reader).alias(NEW_KEY),
         F.col("_v._corrupt").isNotNull().alias("_corrupt"),
         _image(reader.main).isNull().alias("_imageless"),
         *(column.alias(name) for name, column in unread.items()),
     )
-    kept = (*(c.name for c in shape.columns), *olds, DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID)
+    kept = (*(c.name for c in shape.columns), *olds, DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID, NEW_KEY)
     return parsed, columns, (*(quoted(c) for c in kept), _column_positions(), *_judged(shape, reader))
+
+
+def _new_key(shape: Shape, reader: Reader) -> SparkColumn:
+    """The key under which a deleted row goes on; null where none is named."""
+    wire = reader.named()
+    types = T.StructType([T.StructField(k, spark_type(t.type)) for k, t in _key_columns(shape, wire)])
+    if not reader.key_changes or len(types) < len(shape.key):
+        return F.lit(None).cast(types)
+    read = {
+        k: F.coalesce(
+            *(decode(at.getField(wire[k].name), wire[k].wire, t.type) for at in (F.col("_n"), F.col("_n.payload")))
+        )
+        for k, t in _key_columns(shape, wire)
+    }
+    named = F.struct(*(value.alias(k) for k, value in read.items())).cast(types)
+    whole = reduce(lambda one, other: one & other, (value.isNotNull() for value in read.values()))
+    return F.when(F.col(DELETED) & whole, named)
 
 
 def _column_positions() -> SparkColumn:
@@ -252,6 +275,7 @@ def _with_moves(flat: DataFrame, shape: Shape) -> DataFrame:
     rest = [c for c in flat.columns if c not in old]
     if not old or len(old) != len(shape.key):
         return flat.select(*map(quoted, rest), F.lit(False).alias(MOVED))
+    target = F.struct(*(quoted(k).alias(k) for k in shape.key))
     whole = F.lit(True)
     differs = F.lit(False)
     before = dict(zip(shape.key, old, strict=True))
@@ -267,6 +291,8 @@ def _with_moves(flat: DataFrame, shape: Shape) -> DataFrame:
         if c == DELETED
         else F.when(~F.col(MOVED), F.col(c)).alias(c)
         if c == COLUMN_POSITIONS
+        else F.when(F.col(MOVED), target).otherwise(F.col(c)).alias(c)
+        if c == NEW_KEY
         else quoted(c)
         for c in rest
     ]

@@ -10,6 +10,9 @@ where every column is as old as the row; else it says for the others:
 | `{position, before: true}` | stood in the `before` of the event at `position`: any value that an event brought wins |
 | null | is not known: the row is pending and is not shown |
 
+A state with neither a position nor a delete is no image: its columns were carried over from another key
+(`key_change`), and wait for theirs.
+
     D      = highest position of a delete
     row    = highest position of an image; it exists if that is above D
     column = of the states above D that carry it, the value of the highest position
@@ -23,7 +26,8 @@ whole it comes to one comparison per row (`compaction`, `merge`); this is the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -50,6 +54,7 @@ ROW, PENDING_ROW, TOMBSTONE = "_row", "_pending_row", "_tombstone"
 """What is stored of a key: its row in silver, its pending row, its tombstone. A struct of position, layers, file."""
 REMEMBERED = (ROW, PENDING_ROW, TOMBSTONE)
 PENDING_ACTION = "_pending_action"
+_CARRIED = "_carried"
 _STORED = T.StructType(
     [
         T.StructField("position", POSITION),
@@ -89,7 +94,7 @@ def joined(states: DataFrame, key: Sequence[str], columns: Sequence[str], layere
 
 def _states(grouped: DataFrame, key: Sequence[str], columns: Sequence[str], layered: Sequence[str]) -> DataFrame:
     alive, dead = F.col("_alive"), F.col(DEAD)
-    exists = alive.isNotNull() & (dead.isNull() | (alive > dead))
+    exists = F.coalesce(alive.isNotNull() & (dead.isNull() | (alive > dead)), F.lit(False))
     values: dict[str, Column] = {}
     entries = []
     for number, name in enumerate(layered):
@@ -103,20 +108,26 @@ def _states(grouped: DataFrame, key: Sequence[str], columns: Sequence[str], laye
         )
         differs = ~F.coalesce(has & (brought["at"] == alive), F.lit(False))
         entries.append(F.struct(differs.alias("differs"), F.lit(name).alias("name"), at.alias("at")))
+    carried = ~exists & _any(~F.col(f"_before_{n}")["gone"] for n in range(len(layered)))
     listed = F.filter(F.array(*entries), lambda e: e["differs"])
     map_ = F.map_from_arrays(F.transform(listed, lambda e: e["name"]), F.transform(listed, lambda e: e["at"]))
     kept = [values[c].alias(c) if c in values else F.col("_plain").getField(c).alias(c) for c in columns]
     return grouped.select(
         *map(quoted, key),
         *kept,
-        F.greatest(alive, dead).alias(POSITION_COLUMN),
+        F.when(~carried, F.greatest(alive, dead)).alias(POSITION_COLUMN),
         (~exists).alias(DELETED),
         F.col("_plain")[SOURCE_TS].alias(SOURCE_TS),
-        F.when(exists & (F.size(listed) > 0), map_).cast(COLUMN_POSITIONS_TYPE).alias(COLUMN_POSITIONS),
+        F.when((exists | carried) & (F.size(listed) > 0), map_).cast(COLUMN_POSITIONS_TYPE).alias(COLUMN_POSITIONS),
         dead.alias(DEAD),
+        carried.alias(_CARRIED),
         EVENT_ID,
         *REMEMBERED,
     )
+
+
+def _any(flags: Iterable[Column]) -> Column:
+    return reduce(lambda one, other: one | F.coalesce(other, F.lit(False)), flags, F.lit(False))
 
 
 def remembered(kind: str | None, file: Column | None = None) -> list[Column]:
@@ -149,7 +160,7 @@ def with_actions(states: DataFrame) -> DataFrame:
     return states.withColumns(
         {
             ACTION: F.coalesce(on_silver, F.when(new_grave, BURY)),
-            PENDING_ACTION: action(~F.col(DELETED) & ~complete, waiting),
+            PENDING_ACTION: action((~F.col(DELETED) & ~complete) | F.col(_CARRIED), waiting),
             BURIES: new_grave,
         }
     )

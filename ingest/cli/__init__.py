@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from ingest.cli import accounts, check, digest, jars, replay, run, sql, stack
+from ingest.cli import accounts, check, digest, jars, replay, run, sql, stack, status
 from ingest.cli.demo import demo
 from ingest.cli.failure import guarded
 
@@ -17,6 +17,7 @@ app = typer.Typer(
 app.command()(check.check)
 app.command()(run.run)
 app.command()(replay.replay)
+app.command()(status.status)
 app.command()(sql.sql)
 app.command()(accounts.accounts)
 app.command()(digest.digest)

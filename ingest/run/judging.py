@@ -15,7 +15,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.bag import CANCELLED, CONTENT, CREDIT, DEBT, SIDE, content, netted
-from ingest.changelog.change import CODE, COLUMN_POSITIONS, DELETED, EVENT_ID, MOVED, POSITION_COLUMN, SOURCE_TS, quoted
+from ingest.changelog.change import (
+    CODE,
+    COLUMN_POSITIONS,
+    DELETED,
+    EVENT_ID,
+    MOVED,
+    NEW_KEY,
+    POSITION_COLUMN,
+    SOURCE_TS,
+    quoted,
+)
 from ingest.changelog.compaction import compacted
 from ingest.changelog.images import Reading, Shape
 from ingest.changelog.joining import (
@@ -30,6 +40,7 @@ from ingest.changelog.joining import (
     remembered,
     with_actions,
 )
+from ingest.changelog.key_change import with_carried
 from ingest.changelog.merge import ACTION, BURY, DELETE, INSERT, REFUSE, SURROGATE, effective, surrogate
 from ingest.tables.silver import FILE, Silver
 from ingest.tables.tombstones import Tombstones, literal
@@ -80,15 +91,16 @@ Changes = Callable[[Reading], DataFrame]
 """The batch's changes, read for one image or the other."""
 
 
-def judge(changes: Changes, shape: Shape, stored: Stored, truncated: Truncated) -> Judged:
-    """Reads silver, pending rows and tombstones of the batch's keys; writes nothing."""
+def judge(changes: Changes, shape: Shape, stored: Stored, truncated: Truncated, key_changes: bool = False) -> Judged:
+    """Reads silver, pending rows and tombstones of the batch's keys; writes nothing. `key_changes`: some delete names
+    the key under which its row goes on."""
     if not shape.key:
         return _by_content(changes, shape, stored, truncated)
-    if not (truncated.now and stored.silver.exists()):
+    if not key_changes and not (truncated.now and stored.silver.exists()):
         judged = _by_row(changes(Reading.AFTER), shape, stored, truncated)
         if judged is not None:
             return judged
-    return _by_column(changes(Reading.AFTER_OR_BEFORE), shape, stored, truncated)
+    return _by_column(changes(Reading.AFTER_OR_BEFORE), shape, stored, truncated, key_changes)
 
 
 def _above(changes: DataFrame, truncated: Truncated) -> DataFrame:
@@ -144,14 +156,20 @@ def _by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncat
     )
 
 
-def _by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated) -> Judged:
+def _by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated, key_changes: bool) -> Judged:
     key = list(shape.identity)
     everything = _above(changes, truncated).localCheckpoint()
     bad = F.col(CODE).isNotNull()
     facts = _facts(everything.where(~bad), shape, stored, truncated).localCheckpoint()
-    names = facts.select(F.explode(F.map_keys(COLUMN_POSITIONS)).alias("name")).distinct().collect()  # of columns
     columns = [c.name for c in shape.columns if c.name not in key]
-    states = with_actions(joined(facts, key, columns, sorted(r.name for r in names)))
+    names = F.array_distinct(F.flatten(F.collect_set(F.map_keys(COLUMN_POSITIONS))))
+    partial = facts.agg(names.alias("names"), F.bool_or(F.col(NEW_KEY).isNotNull()).alias("moves")).first()
+    assert partial is not None
+    layered = sorted(partial.names)
+    # A delete that names a new key may have come before the new row; an update that moves a row is both in one.
+    if partial.moves and (layered or key_changes):
+        facts, layered = with_carried(facts, key, columns), columns
+    states = with_actions(joined(facts, key, columns, layered))
     states = states.withColumn(SURROGATE, surrogate(key)).localCheckpoint(eager=False)
     changed = F.col(ACTION).isNotNull() | F.col(PENDING_ACTION).isNotNull() | F.col(BURIES)
     told = states.agg(
@@ -180,9 +198,12 @@ def _by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Trun
 def _facts(events: DataFrame, shape: Shape, stored: Stored, truncated: Truncated) -> DataFrame:
     """The states of the batch's keys: events, rows, pending rows and tombstones in one form."""
     key = list(shape.identity)
-    columns = [*(c.name for c in shape.columns), DELETED, POSITION_COLUMN, SOURCE_TS, COLUMN_POSITIONS, EVENT_ID]
+    columns = [*(c.name for c in shape.columns), DELETED, POSITION_COLUMN, SOURCE_TS, COLUMN_POSITIONS]
+    columns += [EVENT_ID, NEW_KEY]
+    none = {c: F.lit(None).cast(events.schema[c].dataType) for c in (EVENT_ID, NEW_KEY)}
     facts = [events.select(*map(quoted, columns), *remembered(None))]
-    keys = events.select(*map(quoted, key)).distinct()
+    targets = events.where(F.col(NEW_KEY).isNotNull()).select(*(F.col(NEW_KEY)[k].alias(k) for k in key))
+    keys = events.select(*map(quoted, key)).unionByName(targets).distinct()
     for table, kind in ((stored.silver, ROW), (stored.pending, PENDING_ROW)):
         if not table.exists():
             continue
@@ -191,7 +212,7 @@ def _facts(events: DataFrame, shape: Shape, stored: Stored, truncated: Truncated
             # What a truncate leaves standing may stand on columns that it took away.
             rows = rows.unionByName(table.layered().join(F.broadcast(keys), key, "left_anti"))
         rows = above(rows, None if truncated.position is None else literal(truncated.position))
-        rows = rows.withColumns({DELETED: F.lit(False), EVENT_ID: F.lit(None).cast(events.schema[EVENT_ID].dataType)})
+        rows = rows.withColumns({DELETED: F.lit(False), **none})
         facts.append(rows.select(*map(quoted, columns), *remembered(kind, F.col(FILE))))
     if stored.graves.exists():
         hashed = keys.withColumn(SURROGATE, surrogate(key))

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import CHANGES
 from ingest.changelog.inference import shape
+from ingest.changelog.key_change import names_new_key
 
 Coordinates = tuple[str, int, int]
 CHANGE = "change"
@@ -30,6 +31,7 @@ class Group:
     first_position: tuple[int, ...]
     last_position: tuple[int, ...]
     topics: tuple[str, ...]
+    key_changes: bool = False
 
 
 def profiles(events: DataFrame, slice_of: Column) -> dict[int, list[Group]]:
@@ -48,13 +50,22 @@ def profiles(events: DataFrame, slice_of: Column) -> dict[int, list[Group]]:
             F.min("position").alias("lowest"),
             F.max("position").alias("highest"),
             F.collect_set("topic").alias("topics"),
+            F.bool_or(names_new_key()).alias("key_changes"),
         )
         .collect()  # a row per slice, table and schema
     )
     found: dict[int, list[Group]] = {}
     for r in (row.asDict() for row in rows):
         first = (r["first"]["topic"], r["first"]["partition"], r["first"]["offset"])
-        found_there = (r["count"], first, r["shape"], tuple(r["lowest"]), tuple(r["highest"]), tuple(r["topics"]))
+        found_there = (
+            r["count"],
+            first,
+            r["shape"],
+            tuple(r["lowest"]),
+            tuple(r["highest"]),
+            tuple(r["topics"]),
+            r["key_changes"],
+        )
         group = Group(r["source_table"], r["kind"], r["problem"], r["schema_id"], r["wrapped"], *found_there)
         found.setdefault(r["slice"], []).append(group)
     return {n: sorted(g, key=lambda one: (one.first[2], one.first[0], one.first[1])) for n, g in found.items()}

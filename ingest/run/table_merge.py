@@ -127,7 +127,8 @@ class TableMerge:
         if not shape.key:
             batch = replace(batch, events=self._deliveries.once(batch))
         if readable or batch.tombstones is not None or truncated.now:
-            judged = judge(partial(self._changes, batch, shape, readable), shape, stored, truncated)
+            key_changes = any(g.key_changes for g, _ in readable)
+            judged = judge(partial(self._changes, batch, shape, readable), shape, stored, truncated, key_changes)
         applied = int(truncated.now) + (judged.applied if judged else 0)
         quarantined += judged.quarantined if judged else 0
         account = Account(batch.table, read, applied, read - applied - quarantined, quarantined)
@@ -194,8 +195,10 @@ class TableMerge:
     def _changes(
         self, batch: TableBatch, shape: Shape, readable: Sequence[tuple[Group, tuple[Column, ...]]], reading: Reading
     ) -> DataFrame:
+        key_changes = any(g.key_changes for g, _ in readable)
+
         def reader(wire: tuple[Column, ...]) -> Reader:
-            return Reader(wire, self._rules.placeholder, self._rules.fold_case, reading)
+            return Reader(wire, self._rules.placeholder, self._rules.fold_case, reading, key_changes)
 
         types = {c.name: c.type for c in shape.columns}
         frames = []

@@ -47,6 +47,13 @@ class Tombstones:
         row = marks.agg(F.max(POSITION_COLUMN).alias("at")).first()
         return None if row is None or row["at"] is None else tuple(row["at"])
 
+    def count(self) -> int:
+        """How many keys are remembered."""
+        if not self._table.exists():
+            return 0
+        keys = self._table.rows().where(F.col(SURROGATE) != F.unhex(F.lit("")))
+        return keys.select(SURROGATE).distinct().count()
+
     def _append(self, rows: DataFrame) -> None:
         self._table.commit(rows, new=delta_log.NO_STATISTICS)
 

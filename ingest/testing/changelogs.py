@@ -21,11 +21,18 @@ def random_changelog(random: Random, length: int, truncates: bool = False) -> li
     positions that several events share. Images before only where nothing is deleted: what a source sends after a
     delete begins with a whole image, and these changelogs don't keep to that."""
     befores = not truncates and random.random() < 0.3
+    in_order = random.random() < 0.5
     said = [_event(random, truncates, befores) for _ in range(random.randint(1, length))]
+    if in_order and not befores:
+        said += [event for _ in range(random.randint(0, 2)) for event in _key_change(random)]
+    else:
+        for event in said:  # What a row held before it moved has to have come before the move.
+            if "old_key" in event:
+                event["image"] = _image(random)
     delivered = [*said, *(e for e in said if e["op"] != "null" and random.random() < 0.15)]
-    if random.random() < 0.5:
-        delivered.sort(key=lambda e: e["lsn"])
-    if random.random() < 0.3:
+    if in_order:
+        delivered.sort(key=lambda e: (e["lsn"], e["op"] != "r"))
+    elif random.random() < 0.6:
         random.shuffle(delivered)
     return [Event(offset=offset, **event) for offset, event in enumerate(delivered)]
 
@@ -79,6 +86,13 @@ def _event(random: Random, truncates: bool, befores: bool) -> dict[str, Any]:
     return event
 
 
+def _key_change(random: Random) -> list[dict[str, Any]]:
+    """As Postgres' connector tells it: two events at one position, the second without what was not touched."""
+    lsn, old, new = random.randint(1, 12) * 10, *random.sample(range(KEYS), 2)
+    image = {**_image(random), "toasted": UNAVAILABLE}
+    return [{"op": "d", "lsn": lsn, "key": old, "new_key": new}, {"op": "c", "lsn": lsn, "key": new, "image": image}]
+
+
 def _image(random: Random) -> dict[str, Any]:
     return {
         "plain": random.choice(["x", "y", None]),
@@ -115,5 +129,9 @@ def as_debezium(events: Sequence[Event], topic: str, case: int, placeholder: str
                 before = {"case": case, "id": event.key}
             after = image(event.key, event.image) if event.op in ("c", "u", "r") else None
             value = {"before": before, "after": after, "op": event.op, "source": {**source, "lsn": event.lsn}}
-        records.append({"topic": topic, "partition": case, "offset": event.offset, "key": key, "value": value})
+        record = {"topic": topic, "partition": case, "offset": event.offset, "key": key, "value": value}
+        if event.new_key is not None:
+            new = {"case": case, "id": event.new_key}
+            record["headers"] = [{"key": "__debezium.newkey", "value": new}]
+        records.append(record)
     return records

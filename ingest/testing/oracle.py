@@ -26,7 +26,8 @@ UNAVAILABLE = _Unavailable()
 @dataclass(frozen=True)
 class Event:
     """A change event. `lsn`: its position in the source. `offset`: its place in the one partition of its table.
-    `key` is the row's key, `old_key` the one that an update moved it away from. `null` is a null tombstone."""
+    `key` is the row's key, `old_key` the one that an update moved it away from, `new_key` the one under which a deleted
+    row goes on. `null` is a null tombstone."""
 
     op: Op
     offset: int
@@ -35,6 +36,7 @@ class Event:
     image: Mapping[str, Any] = field(default_factory=dict)
     before: Mapping[str, Any] | None = None
     old_key: Hashable = None
+    new_key: Hashable = None
 
 
 @dataclass
@@ -50,15 +52,20 @@ def fold(events: Iterable[Event], columns: Iterable[str]) -> dict[Hashable, Row]
     """key → row, of the rows that are known whole. `columns`: those beside the key."""
     names = list(columns)
     rows: dict[Hashable, _Kept] = {}
+    carried: dict[Hashable, _Kept] = {}
     for event in _in_source_order(list(events)):
+        moved = carried.pop(event.key, None)
         if event.op == "t":
             rows.clear()
+            carried.clear()
         elif event.op in ("d", "null"):
-            rows.pop(event.key, None)
+            gone = rows.pop(event.key, None)
+            if gone is not None and event.new_key is not None:
+                carried[event.new_key] = gone
         else:
             if event.old_key is not None and event.old_key != event.key:
-                rows.pop(event.old_key, None)
-            rows[event.key] = _applied(event, rows.get(event.key), names)
+                moved = rows.pop(event.old_key, moved)
+            rows[event.key] = _applied(event, rows.get(event.key), moved, names)
     return {key: kept.row for key, kept in rows.items() if not kept.unknown}
 
 
@@ -73,7 +80,8 @@ def fold_bag(events: Iterable[Event]) -> Counter[tuple[tuple[str, Any], ...]]:
     return +rows
 
 
-def _applied(event: Event, earlier: _Kept | None, names: list[str]) -> _Kept:
+def _applied(event: Event, earlier: _Kept | None, moved: _Kept | None, names: list[str]) -> _Kept:
+    """`earlier`: the row of this key. `moved`: the row that had another key right before."""
     kept = _Kept({})
     for name in names:
         value = event.image.get(name)
@@ -85,6 +93,9 @@ def _applied(event: Event, earlier: _Kept | None, names: list[str]) -> _Kept:
             kept.row[name] = earlier.row[name]
         elif before is not None and before is not UNAVAILABLE:
             kept.row[name] = before
+            kept.weak.add(name)
+        elif moved is not None and name not in moved.unknown:
+            kept.row[name] = moved.row[name]
             kept.weak.add(name)
         elif earlier is not None and name in earlier.weak:
             kept.row[name] = earlier.row[name]

@@ -302,6 +302,10 @@ def wide(i: int, v: Any, big: Any) -> dict[str, Any]:
     return {"id": i, "v": v, "big": big}
 
 
+def moves_to(i: int) -> list[dict[str, Any]]:
+    return [{"key": "__debezium.newkey", "value": {"id": i}}]
+
+
 @rule
 def unavailable_keeps_the_earlier_value() -> Rule:
     t = Topic()
@@ -357,6 +361,40 @@ def unavailable_does_not_cross_a_delete() -> Rule:
     t.change("u", 30, wide(2, "c", UNAVAILABLE))
     t.change("c", 25, wide(2, "b", "new life"))
     return Rule("columns do not cross a delete", t.records, {ORDERS: [wide(2, "c", "new life")]})
+
+
+@rule
+def unavailable_in_a_row_whose_key_changes() -> Rule:
+    t = Topic()
+    t.change("c", 10, wide(1, "a", "long"))
+    t.change("d", 20, before={"id": 1}, headers=moves_to(2))
+    t.tombstone({"id": 1})
+    t.change("c", 20, wide(2, "b", UNAVAILABLE))
+    t.change("d", 30, before={"id": 2}, headers=moves_to(3))
+    t.tombstone({"id": 2})
+    t.change("c", 30, wide(3, "c", UNAVAILABLE))
+    t.change("u", 40, wide(3, "d", UNAVAILABLE))
+    return Rule("an unavailable value goes with its row to a new key", t.records, {ORDERS: [wide(3, "d", "long")]})
+
+
+@rule
+def unavailable_in_an_update_that_moves_a_row() -> Rule:
+    t = Topic()
+    t.change("c", 10, wide(1, "a", "long"))
+    t.change("u", 20, wide(2, "b", UNAVAILABLE), before={"id": 1})
+    return Rule(
+        "an update that moves a row takes along what it does not say", t.records, {ORDERS: [wide(2, "b", "long")]}
+    )
+
+
+@rule
+def unavailable_in_a_row_that_waited_under_another_key() -> Rule:
+    t = Topic()
+    t.change("u", 10, wide(1, "a", UNAVAILABLE))
+    t.change("d", 20, before={"id": 1}, headers=moves_to(2))
+    t.change("c", 20, wide(2, "b", UNAVAILABLE))
+    t.change("c", 30, wide(9, "x", "y"))
+    return Rule("what was not known under the old key is not under the new", t.records, {ORDERS: [wide(9, "x", "y")]})
 
 
 @rule

@@ -13,6 +13,8 @@ from ingest.names import Lakehouse
 from ingest.quality.accounting import audit
 from ingest.quality.digest import digest_of
 from ingest.run.replay import Case, Delivery, replay
+from ingest.run.rules import DEFAULT_PLACEHOLDER
+from ingest.run.status import status
 from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import Bronze
 from tests.replay.changelogs import Topic, write
@@ -59,3 +61,20 @@ def test_accounts_miss_nothing_and_say_what_is_missing(spark: SparkSession, tmp_
     assert lost.problems == ["batches 2 to 2: 3 records are accounted for, bronze holds 2"]
     tampered = audit(bronze, accounts.withColumn("applied", F.col("applied") + 1))
     assert any("public.orders: 6 read are not 8 applied" in p for p in tampered.problems)
+
+
+def test_status_tells_what_is_live_what_waits_and_what_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+    topic = Topic()
+    for i in range(4):
+        topic.change("c", 10 + i, {"id": i, "v": "a"})
+    topic.change("d", 20, before={"id": 0, "v": "a"})
+    topic.change("u", 21, {"id": 9, "v": DEFAULT_PLACEHOLDER})
+    topic.record({"id": 5}, {})
+    folder = write(tmp_path / "events", topic.records, None)
+    list(replay(spark, [Case("shop", (folder / "events.jsonl",), None, tmp_path / "out")], Delivery(4), "delta"))
+    found = status(spark, "shop", Lakehouse(str(tmp_path / "out")))
+    assert (found.captured, found.merged, found.records) == (2, 2, 7)
+    assert found.quarantined == {"unknown-op": 1}
+    (table,) = found.tables
+    assert (table.table, table.primary_key) == ("public.orders", ("id",))
+    assert (table.rows, table.pending, table.tombstones, table.quarantined) == (3, 1, 1, 0)

@@ -1,0 +1,89 @@
+"""A row whose key changes: what it held under the old key goes with it to the new one.
+
+The source sends a delete of the old key, which names the new one (`__debezium.newkey`), and a create under the new
+key. The create says nothing of a value that the source did not touch; that value is the old row's, as it was right
+before the delete. So the delete carries it over: a state of the new key that is no image, only a `before` (`joining`).
+Batches may come between the two; then it waits in the pending table, without a position of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import (
+    COLUMN_POSITIONS,
+    COLUMN_POSITIONS_TYPE,
+    DELETED,
+    NEW_KEY,
+    POSITION_COLUMN,
+    quoted,
+)
+from ingest.changelog.joining import joined
+from ingest.changelog.position import POSITION
+
+HEADER = "__debezium.newkey"
+_AT, _TARGET = "_at", "_target"
+
+
+def names_new_key() -> Column:
+    """Whether an event's headers name a new key."""
+    return F.coalesce(F.exists("headers", lambda h: h["key"] == HEADER), F.lit(False))
+
+
+def new_key_text() -> Column:
+    """What the header says: a key, as the record of the new row has it."""
+    said = F.filter("headers", lambda h: h["key"] == HEADER)
+    return F.try_element_at(said, F.lit(1))["value"].cast("string")
+
+
+def with_carried(facts: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
+    """States of keys (as `joined` takes them, some with a `_new_key`), and those that moves carry over to new keys.
+
+    A row may move on within a batch: what it carried then follows from what was carried to it, one step a round."""
+    everything, known = facts, 0
+    while True:
+        carried = _carried(everything, facts, key, columns).localCheckpoint()
+        told = carried.agg(F.sum(F.size(F.filter(F.map_values(COLUMN_POSITIONS), lambda at: at.isNotNull())))).first()
+        now = (told[0] if told else None) or 0
+        everything = facts.unionByName(carried)
+        if now == known:
+            return everything
+        known = now
+
+
+def _carried(everything: DataFrame, facts: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
+    moves = facts.where(F.col(NEW_KEY).isNotNull() & F.col(DELETED))
+    moves = moves.select(*map(quoted, key), F.col(POSITION_COLUMN).alias(_AT), F.col(NEW_KEY).alias(_TARGET))
+    own = F.coalesce(F.col(POSITION_COLUMN), F.array_max(_known_positions()))
+    earlier = everything.join(F.broadcast(moves), list(key)).where(own < F.col(_AT))
+    states = joined(earlier, [*key, _AT, _TARGET], columns, columns).where(~F.col(DELETED))
+    there = {f.name: f.dataType for f in facts.schema.fields}
+    missing = {name: F.lit(None).cast(kind) for name, kind in there.items()}
+    values = {c: quoted(c) for c in columns} | {k: F.col(_TARGET)[k] for k in key}
+    said = {DELETED: F.lit(False), COLUMN_POSITIONS: _as_befores(columns)}
+    chosen = missing | values | said
+    return states.select(*(chosen[name].cast(kind).alias(name) for name, kind in there.items()))
+
+
+def _known_positions() -> Column:
+    at = F.filter(F.map_values(COLUMN_POSITIONS), lambda entry: entry.isNotNull())
+    return F.transform(at, lambda entry: entry["position"])
+
+
+def _as_befores(columns: Sequence[str]) -> Column:
+    """Of all columns: they stood in the row right before it moved, or are not known."""
+    # One offset less than the delete's: an image before that the moving event itself brought counts for more.
+    at = F.col(_AT)
+    moved = F.struct(
+        *((at[f.name] - 1 if f.name == "offset" else at[f.name]).alias(f.name) for f in POSITION.fields)
+    ).cast(POSITION)
+    entry = F.struct(moved.alias("position"), F.lit(True).alias("before"))
+    pairs: list[Column] = []
+    for name in columns:
+        layered = F.coalesce(F.map_contains_key(COLUMN_POSITIONS, name), F.lit(False))
+        lost = layered & F.col(COLUMN_POSITIONS)[name].isNull()
+        pairs += [F.lit(name), F.when(~lost, entry)]
+    return F.create_map(*pairs).cast(COLUMN_POSITIONS_TYPE)
