@@ -1,0 +1,255 @@
+"""The database itself as the last word: whatever is done to its tables, silver ends as they do, row by row and type by
+type, through the real connector."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.key_change import names_new_key
+from ingest.config import load
+from ingest.names import Lakehouse
+from ingest.quality import compare_with_postgres
+from ingest.quality.accounting import audit
+from ingest.run.pipeline import Run
+from ingest.run.rules import DEFAULT_PLACEHOLDER
+from ingest.run.status import status
+from ingest.stack import Stack
+from ingest.tables.accounts import Accounts
+from ingest.tables.bronze import Bronze
+from ingest.tables.silver import Silver
+
+pytestmark = pytest.mark.integration
+SEED = int(os.environ.get("FUZZ_SEED", "10"))
+TURNS = 400
+TYPED = """(
+    id bigint PRIMARY KEY, i2 smallint, i4 int, f4 real, f8 double precision, n numeric(12,2), free numeric,
+    t text, vc varchar(20), ch char(5), b bool, d date, tm time, ts timestamp, tz timestamptz, u uuid,
+    j json, jb jsonb, mood truth.mood, ints int[], words text[], big text, blob bytea
+)"""
+DDL = f"""
+    CREATE SCHEMA truth;
+    CREATE TYPE truth.mood AS ENUM ('sad', 'ok', 'happy');
+    CREATE TABLE truth.typed {TYPED};
+    CREATE TABLE truth.whole {TYPED};
+    ALTER TABLE truth.whole REPLICA IDENTITY FULL;
+    CREATE TABLE truth."Odd ""Name" ("a b" text NOT NULL, n int NOT NULL, "v.w" text, big text, PRIMARY KEY ("a b", n));
+    CREATE UNIQUE INDEX odd ON truth."Odd ""Name" (n, "a b");
+    ALTER TABLE truth."Odd ""Name" REPLICA IDENTITY USING INDEX odd;
+    CREATE TABLE truth.bag (n int, v text);
+    ALTER TABLE truth.bag REPLICA IDENTITY FULL;
+    ALTER TABLE truth.typed ALTER big SET STORAGE EXTERNAL, ALTER blob SET STORAGE EXTERNAL,
+        ALTER words SET STORAGE EXTERNAL, ALTER jb SET STORAGE EXTERNAL;
+    ALTER TABLE truth."Odd ""Name" ALTER big SET STORAGE EXTERNAL;
+"""
+COLUMNS = [c.strip().split()[0] for c in TYPED.strip("() \n").replace("(12,2)", "").split(",")][1:]
+
+
+class Workload:
+    """Two sessions, each with rows of its own (by the remainder of a number), whose transactions interleave."""
+
+    def __init__(self, dsn: str) -> None:
+        self.random = Random(SEED)
+        self.sessions = [psycopg.connect(dsn), psycopg.connect(dsn)]
+
+    def run(self, turns: int) -> None:
+        for _ in range(turns):
+            who = self.random.randrange(2)
+            step = self.random.choice([self.insert, self.insert, self.update, self.update, self.move, self.delete,
+                                       self.copy, self.odd, self.bag, self.bag])  # fmt: skip
+            step(self.sessions[who], who)
+            chance = self.random.random()
+            if chance < 0.3:
+                self.sessions[who].commit()
+            elif chance < 0.36:
+                self.sessions[who].rollback()
+            elif chance < 0.39:
+                self.truncate()
+        self.close()
+
+    def close(self) -> None:
+        for session in self.sessions:
+            session.commit()
+            session.close()
+
+    def values(self) -> dict[str, Any]:
+        r = self.random
+        made: dict[str, Any] = {
+            "i2": r.randint(-32768, 32767),
+            "i4": r.randint(-(2**31), 2**31 - 1),
+            "f4": r.choice([0.5, -1.25, 3e9]),
+            "f8": r.choice([0.1, -1e300, float("inf")]),
+            "n": f"{r.randint(-(10**9), 10**9)}.{r.randint(10, 99)}",
+            "free": r.choice(["1.5", "123456789012345678901234567890.123", "0"]),
+            "t": r.choice(["", "é😀", "a\tb"]),
+            "vc": r.choice(["x", "null"]),
+            "ch": "ab",
+            "b": r.random() < 0.5,
+            "d": r.choice(["1969-12-31", "2024-02-29"]),
+            "tm": r.choice(["00:00:00", "23:59:59.999999"]),
+            "ts": r.choice(["1900-01-01 00:00:00.000001", "2038-01-19"]),
+            "tz": r.choice(["2024-03-31 02:30:00+05", "1970-01-01Z"]),
+            "u": f"{r.getrandbits(128):032x}",
+            "j": json.dumps({"a": r.randint(0, 9)}),
+            "jb": json.dumps({"k": [r.random(), None], "pad": "p" * r.choice([1, 3000])}),
+            "mood": r.choice(["sad", "ok", "happy"]),
+            "ints": [r.randint(0, 9), None],
+            "words": [str(r.random())] * r.choice([1, 300]),
+            "big": f"{r.random()}" + "x" * r.choice([1, 3000]),
+            "blob": r.randbytes(8) * r.choice([1, 400]),
+        }
+        return {c: None if r.random() < 0.15 else v for c, v in made.items()}
+
+    def key(self, who: int) -> int:
+        return self.random.randrange(12) * 2 + who
+
+    def table(self) -> sql.Identifier:
+        return sql.Identifier("truth", self.random.choice(["typed", "whole"]))
+
+    def insert(self, session: psycopg.Connection[Any], who: int) -> None:
+        row = {"id": self.key(who), **self.values()}
+        names = sql.SQL(", ").join(map(sql.Identifier, row))
+        places = sql.SQL(", ").join(sql.Placeholder() * len(row))
+        text = sql.SQL("INSERT INTO {} ({}) VALUES ({}) ON CONFLICT DO NOTHING").format(self.table(), names, places)
+        session.execute(text, list(row.values()))
+
+    def update(self, session: psycopg.Connection[Any], who: int) -> None:
+        """A few columns; what is stored apart and not among them does not reach the log."""
+        chosen = self.random.sample(COLUMNS, self.random.randint(1, 3))
+        values = self.values()
+        sets = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(c), sql.Placeholder()) for c in chosen)
+        text = sql.SQL("UPDATE {} SET {} WHERE id %% 2 = {} AND id < {}").format(
+            self.table(), sets, sql.Literal(who), sql.Literal(self.key(who))
+        )
+        session.execute(text, [values[c] for c in chosen])
+
+    def move(self, session: psycopg.Connection[Any], who: int) -> None:
+        text = sql.SQL(
+            "UPDATE {0} SET id = {1}, t = 'moved' WHERE id = {2} AND NOT EXISTS (SELECT FROM {0} WHERE id = {1})"
+        )
+        new, old = sql.Literal(self.key(who)), sql.Literal(self.key(who))
+        session.execute(text.format(self.table(), new, old))
+
+    def delete(self, session: psycopg.Connection[Any], who: int) -> None:
+        session.execute(sql.SQL("DELETE FROM {} WHERE id = {}").format(self.table(), sql.Literal(self.key(who))))
+
+    def copy(self, session: psycopg.Connection[Any], who: int) -> None:
+        """Rows that share one position of the log."""
+        table = self.table()
+        session.execute(sql.SQL("DELETE FROM {} WHERE id % 2 = {} AND id >= 24").format(table, sql.Literal(who)))
+        with session.cursor().copy(sql.SQL("COPY {} (id, t, big) FROM STDIN").format(table)) as copy:
+            for n in range(self.random.randint(2, 5)):
+                copy.write_row((24 + 2 * n + who, f"copied {self.random.random()}", None))
+
+    def odd(self, session: psycopg.Connection[Any], who: int) -> None:
+        table, key = sql.Identifier("truth", 'Odd "Name'), ("k." * self.random.randint(1, 3), self.key(who))
+        big = f"{self.random.random()}" + "y" * 3000
+        session.execute(
+            sql.SQL("INSERT INTO {} VALUES (%s, %s, 'new', %s) ON CONFLICT DO NOTHING").format(table), (*key, big)
+        )
+        chosen = self.random.choice([
+            'UPDATE {} SET "v.w" = \'changed\' WHERE n %% 2 = %s AND n > %s',
+            "DELETE FROM {} WHERE n %% 2 = %s AND n = %s",
+            'UPDATE {} SET "a b" = "a b" || \'~\', "v.w" = \'moved\' WHERE n %% 2 = %s AND n = %s',
+        ])  # fmt: skip
+        session.execute(sql.SQL(chosen).format(table), (who, self.key(who)))
+
+    def bag(self, session: psycopg.Connection[Any], who: int) -> None:
+        row = (self.random.randrange(3) * 2 + who, self.random.choice(["a", "b", None]))
+        session.execute(
+            "INSERT INTO truth.bag SELECT %s, %s FROM generate_series(1, %s)", (*row, self.random.randint(1, 3))
+        )
+        one = "WHERE ctid IN (SELECT ctid FROM truth.bag WHERE n = %s LIMIT 1)"
+        chosen = self.random.choice([f"DELETE FROM truth.bag {one}", f"UPDATE truth.bag SET v = 'changed' {one}"])
+        session.execute(chosen, (self.random.randrange(3) * 2 + who,))
+
+    def truncate(self) -> None:
+        """Takes a lock on whole tables, so nobody may hold a row."""
+        for session in self.sessions:
+            session.commit()
+        which = self.random.choice(["truth.typed", "truth.typed, truth.whole", "truth.bag"])
+        self.sessions[0].execute("TRUNCATE " + which)
+        self.sessions[0].commit()
+
+
+@pytest.fixture
+def pipeline(stack: Stack, tmp_path: Path) -> Iterator[Path]:
+    """Its file; the tables exist, hold rows that the snapshot finds, and have a connector."""
+    with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
+        connection.execute(DDL)
+    Workload(stack.postgres.dsn).run(20)
+    properties = {**stack.postgres.connector("truth"), "schema.include.list": "truth", "skipped.operations": "none"}
+    stack.connect.register("truth", properties)
+    file = tmp_path / "truth.yaml"
+    file.write_text(
+        f"source:\n  kafka: {{bootstrap.servers: '{stack.kafka.bootstrap_servers}'}}\n"
+        f"  topic_pattern: truth\\.truth\\..*\nlakehouse: {tmp_path}/lakehouse\nbatch: {{max_events: 250}}\n",
+        encoding="utf-8",
+    )
+    yield file
+    stack.connect.delete("truth")
+
+
+def bag_of(rows: list[Any]) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(row) for row in rows)
+
+
+@pytest.mark.timeout(600)
+def test_silver_is_what_the_database_says(pipeline: Path, stack: Stack, spark: SparkSession) -> None:
+    loaded = load(str(pipeline))
+    layout = Lakehouse(loaded.lakehouse)
+    writing = threading.Thread(target=Workload(stack.postgres.dsn).run, args=(TURNS,))
+    writing.start()
+    stop = threading.Event()
+    run = Run(spark, loaded)
+    differing: list[str] = ["nothing was compared"]
+    deadline = time.monotonic() + 300
+    while differing and time.monotonic() < deadline:
+        if not run.step().idle or writing.is_alive():
+            continue
+        differing = list(_differences(spark, layout, stack.postgres.dsn))
+        stop.wait(2 if differing else 0)
+    assert differing == [], f"seed {SEED}"
+    bronze, accounts = Bronze(spark, layout.bronze("truth")).rows(), Accounts(spark, layout.accounts, "truth").rows()
+    assert audit(bronze, accounts).problems == []
+    text = F.col("value").cast("string")
+    said = bronze.agg(
+        F.collect_set("op"), F.count_if(text.contains(DEFAULT_PLACEHOLDER)), F.count_if(names_new_key())
+    ).first()
+    assert said is not None
+    ops, unavailable, key_changes = said
+    print(
+        f"{bronze.count()} events, {unavailable} with unavailable values, {key_changes} key changes (FUZZ_SEED={SEED})"
+    )
+    assert set(ops) >= {"c", "u", "d", "r", "t", "tombstone"}
+    assert unavailable > 20
+    assert key_changes > 5
+    found = status(spark, "truth", layout)
+    assert found.quarantined == {}
+    assert {t.table: t.pending for t in found.tables if t.pending} == {}
+
+
+def _differences(spark: SparkSession, layout: Lakehouse, dsn: str) -> Iterator[str]:
+    for table in ("truth.typed", "truth.whole", 'truth.Odd "Name'):
+        rows = Silver(spark, layout.silver("truth", table)).rows()
+        compared = compare_with_postgres(spark, dsn, table, rows)
+        if not compared.equal:
+            yield str(compared)
+    with psycopg.connect(dsn) as connection:
+        expected = bag_of(connection.execute("SELECT n, v FROM truth.bag").fetchall())
+    found = bag_of(Silver(spark, layout.silver("truth", "truth.bag")).rows().select("n", "v").collect())
+    if found != expected:
+        yield f"truth.bag: {(expected - found).total()} rows are missing, {(found - expected).total()} are too many"
