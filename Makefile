@@ -1,17 +1,21 @@
 # make demo   set up what is missing, then show the whole way from a database to a table
 # make test   set up what is missing, then every test
 # make check  formatting, lint, types, layers, dead code and the pure tests: under a minute
+# make fuzz   N=10000 SEED=1: so many random changelogs against the reference; a failing one is made small and printed
+# make mutants  put one fault after the other into the code and see that the tests catch each
 # make jars   fetch the jars of Spark, Kafka, Kafka Connect and Debezium now rather than at their first use
 # make clean  remove the environment and what tools and tests left (not the cached jars)
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test check venv jars clean java
+.PHONY: help demo test check fuzz mutants venv jars clean java
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
 ARGS ?=
+N ?= 10000
+SEED ?= 1
 NEEDED_MEGABYTES := 3000
 
 help:
@@ -36,6 +40,13 @@ check: $(STAMP)
 	@$(BIN)/vulture
 	@echo "testing: what needs no service"
 	@$(BIN)/python -m pytest -q -m "not spark and not integration" tests/changelog tests/contract
+
+fuzz: $(STAMP) java
+	@echo "testing: $(N) random changelogs, seed $(SEED)"
+	@FUZZ_CASES=$(N) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest -q -s --timeout=0 tests/property/test_merge.py $(ARGS)
+
+mutants: $(STAMP) java
+	@$(BIN)/python -m tests.mutants $(ARGS)
 
 venv: $(STAMP)
 

@@ -1,5 +1,8 @@
-"""For testing pipelines: a naive reference of what a changelog means, and random changelogs to hold against it."""
+"""For testing pipelines: a naive reference of what a changelog means, random changelogs to hold against it, a notation
+to write them in, and a way to make a failing one small."""
 
+from ingest.testing.notation import parsed, written
 from ingest.testing.oracle import UNAVAILABLE, Event, fold, fold_bag
+from ingest.testing.shrinking import smallest
 
-__all__ = ["UNAVAILABLE", "Event", "fold", "fold_bag"]
+__all__ = ["UNAVAILABLE", "Event", "fold", "fold_bag", "parsed", "smallest", "written"]
