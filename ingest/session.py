@@ -29,6 +29,11 @@ SMALL = {
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
 }
+SHORT_LIVED = SMALL | {
+    # A process that lives for a minute is over before an optimising compiler has paid for itself. The other one alone
+    # is given too little room for its code.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+}
 _LOOKED_UP = {
     "functions": "org.apache.spark.sql.functions",
     "PythonUtils": "org.apache.spark.api.python.PythonUtils",

@@ -10,8 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ingest.changelog.accounting import COUNTS
 from ingest.config import load
-from ingest.quality.accounting import COUNTS, Audit, audit
+from ingest.quality.accounting import Audit, audit
 from ingest.session import spark_session
 from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import Bronze

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from ingest.changelog.accounting import COUNTS
 from ingest.errors import ConfigError
 from ingest.session import SMALL, spark_session
 
@@ -53,7 +54,7 @@ def replay(
             if as_json:
                 console.out(json.dumps({"case": case.name, **summary}, ensure_ascii=False))
                 continue
-            counts = ", ".join(f"{name} {summary[name]}" for name in folding.COUNTS)
+            counts = ", ".join(f"{name} {summary[name]}" for name in COUNTS)
             console.out(f"{case.name}: {counts}")
             for table, where in summary["tables"].items():
                 console.out(f"  {table}: {where['rows']} rows in {case.out / where['file']}")

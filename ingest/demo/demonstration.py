@@ -31,7 +31,7 @@ from ingest.errors import SourceRefused, StackFailed
 from ingest.quality import Comparison, compare_with_postgres
 from ingest.run.failures import explained
 from ingest.run.pipeline import Run
-from ingest.session import SMALL, spark_session
+from ingest.session import SHORT_LIVED, spark_session
 from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.stack import Stack
 
@@ -78,7 +78,7 @@ def demonstrate(options: Options, display: Display, stopping: Stopping) -> Summa
 def _spark_beside() -> Iterator[Future[SparkSession]]:
     """A session that starts while other things do."""
     with ThreadPoolExecutor(1, thread_name_prefix="spark") as pool:
-        future = pool.submit(spark_session, "ingest demo", SMALL)
+        future = pool.submit(spark_session, "ingest demo", SHORT_LIVED)
         try:
             yield future
         finally:

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from pyspark.sql import Row
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
@@ -93,7 +92,7 @@ class Display:
             self._line_at = time.monotonic()
             self.say("; ".join(f"{label}: {value}" for label, value in numbers.lines().items()))
 
-    def chapter(self, number: int, title: str, row: Row | None) -> None:
+    def chapter(self, number: int, title: str, row: Mapping[str, Any] | None) -> None:
         """A row of the silver table, as it was read."""
         self.say(f"claim {number} {title} in silver: {'no row' if row is None else _values(row)}")
 
@@ -106,5 +105,5 @@ class Display:
         return table
 
 
-def _values(row: Row) -> str:
+def _values(row: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={row[name]}" for name in _SHOWN)

@@ -1,20 +1,25 @@
-"""What the demonstration reads of the lakehouse: row counts, one claim's row, the lag of every streamed event."""
+"""What the demonstration reads of the lakehouse: row counts, one claim's row, the lag of every streamed event.
+
+It reads as any client would, without Spark: a look must not hold up the pipeline that it looks at.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
 
+from ingest.changelog.accounting import COUNTS
 from ingest.config import Pipeline
-from ingest.tables import delta_log
-from ingest.tables.accounts import Accounts
-from ingest.tables.bronze import BATCH, Bronze
 from ingest.tables.silver import Silver
 
-COUNTS = ("read", "applied", "superseded", "quarantined", "suppressed")
-_STREAMED = ("c", "u", "d")
+_STREAMED = ["c", "u", "d"]
 
 
 @dataclass(frozen=True)
@@ -31,42 +36,68 @@ class LakehouseView:
     def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
         self._spark = spark
         self._pipeline = pipeline
-        self._bronze = Bronze(spark, pipeline.layout.bronze(pipeline.name))
-        self._accounts = Accounts(spark, pipeline.layout.accounts, pipeline.name)
 
     def silver(self, table: str) -> DataFrame:
         """The rows of `schema.table`."""
-        return Silver(self._spark, self._pipeline.layout.silver(self._pipeline.name, table)).rows()
+        return Silver(self._spark, self._path(table)).rows()
 
-    def row(self, table: str, number: int) -> Row | None:
+    def count(self, table: str) -> int:
+        """The rows of `schema.table`; none where there is no table yet."""
+        return _count(self._path(table))
+
+    def row(self, table: str, number: int) -> Mapping[str, Any] | None:
         """The row of this id; None where there is none, or no table yet."""
-        if not delta_log.exists(self._spark, self._pipeline.layout.silver(self._pipeline.name, table)):
-            return None
-        return self.silver(table).where(F.col("id") == number).first()
+        found: list[dict[str, Any]] = _read(self._path(table), None, pc.field("id") == number).to_pylist()
+        return found[0] if found else None
 
     def events(self, table: str | None = None, op: str | None = None) -> int:
         """How many records bronze holds: of a table, of an op, or all."""
-        rows = self._bronze.rows()
-        if table is not None:
-            rows = rows.where(F.col("source_table") == table)
-        if op is not None:
-            rows = rows.where(F.col("op") == op)
-        return rows.count()
+        chosen = pc.scalar(True)
+        for column, value in (("source_table", table), ("op", op)):
+            if value is not None:
+                chosen &= pc.field(column) == value
+        return _count(self._bronze, chosen)
 
     def accounted(self) -> dict[str, int]:
         """What became of all events."""
-        row = self._accounts.rows().agg(*(F.coalesce(F.sum(c), F.lit(0)).alias(c) for c in COUNTS)).first()
-        return {} if row is None else row.asDict()
+        accounts = self._accounts([*COUNTS])
+        return {c: pc.sum(accounts[c]).as_py() or 0 for c in COUNTS} if accounts.num_rows else {}
 
     def lag(self) -> Lag | None:
         """Over every change that came by the stream and not by the snapshot; None before the first."""
-        slices = self._accounts.rows().select("after_batch", "upto_batch", "committed_at").distinct()
-        merged = (F.col(BATCH) > F.col("after_batch")) & (F.col(BATCH) <= F.col("upto_batch"))
-        micros = F.unix_micros("committed_at") - F.unix_micros("source_ts")
-        streamed = self._bronze.rows().where(F.col("op").isin(*_STREAMED)).select(BATCH, "source_ts")
-        row = (
-            streamed.join(F.broadcast(slices), merged)
-            .agg(F.percentile(micros / 1e6, F.array(F.lit(0.5), F.lit(0.95))).alias("lag"))
-            .first()
-        )
-        return None if row is None or row["lag"] is None else Lag(*(round(float(s), 3) for s in row["lag"]))
+        slices = self._accounts(["upto_batch", "committed_at"])
+        changes = _read(self._bronze, ["batch", "source_ts"], pc.field("op").isin(_STREAMED))
+        if not slices.num_rows or not changes.num_rows:
+            return None
+        ends = slices.to_pandas().drop_duplicates().sort_values("upto_batch")
+        begins = changes.to_pandas().sort_values("batch")
+        merged = pd.merge_asof(begins, ends, left_on="batch", right_on="upto_batch", direction="forward").dropna()
+        if merged.empty:
+            return None
+        seconds = (merged["committed_at"] - merged["source_ts"]).dt.total_seconds()
+        return Lag(*(round(float(s), 3) for s in seconds.quantile([0.5, 0.95])))
+
+    @property
+    def _bronze(self) -> str:
+        return self._pipeline.layout.bronze(self._pipeline.name)
+
+    def _path(self, table: str) -> str:
+        return self._pipeline.layout.silver(self._pipeline.name, table)
+
+    def _accounts(self, columns: list[str]) -> pa.Table:
+        return _read(self._pipeline.layout.accounts, columns, pc.field("pipeline") == self._pipeline.name)
+
+
+def _read(path: str, columns: list[str] | None, chosen: pc.Expression | None = None) -> pa.Table:
+    """Of the table at `path`, as it is now; no rows and no columns where there is no table yet."""
+    found = _dataset(path)
+    return pa.table({}) if found is None else found.to_table(columns, chosen)
+
+
+def _count(path: str, chosen: pc.Expression | None = None) -> int:
+    found = _dataset(path)
+    return 0 if found is None else int(found.count_rows(chosen))
+
+
+def _dataset(path: str) -> Any:
+    return DeltaTable(path).to_pyarrow_dataset() if DeltaTable.is_deltatable(path) else None

@@ -6,10 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 
+from ingest.changelog.accounting import COUNTS
 from ingest.demo.claims import ACCIDENT_CLAIMS, CLAIM_COUNT, MEMBER_COUNT, MEMBERS
 from ingest.demo.display import Display, Numbers
 from ingest.demo.generator import Generator
-from ingest.demo.lakehouse import COUNTS, Lag, LakehouseView
+from ingest.demo.lakehouse import Lag, LakehouseView
 from ingest.demo.story import Story
 from ingest.run.pipeline import Progress
 
@@ -73,7 +74,7 @@ class Observer:
         now = time.monotonic()
         if now - self._counted_at > _COUNT_EVERY_SECONDS:
             tables = [table for table in _SNAPSHOT if self._read[table]]
-            self._numbers.silver_rows = {table: self._view.silver(table).count() for table in tables}
+            self._numbers.silver_rows = {table: self._view.count(table) for table in tables}
             self._counted_at = time.monotonic()
         begun = self.generator is not None and self.generator.begin.is_set()
         if begun and now - self._lagged_at > _LAG_EVERY_SECONDS:

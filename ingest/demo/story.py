@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-
-from pyspark.sql import Row
+from typing import Any
 
 from ingest.demo.claims import Change
 
@@ -16,7 +16,7 @@ class Chapter:
     title: str
     change: Change
 
-    def shown_by(self, row: Row | None) -> bool:
+    def shown_by(self, row: Mapping[str, Any] | None) -> bool:
         """Whether this is the claim's row (None: there is none) after the change."""
         if self.change.op == "delete":
             return row is None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-COUNTS = ("read", "applied", "superseded", "quarantined", "suppressed")
+from ingest.changelog.accounting import COUNTS, OUTCOMES
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def audit(bronze: DataFrame, accounts: DataFrame, first: int = 1, last: int | No
 
 def _imbalances(tables: dict[str, dict[str, int]]) -> Iterator[str]:
     for table, counts in tables.items():
-        if counts["read"] != sum(counts[name] for name in COUNTS[1:]):
-            parts = " + ".join(f"{counts[name]} {name}" for name in COUNTS[1:])
+        if counts["read"] != sum(counts[name] for name in OUTCOMES):
+            parts = " + ".join(f"{counts[name]} {name}" for name in OUTCOMES)
             yield f"{table or '(no table)'}: {counts['read']} read are not {parts}"
 
 

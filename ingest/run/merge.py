@@ -9,6 +9,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.changelog.accounting import Account, by_table
 from ingest.changelog.envelope import CONTROL, TOMBSTONE
 from ingest.names import Lakehouse
 from ingest.run.placement import Placed, place
@@ -16,7 +17,7 @@ from ingest.run.profile import CHANGE, Group, profiles
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
 from ingest.run.table_merge import TableBatch, TableMerge
-from ingest.tables.accounts import Account, Accounts
+from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import BATCH, Bronze
 from ingest.tables.quarantine import Quarantine
 
@@ -94,7 +95,7 @@ class Merge:
         self._schemas.learn(events, [g for b in batches for g in b.groups if g.kind == CHANGE])
         with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="merge") as pool:
             accounts += pool.map(lambda batch: self.tables.merge(batch, self._schemas), batches)
-        return _by_table(accounts)
+        return by_table(accounts)
 
     def _topics(self, groups: Sequence[Group]) -> dict[str, str]:
         """topic → the one table in it, as declared or as seen."""
@@ -141,19 +142,3 @@ class Merge:
         reason = F.element_at(F.create_map(*pairs), F.col("problem"))
         named = unreadable.withColumn("table", F.col("source_table"))
         self._quarantine.add(named.withColumn("code", F.col("problem")).withColumn("reason", reason))
-
-
-def _by_table(accounts: Sequence[Account]) -> list[Account]:
-    """One account per table."""
-    sums: dict[str, Account] = {}
-    for a in accounts:
-        s = sums.get(a.table, Account(a.table))
-        sums[a.table] = Account(
-            a.table,
-            s.read + a.read,
-            s.applied + a.applied,
-            s.superseded + a.superseded,
-            s.quarantined + a.quarantined,
-            s.suppressed + a.suppressed,
-        )
-    return [sums[name] for name in sorted(sums)]

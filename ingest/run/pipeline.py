@@ -9,13 +9,13 @@ from typing import Literal
 
 from pyspark.sql import SparkSession
 
+from ingest.changelog.accounting import Account
 from ingest.changelog.envelope import Naming
 from ingest.config import Pipeline
 from ingest.run.capture import Capture
 from ingest.run.merge import Merge
 from ingest.run.rules import Rules
 from ingest.sources.kafka import KafkaSource
-from ingest.tables.accounts import Account
 from ingest.tables.bronze import Bronze
 
 Part = Literal["capture", "merge"]

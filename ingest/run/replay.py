@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
+from ingest.changelog.accounting import COUNTS, Account
 from ingest.changelog.change import quoted
 from ingest.changelog.envelope import Naming
 from ingest.changelog.images import Shape
@@ -22,13 +23,11 @@ from ingest.run.capture import Capture
 from ingest.run.merge import Merge
 from ingest.run.rules import Rules
 from ingest.sources.files import FileSource, Line, lines, shuffled
-from ingest.tables.accounts import Account
 from ingest.tables.bronze import Bronze
 from ingest.tables.quarantine import Quarantine
 from ingest.tables.silver import Silver
 
 Format = Literal["delta", "jsonl"]
-COUNTS = ("read", "applied", "superseded", "quarantined", "suppressed")
 _CASES_AT_ONCE = 2
 _ACCOUNTS = "accounts.json"
 _FOLDERS = ("bronze", "silver", "pending", "tombstones", "system", "tables")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.changelog.accounting import Account
 from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, REASON
 from ingest.changelog.columns import Column
 from ingest.changelog.connect_schema import declared
@@ -23,7 +24,6 @@ from ingest.run.profile import CHANGE, Group, belongs_to
 from ingest.run.redelivery import Redelivery
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
-from ingest.tables.accounts import Account
 from ingest.tables.catalog import Catalog, Entry
 from ingest.tables.delta_log import Told
 from ingest.tables.quarantine import Quarantine

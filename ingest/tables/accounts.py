@@ -1,39 +1,19 @@
-"""Accounts: what became of every event, per merged batch and table; and by that, how far the merge has come.
-
-read = applied + superseded + quarantined + suppressed
-"""
+"""The table of accounts: what became of every event, per merged batch and table; so also how far the merge has come."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ingest.changelog.accounting import COUNTS, Account
 from ingest.local_rows import local_rows
 from ingest.tables import delta_log
 
-
-@dataclass(frozen=True)
-class Account:
-    """The events of one table in one merged batch."""
-
-    table: str
-    read: int = 0
-    applied: int = 0
-    superseded: int = 0
-    quarantined: int = 0
-    suppressed: int = 0
-
-    @property
-    def balanced(self) -> bool:
-        return self.read == self.applied + self.superseded + self.quarantined + self.suppressed
-
-
-_COUNTS = ("read", "applied", "superseded", "quarantined", "suppressed")
 _SCHEMA = T.StructType(
     [
         T.StructField("pipeline", T.StringType()),
@@ -41,7 +21,7 @@ _SCHEMA = T.StructType(
         T.StructField("upto_batch", T.LongType()),
         T.StructField("committed_at", T.TimestampType()),
         T.StructField("table", T.StringType()),
-        *(T.StructField(c, T.LongType()) for c in _COUNTS),
+        *(T.StructField(c, T.LongType()) for c in COUNTS),
     ]
 )
 

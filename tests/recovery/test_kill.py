@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from ingest.names import Lakehouse
 from ingest.quality import compare_with_postgres
-from ingest.session import SMALL
+from ingest.session import SHORT_LIVED
 from ingest.stack import Stack
 from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import COORDINATES, Bronze
@@ -30,8 +30,6 @@ from ingest.tables.quarantine import Quarantine
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 SEED = 20
-# A process that lives for half a minute is over before an optimising compiler has paid for itself.
-SHORT_LIVED = SMALL | {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
 
 
 class Writer(threading.Thread):
