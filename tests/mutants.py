@@ -94,7 +94,7 @@ MUTANTS = [
     ),
     Mutant(
         "a moved row carries nothing",
-        "run/judging.py",
+        "run/judging/by_column.py",
         "if partial.moves and (layered or key_changes):",
         "if False:",
     ),
@@ -112,7 +112,7 @@ MUTANTS = [
     ),
     Mutant(
         "a truncate is forgotten",
-        "run/judging.py",
+        "run/judging/verdict.py",
         "(F.col(POSITION_COLUMN) > literal(truncated.position))",
         "F.lit(True)",
     ),
@@ -130,7 +130,7 @@ MUTANTS = [
     ),
     Mutant(
         "a debt is not kept",
-        "run/judging.py",
+        "run/judging/by_content.py",
         "return stored.pending.located() if stored.pending.exists() else None",
         "return None",
     ),

@@ -41,6 +41,7 @@ EVENT = T.StructType(
         T.StructField("wrapped", T.BooleanType()),
         T.StructField("schema_id", T.LongType()),
         T.StructField("problem", T.StringType()),
+        T.StructField("ends_snapshot", T.BooleanType()),
     ]
 )
 
@@ -48,6 +49,9 @@ CHANGES = ("c", "u", "d", "r")
 TOMBSTONE = "tombstone"
 CONTROL = "control"
 """Heartbeats, transaction boundaries, empty records: they say nothing about any row."""
+
+_LAST_OF_SNAPSHOT = ("last", "last_in_data_collection")
+"""What `source.snapshot` says in the last record that a snapshot reads of a table."""
 
 NOT_JSON = "not-json"
 UNKNOWN_OP = "unknown-op"
@@ -118,4 +122,5 @@ def _columns(naming: Naming) -> tuple[Column, ...]:
         wrapped.alias("wrapped"),
         F.when(F.col("_json.schema").isNotNull(), F.xxhash64("_json.schema")).alias("schema_id"),
         F.when(op.isNull(), unreadable).alias("problem"),
+        F.coalesce(source["snapshot"].isin(*_LAST_OF_SNAPSHOT), F.lit(False)).alias("ends_snapshot"),
     )

@@ -10,7 +10,7 @@
 | offset, partition | the transport's order breaks ties, and is the order where a source gives none | | | |
 
 For SQL Server the order per key is that of change_lsn: a row lock keeps a second transaction from changing the
-row before the first has committed.
+row before the first has committed. A `streamed` of -1 stands before a snapshot: everything lower is older than it.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ SOURCE_FIELDS = T.StructType(
         T.StructField("db", T.StringType()),
         T.StructField("schema", T.StringType()),
         T.StructField("table", T.StringType()),
+        T.StructField("snapshot", T.StringType()),
         T.StructField("ts_ms", T.LongType()),
         T.StructField("lsn", T.LongType()),
         T.StructField("file", T.StringType()),
@@ -93,3 +94,8 @@ def right_after(predecessor: Column, offset: Column, partition: Column) -> Colum
         offset.alias("offset"),
         partition.alias("partition"),
     ).cast(POSITION)
+
+
+def right_before_snapshot(at: tuple[int, ...]) -> tuple[int, ...]:
+    """The position, as plain numbers, of which everything lower is older than a snapshot whose reads stand at `at`."""
+    return (*at[:4], -1, 0, 0)

@@ -121,6 +121,11 @@ class Source(Section):
     topic_tables: Mapping[Text, Table] = Field(
         default={}, description="topic: table, for events that don't name their table."
     )
+    snapshots: Literal["whole", "partial"] = Field(
+        default="whole",
+        description="whole: a snapshot reads every row of a table, so rows that it lacks are gone once it has ended. "
+        "partial: it may leave rows out (snapshot.select.statement.overrides, conditions of an ad-hoc snapshot).",
+    )
     case_insensitive: bool = Field(default=False, description="Columns that differ only in case are the same column.")
 
     @model_validator(mode="after")

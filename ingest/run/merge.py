@@ -16,7 +16,8 @@ from ingest.run.placement import Placed, place
 from ingest.run.profile import CHANGE, Group, profiles
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
-from ingest.run.table_merge import TableBatch, TableMerge
+from ingest.run.table_batch import TableBatch
+from ingest.run.table_merge import TableMerge
 from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import BATCH, Bronze
 from ingest.tables.quarantine import Quarantine

@@ -39,6 +39,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
         exclude_tables=source.exclude_tables,
         placeholder=source.debezium.unavailable_value_placeholder,
         fold_case=source.case_insensitive,
+        whole_snapshots=source.snapshots == "whole",
     )
 
 

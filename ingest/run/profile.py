@@ -32,6 +32,8 @@ class Group:
     last_position: tuple[int, ...]
     topics: tuple[str, ...]
     key_changes: bool = False
+    snapshot: tuple[int, ...] | None = None
+    """Where the reads of a snapshot stand that ends here."""
 
 
 def profiles(events: DataFrame, slice_of: Column) -> dict[int, list[Group]]:
@@ -51,24 +53,28 @@ def profiles(events: DataFrame, slice_of: Column) -> dict[int, list[Group]]:
             F.max("position").alias("highest"),
             F.collect_set("topic").alias("topics"),
             F.bool_or(names_new_key()).alias("key_changes"),
+            F.max(F.when(F.col("ends_snapshot"), F.col("position"))).alias("snapshot"),
+            F.min(F.when(F.col("op") == "r", F.col("position"))).alias("read"),
         )
         .collect()  # a row per slice, table and schema
     )
     found: dict[int, list[Group]] = {}
     for r in (row.asDict() for row in rows):
         first = (r["first"]["topic"], r["first"]["partition"], r["first"]["offset"])
-        found_there = (
-            r["count"],
-            first,
-            r["shape"],
-            tuple(r["lowest"]),
-            tuple(r["highest"]),
-            tuple(r["topics"]),
-            r["key_changes"],
+        seen = (r["count"], first, r["shape"], tuple(r["lowest"]), tuple(r["highest"]), tuple(r["topics"]))
+        snapshot = _snapshot(r["snapshot"], r["read"])
+        group = Group(
+            r["source_table"], r["kind"], r["problem"], r["schema_id"], r["wrapped"], *seen, r["key_changes"], snapshot
         )
-        group = Group(r["source_table"], r["kind"], r["problem"], r["schema_id"], r["wrapped"], *found_there)
         found.setdefault(r["slice"], []).append(group)
     return {n: sorted(g, key=lambda one: (one.first[2], one.first[0], one.first[1])) for n, g in found.items()}
+
+
+def _snapshot(end: Sequence[int] | None, lowest_read: Sequence[int] | None) -> tuple[int, ...] | None:
+    """All reads of a snapshot stand at one position. Where they don't, nothing tells what is older than they are."""
+    if end is None or (lowest_read is not None and tuple(lowest_read[:4]) != tuple(end[:4])):
+        return None
+    return tuple(end)
 
 
 def at(coordinates: Sequence[Coordinates]) -> Column:

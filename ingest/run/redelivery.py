@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.bag import delivered_once, place
-from ingest.changelog.envelope import CHANGES
-
-if TYPE_CHECKING:
-    from ingest.run.table_merge import TableBatch
+from ingest.run.table_batch import TableBatch
 
 _PAST = "_past"
 
@@ -24,15 +19,14 @@ class Redelivery:
 
     def once(self, batch: TableBatch) -> DataFrame:
         """The batch's events of its table, each counted once over all batches."""
-        changed = (F.col("source_table") == batch.table) & F.col("op").isin(*CHANGES)
-        events = batch.events.where(changed)
+        events = batch.events.where(batch.changed)
         lowest = min((g.first_position for g in batch.groups), default=())
         highest = self._seen(batch)
         self._highest[batch.table] = max((highest, *(g.last_position for g in batch.groups)))
         if lowest[:4] > highest[:4]:
             return delivered_once(events)
         here = place(F.col("position")).alias("_place")
-        past = batch.history().where(changed).select(*events.columns, here)
+        past = batch.history().where(batch.changed).select(*events.columns, here)
         again = past.join(F.broadcast(events.select(here).distinct()), "_place", "left_semi")
         begin = again.groupBy("topic", "partition").agg(F.min("offset").alias("_from"))
         back = past.join(F.broadcast(begin), ["topic", "partition"]).where(F.col("offset") >= F.col("_from"))
@@ -43,7 +37,7 @@ class Redelivery:
     def _seen(self, batch: TableBatch) -> tuple[int, ...]:
         """The highest position before this batch; asked of bronze once per process."""
         if batch.table not in self._highest:
-            past = batch.history().where((F.col("source_table") == batch.table) & F.col("op").isin(*CHANGES))
+            past = batch.history().where(batch.changed)
             row = past.agg(F.max("position").alias("highest")).first()
             self._highest[batch.table] = tuple(row.highest) if row and row.highest else ()
         return self._highest[batch.table]

@@ -14,7 +14,8 @@ DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
 @dataclass(frozen=True)
 class Rules:
     """`primary_keys`: table → columns, empty for a table whose creates are rows of their own. `columns`: table →
-    column → logical type, where the events don't tell. `table_topics`: topic → the one table in it."""
+    column → logical type, where the events don't tell. `table_topics`: topic → the one table in it.
+    `whole_snapshots`: a snapshot reads every row, so what it lacks is gone."""
 
     naming: Naming = field(default_factory=Naming)
     primary_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -24,6 +25,7 @@ class Rules:
     exclude_tables: str | None = None
     placeholder: str = DEFAULT_PLACEHOLDER
     fold_case: bool = False
+    whole_snapshots: bool = True
 
     def takes(self, table: str) -> bool:
         """Whether the table is wanted: whole names, with or without their schema; exclusion wins."""

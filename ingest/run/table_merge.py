@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from functools import partial, reduce
 from typing import NamedTuple
 
@@ -18,12 +18,14 @@ from ingest.changelog.evolution import Conflict, evolved
 from ingest.changelog.images import Reader, Reading, Shape, changes
 from ingest.changelog.inference import settled
 from ingest.changelog.merge import ACTION, DELETE
+from ingest.changelog.position import right_before_snapshot
 from ingest.names import Lakehouse
 from ingest.run.judging import Judged, Stored, Truncated, judge
 from ingest.run.profile import CHANGE, Group, belongs_to
 from ingest.run.redelivery import Redelivery
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
+from ingest.run.table_batch import TableBatch
 from ingest.tables.catalog import Catalog, Entry
 from ingest.tables.delta_log import Told
 from ingest.tables.quarantine import Quarantine
@@ -34,20 +36,6 @@ _OPS_WITH = {Reading.AFTER: ("c", "r", "u"), Reading.BEFORE: ("u", "d")}
 INCOMPATIBLE, NO_KEY = "incompatible-type", "no-key"
 _UPTO, _ACCOUNT = "upto_batch", "account"
 """What a commit tells of the batch that it belongs to."""
-
-
-@dataclass(frozen=True)
-class TableBatch:
-    """A table's share of a slice. `tombstones`: placed null tombstones of this table that say something new.
-    `upto`: the slice's last capture batch. `history`: the events before the slice."""
-
-    table: str
-    groups: Sequence[Group]
-    events: DataFrame
-    tombstones: DataFrame | None
-    tombstone_count: int
-    upto: int
-    history: Callable[[], DataFrame]
 
 
 class Begun(NamedTuple):
@@ -117,7 +105,7 @@ class TableMerge:
             stored = replace(stored, owed_before=begun.pending.version)
         truncated = self._truncate(batch, stored)
         if shape is None:
-            return self._refuse_all(batch, read, int(truncated.now))
+            return self._refuse_all(batch, read, truncated.applied)
         for group, conflicts in refused.items():
             reason = "; ".join(str(c) for c in conflicts)
             self._set_aside(batch, batch.events.where(belongs_to(group)), INCOMPATIBLE, reason)
@@ -129,7 +117,7 @@ class TableMerge:
         if readable or batch.tombstones is not None or truncated.now:
             key_changes = any(g.key_changes for g, _ in readable)
             judged = judge(partial(self._changes, batch, shape, readable), shape, stored, truncated, key_changes)
-        applied = int(truncated.now) + (judged.applied if judged else 0)
+        applied = truncated.applied + (judged.applied if judged else 0)
         quarantined += judged.quarantined if judged else 0
         account = Account(batch.table, read, applied, read - applied - quarantined, quarantined)
         if begun.silver is not None:
@@ -262,10 +250,12 @@ class TableMerge:
         return Account(batch.table, read, applied, read - applied - quarantined, quarantined)
 
     def _truncate(self, batch: TableBatch, stored: Stored) -> Truncated:
-        """Empties the table below its last truncate."""
+        """Empties the table below its last truncate, or below a snapshot that has ended: it read every row."""
         if batch.table not in self._truncated:
             self._truncated[batch.table] = stored.graves.truncated_at()
-        latest = max((g.last_position for g in batch.groups if g.kind == "t"), default=None)
+        truncates = [g.last_position for g in batch.groups if g.kind == "t"]
+        snapshots = [right_before_snapshot(g.snapshot) for g in batch.groups if g.snapshot is not None]
+        latest = max(truncates + (snapshots if self._rules.whole_snapshots else []), default=None)
         known = self._truncated[batch.table]
         if latest is None:
             return Truncated(known)
@@ -278,7 +268,7 @@ class TableMerge:
         for kept in (stored.silver, stored.pending):
             if kept.exists():
                 kept.truncate(literal(last))
-        return Truncated(last, new)
+        return Truncated(last, new, int(new and latest in truncates))
 
 
 def _told_after(kept: Silver, merged: int) -> Told | None:

@@ -202,6 +202,42 @@ def truncate_of_a_table_not_seen_yet() -> Rule:
     return Rule("a truncate may come before any row", t.records, {ORDERS: [row(2, "after")]})
 
 
+def read_by_snapshot(topic: Topic, lsn: int, i: int, v: str, snapshot: str) -> None:
+    topic.change("r", lsn, row(i, v))["value"]["source"]["snapshot"] = snapshot
+
+
+@rule
+def snapshot_sweeps_what_it_lacks() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, "a"))
+    t.change("c", 20, row(2, "deleted while nobody listened"))
+    read_by_snapshot(t, 50, 1, "read", "first")
+    read_by_snapshot(t, 50, 3, "read", "last_in_data_collection")
+    t.change("u", 30, row(2, "late"))
+    t.change("c", 60, row(4, "later"))
+    left = [row(1, "read"), row(3, "read"), row(4, "later")]
+    return Rule("a snapshot that has ended sweeps the rows that it lacks", t.records, {ORDERS: left})
+
+
+@rule
+def incremental_snapshot_sweeps_nothing() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, "a"))
+    t.change("c", 20, row(2, "b"))
+    read_by_snapshot(t, 50, 1, "read", "incremental")
+    return Rule("an incremental snapshot sweeps nothing", t.records, {ORDERS: [row(1, "read"), row(2, "b")]})
+
+
+@rule
+def snapshot_of_a_bag_counts_once() -> Rule:
+    t = Topic(key=())
+    t.change("c", 10, {"v": "a"})
+    t.change("c", 20, {"v": "b"})
+    for snapshot in ("first", "true", "last"):
+        t.change("r", 50, {"v": "a"})["value"]["source"]["snapshot"] = snapshot
+    return Rule("a snapshot of a table without a key counts its rows anew", t.records, {ORDERS: [{"v": "a"}] * 3})
+
+
 @rule
 def mysql_binlog_files_compare_as_numbers() -> Rule:
     t = Topic("m.shop.orders")

@@ -1,0 +1,28 @@
+"""What a batch of changes does to one table, given what is stored of its keys.
+
+Row by row where every image is whole: one position a row decides (`compaction`, `merge`). Column by column where one
+is partial, or a row is stored whose columns have positions of their own (`joining`). Both give the same states. By
+content where a table has no key (`bag`).
+"""
+
+from __future__ import annotations
+
+from ingest.changelog.images import Reading, Shape
+from ingest.run.judging.by_column import by_column
+from ingest.run.judging.by_content import by_content
+from ingest.run.judging.by_row import by_row
+from ingest.run.judging.verdict import Changes, Judged, Stored, Truncated
+
+__all__ = ["Judged", "Stored", "Truncated", "judge"]
+
+
+def judge(changes: Changes, shape: Shape, stored: Stored, truncated: Truncated, key_changes: bool = False) -> Judged:
+    """Reads silver, pending rows and tombstones of the batch's keys; writes nothing. `key_changes`: some delete names
+    the key under which its row goes on."""
+    if not shape.key:
+        return by_content(changes, shape, stored, truncated)
+    if not key_changes and not (truncated.now and stored.silver.exists()):
+        judged = by_row(changes(Reading.AFTER), shape, stored, truncated)
+        if judged is not None:
+            return judged
+    return by_column(changes(Reading.AFTER_OR_BEFORE), shape, stored, truncated, key_changes)

@@ -1,0 +1,105 @@
+"""Partial images: all that is known of the batch's keys, joined column by column."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import (
+    CODE,
+    COLUMN_POSITIONS,
+    DELETED,
+    EVENT_ID,
+    NEW_KEY,
+    POSITION_COLUMN,
+    SOURCE_TS,
+    quoted,
+)
+from ingest.changelog.images import Shape
+from ingest.changelog.joining import (
+    BURIES,
+    DEAD,
+    PENDING_ACTION,
+    PENDING_ROW,
+    ROW,
+    TOMBSTONE,
+    above,
+    joined,
+    remembered,
+    with_actions,
+)
+from ingest.changelog.key_change import with_carried
+from ingest.changelog.merge import ACTION, BURY, SURROGATE, surrogate
+from ingest.run.judging.verdict import Judged, Stored, Truncated, Writes, above_truncate
+from ingest.tables.silver import FILE
+from ingest.tables.tombstones import literal
+
+
+def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated, key_changes: bool) -> Judged:
+    """`key_changes`: some delete names the key under which its row goes on."""
+    key = list(shape.identity)
+    everything = above_truncate(changes, truncated).localCheckpoint()
+    bad = F.col(CODE).isNotNull()
+    facts = _facts(everything.where(~bad), shape, stored, truncated).localCheckpoint()
+    columns = [c.name for c in shape.columns if c.name not in key]
+    names = F.array_distinct(F.flatten(F.collect_set(F.map_keys(COLUMN_POSITIONS))))
+    partial = facts.agg(names.alias("names"), F.bool_or(F.col(NEW_KEY).isNotNull()).alias("moves")).first()
+    assert partial is not None
+    layered = sorted(partial.names)
+    # A delete that names a new key may have come before the new row; an update that moves a row is both in one.
+    if partial.moves and (layered or key_changes):
+        facts, layered = with_carried(facts, key, columns), columns
+    states = with_actions(joined(facts, key, columns, layered))
+    states = states.withColumn(SURROGATE, surrogate(key)).localCheckpoint(eager=False)
+    changed = F.col(ACTION).isNotNull() | F.col(PENDING_ACTION).isNotNull() | F.col(BURIES)
+    told = states.agg(
+        F.collect_set(ACTION).alias("actions"),
+        F.collect_set(PENDING_ACTION).alias("pending"),
+        F.collect_set(F.col(ROW)["file"]).alias("files"),
+        F.collect_set(F.col(PENDING_ROW)["file"]).alias("pending_files"),
+        F.count_if(BURIES).alias("buries"),
+        F.count_distinct(F.when(changed, F.col(EVENT_ID))).alias("applied"),
+    ).first()
+    assert told is not None
+    refused = everything.where(bad)
+    quarantined = refused.count()
+    actions, pending = frozenset(told.actions) - {BURY}, frozenset(told.pending)
+    waiting = states.where(F.col(PENDING_ACTION).isNotNull()).withColumn(ACTION, F.col(PENDING_ACTION))
+    return Judged(
+        Writes(states.where(F.col(ACTION).isin(*actions)), actions, frozenset(told.files)) if actions else None,
+        Writes(waiting, pending, frozenset(told.pending_files)) if pending else None,
+        states.where(BURIES).select(SURROGATE, F.col(DEAD).alias(POSITION_COLUMN)) if told.buries else None,
+        refused if quarantined else None,
+        told.applied,
+        quarantined,
+    )
+
+
+def _facts(events: DataFrame, shape: Shape, stored: Stored, truncated: Truncated) -> DataFrame:
+    """The states of the batch's keys: events, rows, pending rows and tombstones in one form."""
+    key = list(shape.identity)
+    columns = [*(c.name for c in shape.columns), DELETED, POSITION_COLUMN, SOURCE_TS, COLUMN_POSITIONS]
+    columns += [EVENT_ID, NEW_KEY]
+    none = {c: F.lit(None).cast(events.schema[c].dataType) for c in (EVENT_ID, NEW_KEY)}
+    facts = [events.select(*map(quoted, columns), *remembered(None))]
+    targets = events.where(F.col(NEW_KEY).isNotNull()).select(*(F.col(NEW_KEY)[k].alias(k) for k in key))
+    keys = events.select(*map(quoted, key)).unionByName(targets).distinct()
+    for table, kind in ((stored.silver, ROW), (stored.pending, PENDING_ROW)):
+        if not table.exists():
+            continue
+        rows = table.matching(keys, key)
+        if truncated.now:
+            # What a truncate leaves standing may stand on columns that it took away.
+            rows = rows.unionByName(table.layered().join(F.broadcast(keys), key, "left_anti"))
+        rows = above(rows, None if truncated.position is None else literal(truncated.position))
+        rows = rows.withColumns({DELETED: F.lit(False), **none})
+        facts.append(rows.select(*map(quoted, columns), *remembered(kind, F.col(FILE))))
+    if stored.graves.exists():
+        hashed = keys.withColumn(SURROGATE, surrogate(key))
+        graves = stored.graves.matching(hashed).join(hashed, SURROGATE)
+        empty = {f.name: F.lit(None).cast(f.dataType) for f in facts[0].schema.fields if f.name not in graves.columns}
+        dead = graves.withColumns(empty | {DELETED: F.lit(True)})
+        facts.append(dead.select(*map(quoted, columns), *remembered(TOMBSTONE)))
+    return reduce(DataFrame.unionByName, facts)

@@ -1,0 +1,86 @@
+"""No key: rows are counted by what they hold. What comes is held against what is there, and what was owed."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.changelog.bag import CANCELLED, CONTENT, CREDIT, DEBT, SIDE, content, netted
+from ingest.changelog.change import CODE, COLUMN_POSITIONS, EVENT_ID, POSITION_COLUMN, SOURCE_TS, quoted
+from ingest.changelog.images import Reading, Shape
+from ingest.changelog.merge import ACTION, DELETE, INSERT
+from ingest.run.judging.verdict import Changes, Judged, Stored, Truncated, Writes, above_truncate
+from ingest.tables.silver import FILE
+
+
+def by_content(changes: Changes, shape: Shape, stored: Stored, truncated: Truncated) -> Judged:
+    """Every event of the batch counts once; silver gets what is left of credits, the pending table what is owed."""
+    new = _entries(changes, shape, truncated).localCheckpoint()
+    refused = new.where(F.col(CODE).isNotNull()).dropDuplicates([EVENT_ID])
+    good = new.join(F.broadcast(refused.select(EVENT_ID)), EVENT_ID, "left_anti").select(*map(quoted, _columns(shape)))
+    counted = good.agg(F.max(F.col(SIDE) == DEBT).alias("debts"), F.count_distinct(EVENT_ID).alias("applied")).first()
+    assert counted is not None
+    net = netted(_with_stored(good, shape, stored, bool(counted.debts)))
+    known, cancelled = F.col(EVENT_ID).isNull(), F.col(CANCELLED)
+    net = net.withColumn(ACTION, F.when(known & cancelled, DELETE).when(~known & ~cancelled, INSERT))
+    net = net.where(F.col(ACTION).isNotNull()).localCheckpoint()
+    told = net.agg(F.collect_set(F.struct(SIDE, ACTION, FILE)).alias("writes")).first()
+    assert told is not None
+    writes = {side: [w for w in told.writes if w[SIDE] == side] for side in (CREDIT, DEBT)}
+    silver, pending = (
+        Writes(
+            net.where(F.col(SIDE) == side),
+            frozenset(w[ACTION] for w in found),
+            frozenset(w[FILE] for w in found if w[FILE] is not None),
+        )
+        if found
+        else None
+        for side, found in writes.items()
+    )
+    quarantined = refused.count()
+    return Judged(silver, pending, None, refused if quarantined else None, counted.applied, quarantined)
+
+
+def _columns(shape: Shape) -> list[str]:
+    return [
+        *(c.name for c in shape.columns),
+        POSITION_COLUMN,
+        SOURCE_TS,
+        COLUMN_POSITIONS,
+        EVENT_ID,
+        SIDE,
+        FILE,
+        CONTENT,
+    ]
+
+
+def _entries(changes: Changes, shape: Shape, truncated: Truncated) -> DataFrame:
+    """What the batch adds, and what it takes away."""
+    sides = {CREDIT: changes(Reading.AFTER), DEBT: changes(Reading.BEFORE)}
+    frames = (above_truncate(frame, truncated).withColumn(SIDE, F.lit(side)) for side, frame in sides.items())
+    new = reduce(DataFrame.unionByName, frames)
+    return new.withColumns({FILE: F.lit(None).cast("string"), CONTENT: content(shape)})
+
+
+def _with_stored(good: DataFrame, shape: Shape, stored: Stored, debts: bool) -> DataFrame:
+    """And of the same contents the rows that are there, if anything takes rows away, and what is owed."""
+    entries = [good]
+    wanted = F.broadcast(good.select(CONTENT).distinct())
+    nobody = F.lit(None).cast(good.schema[EVENT_ID].dataType)
+    for side, located in ((CREDIT, _rows(stored) if debts else None), (DEBT, _owed(stored))):
+        if located is not None:
+            there = located.withColumns({CONTENT: content(shape), SIDE: F.lit(side), EVENT_ID: nobody})
+            entries.append(there.join(wanted, CONTENT, "left_semi").select(*map(quoted, _columns(shape))))
+    return reduce(DataFrame.unionByName, entries)
+
+
+def _rows(stored: Stored) -> DataFrame | None:
+    return stored.silver.located() if stored.silver.exists() else None
+
+
+def _owed(stored: Stored) -> DataFrame | None:
+    if stored.owed_before is not None:
+        return stored.pending.located_before(stored.owed_before)
+    return stored.pending.located() if stored.pending.exists() else None

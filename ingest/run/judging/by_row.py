@@ -1,0 +1,60 @@
+"""Whole images: the change of the highest position per key, held against the one position that is stored of its row."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import COLUMN_POSITIONS, EVENT_ID, MOVED, POSITION_COLUMN, quoted
+from ingest.changelog.compaction import compacted
+from ingest.changelog.images import Shape
+from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, effective, surrogate
+from ingest.run.judging.verdict import Judged, Stored, Truncated, Writes, above_truncate
+from ingest.tables.silver import FILE
+
+
+def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated) -> Judged | None:
+    """None where positions of single columns are needed."""
+    key = list(shape.identity)
+    states = compacted(above_truncate(changes, truncated), key).withColumn(SURROGATE, surrogate(key))
+    rows, graves, waiting = stored.silver.exists(), stored.graves.exists(), stored.pending.exists()
+    if rows or graves or waiting:
+        # A plan that decodes is large: cut here, what follows plans over plain rows.
+        states = states.localCheckpoint()
+    if waiting and not stored.pending.matching(states, key).isEmpty():
+        return None
+    live = None
+    if rows:
+        layered = F.col(COLUMN_POSITIONS).isNotNull().alias("_layered")
+        columns = [quoted(k) for k in dict.fromkeys([*key, POSITION_COLUMN])]
+        live = stored.silver.matching(states, key).select(*columns, F.col(FILE), layered)
+    judged = effective(states, live, stored.graves.matching(states) if graves else None, key)
+    if live is None:
+        judged = judged.withColumns({FILE: F.lit(None).cast("string"), "_layered": F.lit(False)})
+    judged = judged.localCheckpoint(eager=False)
+    effect = F.col(ACTION).isNotNull() & (F.col(ACTION) != REFUSE)
+    told = judged.agg(
+        F.collect_set(ACTION).alias("actions"),
+        F.collect_set(F.when(effect, F.col(FILE))).alias("files"),
+        F.count_if(effect).alias("effects"),
+        F.count_if(F.col(ACTION) == REFUSE).alias("refused"),
+        F.count_if(effect & F.col(MOVED)).alias("moves"),
+        F.count_if((effect & F.col(COLUMN_POSITIONS).isNotNull()) | F.col("_layered")).alias("layered"),
+    ).first()
+    assert told is not None
+    if told.layered:
+        return None
+    applied: int = told.effects
+    if told.moves:  # An event that moves a row is one event with two effects.
+        applied = judged.where(effect).select(EVENT_ID).distinct().count()
+    actions = frozenset(told.actions)
+    written = F.col(ACTION).isin(*(actions - {BURY, REFUSE}))
+    buried = F.col(ACTION).isin(DELETE, BURY)
+    return Judged(
+        Writes(judged.where(written), actions, frozenset(told.files)) if actions - {BURY, REFUSE} else None,
+        None,
+        judged.where(buried).select(SURROGATE, POSITION_COLUMN) if actions & {DELETE, BURY} else None,
+        judged.where(F.col(ACTION) == REFUSE) if told.refused else None,
+        applied,
+        told.refused,
+    )

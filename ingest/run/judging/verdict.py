@@ -1,0 +1,68 @@
+"""What is known of a table when a batch of changes is judged, and what the verdict says is to be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import CODE, POSITION_COLUMN
+from ingest.changelog.images import Reading
+from ingest.tables.silver import Silver
+from ingest.tables.tombstones import Tombstones, literal
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where a table is kept: live rows, rows that wait for columns not known yet, deleted keys."""
+
+    silver: Silver
+    pending: Silver
+    graves: Tombstones
+    owed_before: int | None = None
+    """Of a slice that died between two commits: the version of `pending` that this slice wrote. Its commit stands;
+    what silver has to do follows from what was owed before it."""
+
+
+@dataclass(frozen=True)
+class Truncated:
+    """The position below which everything of the table is gone, whether it came with this batch, and how many events
+    of the batch said so."""
+
+    position: tuple[int, ...] | None
+    now: bool = False
+    applied: int = 0
+
+
+@dataclass(frozen=True)
+class Writes:
+    """States with their `_action`, and the names of the files that hold rows of their keys."""
+
+    states: DataFrame
+    actions: frozenset[str]
+    files: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is to be written; None: nothing. `refused`: changes with their `_code`. The numbers count events."""
+
+    silver: Writes | None
+    pending: Writes | None
+    graves: DataFrame | None
+    refused: DataFrame | None
+    applied: int
+    quarantined: int
+
+
+Changes = Callable[[Reading], DataFrame]
+"""The batch's changes, read for one image or the other."""
+
+
+def above_truncate(changes: DataFrame, truncated: Truncated) -> DataFrame:
+    """The changes that a truncate leaves; what can't be applied stays."""
+    if truncated.position is None:
+        return changes
+    return changes.where(F.col(CODE).isNotNull() | (F.col(POSITION_COLUMN) > literal(truncated.position)))
