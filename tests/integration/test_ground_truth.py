@@ -18,6 +18,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from tenacity import Retrying, stop_after_delay, wait_fixed
 
 from ingest.changelog.key_change import names_new_key
 from ingest.config import load
@@ -191,8 +192,7 @@ def pipeline(stack: Stack, tmp_path: Path) -> Iterator[Path]:
     with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
         connection.execute(DDL)
     Workload(stack.postgres.dsn).run(20)
-    properties = {**stack.postgres.connector("truth"), "schema.include.list": "truth", "skipped.operations": "none"}
-    stack.connect.register("truth", properties)
+    stack.connect.register("truth", connector(stack, "truth"))
     file = tmp_path / "truth.yaml"
     file.write_text(
         f"source:\n  kafka: {{bootstrap.servers: '{stack.kafka.bootstrap_servers}'}}\n"
@@ -200,7 +200,28 @@ def pipeline(stack: Stack, tmp_path: Path) -> Iterator[Path]:
         encoding="utf-8",
     )
     yield file
+    stack.connect.delete("truth_again")
+
+
+def connector(stack: Stack, slot: str) -> dict[str, str]:
+    properties = {"schema.include.list": "truth", "skipped.operations": "none", "slot.name": slot}
+    return stack.postgres.connector("truth") | properties
+
+
+def lose_the_slot(stack: Stack) -> None:
+    """Rows change and vanish while nobody listens; a new connector begins with a snapshot, into the same topics."""
     stack.connect.delete("truth")
+    with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
+        for attempt in Retrying(stop=stop_after_delay(30), wait=wait_fixed(0.5), reraise=True):
+            with attempt:
+                connection.execute("SELECT pg_drop_replication_slot('truth')")
+        for table in ("typed", "whole"):
+            connection.execute(f"INSERT INTO truth.{table} (id, t) VALUES (100, 'new'), (101, 'gone')")
+            connection.execute(f"DELETE FROM truth.{table} WHERE id % 3 = 0 OR id = 101")
+            connection.execute(f"UPDATE truth.{table} SET t = 'unheard' WHERE id % 3 = 1")
+        connection.execute('DELETE FROM truth."Odd ""Name" WHERE n % 4 = 1')
+        connection.execute("INSERT INTO truth.bag VALUES (7, 'unheard'), (7, 'unheard')")
+    stack.connect.register("truth_again", connector(stack, "truth_again"))
 
 
 def bag_of(rows: list[Any]) -> Counter[tuple[Any, ...]]:
@@ -213,16 +234,10 @@ def test_silver_is_what_the_database_says(pipeline: Path, stack: Stack, spark: S
     layout = Lakehouse(loaded.lakehouse)
     writing = threading.Thread(target=Workload(stack.postgres.dsn).run, args=(TURNS,))
     writing.start()
-    stop = threading.Event()
     run = Run(spark, loaded)
-    differing: list[str] = ["nothing was compared"]
-    deadline = time.monotonic() + 300
-    while differing and time.monotonic() < deadline:
-        if not run.step().idle or writing.is_alive():
-            continue
-        differing = list(_differences(spark, layout, stack.postgres.dsn))
-        stop.wait(2 if differing else 0)
-    assert differing == [], f"seed {SEED}"
+    assert differences_after(run, spark, layout, stack.postgres.dsn, writing) == [], f"seed {SEED}"
+    lose_the_slot(stack)
+    assert differences_after(run, spark, layout, stack.postgres.dsn, writing) == [], f"seed {SEED}, after a snapshot"
     bronze, accounts = Bronze(spark, layout.bronze("truth")).rows(), Accounts(spark, layout.accounts, "truth").rows()
     assert audit(bronze, accounts).problems == []
     text = F.col("value").cast("string")
@@ -240,6 +255,22 @@ def test_silver_is_what_the_database_says(pipeline: Path, stack: Stack, spark: S
     found = status(spark, "truth", layout)
     assert found.quarantined == {}
     assert {t.table: t.pending for t in found.tables if t.pending} == {}
+
+
+def differences_after(
+    run: Run, spark: SparkSession, layout: Lakehouse, dsn: str, writing: threading.Thread
+) -> list[str]:
+    """Of silver and its source once no more changes come; waits for Debezium."""
+    differing: list[str] = []
+    deadline = time.monotonic() + 200
+    while time.monotonic() < deadline:
+        if not run.step().idle or writing.is_alive():
+            continue
+        differing = list(_differences(spark, layout, dsn))
+        if not differing:
+            break
+        time.sleep(2)
+    return differing
 
 
 def _differences(spark: SparkSession, layout: Lakehouse, dsn: str) -> Iterator[str]:
