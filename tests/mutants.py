@@ -16,7 +16,12 @@ from pathlib import Path
 from rich.console import Console
 
 ROOT = Path(__file__).parents[1]
-TESTS = ("tests/property/test_merge.py", "tests/replay/test_rules.py", "tests/property/test_crashes.py")
+TESTS = (
+    "tests/property/test_merge.py",
+    "tests/replay/test_quality.py",
+    "tests/property/test_crashes.py",
+    "tests/replay/test_rules.py",
+)
 SECONDS = 900
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ingest.changelog.accounting import COUNTS, Account
 from ingest.changelog.change import quoted
@@ -164,10 +164,7 @@ def _tables(
         if form == "jsonl":
             file = Path("tables") / f"{path_segment(shape.table)}.jsonl"
             columns = {c.name: rendered(quoted(c.name), c.type) for c in shape.columns}
-            text = rows.select(json_object(columns).alias("value"))
-            _one_file(text.coalesce(1), case.out / file)
-            with (case.out / file).open(encoding="utf-8") as written:
-                count = sum(1 for _ in written)
+            count = _one_file(rows.select(json_object(columns)), case.out / file)
         else:
             count = rows.count()
         tables[shape.table] = {"file": str(file), "rows": count}
@@ -181,12 +178,12 @@ def _tables(
     return tables
 
 
-def _one_file(text: Any, path: Path) -> None:
-    folder = path.with_name(path.name + ".parts")
-    text.write.mode("overwrite").text(str(folder))
-    (part,) = folder.glob("part-*.txt") if any(folder.glob("part-*.txt")) else (None,)
-    if part is None:
-        path.write_text("")
-    else:
-        part.replace(path)
-    shutil.rmtree(folder)
+def _one_file(text: DataFrame, path: Path) -> int:
+    """How many lines it wrote. Row by row, so that no table has to fit into this process."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    count = 0
+    with path.open("w", encoding="utf-8") as file:
+        for row in text.toLocalIterator():
+            file.write(row[0] + "\n")
+            count += 1
+    return count

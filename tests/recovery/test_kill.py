@@ -19,8 +19,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from ingest.config import load
 from ingest.names import Lakehouse
 from ingest.quality import compare_with_postgres
+from ingest.run.pipeline import Run
 from ingest.session import SHORT_LIVED
 from ingest.stack import Stack
 from ingest.tables.accounts import Accounts
@@ -141,9 +143,11 @@ def test_killed_anywhere_silver_ends_as_the_source(source: tuple[Stack, Path, Pa
 
 def _drain(stack: Stack, file: Path, spark: SparkSession, silver: Path) -> None:
     """Batches until silver equals the source; Debezium may still be behind at the first."""
-    for attempt in range(6):
-        with process(*cli("run", str(file), "--available-now")) as running:
-            assert running.wait(180) == 0
+    with process(*cli("run", str(file), "--available-now")) as running:
+        assert running.wait(180) == 0
+    run = Run(spark, load(str(file)))
+    for attempt in range(10):
+        run.available_now(threading.Event(), lambda _: None)
         rows = spark.read.format("delta").load(str(silver))
         comparison = compare_with_postgres(spark, stack.postgres.dsn, "kill.items", rows)
         if comparison.equal:

@@ -78,3 +78,16 @@ def test_status_tells_what_is_live_what_waits_and_what_is_gone(spark: SparkSessi
     (table,) = found.tables
     assert (table.table, table.primary_key) == ("public.orders", ("id",))
     assert (table.rows, table.pending, table.tombstones, table.quarantined) == (3, 1, 1, 0)
+
+
+def test_what_comes_again_is_superseded(spark: SparkSession, tmp_path: Path) -> None:
+    topic = Topic()
+    for _ in range(2):
+        topic.change("c", 10, {"id": 1, "v": "a"})
+        topic.change("c", 11, {"id": 2, "v": "b"})
+        topic.change("d", 12, before={"id": 1, "v": "a"})
+    folder = write(tmp_path / "events", topic.records, None)
+    case = Case("shop", (folder / "events.jsonl",), None, tmp_path / "out")
+    ((_, summary),) = replay(spark, [case], Delivery(batch_size=3), "delta")
+    # A create and its delete in one batch: the delete alone has an effect.
+    assert (summary["applied"], summary["superseded"]) == (2, 4)
