@@ -21,8 +21,13 @@ def judge(changes: Changes, shape: Shape, stored: Stored, truncated: Truncated, 
     the key under which its row goes on."""
     if not shape.key:
         return by_content(changes, shape, stored, truncated)
-    if not key_changes and not (truncated.now and stored.silver.exists()):
+    if not key_changes and not (truncated.now and _layered(stored)):
         judged = by_row(changes(Reading.AFTER), shape, stored, truncated)
         if judged is not None:
             return judged
     return by_column(changes(Reading.AFTER_OR_BEFORE), shape, stored, truncated, key_changes)
+
+
+def _layered(stored: Stored) -> bool:
+    """Whether any row stands on columns older than itself, of which a truncate may take some away."""
+    return any(kept.exists() and not kept.layered().isEmpty() for kept in (stored.silver, stored.pending))
