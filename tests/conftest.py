@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from pyspark.sql import SparkSession
 
+from ingest.changelog.accounting import COUNTS, OUTCOMES, Account
+from ingest.run.merge import Merge
 from ingest.session import SMALL, spark_session
 from ingest.stack import Stack
 
@@ -24,3 +26,20 @@ def stack() -> Iterator[Stack]:
     """Postgres, Kafka and Kafka Connect. Tests share them: choose table, topic, slot and connector names."""
     with Stack() as running:
         yield running
+
+
+@pytest.fixture(scope="session", autouse=True)
+def accounts_balance() -> Iterator[None]:
+    """Of every slice that any test merges: each event has one outcome, and none has less than none."""
+    step = Merge.step
+
+    def balanced(merge: Merge, captured: int | None = None) -> Sequence[Account]:
+        accounts = step(merge, captured)
+        for account in accounts:
+            assert account.read == sum(getattr(account, outcome) for outcome in OUTCOMES), account
+            assert min(getattr(account, count) for count in COUNTS) >= 0, account
+        return accounts
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Merge, "step", balanced)
+        yield

@@ -73,6 +73,8 @@ def _imbalances(tables: dict[str, dict[str, int]]) -> Iterator[str]:
         if counts["read"] != sum(counts[name] for name in OUTCOMES):
             parts = " + ".join(f"{counts[name]} {name}" for name in OUTCOMES)
             yield f"{table or '(no table)'}: {counts['read']} read are not {parts}"
+        if min(counts.values()) < 0:
+            yield f"{table or '(no table)'}: a count is below zero, so events were counted twice"
 
 
 def _gaps(slices: Sequence[Row], after: int) -> Iterator[str]:
