@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from ingest.changelog.types import parse
 from ingest.names import Lakehouse
 from ingest.quality.accounting import audit
 from ingest.quality.digest import digest_of
+from ingest.run.merge import Merge
 from ingest.run.replay import Case, Delivery, replay
-from ingest.run.rules import DEFAULT_PLACEHOLDER
+from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
 from ingest.run.status import status
 from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import Bronze
@@ -80,14 +82,19 @@ def test_status_tells_what_is_live_what_waits_and_what_is_gone(spark: SparkSessi
     assert (table.rows, table.pending, table.tombstones, table.quarantined) == (3, 1, 1, 0)
 
 
-def test_what_comes_again_is_superseded(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_slice_that_is_merged_again_writes_no_row(spark: SparkSession, tmp_path: Path) -> None:
     topic = Topic()
-    for _ in range(2):
-        topic.change("c", 10, {"id": 1, "v": "a"})
-        topic.change("c", 11, {"id": 2, "v": "b"})
-        topic.change("d", 12, before={"id": 1, "v": "a"})
+    topic.change("c", 10, {"id": 1, "v": "a"})
+    topic.change("c", 11, {"id": 2, "v": "b"})
+    topic.change("d", 12, before={"id": 1, "v": "a"})
     folder = write(tmp_path / "events", topic.records, None)
     case = Case("shop", (folder / "events.jsonl",), None, tmp_path / "out")
-    ((_, summary),) = replay(spark, [case], Delivery(batch_size=3), "delta")
-    # A create and its delete in one batch: the delete alone has an effect.
-    assert (summary["applied"], summary["superseded"]) == (2, 4)
+    list(replay(spark, [case], Delivery(), "delta"))
+    layout = Lakehouse(str(tmp_path / "out"))
+    silver = Path(layout.silver("shop", "public.orders"))
+    files, commits = set(silver.glob("*.parquet")), len(list(silver.glob("_delta_log/*.json")))
+    shutil.rmtree(layout.accounts)
+    (account,) = Merge(spark, "shop", layout, Rules(), Bronze(spark, layout.bronze("shop"))).step()
+    assert (account.read, account.applied, account.superseded) == (3, 2, 1)
+    assert set(silver.glob("*.parquet")) == files
+    assert len(list(silver.glob("_delta_log/*.json"))) == commits + 1  # It says that it was there.
