@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,16 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
     session = builder.getOrCreate()
     _remember(session.sparkContext._jvm)
     return session
+
+
+@contextmanager
+def running(name: str, properties: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """A session for as long as one command needs it."""
+    session = spark_session(name, properties)
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 def _remember(jvm: Any) -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 from ingest.changelog.accounting import COUNTS
 from ingest.config import load
 from ingest.quality.accounting import Audit, audit
-from ingest.session import spark_session
+from ingest.session import running
 from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import Bronze
 
@@ -35,13 +35,10 @@ def accounts(
     """
     del debug
     loaded = load(pipeline)
-    spark = spark_session("ingest accounts", loaded.spark)
-    try:
+    with running("ingest accounts", loaded.spark) as spark:
         bronze = Bronze(spark, loaded.layout.bronze(loaded.name)).rows()
         kept = Accounts(spark, loaded.layout.accounts, loaded.name).rows()
         found = audit(bronze, kept, from_batch, to_batch)
-    finally:
-        spark.stop()
     console = Console(highlight=False)
     if as_json:
         console.out(json.dumps(asdict(found), ensure_ascii=False))

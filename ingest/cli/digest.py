@@ -12,7 +12,7 @@ from rich.console import Console
 from ingest.config import load
 from ingest.errors import ConfigError
 from ingest.quality.digest import digest_of
-from ingest.session import spark_session
+from ingest.session import running
 from ingest.tables.catalog import Catalog
 from ingest.tables.silver import Silver
 
@@ -33,8 +33,7 @@ def digest(
     """
     del debug
     loaded = load(pipeline)
-    spark = spark_session("ingest digest", loaded.spark)
-    try:
+    with running("ingest digest", loaded.spark) as spark:
         entries = {e.shape.table: e for e in Catalog(spark, loaded.layout.tables).entries(loaded.name)}
         if table not in entries:
             known = ", ".join(sorted(entries)) or "none yet"
@@ -43,7 +42,5 @@ def digest(
         rows = Silver(spark, loaded.layout.silver(loaded.name, table)).rows(as_of)
         columns = {c.name: c.type for c in shape.columns if c.name in rows.columns}
         found = digest_of(rows, columns)
-    finally:
-        spark.stop()
     console = Console(highlight=False)
     console.out(json.dumps({"table": table, **asdict(found)}) if as_json else f"{found.digest}  {table}")

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ingest.changelog.accounting import COUNTS
 from ingest.errors import ConfigError
-from ingest.session import SMALL, spark_session
+from ingest.session import SMALL, running
 
 _SMALL_BYTES = 20_000_000
 
@@ -46,9 +46,8 @@ def replay(
     given = list(events or ())
     cases = _each(given, out) if each else [_one(given, tables, out)]
     size = sum(path.stat().st_size for case in cases for path in case.events)
-    spark = spark_session("ingest replay", SMALL if size < _SMALL_BYTES else {})
     console = Console(highlight=False)
-    try:
+    with running("ingest replay", SMALL if size < _SMALL_BYTES else {}) as spark:
         delivery = folding.Delivery(batch_size, shuffle, any_order)
         for case, summary in folding.replay(spark, cases, delivery, form):  # type: ignore[arg-type]
             if as_json:
@@ -58,8 +57,6 @@ def replay(
             console.out(f"{case.name}: {counts}")
             for table, where in summary["tables"].items():
                 console.out(f"  {table}: {where['rows']} rows in {case.out / where['file']}")
-    finally:
-        spark.stop()
 
 
 def _one(events: list[Path], tables: Path | None, out: Path) -> folding.Case:  # type: ignore[name-defined]  # noqa: F821

@@ -18,7 +18,7 @@ from ingest.config import Pipeline, load
 from ingest.errors import IngestError
 from ingest.run.failures import explained
 from ingest.run.pipeline import BOTH, Part, Progress, Run
-from ingest.session import spark_session
+from ingest.session import running
 
 PipelineName = Annotated[str, typer.Argument(help="A pipeline of conf/pipelines, or the path of its file.")]
 
@@ -60,13 +60,9 @@ def job(*parts: Part) -> typer.Typer:
 def drive(name: str, parts: Sequence[Part], available_now: bool, report: Callable[[Progress], None]) -> None:
     """Runs parts of a pipeline in the given mode. Jobs submitted to a cluster come in here too."""
     loaded = load(name)
-    spark = spark_session(f"ingest {loaded.name}", loaded.spark)
-    try:
-        with stop_on_signal() as stop, explaining(loaded):
-            engine = Run(spark, loaded, parts)
-            (engine.available_now if available_now else engine.continuous)(stop, report)
-    finally:
-        spark.stop()
+    with running(f"ingest {loaded.name}", loaded.spark) as spark, stop_on_signal() as stop, explaining(loaded):
+        engine = Run(spark, loaded, parts)
+        (engine.available_now if available_now else engine.continuous)(stop, report)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ingest.config import load
-from ingest.session import spark_session
+from ingest.session import running
 
 if TYPE_CHECKING:
     from ingest.run.status import Status
@@ -30,11 +30,8 @@ def status(
     from ingest.run import status as standing
 
     loaded = load(pipeline)
-    spark = spark_session("ingest status", loaded.spark)
-    try:
+    with running("ingest status", loaded.spark) as spark:
         found = standing.status(spark, loaded.name, loaded.layout)
-    finally:
-        spark.stop()
     console = Console(highlight=False)
     if as_json:
         console.out(json.dumps(asdict(found), ensure_ascii=False))

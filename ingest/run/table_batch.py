@@ -29,3 +29,8 @@ class TableBatch:
     def changed(self) -> Column:
         """Selects the changes of the table."""
         return (F.col("source_table") == self.table) & F.col("op").isin(*CHANGES)
+
+    @property
+    def key_changes(self) -> bool:
+        """Whether any delete names the key under which its row goes on."""
+        return any(group.key_changes for group in self.groups)

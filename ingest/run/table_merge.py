@@ -115,8 +115,7 @@ class TableMerge:
         if not shape.key:
             batch = replace(batch, events=self._deliveries.once(batch))
         if readable or batch.tombstones is not None or truncated.now:
-            key_changes = any(g.key_changes for g, _ in readable)
-            judged = judge(partial(self._changes, batch, shape, readable), shape, stored, truncated, key_changes)
+            judged = judge(partial(self._changes, batch, shape, readable), shape, stored, truncated, batch.key_changes)
         applied = truncated.applied + (judged.applied if judged else 0)
         quarantined += judged.quarantined if judged else 0
         account = Account(batch.table, read, applied, read - applied - quarantined, quarantined)
@@ -183,10 +182,8 @@ class TableMerge:
     def _changes(
         self, batch: TableBatch, shape: Shape, readable: Sequence[tuple[Group, tuple[Column, ...]]], reading: Reading
     ) -> DataFrame:
-        key_changes = any(g.key_changes for g, _ in readable)
-
         def reader(wire: tuple[Column, ...]) -> Reader:
-            return Reader(wire, self._rules.placeholder, self._rules.fold_case, reading, key_changes)
+            return Reader(wire, self._rules.placeholder, self._rules.fold_case, reading, batch.key_changes)
 
         types = {c.name: c.type for c in shape.columns}
         frames = []

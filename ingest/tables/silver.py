@@ -118,13 +118,12 @@ class Silver:
 
     def located(self) -> DataFrame:
         """All rows, with `_file`."""
-        rows = self._table.rows_in(self._table.files().values())
-        return rows.select("*", F.col("_metadata.file_name").alias(FILE))
+        return _with_file(self._table.rows_in(self._table.files().values()))
 
     def located_before(self, version: int) -> DataFrame | None:
         """All rows as they were before the commit `version`, with `_file`; None where that commit made the table."""
         rows = self._table.rows_before(version)
-        return None if rows is None else rows.select("*", F.col("_metadata.file_name").alias(FILE))
+        return None if rows is None else _with_file(rows)
 
     def told(self) -> delta_log.Told | None:
         """What the last batch that was applied here says of itself."""
@@ -202,6 +201,10 @@ class Silver:
     def truncate(self, before: Column) -> None:
         """Removes every row whose position is below `before`, a `POSITION` struct."""
         DeltaTable.forPath(self._spark, self.path).delete(F.col(POSITION_COLUMN) < before)
+
+
+def _with_file(rows: DataFrame) -> DataFrame:
+    return rows.select("*", F.col("_metadata.file_name").alias(FILE))
 
 
 def _path(name: str) -> str:
