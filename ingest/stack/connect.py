@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ingest.errors import ConfigError
+from ingest.errors import ConfigError, StackFailed
 from ingest.jars import jars_folder
 from ingest.stack.connectors import Connectors, ConnectorStatus
 from ingest.stack.java import java_command, properties_text
@@ -21,6 +21,7 @@ from ingest.stack.ports import HOST
 from ingest.stack.service import Service
 
 OFFSET_FLUSH_MILLISECONDS = 500
+_BROKER_TIMEOUT_MILLISECONDS = 20_000
 _MAX_REQUEST_BYTES = 10_000_000
 _JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -106,6 +107,17 @@ class Connect(Service):
         partial.write_text(json.dumps(dict(config), indent=1))
         partial.replace(partial.with_suffix(".json"))
 
+    def await_healthy(self) -> None:
+        """Starts it once more if it has ended: it may have met a broker that took connections before it could answer,
+        and gave up. By now the broker answers."""
+        try:
+            super().await_healthy()
+        except StackFailed:
+            if self.external or self.running is not None:
+                raise
+            self.launch()
+            super().await_healthy()
+
     def _after_start(self) -> None:
         kept = {file.stem: json.loads(file.read_text()) for file in self._connectors_folder.glob("*.json")}
         present = self.connectors.names()
@@ -136,6 +148,8 @@ class Connect(Service):
             "value.converter": _JSON_CONVERTER,
             "offset.storage.file.filename": self.data / "offsets",
             "offset.flush.interval.ms": OFFSET_FLUSH_MILLISECONDS,
+            "default.api.timeout.ms": _BROKER_TIMEOUT_MILLISECONDS,
+            "request.timeout.ms": _BROKER_TIMEOUT_MILLISECONDS,
             "producer.linger.ms": 0,
             "producer.max.request.size": _MAX_REQUEST_BYTES,
         }
