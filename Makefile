@@ -13,6 +13,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
+CLASSES := $(VENV)/.classes
 ARGS ?=
 N ?= 10000
 SEED ?= 1
@@ -21,10 +22,10 @@ NEEDED_MEGABYTES := 3000
 help:
 	@sed -n 's/^# make/make/p' Makefile
 
-demo: $(STAMP) java
+demo: $(CLASSES)
 	@$(BIN)/ingest demo $(ARGS)
 
-test: $(STAMP) java
+test: $(CLASSES)
 	@echo "testing: everything"
 	@$(BIN)/python -m pytest $(ARGS)
 
@@ -75,6 +76,11 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]" || { \
 	  echo "The packages could not be installed; pip says why above. Check the network, then run the same again." >&2; exit 2; }
 	@touch $(STAMP)
+
+# Commands work without it, but each then starts some seconds later.
+$(CLASSES): $(STAMP) | java
+	@echo "setting up: jars, and an archive of Spark's classes (a minute or two at the first time)"
+	@if $(BIN)/ingest jars --archive > /dev/null; then touch $(CLASSES); else echo "going on without the archive" >&2; fi
 
 java: $(STAMP)
 	@$(BIN)/python -c $$'import sys\nfrom ingest.errors import IngestError\nfrom ingest.jars import require_java\ntry:\n    require_java()\nexcept IngestError as missing:\n    sys.exit(str(missing))'

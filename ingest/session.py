@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from ingest.class_archive import java_options
 from ingest.jars import jars, require_java
 
 SMALL = {
@@ -70,7 +71,8 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
     if not submitted:
         require_java()
         defaults |= {
-            "spark.jars": ",".join(str(path) for path in jars("spark")),
+            # On the class path rather than in spark.jars: of these alone the JVM takes archived classes.
+            "spark.driver.extraClassPath": os.pathsep.join(str(path) for path in jars("spark")),
             "spark.driver.memory": "2g",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -81,7 +83,7 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
     settings = defaults | dict(properties or {})
     if not submitted:
         logging = f"-Dlog4j2.configurationFile=file:{_LOG4J}"
-        settings[_JAVA_OPTIONS] = f"{logging} {settings.get(_JAVA_OPTIONS, '')}".strip()
+        settings[_JAVA_OPTIONS] = " ".join(filter(None, (logging, java_options(), settings.get(_JAVA_OPTIONS))))
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()

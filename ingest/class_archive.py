@@ -1,0 +1,64 @@
+"""Spark's classes as the JVM holds them in memory, written to a file once: a session that maps it starts sooner.
+
+A JVM reads and checks some twenty thousand classes before Spark does its first work. The archive (class data sharing)
+holds them ready. It fits one JVM, one PySpark and one set of jars, lies in the cache folder under their digest, and a
+session that finds none of its own starts without.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyspark
+
+from ingest.errors import PrerequisiteMissing
+from ingest.jars import cache_folder, jars, require_java
+
+_DUMPED_TO = "INGEST_CLASS_ARCHIVE"
+_TIMEOUT_SECONDS = 600
+# A JVM that finds the archive unfit goes on without it, and need not say so.
+_QUIET = "-Xlog:disable -Xlog:all=error:stderr"
+
+
+def java_options() -> str:
+    """What the JVM of a session is told: to use the archive, or to write it; empty where there is none."""
+    if dumped := os.environ.get(_DUMPED_TO):
+        return f"-XX:ArchiveClassesAtExit={dumped} {_QUIET}"
+    found = archive()
+    return f"-XX:SharedArchiveFile={found} -Xshare:auto {_QUIET}" if found.is_file() else ""
+
+
+def make(command: Sequence[str]) -> Path:
+    """Writes the archive where it is missing: of the classes that `command`, which runs a session, has loaded.
+
+    Raises PrerequisiteMissing where none came of it."""
+    found = archive()
+    if found.is_file():
+        return found
+    found.parent.mkdir(parents=True, exist_ok=True)
+    partial = found.with_name(f"{found.stem}-{os.getpid()}.partial")
+    # Its JVM writes the archive after the command itself has ended, and holds these pipes until then.
+    done = subprocess.run(
+        command, env=os.environ | {_DUMPED_TO: str(partial)}, capture_output=True, timeout=_TIMEOUT_SECONDS, check=False
+    )
+    if done.returncode != 0 or not partial.is_file():
+        partial.unlink(missing_ok=True)
+        raise PrerequisiteMissing(
+            f"{found.parent} got no class archive: {done.stderr.decode(errors='replace')[-500:]}",
+            "commands work without it and start more slowly; see whether the disk is full",
+        )
+    partial.replace(found)
+    return found
+
+
+def archive() -> Path:
+    """Where the archive of this JVM, this PySpark and these jars is, or would be."""
+    java = require_java().resolve()
+    told = [str(java), str(java.stat().st_mtime_ns), str(Path(pyspark.__file__).parent), pyspark.__version__]
+    told += [str(jar) for jar in jars("spark")]
+    digest = hashlib.sha256("\n".join(told).encode()).hexdigest()
+    return cache_folder() / "classes" / f"{digest[:12]}.jsa"
