@@ -11,24 +11,13 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from ingest.changelog.change import EVENT_ID, POSITION_COLUMN, quoted
-from ingest.changelog.images import Shape
+from ingest.changelog.change import EVENT_ID, POSITION_COLUMN
+from ingest.changelog.position import is_placed, place
 
 CONTENT = "_content"
 SIDE = "_side"
 CREDIT, DEBT = "credit", "debt"
 CANCELLED = "_cancelled"
-_PLACE = ("epoch", "major", "minor", "ordinal", "streamed")
-
-
-def content(shape: Shape) -> Column:
-    """What makes two rows the same: a hash of their columns; a column that one lacks is null."""
-    return F.unhex(F.sha2(F.to_json(F.struct(*(quoted(c.name) for c in shape.columns))), 256))
-
-
-def place(position: Column) -> Column:
-    """A position in the source's own order, without the transport's."""
-    return F.struct(*(position[name].alias(name) for name in _PLACE))
 
 
 def delivered_once(events: DataFrame) -> DataFrame:
@@ -45,7 +34,7 @@ def delivered_once(events: DataFrame) -> DataFrame:
     counted = runs.withColumn("_nth", F.row_number().over(Window.partitionBy(*same, "_run").orderBy("offset")))
     first = F.row_number().over(Window.partitionBy(*same, "_nth").orderBy("offset"))
     # Without a position of the source there is nothing by which an event could be known again.
-    placed = (F.col("position.major") != 0) | (F.col("position.minor") != 0)
+    placed = is_placed(F.col("position"))
     once = counted.withColumn("_first", first).where((F.col("_first") == 1) | ~placed)
     return once.select(*events.columns)
 

@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -32,6 +34,11 @@ NEW_KEY = "_new_key"
 
 COLUMN_POSITION = T.StructType([T.StructField("position", POSITION), T.StructField("before", T.BooleanType())])
 COLUMN_POSITIONS_TYPE = T.MapType(T.StringType(), COLUMN_POSITION)
+
+
+def content(columns: Sequence[str]) -> Column:
+    """What makes two rows the same: a hash of their columns; a column that one lacks is null."""
+    return F.unhex(F.sha2(F.to_json(F.struct(*map(quoted, columns))), 256))
 
 
 def quoted(path: str, name: str | None = None) -> Column:

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.position import POSITION, SOURCE_FIELDS, position
+from ingest.changelog.position import POSITION, PROGRESS, SOURCE_FIELDS, position, progress, sequenced
 
 RECORD = T.StructType(
     [
@@ -42,6 +42,7 @@ EVENT = T.StructType(
         T.StructField("schema_id", T.LongType()),
         T.StructField("problem", T.StringType()),
         T.StructField("ends_snapshot", T.BooleanType()),
+        T.StructField("progress", PROGRESS),
     ]
 )
 
@@ -55,13 +56,17 @@ _LAST_OF_SNAPSHOT = ("last", "last_in_data_collection")
 
 NOT_JSON = "not-json"
 UNKNOWN_OP = "unknown-op"
+NO_SEQUENCE = "no-sequence"
 
 
 @dataclass(frozen=True)
 class Naming:
-    """How topics and tables are called where the envelope alone doesn't tell. `topic_tables`: (topic, table) pairs."""
+    """How topics and tables are called where the envelope alone doesn't tell. `topic_tables`: (topic, table) pairs.
+    `sequences`: (table, column) pairs, the column that puts the table's changes in order where the source has no
+    position."""
 
     topic_tables: tuple[tuple[str, str], ...] = ()
+    sequences: tuple[tuple[str, str], ...] = ()
     heartbeat_prefix: str = "__debezium-heartbeat"
     transaction_suffix: str = "transaction"
 
@@ -80,21 +85,34 @@ class Naming:
         pairs = [F.lit(text) for pair in self.topic_tables for text in pair]
         return F.coalesce(F.element_at(F.create_map(*pairs), topic), named)
 
+    def sequence(self, table: Column, after: Column, before: Column) -> tuple[Column, Column]:
+        """The number by which a table's own column orders the event, and whether the table has such a column."""
+        number = F.lit(None).cast("bigint")
+        for name, column in self.sequences:
+            said = F.coalesce(after.getField(column), before.getField(column))
+            number = F.when(table == name, said.try_cast("bigint")).otherwise(number)
+        return number, table.isin(*(name for name, _ in self.sequences))
 
-_ENVELOPE = [T.StructField("op", T.StringType()), T.StructField("source", SOURCE_FIELDS)]
-_NARROW = T.StructType(
-    [
-        *_ENVELOPE,
-        T.StructField("schema", T.StringType()),
-        T.StructField("payload", T.StructType(_ENVELOPE)),
-        T.StructField("_corrupt", T.StringType()),
-    ]
-)
+
+def _narrow(naming: Naming) -> T.StructType:
+    """What is read of a value."""
+    envelope = [T.StructField("op", T.StringType()), T.StructField("source", SOURCE_FIELDS)]
+    if naming.sequences:
+        image = T.StructType([T.StructField(c, T.StringType()) for c in sorted({c for _, c in naming.sequences})])
+        envelope += [T.StructField("before", image), T.StructField("after", image)]
+    return T.StructType(
+        [
+            *envelope,
+            T.StructField("schema", T.StringType()),
+            T.StructField("payload", T.StructType(envelope)),
+            T.StructField("_corrupt", T.StringType()),
+        ]
+    )
 
 
 def events(records: DataFrame, naming: Naming) -> DataFrame:
     """`RECORD` rows → `EVENT` rows, one for one. What can't be read keeps its record and names its `problem`."""
-    json = F.from_json(F.col("value").cast("string"), _NARROW, {"columnNameOfCorruptRecord": "_corrupt"})
+    json = F.from_json(F.col("value").cast("string"), _narrow(naming), {"columnNameOfCorruptRecord": "_corrupt"})
     return records.select(*RECORD.names, json.alias("_json")).select(*_columns(naming))
 
 
@@ -108,19 +126,31 @@ def _columns(naming: Naming) -> tuple[Column, ...]:
     corrupt = F.col("_json._corrupt").isNotNull()
     silent = F.when(value.isNull(), F.col("key").isNull()).otherwise(F.length(value) == 0)
     control = silent | (value.isNotNull() & naming.control(F.col("topic"), said_op))
-    known = said_op.isin(*CHANGES, "t", "m") & ~corrupt
-    op = F.when(control, CONTROL).when(value.isNull(), TOMBSTONE).when(known, said_op)
-    unreadable = F.when(F.col("_json").isNull() | corrupt, NOT_JSON).otherwise(UNKNOWN_OP)
     # A null tombstone is of the table of the change before it, which its place in the log decides later.
     table = F.when(~control & value.isNotNull(), naming.table(F.col("topic"), source))
+    at = position(source, said_op, F.col("offset"), F.col("partition"))
+    unordered = F.lit(False)
+    if naming.sequences:
+        images = (
+            F.when(wrapped, F.col(f"_json.payload.{image}")).otherwise(F.col(f"_json.{image}"))
+            for image in ("after", "before")
+        )
+        number, ordered = naming.sequence(table, *images)
+        unordered = said_op.isin(*CHANGES) & ordered & number.isNull()
+        own = sequenced(number, said_op, F.col("offset"), F.col("partition"))
+        at = F.when(ordered & number.isNotNull(), own).otherwise(at)
+    known = said_op.isin(*CHANGES, "t", "m") & ~corrupt & ~unordered
+    op = F.when(control, CONTROL).when(value.isNull(), TOMBSTONE).when(known, said_op)
+    unreadable = F.when(F.col("_json").isNull() | corrupt, NOT_JSON).when(unordered, NO_SEQUENCE).otherwise(UNKNOWN_OP)
     return (
         *(F.col(f.name) for f in RECORD.fields),
         table.alias("source_table"),
         op.alias("op"),
-        position(source, said_op, F.col("offset"), F.col("partition")).alias("position"),
+        at.alias("position"),
         F.timestamp_millis(source["ts_ms"]).alias("source_ts"),
         wrapped.alias("wrapped"),
         F.when(F.col("_json.schema").isNotNull(), F.xxhash64("_json.schema")).alias("schema_id"),
         F.when(op.isNull(), unreadable).alias("problem"),
         F.coalesce(source["snapshot"].isin(*_LAST_OF_SNAPSHOT), F.lit(False)).alias("ends_snapshot"),
+        progress(source, said_op).alias("progress"),
     )

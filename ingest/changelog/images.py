@@ -24,7 +24,6 @@ from ingest.changelog.change import (
     MOVED,
     NEW_KEY,
     POSITION_COLUMN,
-    REASON,
     SOURCE_TS,
     quoted,
 )
@@ -32,9 +31,9 @@ from ingest.changelog.columns import Column
 from ingest.changelog.decode import decode, is_unavailable, undecodable, wire_spark_type
 from ingest.changelog.evolution import TableColumn
 from ingest.changelog.key_change import new_key_text
+from ingest.changelog.refusal import refusal
 from ingest.changelog.types import spark_type
 
-NO_KEY, NO_IMAGE, UNDECODABLE, PARTIAL = "no-key", "no-image", "undecodable", "partial-image"
 _CORRUPT = {"columnNameOfCorruptRecord": "_corrupt"}
 
 
@@ -143,7 +142,7 @@ def _reading(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
         *(column.alias(name) for name, column in unread.items()),
     )
     kept = (*(c.name for c in shape.columns), *olds, DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID, NEW_KEY)
-    return parsed, columns, (*(quoted(c) for c in kept), _column_positions(), *_judged(shape, reader))
+    return parsed, columns, (*(quoted(c) for c in kept), _column_positions(), *refusal(shape.key, reader.main))
 
 
 def _new_key(shape: Shape, reader: Reader) -> SparkColumn:
@@ -241,33 +240,6 @@ def _unread(shape: Shape, reader: Reader) -> dict[str, SparkColumn]:
         return F.when(~F.col(DELETED), F.array_compact(F.array(*flags)) if flags else none).otherwise(none)
 
     return {"_partial": names(partial), "_before": names(before), "_broken": names(broken)}
-
-
-def _judged(shape: Shape, reader: Reader) -> tuple[SparkColumn, SparkColumn]:
-    """`_code` and `_reason`, null where the event can be applied."""
-    image = ~F.col(DELETED)
-    keys = [F.when(quoted(k).isNull(), F.lit(k)) for k in shape.key]
-    keyless = F.array_join(F.array(*keys), ", ") if keys else F.lit("")
-    cases = [
-        (F.col("_corrupt") & image, UNDECODABLE, F.lit("a value doesn't fit the type of its column")),
-        (F.col("_imageless") & image, NO_IMAGE, F.lit(f"the event has no row image (`{reader.main}`)")),
-        (
-            F.lit(not shape.key) & (F.size("_partial") > 0),
-            PARTIAL,
-            F.concat(F.lit("without a key these can't be looked up: "), F.array_join("_partial", ", ")),
-        ),
-        (
-            F.size("_broken") > 0,
-            UNDECODABLE,
-            F.concat(F.lit("can't be read by their type: "), F.array_join("_broken", ", ")),
-        ),
-        (keyless != "", NO_KEY, F.concat(F.lit("no value for key column: "), keyless)),
-    ]
-    code = reason = F.lit(None).cast("string")
-    for test, named, why in reversed(cases):
-        code = F.when(test, F.lit(named)).otherwise(code)
-        reason = F.when(test, why).otherwise(reason)
-    return code.alias(CODE), reason.alias(REASON)
 
 
 def _with_moves(flat: DataFrame, shape: Shape) -> DataFrame:

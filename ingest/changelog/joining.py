@@ -41,17 +41,19 @@ from ingest.changelog.change import (
     EVENT_ID,
     POSITION_COLUMN,
     SOURCE_TS,
+    content,
     quoted,
 )
 from ingest.changelog.merge import ACTION, BURY, DELETE, INSERT, UPDATE
-from ingest.changelog.position import POSITION
+from ingest.changelog.position import POSITION, comes_again, place
 
 _ENTRY = T.StructType([T.StructField("key", T.StringType()), T.StructField("value", COLUMN_POSITION)])
 
 
 DEAD, BURIES = "_dead", "_buries"
 ROW, PENDING_ROW, TOMBSTONE = "_row", "_pending_row", "_tombstone"
-"""What is stored of a key: its row in silver, its pending row, its tombstone. A struct of position, layers, file."""
+"""What is stored of a key: its row in silver, its pending row, its tombstone. A struct of position, layers, content and
+file."""
 REMEMBERED = (ROW, PENDING_ROW, TOMBSTONE)
 PENDING_ACTION = "_pending_action"
 _CARRIED = "_carried"
@@ -59,6 +61,7 @@ _STORED = T.StructType(
     [
         T.StructField("position", POSITION),
         T.StructField("layers", T.ArrayType(_ENTRY)),
+        T.StructField("content", T.BinaryType()),
         T.StructField("file", T.StringType()),
     ]
 )
@@ -130,32 +133,36 @@ def _any(flags: Iterable[Column]) -> Column:
     return reduce(lambda one, other: one | F.coalesce(other, F.lit(False)), flags, F.lit(False))
 
 
-def remembered(kind: str | None, file: Column | None = None) -> list[Column]:
+def remembered(kind: str | None, columns: Sequence[str], file: Column | None = None) -> list[Column]:
     """The columns `REMEMBERED` of a state: all null for an event (`kind` None), else one that tells what is stored."""
     layers = F.array_sort(F.map_entries(COLUMN_POSITIONS))
     here = F.struct(
         F.col(POSITION_COLUMN).alias("position"),
         layers.alias("layers"),
+        content(columns).alias("content"),
         (F.lit(None).cast("string") if file is None else file).alias("file"),
     ).cast(_STORED)
     return [(here if k == kind else F.lit(None).cast(_STORED)).alias(k) for k in REMEMBERED]
 
 
-def with_actions(states: DataFrame) -> DataFrame:
-    """Joined states with `_action` (on silver; `bury` where only a tombstone is new) and `_pending_action`."""
+def with_actions(states: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Joined states with `_action` (on silver; `bury` where only a tombstone is new) and `_pending_action`. `columns`:
+    those of the table."""
     complete = ~F.coalesce(F.exists(F.map_values(COLUMN_POSITIONS), lambda v: v.isNull()), F.lit(False))
-    here = remembered(ROW)[0]
+    here = remembered(ROW, columns)[0]
     row, waiting = F.col(ROW), F.col(PENDING_ROW)
 
     def action(shown: Column, stored: Column) -> Column:
         same = here["position"].eqNullSafe(stored["position"]) & here["layers"].eqNullSafe(stored["layers"])
+        same = same | _doubled(here, stored)
         return (
             F.when(shown & stored.isNull(), INSERT)
             .when(shown & ~same, UPDATE)
             .when(~shown & stored.isNotNull(), DELETE)
         )
 
-    new_grave = F.col(DEAD).isNotNull() & (F.col(TOMBSTONE).isNull() | (F.col(DEAD) > F.col(TOMBSTONE)["position"]))
+    dead, grave = F.col(DEAD), F.col(TOMBSTONE)["position"]
+    new_grave = dead.isNotNull() & (grave.isNull() | ((dead > grave) & ~comes_again(dead, grave)))
     on_silver = action(~F.col(DELETED) & complete, row)
     return states.withColumns(
         {
@@ -164,6 +171,18 @@ def with_actions(states: DataFrame) -> DataFrame:
             BURIES: new_grave,
         }
     )
+
+
+def _doubled(state: Column, stored: Column) -> Column:
+    """Whether a state is what is stored, but for the place in the transport where it was delivered once more."""
+
+    def layers(of: Column) -> Column:
+        return F.transform(
+            of["layers"], lambda e: F.struct(e["key"], place(e["value"]["position"]), e["value"]["before"])
+        )
+
+    again = comes_again(state["position"], stored["position"]) & (state["content"] == stored["content"])
+    return F.coalesce(again & layers(state).eqNullSafe(layers(stored)), F.lit(False))
 
 
 def above(rows: DataFrame, floor: Column | None) -> DataFrame:

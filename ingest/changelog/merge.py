@@ -17,11 +17,14 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ingest.changelog.change import CODE, DELETED, POSITION_COLUMN, quoted
-from ingest.changelog.position import POSITION
+from ingest.changelog.change import CODE, DELETED, POSITION_COLUMN, REASON, quoted
+from ingest.changelog.position import POSITION, comes_again
 
 SURROGATE = "_key"
+OLDER_THAN_HORIZON = "older-than-horizon"
+_FORGOTTEN = "tombstones this old have been forgotten: whether the key was deleted since can't be known"
 ACTION = "_action"
+TIED = "_tied"
 INSERT, UPDATE, DELETE, BURY, REFUSE = "insert", "update", "delete", "bury", "refuse"
 """`bury`: a delete of a key that has no row: only its tombstone is written. `refuse`: it can't be applied."""
 
@@ -31,12 +34,28 @@ def surrogate(key: Sequence[str]) -> Column:
     return F.unhex(F.sha2(F.to_json(F.struct(*(quoted(c) for c in key)), {"ignoreNullFields": "false"}), 256))
 
 
-def effective(states: DataFrame, rows: DataFrame | None, tombstones: DataFrame | None, key: Sequence[str]) -> DataFrame:
-    """The states with their `_action`: null for what was late or doubled.
+def unjudgeable(states: DataFrame, position: Column, nothing_known: Column, horizon: Column | None) -> DataFrame:
+    """Images of keys of which nothing is known, from before the gc horizon, with the `_code` that says so."""
+    if horizon is None:
+        return states
+    old = F.col(CODE).isNull() & ~F.col(DELETED) & nothing_known & (position < horizon)
+    told = {CODE: OLDER_THAN_HORIZON, REASON: _FORGOTTEN}
+    return states.withColumns({name: F.when(old, F.lit(text)).otherwise(F.col(name)) for name, text in told.items()})
+
+
+def effective(
+    states: DataFrame,
+    rows: DataFrame | None,
+    tombstones: DataFrame | None,
+    key: Sequence[str],
+    horizon: Column | None = None,
+) -> DataFrame:
+    """The states with their `_action`: null for what was late or doubled. `_tied`: an image that stands where its row
+    does, and is the same event once more if they are equal.
 
     `states`: compacted changes and their `_key`. `rows`: key columns and `_position` of the live rows, at least those
     of the same keys; what else they have is handed on. `tombstones`: `_key` and `_position`, at most one row per
-    `_key`. None where there are none at all.
+    `_key`. None where there are none at all. `horizon`: tombstones below it have been forgotten.
     """
     judged = states
     for name, remembered, by in (("_row", rows, list(key)), ("_tombstone", tombstones, [SURROGATE])):
@@ -47,10 +66,13 @@ def effective(states: DataFrame, rows: DataFrame | None, tombstones: DataFrame |
             known = remembered.select(*map(quoted, by), F.col(POSITION_COLUMN).alias(name), *at.values())
             judged = judged.join(known, by, "left")
     position, row, grave, deleted = (F.col(c) for c in (POSITION_COLUMN, "_row", "_tombstone", DELETED))
+    judged = unjudgeable(judged, position, row.isNull() & grave.isNull(), horizon)
     # Tombstones are written before rows are removed: a row at or below its tombstone is what a crash in between
     # left, and the replayed delete must still take it away.
     left_behind = F.coalesce(row <= grave, F.lit(False))
-    removes = F.when(row.isNotNull(), (position > row) | left_behind).otherwise(grave.isNull() | (position > grave))
+    buried = comes_again(position, grave)
+    new_grave = grave.isNull() | ((position > grave) & ~buried)
+    removes = F.when(row.isNotNull(), (position > row) | left_behind).otherwise(new_grave)
     newest = F.greatest(row, grave)
     won = F.when(deleted, removes).otherwise(newest.isNull() | (position > newest))
     action = (
@@ -58,4 +80,5 @@ def effective(states: DataFrame, rows: DataFrame | None, tombstones: DataFrame |
         .when(deleted & won, F.when(row.isNotNull(), DELETE).otherwise(BURY))
         .when(won, F.when(row.isNotNull(), UPDATE).otherwise(INSERT))
     )
-    return judged.withColumn(ACTION, action).drop("_row", "_tombstone")
+    tied = F.col(CODE).isNull() & ~deleted & won & comes_again(position, row)
+    return judged.withColumns({ACTION: action, TIED: tied}).drop("_row", "_tombstone")

@@ -2,8 +2,8 @@
 
 | field | Postgres | MySQL | SQL Server | a source without positions |
 |---|---|---|---|---|
-| epoch | the log's life | the log's life | the log's life | 0 |
-| major | lsn | number of the binlog file | commit_lsn (VLF, block) | 0 |
+| epoch | the log's life | the log's life | the log's life | the log's life |
+| major | lsn | number of the binlog file | commit_lsn (VLF, block) | the sequence column, if one is named, or 0 |
 | minor | 0 | pos | change_lsn (VLF, block) | 0 |
 | ordinal | 0 | row | change_lsn (slot), event_serial_no | 0 |
 | streamed | 0 for a snapshot read, which loses to a streamed change at an equal position; else 1 | | | |
@@ -11,9 +11,17 @@
 
 For SQL Server the order per key is that of change_lsn: a row lock keeps a second transaction from changing the
 row before the first has committed. A `streamed` of -1 stands before a snapshot: everything lower is older than it.
+
+A log lives until positions begin anew: another server took over, a backup was restored, the log was reset. Bronze
+keeps positions as they came, with epoch 0; the epoch is added where bronze is read, by the times that the pipeline
+names (`in_epoch`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -31,15 +39,28 @@ POSITION = T.StructType(
     ]
 )
 
+PROGRESS = T.StructType(
+    [
+        T.StructField("server", T.StringType()),
+        T.StructField("major", T.LongType()),
+        T.StructField("minor", T.LongType()),
+    ]
+)
+"""How far the log of a server had been sent."""
+
+_PLACE = ("epoch", "major", "minor", "ordinal", "streamed")
+
 SOURCE_FIELDS = T.StructType(
     [
         T.StructField("connector", T.StringType()),
+        T.StructField("name", T.StringType()),
         T.StructField("db", T.StringType()),
         T.StructField("schema", T.StringType()),
         T.StructField("table", T.StringType()),
         T.StructField("snapshot", T.StringType()),
         T.StructField("ts_ms", T.LongType()),
         T.StructField("lsn", T.LongType()),
+        T.StructField("sequence", T.StringType()),
         T.StructField("file", T.StringType()),
         T.StructField("pos", T.LongType()),
         T.StructField("row", T.LongType()),
@@ -60,12 +81,16 @@ def _sql_server(lsn: Column) -> tuple[Column, Column]:
     return F.shiftleft(_hex(lsn, 0), 32) + _hex(lsn, 1), _hex(lsn, 2)
 
 
+def _file_number(source: Column) -> Column:
+    """Binlog files compare by their number: binlog.10 comes after binlog.9."""
+    return F.regexp_extract(source["file"], r"(\d+)$", 1).try_cast("bigint")
+
+
 def position(source: Column, op: Column, offset: Column, partition: Column) -> Column:
     """`POSITION` of an event out of its envelope's `source` (a `SOURCE_FIELDS` struct, may be null)."""
     commit, _ = _sql_server(source["commit_lsn"])
     change, slot = _sql_server(source["change_lsn"])
-    # Binlog files compare by their number: binlog.10 comes after binlog.9.
-    file_number = F.regexp_extract(source["file"], r"(\d+)$", 1).try_cast("bigint")
+    file_number = _file_number(source)
     serial = F.coalesce(source["event_serial_no"], F.lit(0))
     none = F.lit(0).cast("bigint")
     return F.struct(
@@ -81,19 +106,62 @@ def position(source: Column, op: Column, offset: Column, partition: Column) -> C
     ).cast(POSITION)
 
 
-def right_after(predecessor: Column, offset: Column, partition: Column) -> Column:
+def sequenced(number: Column, op: Column, offset: Column, partition: Column) -> Column:
+    """`POSITION` of an event of a table that a column of its own puts in order."""
+    none = F.lit(0).cast("bigint")
+    streamed = F.when(op == "r", 0).otherwise(1)
+    return F.struct(F.lit(0), number, none, none, streamed, offset, partition).cast(POSITION)
+
+
+def in_epoch(position: Column, timestamp: Column, begins: Sequence[datetime]) -> Column:
+    """A position in the life of the log that had begun when its record was written. `begins`: of every life but the
+    first, a time."""
+    later = [F.when(timestamp >= F.lit(begin), 1).otherwise(0) for begin in begins]
+    return position.withField("epoch", reduce(lambda one, other: one + other, later, F.lit(0)))
+
+
+def progress(source: Column, op: Column) -> Column:
+    """`PROGRESS` when an event was sent: a connector sends transactions in the order in which they were committed, so
+    it goes back only where events are sent again, or where the log begins anew. Null for snapshots and where the
+    source doesn't tell."""
+    commit, _ = _sql_server(source["commit_lsn"])
+    # The last commit before the event, then the event: ["24023119","24023128"].
+    committed = F.regexp_extract(source["sequence"], r'^\["?(\d+)', 1).try_cast("bigint")
+    of_postgres = source["lsn"].isNotNull()
+    major = F.when(of_postgres, committed).otherwise(F.coalesce(_file_number(source), commit))
+    minor = F.when(of_postgres, 0).otherwise(F.coalesce(source["pos"], F.lit(0)))
+    told = F.struct(F.coalesce(source["name"], F.lit("")), major, minor).cast(PROGRESS)
+    return F.when((op != "r") & major.isNotNull(), told)
+
+
+def right_after(predecessor: Column, own: Column) -> Column:
     """The position of a null tombstone: that of the change of the same key before it, then its own place in the
     transport. Without a predecessor (a compacted topic) only the transport's order is left."""
     none = F.lit(0).cast("bigint")
     return F.struct(
-        F.coalesce(predecessor["epoch"], F.lit(0)).alias("epoch"),
+        F.coalesce(predecessor["epoch"], own["epoch"]).alias("epoch"),
         F.coalesce(predecessor["major"], none).alias("major"),
         F.coalesce(predecessor["minor"], none).alias("minor"),
         F.coalesce(predecessor["ordinal"], none).alias("ordinal"),
         F.coalesce(predecessor["streamed"], F.lit(1)).alias("streamed"),
-        offset.alias("offset"),
-        partition.alias("partition"),
+        own["offset"].alias("offset"),
+        own["partition"].alias("partition"),
     ).cast(POSITION)
+
+
+def place(position: Column) -> Column:
+    """A position in the source's own order, without the transport's."""
+    return F.struct(*(position[name].alias(name) for name in _PLACE))
+
+
+def is_placed(position: Column) -> Column:
+    """Whether the source gave the position; without one, nothing tells an event that comes again from another."""
+    return (position["major"] != 0) | (position["minor"] != 0)
+
+
+def comes_again(position: Column, known: Column) -> Column:
+    """Whether an event stands where `known` does in the source: the same once more, if it says the same."""
+    return F.coalesce(is_placed(position) & (place(position) == place(known)), F.lit(False))
 
 
 def right_before_snapshot(at: tuple[int, ...]) -> tuple[int, ...]:

@@ -44,6 +44,6 @@ def placed(tombstones: DataFrame, table_of_topic: Column) -> DataFrame:
     named = F.coalesce(F.col("_before.table"), table_of_topic)
     return (
         tombstones.withColumn("source_table", named)
-        .withColumn("position", right_after(F.col("_before.position"), F.col("offset"), F.col("partition")))
+        .withColumn("position", right_after(F.col("_before.position"), F.col("position")))
         .drop("_before")
     )

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     AliasChoices,
+    AwareDatetime,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -127,6 +128,21 @@ class Source(Section):
         "partial: it may leave rows out (snapshot.select.statement.overrides, conditions of an ad-hoc snapshot).",
     )
     case_insensitive: bool = Field(default=False, description="Columns that differ only in case are the same column.")
+    epochs: tuple[AwareDatetime, ...] = Field(
+        default=(),
+        description="Times, with a zone, from which positions of the source begin anew: another server took over, a "
+        "backup was restored, the log was reset. Every record written to Kafka since then is newer than all before.",
+    )
+    keys_in_two_partitions: Literal["offset", "stop"] = Field(
+        default="offset",
+        description="Where the source gives no position, and changes of one key stand in two partitions, nothing tells "
+        "their order. offset: the higher offset counts, with a warning. stop: with an error.",
+    )
+    restarts: Literal["stop", "ignore"] = Field(
+        default="stop",
+        description="Where positions go back to events never seen. stop: with an error, before any of it is merged. "
+        "ignore: these are late events of the same log.",
+    )
 
     @model_validator(mode="after")
     def _topics_or_pattern(self) -> Self:
@@ -164,6 +180,23 @@ class TableSettings(Section):
         description='column: logical type such as "decimal(10,3)", where the events carry no schema.',
     )
 
+    sequence: Text | None = Field(
+        default=None,
+        description="A column of whole numbers that orders the changes, where the source gives no position. Every "
+        "event has to hold it, deletes in the image before.",
+    )
+    append_only: bool = Field(
+        default=False,
+        description="Every image is a row of its own, nothing is taken away: for a table without a key whose updates "
+        "and deletes don't bring the row before.",
+    )
+
+    @model_validator(mode="after")
+    def _rows_of_their_own(self) -> Self:
+        if self.append_only and self.primary_key is not None:
+            raise ValueError("has a primary_key and is append_only: rows of their own have no key")
+        return self
+
     @model_validator(mode="after")
     def _key_columns_once(self) -> Self:
         if self.primary_key is not None and len(set(self.primary_key)) < len(self.primary_key):
@@ -178,6 +211,16 @@ class Batch(Section):
     )
 
 
+class TombstoneSettings(Section):
+    """How long deleted keys are remembered, which `ingest gc` forgets."""
+
+    keep_days: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        default=None,
+        description="Days since the delete was written to its topic. Without it: as long as the topics hold anything "
+        "that is older.",
+    )
+
+
 class Pipeline(Section):
     """One changelog into one lakehouse."""
 
@@ -186,6 +229,7 @@ class Pipeline(Section):
     lakehouse: Text = Field(description="A folder, or a URI such as s3a://bucket/prefix.")
     tables: Mapping[Table, TableSettings] = Field(default={}, description="Only what the changelog doesn't say.")
     batch: Batch = Field(default_factory=Batch)
+    tombstones: TombstoneSettings = Field(default_factory=TombstoneSettings)
     spark: PropertiesField = Field(
         default_factory=Properties, description="Spark's own properties, passed through unchanged."
     )

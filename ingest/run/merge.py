@@ -14,6 +14,7 @@ from ingest.changelog.envelope import CONTROL, TOMBSTONE
 from ingest.names import Lakehouse
 from ingest.run.placement import Placed, place
 from ingest.run.profile import CHANGE, Group, profiles
+from ingest.run.restarts import Restarts
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
 from ingest.run.table_batch import TableBatch
@@ -28,6 +29,7 @@ NO_TABLE = ""
 _REASONS = {
     "not-json": "the value is no JSON object of a change event",
     "unknown-op": "the event has no op that is known (c, u, d, r, t, m)",
+    "no-sequence": "neither image holds a whole number in the column that orders the table",
 }
 _TABLES_AT_ONCE = 4
 _READ_AHEAD = 64
@@ -55,6 +57,7 @@ class Merge:
         self._schemas = Schemas()
         self._profiles: dict[int, list[Group]] = {}
         self._asked = False
+        self._restarts = Restarts(spark, bronze, rules.stops_at_restart)
         self.merged = self._accounts.merged_upto()
 
     def step(self, captured: int | None = None) -> list[Account]:
@@ -66,7 +69,9 @@ class Merge:
             last = self.tables.begun(self.merged) or last
             self._asked = True
         upto = min(last, self.merged + self._slice)
-        accounts = self._slice_accounts(upto, self._profile(last))
+        groups = self._profile(last)
+        self._restarts.check(self.merged, upto, groups)
+        accounts = self._slice_accounts(upto, groups)
         self._accounts.add(self.merged, upto, accounts)
         self.merged = upto
         return accounts

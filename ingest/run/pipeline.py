@@ -29,6 +29,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
         topic_tables=tuple(source.topic_tables.items()),
         heartbeat_prefix=source.debezium.heartbeat_prefix,
         transaction_suffix=source.debezium.topic_transaction,
+        sequences=tuple((t, s.sequence) for t, s in pipeline.tables.items() if s.sequence is not None),
     )
     keys = {t: s.primary_key for t, s in pipeline.tables.items() if s.primary_key is not None}
     return Rules(
@@ -40,6 +41,10 @@ def rules_of(pipeline: Pipeline) -> Rules:
         placeholder=source.debezium.unavailable_value_placeholder,
         fold_case=source.case_insensitive,
         whole_snapshots=source.snapshots == "whole",
+        append_only=frozenset(t for t, s in pipeline.tables.items() if s.append_only),
+        epochs=source.epochs,
+        stops_at_restart=source.restarts == "stop",
+        stops_at_two_partitions=source.keys_in_two_partitions == "stop",
     )
 
 
@@ -68,7 +73,7 @@ class Run:
         layout, rules = pipeline.layout, rules_of(pipeline)
         self._poll = pipeline.batch.poll_seconds
         self._capture = self._merge = None
-        bronze = Bronze(spark, layout.bronze(pipeline.name))
+        bronze = Bronze(spark, layout.bronze(pipeline.name), rules.epochs)
         if "capture" in parts:
             limit = pipeline.batch.max_events
             self._capture = Capture(spark, source_of(pipeline), bronze, rules.naming, limit)

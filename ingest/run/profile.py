@@ -13,6 +13,8 @@ from ingest.changelog.inference import shape
 from ingest.changelog.key_change import names_new_key
 
 Coordinates = tuple[str, int, int]
+Progress = tuple[str, int, int]
+"""How far the log of a server had been sent: its name, and two numbers."""
 CHANGE = "change"
 
 
@@ -30,10 +32,21 @@ class Group:
     shape: str | None
     first_position: tuple[int, ...]
     last_position: tuple[int, ...]
-    topics: tuple[str, ...]
+    partitions: tuple[tuple[str, int], ...]
     key_changes: bool = False
     snapshot: tuple[int, ...] | None = None
     """Where the reads of a snapshot stand that ends here."""
+    progress: tuple[Progress, Progress, Progress] | None = None
+    """The lowest, the highest and the last one."""
+
+    @property
+    def topics(self) -> set[str]:
+        return {topic for topic, _ in self.partitions}
+
+    @property
+    def placed(self) -> bool:
+        """Whether the source gave positions to all of them."""
+        return any(self.first_position[1:3])
 
 
 def profiles(events: DataFrame, slice_of: Column) -> dict[int, list[Group]]:
@@ -51,20 +64,32 @@ def profiles(events: DataFrame, slice_of: Column) -> dict[int, list[Group]]:
             shape(text, F.col("wrapped")).alias("shape"),
             F.min("position").alias("lowest"),
             F.max("position").alias("highest"),
-            F.collect_set("topic").alias("topics"),
+            F.collect_set(F.struct("topic", "partition")).alias("partitions"),
             F.bool_or(names_new_key()).alias("key_changes"),
             F.max(F.when(F.col("ends_snapshot"), F.col("position"))).alias("snapshot"),
             F.min(F.when(F.col("op") == "r", F.col("position"))).alias("read"),
+            F.min("progress").alias("earliest"),
+            F.max("progress").alias("furthest"),
+            F.max_by("progress", F.when(F.col("progress").isNotNull(), F.col("offset"))).alias("latest"),
         )
         .collect()  # a row per slice, table and schema
     )
     found: dict[int, list[Group]] = {}
     for r in (row.asDict() for row in rows):
         first = (r["first"]["topic"], r["first"]["partition"], r["first"]["offset"])
-        seen = (r["count"], first, r["shape"], tuple(r["lowest"]), tuple(r["highest"]), tuple(r["topics"]))
+        partitions = tuple(sorted((p["topic"], p["partition"]) for p in r["partitions"]))
+        seen = (r["count"], first, r["shape"], tuple(r["lowest"]), tuple(r["highest"]), partitions)
         snapshot = _snapshot(r["snapshot"], r["read"])
         group = Group(
-            r["source_table"], r["kind"], r["problem"], r["schema_id"], r["wrapped"], *seen, r["key_changes"], snapshot
+            r["source_table"],
+            r["kind"],
+            r["problem"],
+            r["schema_id"],
+            r["wrapped"],
+            *seen,
+            r["key_changes"],
+            snapshot,
+            None if r["earliest"] is None else (tuple(r["earliest"]), tuple(r["furthest"]), tuple(r["latest"])),
         )
         found.setdefault(r["slice"], []).append(group)
     return {n: sorted(g, key=lambda one: (one.first[2], one.first[0], one.first[1])) for n, g in found.items()}

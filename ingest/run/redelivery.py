@@ -5,7 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.changelog.bag import delivered_once, place
+from ingest.changelog.bag import delivered_once
+from ingest.changelog.position import place
 from ingest.run.table_batch import TableBatch
 
 _PAST = "_past"

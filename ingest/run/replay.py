@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -85,7 +86,7 @@ def _fold(spark: SparkSession, case: Case, delivery: Delivery, form: Format) -> 
     lakehouse = Lakehouse(str(case.out.resolve()))
     source = FileSource(delivery.ordered(records))
     size = delivery.batch_size or max(len(records), 1)
-    bronze = Bronze(spark, lakehouse.bronze(case.name))
+    bronze = Bronze(spark, lakehouse.bronze(case.name), rules.epochs)
     capture = Capture(spark, source, bronze, rules.naming, size)
     merge = Merge(spark, case.name, lakehouse, rules, bronze)
     accounts: list[Account] = []
@@ -119,13 +120,20 @@ def _rules(told: Mapping[str, Any]) -> Rules:
         for topic in settings.get("topics", ()):
             topics.setdefault(topic, set()).add(table)
     return Rules(
-        naming=Naming(topic_tables=tuple(told.get("topic_tables", {}).items())),
+        naming=Naming(
+            topic_tables=tuple(told.get("topic_tables", {}).items()),
+            sequences=tuple((t, s["sequence"]) for t, s in tables.items() if "sequence" in s),
+        ),
         primary_keys={t: tuple(s["primary_key"]) for t, s in tables.items() if "primary_key" in s},
         columns={t: s.get("columns", {}) for t, s in tables.items()},
         table_topics={topic: next(iter(names)) for topic, names in topics.items() if len(names) == 1},
         include_tables=told.get("include_tables"),
         exclude_tables=told.get("exclude_tables"),
         fold_case=bool(told.get("case_insensitive", False)),
+        append_only=frozenset(t for t, s in tables.items() if s.get("append_only")),
+        epochs=tuple(datetime.fromisoformat(begin) for begin in told.get("epochs", ())),
+        stops_at_restart=told.get("restarts") == "stop",
+        stops_at_two_partitions=told.get("keys_in_two_partitions", "offset") == "stop",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from ingest.changelog.envelope import Naming
 
@@ -15,7 +16,9 @@ DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
 class Rules:
     """`primary_keys`: table → columns, empty for a table whose creates are rows of their own. `columns`: table →
     column → logical type, where the events don't tell. `table_topics`: topic → the one table in it.
-    `whole_snapshots`: a snapshot reads every row, so what it lacks is gone."""
+    `whole_snapshots`: a snapshot reads every row, so what it lacks is gone. `append_only`: tables without a key whose
+    rows are never taken away. `epochs`: when the source's log began anew. `stops_at_restart`: where it seems to have
+    begun anew and nobody said so. `stops_at_two_partitions`: where changes of a key without positions stand in two."""
 
     naming: Naming = field(default_factory=Naming)
     primary_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -26,6 +29,10 @@ class Rules:
     placeholder: str = DEFAULT_PLACEHOLDER
     fold_case: bool = False
     whole_snapshots: bool = True
+    append_only: frozenset[str] = frozenset()
+    epochs: tuple[datetime, ...] = ()
+    stops_at_restart: bool = True
+    stops_at_two_partitions: bool = False
 
     def takes(self, table: str) -> bool:
         """Whether the table is wanted: whole names, with or without their schema; exclusion wins."""

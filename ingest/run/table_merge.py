@@ -26,6 +26,7 @@ from ingest.run.redelivery import Redelivery
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
 from ingest.run.table_batch import TableBatch
+from ingest.run.unordered import Unordered
 from ingest.tables.catalog import Catalog, Entry
 from ingest.tables.delta_log import Told
 from ingest.tables.quarantine import Quarantine
@@ -60,6 +61,7 @@ class TableMerge:
         self._entries = {e.shape.table: e for e in self._catalog.entries(pipeline)}
         self._wire: dict[str, tuple[Column, ...]] = {}
         self._deliveries = Redelivery()
+        self._unordered = Unordered(rules.stops_at_two_partitions)
         self._stored: dict[str, Stored] = {}
         self._truncated: dict[str, tuple[int, ...] | None] = {}
         self._begun: dict[str, Begun] = {}
@@ -114,8 +116,11 @@ class TableMerge:
         judged = None
         if not shape.key:
             batch = replace(batch, events=self._deliveries.once(batch))
+        changes = partial(self._changes, batch, shape, readable)
+        if readable:
+            self._unordered.check(batch, shape, changes, stored)
         if readable or batch.tombstones is not None or truncated.now:
-            judged = judge(partial(self._changes, batch, shape, readable), shape, stored, truncated, batch.key_changes)
+            judged = judge(changes, shape, stored, truncated, batch.key_changes)
         applied = truncated.applied + (judged.applied if judged else 0)
         quarantined += judged.quarantined if judged else 0
         account = Account(batch.table, read, applied, read - applied - quarantined, quarantined)
@@ -167,6 +172,8 @@ class TableMerge:
 
     def _key(self, batch: TableBatch) -> tuple[str, ...] | None:
         """As declared, else as the records' own keys name it; empty where records have none. None: unreadable."""
+        if batch.table in self._rules.append_only:
+            return ()
         said = self._rules.primary_keys.get(batch.table)
         if said is not None:
             return said
@@ -193,13 +200,19 @@ class TableMerge:
                 wire = settled(arrived, types, shape.key, self._rules.fold_case)
             events = batch.events.where(belongs_to(group))
             if not shape.key:
-                events = events.where(F.col("op").isin(*_OPS_WITH[reading]))
+                events = events.where(F.col("op").isin(*self._ops_with(reading, batch.table)))
             frames.append(changes(events, shape, reader(wire)))
         if batch.tombstones is not None or not frames:
             wire = self._wire.get(batch.table) or tuple(declared(c.name, str(c.type)) for c in shape.columns)
             rest = batch.events.limit(0) if batch.tombstones is None else batch.tombstones
             frames.append(changes(rest, shape, reader(wire)))
         return reduce(DataFrame.unionByName, frames)
+
+    def _ops_with(self, reading: Reading, table: str) -> tuple[str, ...]:
+        """Of a table without a key: the events that add a row, or those that take one away."""
+        if reading is Reading.BEFORE and table in self._rules.append_only:
+            return ()
+        return _OPS_WITH[reading]
 
     def _write(self, batch: TableBatch, judged: Judged | None, shape: Shape, stored: Stored, account: Account) -> None:
         """In an order in which a crash in between is healed by the same batch when it comes again: tombstones and

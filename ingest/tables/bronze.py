@@ -7,13 +7,16 @@ lost, or disagree with the data.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.envelope import EVENT
+from ingest.changelog.position import in_epoch
 from ingest.tables import delta_log
 
 _STATISTICS = ",".join(["batch", "topic", "partition", "offset", "source_table"])
@@ -39,8 +42,10 @@ class Captured:
 class Bronze:
     """The bronze table of one pipeline."""
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
+    def __init__(self, spark: SparkSession, path: str, epochs: Sequence[datetime] = ()) -> None:
+        """`epochs`: when the source's log began anew."""
         self._table = delta_log.Table(spark, path)
+        self._epochs = tuple(epochs)
         self._recent: dict[int, list[delta_log.DataFile]] = {}
 
     def captured(self) -> Captured:
@@ -59,14 +64,19 @@ class Bronze:
         return Captured(max((r[BATCH] for r in ends), default=0), offsets)
 
     def rows(self) -> DataFrame:
-        return self._table.rows(_SCHEMA)
+        return self._placed(self._table.rows(_SCHEMA))
 
     def between(self, after: int, upto: int) -> DataFrame:
         """The events of the capture batches `after` < batch ≤ `upto`."""
         batches = range(after + 1, upto + 1)
         if batches and all(n in self._recent for n in batches) and self._table.is_as_written():
-            return self._table.rows_in([f for n in batches for f in self._recent[n]])
+            return self._placed(self._table.rows_in([f for n in batches for f in self._recent[n]]))
         return self.rows().where((F.col(BATCH) > after) & (F.col(BATCH) <= upto))
+
+    def _placed(self, rows: DataFrame) -> DataFrame:
+        if not self._epochs:
+            return rows
+        return rows.withColumn("position", in_epoch(F.col("position"), F.col("timestamp"), self._epochs))
 
     def append(self, events: DataFrame, upto: Captured) -> None:
         """One commit: the events of batch `upto.batch` and the offsets that follow them.

@@ -14,10 +14,11 @@ from types import MappingProxyType
 from typing import Any
 
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from ingest.errors import ChangelogUnusable
+from ingest.names import identifier
 from ingest.tables.delta_jvm import delta_classes, items
 
 SELDOM_CHECKPOINTS = {"delta.checkpointInterval": "100"}
@@ -114,6 +115,21 @@ class Table:
             if said is not None:
                 return Told(version, json.loads(said))
         return None
+
+    def property(self, name: str) -> str | None:
+        """A property of the table, as of now."""
+        found = self._snapshot().metadata().configuration().get(name)
+        return str(found.get()) if found.isDefined() else None
+
+    def set_property(self, name: str, value: str) -> None:
+        """Sets a property of a table that is there."""
+        # Markers can't stand for a property's name or value.
+        name, value = (text.replace("\\", "\\\\").replace("'", "\\'") for text in (name, value))
+        self._spark.sql(f"ALTER TABLE delta.{identifier(self.path)} SET TBLPROPERTIES ('{name}' = '{value}')")
+
+    def delete(self, condition: Column) -> None:
+        """Takes away the rows of a table that is there for which `condition` holds."""
+        DeltaTable.forPath(self._spark, self.path).delete(condition)
 
     def rows_before(self, version: int) -> DataFrame | None:
         """The rows before the commit `version`, with `_metadata`; None where that commit made the table."""

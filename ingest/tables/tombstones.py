@@ -1,10 +1,12 @@
 """Tombstones beside a silver table: what is remembered of deleted keys, so that a late event can't revive one.
 
-Rows are only ever appended; of several for one key the highest position counts. The empty surrogate stands for
-the whole table: a truncate.
+Rows are appended, and go again once the gc horizon has passed them; of several for one key the highest position
+counts. The empty surrogate stands for the whole table: a truncate. The horizon is a property of the table.
 """
 
 from __future__ import annotations
+
+import json
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -13,6 +15,8 @@ from ingest.changelog.change import POSITION_COLUMN
 from ingest.changelog.merge import SURROGATE
 from ingest.changelog.position import POSITION
 from ingest.tables import delta_log
+
+_HORIZON = "ingest.gcHorizon"
 
 
 class Tombstones:
@@ -47,12 +51,24 @@ class Tombstones:
         row = marks.agg(F.max(POSITION_COLUMN).alias("at")).first()
         return None if row is None or row["at"] is None else tuple(row["at"])
 
-    def count(self) -> int:
-        """How many keys are remembered."""
+    def count(self, below: tuple[int, ...] | None = None) -> int:
+        """How many keys are remembered; with `below`, those of them that were deleted before that position."""
         if not self._table.exists():
             return 0
-        keys = self._table.rows().where(F.col(SURROGATE) != F.unhex(F.lit("")))
-        return keys.select(SURROGATE).distinct().count()
+        keys = self._table.rows().where(_of_a_key()).groupBy(SURROGATE).agg(F.max(POSITION_COLUMN).alias("at"))
+        return keys.count() if below is None else keys.where(F.col("at") < literal(below)).count()
+
+    def horizon(self) -> tuple[int, ...] | None:
+        """The position below which tombstones have been forgotten."""
+        told = self._table.property(_HORIZON)
+        return None if told is None else tuple(json.loads(told))
+
+    def forget(self, below: tuple[int, ...]) -> None:
+        """Moves the horizon up to `below`, then takes away what stands under it. There must be a table."""
+        known = self.horizon()
+        if known is None or below > known:
+            self._table.set_property(_HORIZON, json.dumps(below))
+        self._table.delete(_of_a_key() & (F.col(POSITION_COLUMN) < literal(below)))
 
     def _append(self, rows: DataFrame) -> None:
         self._table.commit(rows, new=delta_log.NO_STATISTICS)
@@ -62,3 +78,7 @@ def literal(position: tuple[int, ...]) -> Column:
     """A position of plain numbers as a `POSITION` column."""
     fields = zip(position, POSITION.fields, strict=True)
     return F.struct(*(F.lit(v).cast(f.dataType).alias(f.name) for v, f in fields))
+
+
+def _of_a_key() -> Column:
+    return F.col(SURROGATE) != F.unhex(F.lit(""))

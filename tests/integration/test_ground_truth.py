@@ -54,6 +54,8 @@ DDL = f"""
     ALTER TABLE truth."Odd ""Name" REPLICA IDENTITY USING INDEX odd;
     CREATE TABLE truth.bag (n int, v text);
     ALTER TABLE truth.bag REPLICA IDENTITY FULL;
+    CREATE TABLE truth.noted (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v text);
+    ALTER TABLE truth.noted REPLICA IDENTITY NOTHING;
     ALTER TABLE truth.typed ALTER big SET STORAGE EXTERNAL, ALTER blob SET STORAGE EXTERNAL,
         ALTER words SET STORAGE EXTERNAL, ALTER jb SET STORAGE EXTERNAL;
     ALTER TABLE truth."Odd ""Name" ALTER big SET STORAGE EXTERNAL;
@@ -72,7 +74,7 @@ class Workload:
         for _ in range(turns):
             who = self.random.randrange(2)
             step = self.random.choice([self.insert, self.insert, self.update, self.update, self.move, self.delete,
-                                       self.copy, self.odd, self.bag, self.bag])  # fmt: skip
+                                       self.copy, self.odd, self.bag, self.bag, self.note])  # fmt: skip
             step(self.sessions[who], who)
             chance = self.random.random()
             if chance < 0.3:
@@ -179,6 +181,10 @@ class Workload:
         chosen = self.random.choice([f"DELETE FROM truth.bag {one}", f"UPDATE truth.bag SET v = 'changed' {one}"])
         session.execute(chosen, (self.random.randrange(3) * 2 + who,))
 
+    def note(self, session: psycopg.Connection[Any], who: int) -> None:
+        """Without a replica identity Postgres lets no row be changed, only added."""
+        session.execute("INSERT INTO truth.noted (v) VALUES (%s)", (f"{who}: {self.random.random()}",))
+
     def truncate(self) -> None:
         """Takes a lock on whole tables, so nobody may hold a row."""
         for session in self.sessions:
@@ -282,7 +288,7 @@ def differences_after(
 
 
 def _differences(spark: SparkSession, layout: Lakehouse, dsn: str) -> Iterator[str]:
-    for table in ("truth.typed", "truth.whole", 'truth.Odd "Name'):
+    for table in ("truth.typed", "truth.whole", 'truth.Odd "Name', "truth.noted"):
         silver = Silver(spark, layout.silver("truth", table))
         if not silver.exists():
             yield f"{table} is not there yet"

@@ -518,3 +518,60 @@ def composite_key() -> Rule:
     t.change("c", 11, {"a": 1, "b": "y", "v": 2})
     t.change("d", 12, before={"a": 1, "b": "x"})
     return Rule("a key of several columns", t.records, {ORDERS: [{"a": 1, "b": "y", "v": 2}]})
+
+
+@rule
+def rows_of_their_own() -> Rule:
+    t = Topic(key=())
+    t.change("c", 10, row(1, "a"), key=None)
+    t.change("u", 11, row(1, "b"), key=None)
+    t.change("d", 12, before=row(1, "b"), key=None)
+    told = {"tables": {ORDERS: {"append_only": True}}}
+    rows = [row(1, "a"), row(1, "b")]
+    return Rule("a table that is append-only keeps every image", t.records, {ORDERS: rows}, told=told)
+
+
+@rule
+def key_that_was_not_sent() -> Rule:
+    t = Topic()
+    t.change("c", 10, {"id": "long", "v": "a"})
+    t.change("u", 11, {"id": UNAVAILABLE, "v": "b"})
+    rows = [{"id": "long", "v": "a"}]
+    return Rule("an event whose key was not sent is quarantined", t.records, {ORDERS: rows}, {1: "no-key"})
+
+
+def unplaced(topic: Topic, op: str, after: dict[str, Any] | None, before: dict[str, Any] | None = None) -> None:
+    """An event of a source that gives no position."""
+    source = {"connector": "other", "schema": "public", "table": "orders"}
+    key = {"id": (after or before or {})["id"]}
+    topic.record(key, {"op": op, "before": before, "after": after, "source": source})
+
+
+@rule
+def sequence_column() -> Rule:
+    def at(i: int, v: str, n: Any) -> dict[str, Any]:
+        return {"id": i, "v": v, "n": n}
+
+    t = Topic()
+    unplaced(t, "c", at(1, "first", 10))
+    unplaced(t, "u", at(1, "last", 30))
+    unplaced(t, "u", at(1, "late", 20))
+    unplaced(t, "c", at(2, "gone", 10))
+    unplaced(t, "d", None, before=at(2, "gone", 15))
+    unplaced(t, "u", at(2, "late", 12))
+    unplaced(t, "u", at(3, "unordered", None))
+    told = {"tables": {ORDERS: {"sequence": "n"}}}
+    rows = [at(1, "last", 30)]
+    return Rule("a column may order the changes", t.records, {ORDERS: rows}, {6: "no-sequence"}, told=told)
+
+
+@rule
+def a_new_epoch() -> Rule:
+    t = Topic()
+    t.change("c", 1000, row(1, "old life"), timestamp=1_000)
+    t.change("c", 1001, row(2, "old life"), timestamp=1_000)
+    t.change("u", 10, row(1, "new life"), timestamp=2_000)
+    t.change("d", 11, before=row(2, "old life"), timestamp=2_000)
+    t.tombstone({"id": 2})
+    told = {"epochs": ["1970-01-01T00:00:01.500Z"], "restarts": "stop"}
+    return Rule("positions begin anew with an epoch", t.records, {ORDERS: [row(1, "new life")]}, told=told)

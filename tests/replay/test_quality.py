@@ -98,3 +98,28 @@ def test_a_slice_that_is_merged_again_writes_no_row(spark: SparkSession, tmp_pat
     assert (account.read, account.applied, account.superseded) == (3, 2, 1)
     assert set(silver.glob("*.parquet")) == files
     assert len(list(silver.glob("_delta_log/*.json"))) == commits + 1  # It says that it was there.
+
+
+@pytest.mark.parametrize("partial", [False, True], ids=["whole images", "a partial image"])
+def test_what_a_source_sends_again_at_its_position_is_superseded(
+    spark: SparkSession, tmp_path: Path, partial: bool
+) -> None:
+    topic = Topic()
+    for _ in range(2):
+        topic.change("c", 10, {"id": 1, "v": "a", "w": None})
+        topic.change("u", 11, {"id": 1, "v": DEFAULT_PLACEHOLDER if partial else "a", "w": "b"})
+        topic.change("c", 12, {"id": 2, "v": "a", "w": None})
+        topic.change("d", 13, before={"id": 2, "v": "a", "w": None})
+        topic.change("c", 14, {"id": 3, "v": "a", "w": None})
+    other = topic.change("c", 14, {"id": 3, "v": "another at the same position", "w": None})
+    folder = write(tmp_path / "events", topic.records, None)
+    case = Case("shop", (folder / "events.jsonl",), None, tmp_path / "out")
+    list(replay(spark, [case], Delivery(batch_size=5), "delta"))
+    layout = Lakehouse(str(tmp_path / "out"))
+    batches = Accounts(spark, layout.accounts, "shop").rows().orderBy("upto_batch").collect()
+    assert [(b["read"], b["applied"]) for b in batches] == [(5, batches[0]["applied"]), (5, 0), (1, 1)]
+    rows = spark.read.format("delta").load(layout.silver("shop", "public.orders")).orderBy("id").collect()
+    assert [(r["id"], r["v"], r["_position"]["offset"]) for r in rows] == [
+        (1, "a", 1),
+        (3, other["value"]["after"]["v"], other["offset"]),
+    ]

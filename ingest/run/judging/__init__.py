@@ -13,7 +13,7 @@ from ingest.run.judging.by_content import by_content
 from ingest.run.judging.by_row import by_row
 from ingest.run.judging.verdict import Changes, Judged, Stored, Truncated
 
-__all__ = ["Judged", "Stored", "Truncated", "judge"]
+__all__ = ["Changes", "Judged", "Stored", "Truncated", "judge"]
 
 
 def judge(changes: Changes, shape: Shape, stored: Stored, truncated: Truncated, key_changes: bool = False) -> Judged:

@@ -14,6 +14,7 @@ from ingest.changelog.change import (
     EVENT_ID,
     NEW_KEY,
     POSITION_COLUMN,
+    REASON,
     SOURCE_TS,
     quoted,
 )
@@ -23,6 +24,7 @@ from ingest.changelog.joining import (
     DEAD,
     PENDING_ACTION,
     PENDING_ROW,
+    REMEMBERED,
     ROW,
     TOMBSTONE,
     above,
@@ -31,7 +33,7 @@ from ingest.changelog.joining import (
     with_actions,
 )
 from ingest.changelog.key_change import with_carried
-from ingest.changelog.merge import ACTION, BURY, SURROGATE, surrogate
+from ingest.changelog.merge import ACTION, BURY, SURROGATE, surrogate, unjudgeable
 from ingest.run.judging.verdict import Judged, Stored, Truncated, Writes, above_truncate
 from ingest.tables.silver import FILE
 from ingest.tables.tombstones import literal
@@ -51,8 +53,11 @@ def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Trunc
     # A delete that names a new key may have come before the new row; an update that moves a row is both in one.
     if partial.moves and (layered or key_changes):
         facts, layered = with_carried(facts, key, columns), columns
-    states = with_actions(joined(facts, key, columns, layered))
+    states = with_actions(joined(facts, key, columns, layered), [c.name for c in shape.columns])
     states = states.withColumn(SURROGATE, surrogate(key)).localCheckpoint(eager=False)
+    horizon = stored.graves.horizon() if stored.graves.exists() else None
+    if horizon is not None:
+        everything, states = _beyond(everything, states, key, horizon)
     changed = F.col(ACTION).isNotNull() | F.col(PENDING_ACTION).isNotNull() | F.col(BURIES)
     told = states.agg(
         F.collect_set(ACTION).alias("actions"),
@@ -77,13 +82,28 @@ def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Trunc
     )
 
 
+def _beyond(
+    events: DataFrame, states: DataFrame, key: list[str], horizon: tuple[int, ...]
+) -> tuple[DataFrame, DataFrame]:
+    """The events of keys that can't be judged, refused; and the states without those keys."""
+    unknown = reduce(lambda one, other: one & other, (F.col(kind).isNull() for kind in REMEMBERED))
+    named = states.withColumns({CODE: F.lit(None).cast("string"), REASON: F.lit(None).cast("string")})
+    judged = unjudgeable(named, F.col(POSITION_COLUMN), unknown, literal(horizon)).localCheckpoint(eager=False)
+    told = {CODE: F.col("_why")[CODE], REASON: F.col("_why")[REASON]}
+    old = judged.where(F.col(CODE).isNotNull()).select(*map(quoted, key), F.struct(CODE, REASON).alias("_why"))
+    held = events.join(F.broadcast(old), key, "left")
+    refused = held.withColumns({name: F.coalesce(F.col(name), why) for name, why in told.items()}).drop("_why")
+    return refused.localCheckpoint(eager=False), judged.where(F.col(CODE).isNull()).drop(CODE, REASON)
+
+
 def _facts(events: DataFrame, shape: Shape, stored: Stored, truncated: Truncated) -> DataFrame:
     """The states of the batch's keys: events, rows, pending rows and tombstones in one form."""
     key = list(shape.identity)
     columns = [*(c.name for c in shape.columns), DELETED, POSITION_COLUMN, SOURCE_TS, COLUMN_POSITIONS]
     columns += [EVENT_ID, NEW_KEY]
     none = {c: F.lit(None).cast(events.schema[c].dataType) for c in (EVENT_ID, NEW_KEY)}
-    facts = [events.select(*map(quoted, columns), *remembered(None))]
+    names = [c.name for c in shape.columns]
+    facts = [events.select(*map(quoted, columns), *remembered(None, names))]
     targets = events.where(F.col(NEW_KEY).isNotNull()).select(*(F.col(NEW_KEY)[k].alias(k) for k in key))
     keys = events.select(*map(quoted, key)).unionByName(targets).distinct()
     for table, kind in ((stored.silver, ROW), (stored.pending, PENDING_ROW)):
@@ -95,11 +115,11 @@ def _facts(events: DataFrame, shape: Shape, stored: Stored, truncated: Truncated
             rows = rows.unionByName(table.layered().join(F.broadcast(keys), key, "left_anti"))
         rows = above(rows, None if truncated.position is None else literal(truncated.position))
         rows = rows.withColumns({DELETED: F.lit(False), **none})
-        facts.append(rows.select(*map(quoted, columns), *remembered(kind, F.col(FILE))))
+        facts.append(rows.select(*map(quoted, columns), *remembered(kind, names, F.col(FILE))))
     if stored.graves.exists():
         hashed = keys.withColumn(SURROGATE, surrogate(key))
         graves = stored.graves.matching(hashed).join(hashed, SURROGATE)
         empty = {f.name: F.lit(None).cast(f.dataType) for f in facts[0].schema.fields if f.name not in graves.columns}
         dead = graves.withColumns(empty | {DELETED: F.lit(True)})
-        facts.append(dead.select(*map(quoted, columns), *remembered(TOMBSTONE)))
+        facts.append(dead.select(*map(quoted, columns), *remembered(TOMBSTONE, names)))
     return reduce(DataFrame.unionByName, facts)

@@ -7,8 +7,8 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.changelog.bag import CANCELLED, CONTENT, CREDIT, DEBT, SIDE, content, netted
-from ingest.changelog.change import CODE, COLUMN_POSITIONS, EVENT_ID, POSITION_COLUMN, SOURCE_TS, quoted
+from ingest.changelog.bag import CANCELLED, CONTENT, CREDIT, DEBT, SIDE, netted
+from ingest.changelog.change import CODE, COLUMN_POSITIONS, EVENT_ID, POSITION_COLUMN, SOURCE_TS, content, quoted
 from ingest.changelog.images import Reading, Shape
 from ingest.changelog.merge import ACTION, DELETE, INSERT
 from ingest.run.judging.verdict import Changes, Judged, Stored, Truncated, Writes, above_truncate
@@ -61,7 +61,7 @@ def _entries(changes: Changes, shape: Shape, truncated: Truncated) -> DataFrame:
     sides = {CREDIT: changes(Reading.AFTER), DEBT: changes(Reading.BEFORE)}
     frames = (above_truncate(frame, truncated).withColumn(SIDE, F.lit(side)) for side, frame in sides.items())
     new = reduce(DataFrame.unionByName, frames)
-    return new.withColumns({FILE: F.lit(None).cast("string"), CONTENT: content(shape)})
+    return new.withColumns({FILE: F.lit(None).cast("string"), CONTENT: content([c.name for c in shape.columns])})
 
 
 def _with_stored(good: DataFrame, shape: Shape, stored: Stored, debts: bool) -> DataFrame:
@@ -71,7 +71,9 @@ def _with_stored(good: DataFrame, shape: Shape, stored: Stored, debts: bool) -> 
     nobody = F.lit(None).cast(good.schema[EVENT_ID].dataType)
     for side, located in ((CREDIT, _rows(stored) if debts else None), (DEBT, _owed(stored))):
         if located is not None:
-            there = located.withColumns({CONTENT: content(shape), SIDE: F.lit(side), EVENT_ID: nobody})
+            there = located.withColumns(
+                {CONTENT: content([c.name for c in shape.columns]), SIDE: F.lit(side), EVENT_ID: nobody}
+            )
             entries.append(there.join(wanted, CONTENT, "left_semi").select(*map(quoted, _columns(shape))))
     return reduce(DataFrame.unionByName, entries)
 

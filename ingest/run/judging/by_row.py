@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from ingest.changelog.change import COLUMN_POSITIONS, EVENT_ID, MOVED, POSITION_COLUMN, quoted
+from ingest.changelog.change import COLUMN_POSITIONS, EVENT_ID, MOVED, POSITION_COLUMN, content, quoted
 from ingest.changelog.compaction import compacted
 from ingest.changelog.images import Shape
-from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, effective, surrogate
+from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, TIED, effective, surrogate
 from ingest.run.judging.verdict import Judged, Stored, Truncated, Writes, above_truncate
 from ingest.tables.silver import FILE
+from ingest.tables.tombstones import literal
 
 
 def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated) -> Judged | None:
@@ -28,11 +29,39 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
         layered = F.col(COLUMN_POSITIONS).isNotNull().alias("_layered")
         columns = [quoted(k) for k in dict.fromkeys([*key, POSITION_COLUMN])]
         live = stored.silver.matching(states, key).select(*columns, F.col(FILE), layered)
-    judged = effective(states, live, stored.graves.matching(states) if graves else None, key)
+    buried, horizon = (stored.graves.matching(states), stored.graves.horizon()) if graves else (None, None)
+    judged = effective(states, live, buried, key, None if horizon is None else literal(horizon))
     if live is None:
         judged = judged.withColumns({FILE: F.lit(None).cast("string"), "_layered": F.lit(False)})
     judged = judged.localCheckpoint(eager=False)
-    effect = F.col(ACTION).isNotNull() & (F.col(ACTION) != REFUSE)
+    told = _told(judged)
+    if told.layered:
+        return None
+    if told.tied:
+        judged = _without_doubled(judged, shape, stored).localCheckpoint(eager=False)
+        told = _told(judged)
+    applied: int = told.effects
+    if told.moves:  # An event that moves a row is one event with two effects.
+        applied = judged.where(_effect()).select(EVENT_ID).distinct().count()
+    actions = frozenset(told.actions)
+    written = F.col(ACTION).isin(*(actions - {BURY, REFUSE}))
+    dead = F.col(ACTION).isin(DELETE, BURY)
+    return Judged(
+        Writes(judged.where(written), actions, frozenset(told.files)) if actions - {BURY, REFUSE} else None,
+        None,
+        judged.where(dead).select(SURROGATE, POSITION_COLUMN) if actions & {DELETE, BURY} else None,
+        judged.where(F.col(ACTION) == REFUSE) if told.refused else None,
+        applied,
+        told.refused,
+    )
+
+
+def _effect() -> Column:
+    return F.col(ACTION).isNotNull() & (F.col(ACTION) != REFUSE)
+
+
+def _told(judged: DataFrame) -> Row:
+    effect = _effect()
     told = judged.agg(
         F.collect_set(ACTION).alias("actions"),
         F.collect_set(F.when(effect, F.col(FILE))).alias("files"),
@@ -40,21 +69,15 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
         F.count_if(F.col(ACTION) == REFUSE).alias("refused"),
         F.count_if(effect & F.col(MOVED)).alias("moves"),
         F.count_if((effect & F.col(COLUMN_POSITIONS).isNotNull()) | F.col("_layered")).alias("layered"),
+        F.count_if(TIED).alias("tied"),
     ).first()
     assert told is not None
-    if told.layered:
-        return None
-    applied: int = told.effects
-    if told.moves:  # An event that moves a row is one event with two effects.
-        applied = judged.where(effect).select(EVENT_ID).distinct().count()
-    actions = frozenset(told.actions)
-    written = F.col(ACTION).isin(*(actions - {BURY, REFUSE}))
-    buried = F.col(ACTION).isin(DELETE, BURY)
-    return Judged(
-        Writes(judged.where(written), actions, frozenset(told.files)) if actions - {BURY, REFUSE} else None,
-        None,
-        judged.where(buried).select(SURROGATE, POSITION_COLUMN) if actions & {DELETE, BURY} else None,
-        judged.where(F.col(ACTION) == REFUSE) if told.refused else None,
-        applied,
-        told.refused,
-    )
+    return told
+
+
+def _without_doubled(judged: DataFrame, shape: Shape, stored: Stored) -> DataFrame:
+    """What stands where its row does and says the same was sent twice: it takes no effect."""
+    columns, key = [c.name for c in shape.columns], list(shape.identity)
+    there = stored.silver.matching(judged.where(TIED), key).select(*map(quoted, key), content(columns).alias("_there"))
+    same = F.col(TIED) & F.coalesce(F.col("_there") == content(columns), F.lit(False))
+    return judged.join(F.broadcast(there), key, "left").withColumn(ACTION, F.when(~same, F.col(ACTION))).drop("_there")

@@ -1,0 +1,47 @@
+"""Why an event can't be applied: a code, and a reason that names columns and a remedy, never a value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import CODE, DELETED, REASON, quoted
+
+NO_KEY, NO_IMAGE, UNDECODABLE, PARTIAL = "no-key", "no-image", "undecodable", "partial-image"
+_WITHOUT_A_KEY = (
+    ": without a key no row is found by less. Set REPLICA IDENTITY FULL (MySQL: binlog_row_image=FULL), or declare the "
+    "table's primary_key, or append_only"
+)
+_NOT_SENT = " (a large value that did not change is not sent: REPLICA IDENTITY FULL sends it)"
+
+
+def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:
+    """`_code` and `_reason`, null where the event can be applied. Of a change that is being read: `_corrupt`,
+    `_imageless`, and the names of columns that were not sent (`_partial`) or can't be decoded (`_broken`). `image`:
+    the one that the columns come from."""
+    shown = ~F.col(DELETED)
+    keys = [F.when(quoted(k).isNull(), F.lit(k)) for k in key]
+    keyless = F.array_join(F.array(*keys), ", ") if keys else F.lit("")
+    advice = "" if key else _WITHOUT_A_KEY
+    cases = [
+        (F.col("_corrupt") & shown, UNDECODABLE, F.lit("a value doesn't fit the type of its column")),
+        (F.col("_imageless") & shown, NO_IMAGE, F.lit(f"the event has no row image (`{image}`){advice}")),
+        (
+            F.lit(not key) & (F.size("_partial") > 0),
+            PARTIAL,
+            F.concat(F.lit("these columns were not sent: "), F.array_join("_partial", ", "), F.lit(_WITHOUT_A_KEY)),
+        ),
+        (
+            F.size("_broken") > 0,
+            UNDECODABLE,
+            F.concat(F.lit("can't be read by their type: "), F.array_join("_broken", ", ")),
+        ),
+        (keyless != "", NO_KEY, F.concat(F.lit("no value for key column: "), keyless, F.lit(_NOT_SENT))),
+    ]
+    code = reason = F.lit(None).cast("string")
+    for test, named, why in reversed(cases):
+        code = F.when(test, F.lit(named)).otherwise(code)
+        reason = F.when(test, why).otherwise(reason)
+    return code.alias(CODE), reason.alias(REASON)

@@ -1,0 +1,117 @@
+"""A log that begins anew: positions go back to where they have been, but the events there were never seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.position import PROGRESS, place
+from ingest.errors import ChangelogUnusable
+from ingest.local_rows import local_rows
+from ingest.run.profile import Group, Progress
+from ingest.tables.bronze import Bronze
+
+_FEW = 1000
+"""Events of a slice in which positions can't go back and catch up again between two looks."""
+_LOG = ["topic", "partition", "server", "epoch"]
+_FURTHEST = T.StructType(
+    [
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("server", T.StringType()),
+        T.StructField("epoch", T.IntegerType()),
+        T.StructField("furthest", PROGRESS),
+    ]
+)
+
+
+class Restarts:
+    """Stops before a slice in which a partition goes back to events that it never held.
+
+    A connector that starts again goes back too, but to what it has sent before. Of small slices it is enough to see
+    that nothing in them is lower than what came before them; the others are looked at event by event."""
+
+    def __init__(self, spark: SparkSession, bronze: Bronze, stops: bool, few: int = _FEW) -> None:
+        self._spark = spark
+        self._bronze = bronze
+        self._stops = stops
+        self._few = few
+        self._highest: Progress | None = None
+        self._furthest: dict[tuple[str, int, str, int], Row] = {}
+        self._known_upto = 0
+
+    def check(self, after: int, upto: int, groups: Sequence[Group]) -> None:
+        """Of the slice of capture batches `after` < batch ≤ `upto`. Raises ChangelogUnusable."""
+        told = [(g.count, g.progress) for g in groups if g.progress is not None]
+        if not told or not self._stops:
+            return
+        if self._highest is None and after:
+            self._learn(after)
+        servers = {p[0] for _, three in told for p in three} | ({self._highest[0]} if self._highest else set())
+        lowest = min(three[0] for _, three in told)
+        onward = all(last == highest for _, (_, highest, last) in told)
+        begun = self._highest is None or lowest >= self._highest
+        if not (len(servers) == 1 and onward and begun and sum(count for count, _ in told) < self._few):
+            self._look(after, upto)
+            self._learn(upto)
+        else:
+            self._highest = max(three[1] for _, three in told)
+
+    def _learn(self, upto: int) -> None:
+        """How far each log had been sent in each partition by the batch `upto`."""
+        rows = self._bronze.between(self._known_upto, upto).where(F.col("progress").isNotNull())
+        for row in rows.groupBy(*_log()).agg(F.max("progress").alias("furthest")).collect():  # a row per partition
+            log = (row["topic"], row["partition"], row["server"], row["epoch"])
+            if log not in self._furthest or row["furthest"] > self._furthest[log]:
+                self._furthest[log] = row["furthest"]
+        self._known_upto = upto
+        newest = max((epoch for *_, epoch in self._furthest), default=0)
+        self._highest = max((tuple(p) for log, p in self._furthest.items() if log[-1] == newest), default=None)
+
+    def _look(self, after: int, upto: int) -> None:
+        if after > self._known_upto:
+            self._learn(after)
+        told = self._bronze.between(after, upto).where(F.col("progress").isNotNull())
+        known = [dict(zip(_FURTHEST.names, (*log, p.asDict()), strict=True)) for log, p in self._furthest.items()]
+        before = F.max("progress").over(
+            Window.partitionBy(*_LOG).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
+        )
+        events = told.select("*", *_log()[2:]).withColumn("_before", before)
+        events = events.join(F.broadcast(local_rows(self._spark, known, _FURTHEST)), _LOG, "left")
+        furthest = F.greatest("_before", "furthest")
+        back = events.withColumn("_before", furthest).where(F.col("progress") < F.col("_before")).localCheckpoint()
+        if back.isEmpty():
+            return
+        first = self._unseen(back, self._bronze.between(0, upto)).orderBy("offset").first()
+        if first is not None:
+            raise _restarted(first)
+
+    def _unseen(self, back: DataFrame, history: DataFrame) -> DataFrame:
+        """Those that go back to where their partition has never been: no event before them is the same."""
+        same = ["topic", "partition", "source_table", "op", "_key", "_place"]
+        named = {"_key": F.coalesce("key", F.lit(b"")), "_place": place(F.col("position"))}
+        earlier = history.where(F.col("progress").isNotNull()).withColumns(named)
+        earlier = earlier.groupBy(*same).agg(F.min("offset").alias("_first"))
+        found = back.withColumns(named).join(earlier, same)
+        written = F.date_format("timestamp", "yyyy-MM-dd'T'HH:mm:ss.SSSXXX")
+        return found.where(F.col("_first") == F.col("offset")).withColumn("_written", written)
+
+
+def _log() -> list[Column]:
+    server, epoch = F.col("progress.server").alias("server"), F.col("position.epoch").alias("epoch")
+    return [F.col("topic"), F.col("partition"), server, epoch]
+
+
+def _restarted(event: Row) -> ChangelogUnusable:
+    now, before = event["progress"], event["_before"]
+    written = "" if event["_written"] is None else f", written {event['_written']}"
+    where = f"partition {event['partition']} of topic {event['topic']} at offset {event['offset']}{written}"
+    return ChangelogUnusable(
+        f"{where} goes back from {before['major']}:{before['minor']} of the log of {now['server'] or 'its source'} "
+        f"to {now['major']}:{now['minor']}, and the event was never there before",
+        "where the log began anew (another server took over, a backup was restored), name the time in the pipeline as "
+        "source: {epochs: [...]}; where these are late events of the same log, say source: {restarts: ignore}",
+    )
