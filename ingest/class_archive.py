@@ -1,8 +1,8 @@
 """Spark's classes as the JVM holds them in memory, written to a file once: a session that maps it starts sooner.
 
 A JVM reads and checks some twenty thousand classes before Spark does its first work. The archive (class data sharing)
-holds them ready. It fits one JVM, one PySpark and one set of jars, lies in the cache folder under their digest, and a
-session that finds none of its own starts without.
+holds them ready. It fits one JVM and one set of jars, whose digest names it; a session that finds none of its own
+starts without.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -56,9 +57,12 @@ def make(command: Sequence[str]) -> Path:
 
 
 def archive() -> Path:
-    """Where the archive of this JVM, this PySpark and these jars is, or would be."""
-    java = require_java().resolve()
-    told = [str(java), str(java.stat().st_mtime_ns), str(Path(pyspark.__file__).parent), pyspark.__version__]
-    told += [str(jar) for jar in jars("spark")]
+    """Where the archive of this JVM, this PySpark and these jars is, or would be: in the virtual environment, and gone
+    with it, or in the cache folder where there is none."""
+    own = Path(pyspark.__file__).parent / "jars"
+    files = [require_java().resolve(), *sorted(own.glob("*.jar")), *jars("spark")]
+    # The JVM takes no archive of jars that have been touched since.
+    told = (f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)
     digest = hashlib.sha256("\n".join(told).encode()).hexdigest()
-    return cache_folder() / "classes" / f"{digest[:12]}.jsa"
+    inside = sys.prefix != sys.base_prefix
+    return (Path(sys.prefix) if inside else cache_folder()) / "classes" / f"{digest[:12]}.jsa"

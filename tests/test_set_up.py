@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from ingest.class_archive import archive, java_options, make
 from ingest.errors import PrerequisiteMissing
 from ingest.jars import jars, require_java
 
@@ -84,3 +86,35 @@ def test_a_fetch_that_fails_leaves_nothing_that_looks_whole(tmp_path: Path, monk
     assert "INGEST_IVY_SETTINGS" in failed.value.remedy
     left = [path.name for path in (tmp_path / "cache" / "jars").iterdir()]
     assert left == [".lock"]
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment without a class archive."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    return tmp_path
+
+
+def test_a_class_archive_that_can_not_be_written_leaves_nothing(environment: Path) -> None:
+    assert java_options() == ""
+    half = "import os; open(os.environ['INGEST_CLASS_ARCHIVE'], 'w').write('half'); raise SystemExit('no space left')"
+    with pytest.raises(PrerequisiteMissing, match="no space left"):
+        make([sys.executable, "-c", half])
+    assert list((environment / "classes").iterdir()) == []
+    assert java_options() == ""
+
+
+def test_a_class_archive_is_written_once(environment: Path) -> None:
+    whole = "import os; open(os.environ['INGEST_CLASS_ARCHIVE'], 'w').write('whole')"
+    made = make([sys.executable, "-c", whole])
+    assert made.parent == environment / "classes"
+    assert f"-XX:SharedArchiveFile={made}" in java_options()
+    assert make([sys.executable, "-c", "raise SystemExit(1)"]) == made
+
+
+@pytest.mark.spark
+def test_a_session_maps_the_class_archive(spark: SparkSession) -> None:
+    if not archive().is_file():
+        pytest.skip("no archive was written: `make test` does, or `ingest jars --archive`")
+    pid = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
+    assert str(archive()) in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")

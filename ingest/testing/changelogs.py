@@ -14,16 +14,16 @@ COLUMNS = ("plain", "number", "toasted")
 """Of a random changelog: a text, an integer, and a text that the source may leave out of an image."""
 
 
-def random_changelog(random: Random, length: int, truncates: bool = False) -> list[Event]:
+def random_changelog(random: Random, length: int, truncates: bool = False, partial: bool = True) -> list[Event]:
     """Events of a table with a few keys, in an order of delivery that is not the source's, some of them twice.
 
     Creates, updates (some without `toasted`, some that move the key), deletes, snapshot reads, null tombstones;
     positions that several events share. Images before only where nothing is deleted: what a source sends after a
-    delete begins with a whole image, and these changelogs don't keep to that."""
-    befores = not truncates and random.random() < 0.3
+    delete begins with a whole image, and these changelogs don't keep to that. Not `partial`: every image is whole."""
+    befores = partial and not truncates and random.random() < 0.3
     in_order = random.random() < 0.5
-    said = [_event(random, truncates, befores) for _ in range(random.randint(1, length))]
-    if in_order and not befores:
+    said = [_event(random, truncates, befores, partial) for _ in range(random.randint(1, length))]
+    if partial and in_order and not befores:
         said += [event for _ in range(random.randint(0, 2)) for event in _key_change(random)]
     else:
         for event in said:  # What a row held before it moved has to have come before the move.
@@ -70,7 +70,7 @@ def _bag_event(offset: int, lsn: int, new: dict[str, Any] | None, old: dict[str,
     return Event(op, offset, lsn, image=new or {}, before=old)
 
 
-def _event(random: Random, truncates: bool, befores: bool) -> dict[str, Any]:
+def _event(random: Random, truncates: bool, befores: bool, partial: bool) -> dict[str, Any]:
     lsn = random.randint(1, 12) * 10
     chance = random.random()
     if truncates and chance < 0.08:
@@ -82,7 +82,7 @@ def _event(random: Random, truncates: bool, befores: bool) -> dict[str, Any]:
         return {"op": "null", "lsn": lsn, "key": key}
     event: dict[str, Any] = {"op": random.choice("cuuur"), "lsn": lsn, "key": key, "image": _image(random)}
     if event["op"] == "u":
-        if random.random() < 0.5:
+        if partial and random.random() < 0.5:
             event["image"]["toasted"] = UNAVAILABLE
         if befores and random.random() < 0.6:
             event["before"] = {**_image(random), "toasted": _toasted_before(random)}

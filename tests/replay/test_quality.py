@@ -82,11 +82,12 @@ def test_status_tells_what_is_live_what_waits_and_what_is_gone(spark: SparkSessi
     assert (table.rows, table.pending, table.tombstones, table.quarantined) == (3, 1, 1, 0)
 
 
-def test_a_slice_that_is_merged_again_writes_no_row(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("placed", [1, 0], ids=["positions", "offsets alone"])
+def test_a_slice_that_is_merged_again_writes_no_row(spark: SparkSession, tmp_path: Path, placed: int) -> None:
     topic = Topic()
-    topic.change("c", 10, {"id": 1, "v": "a"})
-    topic.change("c", 11, {"id": 2, "v": "b"})
-    topic.change("d", 12, before={"id": 1, "v": "a"})
+    topic.change("c", 10 * placed, {"id": 1, "v": "a"})
+    topic.change("c", 11 * placed, {"id": 2, "v": "b"})
+    topic.change("d", 12 * placed, before={"id": 1, "v": "a"})
     folder = write(tmp_path / "events", topic.records, None)
     case = Case("shop", (folder / "events.jsonl",), None, tmp_path / "out")
     list(replay(spark, [case], Delivery(), "delta"))
