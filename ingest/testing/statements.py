@@ -1,0 +1,112 @@
+"""A table that statements change, and what its source logs of them: a changelog without a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ingest.testing.oracle import UNAVAILABLE, Event, Row
+
+Kind = Literal["write", "delete", "null", "move", "move in two events", "read", "truncate"]
+_MOVES = ("move", "move in two events")
+_MAY_SHARE = ("write", "delete", "truncate")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What is done to the table; nothing where there is no row to do it to, or no key to move to.
+
+    `key`: the key to write; else which of the rows that are there. `target`: which of the free keys a row moves to.
+    `unsent`: columns that stay as they are, so that the log lacks them. `before`: the columns that the image before
+    lacks; None: there is no image before. `tombstone`: a null one follows the delete. `held`: how many statements later
+    its transaction commits; None: with the statement before it, at whose position it stands."""
+
+    kind: Kind
+    key: int = 0
+    row: Row = field(default_factory=dict)
+    target: int = 0
+    unsent: Collection[str] = ()
+    before: Collection[str] | None = None
+    tombstone: bool = False
+    held: int | None = 0
+
+
+@dataclass(frozen=True)
+class _Logged:
+    """What commits at once, and how many others commit before it although they began later."""
+
+    events: list[Event]
+    held: int
+
+
+def changelog(said: Sequence[Statement | None], older: Mapping[int, Row], keys: int, carries: bool) -> list[Event]:
+    """In the order of their commits. `older`: key → row that was there before. `carries`: an update that moves a row
+    may lack values."""
+    rows = {key: dict(row) for key, row in older.items()}
+    steps: list[_Logged] = []
+    lsn, last = 0, ""
+    for statement in filter(None, said):
+        shares = statement.held is None and statement.kind in _MAY_SHARE and last in (*_MAY_SHARE, "read")
+        # Delivered again, the first of several changes of a row at one position stands for a while above the others.
+        # What a row that moves carries on meanwhile stays; so where rows carry, only a COPY shares a position.
+        if carries and shares:
+            shares = last == statement.kind == "write" and statement.key not in {e.key for e in steps[-1].events}
+        events = _logged(statement, rows, keys, lsn if shares else lsn + 10, carries)
+        if not events:
+            continue
+        if shares:
+            steps[-1] = replace(steps[-1], events=[*steps[-1].events, *events])
+        else:
+            steps.append(_Logged(events, statement.held or 0))
+        lsn, last = events[0].lsn or lsn, statement.kind
+    return [replace(event, offset=offset) for offset, event in enumerate(_committed(steps))]
+
+
+def meet(some: Sequence[Event], others: Sequence[Event]) -> bool:
+    """Whether their order matters: they share a key, or one is a truncate."""
+    one, other = ({k for e in es for k in (e.key, e.old_key, e.new_key) if k is not None} for es in (some, others))
+    return not one.isdisjoint(other) or any(e.op == "t" for e in [*some, *others])
+
+
+def _logged(statement: Statement, rows: dict[int, Row], keys: int, lsn: int, carries: bool) -> list[Event]:
+    """The events of one statement, which changes `rows`."""
+    kind, live = statement.kind, sorted(rows)
+    if kind == "truncate":
+        rows.clear()
+        return [Event("t", 0, lsn)]
+    if kind == "read":
+        return [Event("r", 0, lsn, key, dict(rows[key])) for key in live]
+    if kind == "write" and statement.key not in rows:
+        rows[statement.key] = statement.row
+        return [Event("c", 0, lsn, statement.key, statement.row)]
+    free = [key for key in range(keys) if key not in rows]
+    if not live or (kind in _MOVES and not free):
+        return []
+    key = statement.key if kind == "write" else live[statement.key % len(live)]
+    old = rows.pop(key)
+    null = Event("null", 0, key=key)
+    nulls = [null] if statement.tombstone else []
+    if kind == "null":
+        return [null]
+    if kind == "delete":
+        return [Event("d", 0, lsn, key), *nulls]
+    new = key if kind == "write" else free[statement.target % len(free)]
+    rows[new] = statement.row | {name: old[name] for name in statement.unsent}
+    image = statement.row | dict.fromkeys(statement.unsent, UNAVAILABLE)
+    if kind == "move in two events":
+        return [Event("d", 0, lsn, key, new_key=new), *nulls, Event("c", 0, lsn, new, image)]
+    if kind == "move":
+        return [Event("u", 0, lsn, new, image if carries else rows[new], old_key=key)]
+    before = None if statement.before is None else old | dict.fromkeys(statement.before, UNAVAILABLE)
+    return [Event("u", 0, lsn, key, image, before)]
+
+
+def _committed(steps: Sequence[_Logged]) -> list[Event]:
+    """A transaction that touches what another has touched goes on once that has committed."""
+    commits: list[int] = []
+    for number, step in enumerate(steps):
+        waits = [at for at, earlier in zip(commits, steps, strict=False) if meet(earlier.events, step.events)]
+        commits.append(max([number + step.held, *waits]))
+    order = sorted(range(len(steps)), key=commits.__getitem__)
+    return [event for number in order for event in steps[number].events]
