@@ -3,7 +3,8 @@
 # make check  formatting, lint, types, layers, dead code and the pure tests: under a minute
 # make fuzz   N=10000 SEED=1: so many random changelogs against the reference; a failing one is made small and printed
 # make mutants  put one fault after the other into the code and see that the tests catch each
-# make jars   fetch the jars of Spark, Kafka, Kafka Connect and Debezium now rather than at their first use
+# make jars   fetch the jars of Spark, Kafka, Kafka Connect and Debezium now rather than at their first use, and write
+#             Spark's classes to an archive, from which sessions start in half the time
 # make clean  remove the environment and what tools and tests left (not the cached jars)
 
 SHELL := /bin/bash
@@ -22,7 +23,7 @@ NEEDED_MEGABYTES := 3000
 help:
 	@sed -n 's/^# make/make/p' Makefile
 
-demo: $(CLASSES)
+demo: $(STAMP) java
 	@$(BIN)/ingest demo $(ARGS)
 
 test: $(CLASSES)
@@ -51,7 +52,7 @@ mutants: $(STAMP) java
 
 venv: $(STAMP)
 
-jars: $(STAMP) java
+jars: $(CLASSES)
 	@echo "fetching: jars (a minute or two at the first time)"
 	@$(BIN)/python -c "from ingest.jars import jars; [jars(name) for name in ('spark', 'kafka', 'connect', 'debezium')]"
 
@@ -77,7 +78,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "The packages could not be installed; pip says why above. Check the network, then run the same again." >&2; exit 2; }
 	@touch $(STAMP)
 
-# Commands work without it, but each then starts some seconds later.
+# Commands work without it, but each then starts some seconds later: worth its minute where many are to come.
 $(CLASSES): $(STAMP) | java
 	@echo "setting up: jars, and an archive of Spark's classes (a minute or two at the first time)"
 	@if $(BIN)/ingest jars --archive > /dev/null; then touch $(CLASSES); else echo "going on without the archive" >&2; fi

@@ -40,4 +40,4 @@ def _archive() -> None:
         record = {"topic": "t", "partition": 0, "key": {"id": 1}}
         lines = (json.dumps(record | {"offset": at, "value": value}) + "\n" for at, value in enumerate(_VALUES))
         events.write_text("".join(lines), encoding="utf-8")
-        make([sys.executable, "-c", _MAIN, "replay", str(events), "--out", str(out), "--batch-size", "1"])
+        make([sys.executable, "-c", _MAIN, "replay", str(events), "--out", str(out)])
