@@ -26,6 +26,8 @@ from ingest.changelog.position import POSITION
 
 HEADER = "__debezium.newkey"
 _AT, _TARGET = "_at", "_target"
+_LAST = 2**31 - 1
+"""A partition after all others."""
 
 
 def names_new_key() -> Column:
@@ -75,11 +77,10 @@ def _known_positions() -> Column:
 
 def _as_befores(columns: Sequence[str]) -> Column:
     """Of all columns: they stood in the row right before it moved, or are not known."""
-    # One offset less than the delete's: an image before that the moving event itself brought counts for more.
+    # Between the delete and the record before it: an image before that the moving event itself brought counts for
+    # more, and a delete of the new key right before it for less.
     at = F.col(_AT)
-    moved = F.struct(
-        *((at[f.name] - 1 if f.name == "offset" else at[f.name]).alias(f.name) for f in POSITION.fields)
-    ).cast(POSITION)
+    moved = at.withField("offset", at["offset"] - 1).withField("partition", F.lit(_LAST)).cast(POSITION)
     entry = F.struct(moved.alias("position"), F.lit(True).alias("before"))
     pairs: list[Column] = []
     for name in columns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from ingest.changelog.tombstone_placement import placed, predecessors, searched_in
@@ -22,22 +22,28 @@ class Placed:
 
 def place(events: DataFrame, history: DataFrame, topics: Mapping[str, str]) -> Placed:
     """`history`: bronze before the slice. `topics`: topic → its one table, for a tombstone without history."""
-    found = predecessors(events).localCheckpoint()
-    orphaned = found.where(F.col("_before").isNull())
-    if not orphaned.isEmpty():
-        known = found.where(F.col("_before").isNotNull())
-        found = known.unionByName(searched_in(history, orphaned))
     named = F.lit(None).cast("string")
     if topics:
         pairs = [F.lit(text) for pair in topics.items() for text in pair]
         named = F.element_at(F.create_map(*pairs), F.col("topic"))
-    repeats = F.coalesce(F.col("_before.op") == "d", F.lit(False))
-    settled = placed(found.withColumn("_repeats", repeats), named).localCheckpoint(eager=False)
-    counts = {
-        r[0]: (r[1], r[2])
-        for r in settled.groupBy("source_table")
-        .agg(F.count(F.lit(1)), F.count_if("_repeats"))
-        .collect()  # a row per table
-    }
+    found = predecessors(events).localCheckpoint(eager=False)
+    settled, tables = _settled(found, named)
+    if any(table["orphans"] for table in tables):
+        lone = F.col("_before").isNull()
+        settled, tables = _settled(found.where(~lone).unionByName(searched_in(history, found.where(lone))), named)
+    counts = {table["source_table"]: (table["count"], table["repeated"]) for table in tables}
     telling = sum(total - repeated for table, (total, repeated) in counts.items() if table is not None)
-    return Placed(settled.where(~F.col("_repeats")).drop("_repeats") if telling else None, counts)
+    return Placed(settled.where(~F.col("_repeats")).drop("_repeats", "_lone") if telling else None, counts)
+
+
+def _settled(found: DataFrame, named: Column) -> tuple[DataFrame, list[Row]]:
+    """The tombstones where they stand, and a row of counts per table."""
+    repeats = F.coalesce(F.col("_before.op") == "d", F.lit(False))
+    told = found.withColumns({"_repeats": repeats, "_lone": F.col("_before").isNull()})
+    settled = placed(told, named).localCheckpoint(eager=False)
+    counts = (
+        F.count(F.lit(1)).alias("count"),
+        F.count_if("_repeats").alias("repeated"),
+        F.count_if("_lone").alias("orphans"),
+    )
+    return settled, settled.groupBy("source_table").agg(*counts).collect()  # a row per table

@@ -414,6 +414,17 @@ def unavailable_in_a_row_whose_key_changes() -> Rule:
 
 
 @rule
+def unavailable_in_a_row_that_takes_the_place_of_another() -> Rule:
+    t = Topic()
+    for i, big in ((1, "short"), (2, "long")):
+        t.change("c", 100, wide(i, "a", big))
+    t.change("d", 100, before={"id": 1})
+    t.change("d", 100, before={"id": 2}, headers=moves_to(1))
+    t.change("c", 100, wide(1, "b", UNAVAILABLE))
+    return Rule("a row may go to where another was deleted right before", t.records, {ORDERS: [wide(1, "b", "long")]})
+
+
+@rule
 def unavailable_in_an_update_that_moves_a_row() -> Rule:
     t = Topic()
     t.change("c", 10, wide(1, "a", "long"))

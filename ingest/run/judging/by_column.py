@@ -42,9 +42,9 @@ from ingest.tables.tombstones import literal
 def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated, key_changes: bool) -> Judged:
     """`key_changes`: some delete names the key under which its row goes on."""
     key = list(shape.identity)
-    everything = above_truncate(changes, truncated).localCheckpoint()
+    everything = above_truncate(changes, truncated).localCheckpoint(eager=False)
     bad = F.col(CODE).isNotNull()
-    facts = _facts(everything.where(~bad), shape, stored, truncated).localCheckpoint()
+    facts = _facts(everything.where(~bad), shape, stored, truncated).localCheckpoint(eager=False)
     columns = [c.name for c in shape.columns if c.name not in key]
     names = F.array_distinct(F.flatten(F.collect_set(F.map_keys(COLUMN_POSITIONS))))
     partial = facts.agg(names.alias("names"), F.bool_or(F.col(NEW_KEY).isNotNull()).alias("moves")).first()

@@ -17,7 +17,7 @@ from ingest.tables.silver import FILE
 
 def by_content(changes: Changes, shape: Shape, stored: Stored, truncated: Truncated) -> Judged:
     """Every event of the batch counts once; silver gets what is left of credits, the pending table what is owed."""
-    new = _entries(changes, shape, truncated).localCheckpoint()
+    new = _entries(changes, shape, truncated).localCheckpoint(eager=False)
     refused = new.where(F.col(CODE).isNotNull()).dropDuplicates([EVENT_ID])
     good = new.join(F.broadcast(refused.select(EVENT_ID)), EVENT_ID, "left_anti").select(*map(quoted, _columns(shape)))
     counted = good.agg(F.max(F.col(SIDE) == DEBT).alias("debts"), F.count_distinct(EVENT_ID).alias("applied")).first()
@@ -25,7 +25,7 @@ def by_content(changes: Changes, shape: Shape, stored: Stored, truncated: Trunca
     net = netted(_with_stored(good, shape, stored, bool(counted.debts)))
     known, cancelled = F.col(EVENT_ID).isNull(), F.col(CANCELLED)
     net = net.withColumn(ACTION, F.when(known & cancelled, DELETE).when(~known & ~cancelled, INSERT))
-    net = net.where(F.col(ACTION).isNotNull()).localCheckpoint()
+    net = net.where(F.col(ACTION).isNotNull()).localCheckpoint(eager=False)
     told = net.agg(F.collect_set(F.struct(SIDE, ACTION, FILE)).alias("writes")).first()
     assert told is not None
     writes = {side: [w for w in told.writes if w[SIDE] == side] for side in (CREDIT, DEBT)}

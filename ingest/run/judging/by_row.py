@@ -21,7 +21,7 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
     rows, graves, waiting = stored.silver.exists(), stored.graves.exists(), stored.pending.exists()
     if rows or graves or waiting:
         # A plan that decodes is large: cut here, what follows plans over plain rows.
-        states = states.localCheckpoint()
+        states = states.localCheckpoint(eager=False)
     if waiting and not stored.pending.matching(states, key).isEmpty():
         return None
     live = None
