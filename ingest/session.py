@@ -15,7 +15,7 @@ from ingest.class_archive import java_options
 from ingest.jars import jars, require_java
 
 # Delta keeps the log of each table that was touched in the last hour, with its plans: a gigabyte for a thousand tables.
-_FEW_LOGS = "-XX:+UseSerialGC -Ddelta.log.cacheSize=64"
+_SMALL_JVM = "-XX:+UseSerialGC -Ddelta.log.cacheSize=64"
 SMALL = {
     # For many plans over a handful of rows each, such as cases and tests: tasks, compiled plans and an optimising
     # compiler cost more there than they save. The results are the same.
@@ -31,12 +31,12 @@ SMALL = {
     # As do a rename into the log and the checksum of a table's state; one process at a time writes these tables.
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
-    "spark.driver.extraJavaOptions": _FEW_LOGS,
+    "spark.driver.extraJavaOptions": _SMALL_JVM,
 }
 SHORT_LIVED = SMALL | {
     # A process that lives for a minute is over before an optimising compiler has paid for itself. The other one alone
     # is given too little room for its code.
-    "spark.driver.extraJavaOptions": f"{_FEW_LOGS} -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+    "spark.driver.extraJavaOptions": f"{_SMALL_JVM} -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
 }
 _LOOKED_UP = {
     "functions": "org.apache.spark.sql.functions",

@@ -101,7 +101,6 @@ MUTANTS = [
         "changelog/joining.py",
         "on_silver = action(~F.col(DELETED) & complete, row)",
         "on_silver = action(~F.col(DELETED), row)",
-        MERGE,
     ),
     Mutant(
         "a moved row carries nothing",
@@ -134,7 +133,6 @@ MUTANTS = [
         "changelog/tombstone_placement.py",
         "rowsBetween(Window.unboundedPreceding, -1)",
         "rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)",
-        MERGE,
     ),
     Mutant(
         "a run delivered again counts twice",

@@ -46,6 +46,10 @@ class Shape:
     columns: tuple[TableColumn, ...]
 
     @property
+    def names(self) -> list[str]:
+        return [c.name for c in self.columns]
+
+    @property
     def identity(self) -> tuple[str, ...]:
         """The columns by which rows are told apart."""
         return self.key or (POSITION_COLUMN,)

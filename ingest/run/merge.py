@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.accounting import Account, by_table
-from ingest.changelog.envelope import CONTROL, TOMBSTONE
+from ingest.changelog.envelope import CONTROL, NO_SEQUENCE, NOT_JSON, TOMBSTONE, UNKNOWN_OP
 from ingest.names import Lakehouse
 from ingest.run.placement import Placed, place
 from ingest.run.profile import CHANGE, Group, profiles
@@ -27,9 +27,9 @@ NO_TABLE = ""
 """Under which heartbeats, transaction boundaries and the like are accounted for."""
 
 _REASONS = {
-    "not-json": "the value is no JSON object of a change event",
-    "unknown-op": "the event has no op that is known (c, u, d, r, t, m)",
-    "no-sequence": "neither image holds a whole number in the column that orders the table",
+    NOT_JSON: "the value is no JSON object of a change event",
+    UNKNOWN_OP: "the event has no op that is known (c, u, d, r, t, m)",
+    NO_SEQUENCE: "neither image holds a whole number in the column that orders the table",
 }
 _TABLES_AT_ONCE = 4
 _READ_AHEAD = 64

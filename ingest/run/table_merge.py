@@ -19,6 +19,7 @@ from ingest.changelog.images import Reader, Reading, Shape, changes
 from ingest.changelog.inference import settled
 from ingest.changelog.merge import ACTION, DELETE
 from ingest.changelog.position import right_before_snapshot
+from ingest.changelog.refusal import NO_KEY
 from ingest.names import Lakehouse
 from ingest.run.judging import Judged, Stored, Truncated, judge
 from ingest.run.profile import CHANGE, Group, belongs_to
@@ -34,7 +35,7 @@ from ingest.tables.silver import FILE, Silver
 from ingest.tables.tombstones import Tombstones, literal
 
 _OPS_WITH = {Reading.AFTER: ("c", "r", "u"), Reading.BEFORE: ("u", "d")}
-INCOMPATIBLE, NO_KEY = "incompatible-type", "no-key"
+INCOMPATIBLE = "incompatible-type"
 _UPTO, _ACCOUNT = "upto_batch", "account"
 """What a commit tells of the batch that it belongs to."""
 

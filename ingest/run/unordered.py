@@ -36,7 +36,9 @@ class Unordered:
         unplaced = [g for g in batch.groups if g.kind == CHANGE and not g.placed]
         if not unplaced or not shape.key or batch.table in self._said:
             return
-        seen = self._partitions.setdefault(batch.table, _partitions_of(stored))
+        if batch.table not in self._partitions:
+            self._partitions[batch.table] = _partitions_of(stored)
+        seen = self._partitions[batch.table]
         seen.update(partition for group in unplaced for _, partition in group.partitions)
         if len(seen) == 1:
             return

@@ -200,7 +200,7 @@ class Silver:
 
     def truncate(self, before: Column) -> None:
         """Removes every row whose position is below `before`, a `POSITION` struct."""
-        DeltaTable.forPath(self._spark, self.path).delete(F.col(POSITION_COLUMN) < before)
+        self._table.delete(F.col(POSITION_COLUMN) < before)
 
 
 def _with_file(rows: DataFrame) -> DataFrame:

@@ -41,13 +41,13 @@ class Tombstones:
 
     def bury_table(self, at: DataFrame) -> None:
         """Appends a truncate: `at` holds its `_position`."""
-        self._append(at.select(F.unhex(F.lit("")).alias(SURROGATE), POSITION_COLUMN))
+        self._append(at.select(_whole_table().alias(SURROGATE), POSITION_COLUMN))
 
     def truncated_at(self) -> tuple[int, ...] | None:
         """The position of the last truncate, as plain numbers."""
         if not self._table.exists():
             return None
-        marks = self._table.rows().where(F.col(SURROGATE) == F.unhex(F.lit("")))
+        marks = self._table.rows().where(F.col(SURROGATE) == _whole_table())
         row = marks.agg(F.max(POSITION_COLUMN).alias("at")).first()
         return None if row is None or row["at"] is None else tuple(row["at"])
 
@@ -55,7 +55,12 @@ class Tombstones:
         """How many keys are remembered; with `below`, those of them that were deleted before that position."""
         if not self._table.exists():
             return 0
-        keys = self._table.rows().where(_of_a_key()).groupBy(SURROGATE).agg(F.max(POSITION_COLUMN).alias("at"))
+        keys = (
+            self._table.rows()
+            .where(F.col(SURROGATE) != _whole_table())
+            .groupBy(SURROGATE)
+            .agg(F.max(POSITION_COLUMN).alias("at"))
+        )
         return keys.count() if below is None else keys.where(F.col("at") < literal(below)).count()
 
     def horizon(self) -> tuple[int, ...] | None:
@@ -68,7 +73,7 @@ class Tombstones:
         known = self.horizon()
         if known is None or below > known:
             self._table.set_property(_HORIZON, json.dumps(below))
-        self._table.delete(_of_a_key() & (F.col(POSITION_COLUMN) < literal(below)))
+        self._table.delete((F.col(SURROGATE) != _whole_table()) & (F.col(POSITION_COLUMN) < literal(below)))
 
     def _append(self, rows: DataFrame) -> None:
         self._table.commit(rows, new=delta_log.NO_STATISTICS)
@@ -80,5 +85,5 @@ def literal(position: tuple[int, ...]) -> Column:
     return F.struct(*(F.lit(v).cast(f.dataType).alias(f.name) for v, f in fields))
 
 
-def _of_a_key() -> Column:
-    return F.col(SURROGATE) != F.unhex(F.lit(""))
+def _whole_table() -> Column:
+    return F.unhex(F.lit(""))

@@ -53,7 +53,7 @@ def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Trunc
     # A delete that names a new key may have come before the new row; an update that moves a row is both in one.
     if partial.moves and (layered or key_changes):
         facts, layered = with_carried(facts, key, columns), columns
-    states = with_actions(joined(facts, key, columns, layered), [c.name for c in shape.columns])
+    states = with_actions(joined(facts, key, columns, layered), shape.names)
     states = states.withColumn(SURROGATE, surrogate(key)).localCheckpoint(eager=False)
     horizon = stored.graves.horizon() if stored.graves.exists() else None
     if horizon is not None:
@@ -102,8 +102,7 @@ def _facts(events: DataFrame, shape: Shape, stored: Stored, truncated: Truncated
     columns = [*(c.name for c in shape.columns), DELETED, POSITION_COLUMN, SOURCE_TS, COLUMN_POSITIONS]
     columns += [EVENT_ID, NEW_KEY]
     none = {c: F.lit(None).cast(events.schema[c].dataType) for c in (EVENT_ID, NEW_KEY)}
-    names = [c.name for c in shape.columns]
-    facts = [events.select(*map(quoted, columns), *remembered(None, names))]
+    facts = [events.select(*map(quoted, columns), *remembered(None, shape.names))]
     targets = events.where(F.col(NEW_KEY).isNotNull()).select(*(F.col(NEW_KEY)[k].alias(k) for k in key))
     keys = events.select(*map(quoted, key)).unionByName(targets).distinct()
     for table, kind in ((stored.silver, ROW), (stored.pending, PENDING_ROW)):
@@ -115,11 +114,11 @@ def _facts(events: DataFrame, shape: Shape, stored: Stored, truncated: Truncated
             rows = rows.unionByName(table.layered().join(F.broadcast(keys), key, "left_anti"))
         rows = above(rows, None if truncated.position is None else literal(truncated.position))
         rows = rows.withColumns({DELETED: F.lit(False), **none})
-        facts.append(rows.select(*map(quoted, columns), *remembered(kind, names, F.col(FILE))))
+        facts.append(rows.select(*map(quoted, columns), *remembered(kind, shape.names, F.col(FILE))))
     if stored.graves.exists():
         hashed = keys.withColumn(SURROGATE, surrogate(key))
         graves = stored.graves.matching(hashed).join(hashed, SURROGATE)
         empty = {f.name: F.lit(None).cast(f.dataType) for f in facts[0].schema.fields if f.name not in graves.columns}
         dead = graves.withColumns(empty | {DELETED: F.lit(True)})
-        facts.append(dead.select(*map(quoted, columns), *remembered(TOMBSTONE, names)))
+        facts.append(dead.select(*map(quoted, columns), *remembered(TOMBSTONE, shape.names)))
     return reduce(DataFrame.unionByName, facts)

@@ -61,7 +61,7 @@ def _entries(changes: Changes, shape: Shape, truncated: Truncated) -> DataFrame:
     sides = {CREDIT: changes(Reading.AFTER), DEBT: changes(Reading.BEFORE)}
     frames = (above_truncate(frame, truncated).withColumn(SIDE, F.lit(side)) for side, frame in sides.items())
     new = reduce(DataFrame.unionByName, frames)
-    return new.withColumns({FILE: F.lit(None).cast("string"), CONTENT: content([c.name for c in shape.columns])})
+    return new.withColumns({FILE: F.lit(None).cast("string"), CONTENT: content(shape.names)})
 
 
 def _with_stored(good: DataFrame, shape: Shape, stored: Stored, debts: bool) -> DataFrame:
@@ -71,9 +71,7 @@ def _with_stored(good: DataFrame, shape: Shape, stored: Stored, debts: bool) -> 
     nobody = F.lit(None).cast(good.schema[EVENT_ID].dataType)
     for side, located in ((CREDIT, _rows(stored) if debts else None), (DEBT, _owed(stored))):
         if located is not None:
-            there = located.withColumns(
-                {CONTENT: content([c.name for c in shape.columns]), SIDE: F.lit(side), EVENT_ID: nobody}
-            )
+            there = located.withColumns({CONTENT: content(shape.names), SIDE: F.lit(side), EVENT_ID: nobody})
             entries.append(there.join(wanted, CONTENT, "left_semi").select(*map(quoted, _columns(shape))))
     return reduce(DataFrame.unionByName, entries)
 

@@ -77,7 +77,7 @@ def _told(judged: DataFrame) -> Row:
 
 def _without_doubled(judged: DataFrame, shape: Shape, stored: Stored) -> DataFrame:
     """What stands where its row does and says the same was sent twice: it takes no effect."""
-    columns, key = [c.name for c in shape.columns], list(shape.identity)
+    columns, key = shape.names, list(shape.identity)
     there = stored.silver.matching(judged.where(TIED), key).select(*map(quoted, key), content(columns).alias("_there"))
     same = F.col(TIED) & F.coalesce(F.col("_there") == content(columns), F.lit(False))
     return judged.join(F.broadcast(there), key, "left").withColumn(ACTION, F.when(~same, F.col(ACTION))).drop("_there")
