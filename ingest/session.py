@@ -65,8 +65,17 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         "spark.databricks.delta.snapshotPartitions": cores,
         "spark.sql.shuffle.partitions": cores,
         "spark.ui.enabled": "false",
+        # What a page nobody looks at would show of past jobs and plans.
+        "spark.ui.retainedJobs": "50",
+        "spark.ui.retainedStages": "50",
+        "spark.ui.retainedTasks": "1000",
+        "spark.sql.ui.retainedExecutions": "10",
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
+        # Pages are what a reader of a few keys skips: of the default of 20,000 rows nearly each holds one.
+        "spark.hadoop.parquet.page.row.count.limit": "1000",
+        # A batch of a few tables has more generated classes than the default of 100: each would be compiled anew.
+        "spark.sql.codegen.cache.maxEntries": "4000",
         # Otherwise every expression that is written down in Python captures two stack traces.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
@@ -76,6 +85,10 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
             # On the class path rather than in spark.jars: of these alone the JVM takes archived classes.
             "spark.driver.extraClassPath": os.pathsep.join(str(path) for path in jars("spark")),
             "spark.driver.memory": "2g",
+            # One machine gains nothing by planning anew between stages, and a small batch pays for it; nor from a
+            # collector that works beside the program on cores that the program needs.
+            "spark.sql.adaptive.enabled": "false",
+            _JAVA_OPTIONS: "-XX:+UseParallelGC",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
         }

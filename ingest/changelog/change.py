@@ -10,6 +10,7 @@
 | `_code`, `_reason` | null, or why the event can't be applied |
 | `_moved` | the delete of the old key, where an update moved a row to another |
 | `_new_key` | of a delete: the key under which the row goes on, a struct of the key's columns (`key_change`) |
+| `_location` | of a stored row: the name of its file, and its number in it |
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ CODE = "_code"
 REASON = "_reason"
 MOVED = "_moved"
 NEW_KEY = "_new_key"
+LOCATION = "_location"
 
 COLUMN_POSITION = T.StructType([T.StructField("position", POSITION), T.StructField("before", T.BooleanType())])
+LOCATION_TYPE = T.StructType([T.StructField("file", T.StringType()), T.StructField("row", T.LongType())])
 COLUMN_POSITIONS_TYPE = T.MapType(T.StringType(), COLUMN_POSITION)
 
 

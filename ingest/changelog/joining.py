@@ -39,6 +39,7 @@ from ingest.changelog.change import (
     COLUMN_POSITIONS_TYPE,
     DELETED,
     EVENT_ID,
+    LOCATION_TYPE,
     POSITION_COLUMN,
     SOURCE_TS,
     content,
@@ -53,7 +54,7 @@ _ENTRY = T.StructType([T.StructField("key", T.StringType()), T.StructField("valu
 DEAD, BURIES = "_dead", "_buries"
 ROW, PENDING_ROW, TOMBSTONE = "_row", "_pending_row", "_tombstone"
 """What is stored of a key: its row in silver, its pending row, its tombstone. A struct of position, layers, content and
-file."""
+location."""
 REMEMBERED = (ROW, PENDING_ROW, TOMBSTONE)
 PENDING_ACTION = "_pending_action"
 _CARRIED = "_carried"
@@ -62,7 +63,7 @@ _STORED = T.StructType(
         T.StructField("position", POSITION),
         T.StructField("layers", T.ArrayType(_ENTRY)),
         T.StructField("content", T.BinaryType()),
-        T.StructField("file", T.StringType()),
+        T.StructField("location", LOCATION_TYPE),
     ]
 )
 
@@ -133,14 +134,14 @@ def _any(flags: Iterable[Column]) -> Column:
     return reduce(lambda one, other: one | F.coalesce(other, F.lit(False)), flags, F.lit(False))
 
 
-def remembered(kind: str | None, columns: Sequence[str], file: Column | None = None) -> list[Column]:
+def remembered(kind: str | None, columns: Sequence[str], location: Column | None = None) -> list[Column]:
     """The columns `REMEMBERED` of a state: all null for an event (`kind` None), else one that tells what is stored."""
     layers = F.array_sort(F.map_entries(COLUMN_POSITIONS))
     here = F.struct(
         F.col(POSITION_COLUMN).alias("position"),
         layers.alias("layers"),
         content(columns).alias("content"),
-        (F.lit(None).cast("string") if file is None else file).alias("file"),
+        (F.lit(None).cast(LOCATION_TYPE) if location is None else location).alias("location"),
     ).cast(_STORED)
     return [(here if k == kind else F.lit(None).cast(_STORED)).alias(k) for k in REMEMBERED]
 

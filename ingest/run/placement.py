@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from ingest.changelog.tombstone_placement import placed, predecessors, searched_in
+from ingest.cut import cut
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ def place(events: DataFrame, history: DataFrame, topics: Mapping[str, str]) -> P
     if topics:
         pairs = [F.lit(text) for pair in topics.items() for text in pair]
         named = F.element_at(F.create_map(*pairs), F.col("topic"))
-    found = predecessors(events).localCheckpoint(eager=False)
+    found = cut(predecessors(events))
     settled, tables = _settled(found, named)
     if any(table["orphans"] for table in tables):
         lone = F.col("_before").isNull()
@@ -40,7 +41,7 @@ def _settled(found: DataFrame, named: Column) -> tuple[DataFrame, list[Row]]:
     """The tombstones where they stand, and a row of counts per table."""
     repeats = F.coalesce(F.col("_before.op") == "d", F.lit(False))
     told = found.withColumns({"_repeats": repeats, "_lone": F.col("_before").isNull()})
-    settled = placed(told, named).localCheckpoint(eager=False)
+    settled = cut(placed(told, named))
     counts = (
         F.count(F.lit(1)).alias("count"),
         F.count_if("_repeats").alias("repeated"),

@@ -31,7 +31,7 @@ from ingest.run.unordered import Unordered
 from ingest.tables.catalog import Catalog, Entry
 from ingest.tables.delta_log import Told
 from ingest.tables.quarantine import Quarantine
-from ingest.tables.silver import FILE, Silver
+from ingest.tables.silver import Silver
 from ingest.tables.tombstones import Tombstones, literal
 
 _OPS_WITH = {Reading.AFTER: ("c", "r", "u"), Reading.BEFORE: ("u", "d")}
@@ -222,7 +222,7 @@ class TableMerge:
         pending = judged.pending if judged else None
         if pending is not None and not shape.key:
             if stored.owed_before is None:
-                stored.pending.apply(pending.states, shape, pending.files, told)
+                stored.pending.apply(pending, shape, told)
             pending = None
         if judged is not None:
             if judged.refused is not None:
@@ -230,17 +230,17 @@ class TableMerge:
             if judged.graves is not None:
                 stored.graves.bury(judged.graves)
         if pending is not None and pending.actions - {DELETE}:
-            stored.pending.apply(pending.states.where(F.col(ACTION) != DELETE), shape, pending.files, told)
+            waiting = pending.states.where(F.col(ACTION) != DELETE)
+            stored.pending.apply(replace(pending, states=waiting), shape, told)
         if judged is not None and judged.silver is not None:
-            stored.silver.apply(judged.silver.states, shape, judged.silver.files, told)
+            stored.silver.apply(judged.silver, shape, told)
+            stored.silver.fold(shape)
         else:
             if not stored.silver.exists():
                 stored.silver.create(shape)
             stored.silver.note(told)
         if pending is not None and DELETE in pending.actions:
-            over = pending.states.where(F.col(ACTION) == DELETE)
-            files = stored.pending.matching(over, shape.identity).select(FILE).distinct().collect()  # names of files
-            stored.pending.apply(over, shape, frozenset(r[FILE] for r in files), told)
+            stored.pending.remove(pending.states.where(F.col(ACTION) == DELETE), shape, told)
 
     def _quarantine_rows(self, batch: TableBatch, bad: DataFrame) -> None:
         named = bad.select(F.col(f"{EVENT_ID}.*"), F.col(CODE).alias("code"), F.col(REASON).alias("reason"))

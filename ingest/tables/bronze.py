@@ -71,7 +71,15 @@ class Bronze:
         batches = range(after + 1, upto + 1)
         if batches and all(n in self._recent for n in batches) and self._table.is_as_written():
             return self._placed(self._table.rows_in([f for n in batches for f in self._recent[n]]))
-        return self.rows().where((F.col(BATCH) > after) & (F.col(BATCH) <= upto))
+        if not self._table.exists():
+            return self.rows()
+        bounds = [(f, f.bounds(BATCH) or (after, upto)) for f in self._table.files().values()]
+        files = {f.name: (f, low, high) for f, (low, high) in bounds if low <= upto and high > after}
+        rows = self._placed(self._table.rows_in([f for f, _, _ in files.values()]))
+        if all(after < low and high <= upto for _, low, high in files.values()):
+            # The batches don't stand in the plan: Spark would compile anew, each time, all that reads them.
+            return rows
+        return rows.where((F.col(BATCH) > after) & (F.col(BATCH) <= upto))
 
     def _placed(self, rows: DataFrame) -> DataFrame:
         if not self._epochs:

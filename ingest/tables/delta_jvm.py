@@ -87,6 +87,31 @@ class DeltaClasses:
     def _write(self) -> Any:
         return getattr(self._delta, "DeltaOperations$Write")
 
+    def unchanged(self, added: Any) -> Any:
+        """An `AddFile` whose rows were there before, in other files."""
+        values = [added.productElement(i) for i in range(added.productArity())]
+        at = list(items(added.productElementNames().toSeq())).index("dataChange")
+        return added.copy(*values[:at], False, *values[at + 1 :])
+
+    def unchanged_without(self, file: Any) -> Any:
+        """The `RemoveFile` of an `AddFile` whose rows are in other files now."""
+        return file.removeWithTimestamp(int(time.time() * 1000), False)
+
+    def deletion_vectors(self, rows: DataFrame, log: Any) -> list[Any]:
+        """Of rows by the name of their file (`filePath`), their number in it (`rowIndexCol`) and what is deleted of the
+        file already (`deletionVectorId`): for each file a `DeletionVectorResult` of both, written beside the table."""
+        made = self._bitmaps.buildDeletionVectors(self._spark._jsparkSession, rows._jdf, log, 0)
+        return items(made)
+
+    @cached_property
+    def _bitmaps(self) -> Any:
+        return getattr(getattr(self._delta.commands, "DeletionVectorBitmapGenerator$"), "MODULE$")
+
+    @cached_property
+    def touched(self) -> Any:
+        """The class of a file with a new deletion vector: file, `AddFile`, vector, rows that it adds."""
+        return self._delta.commands.TouchedFileWithDV
+
     def _now(self) -> Any:
         return self.some(int(time.time() * 1000))
 

@@ -15,8 +15,10 @@ from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ingest.changelog.change import LOCATION
 from ingest.errors import ChangelogUnusable
 from ingest.names import identifier
 from ingest.tables.delta_jvm import delta_classes, items
@@ -43,6 +45,33 @@ class DataFile:
     size: int
     action: Any
     """Delta's own AddFile."""
+
+    @cached_property
+    def statistics(self) -> Mapping[str, Any]:
+        """As they stand in the log: `numRecords`, `minValues`, `maxValues`; empty where there are none."""
+        said = self.action.stats()
+        return json.loads(said) if said else {}
+
+    @property
+    def rows(self) -> int:
+        """Those that are gone among them; 0 where nothing is known."""
+        return int(self.statistics.get("numRecords", 0))
+
+    @property
+    def rows_gone(self) -> int:
+        """How many of its rows are marked as gone."""
+        vector = self.action.deletionVector()
+        return 0 if vector is None else int(vector.cardinality())
+
+    @property
+    def live_bytes(self) -> int:
+        """About so many bytes are left of it."""
+        return self.size * (self.rows - self.rows_gone) // self.rows if self.rows else self.size
+
+    def bounds(self, column: str) -> tuple[Any, Any] | None:
+        """The lowest and the highest value of `column`; None where they are not known."""
+        lowest, highest = (self.statistics.get(bound, {}).get(column) for bound in ("minValues", "maxValues"))
+        return None if lowest is None or highest is None else (lowest, highest)
 
 
 @dataclass(frozen=True)
@@ -138,7 +167,7 @@ class Table:
         return self._spark.read.format("delta").option("versionAsOf", version - 1).load(self.path)
 
     def rows_in(self, files: Iterable[DataFile]) -> DataFrame:
-        """The rows of these files, without asking the log; `_metadata.file_name` tells them apart."""
+        """The rows of these files, without asking the log; their `_metadata` tells where they lie."""
         actions = self._delta.sequence([f.action for f in files])
         return DataFrame(self._log.createDataFrame(self._snapshot(), actions, False, self._delta.none), self._spark)
 
@@ -146,13 +175,15 @@ class Table:
         self,
         frame: DataFrame | None,
         without: Sequence[DataFile] = (),
+        without_rows: DataFrame | None = None,
         told: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
         new: Mapping[str, str] = MappingProxyType({}),
     ) -> list[DataFile]:
-        """One commit, the first of which makes the table: the rows of `frame` come, in files that are returned, and
-        the files `without` go. `frame` has the table's columns and types, and may have `CHANGE_TYPE`. `told`: what
-        the commit says of itself (its user metadata). `new`: properties of a new table.
+        """One commit, the first of which makes the table: the rows of `frame` come, in files that are returned; the
+        files `without` go, and so do `without_rows`, which are known by their `LOCATION`. `frame` has the table's
+        columns and types, and may have `CHANGE_TYPE`. `told`: what the commit says of itself (its user metadata).
+        `new`: properties of a new table.
 
         Raises ChangelogUnusable where another writer has come as far as `progress`, and what Delta raises where one
         took away the same files."""
@@ -167,16 +198,63 @@ class Table:
                 self._require_ahead(transaction, progress)
             marks.append(self._mark(transaction, progress))
         added = [] if frame is None else items(transaction.writeFiles(frame._jdf))
+        without, thinned = [*without], list[Any]()
+        if without_rows is not None:
+            thinned, emptied = self._thinned(without_rows)
+            without += emptied
         removed = [f.action.remove() for f in without]
-        actions = self._delta.sequence([*marks, *added, *removed])
-        after = int(transaction.commit(actions, self._delta.write(told), self._delta.empty))
-        come = [_data_file(a) for a in added if a.getClass().getSimpleName() == "AddFile"]
+        pairs = [action for pair in thinned for action in (pair._1(), pair._2())]
+        come = [a for a in added if a.getClass().getSimpleName() == "AddFile"]
+        now = [*come, *(pair._1() for pair in thinned)]
+        self._committed(transaction, now, without, [*marks, *added, *removed, *pairs], told)
+        return [_data_file(a) for a in come]
+
+    def _committed(
+        self,
+        transaction: Any,
+        come: Sequence[Any],
+        gone: Sequence[DataFile],
+        actions: Sequence[Any],
+        told: Mapping[str, Any] | None,
+    ) -> None:
+        """Commits `actions`, by which the files `come` are there and the files `gone` are not."""
+        before = int(transaction.snapshot().version())
+        after = int(transaction.commit(self._delta.sequence(actions), self._delta.write(told), self._delta.empty))
         if before == self._followed and after == before + 1:
-            gone = {f.name for f in without}
-            self._files = {n: f for n, f in self._files.items() if n not in gone} | {f.name: f for f in come}
+            names = {f.name for f in gone}
+            now = {f.name: f for f in map(_data_file, come)}
+            self._files = {n: f for n, f in self._files.items() if n not in names} | now
             self._followed = after
         self._written = after
-        return come
+
+    def rewrite(self, files: Sequence[DataFile], frame: DataFrame) -> None:
+        """One commit in which `files` go and their rows come again, as `frame` lays them out: nothing has changed, so
+        the change data feed is silent. Raises what Delta raises where one of them is gone by now."""
+        transaction = self._log.startTransaction(self._delta.none, self._delta.none)
+        transaction.trackFilesRead(self._delta.sequence([f.action for f in files]))
+        added = [self._delta.unchanged(a) for a in items(transaction.writeFiles(frame._jdf))]
+        removed = [self._delta.unchanged_without(f.action) for f in files]
+        self._committed(transaction, added, files, [*added, *removed], None)
+
+    def _thinned(self, rows: DataFrame) -> tuple[list[Any], list[DataFile]]:
+        """Delta's pairs of actions for files that lose these rows, and the files of which nothing is left."""
+        files = self.files()
+        known = {name: f.action.deletionVector() for name, f in files.items()}
+        before = [F.lit(text) for n, v in known.items() if v is not None for text in (n, v.serializeToBase64())]
+        at = F.col(LOCATION)
+        gone = F.element_at(F.create_map(*before), at["file"]) if before else F.lit(None).cast("string")
+        named = rows.select(
+            at["file"].alias("filePath"), gone.alias("deletionVectorId"), at["row"].alias("rowIndexCol")
+        )
+        pairs, emptied = [], []
+        for made in self._delta.deletion_vectors(named, self._log):
+            file = files[made.filePath()]
+            whole = self._delta.touched(file.name, file.action, made.deletionVector(), made.matchedRowCount())
+            if whole.isFullyReplaced():
+                emptied.append(file)
+            else:
+                pairs.append(file.action.removeRows(made.deletionVector(), True, True))
+        return pairs, emptied
 
     def _require_ahead(self, transaction: Any, progress: Progress) -> None:
         """Somebody else has written since: was it another one of the same application?"""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -15,6 +14,7 @@ from pyspark.sql import types as T
 from ingest.changelog.change import (
     COLUMN_POSITIONS,
     COLUMN_POSITIONS_TYPE,
+    LOCATION,
     POSITION_COLUMN,
     SOURCE_TS,
     quoted,
@@ -24,18 +24,21 @@ from ingest.changelog.images import Shape, default_of
 from ingest.changelog.merge import ACTION, DELETE, INSERT, UPDATE
 from ingest.changelog.position import POSITION
 from ingest.changelog.types import spark_type
+from ingest.cut import cut
 from ingest.errors import Contended
-from ingest.tables import delta_log
+from ingest.tables import delta_log, folding, page_index
 from ingest.tables.delta_log import CHANGE_TYPE, DataFile
 
-# No deletion vectors: any reader reads such a table, and a small MERGE took a third of the time without them.
-_PROPERTIES = {"delta.enableChangeDataFeed": "true"}
-FILE = "_file"
+_PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
+_UNSORTED = (T.BooleanType, T.BinaryType, T.ArrayType, T.MapType, T.StructType)
+"""Types of which Delta keeps no statistics, and refuses to be asked for them."""
 _NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
-_REWRITABLE = 8 << 20
-"""Bytes of files that a commit may write anew by itself; for more, Delta's MERGE spreads the work."""
+_REWRITABLE = 1 << 20
+"""Bytes of files that a commit may write anew: so small a table stays one file. Of more, rows are marked as gone."""
 _SMALL_FILES = 16
 """So many small files, and the next rewrite takes them all in."""
+_ROWS_A_FILE = 500_000
+_ROWS_A_TASK = 50_000
 
 
 def schema_of(columns: Sequence[TableColumn]) -> T.StructType:
@@ -50,11 +53,23 @@ def schema_of(columns: Sequence[TableColumn]) -> T.StructType:
     )
 
 
+@dataclass(frozen=True)
+class Writes:
+    """States that take effect, with their `_action` and the `LOCATION` of the row that each replaces; the actions that
+    are among them, the names of the files that hold those rows, and how many states there are."""
+
+    states: DataFrame
+    actions: frozenset[str]
+    files: frozenset[str]
+    rows: int
+
+
 class Silver:
     """The silver table of one source table."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
+        self._cores = spark.sparkContext.defaultParallelism
         self._table = delta_log.Table(spark, path)
         self.path = path
 
@@ -75,7 +90,9 @@ class Silver:
 
     def _properties(self, shape: Shape) -> dict[str, str]:
         # What readers skip files by: the key, and nothing else of a row gets into the log.
-        statistics = ",".join(_path(k) for k in shape.key) or f"{POSITION_COLUMN}.major"
+        types = {c.name: spark_type(c.type) for c in shape.columns}
+        keys = [_path(k) for k in shape.key if not isinstance(types[k], _UNSORTED)]
+        statistics = ",".join(keys) or f"{POSITION_COLUMN}.major"
         properties = {**_PROPERTIES, "delta.dataSkippingStatsColumns": statistics}
         return {**properties, "delta.columnMapping.mode": "name"} if self._mapped(shape) else properties
 
@@ -106,36 +123,33 @@ class Silver:
             writer.mode("append").option("mergeSchema", "true").save(self.path)
 
     def matching(self, states: DataFrame, key: Sequence[str]) -> DataFrame:
-        """The rows whose key is in `states`, with `_file`, the name of their file. The table must be there.
-
-        It is read once and not shuffled, and only those of its columns that are asked for."""
-        wanted = states.select(*(quoted(c) for c in key))
-        return self.located().join(F.broadcast(wanted), list(key), "left_semi")
+        """The rows whose key is in `states`, with their `LOCATION`. The table must be there."""
+        return page_index.matching(self._table, key, states, _location())
 
     def layered(self) -> DataFrame:
-        """The rows of which some column is older than the row, with `_file`."""
+        """The rows of which some column is older than the row, with their `LOCATION`."""
         return self.located().where(F.col(COLUMN_POSITIONS).isNotNull())
 
     def located(self) -> DataFrame:
-        """All rows, with `_file`."""
-        return _with_file(self._table.rows_in(self._table.files().values()))
+        """All rows, with their `LOCATION`."""
+        return self._table.rows_in(self._table.files().values()).select("*", _location())
 
     def located_before(self, version: int) -> DataFrame | None:
-        """All rows as they were before the commit `version`, with `_file`; None where that commit made the table."""
+        """All rows as they were before the commit `version`, with their `LOCATION`; None where it made the table."""
         rows = self._table.rows_before(version)
-        return None if rows is None else _with_file(rows)
+        return None if rows is None else rows.select("*", _location())
 
     def told(self) -> delta_log.Told | None:
         """What the last batch that was applied here says of itself."""
         return self._table.told()
 
-    def apply(self, winners: DataFrame, shape: Shape, touched: Set[str], told: Mapping[str, Any]) -> None:
-        """`winners`: states that take effect, with their `_action`, none of which is `bury`. `touched`: the names of
-        the files that hold rows of the same keys. `told`: what the commit says of itself. One commit."""
+    def apply(self, writes: Writes, shape: Shape, told: Mapping[str, Any]) -> None:
+        """`told`: what the commit says of itself. One commit."""
         if self._mapped(shape) and not self.exists():
             self.create(shape)  # Delta refuses a first write that brings both mapping and a change data feed.
+        touched = writes.files
         if not touched:
-            self._table.commit(self._images(winners, shape), told=told, new=self._properties(shape))
+            self._table.commit(self._laid_out(writes, shape), told=told, new=self._properties(shape))
             return
         files = self._table.files()
         small = [f for f in files.values() if f.size < _REWRITABLE // _SMALL_FILES]
@@ -148,9 +162,37 @@ class Silver:
         if len(small) >= _SMALL_FILES:
             rewritten |= {f.name: f for f in small}
         if sum(f.size for f in rewritten.values()) <= _REWRITABLE:
-            self._rewrite(winners, shape, list(rewritten.values()), told)
-        else:
-            self._merge(winners, shape, told)
+            self._rewrite(writes.states, shape, list(rewritten.values()), told)
+            return
+        gone = writes.states.where(F.col(ACTION).isin(UPDATE, DELETE)).select(LOCATION)
+        come = self._laid_out(writes, shape) if writes.actions & {INSERT, UPDATE} else None
+        self._table.commit(come, without_rows=gone, told=told)
+
+    def fold(self, shape: Shape) -> None:
+        """Writes small files together, where it is time to: the rows stay what they are."""
+        files = folding.due(self._table.files().values())
+        if files:
+            rows = self._images(self._table.rows_in(files), shape)
+            self._table.rewrite(files, self._sorted(rows, shape, sum(f.rows - f.rows_gone for f in files)))
+
+    def remove(self, states: DataFrame, shape: Shape, told: Mapping[str, Any]) -> None:
+        """Takes away the rows of `states`, wherever they lie by now. One commit."""
+        key = list(shape.identity)
+        there = self.matching(states, key).select(*map(quoted, key), LOCATION)
+        over = cut(states.drop(LOCATION).join(F.broadcast(there), key))
+        files = over.groupBy(F.col(LOCATION)["file"].alias("file")).agg(F.count(F.lit(1)).alias("rows")).collect()
+        gone = Writes(over, frozenset({DELETE}), frozenset(f["file"] for f in files), sum(f["rows"] for f in files))
+        self.apply(gone, shape, told)
+
+    def _laid_out(self, writes: Writes, shape: Shape) -> DataFrame:
+        """The rows that come, sorted by key: a later batch finds its keys without reading the others."""
+        return self._sorted(self._images(writes.states.where(F.col(ACTION) != DELETE), shape), shape, writes.rows)
+
+    def _sorted(self, images: DataFrame, shape: Shape, rows: int) -> DataFrame:
+        tasks = min(-(-rows // _ROWS_A_TASK), max(self._cores, -(-rows // _ROWS_A_FILE)))
+        key = [quoted(k) for k in shape.key]
+        spread = images.repartitionByRange(tasks, *key) if tasks > 1 and key else images.coalesce(max(tasks, 1))
+        return spread.sortWithinPartitions(*key) if key else spread
 
     @staticmethod
     def _images(rows: DataFrame, shape: Shape, *more: Column) -> DataFrame:
@@ -169,42 +211,20 @@ class Silver:
         twice = F.explode(F.array(F.lit(None).cast("string"), come)).alias(CHANGE_TYPE)
         new = self._images(winners.where(F.col(ACTION) != DELETE), shape, twice)
         frame = self._images(old, shape, F.col(CHANGE_TYPE)).unionByName(new)
-        self._table.commit(frame.coalesce(1), files, told)
-
-    def _merge(self, winners: DataFrame, shape: Shape, told: Mapping[str, Any]) -> None:
-        # Columns are named by backquoted paths because a name may hold dots and quotes.
-        columns = schema_of(shape.columns).names
-        values: dict[str, str | Column] = {_path(c): F.col(f"s.{_path(c)}") for c in columns}
-        same_key = F.lit(True)
-        for k in shape.identity:
-            same_key &= F.col(f"t.{_path(k)}") == F.col(f"s.{_path(k)}")
-        merge = (
-            DeltaTable.forPath(self._telling(told), self.path)
-            .alias("t")
-            .merge(winners.alias("s"), same_key)
-            .whenMatchedDelete(F.col(f"s.{ACTION}") == DELETE)
-            .whenMatchedUpdate(set=values)
-            .whenNotMatchedInsert(F.col(f"s.{ACTION}") != DELETE, values)
-        )
-        merge.execute()
-
-    def _telling(self, told: Mapping[str, Any]) -> SparkSession:
-        """A session like this one, whose commits say `told`: a MERGE takes that from nowhere else."""
-        session = SparkSession(self._spark.sparkContext, self._spark._jsparkSession.cloneSession())
-        session.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps(told))
-        return session
+        self._table.commit(frame.coalesce(1), files, told=told)
 
     def note(self, told: Mapping[str, Any]) -> None:
         """A commit that changes nothing, and says so: what a batch without effect has to tell."""
-        self._table.commit(None, (), told)
+        self._table.commit(None, told=told)
 
     def truncate(self, before: Column) -> None:
         """Removes every row whose position is below `before`, a `POSITION` struct."""
         self._table.delete(F.col(POSITION_COLUMN) < before)
 
 
-def _with_file(rows: DataFrame) -> DataFrame:
-    return rows.select("*", F.col("_metadata.file_name").alias(FILE))
+def _location() -> Column:
+    at = F.struct(F.col("_metadata.file_name").alias("file"), F.col("_metadata.row_index").alias("row"))
+    return at.alias(LOCATION)
 
 
 def _path(name: str) -> str:

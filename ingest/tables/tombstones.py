@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.change import POSITION_COLUMN
 from ingest.changelog.merge import SURROGATE
 from ingest.changelog.position import POSITION
-from ingest.tables import delta_log
+from ingest.tables import delta_log, folding, page_index
 
 _HORIZON = "ingest.gcHorizon"
 
@@ -31,13 +31,14 @@ class Tombstones:
 
     def matching(self, states: DataFrame) -> DataFrame:
         """`_key` and highest `_position` of the tombstones whose key is in `states`. There must be one."""
-        wanted = F.broadcast(states.select(SURROGATE))
-        found = self._table.rows_in(self._table.files().values()).join(wanted, SURROGATE, "left_semi")
-        return found.groupBy(SURROGATE).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN))
+        return _newest(page_index.matching(self._table, [SURROGATE], states))
 
     def bury(self, graves: DataFrame) -> None:
         """Appends `_key` and `_position` of deletes."""
-        self._append(graves.select(SURROGATE, POSITION_COLUMN))
+        self._append(graves.select(SURROGATE, POSITION_COLUMN).coalesce(1).sortWithinPartitions(SURROGATE))
+        files = folding.due(self._table.files().values())
+        if files:
+            self._table.rewrite(files, _newest(self._table.rows_in(files)).coalesce(1).sortWithinPartitions(SURROGATE))
 
     def bury_table(self, at: DataFrame) -> None:
         """Appends a truncate: `at` holds its `_position`."""
@@ -55,13 +56,8 @@ class Tombstones:
         """How many keys are remembered; with `below`, those of them that were deleted before that position."""
         if not self._table.exists():
             return 0
-        keys = (
-            self._table.rows()
-            .where(F.col(SURROGATE) != _whole_table())
-            .groupBy(SURROGATE)
-            .agg(F.max(POSITION_COLUMN).alias("at"))
-        )
-        return keys.count() if below is None else keys.where(F.col("at") < literal(below)).count()
+        keys = _newest(self._table.rows().where(F.col(SURROGATE) != _whole_table()))
+        return keys.count() if below is None else keys.where(F.col(POSITION_COLUMN) < literal(below)).count()
 
     def horizon(self) -> tuple[int, ...] | None:
         """The position below which tombstones have been forgotten."""
@@ -83,6 +79,11 @@ def literal(position: tuple[int, ...]) -> Column:
     """A position of plain numbers as a `POSITION` column."""
     fields = zip(position, POSITION.fields, strict=True)
     return F.struct(*(F.lit(v).cast(f.dataType).alias(f.name) for v, f in fields))
+
+
+def _newest(rows: DataFrame) -> DataFrame:
+    """One tombstone a key."""
+    return rows.groupBy(SURROGATE).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN))
 
 
 def _whole_table() -> Column:

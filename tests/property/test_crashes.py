@@ -57,7 +57,7 @@ def mortal(monkeypatch: pytest.MonkeyPatch) -> Random:
 def until_it_ends(
     spark: SparkSession, layout: Lakehouse, file: Path, size: int, random: Random, monkeypatch: pytest.MonkeyPatch
 ) -> int:
-    """Runs until all is merged; how many of them died. Each either rewrites files itself or lets Delta merge."""
+    """Runs until all is merged; how many of them died. Each either rewrites files or marks rows as gone."""
     deaths = 0
     rewritable = silver._REWRITABLE
     while True:

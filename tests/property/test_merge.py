@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from ingest.run.replay import Case, Delivery, replay
 from ingest.run.rules import DEFAULT_PLACEHOLDER
+from ingest.tables import page_index, silver
 from ingest.testing import Event, fold, smallest, written
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_changelog
 from ingest.testing.strategies import changelogs, deliveries
@@ -102,11 +103,17 @@ def sampled(random: Random, size: int, number: int) -> list[list[Event]]:
     ]
 
 
-@pytest.mark.parametrize("batches", [1, 7])
-def test_silver_is_what_the_reference_says(spark: SparkSession, tmp_path: Path, batches: int) -> None:
+@pytest.mark.parametrize(("batches", "size"), [(1, "small"), (7, "small"), (7, "large")])
+def test_silver_is_what_the_reference_says(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int, size: str
+) -> None:
+    """Tables of any size are written as `size` ones are: files anew, or rows marked and keys looked for by page."""
+    if size == "large":
+        monkeypatch.setattr(silver, "_REWRITABLE", 0)
+        monkeypatch.setattr(page_index, "_SEARCHED", 0)
     random = Random(SEED)
-    for number, size in enumerate(sizes(CASES)):
-        holds(spark, tmp_path / str(number), sampled(random, size, number), batches, tables=2)
+    for number, cases in enumerate(sizes(CASES)):
+        holds(spark, tmp_path / str(number), sampled(random, cases, number), batches, tables=2)
 
 
 def test_truncates_empty_what_was_before_them(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import (
@@ -12,6 +12,7 @@ from ingest.changelog.change import (
     COLUMN_POSITIONS,
     DELETED,
     EVENT_ID,
+    LOCATION,
     NEW_KEY,
     POSITION_COLUMN,
     REASON,
@@ -34,17 +35,18 @@ from ingest.changelog.joining import (
 )
 from ingest.changelog.key_change import with_carried
 from ingest.changelog.merge import ACTION, BURY, SURROGATE, surrogate, unjudgeable
-from ingest.run.judging.verdict import Judged, Stored, Truncated, Writes, above_truncate
-from ingest.tables.silver import FILE
+from ingest.cut import cut
+from ingest.run.judging.verdict import Judged, Stored, Truncated, above_truncate
+from ingest.tables.silver import Writes
 from ingest.tables.tombstones import literal
 
 
 def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated, key_changes: bool) -> Judged:
     """`key_changes`: some delete names the key under which its row goes on."""
     key = list(shape.identity)
-    everything = above_truncate(changes, truncated).localCheckpoint(eager=False)
+    everything = cut(above_truncate(changes, truncated))
     bad = F.col(CODE).isNotNull()
-    facts = _facts(everything.where(~bad), shape, stored, truncated).localCheckpoint(eager=False)
+    facts = cut(_facts(everything.where(~bad), shape, stored, truncated))
     columns = [c.name for c in shape.columns if c.name not in key]
     names = F.array_distinct(F.flatten(F.collect_set(F.map_keys(COLUMN_POSITIONS))))
     partial = facts.agg(names.alias("names"), F.bool_or(F.col(NEW_KEY).isNotNull()).alias("moves")).first()
@@ -54,7 +56,7 @@ def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Trunc
     if partial.moves and (layered or key_changes):
         facts, layered = with_carried(facts, key, columns), columns
     states = with_actions(joined(facts, key, columns, layered), shape.names)
-    states = states.withColumn(SURROGATE, surrogate(key)).localCheckpoint(eager=False)
+    states = cut(states.withColumn(SURROGATE, surrogate(key)))
     horizon = stored.graves.horizon() if stored.graves.exists() else None
     if horizon is not None:
         everything, states = _beyond(everything, states, key, horizon)
@@ -62,8 +64,10 @@ def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Trunc
     told = states.agg(
         F.collect_set(ACTION).alias("actions"),
         F.collect_set(PENDING_ACTION).alias("pending"),
-        F.collect_set(F.col(ROW)["file"]).alias("files"),
-        F.collect_set(F.col(PENDING_ROW)["file"]).alias("pending_files"),
+        _files(ROW, ACTION).alias("files"),
+        _files(PENDING_ROW, PENDING_ACTION).alias("pending_files"),
+        F.count(F.when(F.col(ACTION) != BURY, True)).alias("rows"),
+        F.count(PENDING_ACTION).alias("pending_rows"),
         F.count_if(BURIES).alias("buries"),
         F.count_distinct(F.when(changed, F.col(EVENT_ID))).alias("applied"),
     ).first()
@@ -71,15 +75,23 @@ def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Trunc
     refused = everything.where(bad)
     quarantined = refused.count()
     actions, pending = frozenset(told.actions) - {BURY}, frozenset(told.pending)
-    waiting = states.where(F.col(PENDING_ACTION).isNotNull()).withColumn(ACTION, F.col(PENDING_ACTION))
+    shown = states.where(F.col(ACTION).isin(*actions)).withColumn(LOCATION, F.col(ROW)["location"])
+    waiting = states.where(F.col(PENDING_ACTION).isNotNull()).withColumns(
+        {ACTION: F.col(PENDING_ACTION), LOCATION: F.col(PENDING_ROW)["location"]}
+    )
     return Judged(
-        Writes(states.where(F.col(ACTION).isin(*actions)), actions, frozenset(told.files)) if actions else None,
-        Writes(waiting, pending, frozenset(told.pending_files)) if pending else None,
+        Writes(shown, actions, frozenset(told.files), told.rows) if actions else None,
+        Writes(waiting, pending, frozenset(told.pending_files), told.pending_rows) if pending else None,
         states.where(BURIES).select(SURROGATE, F.col(DEAD).alias(POSITION_COLUMN)) if told.buries else None,
         refused if quarantined else None,
         told.applied,
         quarantined,
     )
+
+
+def _files(kind: str, action: str) -> Column:
+    """The files of the rows that some action replaces."""
+    return F.collect_set(F.when(F.col(action).isNotNull(), F.col(kind)["location"]["file"]))
 
 
 def _beyond(
@@ -88,12 +100,12 @@ def _beyond(
     """The events of keys that can't be judged, refused; and the states without those keys."""
     unknown = reduce(lambda one, other: one & other, (F.col(kind).isNull() for kind in REMEMBERED))
     named = states.withColumns({CODE: F.lit(None).cast("string"), REASON: F.lit(None).cast("string")})
-    judged = unjudgeable(named, F.col(POSITION_COLUMN), unknown, literal(horizon)).localCheckpoint(eager=False)
+    judged = cut(unjudgeable(named, F.col(POSITION_COLUMN), unknown, literal(horizon)))
     told = {CODE: F.col("_why")[CODE], REASON: F.col("_why")[REASON]}
     old = judged.where(F.col(CODE).isNotNull()).select(*map(quoted, key), F.struct(CODE, REASON).alias("_why"))
     held = events.join(F.broadcast(old), key, "left")
     refused = held.withColumns({name: F.coalesce(F.col(name), why) for name, why in told.items()}).drop("_why")
-    return refused.localCheckpoint(eager=False), judged.where(F.col(CODE).isNull()).drop(CODE, REASON)
+    return cut(refused), judged.where(F.col(CODE).isNull()).drop(CODE, REASON)
 
 
 def _facts(events: DataFrame, shape: Shape, stored: Stored, truncated: Truncated) -> DataFrame:
@@ -114,7 +126,7 @@ def _facts(events: DataFrame, shape: Shape, stored: Stored, truncated: Truncated
             rows = rows.unionByName(table.layered().join(F.broadcast(keys), key, "left_anti"))
         rows = above(rows, None if truncated.position is None else literal(truncated.position))
         rows = rows.withColumns({DELETED: F.lit(False), **none})
-        facts.append(rows.select(*map(quoted, columns), *remembered(kind, shape.names, F.col(FILE))))
+        facts.append(rows.select(*map(quoted, columns), *remembered(kind, shape.names, F.col(LOCATION))))
     if stored.graves.exists():
         hashed = keys.withColumn(SURROGATE, surrogate(key))
         graves = stored.graves.matching(hashed).join(hashed, SURROGATE)

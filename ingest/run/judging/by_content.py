@@ -8,16 +8,27 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.bag import CANCELLED, CONTENT, CREDIT, DEBT, SIDE, netted
-from ingest.changelog.change import CODE, COLUMN_POSITIONS, EVENT_ID, POSITION_COLUMN, SOURCE_TS, content, quoted
+from ingest.changelog.change import (
+    CODE,
+    COLUMN_POSITIONS,
+    EVENT_ID,
+    LOCATION,
+    LOCATION_TYPE,
+    POSITION_COLUMN,
+    SOURCE_TS,
+    content,
+    quoted,
+)
 from ingest.changelog.images import Reading, Shape
 from ingest.changelog.merge import ACTION, DELETE, INSERT
-from ingest.run.judging.verdict import Changes, Judged, Stored, Truncated, Writes, above_truncate
-from ingest.tables.silver import FILE
+from ingest.cut import cut
+from ingest.run.judging.verdict import Changes, Judged, Stored, Truncated, above_truncate
+from ingest.tables.silver import Writes
 
 
 def by_content(changes: Changes, shape: Shape, stored: Stored, truncated: Truncated) -> Judged:
     """Every event of the batch counts once; silver gets what is left of credits, the pending table what is owed."""
-    new = _entries(changes, shape, truncated).localCheckpoint(eager=False)
+    new = cut(_entries(changes, shape, truncated))
     refused = new.where(F.col(CODE).isNotNull()).dropDuplicates([EVENT_ID])
     good = new.join(F.broadcast(refused.select(EVENT_ID)), EVENT_ID, "left_anti").select(*map(quoted, _columns(shape)))
     counted = good.agg(F.max(F.col(SIDE) == DEBT).alias("debts"), F.count_distinct(EVENT_ID).alias("applied")).first()
@@ -25,15 +36,16 @@ def by_content(changes: Changes, shape: Shape, stored: Stored, truncated: Trunca
     net = netted(_with_stored(good, shape, stored, bool(counted.debts)))
     known, cancelled = F.col(EVENT_ID).isNull(), F.col(CANCELLED)
     net = net.withColumn(ACTION, F.when(known & cancelled, DELETE).when(~known & ~cancelled, INSERT))
-    net = net.where(F.col(ACTION).isNotNull()).localCheckpoint(eager=False)
-    told = net.agg(F.collect_set(F.struct(SIDE, ACTION, FILE)).alias("writes")).first()
-    assert told is not None
-    writes = {side: [w for w in told.writes if w[SIDE] == side] for side in (CREDIT, DEBT)}
+    net = cut(net.where(F.col(ACTION).isNotNull()))
+    file = F.col(LOCATION)["file"].alias("file")
+    told = net.groupBy(SIDE, ACTION, file).agg(F.count(F.lit(1)).alias("rows")).collect()  # a row per file at most
+    writes = {side: [w for w in told if w[SIDE] == side] for side in (CREDIT, DEBT)}
     silver, pending = (
         Writes(
             net.where(F.col(SIDE) == side),
             frozenset(w[ACTION] for w in found),
-            frozenset(w[FILE] for w in found if w[FILE] is not None),
+            frozenset(w["file"] for w in found if w["file"] is not None),
+            sum(w["rows"] for w in found),
         )
         if found
         else None
@@ -51,7 +63,7 @@ def _columns(shape: Shape) -> list[str]:
         COLUMN_POSITIONS,
         EVENT_ID,
         SIDE,
-        FILE,
+        LOCATION,
         CONTENT,
     ]
 
@@ -61,7 +73,7 @@ def _entries(changes: Changes, shape: Shape, truncated: Truncated) -> DataFrame:
     sides = {CREDIT: changes(Reading.AFTER), DEBT: changes(Reading.BEFORE)}
     frames = (above_truncate(frame, truncated).withColumn(SIDE, F.lit(side)) for side, frame in sides.items())
     new = reduce(DataFrame.unionByName, frames)
-    return new.withColumns({FILE: F.lit(None).cast("string"), CONTENT: content(shape.names)})
+    return new.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), CONTENT: content(shape.names)})
 
 
 def _with_stored(good: DataFrame, shape: Shape, stored: Stored, debts: bool) -> DataFrame:

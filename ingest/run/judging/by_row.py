@@ -5,12 +5,22 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from ingest.changelog.change import COLUMN_POSITIONS, EVENT_ID, MOVED, POSITION_COLUMN, content, quoted
+from ingest.changelog.change import (
+    COLUMN_POSITIONS,
+    EVENT_ID,
+    LOCATION,
+    LOCATION_TYPE,
+    MOVED,
+    POSITION_COLUMN,
+    content,
+    quoted,
+)
 from ingest.changelog.compaction import compacted
 from ingest.changelog.images import Shape
 from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, TIED, effective, surrogate
-from ingest.run.judging.verdict import Judged, Stored, Truncated, Writes, above_truncate
-from ingest.tables.silver import FILE
+from ingest.cut import cut
+from ingest.run.judging.verdict import Judged, Stored, Truncated, above_truncate
+from ingest.tables.silver import Writes
 from ingest.tables.tombstones import literal
 
 
@@ -21,24 +31,24 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
     rows, graves, waiting = stored.silver.exists(), stored.graves.exists(), stored.pending.exists()
     if rows or graves or waiting:
         # A plan that decodes is large: cut here, what follows plans over plain rows.
-        states = states.localCheckpoint(eager=False)
+        states = cut(states)
     if waiting and not stored.pending.matching(states, key).isEmpty():
         return None
     live = None
     if rows:
         layered = F.col(COLUMN_POSITIONS).isNotNull().alias("_layered")
         columns = [quoted(k) for k in dict.fromkeys([*key, POSITION_COLUMN])]
-        live = stored.silver.matching(states, key).select(*columns, F.col(FILE), layered)
+        live = stored.silver.matching(states, key).select(*columns, LOCATION, layered)
     buried, horizon = (stored.graves.matching(states), stored.graves.horizon()) if graves else (None, None)
     judged = effective(states, live, buried, key, None if horizon is None else literal(horizon))
     if live is None:
-        judged = judged.withColumns({FILE: F.lit(None).cast("string"), "_layered": F.lit(False)})
-    judged = judged.localCheckpoint(eager=False)
+        judged = judged.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), "_layered": F.lit(False)})
+    judged = cut(judged)
     told = _told(judged)
     if told.layered:
         return None
     if told.tied:
-        judged = _without_doubled(judged, shape, stored).localCheckpoint(eager=False)
+        judged = cut(_without_doubled(judged, shape, stored))
         told = _told(judged)
     applied: int = told.effects
     if told.moves:  # An event that moves a row is one event with two effects.
@@ -47,7 +57,9 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
     written = F.col(ACTION).isin(*(actions - {BURY, REFUSE}))
     dead = F.col(ACTION).isin(DELETE, BURY)
     return Judged(
-        Writes(judged.where(written), actions, frozenset(told.files)) if actions - {BURY, REFUSE} else None,
+        Writes(judged.where(written), actions, frozenset(told.files), told.effects)
+        if actions - {BURY, REFUSE}
+        else None,
         None,
         judged.where(dead).select(SURROGATE, POSITION_COLUMN) if actions & {DELETE, BURY} else None,
         judged.where(F.col(ACTION) == REFUSE) if told.refused else None,
@@ -64,7 +76,7 @@ def _told(judged: DataFrame) -> Row:
     effect = _effect()
     told = judged.agg(
         F.collect_set(ACTION).alias("actions"),
-        F.collect_set(F.when(effect, F.col(FILE))).alias("files"),
+        F.collect_set(F.when(effect, F.col(LOCATION)["file"])).alias("files"),
         F.count_if(effect).alias("effects"),
         F.count_if(F.col(ACTION) == REFUSE).alias("refused"),
         F.count_if(effect & F.col(MOVED)).alias("moves"),

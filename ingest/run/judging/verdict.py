@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.change import CODE, POSITION_COLUMN
 from ingest.changelog.images import Reading
-from ingest.tables.silver import Silver
+from ingest.tables.silver import Silver, Writes
 from ingest.tables.tombstones import Tombstones, literal
 
 
@@ -34,15 +34,6 @@ class Truncated:
     position: tuple[int, ...] | None
     now: bool = False
     applied: int = 0
-
-
-@dataclass(frozen=True)
-class Writes:
-    """States with their `_action`, and the names of the files that hold rows of their keys."""
-
-    states: DataFrame
-    actions: frozenset[str]
-    files: frozenset[str]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,35 @@
+"""Which files of a table to write together.
+
+Rows come in small files, one a batch, and in the end lie in few large ones, sorted by key. Written together are eight
+files of about one size, with all that are smaller: so a row is written again once for each size, however many batches
+there are, and a reader meets few files. A file of whose rows most are gone is written anew as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from math import log
+
+from ingest.tables.delta_log import DataFile
+
+TOGETHER = 8
+_SMALLEST = 64 << 10
+_LARGE = 32 << 20
+"""Bytes; so large a file is not written again before most of its rows are gone."""
+_MOSTLY_GONE = 0.5
+
+
+def due(files: Iterable[DataFile]) -> list[DataFile]:
+    """The files that are to be written together now; mostly none."""
+    sizes = sorted(files, key=_size_class)
+    small = [f for f in sizes if f.live_bytes < _LARGE]
+    full = [size for size, some in groupby(small, key=_size_class) if len(list(some)) >= TOGETHER]
+    found = [f for f in small if full and _size_class(f) <= full[-1]]
+    gone = [f for f in sizes if f.rows and f.rows_gone > _MOSTLY_GONE * f.rows and f not in found]
+    # One large file at a time: the next batch waits for it.
+    return found + gone[-1:]
+
+
+def _size_class(file: DataFile) -> int:
+    return max(0, int(log(max(file.live_bytes, 1) / _SMALLEST, TOGETHER)) + (file.live_bytes >= _SMALLEST))

@@ -1,0 +1,124 @@
+"""Rows of a few keys out of large files: Parquet tells of each page which values it holds at least and at most, so a
+reader who names the keys skips the others. A file sorted by key has few pages that may hold one.
+
+Spark pushes filters down only as literals of a plan, where they end in event logs. Keys may be personal: here they go
+to Parquet's readers alone, as the filter in their configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import quoted
+from ingest.tables.delta_log import Table
+
+_SEARCHED = 16 << 20
+"""Bytes of a table; all of a smaller one is read faster than a batch's keys are asked for."""
+FEW_KEYS = 5000
+"""Of more keys hardly a page can be skipped, and comparing with each takes longer than it saves."""
+_AT_ONCE = 16
+"""So many comparisons in a row; of such rows a tree is made, over which readers go in logarithmic time."""
+_FILTER = "parquet.private.read.filter.predicate"
+_OPTIONS = {
+    # Whole row groups only: each key would look through the dictionary of each.
+    "parquet.filter.dictionary.enabled": "false",
+    "parquet.filter.bloom.enabled": "false",
+    # Hadoop's checksummed local files start a thread for each page that is read so.
+    "parquet.hadoop.vectored.io.enabled": "false",
+}
+
+
+def matching(table: Table, key: Sequence[str], wanted: DataFrame, *more: Column) -> DataFrame:
+    """The rows of `table` whose `key` columns have values that they have in `wanted`, and `more` of them.
+
+    The table is read once and not shuffled, only those of its columns that are asked for, and of a large table only
+    what may hold one of a few keys."""
+    keys = [quoted(k) for k in key]
+    # The filter must not be without this join: readers take a column that nobody asks for as one that is null.
+    return (
+        _scan(table, key[0], wanted).select("*", *more).join(F.broadcast(wanted.select(*keys)), list(key), "left_semi")
+    )
+
+
+def _scan(table: Table, column: str, wanted: DataFrame) -> DataFrame:
+    files = table.files()
+    rows = table.rows_in(files.values())
+    # Column mapping gives columns other names in the files.
+    if sum(f.size for f in files.values()) <= _SEARCHED or table.property("delta.columnMapping.mode") is not None:
+        return rows
+    spark = rows.sparkSession
+    some = wanted.select(quoted(column).alias("key")).limit(FEW_KEYS + 1)
+    found = some.agg(F.sort_array(F.collect_set("key")).alias("keys"), F.count("key").alias("rows"))
+    # Stays in the JVM: a value that went through Python would have to come back as the same.
+    row = found._jdf.head()
+    if row.getLong(1) > FEW_KEYS:
+        return rows
+    predicate = _any_of(spark, rows.select(quoted(column)), row.getList(0))
+    return rows if predicate is None else _with_options(spark, rows, _OPTIONS | {_FILTER: predicate})
+
+
+def _any_of(spark: SparkSession, column: DataFrame, values: Any) -> str | None:
+    """The filter as Parquet keeps it in a configuration; None for a type that it can't compare."""
+    jvm: Any = spark._jvm
+    parquet = jvm.org.apache.spark.sql.execution.datasources.parquet
+    conf = spark._jsparkSession.sessionState().conf()
+    schema = column._jdf.schema()
+    message = parquet.SparkToParquetSchemaConverter(conf).convert(schema)
+    policy = getattr(getattr(jvm.org.apache.spark.sql.internal, "LegacyBehaviorPolicy$"), "MODULE$").CORRECTED()
+    calendar = getattr(jvm.org.apache.spark.sql.catalyst.util, "RebaseDateTime$RebaseSpec")(
+        policy, jvm.scala.Option.empty()
+    )
+    filters = parquet.ParquetFilters(message, True, True, True, True, FEW_KEYS + 1, True, calendar)
+    name = quoted_name(schema.apply(0).name())
+    parts = []
+    for at in range(0, values.size(), _AT_ONCE):
+        some = values.subList(at, min(at + _AT_ONCE, values.size())).toArray()
+        made = filters.createFilter(jvm.org.apache.spark.sql.sources.In(name, some))
+        if made.isEmpty():
+            return None
+        parts.append(made.get())
+    either = jvm.org.apache.parquet.filter2.predicate.FilterApi
+    while len(parts) > 1:
+        pairs = [either.__getattr__("or")(*parts[i : i + 2]) for i in range(0, len(parts) - 1, 2)]
+        parts = pairs + parts[len(pairs) * 2 :]
+    if not parts:
+        return None
+    kept = jvm.org.apache.hadoop.conf.Configuration(False)
+    jvm.org.apache.parquet.hadoop.ParquetInputFormat.setFilterPredicate(kept, parts[0])
+    return str(kept.get(_FILTER))
+
+
+def quoted_name(name: str) -> str:
+    """As Spark's filters name a column that may hold dots."""
+    return "`" + name.replace("`", "``") + "`" if "." in name else name
+
+
+def _with_options(spark: SparkSession, rows: DataFrame, options: dict[str, str]) -> DataFrame:
+    """The same scan, whose readers are told `options`."""
+    jvm: Any = spark._jvm
+    scan = rows._jdf.queryExecution().analyzed()
+    relation = scan.relation()
+    told = jvm.java.util.HashMap()
+    known = relation.options().iterator()
+    while known.hasNext():
+        pair = known.next()
+        told.put(pair._1(), pair._2())
+    for key, value in options.items():
+        told.put(key, value)
+    session = spark._jsparkSession
+    new = relation.copy(
+        relation.location(),
+        relation.partitionSchema(),
+        relation.dataSchema(),
+        relation.bucketSpec(),
+        relation.fileFormat(),
+        jvm.PythonUtils.toScalaMap(told),
+        session,
+    )
+    plan = scan.copy(new, scan.output(), scan.catalogTable(), scan.isStreaming(), scan.stream())
+    datasets = getattr(getattr(jvm.org.apache.spark.sql.classic, "Dataset$"), "MODULE$")
+    return DataFrame(datasets.ofRows(session, plan), spark)

@@ -1,0 +1,86 @@
+"""`make bench`: the same work done by each contender, one after the other; medians, ratios, and what was wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.race import CONTENDERS
+from tests.bench.workload import Workload
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+console = Console(highlight=False)
+RESULTS = Path(__file__).parents[2] / ".bench"
+PARTS = {
+    "small": (Workload(1_000_000, 500, 25), 15),
+    "catch-up": (Workload(1_000_000, 50_000, 8), 3),
+    "skewed": (Workload(1_000_000, 50_000, 8, "zipf"), 3),
+    "append": (Workload(1_000_000, 50_000, 8, "append"), 3),
+}
+"""name → the work, and how many batches warm a contender up before the clock counts."""
+
+
+@app.command()
+def main(
+    part: Annotated[str, typer.Argument(help=f"One of {', '.join(PARTS)}.")],
+    rows: Annotated[int | None, typer.Option(help="Rows in the table before.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Events in a batch.")] = None,
+    batches: Annotated[int | None, typer.Option(help="How many.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(CONTENDERS)}; all otherwise.")] = None,
+    memory: Annotated[str, typer.Option(help="Of each contender's JVM.")] = "4g",
+) -> None:
+    """Example: python -m tests.bench small --rows 5000000"""
+    if part not in PARTS:
+        raise typer.BadParameter(f"choose one of {', '.join(PARTS)}")
+    known, warm = PARTS[part]
+    said = {"rows": rows, "batch": batch, "batches": batches}
+    workload = Workload(**(asdict(known) | {k: v for k, v in said.items() if v is not None}))
+    found = {name: _run(name, workload, min(warm, workload.batches - 1), memory) for name in only or CONTENDERS}
+    RESULTS.mkdir(exist_ok=True)
+    now = datetime.now(UTC)
+    machine = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
+    kept = {"part": part, "work": asdict(workload), "warm": warm, "at": now.isoformat(), **machine, "found": found}
+    file = RESULTS / f"{part}-{workload.rows}-{workload.batch}-{now:%Y%m%dT%H%M%S}.json"
+    file.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    _show(part, workload, found)
+    console.print(f"[dim]{file}")
+
+
+def _run(name: str, workload: Workload, warm: int, memory: str) -> dict[str, Any]:
+    """In a process of its own: nobody's classes are warm because another one ran before."""
+    work = [str(v) for v in (workload.rows, workload.batch, workload.batches, workload.keys)]
+    command = [sys.executable, "-m", "tests.bench.race", name, *work, str(warm), memory]
+    console.print(f"[dim]running: {name}")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        console.print(done.stderr[-3000:])
+        raise typer.Exit(1)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _show(part: str, workload: Workload, found: dict[str, dict[str, Any]]) -> None:
+    title = f"{part}: {workload.batch} events a batch on {workload.rows} rows, median of a batch"
+    table = Table("contender", "CPU s", "wall s", "events/s", "CPU, of the naive", "wrong rows", title=title)
+    naive = found.get("naive", {}).get("median", {})
+    for name, one in found.items():
+        cpu, wall = one["median"]["cpu"], one["median"]["wall"]
+        ratio = f"{cpu / naive['cpu']:.2f}" if naive else ""
+        wrong = str(one["missing"] + one["extra"])
+        table.add_row(name, f"{cpu:.2f}", f"{wall:.2f}", f"{workload.batch / wall:.0f}", ratio, wrong)
+    console.print(table)
+
+
+if __name__ == "__main__":
+    app()

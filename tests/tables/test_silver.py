@@ -1,0 +1,162 @@
+"""Silver as it lies on disk: rows that go are marked, small files are written together, keys are found by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import COLUMN_POSITIONS, COLUMN_POSITIONS_TYPE, LOCATION, LOCATION_TYPE, SOURCE_TS, quoted
+from ingest.changelog.evolution import TableColumn
+from ingest.changelog.images import Shape
+from ingest.changelog.merge import ACTION, DELETE, INSERT, UPDATE
+from ingest.changelog.position import POSITION
+from ingest.changelog.types import parse
+from ingest.tables import folding, page_index, silver
+from ingest.tables.silver import Silver, Writes
+
+pytestmark = pytest.mark.spark
+KEYS = {
+    "int64": "id",
+    "string": "concat('key ', id)",
+    "int16": "cast(id as smallint)",
+    "date": "date_add(date'1969-11-20', cast(id as int))",
+    "timestamp_tz": "timestamp_micros(id * 7777777 - 3)",
+    "timestamp": "cast(timestamp_micros(id * 7777777 - 3) as timestamp_ntz)",
+    "decimal(20,3)": "cast(id - 400.125 as decimal(20,3))",
+    "bytes": "unhex(sha2(cast(id as string), 256))",
+    "boolean": "id % 2 = 0",
+    "float64": "id / 7 - 3",
+}
+
+
+def shape(kind: str = "int64", name: str = "id") -> Shape:
+    return Shape("s.t", (name,), (TableColumn(name, parse(kind)), TableColumn("said", parse("string"))))
+
+
+def states(rows: DataFrame, action: str) -> DataFrame:
+    """`rows`: the table's columns, and perhaps a `LOCATION`."""
+    fixed = {f.name: F.lit(1).cast(f.dataType) for f in POSITION.fields}
+    added = {
+        "_position": F.struct(*(value.alias(name) for name, value in fixed.items())),
+        SOURCE_TS: F.lit(None).cast("timestamp"),
+        COLUMN_POSITIONS: F.lit(None).cast(COLUMN_POSITIONS_TYPE),
+        ACTION: F.lit(action),
+    }
+    if LOCATION not in rows.columns:
+        added[LOCATION] = F.lit(None).cast(LOCATION_TYPE)
+    return rows.withColumns(added)
+
+
+def written(rows: DataFrame, action: str) -> Writes:
+    made = states(rows, action).localCheckpoint()
+    files = {r.file for r in made.select(F.col(LOCATION)["file"].alias("file")).distinct().collect()} - {None}
+    return Writes(made, frozenset({action}), frozenset(files), made.count())
+
+
+@pytest.fixture(autouse=True)
+def as_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are treated as large ones are."""
+    monkeypatch.setattr(silver, "_REWRITABLE", 0)
+    monkeypatch.setattr(page_index, "_SEARCHED", 0)
+
+
+def rows(table: Silver) -> list[Any]:
+    return sorted(tuple(r) for r in table.rows().select("id", "said").collect())
+
+
+def feed(spark: SparkSession, table: Silver, since: int) -> Iterator[tuple[Any, ...]]:
+    changes = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", since)
+    for row in changes.load(table.path).select("id", "said", "_change_type").collect():
+        yield tuple(row)
+
+
+def test_rows_that_go_are_marked_and_the_feed_tells_of_them(spark: SparkSession, tmp_path: Path) -> None:
+    table = Silver(spark, str(tmp_path / "t"))
+    table.apply(written(spark.range(10).withColumn("said", F.lit("first")), INSERT), shape(), {})
+    (file,) = table._table.files()
+    some = table.located().where("id in (3, 4)").select("id", LOCATION)
+    table.apply(written(some.withColumn("said", F.lit("second")), UPDATE), shape(), {"upto": 2})
+    assert file in table._table.files()
+    more = table.located().where("id in (4, 5)").select("id", LOCATION)
+    table.apply(written(more.withColumn("said", F.lit(None).cast("string")), DELETE), shape(), {"upto": 3})
+    assert rows(table) == [*((n, "first") for n in range(3)), (3, "second"), *((n, "first") for n in range(6, 10))]
+    told = table.told()
+    assert told is not None
+    assert told.said == {"upto": 3}
+    assert sorted(feed(spark, table, 1)) == [
+        (3, "first", "delete"),
+        (3, "second", "insert"),
+        (4, "first", "delete"),
+        (4, "second", "delete"),
+        (4, "second", "insert"),
+        (5, "first", "delete"),
+    ]
+
+
+def test_a_file_of_which_nothing_is_left_goes(spark: SparkSession, tmp_path: Path) -> None:
+    table = Silver(spark, str(tmp_path / "t"))
+    table.apply(written(spark.range(4).withColumn("said", F.lit("x")), INSERT), shape(), {})
+    table.apply(written(spark.range(4, 6).withColumn("said", F.lit("x")), INSERT), shape(), {})
+    first = table.located().where("id < 4").select("id", "said", LOCATION)
+    table.apply(written(first, DELETE), shape(), {})
+    assert len(table._table.files()) == 1
+    assert rows(table) == [(4, "x"), (5, "x")]
+
+
+def test_small_files_are_written_together_and_nothing_changes(spark: SparkSession, tmp_path: Path) -> None:
+    table = Silver(spark, str(tmp_path / "t"))
+    for n in range(folding.TOGETHER):
+        table.fold(shape())
+        assert len(table._table.files()) == n if n else True
+        batch = spark.range(n, 100 * folding.TOGETHER, folding.TOGETHER).withColumn("said", F.lit(f"batch {n}"))
+        table.apply(written(batch, INSERT), shape(), {"upto": n})
+    gone = table.located().where("id = 3").select("id", "said", LOCATION)
+    table.apply(written(gone, DELETE), shape(), {"upto": 8})
+    before, version = rows(table), DeltaTable.forPath(spark, table.path).history(1).first()
+    assert version is not None
+    table.fold(shape())
+    (file,) = table._table.files().values()
+    assert (file.rows, file.rows_gone) == (len(before), 0)
+    assert rows(table) == before
+    ids = [r.id for r in table._table.rows_in([file]).select("id").collect()]
+    assert ids == sorted(ids)
+    told = table.told()
+    assert told is not None
+    assert told.said == {"upto": 8}
+    assert list(feed(spark, table, version.version + 1)) == []
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_are_found_by_page(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    name = "a `strange` key.name"
+    table = Silver(spark, str(tmp_path / "t"))
+    all_rows = spark.range(1000).select(F.expr(KEYS[kind]).alias(name), F.lit("x").alias("said"))
+    if kind == "boolean":
+        all_rows = all_rows.distinct()
+    named = shape(kind, name.replace(" ", "_"))
+    all_rows = all_rows.withColumnRenamed(name, named.key[0])
+    table.apply(written(all_rows, INSERT), named, {})
+    wanted = all_rows.sample(0.1, seed=1).unionByName(all_rows.limit(1)).distinct().localCheckpoint()
+    found = table.matching(wanted, named.key)
+    assert found.count() == wanted.count()
+    assert found.select(quoted(named.key[0])).exceptAll(wanted.select(quoted(named.key[0]))).isEmpty()
+    scan = page_index._scan(table._table, named.key[0], wanted)
+    told = scan._jdf.queryExecution().analyzed().relation().options().mkString()
+    # Times are nothing that Spark's filters for Parquet compare as they are stored: all rows are looked through.
+    assert ("parquet.private.read.filter.predicate" in told) == (not kind.startswith("timestamp"))
+
+
+def test_pages_without_a_key_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    table = Silver(spark, str(tmp_path / "t"))
+    table.apply(written(spark.range(50_000).withColumn("said", F.lit("x")), INSERT), shape(), {})
+    wanted = spark.createDataFrame([(7,), (40_000,)], "id bigint")
+    read = page_index._scan(table._table, "id", wanted).select(F.max("id"), F.count("id")).first()
+    assert read is not None
+    assert read[0] >= 40_000
+    assert read[1] <= 4000
