@@ -3,13 +3,15 @@
 # make check  formatting, lint, types, layers, dead code and the pure tests: under a minute
 # make fuzz   N=10000 SEED=1: so many random changelogs against the reference; a failing one is made small and printed
 # make mutants  put one fault after the other into the code and see that the tests catch each
+# make bench PART=small: the same work by this project and by what is written instead; parts: small, catch-up, skewed,
+#             append; ARGS="--rows 5000000"
 # make jars   fetch the jars of Spark, Kafka, Kafka Connect and Debezium now rather than at their first use, and write
 #             Spark's classes to an archive, from which sessions start in half the time
 # make clean  remove the environment and what tools and tests left (not the cached jars)
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz mutants venv jars clean java
+.PHONY: help demo test check fuzz mutants bench venv jars clean java
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,6 +20,7 @@ CLASSES := $(VENV)/.classes
 ARGS ?=
 N ?= 10000
 SEED ?= 1
+PART ?= small
 NEEDED_MEGABYTES := 3000
 
 help:
@@ -49,6 +52,9 @@ fuzz: $(STAMP) java
 
 mutants: $(STAMP) java
 	@$(BIN)/python -m tests.mutants $(ARGS)
+
+bench: $(STAMP) java
+	@$(BIN)/python -m tests.bench $(PART) $(ARGS)
 
 venv: $(STAMP)
 

@@ -103,7 +103,7 @@ def sampled(random: Random, size: int, number: int) -> list[list[Event]]:
     ]
 
 
-@pytest.mark.parametrize(("batches", "size"), [(1, "small"), (7, "small"), (7, "large")])
+@pytest.mark.parametrize(("batches", "size"), [(1, "small"), (7, "large")])
 def test_silver_is_what_the_reference_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int, size: str
 ) -> None:

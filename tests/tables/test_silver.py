@@ -24,14 +24,10 @@ pytestmark = pytest.mark.spark
 KEYS = {
     "int64": "id",
     "string": "concat('key ', id)",
-    "int16": "cast(id as smallint)",
     "date": "date_add(date'1969-11-20', cast(id as int))",
-    "timestamp_tz": "timestamp_micros(id * 7777777 - 3)",
     "timestamp": "cast(timestamp_micros(id * 7777777 - 3) as timestamp_ntz)",
     "decimal(20,3)": "cast(id - 400.125 as decimal(20,3))",
     "bytes": "unhex(sha2(cast(id as string), 256))",
-    "boolean": "id % 2 = 0",
-    "float64": "id / 7 - 3",
 }
 
 
@@ -137,8 +133,6 @@ def test_keys_are_found_by_page(spark: SparkSession, tmp_path: Path, kind: str) 
     name = "a `strange` key.name"
     table = Silver(spark, str(tmp_path / "t"))
     all_rows = spark.range(1000).select(F.expr(KEYS[kind]).alias(name), F.lit("x").alias("said"))
-    if kind == "boolean":
-        all_rows = all_rows.distinct()
     named = shape(kind, name.replace(" ", "_"))
     all_rows = all_rows.withColumnRenamed(name, named.key[0])
     table.apply(written(all_rows, INSERT), named, {})
@@ -149,7 +143,7 @@ def test_keys_are_found_by_page(spark: SparkSession, tmp_path: Path, kind: str) 
     scan = page_index._scan(table._table, named.key[0], wanted)
     told = scan._jdf.queryExecution().analyzed().relation().options().mkString()
     # Times are nothing that Spark's filters for Parquet compare as they are stored: all rows are looked through.
-    assert ("parquet.private.read.filter.predicate" in told) == (not kind.startswith("timestamp"))
+    assert ("parquet.private.read.filter.predicate" in told) == (kind != "timestamp")
 
 
 def test_pages_without_a_key_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
