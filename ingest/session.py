@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,8 +15,7 @@ from pyspark.sql import SparkSession
 from ingest.class_archive import java_options
 from ingest.jars import jars, require_java
 
-# Delta keeps the log of each table that was touched in the last hour, with its plans: a gigabyte for a thousand tables.
-_SMALL_JVM = "-XX:+UseSerialGC -Ddelta.log.cacheSize=64"
+_SMALL_JVM = "-XX:+UseSerialGC"
 SMALL = {
     # For many plans over a handful of rows each, such as cases and tests: tasks, compiled plans and an optimising
     # compiler cost more there than they save. The results are the same.
@@ -31,6 +31,8 @@ SMALL = {
     # As do a rename into the log and the checksum of a table's state; one process at a time writes these tables.
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
+    # Of tables touched in the last hour, with their plans; otherwise of 10,000: a gigabyte for a thousand small tables.
+    "spark.databricks.delta.delta.log.cacheSize": "64",
     "spark.driver.extraJavaOptions": _SMALL_JVM,
 }
 SHORT_LIVED = SMALL | {
@@ -105,6 +107,9 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     _remember(session.sparkContext._jvm)
+    # What is there by now stays: Python's collector, which is called for at each slice, needn't look at it again.
+    gc.collect()
+    gc.freeze()
     return session
 
 

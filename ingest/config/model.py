@@ -143,6 +143,11 @@ class Source(Section):
         description="Where positions go back to events never seen. stop: with an error, before any of it is merged. "
         "ignore: these are late events of the same log.",
     )
+    recreated_topics: Literal["stop", "ignore"] = Field(
+        default="stop",
+        description="Where a topic was deleted and created again. stop: with an error, before any of it is captured. "
+        "ignore: the new one goes on at the old one's offsets.",
+    )
 
     @model_validator(mode="after")
     def _topics_or_pattern(self) -> Self:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import SparkSession
 
 from ingest.changelog.envelope import Naming, events
+from ingest.errors import SourceRefused
 from ingest.sources.contract import Offsets, Source
 from ingest.tables.bronze import Bronze, Captured
 
@@ -12,12 +15,22 @@ from ingest.tables.bronze import Bronze, Captured
 class Capture:
     """Moves one source's records into bronze, batch by batch; bronze alone remembers how far it came."""
 
-    def __init__(self, spark: SparkSession, source: Source, bronze: Bronze, naming: Naming, limit: int) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        source: Source,
+        bronze: Bronze,
+        naming: Naming,
+        limit: int,
+        stops_at_new_topic: bool = True,
+    ) -> None:
+        """`stops_at_new_topic`: where another topic has taken a captured one's name."""
         self._spark = spark
         self._source = source
         self._bronze = bronze
         self._naming = naming
         self._limit = limit
+        self._stops_at_new_topic = stops_at_new_topic
         self.captured = bronze.captured()
 
     def until_now(self) -> None:
@@ -25,15 +38,30 @@ class Capture:
         self._source.until_now()
 
     def step(self) -> int:
-        """One batch. How many records it spans: 0 means that there was nothing new."""
+        """One batch. How many records it spans: 0 means that there was nothing new.
+
+        Raises SourceRefused where a topic is not the one that was captured before."""
         span = self._source.pending(self.captured.offsets, self._limit)
         if span is None:
             return 0
+        ids = {**self.captured.topic_ids, **span.topic_ids}
+        if self._stops_at_new_topic:
+            self._require_same(ids)
         batch = events(self._source.read(self._spark, span), self._naming)
-        upto = Captured(self.captured.batch + 1, _advanced(self.captured.offsets, span.end))
+        upto = Captured(self.captured.batch + 1, _advanced(self.captured.offsets, span.end), ids)
         self._bronze.append(batch, upto)
         self.captured = upto
         return span.size
+
+    def _require_same(self, ids: Mapping[str, str]) -> None:
+        """Its offsets begin anew: bronze would take them for those that it holds, and skip them."""
+        for topic, id_ in self.captured.topic_ids.items():
+            if ids[topic] != id_:
+                raise SourceRefused(
+                    f"topic {topic} is another one than bronze holds: it was deleted and created again",
+                    "capture it under a new pipeline name; or, where the new one goes on at the old one's offsets "
+                    "(it was restored), run once with source: {recreated_topics: ignore}",
+                )
 
 
 def _advanced(offsets: Offsets, by: Offsets) -> Offsets:

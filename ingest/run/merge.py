@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -74,6 +75,8 @@ class Merge:
         accounts = self._slice_accounts(upto, groups)
         self._accounts.add(self.merged, upto, accounts)
         self.merged = upto
+        # Py4j's objects are in cycles: until Python looks for these, the JVM keeps all rows and plans of the slice.
+        gc.collect()
         return accounts
 
     def _profile(self, last: int) -> list[Group]:

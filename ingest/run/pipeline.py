@@ -76,7 +76,8 @@ class Run:
         bronze = Bronze(spark, layout.bronze(pipeline.name), rules.epochs)
         if "capture" in parts:
             limit = pipeline.batch.max_events
-            self._capture = Capture(spark, source_of(pipeline), bronze, rules.naming, limit)
+            stops = pipeline.source.recreated_topics == "stop"
+            self._capture = Capture(spark, source_of(pipeline), bronze, rules.naming, limit, stops)
         if "merge" in parts:
             self._merge = Merge(spark, pipeline.name, layout, rules, bronze)
 

@@ -234,13 +234,13 @@ class TableMerge:
             stored.pending.apply(replace(pending, states=waiting), shape, told)
         if judged is not None and judged.silver is not None:
             stored.silver.apply(judged.silver, shape, told)
-            stored.silver.fold(shape)
         else:
             if not stored.silver.exists():
                 stored.silver.create(shape)
             stored.silver.note(told)
         if pending is not None and DELETE in pending.actions:
             stored.pending.remove(pending.states.where(F.col(ACTION) == DELETE), shape, told)
+        _fold(stored, judged, shape)
 
     def _quarantine_rows(self, batch: TableBatch, bad: DataFrame) -> None:
         named = bad.select(F.col(f"{EVENT_ID}.*"), F.col(CODE).alias("code"), F.col(REASON).alias("reason"))
@@ -280,6 +280,14 @@ class TableMerge:
             if kept.exists():
                 kept.truncate(literal(last))
         return Truncated(last, new, int(new and latest in truncates))
+
+
+def _fold(stored: Stored, judged: Judged | None, shape: Shape) -> None:
+    """What was written to now may have gathered small files."""
+    if judged is not None and judged.silver is not None:
+        stored.silver.fold(shape)
+    if judged is not None and judged.pending is not None:
+        stored.pending.fold(shape)
 
 
 def _told_after(kept: Silver, merged: int) -> Told | None:

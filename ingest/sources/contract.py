@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +24,8 @@ class Range:
 
     start: Offsets
     end: Offsets
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """topic → what tells it from another one of its name, where the source knows."""
 
     @property
     def size(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +50,8 @@ class KafkaSource:
             for partition in partitions:
                 known = captured.get(topic, {}).get(partition)
                 starts.setdefault(topic, {})[partition] = first[topic][partition] if known is None else known
-        return _limited(starts, ends, limit)
+        span = _limited(starts, ends, limit)
+        return None if span is None else replace(span, topic_ids=self._admin.topic_ids(span.end))
 
     def _first(self, topics: Sequence[str], later: bool) -> Offsets:
         """Where new partitions begin. One that appears `later` holds nothing from before the pipeline began."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec  # type: ignore[attr-defined]
 
 from ingest.errors import ConfigError, IngestError, SourceRefused, Unreachable
@@ -28,6 +28,7 @@ _ATTEMPT_SECONDS = 1.0
 _PAUSE_SECONDS = 0.1
 _METADATA_SECONDS = 5.0
 _NO_SUCH_TIME = -1
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _OWN_TOPICS = frozenset({"__consumer_offsets", "__share_group_state", "__transaction_state"})
 _DENIED = frozenset(
     {
@@ -129,6 +130,23 @@ class KafkaAdmin:
             topic: {p: ends[topic][p] if o == _NO_SUCH_TIME else o for p, o in partitions.items()}
             for topic, partitions in found.items()
         }
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """topic → the id that no other topic of its name has; none of a broker that gives none (before Kafka 2.8)."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            self._forget_errors()
+            asked = TopicCollection(sorted(topics))
+            answers = self._client.describe_topics(asked, request_timeout=self._timeout)
+            try:
+                ids = {topic: str(answer.result().topic_id) for topic, answer in answers.items()}
+            except KafkaException as exception:
+                self._raise_denied(exception.args[0])
+                if time.monotonic() >= deadline:
+                    raise self._unreachable(exception.args[0]) from None
+                time.sleep(_PAUSE_SECONDS)
+            else:
+                return {topic: id_ for topic, id_ in ids.items() if id_ != _NO_ID}
 
     def _metadata(self) -> ClusterMetadata:
         """Everything in one round trip. Asked for in short attempts: a refusal shows only between them."""

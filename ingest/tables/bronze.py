@@ -7,7 +7,8 @@ lost, or disagree with the data.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -21,10 +22,10 @@ from ingest.tables import delta_log
 
 _STATISTICS = ",".join(["batch", "topic", "partition", "offset", "source_table"])
 """Nothing out of a record's key or value, and no more than a reader of some batches or of a table needs."""
-_REMEMBERED = 256
 
 Offsets = dict[str, dict[int, int]]
 """topic → partition → next offset to read."""
+_TOPIC_IDS = "ingest.topicIds"
 
 COORDINATES = ["topic", "partition", "offset"]
 BATCH = "batch"
@@ -33,10 +34,12 @@ _SCHEMA = T.StructType([*EVENT.fields, T.StructField(BATCH, T.LongType())])
 
 @dataclass(frozen=True)
 class Captured:
-    """How far capture has come: the number of its last batch, and where each partition goes on."""
+    """How far capture has come: the number of its last batch, where each partition goes on, and of which topics."""
 
     batch: int = 0
     offsets: Offsets = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """topic → what tells it from another one of its name."""
 
 
 class Bronze:
@@ -46,7 +49,7 @@ class Bronze:
         """`epochs`: when the source's log began anew."""
         self._table = delta_log.Table(spark, path)
         self._epochs = tuple(epochs)
-        self._recent: dict[int, list[delta_log.DataFile]] = {}
+        self._topic_ids: Mapping[str, str] = {}
 
     def captured(self) -> Captured:
         """Read from the rows: right even after the log has expired or files were rewritten."""
@@ -61,16 +64,14 @@ class Bronze:
         offsets: Offsets = {}
         for row in ends:
             offsets.setdefault(row.topic, {})[row.partition] = row["last"] + 1
-        return Captured(max((r[BATCH] for r in ends), default=0), offsets)
+        self._topic_ids = json.loads(self._table.property(_TOPIC_IDS) or "{}")
+        return Captured(max((r[BATCH] for r in ends), default=0), offsets, self._topic_ids)
 
     def rows(self) -> DataFrame:
         return self._placed(self._table.rows(_SCHEMA))
 
     def between(self, after: int, upto: int) -> DataFrame:
         """The events of the capture batches `after` < batch ≤ `upto`."""
-        batches = range(after + 1, upto + 1)
-        if batches and all(n in self._recent for n in batches) and self._table.is_as_written():
-            return self._placed(self._table.rows_in([f for n in batches for f in self._recent[n]]))
         if not self._table.exists():
             return self.rows()
         bounds = [(f, f.bounds(BATCH) or (after, upto)) for f in self._table.files().values()]
@@ -93,7 +94,10 @@ class Bronze:
         frame = events.withColumn(BATCH, F.lit(upto.batch).cast("bigint")).select(*_SCHEMA.names)
         told = {"batch": upto.batch, "offsets": upto.offsets}
         progress = delta_log.Progress("capture", upto.batch)
-        self._recent[upto.batch] = self._table.commit(
-            frame, told=told, progress=progress, new={"delta.dataSkippingStatsColumns": _STATISTICS}
-        )
-        self._recent.pop(upto.batch - _REMEMBERED, None)
+        ids = json.dumps(dict(upto.topic_ids))
+        if upto.topic_ids != self._topic_ids:
+            if self._table.exists():
+                self._table.set_property(_TOPIC_IDS, ids)
+            self._topic_ids = upto.topic_ids
+        new = {"delta.dataSkippingStatsColumns": _STATISTICS, _TOPIC_IDS: ids}
+        self._table.commit(frame, told=told, progress=progress, new=new)

@@ -52,12 +52,12 @@ class DataFile:
         said = self.action.stats()
         return json.loads(said) if said else {}
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """Those that are gone among them; 0 where nothing is known."""
         return int(self.statistics.get("numRecords", 0))
 
-    @property
+    @cached_property
     def rows_gone(self) -> int:
         """How many of its rows are marked as gone."""
         vector = self.action.deletionVector()
@@ -116,10 +116,6 @@ class Table:
         if schema is None or self.exists():
             return self._spark.read.format("delta").load(self.path)
         return self._spark.createDataFrame([], schema)
-
-    def is_as_written(self) -> bool:
-        """Whether the newest commit is the last one of this process."""
-        return int(self._snapshot().version()) == self._written
 
     def files(self) -> dict[str, DataFile]:
         """name → file, as of now."""

@@ -8,12 +8,14 @@ to Parquet's readers alone, as the filter in their configuration.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import quoted
+from ingest.names import identifier
 from ingest.tables.delta_log import Table
 
 _SEARCHED = 16 << 20
@@ -61,54 +63,63 @@ def _scan(table: Table, column: str, wanted: DataFrame) -> DataFrame:
     return rows if predicate is None else _with_options(spark, rows, _OPTIONS | {_FILTER: predicate})
 
 
+class _Classes:
+    """Of Parquet, and of Spark's way to it; each looked up once (`delta_jvm` says why)."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = spark._jvm
+        sql = jvm.org.apache.spark.sql
+        self.filters = sql.execution.datasources.parquet.ParquetFilters
+        self.schemas = sql.execution.datasources.parquet.SparkToParquetSchemaConverter
+        self.one_of = sql.sources.In
+        self.datasets = getattr(getattr(sql.classic, "Dataset$"), "MODULE$")
+        policies = getattr(getattr(sql.internal, "LegacyBehaviorPolicy$"), "MODULE$")
+        calendar = getattr(sql.catalyst.util, "RebaseDateTime$RebaseSpec")
+        self.calendar = calendar(policies.CORRECTED(), jvm.scala.Option.empty())
+        self.either = getattr(jvm.org.apache.parquet.filter2.predicate.FilterApi, "or")
+        self.input = jvm.org.apache.parquet.hadoop.ParquetInputFormat
+        self.configuration = jvm.org.apache.hadoop.conf.Configuration
+
+
+@cache
+def _classes(spark: SparkSession) -> _Classes:
+    """One per session."""
+    return _Classes(spark)
+
+
 def _any_of(spark: SparkSession, column: DataFrame, values: Any) -> str | None:
-    """The filter as Parquet keeps it in a configuration; None for a type that it can't compare."""
-    jvm: Any = spark._jvm
-    parquet = jvm.org.apache.spark.sql.execution.datasources.parquet
-    conf = spark._jsparkSession.sessionState().conf()
+    """The filter as Parquet keeps it in a configuration; None for a type that it can't compare, or without values."""
+    classes = _classes(spark)
     schema = column._jdf.schema()
-    message = parquet.SparkToParquetSchemaConverter(conf).convert(schema)
-    policy = getattr(getattr(jvm.org.apache.spark.sql.internal, "LegacyBehaviorPolicy$"), "MODULE$").CORRECTED()
-    calendar = getattr(jvm.org.apache.spark.sql.catalyst.util, "RebaseDateTime$RebaseSpec")(
-        policy, jvm.scala.Option.empty()
-    )
-    filters = parquet.ParquetFilters(message, True, True, True, True, FEW_KEYS + 1, True, calendar)
-    name = quoted_name(schema.apply(0).name())
+    message = classes.schemas(spark._jsparkSession.sessionState().conf()).convert(schema)
+    filters = classes.filters(message, True, True, True, True, FEW_KEYS + 1, True, classes.calendar)
+    # Spark's filters take a name with dots for a path, unless it is quoted.
+    name = schema.apply(0).name()
+    name = identifier(name) if "." in name else name
     parts = []
     for at in range(0, values.size(), _AT_ONCE):
         some = values.subList(at, min(at + _AT_ONCE, values.size())).toArray()
-        made = filters.createFilter(jvm.org.apache.spark.sql.sources.In(name, some))
+        made = filters.createFilter(classes.one_of(name, some))
         if made.isEmpty():
             return None
         parts.append(made.get())
-    either = jvm.org.apache.parquet.filter2.predicate.FilterApi
     while len(parts) > 1:
-        pairs = [either.__getattr__("or")(*parts[i : i + 2]) for i in range(0, len(parts) - 1, 2)]
+        pairs = [classes.either(*parts[i : i + 2]) for i in range(0, len(parts) - 1, 2)]
         parts = pairs + parts[len(pairs) * 2 :]
     if not parts:
         return None
-    kept = jvm.org.apache.hadoop.conf.Configuration(False)
-    jvm.org.apache.parquet.hadoop.ParquetInputFormat.setFilterPredicate(kept, parts[0])
+    kept = classes.configuration(False)
+    classes.input.setFilterPredicate(kept, parts[0])
     return str(kept.get(_FILTER))
-
-
-def quoted_name(name: str) -> str:
-    """As Spark's filters name a column that may hold dots."""
-    return "`" + name.replace("`", "``") + "`" if "." in name else name
 
 
 def _with_options(spark: SparkSession, rows: DataFrame, options: dict[str, str]) -> DataFrame:
     """The same scan, whose readers are told `options`."""
-    jvm: Any = spark._jvm
     scan = rows._jdf.queryExecution().analyzed()
     relation = scan.relation()
-    told = jvm.java.util.HashMap()
-    known = relation.options().iterator()
-    while known.hasNext():
-        pair = known.next()
-        told.put(pair._1(), pair._2())
+    told = relation.options()
     for key, value in options.items():
-        told.put(key, value)
+        told = told.updated(key, value)
     session = spark._jsparkSession
     new = relation.copy(
         relation.location(),
@@ -116,9 +127,8 @@ def _with_options(spark: SparkSession, rows: DataFrame, options: dict[str, str])
         relation.dataSchema(),
         relation.bucketSpec(),
         relation.fileFormat(),
-        jvm.PythonUtils.toScalaMap(told),
+        told,
         session,
     )
     plan = scan.copy(new, scan.output(), scan.catalogTable(), scan.isStreaming(), scan.stream())
-    datasets = getattr(getattr(jvm.org.apache.spark.sql.classic, "Dataset$"), "MODULE$")
-    return DataFrame(datasets.ofRows(session, plan), spark)
+    return DataFrame(_classes(spark).datasets.ofRows(session, plan), spark)

@@ -26,6 +26,7 @@ from ingest.changelog.position import POSITION
 from ingest.changelog.types import spark_type
 from ingest.cut import cut
 from ingest.errors import Contended
+from ingest.names import identifier
 from ingest.tables import delta_log, folding, page_index
 from ingest.tables.delta_log import CHANGE_TYPE, DataFile
 
@@ -35,8 +36,6 @@ _UNSORTED = (T.BooleanType, T.BinaryType, T.ArrayType, T.MapType, T.StructType)
 _NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 _REWRITABLE = 1 << 20
 """Bytes of files that a commit may write anew: so small a table stays one file. Of more, rows are marked as gone."""
-_SMALL_FILES = 16
-"""So many small files, and the next rewrite takes them all in."""
 _ROWS_A_FILE = 500_000
 _ROWS_A_TASK = 50_000
 
@@ -91,7 +90,7 @@ class Silver:
     def _properties(self, shape: Shape) -> dict[str, str]:
         # What readers skip files by: the key, and nothing else of a row gets into the log.
         types = {c.name: spark_type(c.type) for c in shape.columns}
-        keys = [_path(k) for k in shape.key if not isinstance(types[k], _UNSORTED)]
+        keys = [identifier(k) for k in shape.key if not isinstance(types[k], _UNSORTED)]
         statistics = ",".join(keys) or f"{POSITION_COLUMN}.major"
         properties = {**_PROPERTIES, "delta.dataSkippingStatsColumns": statistics}
         return {**properties, "delta.columnMapping.mode": "name"} if self._mapped(shape) else properties
@@ -152,17 +151,14 @@ class Silver:
             self._table.commit(self._laid_out(writes, shape), told=told, new=self._properties(shape))
             return
         files = self._table.files()
-        small = [f for f in files.values() if f.size < _REWRITABLE // _SMALL_FILES]
         if not touched <= files.keys():
             raise Contended(
                 f"another writer changed {self.path} while a batch was on its way into it",
                 "run the same again: it goes on where it stood; one pipeline writes a table at a time",
             )
-        rewritten = {name: files[name] for name in touched}
-        if len(small) >= _SMALL_FILES:
-            rewritten |= {f.name: f for f in small}
-        if sum(f.size for f in rewritten.values()) <= _REWRITABLE:
-            self._rewrite(writes.states, shape, list(rewritten.values()), told)
+        rewritten = [files[name] for name in touched]
+        if sum(f.size for f in rewritten) <= _REWRITABLE:
+            self._rewrite(writes.states, shape, rewritten, told)
             return
         gone = writes.states.where(F.col(ACTION).isin(UPDATE, DELETE)).select(LOCATION)
         come = self._laid_out(writes, shape) if writes.actions & {INSERT, UPDATE} else None
@@ -180,7 +176,8 @@ class Silver:
         key = list(shape.identity)
         there = self.matching(states, key).select(*map(quoted, key), LOCATION)
         over = cut(states.drop(LOCATION).join(F.broadcast(there), key))
-        files = over.groupBy(F.col(LOCATION)["file"].alias("file")).agg(F.count(F.lit(1)).alias("rows")).collect()
+        by_file = over.groupBy(F.col(LOCATION)["file"].alias("file")).agg(F.count(F.lit(1)).alias("rows"))
+        files = by_file.collect()  # a row per file
         gone = Writes(over, frozenset({DELETE}), frozenset(f["file"] for f in files), sum(f["rows"] for f in files))
         self.apply(gone, shape, told)
 
@@ -225,7 +222,3 @@ class Silver:
 def _location() -> Column:
     at = F.struct(F.col("_metadata.file_name").alias("file"), F.col("_metadata.row_index").alias("row"))
     return at.alias(LOCATION)
-
-
-def _path(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -38,7 +38,8 @@ def by_content(changes: Changes, shape: Shape, stored: Stored, truncated: Trunca
     net = net.withColumn(ACTION, F.when(known & cancelled, DELETE).when(~known & ~cancelled, INSERT))
     net = cut(net.where(F.col(ACTION).isNotNull()))
     file = F.col(LOCATION)["file"].alias("file")
-    told = net.groupBy(SIDE, ACTION, file).agg(F.count(F.lit(1)).alias("rows")).collect()  # a row per file at most
+    counts = net.groupBy(SIDE, ACTION, file).agg(F.count(F.lit(1)).alias("rows"))
+    told = counts.collect()  # a row per file, side and action
     writes = {side: [w for w in told if w[SIDE] == side] for side in (CREDIT, DEBT)}
     silver, pending = (
         Writes(
