@@ -33,6 +33,8 @@ SMALL = {
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
     # Of tables touched in the last hour, with their plans; otherwise of 10,000: a gigabyte for a thousand small tables.
     "spark.databricks.delta.delta.log.cacheSize": "64",
+    # Otherwise a hash table of one row takes a megabyte, which stays until the collector finds it.
+    "spark.buffer.pageSize": "64k",
     "spark.driver.extraJavaOptions": _SMALL_JVM,
 }
 SHORT_LIVED = SMALL | {
@@ -93,6 +95,8 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
             # collector that works beside the program on cores that the program needs.
             "spark.sql.adaptive.enabled": "false",
             _JAVA_OPTIONS: "-XX:+UseParallelGC",
+            # A hash table takes a page, were it for one row; by default that is 16 MB to be cleared and collected.
+            "spark.buffer.pageSize": "1m",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
         }

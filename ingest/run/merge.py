@@ -57,6 +57,8 @@ class Merge:
         self.tables = TableMerge(spark, pipeline, lakehouse, rules, self._quarantine)
         self._schemas = Schemas()
         self._profiles: dict[int, list[Group]] = {}
+        # Kept: each of its threads has a connection to the JVM.
+        self._side_by_side = ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="merge")
         self._asked = False
         self._restarts = Restarts(spark, bronze, rules.stops_at_restart)
         self.merged = self._accounts.merged_upto()
@@ -102,8 +104,7 @@ class Merge:
         accounts = self._without_table(events, groups, tombstones)
         batches = self._batches(upto, events, groups, tombstones)
         self._schemas.learn(events, [g for b in batches for g in b.groups if g.kind == CHANGE])
-        with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="merge") as pool:
-            accounts += pool.map(lambda batch: self.tables.merge(batch, self._schemas), batches)
+        accounts += self._side_by_side.map(lambda batch: self.tables.merge(batch, self._schemas), batches)
         return by_table(accounts)
 
     def _topics(self, groups: Sequence[Group]) -> dict[str, str]:

@@ -36,7 +36,8 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
         return None
     live = None
     if rows:
-        layered = F.col(COLUMN_POSITIONS).isNotNull().alias("_layered")
+        # Of all that they hold a reader needs to open but the smallest part.
+        layered = F.map_values(COLUMN_POSITIONS)["before"].isNotNull().alias("_layered")
         columns = [quoted(k) for k in dict.fromkeys([*key, POSITION_COLUMN])]
         live = stored.silver.matching(states, key).select(*columns, LOCATION, layered)
     buried, horizon = (stored.graves.matching(states), stored.graves.horizon()) if graves else (None, None)
