@@ -15,6 +15,10 @@ from pyspark.sql import SparkSession
 from ingest.class_archive import java_options
 from ingest.jars import jars, require_java
 
+_PLAIN_LOCAL_FILES = {
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
 _SMALL_JVM = "-XX:+UseSerialGC"
 SMALL = {
     # For many plans over a handful of rows each, such as cases and tests: tasks, compiled plans and an optimising
@@ -25,10 +29,7 @@ SMALL = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # Hadoop's checksummed local files start a process for each file and again for its checksum.
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-    # As do a rename into the log and the checksum of a table's state; one process at a time writes these tables.
+    # A rename into the log and the checksum of a table's state cost processes too; one process at a time writes these.
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
     # Of tables touched in the last hour, with their plans; otherwise of 10,000: a gigabyte for a thousand small tables.
@@ -97,6 +98,8 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
             _JAVA_OPTIONS: "-XX:+UseParallelGC",
             # A hash table takes a page, were it for one row; by default that is 16 MB to be cleared and collected.
             "spark.buffer.pageSize": "1m",
+            # Hadoop's checksums beside local files cost a file each, and a process that sets its permissions.
+            **_PLAIN_LOCAL_FILES,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
         }

@@ -26,6 +26,7 @@ _STATISTICS = ",".join(["batch", "topic", "partition", "offset", "source_table"]
 Offsets = dict[str, dict[int, int]]
 """topic → partition → next offset to read."""
 _TOPIC_IDS = "ingest.topicIds"
+_ROWS_A_TASK = 5000
 
 COORDINATES = ["topic", "partition", "offset"]
 BATCH = "batch"
@@ -77,6 +78,9 @@ class Bronze:
         bounds = [(f, f.bounds(BATCH) or (after, upto)) for f in self._table.files().values()]
         files = {f.name: (f, low, high) for f, (low, high) in bounds if low <= upto and high > after}
         rows = self._placed(self._table.rows_in([f for f, _, _ in files.values()]))
+        if sum(f.rows for f, _, _ in files.values()) <= _ROWS_A_TASK:
+            # In one partition nothing needs a shuffle.
+            rows = rows.coalesce(1)
         if all(after < low and high <= upto for _, low, high in files.values()):
             # The batches don't stand in the plan: Spark would compile anew, each time, all that reads them.
             return rows

@@ -7,6 +7,7 @@ are asked for once and followed from commit to commit; a commit by somebody else
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +28,9 @@ SELDOM_CHECKPOINTS = {"delta.checkpointInterval": "100"}
 """Delta's default of 10 costs a small batch seconds each tenth time; a hundred commit files are read at once."""
 
 NO_STATISTICS = {"delta.dataSkippingNumIndexedCols": "0"}
+
+_FRESH = 1000
+"""Milliseconds."""
 
 CHANGE_TYPE = "_change_type"
 """A row of a commit with this column set belongs to the change data feed alone, as Delta's own writers have it."""
@@ -100,9 +104,11 @@ class Table:
         self._files: dict[str, DataFile] = {}
         self._followed = -1
         self._written = -1
+        self._seen = False
 
     def exists(self) -> bool:
-        return exists(self._spark, self.path)
+        self._seen = self._seen or exists(self._spark, self.path)
+        return self._seen
 
     def create(self, schema: T.StructType, properties: Mapping[str, str]) -> None:
         """Makes it, empty; one that is there already stays as it is."""
@@ -183,7 +189,7 @@ class Table:
 
         Raises ChangelogUnusable where another writer has come as far as `progress`, and what Delta raises where one
         took away the same files."""
-        transaction = self._log.startTransaction(self._delta.none, self._delta.none)
+        transaction = self._log.startTransaction(self._delta.none, self._delta.some(self._snapshot()))
         transaction.trackFilesRead(self._delta.sequence([f.action for f in without]))
         before = int(transaction.snapshot().version())
         if frame is not None and before < 0:
@@ -226,7 +232,7 @@ class Table:
     def rewrite(self, files: Sequence[DataFile], frame: DataFrame) -> None:
         """One commit in which `files` go and their rows come again, as `frame` lays them out: nothing has changed, so
         the change data feed is silent. Raises what Delta raises where one of them is gone by now."""
-        transaction = self._log.startTransaction(self._delta.none, self._delta.none)
+        transaction = self._log.startTransaction(self._delta.none, self._delta.some(self._snapshot()))
         transaction.trackFilesRead(self._delta.sequence([f.action for f in files]))
         added = [self._delta.unchanged(a) for a in items(transaction.writeFiles(frame._jdf))]
         removed = [self._delta.unchanged_without(f.action) for f in files]
@@ -270,7 +276,9 @@ class Table:
         return self._delta.log(self.path)
 
     def _snapshot(self) -> Any:
-        return self._log.update(False, self._delta.none, self._delta.none)
+        """Within a second the log is not listed again: who else commits meanwhile is noticed at our own commit."""
+        since = self._delta.some(int(time.time() * 1000) - _FRESH)
+        return self._log.update(False, since, self._delta.none)
 
 
 def _data_file(action: Any) -> DataFile:

@@ -31,9 +31,6 @@ _OPTIONS = {
     "parquet.filter.bloom.enabled": "false",
     # Pages that lie near each other come in one read; of a store in the network each would be a request.
     "parquet.hadoop.vectored.io.enabled": "true",
-    # Hadoop's checksummed local files would open the checksums once more for each page, and start a thread.
-    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "fs.file.impl.disable.cache": "true",
 }
 
 
@@ -42,28 +39,29 @@ def matching(table: Table, key: Sequence[str], wanted: DataFrame, *more: Column)
 
     The table is read once and not shuffled, only those of its columns that are asked for, and of a large table only
     what may hold one of a few keys."""
-    keys = [quoted(k) for k in key]
+    keys = F.broadcast(wanted.select(*(quoted(k) for k in key)))
     # The filter must not be without this join: readers take a column that nobody asks for as one that is null.
-    return (
-        _scan(table, key[0], wanted).select("*", *more).join(F.broadcast(wanted.select(*keys)), list(key), "left_semi")
-    )
+    rows, few = _scan(table, key[0], wanted)
+    found = rows.select("*", *more).join(keys, list(key), "left_semi")
+    return F.broadcast(found) if few else found
 
 
-def _scan(table: Table, column: str, wanted: DataFrame) -> DataFrame:
+def _scan(table: Table, column: str, wanted: DataFrame) -> tuple[DataFrame, bool]:
+    """The rows among which the wanted ones are, and whether these are known to be few."""
     files = table.files()
     rows = table.rows_in(files.values())
     # Column mapping gives columns other names in the files.
     if sum(f.size for f in files.values()) <= _SEARCHED or table.property("delta.columnMapping.mode") is not None:
-        return rows
+        return rows, False
     spark = rows.sparkSession
     some = wanted.select(quoted(column).alias("key")).limit(FEW_KEYS + 1)
     found = some.agg(F.sort_array(F.collect_set("key")).alias("keys"), F.count("key").alias("rows"))
     # Stays in the JVM: a value that went through Python would have to come back as the same.
     row = found._jdf.head()
     if row.getLong(1) > FEW_KEYS:
-        return rows
+        return rows, False
     predicate = _any_of(spark, rows.select(quoted(column)), row.getList(0))
-    return rows if predicate is None else _with_options(spark, rows, _OPTIONS | {_FILTER: predicate})
+    return rows if predicate is None else _with_options(spark, rows, _OPTIONS | {_FILTER: predicate}), True
 
 
 class _Classes:

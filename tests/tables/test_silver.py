@@ -140,7 +140,8 @@ def test_keys_are_found_by_page(spark: SparkSession, tmp_path: Path, kind: str) 
     found = table.matching(wanted, named.key)
     assert found.count() == wanted.count()
     assert found.select(quoted(named.key[0])).exceptAll(wanted.select(quoted(named.key[0]))).isEmpty()
-    scan = page_index._scan(table._table, named.key[0], wanted)
+    scan, few = page_index._scan(table._table, named.key[0], wanted)
+    assert few
     told = scan._jdf.queryExecution().analyzed().relation().options().mkString()
     # Times are nothing that Spark's filters for Parquet compare as they are stored: all rows are looked through.
     assert ("parquet.private.read.filter.predicate" in told) == (kind != "timestamp")
@@ -150,7 +151,8 @@ def test_pages_without_a_key_are_not_read(spark: SparkSession, tmp_path: Path) -
     table = Silver(spark, str(tmp_path / "t"))
     table.apply(written(spark.range(50_000).withColumn("said", F.lit("x")), INSERT), shape(), {})
     wanted = spark.createDataFrame([(7,), (40_000,)], "id bigint")
-    read = page_index._scan(table._table, "id", wanted).select(F.max("id"), F.count("id")).first()
+    scan, _ = page_index._scan(table._table, "id", wanted)
+    read = scan.select(F.max("id"), F.count("id")).first()
     assert read is not None
     assert read[0] >= 40_000
     assert read[1] <= 4000
