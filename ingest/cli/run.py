@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from rich.console import Console
 
+from ingest.cli.progress import shown
 from ingest.config import Pipeline, load
 from ingest.errors import IngestError
 from ingest.run.failures import explained
-from ingest.run.pipeline import BOTH, Part, Progress, Run
+from ingest.run.pipeline import BOTH, Part, Run
 from ingest.session import running
 
 PipelineName = Annotated[str, typer.Argument(help="A pipeline of conf/pipelines, or the path of its file.")]
@@ -38,7 +37,7 @@ def run(
     Example: ingest run claims --available-now
     """
     del debug  # The whole trace is the business of main().
-    drive(pipeline, BOTH, available_now, _reporter(as_json))
+    drive(pipeline, BOTH, available_now, as_json)
 
 
 def job(*parts: Part) -> typer.Typer:
@@ -52,17 +51,18 @@ def job(*parts: Part) -> typer.Typer:
         debug: Annotated[bool, typer.Option("--debug")] = False,
     ) -> None:
         del debug
-        drive(pipeline, parts, available_now, _reporter(as_json=True))
+        drive(pipeline, parts, available_now, as_json=True)
 
     return app
 
 
-def drive(name: str, parts: Sequence[Part], available_now: bool, report: Callable[[Progress], None]) -> None:
+def drive(name: str, parts: Sequence[Part], available_now: bool, as_json: bool) -> None:
     """Runs parts of a pipeline in the given mode. Jobs submitted to a cluster come in here too."""
     loaded = load(name)
     with running(f"ingest {loaded.name}", loaded.spark) as spark, stop_on_signal() as stop, explaining(loaded):
         engine = Run(spark, loaded, parts)
-        (engine.available_now if available_now else engine.continuous)(stop, report)
+        with shown(loaded.name, as_json) as report:
+            (engine.available_now if available_now else engine.continuous)(stop, report)
 
 
 @contextmanager
@@ -86,27 +86,3 @@ def explaining(pipeline: Pipeline) -> Iterator[None]:
         raise
     except (PySparkException, Py4JError, OSError) as error:
         raise explained(error, pipeline) from error
-
-
-def _reporter(as_json: bool) -> Callable[[Progress], None]:
-    console = Console(highlight=False)
-
-    def line(progress: Progress) -> None:
-        counts = {
-            a.table or "(no table)": {
-                "read": a.read,
-                "applied": a.applied,
-                "superseded": a.superseded,
-                "quarantined": a.quarantined,
-                "suppressed": a.suppressed,
-            }
-            for a in progress.accounts
-        }
-        if as_json:
-            console.out(json.dumps({"captured": progress.captured, "tables": counts}, ensure_ascii=False))
-            return
-        console.out(f"captured {progress.captured}")
-        for table, account in counts.items():
-            console.out(f"  {table}: " + ", ".join(f"{k} {v}" for k, v in account.items() if v))
-
-    return line

@@ -32,6 +32,8 @@ class Capture:
         self._limit = limit
         self._stops_at_new_topic = stops_at_new_topic
         self.captured = bronze.captured()
+        self.behind = 0
+        """How many offsets waited at the source after the last batch."""
 
     def until_now(self) -> None:
         """From here on only what the source holds at this moment is captured."""
@@ -42,6 +44,7 @@ class Capture:
 
         Raises SourceRefused where a topic is not the one that was captured before."""
         span = self._source.pending(self.captured.offsets, self._limit)
+        self.behind = 0 if span is None else span.behind
         if span is None:
             return 0
         ids = {**self.captured.topic_ids, **span.topic_ids}

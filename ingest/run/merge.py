@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -62,6 +63,8 @@ class Merge:
         self._asked = False
         self._restarts = Restarts(spark, bronze, rules.stops_at_restart)
         self.merged = self._accounts.merged_upto()
+        self.newest: datetime | None = None
+        """When the newest change that this run has merged was made at its source."""
 
     def step(self, captured: int | None = None) -> list[Account]:
         """One slice. `captured`: the last batch in bronze, where the caller knows. Empty: nothing was new."""
@@ -77,6 +80,8 @@ class Merge:
         accounts = self._slice_accounts(upto, groups)
         self._accounts.add(self.merged, upto, accounts)
         self.merged = upto
+        times = [datetime.fromtimestamp(g.newest / 1000, UTC) for g in groups if g.newest is not None]
+        self.newest = max([*times, *([self.newest] if self.newest else [])], default=None)
         # Py4j's objects are in cycles: until Python looks for these, the JVM keeps all rows and plans of the slice.
         gc.collect()
         return accounts

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from pyspark.sql import SparkSession
@@ -56,10 +58,16 @@ def source_of(pipeline: Pipeline) -> KafkaSource:
 
 @dataclass(frozen=True)
 class Progress:
-    """One turn of the loop: how many records were captured, and what became of those merged."""
+    """One turn of the loop: how many records were captured, what became of those merged, and how far it is behind."""
 
     captured: int
     accounts: Sequence[Account]
+    seconds: float = 0.0
+    """How long it took."""
+    behind: int | None = None
+    """How many offsets the source holds that are not captured; None where nobody has asked."""
+    newest: datetime | None = None
+    """When the newest change that is merged was made at its source."""
 
     @property
     def idle(self) -> bool:
@@ -83,10 +91,13 @@ class Run:
 
     def step(self) -> Progress:
         """One batch of each part."""
+        begun = time.monotonic()
         captured = self._capture.step() if self._capture else 0
         known = self._capture.captured.batch if self._capture else None
         accounts = self._merge.step(known) if self._merge else []
-        return Progress(captured, accounts)
+        behind = self._capture.behind if self._capture else None
+        newest = self._merge.newest if self._merge else None
+        return Progress(captured, accounts, time.monotonic() - begun, behind, newest)
 
     def available_now(self, stop: threading.Event, report: Callable[[Progress], None]) -> None:
         """Until all that is there now is merged, or until `stop`: the batch in hand is finished either way."""

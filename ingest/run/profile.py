@@ -38,6 +38,8 @@ class Group:
     """Where the reads of a snapshot stand that ends here."""
     progress: tuple[Progress, Progress, Progress] | None = None
     """The lowest, the highest and the last one."""
+    newest: int | None = None
+    """When the last of its changes was made at its source, in milliseconds since 1970."""
 
     @property
     def topics(self) -> set[str]:
@@ -71,6 +73,7 @@ def profiles(events: DataFrame, slice_of: Column) -> dict[int, list[Group]]:
             F.min("progress").alias("earliest"),
             F.max("progress").alias("furthest"),
             F.max_by("progress", F.when(F.col("progress").isNotNull(), F.col("offset"))).alias("latest"),
+            F.max(F.unix_millis("source_ts")).alias("newest"),
         )
         .collect()  # a row per slice, table and schema
     )
@@ -90,6 +93,7 @@ def profiles(events: DataFrame, slice_of: Column) -> dict[int, list[Group]]:
             r["key_changes"],
             snapshot,
             None if r["earliest"] is None else (tuple(r["earliest"]), tuple(r["furthest"]), tuple(r["latest"])),
+            r["newest"],
         )
         found.setdefault(r["slice"], []).append(group)
     return {n: sorted(g, key=lambda one: (one.first[2], one.first[0], one.first[1])) for n, g in found.items()}

@@ -26,6 +26,8 @@ class Range:
     end: Offsets
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """topic → what tells it from another one of its name, where the source knows."""
+    behind: int = 0
+    """How many offsets wait after it."""
 
     @property
     def size(self) -> int:

@@ -152,7 +152,8 @@ class FileSource:
         end = min(self._read + limit, len(self._records))
         if end == self._read:
             return None
-        span = Range({self._DELIVERY: {0: self._read}}, {self._DELIVERY: {0: end}})
+        behind = len(self._records) - end
+        span = Range({self._DELIVERY: {0: self._read}}, {self._DELIVERY: {0: end}}, behind=behind)
         self._read = end
         return span
 

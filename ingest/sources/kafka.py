@@ -106,4 +106,5 @@ def _limited(starts: Offsets, ends: Offsets, limit: int) -> Range | None:
             share = count if total <= limit else max(1, count * limit // total)
             start.setdefault(topic, {})[partition] = starts[topic][partition]
             end.setdefault(topic, {})[partition] = starts[topic][partition] + share
-    return Range(start, end)
+    span = Range(start, end)
+    return replace(span, behind=total - span.size)
