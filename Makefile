@@ -5,13 +5,14 @@
 # make mutants  put one fault after the other into the code and see that the tests catch each
 # make bench PART=small: the same work by this project and by what is written instead; parts: small, catch-up, skewed,
 #             append; ARGS="--rows 5000000"
+# make soak MINUTES=10: a steady 500 changes a second from Postgres to silver; how lag, files and memory drift
 # make jars   fetch the jars of Spark, Kafka, Kafka Connect and Debezium now rather than at their first use, and write
 #             Spark's classes to an archive, from which sessions start in half the time
 # make clean  remove the environment and what tools and tests left (not the cached jars)
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz mutants bench venv jars clean java
+.PHONY: help demo test check fuzz mutants bench soak venv jars clean java
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,6 +22,7 @@ ARGS ?=
 N ?= 10000
 SEED ?= 1
 PART ?= small
+MINUTES ?= 10
 NEEDED_MEGABYTES := 3000
 
 help:
@@ -55,6 +57,9 @@ mutants: $(STAMP) java
 
 bench: $(STAMP) java
 	@$(BIN)/python -m tests.bench $(PART) $(ARGS)
+
+soak: $(STAMP) java
+	@$(BIN)/python -m tests.bench.soak --minutes $(MINUTES) $(ARGS)
 
 venv: $(STAMP)
 

@@ -60,11 +60,17 @@ class LakehouseView:
         accounts = self._accounts(", ".join(COUNTS))
         return {c: pc.sum(accounts[c]).as_py() or 0 for c in COUNTS} if accounts.num_rows else {}
 
-    def lag(self) -> Lag | None:
-        """Over every change that came by the stream and not by the snapshot; None before the first."""
+    def last_batch(self) -> int:
+        """The number of the last batch that is merged; 0 before the first."""
+        ends = self._accounts("upto_batch")
+        return pc.max(ends["upto_batch"]).as_py() or 0 if ends.num_rows else 0
+
+    def lag(self, after: int = 0) -> Lag | None:
+        """Over every change that came by the stream and not by the snapshot, in a batch after `after`; None where
+        there is none."""
         slices = self._accounts("upto_batch, committed_at")
         streamed = " OR ".join(_is("op", op) for op in _STREAMED)
-        changes = _read(self._bronze, "batch, source_ts", streamed)
+        changes = _read(self._bronze, "batch, source_ts", f"batch > {after:d} AND ({streamed})")
         if not slices.num_rows or not changes.num_rows:
             return None
         ends = slices.to_pandas().drop_duplicates().sort_values("upto_batch")

@@ -9,19 +9,18 @@ import subprocess
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.race import CONTENDERS
+from tests.bench import RESULTS
+from tests.bench.contenders import CONTENDERS
 from tests.bench.workload import Workload
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 console = Console(highlight=False)
-RESULTS = Path(__file__).parents[2] / ".bench"
 PARTS = {
     "small": (Workload(1_000_000, 500, 25), 15),
     "catch-up": (Workload(1_000_000, 50_000, 8), 3),

@@ -1,0 +1,198 @@
+"""`make soak MINUTES=…`: a real Postgres changes at a steady rate, through Debezium and Kafka into silver; what drifts?
+
+Of each window: the lag from a change's commit in the source to the commit that brought it to silver, as the tables
+themselves tell it, and how many files, how much of a log and how much memory there are at its end.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import psutil
+import psycopg
+import typer
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from ingest.config import Pipeline
+from ingest.demo.lakehouse import LakehouseView
+from ingest.run.pipeline import Run
+from ingest.session import running
+from ingest.stack import Stack
+from tests.bench import RESULTS
+
+NAME = "soak"
+TABLE = "shop.orders"
+_TICK_SECONDS = 0.1
+_DDL = """
+CREATE SCHEMA shop;
+CREATE TABLE shop.orders (id bigint PRIMARY KEY, customer bigint, amount double precision, status text, quantity int,
+                          note text, paid boolean, email text, city text, changed timestamptz DEFAULT now());
+"""
+_INSERT = """
+INSERT INTO shop.orders (id, customer, amount, status, quantity, note, paid, email, city)
+SELECT i, mod(i, 1000), i / 7.0, 'open', mod(i, 10), md5(i::text), mod(i, 2) = 0, md5(i::text) || '@example.org',
+       'city ' || mod(i, 99) FROM generate_series(%s::bigint, %s) i
+"""
+_UPDATE = "UPDATE shop.orders SET amount = amount + 1, changed = now() WHERE id = ANY(%s)"
+_DELETE = "DELETE FROM shop.orders WHERE id BETWEEN %s AND %s"
+
+
+@dataclass(frozen=True)
+class Window:
+    """`heap` and `memory`: megabytes in use by the JVM's heap and by its whole process; `log`: by Delta's logs."""
+
+    minutes: float
+    changes: int
+    batches: int
+    p50: float | None
+    p95: float | None
+    files: int
+    log: float
+    heap: float
+    memory: float
+
+
+class Writer(threading.Thread):
+    """Seven updates in ten, the rest half inserts, half deletes of the oldest rows; ten transactions a second."""
+
+    def __init__(self, dsn: str, rows: int, rate: float, stop: threading.Event) -> None:
+        super().__init__(name="writer", daemon=True)
+        self._dsn, self._rows, self._rate, self._stop_asked = dsn, rows, rate, stop
+        self.changes = 0
+
+    def run(self) -> None:
+        chance, oldest, newest = random.Random(1), 1, self._rows
+        few = max(1, round(self._rate * _TICK_SECONDS * 0.15))
+        updates = max(1, round(self._rate * _TICK_SECONDS) - 2 * few)
+        with psycopg.connect(self._dsn, autocommit=True) as connection:
+            due = time.monotonic()
+            while not self._stop_asked.wait(max(0.0, due - time.monotonic())):
+                due += _TICK_SECONDS
+                with connection.transaction():
+                    connection.execute(_DELETE, [oldest, oldest + few - 1])
+                    connection.execute(_INSERT, [newest + 1, newest + few])
+                    oldest, newest = oldest + few, newest + few
+                    chosen = chance.sample(range(oldest, newest + 1), updates)
+                    connection.execute(_UPDATE, [chosen])
+                self.changes += updates + 2 * few
+
+
+class Soak:
+    """The pipeline in this thread, the writer and the one who looks in two others."""
+
+    def __init__(self, spark: SparkSession, stack: Stack, folder: Path, console: Console) -> None:
+        self._spark, self._folder, self._console = spark, folder, console
+        kafka = {"bootstrap.servers": stack.kafka.bootstrap_servers}
+        source = {"kafka": kafka, "topic_pattern": rf"{NAME}\.shop\..*"}
+        lakehouse = str(folder / "lakehouse")
+        self._pipeline = Pipeline.model_validate({"name": NAME, "source": source, "lakehouse": lakehouse})
+        self._view = LakehouseView(spark, self._pipeline)
+        self._stop = threading.Event()
+        self._batches = 0
+        self.windows: list[Window] = []
+
+    def run(self, dsn: str, rows: int, rate: float, minutes: float, every: float) -> None:
+        while self._view.count(TABLE) < rows:
+            Run(self._spark, self._pipeline).available_now(self._stop, lambda _: None)
+        writer = Writer(dsn, rows, rate, self._stop)
+        looks = threading.Thread(target=self._look, args=(writer, minutes, every), name="looks", daemon=True)
+        writer.start()
+        looks.start()
+        Run(self._spark, self._pipeline).continuous(self._stop, lambda _: self._count())
+        looks.join()
+        writer.join()
+
+    def _count(self) -> None:
+        self._batches += 1
+
+    def _look(self, writer: Writer, minutes: float, every: float) -> None:
+        begun, seen_batch, seen = time.monotonic(), self._view.last_batch(), (0, 0)
+        try:
+            while (time.monotonic() - begun) / 60 < minutes:
+                time.sleep(every * 60)
+                lag, now = self._view.lag(after=seen_batch), (writer.changes, self._batches)
+                seen_batch = self._view.last_batch()
+                logs = [f for f in self._folder.rglob("_delta_log/*") if f.is_file()]
+                window = Window(
+                    round((time.monotonic() - begun) / 60, 1),
+                    now[0] - seen[0],
+                    now[1] - seen[1],
+                    lag.p50 if lag else None,
+                    lag.p95 if lag else None,
+                    sum(1 for f in self._folder.rglob("*.parquet") if "_delta_log" not in f.parts),
+                    sum(f.stat().st_size for f in logs) / 1e6,
+                    *self._memory(),
+                )
+                seen = now
+                self.windows.append(window)
+                self._console.print(", ".join(f"{k} {v}" for k, v in asdict(window).items()))
+        finally:
+            self._stop.set()
+
+    def _memory(self) -> tuple[float, float]:
+        jvm = self._spark._jvm
+        runtime = jvm.java.lang.Runtime.getRuntime()
+        runtime.gc()
+        process = psutil.Process(jvm.java.lang.ProcessHandle.current().pid())
+        return (runtime.totalMemory() - runtime.freeMemory()) / 1e6, process.memory_info().rss / 1e6
+
+
+def table(windows: list[Window]) -> Table:
+    names = ("minutes", "changes", "batches", "p50 s", "p95 s", "files", "log MB", "heap MB", "memory MB")
+    shown = Table(*names)
+    for window in windows:
+        shown.add_row(
+            *("-" if v is None else f"{v:,.1f}" if isinstance(v, float) else f"{v:,}" for v in asdict(window).values())
+        )
+    return shown
+
+
+@contextmanager
+def source(rows: int) -> Iterator[Stack]:
+    """Services whose Postgres holds `rows` orders, and a connector that reads them."""
+    with Stack() as stack:
+        with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
+            connection.execute(_DDL)
+            connection.execute(_INSERT, [1, rows])
+        wanted = {"schema.include.list": "shop", "poll.interval.ms": "100"}
+        stack.connect.register(NAME, {**stack.postgres.connector(NAME), **wanted})
+        yield stack
+
+
+def main(
+    minutes: Annotated[float, typer.Option(help="How long, once the snapshot is in silver.")] = 10.0,
+    rate: Annotated[float, typer.Option(help="Changes a second.")] = 500.0,
+    rows: Annotated[int, typer.Option(help="Rows in the table before.")] = 100_000,
+    every: Annotated[float, typer.Option(help="Minutes of a window.")] = 1.0,
+) -> None:
+    """Example: python -m tests.bench.soak --minutes 60 --every 5"""
+    console = Console(highlight=False)
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder, source(rows) as stack, running(NAME) as spark:
+        soak = Soak(spark, stack, Path(folder), console)
+        soak.run(stack.postgres.dsn, rows, rate, minutes, every)
+    console.print(table(soak.windows))
+    first, last = soak.windows[0], soak.windows[-1]
+    console.print(
+        f"from the first window to the last: p50 {first.p50} → {last.p50} s, files {first.files} → {last.files}"
+    )
+    RESULTS.mkdir(exist_ok=True)
+    said = {"rate": rate, "rows": rows, "windows": [asdict(w) for w in soak.windows]}
+    file = RESULTS / f"soak-{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
+    file.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    console.print(f"[dim]{file}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
