@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench import RESULTS
-from tests.bench.contenders import CONTENDERS
+from tests.bench.race import CONTENDERS
 from tests.bench.workload import Workload
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -68,42 +66,33 @@ class Ingest:
         return self._spark.read.format("delta").load(self._lakehouse.silver(PIPELINE, TABLE)).select(*COLUMNS)
 
 
-class Merging:
+class NaiveDelta:
     """What is written instead: parse, the newest of each key in the batch, a MERGE."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
+        self._path = str(folder / "table")
         self._batches: list[str] = []
         self._folder = folder
+
+    def load(self, snapshot: DataFrame) -> None:
+        newest = self._parsed(snapshot).select(*COLUMNS, "lsn")
+        newest.write.format("delta").mode("append").save(self._path)
 
     def hand_over(self, batch: DataFrame) -> None:
         path = str(self._folder / f"batch-{len(list(self._folder.glob('batch-*')))}")
         batch.write.parquet(path)
         self._batches.append(path)
 
-    def _changes(self) -> DataFrame:
-        parsed = _parsed(self._spark.read.parquet(self._batches.pop(0)))
-        latest = Window.partitionBy("id").orderBy(F.desc("lsn"))
-        return parsed.withColumn("nth", F.row_number().over(latest)).where("nth = 1").drop("nth")
-
-
-class NaiveDelta(Merging):
-    """Into a Delta table as Delta makes it."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        super().__init__(spark, folder)
-        self._path = str(folder / "table")
-
-    def load(self, snapshot: DataFrame) -> None:
-        newest = _parsed(snapshot).select(*COLUMNS, "lsn")
-        newest.write.format("delta").mode("append").save(self._path)
-
     def apply(self) -> None:
+        parsed = self._parsed(self._spark.read.parquet(self._batches.pop(0)))
+        latest = Window.partitionBy("id").orderBy(F.desc("lsn"))
+        changes = parsed.withColumn("nth", F.row_number().over(latest)).where("nth = 1").drop("nth")
         values = {c: F.col(f"s.{c}") for c in (*COLUMNS, "lsn")}
         (
             DeltaTable.forPath(self._spark, self._path)
             .alias("t")
-            .merge(self._changes().alias("s"), "t.id = s.id")
+            .merge(changes.alias("s"), "t.id = s.id")
             .whenMatchedDelete("s.op = 'd' AND s.lsn > t.lsn")
             .whenMatchedUpdate("s.lsn > t.lsn", values)
             .whenNotMatchedInsert("s.op <> 'd'", values)
@@ -113,63 +102,11 @@ class NaiveDelta(Merging):
     def rows(self) -> DataFrame:
         return self._spark.read.format("delta").load(self._path).select(*COLUMNS)
 
-
-class Iceberg(Merging):
-    """Into an Iceberg table that is merged on read."""
-
-    _TABLE = "iceberg.shop.orders"
-    _MODES = dict.fromkeys(("write.merge.mode", "write.update.mode", "write.delete.mode"), "merge-on-read")
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        super().__init__(spark, folder)
-        for key, value in {"": ICEBERG, ".type": "hadoop", ".warehouse": str(folder / "warehouse")}.items():
-            spark.conf.set(f"spark.sql.catalog.iceberg{key}", value)
-
-    def load(self, snapshot: DataFrame) -> None:
-        newest = _parsed(snapshot).select(*COLUMNS, "lsn")
-        if self._spark.catalog.tableExists(self._TABLE):
-            newest.writeTo(self._TABLE).append()
-            return
-        writer = newest.writeTo(self._TABLE).using("iceberg").tableProperty("format-version", "2")
-        for key, value in self._MODES.items():
-            writer = writer.tableProperty(key, value)
-        writer.create()
-
-    def apply(self) -> None:
-        self._changes().createOrReplaceTempView("changes")
-        values = (*COLUMNS, "lsn")
-        self._spark.sql(
-            f"MERGE INTO {self._TABLE} t USING changes s ON t.id = s.id "
-            "WHEN MATCHED AND s.op = 'd' AND s.lsn > t.lsn THEN DELETE "
-            f"WHEN MATCHED AND s.lsn > t.lsn THEN UPDATE SET {', '.join(f'{c} = s.{c}' for c in values)} "
-            f"WHEN NOT MATCHED AND s.op <> 'd' THEN INSERT ({', '.join(values)}) "
-            f"VALUES ({', '.join(f's.{c}' for c in values)})"
-        )
-
-    def rows(self) -> DataFrame:
-        return self._spark.table(self._TABLE).select(*COLUMNS)
-
-
-def _parsed(records: DataFrame) -> DataFrame:
-    envelope = f"before struct<id: bigint>, after struct<{IMAGE.replace(' ', ': ').replace(',:', ',')}>"
-    value = F.from_json(F.col("value").cast("string"), f"{envelope}, op string, source struct<lsn: bigint>")
-    opened = records.select(value.alias("v"))
-    id_ = F.coalesce("v.after.id", "v.before.id").alias("id")
-    rest = [F.col(f"v.after.{c}").alias(c) for c in COLUMNS[1:]]
-    return opened.select(id_, *rest, F.col("v.op").alias("op"), F.col("v.source.lsn").alias("lsn"))
-
-
-@dataclass(frozen=True)
-class Entry:
-    """Who runs, and Spark's properties that they need."""
-
-    contender: Callable[[SparkSession, Path], Contender]
-    properties: Mapping[str, str] = field(default_factory=dict)
-
-
-ICEBERG = "org.apache.iceberg.spark.SparkCatalog"
-CONTENDERS = {
-    "ingest": Entry(Ingest),
-    "naive": Entry(NaiveDelta),
-    "iceberg": Entry(Iceberg, {"spark.jars.packages": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"}),
-}
+    @staticmethod
+    def _parsed(records: DataFrame) -> DataFrame:
+        envelope = f"before struct<id: bigint>, after struct<{IMAGE.replace(' ', ': ').replace(',:', ',')}>"
+        value = F.from_json(F.col("value").cast("string"), f"{envelope}, op string, source struct<lsn: bigint>")
+        opened = records.select(value.alias("v"))
+        id_ = F.coalesce("v.after.id", "v.before.id").alias("id")
+        rest = [F.col(f"v.after.{c}").alias(c) for c in COLUMNS[1:]]
+        return opened.select(id_, *rest, F.col("v.op").alias("op"), F.col("v.source.lsn").alias("lsn"))

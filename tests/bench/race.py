@@ -14,11 +14,12 @@ from pyspark.sql import SparkSession
 
 from ingest.session import running
 from tests.bench.clock import taken
-from tests.bench.contenders import CONTENDERS, Contender
+from tests.bench.contenders import Contender, Ingest, NaiveDelta
 from tests.bench.workload import Workload
 
 _PART = 1_000_000
 """So many rows of the table before are loaded at once."""
+CONTENDERS = {"ingest": Ingest, "naive": NaiveDelta}
 
 
 def run(spark: SparkSession, contender: Contender, workload: Workload, folder: Path, warm: int) -> dict[str, object]:
@@ -54,9 +55,8 @@ def main() -> None:
     workload = Workload(int(rows), int(batch), int(batches), keys)  # type: ignore[arg-type]
     folder = Path(tempfile.mkdtemp(prefix=f"bench-{name}-"))
     try:
-        entry = CONTENDERS[name]
-        with running(f"bench {name}", {"spark.driver.memory": memory, **entry.properties}) as spark:
-            found = run(spark, entry.contender(spark, folder), workload, folder, int(warm))
+        with running(f"bench {name}", {"spark.driver.memory": memory}) as spark:
+            found = run(spark, CONTENDERS[name](spark, folder), workload, folder, int(warm))
         sys.stdout.write(json.dumps(found) + "\n")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
