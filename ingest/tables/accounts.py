@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
+from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.accounting import COUNTS, Account
+from ingest.errors import Contended
 from ingest.local_rows import local_rows
-from ingest.tables import delta_log
+from ingest.tables import delta_log, folding
 
 _SCHEMA = T.StructType(
     [
@@ -52,3 +54,14 @@ class Accounts:
         frame = local_rows(self._spark, [batch | asdict(a) for a in accounts], _SCHEMA)
         summary = {"batch": upto, "accounts": [asdict(a) for a in accounts]}
         self._table.commit(frame, told=summary)
+        self._fold()
+
+    def _fold(self) -> None:
+        files = folding.due(self._table.files().values())
+        if not files:
+            return
+        try:
+            self._table.rewrite(files, self._table.rows_in(files).coalesce(1).sortWithinPartitions("upto_batch"))
+        except (Contended, DeltaConcurrentModificationException):
+            # Another pipeline keeps its accounts here too, and has written the same files together just now.
+            return

@@ -18,7 +18,8 @@ from pyspark.sql import types as T
 
 from ingest.changelog.envelope import EVENT
 from ingest.changelog.position import in_epoch
-from ingest.tables import delta_log
+from ingest.tables import delta_log, folding
+from ingest.tables.data_file import DataFile
 
 _STATISTICS = ",".join(["batch", "topic", "partition", "offset", "source_table"])
 """Nothing out of a record's key or value, and no more than a reader of some batches or of a table needs."""
@@ -27,6 +28,8 @@ Offsets = dict[str, dict[int, int]]
 """topic → partition → next offset to read."""
 _TOPIC_IDS = "ingest.topicIds"
 _ROWS_A_TASK = 5000
+_LARGE = 4 << 20
+"""Bytes of a file that stays as it was captured: of what a stream brings in little by little, few are left."""
 
 COORDINATES = ["topic", "partition", "offset"]
 BATCH = "batch"
@@ -75,21 +78,40 @@ class Bronze:
         """The events of the capture batches `after` < batch ≤ `upto`."""
         if not self._table.exists():
             return self.rows()
-        bounds = [(f, f.bounds(BATCH) or (after, upto)) for f in self._table.files().values()]
-        files = {f.name: (f, low, high) for f, (low, high) in bounds if low <= upto and high > after}
-        rows = self._placed(self._table.rows_in([f for f, _, _ in files.values()]))
-        if sum(f.rows for f, _, _ in files.values()) <= _ROWS_A_TASK:
+        files = self._files(after, upto)
+        rows = self._placed(self._table.rows_in([f for f, _, _ in files]))
+        if sum(f.rows for f, _, _ in files) <= _ROWS_A_TASK:
             # In one partition nothing needs a shuffle.
             rows = rows.coalesce(1)
-        if all(after < low and high <= upto for _, low, high in files.values()):
+        if all(after < low and high <= upto for _, low, high in files):
             # The batches don't stand in the plan: Spark would compile anew, each time, all that reads them.
             return rows
         return rows.where((F.col(BATCH) > after) & (F.col(BATCH) <= upto))
+
+    def count_upto(self, after: int, upto: int) -> int:
+        """So many events `between` gives at most, as the log says."""
+        return sum(f.rows for f, _, _ in self._files(after, upto)) if self._table.exists() else 0
+
+    def _files(self, after: int, upto: int) -> list[tuple[DataFile, int, int]]:
+        """The files in which these batches lie, and the lowest and the highest batch of each."""
+        bounds = ((f, f.bounds(BATCH) or (after, upto)) for f in self._table.files().values())
+        return [(f, low, high) for f, (low, high) in bounds if low <= upto and high > after]
 
     def _placed(self, rows: DataFrame) -> DataFrame:
         if not self._epochs:
             return rows
         return rows.withColumn("position", in_epoch(F.col("position"), F.col("timestamp"), self._epochs))
+
+    def fold(self, upto: int) -> None:
+        """Writes small files together, where it is time to: of batches up to `upto`, which nobody reads one by one any
+        more. The rows stay what they are, in the order in which they were captured."""
+        if not self._table.exists():
+            return
+        bounds = [(f, f.bounds(BATCH)) for f in self._table.files().values()]
+        files = folding.due((f for f, batches in bounds if batches and batches[1] <= upto), _LARGE)
+        if files:
+            rows = self._table.rows_in(files).coalesce(1).sortWithinPartitions(BATCH, *COORDINATES)
+            self._table.rewrite(files, rows)
 
     def append(self, events: DataFrame, upto: Captured) -> None:
         """One commit: the events of batch `upto.batch` and the offsets that follow them.

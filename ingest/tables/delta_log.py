@@ -20,8 +20,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.change import LOCATION
-from ingest.errors import ChangelogUnusable
+from ingest.errors import ChangelogUnusable, Contended
 from ingest.names import identifier
+from ingest.tables.data_file import DataFile, data_file
 from ingest.tables.delta_jvm import delta_classes, items
 
 SELDOM_CHECKPOINTS = {"delta.checkpointInterval": "100"}
@@ -39,43 +40,6 @@ CHANGE_TYPE = "_change_type"
 def exists(spark: SparkSession, path: str) -> bool:
     """Whether there is a Delta table at `path`."""
     return bool(DeltaTable.isDeltaTable(spark, path))
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """A live file. `name`: the last part of its path, its own in the table. `size`: bytes."""
-
-    name: str
-    size: int
-    action: Any
-    """Delta's own AddFile."""
-
-    @cached_property
-    def statistics(self) -> Mapping[str, Any]:
-        """As they stand in the log: `numRecords`, `minValues`, `maxValues`; empty where there are none."""
-        said = self.action.stats()
-        return json.loads(said) if said else {}
-
-    @cached_property
-    def rows(self) -> int:
-        """Those that are gone among them; 0 where nothing is known."""
-        return int(self.statistics.get("numRecords", 0))
-
-    @cached_property
-    def rows_gone(self) -> int:
-        """How many of its rows are marked as gone."""
-        vector = self.action.deletionVector()
-        return 0 if vector is None else int(vector.cardinality())
-
-    @property
-    def live_bytes(self) -> int:
-        """About so many bytes are left of it."""
-        return self.size * (self.rows - self.rows_gone) // self.rows if self.rows else self.size
-
-    def bounds(self, column: str) -> tuple[Any, Any] | None:
-        """The lowest and the highest value of `column`; None where they are not known."""
-        lowest, highest = (self.statistics.get(bound, {}).get(column) for bound in ("minValues", "maxValues"))
-        return None if lowest is None or highest is None else (lowest, highest)
 
 
 @dataclass(frozen=True)
@@ -125,10 +89,12 @@ class Table:
 
     def files(self) -> dict[str, DataFile]:
         """name → file, as of now."""
-        snapshot = self._snapshot()
+        return self._files_of(self._snapshot())
+
+    def _files_of(self, snapshot: Any) -> dict[str, DataFile]:
         version = int(snapshot.version())
         if version != self._followed:
-            self._files = {f.name: f for f in map(_data_file, snapshot.allFiles().collect())}
+            self._files = {f.name: f for f in map(data_file, snapshot.allFiles().collect())}
             self._followed = version
         return self._files
 
@@ -189,8 +155,7 @@ class Table:
 
         Raises ChangelogUnusable where another writer has come as far as `progress`, and what Delta raises where one
         took away the same files."""
-        transaction = self._log.startTransaction(self._delta.none, self._delta.some(self._snapshot()))
-        transaction.trackFilesRead(self._delta.sequence([f.action for f in without]))
+        transaction = self._transaction(without)
         before = int(transaction.snapshot().version())
         if frame is not None and before < 0:
             transaction.updateMetadata(self._delta.metadata(frame, SELDOM_CHECKPOINTS | dict(new)), False)
@@ -209,7 +174,21 @@ class Table:
         come = [a for a in added if a.getClass().getSimpleName() == "AddFile"]
         now = [*come, *(pair._1() for pair in thinned)]
         self._committed(transaction, now, without, [*marks, *added, *removed, *pairs], told)
-        return [_data_file(a) for a in come]
+        return [data_file(a) for a in come]
+
+    def _transaction(self, gone: Sequence[DataFile]) -> Any:
+        """One that takes away `gone`. Who else does so from now on collides with it; who did so before is seen here."""
+        snapshot = self._snapshot()
+        if gone and int(snapshot.version()) != self._followed:
+            now = self._files_of(snapshot)
+            if any(f.name not in now or now[f.name].vector != f.vector for f in gone):
+                raise Contended(
+                    f"another writer changed {self.path} while a commit to it was under way",
+                    "run the same again: it goes on where it stood; one pipeline writes a table at a time",
+                )
+        transaction = self._log.startTransaction(self._delta.none, self._delta.some(snapshot))
+        transaction.trackFilesRead(self._delta.sequence([f.action for f in gone]))
+        return transaction
 
     def _committed(
         self,
@@ -224,16 +203,15 @@ class Table:
         after = int(transaction.commit(self._delta.sequence(actions), self._delta.write(told), self._delta.empty))
         if before == self._followed and after == before + 1:
             names = {f.name for f in gone}
-            now = {f.name: f for f in map(_data_file, come)}
+            now = {f.name: f for f in map(data_file, come)}
             self._files = {n: f for n, f in self._files.items() if n not in names} | now
             self._followed = after
         self._written = after
 
     def rewrite(self, files: Sequence[DataFile], frame: DataFrame) -> None:
         """One commit in which `files` go and their rows come again, as `frame` lays them out: nothing has changed, so
-        the change data feed is silent. Raises what Delta raises where one of them is gone by now."""
-        transaction = self._log.startTransaction(self._delta.none, self._delta.some(self._snapshot()))
-        transaction.trackFilesRead(self._delta.sequence([f.action for f in files]))
+        the change data feed is silent. Raises Contended, or what Delta raises, where one of them is gone by now."""
+        transaction = self._transaction(files)
         added = [self._delta.unchanged(a) for a in items(transaction.writeFiles(frame._jdf))]
         removed = [self._delta.unchanged_without(f.action) for f in files]
         self._committed(transaction, added, files, [*added, *removed], None)
@@ -279,7 +257,3 @@ class Table:
         """Within a second the log is not listed again: who else commits meanwhile is noticed at our own commit."""
         since = self._delta.some(int(time.time() * 1000) - _FRESH)
         return self._log.update(False, since, self._delta.none)
-
-
-def _data_file(action: Any) -> DataFile:
-    return DataFile(action.path().rsplit("/", 1)[-1], int(action.size()), action)

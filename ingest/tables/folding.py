@@ -11,19 +11,19 @@ from collections.abc import Iterable
 from itertools import groupby
 from math import log
 
-from ingest.tables.delta_log import DataFile
+from ingest.tables.data_file import DataFile
 
 TOGETHER = 8
 _SMALLEST = 64 << 10
-_LARGE = 32 << 20
+LARGE = 32 << 20
 """Bytes; so large a file is not written again before most of its rows are gone."""
 _MOSTLY_GONE = 0.5
 
 
-def due(files: Iterable[DataFile]) -> list[DataFile]:
-    """The files that are to be written together now; mostly none."""
+def due(files: Iterable[DataFile], large: int = LARGE) -> list[DataFile]:
+    """The files that are to be written together now; mostly none. `large`: of how many bytes a file stays as it is."""
     sizes = sorted(files, key=_size_class)
-    small = [f for f in sizes if f.live_bytes < _LARGE]
+    small = [f for f in sizes if f.live_bytes < large]
     full = [size for size, some in groupby(small, key=_size_class) if len(list(some)) >= TOGETHER]
     found = [f for f in small if full and _size_class(f) <= full[-1]]
     gone = [f for f in sizes if f.rows and f.rows_gone > _MOSTLY_GONE * f.rows and f not in found]

@@ -28,7 +28,8 @@ from ingest.cut import cut
 from ingest.errors import Contended
 from ingest.names import identifier
 from ingest.tables import delta_log, folding, page_index
-from ingest.tables.delta_log import CHANGE_TYPE, DataFile
+from ingest.tables.data_file import DataFile
+from ingest.tables.delta_log import CHANGE_TYPE
 
 _PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
 _UNSORTED = (T.BooleanType, T.BinaryType, T.ArrayType, T.MapType, T.StructType)

@@ -1,0 +1,104 @@
+"""Bronze and accounts grow by a small file a batch: these are written together, and nobody who reads them notices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.accounting import Account
+from ingest.changelog.envelope import RECORD, Naming, events
+from ingest.tables import accounts as accounts_table
+from ingest.tables.accounts import Accounts
+from ingest.tables.bronze import Bronze, Captured
+from ingest.tables.data_file import DataFile
+from ingest.tables.folding import TOGETHER, due
+
+pytestmark = pytest.mark.spark
+
+
+def batch(spark: SparkSession, number: int) -> DataFrame:
+    """Three records."""
+    value = '{"op":"c","after":{"id":%d},"source":{"lsn":%d,"schema":"s","table":"t","ts_ms":0}}'
+    records = [
+        ("t", 0, offset, None, None, None, bytearray((value % (offset, offset)).encode()))
+        for offset in range(3 * number, 3 * number + 3)
+    ]
+    return events(spark.createDataFrame(records, RECORD), Naming())
+
+
+def capture(spark: SparkSession, bronze: Bronze, numbers: range) -> None:
+    for number in numbers:
+        bronze.append(batch(spark, number), Captured(number, {"t": {0: 3 * number + 3}}))
+
+
+def offsets(rows: DataFrame) -> list[int]:
+    return sorted(r.offset for r in rows.select("offset").collect())
+
+
+def test_what_was_captured_little_by_little_lies_in_few_files(spark: SparkSession, tmp_path: Path) -> None:
+    bronze = Bronze(spark, str(tmp_path / "b"))
+    capture(spark, bronze, range(1, TOGETHER + 4))
+    before = bronze.rows().orderBy("offset").collect()
+    bronze.fold(TOGETHER - 1)
+    assert len(bronze._table.files()) == TOGETHER + 3, "too few of them are merged yet"
+    bronze.fold(TOGETHER + 1)
+    # One of all that was merged, and two that wait.
+    assert len(bronze._table.files()) == 3
+    assert bronze.rows().orderBy("offset").collect() == before
+    assert offsets(bronze.between(TOGETHER + 1, TOGETHER + 3)) == list(range(3 * TOGETHER + 6, 3 * TOGETHER + 12))
+    assert offsets(bronze.between(2, 4)) == list(range(9, 15)), "a part of a file"
+    assert offsets(bronze.between(0, TOGETHER + 3)) == [r.offset for r in before]
+
+
+def test_capture_goes_on_where_it_stood(spark: SparkSession, tmp_path: Path) -> None:
+    mine, path = Bronze(spark, str(tmp_path / "b")), str(tmp_path / "b")
+    capture(spark, mine, range(1, TOGETHER + 1))
+    Bronze(spark, path).fold(TOGETHER)
+    capture(spark, mine, range(TOGETHER + 1, TOGETHER + 2))
+    again = Bronze(spark, path).captured()
+    assert (again.batch, again.offsets) == (TOGETHER + 1, {"t": {0: 3 * TOGETHER + 6}})
+    log = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").where("version > 0").orderBy("version")
+    assert log.where(F.col("userMetadata").isNull()).count() == 1, "the fold alone has nothing to tell"
+
+
+def test_files_are_folded_in_the_order_in_which_they_were_captured(spark: SparkSession, tmp_path: Path) -> None:
+    bronze = Bronze(spark, str(tmp_path / "b"))
+    capture(spark, bronze, range(1, TOGETHER + 1))
+    bronze.fold(TOGETHER)
+    (file,) = bronze._table.files()
+    rows = spark.read.parquet(str(tmp_path / "b" / file)).select("offset").collect()
+    assert [r.offset for r in rows] == sorted(r.offset for r in rows)
+
+
+def test_accounts_of_several_pipelines_share_files(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "a")
+    pipelines = {name: Accounts(spark, path, name) for name in ("one", "other")}
+    for upto in range(1, TOGETHER + 1):
+        for accounts in pipelines.values():
+            accounts.add(upto - 1, upto, [Account("s.t", 5, 3, 2)])
+    assert len(pipelines["one"]._table.files()) < TOGETHER
+    for accounts in pipelines.values():
+        assert accounts.merged_upto() == TOGETHER
+        assert sorted(r.upto_batch for r in accounts.rows().collect()) == list(range(1, TOGETHER + 1))
+
+
+def test_two_pipelines_that_fold_at_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = (Accounts(spark, str(tmp_path / "a"), name) for name in ("one", "other"))
+    for upto in range(1, TOGETHER):
+        one.add(upto - 1, upto, [Account("s.t", 5, 3, 2)])
+
+    def due_late(files: Iterable[DataFile]) -> list[DataFile]:
+        monkeypatch.setattr(accounts_table.folding, "due", due)
+        found = due(files)
+        assert found
+        other.add(0, 1, [Account("s.t", 4, 4)])
+        return found
+
+    monkeypatch.setattr(accounts_table.folding, "due", due_late)
+    one.add(TOGETHER - 1, TOGETHER, [Account("s.t", 5, 3, 2)])
+    assert len(other._table.files()) == 1, "the other one was faster"
+    assert (one.merged_upto(), one.rows().count(), other.rows().count()) == (TOGETHER, TOGETHER, 1)
