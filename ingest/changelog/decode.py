@@ -26,6 +26,8 @@ __all__ = ["decode", "is_unavailable", "undecodable", "wire_spark_type"]
 Decoder = Callable[[SparkColumn, WireType, LogicalType], SparkColumn]
 
 _FLOATS = (Kind.FLOAT32, Kind.FLOAT64)
+_ALWAYS_KEPT = {Kind.FLOAT32: 6, Kind.FLOAT64: 15}
+"""So many digits a float keeps, whichever they are."""
 _INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64)
 _TEXTS = (Kind.STRING, Kind.JSON, Kind.XML, Kind.UUID, Kind.LTREE, Kind.ENUM, Kind.INTERVAL_ISO, Kind.UNKNOWN)
 _BY_NUMBER = (Encoding.NUMBER, Encoding.EPOCH_DAYS, Encoding.TIME_OF_DAY, Encoding.EPOCH, Encoding.DURATION)
@@ -113,7 +115,11 @@ def _part(wire: WireType, target: LogicalType) -> Callable[[SparkColumn], SparkC
 
 
 def _boolean(value: SparkColumn, wire: WireType, _: LogicalType) -> SparkColumn:
-    return F.coalesce(value.try_cast("bigint") != 0, value.try_cast("boolean")) if wire.checked else value
+    if not wire.checked:
+        return value
+    # Nearly all are written so, and a cast that fails in vain throws an exception for each row.
+    written = F.when(value == "true", F.lit(True)).when(value == "false", F.lit(False))
+    return written.otherwise(F.coalesce(value.try_cast("bigint") != 0, value.try_cast("boolean")))
 
 
 def _number(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
@@ -126,8 +132,12 @@ def _number(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkCol
 def _checked_float(variant: SparkColumn, wire: WireType) -> SparkColumn:
     """Null where a number has more digits than the float keeps."""
     text = decimals.text_of(variant)
-    shape = F.schema_of_variant(variant)
     floating = text.try_cast(spark_type(LogicalType(wire.number)))
+    return F.when(F.length(text) <= _ALWAYS_KEPT[wire.number], floating).otherwise(_if_exact(variant, text, floating))
+
+
+def _if_exact(variant: SparkColumn, text: SparkColumn, floating: SparkColumn) -> SparkColumn:
+    shape = F.schema_of_variant(variant)
     kept = _significant(floating.cast("string")) == _significant(text)
     widened = _significant(floating.cast("double").cast("string")) == _significant(text)
     exact = (shape == "BIGINT") | shape.startswith("DECIMAL")

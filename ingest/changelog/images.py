@@ -241,9 +241,12 @@ def _unread(shape: Shape, reader: Reader) -> dict[str, SparkColumn]:
 
     def names(flags: list[SparkColumn]) -> SparkColumn:
         none = F.array().cast("array<string>")
+        if not flags:
+            return none
         # Not array_compact: Spark would interpret all of it for each row.
-        found = F.array_except(F.array(*flags), F.array(F.lit(None).cast("string"))) if flags else none
-        return F.when(~F.col(DELETED), found).otherwise(none)
+        found = F.array_except(F.array(*flags), F.array(F.lit(None).cast("string")))
+        # Almost always there is none.
+        return F.when(~F.col(DELETED) & F.coalesce(*flags).isNotNull(), found).otherwise(none)
 
     return {"_partial": names(partial), "_before": names(before), "_broken": names(broken)}
 

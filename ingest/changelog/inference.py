@@ -22,14 +22,19 @@ from ingest.changelog.types import Kind, LogicalType
 _OUTSIDE_QUOTES = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
 
 
-def shape(value: SparkColumn, wrapped: SparkColumn) -> SparkColumn:
-    """Aggregate: the joined shape of the row images (else of the images before) of schemaless values, as text."""
-    json = F.try_parse_json(value)
+_IMAGES = "before variant, after variant"
+
+
+def images(value: SparkColumn) -> SparkColumn:
+    """Both row images of a schemaless value, whatever is in them; for `shape`. Nothing else of the value is kept."""
+    return F.from_json(value, f"{_IMAGES}, payload struct<{_IMAGES}>")
+
+
+def shape(opened: SparkColumn, wrapped: SparkColumn) -> SparkColumn:
+    """Aggregate: the joined shape of the row images (else of the images before) of `images`, as text."""
 
     def image(member: str) -> SparkColumn:
-        inner = F.try_variant_get(json, f"$.payload.{member}", "variant")
-        outer = F.try_variant_get(json, f"$.{member}", "variant")
-        found = F.when(wrapped, inner).otherwise(outer)
+        found = F.when(wrapped, opened["payload"][member]).otherwise(opened[member])
         return F.when(~F.is_variant_null(found), found)
 
     return F.schema_of_variant_agg(F.coalesce(image("after"), image("before")))
