@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pyspark.sql import DataFrame
+
+_OF_THREAD = threading.local()
 
 
 def cut(frame: DataFrame) -> DataFrame:
-    """The rows of `frame`, computed once, where they are first asked for. Gone with the process."""
+    """The rows of `frame`, computed once, where they are first asked for. Gone with the process, or with `released`."""
     rows = frame.localCheckpoint(eager=False)
     # Spark forgets the metrics of a plan that nobody holds, and then complains of every task that reports to them.
     vars(rows)["computed_from"] = frame
+    kept: list[DataFrame] | None = getattr(_OF_THREAD, "kept", None)
+    if kept is not None:
+        kept.append(rows)
     return rows
+
+
+@contextmanager
+def released() -> Iterator[None]:
+    """Lets go, at its end, of the rows that this thread has cut in it: the JVM would keep them until its collector
+    comes by, and meanwhile copy them about."""
+    outer = getattr(_OF_THREAD, "kept", None)
+    kept: list[DataFrame] = []
+    _OF_THREAD.kept = kept
+    try:
+        yield
+    finally:
+        _OF_THREAD.kept = outer
+        for rows in kept:
+            rows._jdf.queryExecution().logical().rdd().unpersist(False)

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.accounting import Account, by_table
 from ingest.changelog.envelope import CONTROL, NO_SEQUENCE, NOT_JSON, TOMBSTONE, UNKNOWN_OP
+from ingest.cut import released
 from ingest.names import Lakehouse
 from ingest.run.placement import Placed, place
 from ingest.run.profile import CHANGE, Group, profiles
@@ -34,7 +35,11 @@ _REASONS = {
     NO_SEQUENCE: "neither image holds a whole number in the column that orders the table",
 }
 _TABLES_AT_ONCE = 4
+_MOST_BATCHES = 1000
+"""Of a slice, however few events they hold."""
 _READ_AHEAD = 64
+_FEW = 5000
+"""Events whose positions are compared one after the other while they are counted."""
 
 
 class Merge:
@@ -48,16 +53,17 @@ class Merge:
         lakehouse: Lakehouse,
         rules: Rules,
         bronze: Bronze,
-        slice_batches: int = 64,
+        slice_events: int = 500_000,
     ) -> None:
+        """`slice_events`: about so many are merged at once where more wait, whole batches of them."""
         self._bronze = bronze
         self._rules = rules
-        self._slice = slice_batches
+        self._most = slice_events
         self._quarantine = Quarantine(spark, lakehouse.quarantine, pipeline)
         self._accounts = Accounts(spark, lakehouse.accounts, pipeline)
         self.tables = TableMerge(spark, pipeline, lakehouse, rules, self._quarantine)
         self._schemas = Schemas()
-        self._profiles: dict[int, list[Group]] = {}
+        self._profiles: dict[tuple[int, int], list[Group]] = {}
         # Kept: each of its threads has a connection to the JVM.
         self._side_by_side = ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="merge")
         self._asked = False
@@ -71,31 +77,45 @@ class Merge:
         last = self._last_batch() if captured is None else captured
         if last <= self.merged:
             return []
-        if not self._asked:
-            last = self.tables.begun(self.merged) or last
-            self._asked = True
-        upto = min(last, self.merged + self._slice)
-        groups = self._profile(last)
+        begun = None if self._asked else self.tables.begun(self.merged)
+        self._asked = True
+        # What a run that died had begun is merged again as a whole.
+        upto = self._slice_end(last) if begun is None else begun
+        groups = self._profile(upto, last)
         self._restarts.check(self.merged, upto, groups)
-        accounts = self._slice_accounts(upto, groups)
+        with released():
+            accounts = self._slice_accounts(upto, groups)
         self._accounts.add(self.merged, upto, accounts)
         self.merged = upto
+        self._bronze.fold(upto)
         times = [datetime.fromtimestamp(g.newest / 1000, UTC) for g in groups if g.newest is not None]
         self.newest = max([*times, *([self.newest] if self.newest else [])], default=None)
         # Py4j's objects are in cycles: until Python looks for these, the JVM keeps all rows and plans of the slice.
         gc.collect()
         return accounts
 
-    def _profile(self, last: int) -> list[Group]:
-        """Of the next slice. Where more slices wait, theirs are read in the same job."""
-        if self.merged not in self._profiles:
-            ahead = min(last, self.merged + _READ_AHEAD * self._slice)
-            number = F.floor((F.col(BATCH) - 1 - self.merged) / self._slice)
-            found = profiles(self._bronze.between(self.merged, ahead), self.merged + number * self._slice)
+    def _slice_end(self, last: int) -> int:
+        """The last batch of the next slice, of those that wait up to `last`."""
+        known = next((end for begin, end in self._profiles if begin == self.merged), None)
+        if known is not None:
+            return known
+        waiting = last - self.merged
+        events = self._bronze.count_upto(self.merged, last)
+        return self.merged + min(waiting, _MOST_BATCHES, max(1, waiting * self._most // max(events, 1)))
+
+    def _profile(self, upto: int, last: int) -> list[Group]:
+        """Of the slice up to `upto`. Where more slices wait, theirs are read in the same job."""
+        wanted = (self.merged, upto)
+        if wanted not in self._profiles:
+            size = upto - self.merged
+            ahead = min(last, self.merged + _READ_AHEAD * size)
+            number = F.floor((F.col(BATCH) - 1 - self.merged) / size)
+            few = self._bronze.count_upto(self.merged, ahead) <= _FEW
+            found = profiles(self._bronze.between(self.merged, ahead), self.merged + number * size, few)
             # A last slice that isn't full yet will be longer when its turn comes.
-            whole = (s for s in found if s == self.merged or s + self._slice <= ahead)
-            self._profiles = {s: found[s] for s in whole}
-        return self._profiles.pop(self.merged, [])
+            whole = (begin for begin in found if begin + size <= ahead)
+            self._profiles = {(begin, begin + size): found[begin] for begin in whole}
+        return self._profiles.pop(wanted, [])
 
     def _last_batch(self) -> int:
         row = self._bronze.rows().agg(F.max(BATCH).alias("last")).first()

@@ -87,7 +87,7 @@ class Run:
             stops = pipeline.source.recreated_topics == "stop"
             self._capture = Capture(spark, source_of(pipeline), bronze, rules.naming, limit, stops)
         if "merge" in parts:
-            self._merge = Merge(spark, pipeline.name, layout, rules, bronze)
+            self._merge = Merge(spark, pipeline.name, layout, rules, bronze, pipeline.batch.max_events)
 
     def step(self) -> Progress:
         """One batch of each part."""

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import CHANGES
-from ingest.changelog.inference import shape
+from ingest.changelog.inference import images, shape
 from ingest.changelog.key_change import names_new_key
 
 Coordinates = tuple[str, int, int]
@@ -36,8 +36,10 @@ class Group:
     key_changes: bool = False
     snapshot: tuple[int, ...] | None = None
     """Where the reads of a snapshot stand that ends here."""
-    progress: tuple[Progress, Progress, Progress] | None = None
-    """The lowest, the highest and the last one."""
+    progress: tuple[Progress, Progress] | None = None
+    """The lowest and the highest one."""
+    goes_back: bool | None = None
+    """Whether one is lower than one before it in its partition; None where nobody has looked."""
     newest: int | None = None
     """When the last of its changes was made at its source, in milliseconds since 1970."""
 
@@ -51,19 +53,21 @@ class Group:
         return any(self.first_position[1:3])
 
 
-def profiles(events: DataFrame, slice_of: Column) -> dict[int, list[Group]]:
+def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int, list[Group]]:
     """The groups of each slice (`EVENT` rows, told apart by `slice_of`), in the order in which they first appear in
-    the transport."""
+    the transport. `few`: there are so few events that their positions can be compared one after the other."""
     kind = F.when(F.col("op").isin(*CHANGES), CHANGE).otherwise(F.col("op"))
     schemaless = F.col("schema_id").isNull() & F.col("op").isin(*CHANGES)
     text = F.when(schemaless, F.col("value").cast("string"))
     wrapped = F.coalesce("wrapped", F.lit(False)).alias("wrapped")
     rows = (
-        events.groupBy(slice_of.alias("slice"), "source_table", kind.alias("kind"), "problem", "schema_id", wrapped)
+        # Apart: in an aggregate it would be read again for each mention.
+        events.withColumn("_images", images(text))
+        .groupBy(slice_of.alias("slice"), "source_table", kind.alias("kind"), "problem", "schema_id", wrapped)
         .agg(
             F.count(F.lit(1)).alias("count"),
             F.min(F.struct("offset", "topic", "partition")).alias("first"),
-            shape(text, F.col("wrapped")).alias("shape"),
+            shape(F.col("_images"), F.col("wrapped")).alias("shape"),
             F.min("position").alias("lowest"),
             F.max("position").alias("highest"),
             F.collect_set(F.struct("topic", "partition")).alias("partitions"),
@@ -72,7 +76,7 @@ def profiles(events: DataFrame, slice_of: Column) -> dict[int, list[Group]]:
             F.min(F.when(F.col("op") == "r", F.col("position"))).alias("read"),
             F.min("progress").alias("earliest"),
             F.max("progress").alias("furthest"),
-            F.max_by("progress", F.when(F.col("progress").isNotNull(), F.col("offset"))).alias("latest"),
+            (_goes_back() if few else F.lit(None).cast("boolean")).alias("goes_back"),
             F.max(F.unix_millis("source_ts")).alias("newest"),
         )
         .collect()  # a row per slice, table and schema
@@ -92,11 +96,26 @@ def profiles(events: DataFrame, slice_of: Column) -> dict[int, list[Group]]:
             *seen,
             r["key_changes"],
             snapshot,
-            None if r["earliest"] is None else (tuple(r["earliest"]), tuple(r["furthest"]), tuple(r["latest"])),
+            None if r["earliest"] is None else (tuple(r["earliest"]), tuple(r["furthest"])),
+            r["goes_back"],
             r["newest"],
         )
         found.setdefault(r["slice"], []).append(group)
     return {n: sorted(g, key=lambda one: (one.first[2], one.first[0], one.first[1])) for n, g in found.items()}
+
+
+def _goes_back() -> Column:
+    """Aggregate: whether the log goes back anywhere, event by event in the order of each partition."""
+    sent = F.when(F.col("progress").isNotNull(), F.struct("topic", "partition", "offset", "progress"))
+    events = F.sort_array(F.collect_list(sent))
+
+    def back(earlier: Column, later: Column) -> Column:
+        there = (earlier["topic"] == later["topic"]) & (earlier["partition"] == later["partition"])
+        return there & (later["progress"] < earlier["progress"])
+
+    # The last one is followed by none, which is no step back.
+    steps = F.zip_with(events, F.slice(events, 2, F.greatest(F.size(events), F.lit(1))), back)
+    return F.coalesce(F.exists(steps, lambda step: step), F.lit(False))
 
 
 def _snapshot(end: Sequence[int] | None, lowest_read: Sequence[int] | None) -> tuple[int, ...] | None:

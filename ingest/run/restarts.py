@@ -14,8 +14,6 @@ from ingest.local_rows import local_rows
 from ingest.run.profile import Group, Progress
 from ingest.tables.bronze import Bronze
 
-_FEW = 1000
-"""Events of a slice in which positions can't go back and catch up again between two looks."""
 _LOG = ["topic", "partition", "server", "epoch"]
 _FURTHEST = T.StructType(
     [
@@ -31,34 +29,33 @@ _FURTHEST = T.StructType(
 class Restarts:
     """Stops before a slice in which a partition goes back to events that it never held.
 
-    A connector that starts again goes back too, but to what it has sent before. Of small slices it is enough to see
-    that nothing in them is lower than what came before them; the others are looked at event by event."""
+    A connector that starts again goes back too, but to what it has sent before. Of small slices their groups tell
+    that nothing goes back in them; where nothing is lower than what came before them either, that is enough. The
+    others are read."""
 
-    def __init__(self, spark: SparkSession, bronze: Bronze, stops: bool, few: int = _FEW) -> None:
+    def __init__(self, spark: SparkSession, bronze: Bronze, stops: bool) -> None:
         self._spark = spark
         self._bronze = bronze
         self._stops = stops
-        self._few = few
         self._highest: Progress | None = None
         self._furthest: dict[tuple[str, int, str, int], Row] = {}
         self._known_upto = 0
 
     def check(self, after: int, upto: int, groups: Sequence[Group]) -> None:
         """Of the slice of capture batches `after` < batch ≤ `upto`. Raises ChangelogUnusable."""
-        told = [(g.count, g.progress) for g in groups if g.progress is not None]
+        told = [g.progress for g in groups if g.progress is not None]
         if not told or not self._stops:
             return
         if self._highest is None and after:
             self._learn(after)
-        servers = {p[0] for _, three in told for p in three} | ({self._highest[0]} if self._highest else set())
-        lowest = min(three[0] for _, three in told)
-        onward = all(last == highest for _, (_, highest, last) in told)
-        begun = self._highest is None or lowest >= self._highest
-        if not (len(servers) == 1 and onward and begun and sum(count for count, _ in told) < self._few):
+        servers = {p[0] for both in told for p in both} | ({self._highest[0]} if self._highest else set())
+        onward = all(g.goes_back is False for g in groups if g.progress is not None)
+        begun = self._highest is None or min(lowest for lowest, _ in told) >= self._highest
+        if len(servers) == 1 and onward and begun:
+            self._highest = max(highest for _, highest in told)
+        else:
             self._look(after, upto)
             self._learn(upto)
-        else:
-            self._highest = max(three[1] for _, three in told)
 
     def _learn(self, upto: int) -> None:
         """How far each log had been sent in each partition by the batch `upto`."""

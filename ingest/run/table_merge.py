@@ -20,6 +20,7 @@ from ingest.changelog.inference import settled
 from ingest.changelog.merge import ACTION, DELETE
 from ingest.changelog.position import right_before_snapshot
 from ingest.changelog.refusal import NO_KEY
+from ingest.cut import released
 from ingest.names import Lakehouse
 from ingest.run.judging import Judged, Stored, Truncated, judge
 from ingest.run.profile import CHANGE, Group, belongs_to
@@ -91,6 +92,11 @@ class TableMerge:
         return max((t.said[_UPTO] for b in self._begun.values() for t in b if t), default=None)
 
     def merge(self, batch: TableBatch, schemas: Schemas) -> Account:
+        """What became of the batch's events, which are in the tables then."""
+        with released():
+            return self._merge(batch, schemas)
+
+    def _merge(self, batch: TableBatch, schemas: Schemas) -> Account:
         """Writes tombstones, then quarantine, then silver; what became of the events comes back as an account.
 
         A slice that had begun when a run died is merged again as a whole: what is there already changes nothing. Where

@@ -22,12 +22,13 @@ from tests.bench.workload import Workload
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 console = Console(highlight=False)
 PARTS = {
-    "small": (Workload(1_000_000, 500, 25), 15),
-    "catch-up": (Workload(1_000_000, 50_000, 8), 3),
-    "skewed": (Workload(1_000_000, 50_000, 8, "zipf"), 3),
-    "append": (Workload(1_000_000, 50_000, 8, "append"), 3),
+    "small": (Workload(1_000_000, 500, 25), 15, (1,)),
+    "catch-up": (Workload(1_000_000, 50_000, 40), 20, (1, 10)),
+    "skewed": (Workload(1_000_000, 50_000, 40, "zipf"), 20, (1, 10)),
+    "append": (Workload(1_000_000, 50_000, 40, "append"), 20, (1, 10)),
 }
-"""name → the work, and how many batches warm a contender up before the clock counts."""
+"""name → the work, how many batches warm a contender up before the clock counts, and how many are taken at once: who is
+behind may choose."""
 
 
 @app.command()
@@ -36,16 +37,22 @@ def main(
     rows: Annotated[int | None, typer.Option(help="Rows in the table before.")] = None,
     batch: Annotated[int | None, typer.Option(help="Events in a batch.")] = None,
     batches: Annotated[int | None, typer.Option(help="How many.")] = None,
+    at_once: Annotated[list[int] | None, typer.Option(help="Batches that are taken as one.")] = None,
     only: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(CONTENDERS)}; all otherwise.")] = None,
     memory: Annotated[str, typer.Option(help="Of each contender's JVM.")] = "4g",
 ) -> None:
     """Example: python -m tests.bench small --rows 5000000"""
     if part not in PARTS:
         raise typer.BadParameter(f"choose one of {', '.join(PARTS)}")
-    known, warm = PARTS[part]
+    known, warm, several = PARTS[part]
     said = {"rows": rows, "batch": batch, "batches": batches}
     workload = Workload(**(asdict(known) | {k: v for k, v in said.items() if v is not None}))
-    found = {name: _run(name, workload, min(warm, workload.batches - 1), memory) for name in only or CONTENDERS}
+    warm = min(warm, workload.batches - 1)
+    found = {
+        name if together == 1 else f"{name}, {together} at once": _run(name, workload, warm, together, memory)
+        for together in at_once or several
+        for name in only or CONTENDERS
+    }
     RESULTS.mkdir(exist_ok=True)
     now = datetime.now(UTC)
     machine = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
@@ -56,11 +63,11 @@ def main(
     console.print(f"[dim]{file}")
 
 
-def _run(name: str, workload: Workload, warm: int, memory: str) -> dict[str, Any]:
+def _run(name: str, workload: Workload, warm: int, at_once: int, memory: str) -> dict[str, Any]:
     """In a process of its own: nobody's classes are warm because another one ran before."""
     work = [str(v) for v in (workload.rows, workload.batch, workload.batches, workload.keys)]
-    command = [sys.executable, "-m", "tests.bench.race", name, *work, str(warm), memory]
-    console.print(f"[dim]running: {name}")
+    command = [sys.executable, "-m", "tests.bench.race", name, *work, str(warm), str(at_once), memory]
+    console.print(f"[dim]running: {name}, {at_once} at once")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         console.print(done.stderr[-3000:])

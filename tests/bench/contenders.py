@@ -38,10 +38,10 @@ class Contender(Protocol):
 class Ingest:
     """This project: bronze to silver."""
 
-    def __init__(self, spark: SparkSession, folder: Path, slice_batches: int = 1) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, slice_events: int = 1) -> None:
         self._spark = spark
         self._lakehouse = Lakehouse(str(folder))
-        self._slice = slice_batches
+        self._slice = slice_events
         self._bronze = Bronze(spark, self._lakehouse.bronze(PIPELINE))
         self._captured = Captured()
         self._merge: Merge | None = None

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from ingest.session import running
-from tests.bench.clock import taken
+from tests.bench.clock import Taken, taken
 from tests.bench.contenders import Contender, Ingest, NaiveDelta
 from tests.bench.workload import Workload
 
@@ -22,20 +22,24 @@ _PART = 1_000_000
 CONTENDERS = {"ingest": Ingest, "naive": NaiveDelta}
 
 
-def run(spark: SparkSession, contender: Contender, workload: Workload, folder: Path, warm: int) -> dict[str, object]:
-    """The figures of one run. The first `warm` batches are not in the medians."""
+def run(
+    spark: SparkSession, contender: Contender, workload: Workload, folder: Path, warm: int, at_once: int
+) -> dict[str, object]:
+    """The figures of one run, by batch of the workload. The first `warm` batches are not in the medians. `at_once`: so
+    many batches are handed over as one."""
     with taken() as loading:
         for after in range(0, workload.rows, _PART):
             contender.load(workload.snapshot(spark, after, min(after + _PART, workload.rows)))
     raw = str(folder / "raw")
     workload.changes(spark).repartition("batch").sortWithinPartitions("offset").write.partitionBy("batch").parquet(raw)
-    for number in range(workload.batches):
-        contender.hand_over(spark.read.parquet(f"{raw}/batch={number}"))
+    groups = [range(n, min(n + at_once, workload.batches)) for n in range(0, workload.batches, at_once)]
+    for group in groups:
+        contender.hand_over(spark.read.parquet(*(f"{raw}/batch={number}" for number in group)))
     figures = []
-    for _ in range(workload.batches):
-        with taken() as one:
+    for group in groups:
+        with taken() as several:
             contender.apply()
-        figures.append(one)
+        figures += [Taken(several.wall / len(group), several.cpu / len(group))] * len(group)
     expected, found = workload.result(spark), contender.rows()
     missing, extra = expected.exceptAll(found).count(), found.exceptAll(expected).count()
     timed = figures[warm:]
@@ -50,13 +54,13 @@ def run(spark: SparkSession, contender: Contender, workload: Workload, folder: P
 
 
 def main() -> None:
-    """`name rows batch batches keys warm memory`, as `make bench` calls it."""
-    name, rows, batch, batches, keys, warm, memory = sys.argv[1:8]
+    """`name rows batch batches keys warm at_once memory`, as `make bench` calls it."""
+    name, rows, batch, batches, keys, warm, at_once, memory = sys.argv[1:9]
     workload = Workload(int(rows), int(batch), int(batches), keys)  # type: ignore[arg-type]
     folder = Path(tempfile.mkdtemp(prefix=f"bench-{name}-"))
     try:
         with running(f"bench {name}", {"spark.driver.memory": memory}) as spark:
-            found = run(spark, CONTENDERS[name](spark, folder), workload, folder, int(warm))
+            found = run(spark, CONTENDERS[name](spark, folder), workload, folder, int(warm), int(at_once))
         sys.stdout.write(json.dumps(found) + "\n")
     finally:
         shutil.rmtree(folder, ignore_errors=True)

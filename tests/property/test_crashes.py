@@ -66,7 +66,7 @@ def until_it_ends(
         monkeypatch.setattr(silver, "_REWRITABLE", random.choice([0, rewritable]))
         try:
             capture = Capture(spark, source, bronze, Rules().naming, size)
-            merge = Merge(spark, PIPELINE, layout, Rules(), bronze, slice_batches=1)
+            merge = Merge(spark, PIPELINE, layout, Rules(), bronze, slice_events=1)
             while capture.step():
                 pass
             while merge.step():

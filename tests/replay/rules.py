@@ -492,9 +492,18 @@ def no_primary_key_and_debts() -> Rule:
     t = Topic(key=())
     t.change("d", 20, before=row(1, "a"), key=None)
     t.change("c", 10, row(1, "a"), key=None)
+    t.change("c", 15, row(1, "a"), key=None)
+    return Rule("what is taken away before it came is owed", t.records, {ORDERS: [row(1, "a")]}, told=NO_KEY)
+
+
+@rule
+def no_primary_key_and_truncate() -> Rule:
+    t = Topic(key=())
+    t.change("d", 20, before=row(1, "a"), key=None)
+    t.change("c", 10, row(1, "a"), key=None)
     t.change("c", 30, row(1, "a"), key=None)
     t.change("t", 25, key=None)
-    return Rule("what is taken away before it came is owed", t.records, {ORDERS: [row(1, "a")]}, told=NO_KEY)
+    return Rule("a truncate clears what is owed", t.records, {ORDERS: [row(1, "a")]}, told=NO_KEY)
 
 
 @rule

@@ -48,19 +48,20 @@ def captured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> B
     return bronze
 
 
-def checked(spark: SparkSession, bronze: Bronze, *slices: tuple[int, int], few: int = 1000) -> None:
-    restarts = Restarts(spark, bronze, stops=True, few=few)
+def checked(spark: SparkSession, bronze: Bronze, *slices: tuple[int, int], few: bool = True) -> None:
+    restarts = Restarts(spark, bronze, stops=True)
     for after, upto in slices:
-        restarts.check(after, upto, profiles(bronze.between(after, upto), F.lit(0))[0])
+        restarts.check(after, upto, profiles(bronze.between(after, upto), F.lit(0), few)[0])
 
 
+@pytest.mark.parametrize("few", [True, False], ids=["compared while they are counted", "read"])
 @pytest.mark.parametrize(
-    ("slices", "few"),
-    [([(0, 1), (1, 2), (2, 3)], 1000), ([(2, 3)], 1000), ([(0, 3)], 1)],
+    "slices",
+    [[(0, 1), (1, 2), (2, 3)], [(2, 3)], [(0, 3)]],
     ids=["batch by batch", "a run that starts", "all at once"],
 )
 def test_a_log_that_begins_anew_stops_the_merge(
-    spark: SparkSession, captured: Bronze, slices: list[tuple[int, int]], few: int
+    spark: SparkSession, captured: Bronze, slices: list[tuple[int, int]], few: bool
 ) -> None:
     with pytest.raises(ChangelogUnusable) as stopped:
         checked(spark, captured, *slices, few=few)
@@ -72,7 +73,7 @@ def test_a_log_that_begins_anew_stops_the_merge(
 
 def test_what_a_connector_sends_again_is_no_restart(spark: SparkSession, captured: Bronze) -> None:
     checked(spark, captured, (0, 1), (1, 2))
-    checked(spark, captured, (0, 2), few=1)
+    checked(spark, captured, (0, 2), few=False)
 
 
 def test_a_key_in_two_partitions_without_positions_is_said_or_stops(
