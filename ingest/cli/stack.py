@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ingest.stack import EXTERNAL_VARIABLES, PARTS, ServiceStatus, Stack
+from ingest.stack import CHANGELOG_PARTS, EXTERNAL_VARIABLES, PARTS, ServiceStatus, Stack
 
 app = typer.Typer(
-    help="Postgres, Kafka and Kafka Connect with Debezium on this machine, without Docker.",
+    help="Postgres, Kafka, Kafka Connect with Debezium, and S3 on this machine, without Docker.",
     no_args_is_help=True,
 )
 
@@ -29,11 +29,16 @@ _WATCH_SECONDS = 1.0
 )
 def up(
     folder: Folder = Path(".stack"),
-    part: Annotated[list[str] | None, typer.Option(help=f"Only these: {', '.join(PARTS)}. May be repeated.")] = None,
+    part: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Which, of {', '.join(PARTS)}; without it {', '.join(CHANGELOG_PARTS)}. May be repeated.",
+        ),
+    ] = None,
     foreground: Annotated[bool, typer.Option(help="Stay until Ctrl-C, then stop the services.")] = False,
 ) -> None:
     """Start the services and show their addresses; what runs already is left as it is."""
-    stack = Stack(folder, tuple(part or PARTS), keep=True, tethered=foreground)
+    stack = Stack(folder, tuple(part or CHANGELOG_PARTS), keep=True, tethered=foreground)
     if not foreground:
         stack.start()
         _show(stack.status())

@@ -1,4 +1,4 @@
-"""Real Postgres, Kafka and Kafka Connect with Debezium, embedded: for the demo, for tests, for a laptop.
+"""Real Postgres, Kafka, Kafka Connect with Debezium, and S3, embedded: for the demo, for tests, for a laptop.
 
 from ingest.stack import Stack
 
@@ -11,12 +11,15 @@ from ingest.stack.connect import Connect
 from ingest.stack.connectors import Connectors, ConnectorStatus
 from ingest.stack.kafka import Kafka
 from ingest.stack.postgres import Postgres
+from ingest.stack.s3 import S3
 from ingest.stack.service import Service, ServiceStatus
-from ingest.stack.stack import EXTERNAL_VARIABLES, PARTS, Stack
+from ingest.stack.stack import CHANGELOG_PARTS, EXTERNAL_VARIABLES, PARTS, Stack
 
 __all__ = [
+    "CHANGELOG_PARTS",
     "EXTERNAL_VARIABLES",
     "PARTS",
+    "S3",
     "Connect",
     "ConnectorStatus",
     "Connectors",

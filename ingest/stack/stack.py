@@ -1,4 +1,4 @@
-"""Postgres, Kafka and Kafka Connect together: started side by side, stopped in order, whatever happens."""
+"""Postgres, Kafka, Kafka Connect and S3 together: started side by side, stopped in order, whatever happens."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ from ingest.errors import ConfigError
 from ingest.stack.connect import Connect
 from ingest.stack.kafka import Kafka
 from ingest.stack.postgres import Postgres
+from ingest.stack.s3 import S3
 from ingest.stack.service import Service, ServiceStatus
 
-PARTS = ("postgres", "kafka", "connect")
+PARTS = ("postgres", "kafka", "connect", "s3")
+CHANGELOG_PARTS = ("postgres", "kafka", "connect")
+"""What it takes to get from a database to a topic."""
 EXTERNAL_VARIABLES = {
     "postgres": "INGEST_POSTGRES_DSN",
     "kafka": "INGEST_KAFKA_BOOTSTRAP_SERVERS",
     "connect": "INGEST_CONNECT_URL",
+    "s3": "INGEST_S3_ENDPOINT",
 }
 S = TypeVar("S", bound=Service)
 _STATE_FILE = "stack.json"
@@ -57,7 +61,7 @@ class Stack:
     def __init__(
         self,
         folder: Path | None = None,
-        parts: Sequence[str] = PARTS,
+        parts: Sequence[str] = CHANGELOG_PARTS,
         keep: bool = False,
         *,
         tethered: bool = True,
@@ -104,6 +108,8 @@ class Stack:
                 bootstrap_servers=lambda: kafka.bootstrap_servers,
                 tethered=tethered,
             )
+        if "s3" in self.parts:
+            services["s3"] = S3(self.folder, external.get("s3"), tethered=tethered)
         return services
 
     @property
@@ -120,6 +126,11 @@ class Stack:
     def connect(self) -> Connect:
         """The Kafka Connect worker. Raises ConfigError where this stack has none."""
         return self._part(Connect)
+
+    @property
+    def s3(self) -> S3:
+        """The S3 server. Raises ConfigError where this stack has none."""
+        return self._part(S3)
 
     def _part(self, kind: type[S]) -> S:
         service = self._services.get(kind.name)
