@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from ingest.changelog.accounting import COUNTS, OUTCOMES, Account
 from ingest.run.merge import Merge
 from ingest.session import SMALL, spark_session
-from ingest.stack import Stack
+from ingest.stack import S3, Stack
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +26,13 @@ def stack() -> Iterator[Stack]:
     """Postgres, Kafka and Kafka Connect. Tests share them: choose table, topic, slot and connector names."""
     with Stack() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """An S3 server. Tests share it: choose names of buckets."""
+    with Stack(tmp_path_factory.mktemp("s3") / "stack", parts=("s3",)) as running:
+        yield running.s3
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,12 +18,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    with Stack(tmp_path_factory.mktemp("stack"), parts=("s3",)) as stack:
-        yield stack.s3
 
 
 def client(s3: S3, secret: str | None = None) -> S3Client:

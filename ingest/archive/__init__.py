@@ -1,0 +1,14 @@
+"""The archive: a changelog as it came, for ever, in an object store. What lies there and how it is known to be whole.
+
+    <prefix>/<pipeline>/objects/<topic>/<partition>/<first offset>-<part of its hash>.parquet
+    <prefix>/<pipeline>/manifests/<the capture batch after which it begins>.json
+
+An object holds records of one topic partition in the order of their offsets. It counts once a manifest names it; what
+a run that died has left behind is named by none. Manifests follow each other without a gap, and each says of its
+objects how many records and bytes they hold, and their hash.
+"""
+
+from ingest.archive.manifest import ArchivedObject, Manifest
+from ingest.archive.store import ObjectStore
+
+__all__ = ["ArchivedObject", "Manifest", "ObjectStore"]
