@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from ingest.cli import accounts, check, digest, gc, jars, replay, run, sql, stack, status
+from ingest.cli import accounts, archive, check, digest, gc, jars, replay, run, sql, stack, status
 from ingest.cli.demo import demo
 from ingest.cli.failure import guarded
 
@@ -24,6 +24,7 @@ app.command()(digest.digest)
 app.command()(gc.gc)
 app.command()(jars.jars)
 app.command()(demo)
+app.add_typer(archive.app, name="archive")
 app.add_typer(stack.app, name="stack")
 
 

@@ -31,6 +31,16 @@ _READER_DECIDES = {
     "interceptor.classes": "Spark's Kafka source does not support it",
 }
 
+_BUCKET_URI = r"^s3://[^/:@?#]+(/[^?#]*)?$"
+_CLIENT_OPTIONS = (
+    "endpoint_url",
+    "region_name",
+    "aws_access_key_id",
+    "aws_secret_access_key",
+    "aws_session_token",
+    "verify",
+)
+
 Offsets = Mapping[str, Mapping[NonNegativeInt, NonNegativeInt]]
 Text = Annotated[str, Field(min_length=1)]
 Table = Annotated[str, AfterValidator(TableName)]
@@ -51,6 +61,13 @@ def _start_offsets(value: Any) -> Any:
     raise PydanticCustomError("start_offsets", "should be earliest, latest or {topic: {partition: offset}}")
 
 
+def _bucket_uri(text: str) -> str:
+    if not re.fullmatch(_BUCKET_URI, text):
+        raise ValueError("should be like s3://bucket/prefix, without credentials")
+    return text
+
+
+BucketUri = Annotated[str, AfterValidator(_bucket_uri), Field(json_schema_extra={"pattern": _BUCKET_URI})]
 Regex = Annotated[Text, AfterValidator(_regex), Field(json_schema_extra={"format": "regex"})]
 
 
@@ -226,6 +243,26 @@ class TombstoneSettings(Section):
     )
 
 
+class Archive(Section):
+    """Where the changelog is kept as it came, for ever."""
+
+    uri: BucketUri = Field(
+        description="A bucket of S3-compatible storage and perhaps a prefix in it, such as s3://bucket/changelogs."
+    )
+    s3: PropertiesField = Field(
+        default_factory=Properties,
+        description="Options of boto3's client under its own names: endpoint_url, region_name, aws_access_key_id, …; "
+        "what is left out boto3 takes from where it always does.",
+    )
+
+    @model_validator(mode="after")
+    def _options_of_a_client(self) -> Self:
+        for key in self.s3:
+            if key not in _CLIENT_OPTIONS:
+                raise ValueError(f"s3 holds {key!r}, which is none of {', '.join(_CLIENT_OPTIONS)}")
+        return self
+
+
 class Pipeline(Section):
     """One changelog into one lakehouse."""
 
@@ -235,6 +272,7 @@ class Pipeline(Section):
     tables: Mapping[Table, TableSettings] = Field(default={}, description="Only what the changelog doesn't say.")
     batch: Batch = Field(default_factory=Batch)
     tombstones: TombstoneSettings = Field(default_factory=TombstoneSettings)
+    archive: Archive | None = Field(default=None, description="Written by `ingest archive run`.")
     spark: PropertiesField = Field(
         default_factory=Properties, description="Spark's own properties, passed through unchanged."
     )

@@ -114,6 +114,14 @@ def test_the_older_name_of_the_heartbeat_prefix_is_understood(write: Write) -> N
             "unknown key 'primry_key' at tables.s.t: did you mean 'primary_key'?",
         ),
         (with_source("topics: [a]", "batch: {zzz: 1}\n"), "known here are max_events, poll_seconds"),
+        (
+            with_source("topics: [a]", "archive: {uri: 's3://me:hunter2@b/p'}\n"),
+            "archive.uri: should be like s3://bucket/prefix, without credentials",
+        ),
+        (
+            with_source("topics: [a]", "archive: {uri: 's3://b', s3: {aws_secret: hunter2}}\n"),
+            "archive: s3 holds 'aws_secret', which is none of endpoint_url, region_name",
+        ),
         (with_source(""), "source: needs exactly one of topics and topic_pattern"),
         (with_source("topics: [a]\ntopic_pattern: a"), "source: needs exactly one of topics"),
         (with_source("topics: [a, a]"), "names a topic twice"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,11 +13,14 @@ from typing import Any
 import boto3
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from typer.testing import CliRunner
 
 from ingest.archive import Manifest, ObjectStore, writing
 from ingest.archive.manifest import manifest_key, manifests, manifests_folder, objects_folder
 from ingest.archive.reading import damages
 from ingest.changelog.envelope import RECORD
+from ingest.cli import app
+from ingest.cli import archive as archive_command
 from ingest.errors import ChangelogUnusable, Contended, SourceRefused, Unreachable
 from ingest.names import Lakehouse
 from ingest.quality.digest import digest_of
@@ -270,3 +274,34 @@ def test_a_store_that_refuses_or_is_gone_says_so(store: ObjectStore) -> None:
         gone.get("x")
     with pytest.raises(SourceRefused, match="NoSuchBucket"):
         list(ObjectStore("s3://no-such-bucket-here", store.client_options).keys(""))
+
+
+def test_the_commands_archive_and_verify(
+    spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bronze = from_file(spark, tmp_path)
+    written = {
+        "name": SHOP,
+        "source": {"kafka": {"bootstrap.servers": "127.0.0.1:9"}, "topics": ["shop.orders"]},
+        "lakehouse": str(tmp_path / "lakehouse"),
+        "archive": {"uri": store.uri, "s3": dict(store.client_options)},
+    }
+    file = tmp_path / "shop.yaml"
+    file.write_text(json.dumps(written), encoding="utf-8")
+    monkeypatch.setattr(archive_command, "running", lambda *_: nullcontext(spark))
+
+    def said(command: str, code: int = 0) -> dict[str, Any]:
+        result = CliRunner().invoke(app, ["archive", command, str(file), "--json"])
+        assert result.exit_code == code, result.output
+        assert store.client_options["aws_secret_access_key"] not in result.output
+        found: dict[str, Any] = json.loads(result.output)
+        return found
+
+    first = said("run")
+    assert (first["records"], first["upto_batch"]) == (len(events()), bronze.captured().batch)
+    assert said("run")["records"] == 0
+    assert said("verify")["damaged"] == []
+    (one, *_) = (o for m in manifests(store, SHOP) for o in m.objects)
+    overwritten(store, one.key, None)
+    (damaged,) = said("verify", code=1)["damaged"]
+    assert damaged == {"key": one.key, "what": "is missing", "events": one.told}
