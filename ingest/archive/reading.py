@@ -47,7 +47,10 @@ def records(spark: SparkSession, store: ObjectStore, objects: Sequence[ArchivedO
         for one in _given(listed):
             table, damage = _opened(store, one)
             if table is None:
-                raise ChangelogUnusable(f"{one.key} in the archive {damage}; it held {one.told}", "restore the object")
+                raise ChangelogUnusable(
+                    f"{one.key} in the archive {damage}; it held {one.told}",
+                    "restore the object from a version or a copy of the bucket",
+                )
             yield from table.cast(schema).to_batches()
 
     return _spread(spark, objects).mapInArrow(read, RECORD)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
+from ingest import errors
 from ingest.config import Pipeline
 from ingest.errors import Contended, IngestError, SourceRefused, Unreachable
+
+_FROM_A_WORKER = re.compile(r"ingest\.errors\.(\w+): (.+) → (.+)")
 
 
 class RunFailed(IngestError):
@@ -14,6 +19,10 @@ def explained(error: BaseException, pipeline: Pipeline) -> IngestError:
     """The error for people. The engine's own text is left to `--debug`: it may quote rows and literals."""
     text = str(error)
     name = type(error).__name__
+    if said := _FROM_A_WORKER.search(text):
+        # One of our own, raised where Spark's workers run: Spark hands it on as text.
+        kind: type[IngestError] = getattr(errors, said[1], RunFailed)
+        return kind(said[2], said[3])
     if "OffsetOutOfRange" in text or "data loss" in text.lower() or "KAFKA_DATA_LOSS" in text:
         return SourceRefused(
             f"pipeline {pipeline.name}: Kafka no longer holds offsets that bronze has not captured",

@@ -12,6 +12,8 @@ from typing import Any
 
 import boto3
 import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
@@ -21,11 +23,13 @@ from ingest.archive.reading import damages
 from ingest.changelog.envelope import RECORD
 from ingest.cli import app
 from ingest.cli import archive as archive_command
+from ingest.config import load
 from ingest.errors import ChangelogUnusable, Contended, SourceRefused, Unreachable
 from ingest.names import Lakehouse
 from ingest.quality.digest import digest_of
 from ingest.run.archiving import Archiving
 from ingest.run.capture import Capture
+from ingest.run.failures import explained
 from ingest.run.merge import Merge
 from ingest.run.rules import Rules
 from ingest.sources.archive import ArchiveSource
@@ -97,6 +101,18 @@ def archived(spark: SparkSession, bronze: Bronze, store: ObjectStore, most: int 
     while (manifest := archiving.step()) is not None:
         found.append(manifest)
     return found
+
+
+def pipeline_file(tmp_path: Path, store: ObjectStore) -> Path:
+    written = {
+        "name": SHOP,
+        "source": {"kafka": {"bootstrap.servers": "127.0.0.1:9"}, "topics": ["shop.orders"]},
+        "lakehouse": str(tmp_path / "lakehouse"),
+        "archive": {"uri": store.uri, "s3": dict(store.client_options)},
+    }
+    file = tmp_path / "shop.yaml"
+    file.write_text(json.dumps(written), encoding="utf-8")
+    return file
 
 
 def rows(frame: DataFrame) -> list[Any]:
@@ -225,8 +241,12 @@ def test_an_object_that_is_harmed_is_found_and_never_read_as_less(
     (found,) = damages(spark, store, objects)
     assert said in found.what
     assert (found.key, found.events) == (hit.key, hit.told)
-    with pytest.raises(Exception, match=said):
+    with pytest.raises((PySparkException, Py4JError)) as failed:
         captured(spark, ArchiveSource(store, SHOP), tmp_path / "again", 100)
+    told = explained(failed.value, load(str(pipeline_file(tmp_path, store))))
+    assert isinstance(told, ChangelogUnusable)
+    assert (hit.key in told.problem, said in told.problem, hit.told in told.problem) == (True, True, True)
+    assert told.remedy == "restore the object from a version or a copy of the bucket"
     assert Bronze(spark, Lakehouse(str(tmp_path / "again")).bronze(SHOP)).captured().batch == 0
 
 
@@ -280,14 +300,7 @@ def test_the_commands_archive_and_verify(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bronze = from_file(spark, tmp_path)
-    written = {
-        "name": SHOP,
-        "source": {"kafka": {"bootstrap.servers": "127.0.0.1:9"}, "topics": ["shop.orders"]},
-        "lakehouse": str(tmp_path / "lakehouse"),
-        "archive": {"uri": store.uri, "s3": dict(store.client_options)},
-    }
-    file = tmp_path / "shop.yaml"
-    file.write_text(json.dumps(written), encoding="utf-8")
+    file = pipeline_file(tmp_path, store)
     monkeypatch.setattr(archive_command, "running", lambda *_: nullcontext(spark))
 
     def said(command: str, code: int = 0) -> dict[str, Any]:
