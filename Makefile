@@ -4,7 +4,7 @@
 # make fuzz   N=10000 SEED=1: so many random changelogs against the reference; a failing one is made small and printed
 # make mutants  put one fault after the other into the code and see that the tests catch each
 # make bench PART=small: the same work by this project and by what is written instead; parts: small, catch-up, skewed,
-#             append; ARGS="--rows 5000000"
+#             append, archive, erasure; ARGS="--rows 5000000"
 # make soak MINUTES=10: a steady 500 changes a second from Postgres to silver; how lag, files and memory drift
 # make jars   fetch the jars of Spark, Kafka, Kafka Connect and Debezium now rather than at their first use, and write
 #             Spark's classes to an archive, from which sessions start in half the time
@@ -18,6 +18,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
 CLASSES := $(VENV)/.classes
+AIRFLOW := .venv-airflow
+AIRFLOW_STAMP := $(AIRFLOW)/.complete
 ARGS ?=
 N ?= 10000
 SEED ?= 1
@@ -31,9 +33,9 @@ help:
 demo: $(STAMP) java
 	@$(BIN)/ingest demo $(ARGS)
 
-test: $(CLASSES)
+test: $(CLASSES) $(AIRFLOW_STAMP)
 	@echo "testing: everything"
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: $(STAMP)
 	@echo "checking: formatting, lint"
@@ -89,6 +91,19 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "The packages could not be installed; pip says why above. Check the network, then run the same again." >&2; exit 2; }
 	@touch $(STAMP)
 
+# Airflow's Spark provider brings a pyspark of its own, so Airflow has an environment of its own, and ingest is in it
+# without what it needs to run: DAGs only read its configuration.
+$(AIRFLOW_STAMP): pyproject.toml constraints-airflow.txt | $(STAMP)
+	@echo "setting up: $(AIRFLOW), Airflow for its tests (some minutes at the first time)"
+	@$(BIN)/python -m venv --clear $(AIRFLOW)
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["airflow"], sep="\n")' \
+	  > $(AIRFLOW)/requirements.txt
+	@$(AIRFLOW)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-airflow.txt \
+	  -r $(AIRFLOW)/requirements.txt && \
+	$(AIRFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e . || { \
+	  echo "Airflow could not be installed; pip says why above. Check the network, then run the same again." >&2; exit 2; }
+	@touch $(AIRFLOW_STAMP)
+
 # Commands work without it, but each then starts some seconds later: worth its minute where many are to come.
 $(CLASSES): $(STAMP) | java
 	@echo "setting up: jars, and an archive of Spark's classes (a minute or two at the first time)"
@@ -98,6 +113,6 @@ java: $(STAMP)
 	@$(BIN)/python -c $$'import sys\nfrom ingest.errors import IngestError\nfrom ingest.jars import require_java\ntry:\n    require_java()\nexcept IngestError as missing:\n    sys.exit(str(missing))'
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(AIRFLOW) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	rm -rf spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

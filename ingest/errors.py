@@ -48,6 +48,10 @@ class ChangelogUnusable(IngestError):
     """The changelog can't be folded as configured: no key, columns that contradict the table, a foreign writer."""
 
 
+class ProofFailed(IngestError):
+    """What should have been proved was not: a scan missed a canary, or found what was to be certified as gone."""
+
+
 class Unreachable(IngestError):
     """Nobody answered in time. The same command may succeed later."""
 
@@ -57,6 +61,13 @@ class Unreachable(IngestError):
 
 class Contended(IngestError):
     """Two writers met at one table. Nothing is lost: the same command goes on where it stood."""
+
+    exit_code = EXIT_TRANSIENT
+    retried = True
+
+
+class EngineDied(IngestError):
+    """Spark's process was killed, such as for want of memory. The same command goes on where it stood."""
 
     exit_code = EXIT_TRANSIENT
     retried = True

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_]*(\.[a-z0-9_]+)*", re.ASCII)
 _UNSAFE = re.compile(r"[^a-z0-9_.]+", re.ASCII)
+BUCKET_URI = r"^s3://([^/:@?#]+)(/[^?#]*)?$"
+"""A bucket of S3-compatible storage, and perhaps a prefix in it."""
 _DIGEST_DIGITS = 10
 _SLUG_CHARACTERS = 48
 _SEGMENT_CHARACTERS = 128
@@ -63,6 +65,15 @@ def identifier(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def bucket_and_prefix(uri: str) -> tuple[str, str]:
+    """Of a `BUCKET_URI`; a prefix that isn't empty ends with a slash. Raises ValueError for another text."""
+    found = re.fullmatch(BUCKET_URI, uri)
+    if found is None:
+        raise ValueError("should be like s3://bucket/prefix, without credentials")
+    prefix = (found[2] or "").strip("/")
+    return found[1], f"{prefix}/" if prefix else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Lakehouse:
     """Where each Delta table of a lakehouse lies. `root` is a folder or a URI such as `s3a://bucket/prefix`.
@@ -84,6 +95,14 @@ class Lakehouse:
     def tombstones(self, source: str, table: str) -> str:
         return self._below("tombstones", path_segment(source), path_segment(table))
 
+    def history(self, source: str, table: str) -> str:
+        """All versions of a table's rows."""
+        return self._below("history", path_segment(source), path_segment(table))
+
+    def changes(self, source: str, table: str) -> str:
+        """What the versions of a table's rows follow from."""
+        return self._below("changes", path_segment(source), path_segment(table))
+
     @property
     def quarantine(self) -> str:
         return self._below("system", "quarantine")
@@ -95,6 +114,23 @@ class Lakehouse:
     @property
     def tables(self) -> str:
         return self._below("system", "tables")
+
+    @property
+    def backfills(self) -> str:
+        return self._below("system", "backfills")
+
+    @property
+    def ledger(self) -> str:
+        """What was asked to be erased."""
+        return self._below("system", "ledger")
+
+    def backfilled(self, source: str, number: int) -> str:
+        """What a backfill has read from elsewhere than bronze."""
+        return self._below("backfilled", path_segment(source), str(number))
+
+    def beside(self, name: str) -> Lakehouse:
+        """A lakehouse within this one, for the time of a comparison."""
+        return Lakehouse(self._below("beside", path_segment(name)))
 
     def _below(self, *segments: str) -> str:
         return "/".join((self.root.rstrip("/"), *segments))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from ingest.class_archive import java_options
+from ingest.errors import EngineDied
 from ingest.jars import jars, require_java
 
 _PLAIN_LOCAL_FILES = {
@@ -112,7 +114,8 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         settings[_JAVA_OPTIONS] = " ".join(filter(None, (logging, java_options(), settings.get(_JAVA_OPTIONS))))
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with _stdout_kept():
+        session = builder.getOrCreate()
     _remember(session.sparkContext._jvm)
     # What is there by now stays: Python's collector, which is called for at each slice, needn't look at it again.
     gc.collect()
@@ -122,12 +125,43 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
 
 @contextmanager
 def running(name: str, properties: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A session for as long as one command needs it."""
+    """A session for as long as one command needs it. Raises EngineDied where Spark's process ends before."""
     session = spark_session(name, properties)
+    process: subprocess.Popen[bytes] | None = getattr(session.sparkContext._gateway, "proc", None)
     try:
         yield session
+    except Exception as error:
+        if process is not None and (code := _ended(process)) is not None:
+            raise EngineDied(
+                f"{name}: Spark's process ended with {code} in the middle of its work",
+                "see whether the machine ran out of memory; the same command goes on where it stood",
+            ) from error
+        raise
     finally:
-        session.stop()
+        # There is nothing to stop, and nobody to say so to, where it has ended.
+        if process is None or process.poll() is None:
+            session.stop()
+
+
+@contextmanager
+def _stdout_kept() -> Iterator[None]:
+    """A process that is started meanwhile writes to stderr: what a command prints is its own, and Delta prints too."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int | None:
+    """The code with which a process has ended. Its connections break a moment before."""
+    try:
+        return process.wait(0.5)
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _remember(jvm: Any) -> None:

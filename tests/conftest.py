@@ -13,6 +13,15 @@ from ingest.session import SMALL, spark_session
 from ingest.stack import S3, Stack
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where two processes share the tests: those with services in one of them, so that these are started once; and of
+    the others each module in one, for its fixtures."""
+    for item in items:
+        with_services = item.get_closest_marker("integration") is not None
+        item.add_marker(pytest.mark.xdist_group("services" if with_services else item.nodeid.split("::")[0]))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A local session with Delta, for many plans over a handful of rows."""

@@ -6,9 +6,25 @@
 An object holds records of one topic partition in the order of their offsets. It counts once a manifest names it; what
 a run that died has left behind is named by none. Manifests follow each other without a gap, and each says of its
 objects how many records and bytes they hold, and their hash.
+
+An erasure alone changes what was archived: it writes the objects that hold such records anew, without what these said,
+and renews their manifests. Offsets and counts stay what they were.
 """
 
+from ingest.archive.erasing import Erased, erased
+from ingest.archive.layout import Damage, Layout, StoredObject
 from ingest.archive.manifest import ArchivedObject, Manifest
+from ingest.archive.manifested import Manifested
 from ingest.archive.store import ObjectStore
 
-__all__ = ["ArchivedObject", "Manifest", "ObjectStore"]
+__all__ = [
+    "ArchivedObject",
+    "Damage",
+    "Erased",
+    "Layout",
+    "Manifest",
+    "Manifested",
+    "ObjectStore",
+    "StoredObject",
+    "erased",
+]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ingest.archive.store import ObjectStore
+from ingest.archive.layout import StoredObject, rows_of
+from ingest.archive.store import Listed, ObjectStore
 from ingest.errors import ChangelogUnusable
 from ingest.names import path_segment
 
@@ -17,34 +18,31 @@ _RESTORE = "restore it from a version or a copy of the bucket; what it held is o
 
 
 @dataclass(frozen=True)
-class ArchivedObject:
-    """Records of one topic partition, in the order of their offsets. `size`: bytes. `sha256`: in hexadecimal."""
+class ArchivedObject(StoredObject):
+    """`sha256`: in hexadecimal. `first_written`, `last_written`: the least and the greatest of its records' timestamps,
+    in milliseconds; 0 where none has one."""
 
-    key: str
-    topic: str
-    partition: int
-    first_offset: int
-    last_offset: int
-    records: int
-    size: int
+    first_written: int
+    last_written: int
     sha256: str
 
-    @property
-    def told(self) -> str:
-        """Which events it holds, for an error."""
-        offsets = f"offsets {self.first_offset} to {self.last_offset}"
-        return f"{self.records} records of topic {self.topic}, partition {self.partition}, {offsets}"
+    def written_between(self, begin: float | None, end: float | None) -> bool:
+        late = end is not None and self.first_written >= end
+        # Its times are cut off after the millisecond.
+        return not late and (begin is None or self.last_written + 1 > begin)
+
+
+OBJECT = rows_of(ArchivedObject)
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """Of the capture batches `after_batch` < batch ≤ `upto_batch`. `offsets`: topic → partition → the next offset."""
+    """Of the capture batches `after_batch` < batch ≤ `upto_batch`."""
 
     pipeline: str
     after_batch: int
     upto_batch: int
     written_at: str
-    offsets: Mapping[str, Mapping[int, int]]
     objects: tuple[ArchivedObject, ...]
 
     @property
@@ -53,8 +51,7 @@ class Manifest:
 
     def text(self) -> str:
         """As JSON, with a hash of what it says."""
-        # As it will be read: names of JSON are texts, and in another order than numbers.
-        said = json.loads(json.dumps({"version": _VERSION, **asdict(self)}))
+        said = {"version": _VERSION, **asdict(self)}
         return json.dumps({**said, "sha256": _hash(said)}, indent=1) + "\n"
 
 
@@ -73,16 +70,33 @@ def manifest_key(pipeline: str, after_batch: int) -> str:
 
 def manifests(store: ObjectStore, pipeline: str) -> Iterator[Manifest]:
     """All of a pipeline, in order. Raises ChangelogUnusable where one is missing, or is not what was written."""
+    keys = store.keys(manifests_folder(pipeline))
+    return (found for _, found in _checked(pipeline, ((key, store.get(key)) for key in keys)))
+
+
+def renewable(store: ObjectStore, pipeline: str) -> list[tuple[Listed, Manifest]]:
+    """`manifests`, with what tells whether one was renewed since. Raises Contended where one is just now."""
+    listed = {found.key: found for found in store.listed(manifests_folder(pipeline))}
+    read = ((key, store.get(key, found.etag)) for key, found in listed.items())
+    return [(listed[key], found) for key, found in _checked(pipeline, read)]
+
+
+def _checked(pipeline: str, bodies: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, Manifest]]:
     upto = 0
-    for key in store.keys(manifests_folder(pipeline)):
-        found = _parsed(key, store.get(key))
+    named: set[str] = set()
+    for key, body in bodies:
+        found = _parsed(key, body)
         if found.after_batch != upto or key != manifest_key(pipeline, found.after_batch):
             raise ChangelogUnusable(
                 f"the archive of {pipeline} has no manifest of capture batches {upto + 1} to {found.after_batch}",
                 _RESTORE,
             )
+        for one in found.objects:
+            if one.key in named:
+                raise ChangelogUnusable(f"{key} in the archive names {one.key} again: {one.told}", _RESTORE)
+            named.add(one.key)
         upto = found.upto_batch
-        yield found
+        yield key, found
 
 
 def _parsed(key: str, body: bytes) -> Manifest:
@@ -92,8 +106,7 @@ def _parsed(key: str, body: bytes) -> Manifest:
         whole = claimed == _hash(said)
         version = said.pop("version")
         objects = tuple(ArchivedObject(**o) for o in said.pop("objects"))
-        offsets = {t: {int(p): int(o) for p, o in ps.items()} for t, ps in said.pop("offsets").items()}
-        manifest = Manifest(**said, offsets=offsets, objects=objects)
+        manifest = Manifest(**said, objects=objects)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ChangelogUnusable(f"{key} in the archive is no manifest ({type(error).__name__})", _RESTORE) from error
     if version != _VERSION:

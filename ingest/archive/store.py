@@ -4,29 +4,62 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
-from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, IncompleteReadError, ResponseStreamingError
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from ingest.errors import ConfigError, SourceRefused, Unreachable
+from ingest.errors import ConfigError, Contended, SourceRefused, Unreachable
+from ingest.names import bucket_and_prefix
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _ABSENT = ("404", "NoSuchKey", "NotFound")
-_REFUSED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403", "NoSuchBucket")
+_REFUSED = (
+    *("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403", "NoSuchBucket", "PermanentRedirect"),
+    *("ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthorizationHeaderMalformed", "RequestTimeTooSkewed"),
+    # What the client says before it asks.
+    *("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "NoRegionError", "InvalidRegionError"),
+)
+_NOT_OFFERED = ("NotImplemented", "MethodNotAllowed")
 _EXISTS = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+_EMPTY = ("InvalidRange", "416")
+_GONE = ("NoSuchVersion", "NoSuchUpload")
 _ATTEMPTS = 6
+_BODIES = 3
+_REMOVED_AT_ONCE = 1000
+"""S3 takes no more in one request."""
 
 
 class Absent(Exception):
     """There is no such object."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What a listing says of an object. `size`: bytes. `etag`: another one for another content."""
+
+    key: str
+    size: int
+    etag: str
+
+
+@dataclass(frozen=True)
+class Version:
+    """One of an object's versions, or a mark among them that it was deleted (`marker`). Where the bucket keeps no
+    versions, the object itself is its only one. `latest`: readers see this one."""
+
+    key: str
+    id: str
+    latest: bool
+    marker: bool
 
 
 @dataclass(frozen=True)
@@ -38,19 +71,13 @@ class ObjectStore:
     uri: str
     client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
-    def __post_init__(self) -> None:
-        parts = urlsplit(self.uri)
-        if parts.scheme != "s3" or not parts.hostname or parts.username or parts.query:
-            raise ConfigError("the archive's uri is no s3://bucket/prefix", "write it like s3://bucket/changelogs")
-
-    @cached_property
+    @property
     def bucket(self) -> str:
-        return urlsplit(self.uri).netloc
+        return bucket_and_prefix(self.uri)[0]
 
-    @cached_property
+    @property
     def _prefix(self) -> str:
-        prefix = urlsplit(self.uri).path.strip("/")
-        return f"{prefix}/" if prefix else ""
+        return bucket_and_prefix(self.uri)[1]
 
     @property
     def _client(self) -> S3Client:
@@ -58,45 +85,168 @@ class ObjectStore:
 
     def keys(self, below: str) -> Iterator[str]:
         """The names that begin with `below`, in order."""
-        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self._prefix + below)
+        return (found.key for found in self.listed(below))
+
+    def listed(self, below: str = "") -> Iterator[Listed]:
+        """What the store says of the objects whose names begin with `below`, in the order of their names."""
         try:
-            for page in pages:
-                yield from (found["Key"].removeprefix(self._prefix) for found in page.get("Contents", ()))
+            pages = self._client.get_paginator("list_objects_v2")
+            for page in pages.paginate(Bucket=self.bucket, Prefix=self._prefix + below):
+                for found in page.get("Contents", ()):
+                    yield Listed(found["Key"].removeprefix(self._prefix), found["Size"], found["ETag"])
         except (BotoCoreError, ClientError) as failure:
             self._refuse("list", below, failure)
 
+    def versions(self, below: str) -> Iterator[Version]:
+        """Of every object whose name begins with `below`: all versions, and what marks deleted ones."""
+        try:
+            pages = self._client.get_paginator("list_object_versions")
+            for page in pages.paginate(Bucket=self.bucket, Prefix=self._prefix + below):
+                for found in page.get("Versions", ()):
+                    yield self._version(found, False)
+                for mark in page.get("DeleteMarkers", ()):
+                    yield self._version(mark, True)
+        except (BotoCoreError, ClientError) as failure:
+            self._refuse("list the versions of", below, failure)
+
+    def _version(self, found: Mapping[str, Any], marker: bool) -> Version:
+        key = found["Key"].removeprefix(self._prefix)
+        return Version(key, found.get("VersionId", "null"), found["IsLatest"], marker)
+
     def put_once(self, key: str, body: bytes) -> bool:
         """Writes an object, unless there is one of that name: False then. The store checks its hash on arrival."""
+        return self._put(key, body, {"IfNoneMatch": "*"})
+
+    def replace(self, key: str, body: bytes, etag: str) -> None:
+        """Writes an object in the place of the one with that `etag`. Raises Contended where that is no longer there."""
+        if self._put(key, body, {"IfMatch": etag}):
+            return
+        try:
+            # Where the answer to a write was lost, what is there is our own.
+            ours = self.get(key) == body
+        except Absent:
+            ours = False
+        if not ours:
+            raise Contended(
+                f"{key} in bucket {self.bucket} was changed by somebody else since it was read",
+                "run the same again: it begins with what is there now",
+            )
+
+    def _put(self, key: str, body: bytes, condition: Mapping[str, Any]) -> bool:
+        """False where the condition does not hold."""
         digest = base64.b64encode(hashlib.sha256(body).digest()).decode()
         try:
             self._client.put_object(
-                Bucket=self.bucket, Key=self._prefix + key, Body=body, ChecksumSHA256=digest, IfNoneMatch="*"
+                Bucket=self.bucket, Key=self._prefix + key, Body=body, ChecksumSHA256=digest, **condition
             )
         except ClientError as failure:
-            if _code(failure) in _EXISTS:
+            if _code(failure) in _EXISTS or ("IfMatch" in condition and _code(failure) in _ABSENT):
                 return False
             self._refuse("write", key, failure)
         except BotoCoreError as failure:
             self._refuse("write", key, failure)
         return True
 
-    def get(self, key: str) -> bytes:
-        """Raises Absent where there is none."""
+    def remove(self, versions: Iterable[Version]) -> int:
+        """For good: nothing remembers what was there. How many there were."""
+        left, removed = iter(versions), 0
+        while some := list(islice(left, _REMOVED_AT_ONCE)):
+            asked: Any = [{"Key": self._prefix + v.key, "VersionId": v.id} for v in some]
+            try:
+                answer = self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": asked, "Quiet": True})
+            except (BotoCoreError, ClientError) as failure:
+                self._refuse("remove", some[0].key, failure)
+            for refused in answer.get("Errors", ()):
+                if refused.get("Code") not in (*_GONE, *_ABSENT):
+                    self._refuse_removal(refused)
+            removed += len(some)
+        return removed
+
+    def abort_uploads(self, below: str) -> int:
+        """Removes what was sent of objects whose names begin with `below` by uploads in parts that nobody finished.
+        How many there were."""
         try:
-            return self._client.get_object(Bucket=self.bucket, Key=self._prefix + key)["Body"].read()
+            pages = self._client.get_paginator("list_multipart_uploads")
+            listed = pages.paginate(Bucket=self.bucket, Prefix=self._prefix + below)
+            found = [(one["Key"], one["UploadId"]) for page in listed for one in page.get("Uploads", ())]
+        except (BotoCoreError, ClientError) as failure:
+            self._refuse("list the unfinished uploads of", below, failure)
+        for key, id_ in found:
+            try:
+                self._client.abort_multipart_upload(Bucket=self.bucket, Key=key, UploadId=id_)
+            except (BotoCoreError, ClientError) as failure:
+                if not (isinstance(failure, ClientError) and _code(failure) in _GONE):
+                    self._refuse("abort an upload of", key.removeprefix(self._prefix), failure)
+        return len(found)
+
+    def get(self, key: str, etag: str | None = None) -> bytes:
+        """Raises Absent where there is none, and Contended where it is no longer the one with that `etag`."""
+        return self._read(key, {} if etag is None else {"IfMatch": etag})
+
+    def tail(self, key: str, size: int) -> bytes:
+        """The last `size` bytes of it, or all where it has fewer. Raises Absent where there is none."""
+        return self._read(key, {"Range": f"bytes=-{size}"})
+
+    def _read(self, key: str, how: Mapping[str, Any]) -> bytes:
+        try:
+            for attempt in _body_again():
+                with attempt:
+                    body = self._client.get_object(Bucket=self.bucket, Key=self._prefix + key, **how)["Body"].read()
         except ClientError as failure:
             if _code(failure) in _ABSENT:
                 raise Absent(key) from failure
+            if "Range" in how and _code(failure) in _EMPTY:
+                return b""
+            if "IfMatch" in how and _code(failure) in _EXISTS:
+                raise Contended(
+                    f"{key} in bucket {self.bucket} was written anew since it was listed",
+                    "run the same again: what is there now is listed then",
+                ) from failure
             self._refuse("read", key, failure)
         except BotoCoreError as failure:
             self._refuse("read", key, failure)
+        return body
+
+    def _refuse_removal(self, refused: Any) -> NoReturn:
+        """`refused`: what the store says of one of the versions that it was to remove."""
+        key, failure = refused["Key"], ClientError({"Error": refused}, "DeleteObjects")
+        told = f"the object store would not remove {key.removeprefix(self._prefix)} in bucket {self.bucket}"
+        try:
+            head = self._client.head_object(Bucket=self.bucket, Key=key, VersionId=refused["VersionId"])
+        except (BotoCoreError, ClientError, KeyError):
+            head = None  # A mark of a deletion has none, and who may not look learns no more than that it is refused.
+        if head and (until := head.get("ObjectLockRetainUntilDate")):
+            mode = str(head.get("ObjectLockMode", "")).lower()
+            raise SourceRefused(
+                f"{told}, version {refused['VersionId']}: a {mode} retention locks it until {until:%Y-%m-%dT%H:%M:%SZ}",
+                "run the same again after that, or let who may bypass a governance retention shorten it; a bucket with "
+                "such retentions can't erase in time",
+            ) from failure
+        if head and head.get("ObjectLockLegalHoldStatus") == "ON":
+            raise SourceRefused(
+                f"{told}, version {refused['VersionId']}: a legal hold locks it",
+                "let who set the hold decide and lift it, then run the same again",
+            ) from failure
+        self._refuse("remove", key.removeprefix(self._prefix), failure)
 
     def _refuse(self, what: str, key: str, failure: Exception) -> NoReturn:
         code = _code(failure) if isinstance(failure, ClientError) else type(failure).__name__
         told = f"the object store would not {what} {key} in bucket {self.bucket} ({code})"
         if code in _REFUSED:
             raise SourceRefused(told, "check the bucket's name, the credentials and what they are allowed") from failure
+        if code in _NOT_OFFERED:
+            raise SourceRefused(
+                told, "the store does not know such requests: keep the archive in one that does"
+            ) from failure
         raise Unreachable(told, "see that the store runs and can be reached, then run the same again") from failure
+
+
+def _body_again() -> Retrying:
+    """The client itself asks again where a request fails, but not where an answer breaks off."""
+    broken_off = retry_if_exception_type((IncompleteReadError, ResponseStreamingError))
+    return Retrying(
+        retry=broken_off, stop=stop_after_attempt(_BODIES), wait=wait_random_exponential(0.2, 2.0), reraise=True
+    )
 
 
 @lru_cache(maxsize=16)
@@ -104,7 +254,13 @@ def _client_with(options: tuple[tuple[str, Any], ...]) -> S3Client:
     """Kept: making one takes longer than most requests, and Spark's workers would make one for every task."""
     # A store that is overwhelmed says so, and is asked again: ever more slowly, and not for ever.
     retries = Config(retries={"mode": "standard", "max_attempts": _ATTEMPTS}, connect_timeout=10, read_timeout=60)
-    return boto3.client("s3", config=retries, **dict(options))
+    try:
+        return boto3.client("s3", config=retries, **dict(options))
+    except ValueError as failure:
+        raise ConfigError(
+            "the object store's options make no client, such as an endpoint_url that is no URL",
+            "correct them in the pipeline's file (archive: {s3: ...})",
+        ) from failure
 
 
 def _code(failure: ClientError) -> str:

@@ -5,28 +5,21 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-from pyspark.sql import types as T
 
-from ingest.archive.manifest import ArchivedObject, objects_folder
+from ingest.archive.manifest import OBJECT, ArchivedObject, objects_folder
 from ingest.archive.store import ObjectStore
 from ingest.changelog.envelope import RECORD
 from ingest.names import path_segment
 
 _ROWS_A_TASK = 500_000
 _OBJECT_BYTES = 16 << 20
-_WRITTEN = T.StructType(
-    [
-        T.StructField(f.name, T.LongType() if f.type == "int" else T.StringType(), nullable=False)
-        for f in fields(ArchivedObject)
-    ]
-)
 
 
 def written(
@@ -43,7 +36,7 @@ def written(
         for one in _objects(_runs(batches), store, folder, object_bytes):
             yield pa.RecordBatch.from_pylist([asdict(one)])
 
-    found = ordered.mapInArrow(write, _WRITTEN).collect()  # a row per object
+    found = ordered.mapInArrow(write, OBJECT).collect()  # a row per object
     return sorted((ArchivedObject(**r.asDict()) for r in found), key=lambda o: (o.topic, o.partition, o.first_offset))
 
 
@@ -60,7 +53,7 @@ def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[_Run]:
     for batch in batches:
         if not batch.num_rows:
             continue
-        topics = pc.rank(batch.column("topic"), tiebreaker="dense").to_numpy(zero_copy_only=False)
+        topics = batch.column("topic").dictionary_encode().indices.to_numpy(zero_copy_only=False)
         partitions = batch.column("partition").to_numpy(zero_copy_only=False)
         changes = np.flatnonzero((np.diff(topics) != 0) | (np.diff(partitions) != 0)) + 1
         ends = [*changes.tolist(), batch.num_rows]
@@ -70,41 +63,45 @@ def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[_Run]:
 
 
 def _objects(runs: Iterable[_Run], store: ObjectStore, folder: str, object_bytes: int) -> Iterator[ArchivedObject]:
-    open_: _File | None = None
+    open_: ObjectFile | None = None
     for run in runs:
-        if open_ is not None and (not open_.takes(run) or open_.size >= object_bytes):
+        if open_ is not None and (not open_.takes(run.topic, run.partition) or open_.size >= object_bytes):
             yield open_.stored(store, folder)
             open_ = None
         if open_ is None:
-            open_ = _File(run)
+            open_ = ObjectFile(run.topic, run.partition, run.rows.schema)
         open_.add(run.rows)
     if open_ is not None:
         yield open_.stored(store, folder)
 
 
-class _File:
-    """A Parquet file that is being written, in memory."""
+class ObjectFile:
+    """A Parquet file that is being written, in memory: records of one topic partition."""
 
-    def __init__(self, first: _Run) -> None:
-        self._topic, self._partition = first.topic, first.partition
+    def __init__(self, topic: str, partition: int, schema: pa.Schema) -> None:
+        self._topic, self._partition = topic, partition
         self._bytes = io.BytesIO()
         # A footer with the least and the greatest value would tell of keys.
-        self._writer = pq.ParquetWriter(self._bytes, first.rows.schema, compression="zstd", write_statistics=False)
-        self._first = first.rows.column("offset")[0].as_py()
-        self._last = self._first
+        self._writer = pq.ParquetWriter(self._bytes, schema, compression="zstd", write_statistics=False)
+        self._first = self._last = -1
         self._records = 0
+        self._times: list[int] = []
 
     @property
     def size(self) -> int:
         return self._bytes.tell()
 
-    def takes(self, run: _Run) -> bool:
-        return (run.topic, run.partition) == (self._topic, self._partition)
+    def takes(self, topic: str, partition: int) -> bool:
+        return (topic, partition) == (self._topic, self._partition)
 
     def add(self, rows: pa.RecordBatch) -> None:
         self._writer.write_batch(rows)
+        if not self._records:
+            self._first = rows.column("offset")[0].as_py()
         self._records += rows.num_rows
         self._last = rows.column("offset")[-1].as_py()
+        times = pc.min_max(rows.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast("int64"))
+        self._times += [t for t in times.as_py().values() if t is not None]
 
     def stored(self, store: ObjectStore, folder: str) -> ArchivedObject:
         """Puts it into the store. One of that name is there already where an earlier run died: it is the same."""
@@ -113,6 +110,6 @@ class _File:
         digest = hashlib.sha256(body).hexdigest()
         place = f"{path_segment(self._topic)}/{self._partition}/{self._first:020d}-{digest[:16]}.parquet"
         store.put_once(folder + place, body)
-        return ArchivedObject(
-            folder + place, self._topic, self._partition, self._first, self._last, self._records, len(body), digest
-        )
+        times = self._times or [0]
+        held = (self._first, self._last, self._records, len(body), min(times), max(times), digest)
+        return ArchivedObject(folder + place, self._topic, self._partition, *held)

@@ -15,7 +15,8 @@ COUNTS = ("read", *OUTCOMES)
 @dataclass(frozen=True)
 class Account:
     """`applied`: took effect. `superseded`: late, doubled, or followed by something newer in the same batch.
-    `quarantined`: can't be applied. `suppressed`: not wanted, or says nothing of any row."""
+    `quarantined`: can't be applied. `suppressed`: not wanted, kept away by an erasure, or says nothing of any
+    row."""
 
     table: str
     read: int = 0

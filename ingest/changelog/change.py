@@ -35,6 +35,13 @@ NEW_KEY = "_new_key"
 LOCATION = "_location"
 
 COLUMN_POSITION = T.StructType([T.StructField("position", POSITION), T.StructField("before", T.BooleanType())])
+EVENT_ID_TYPE = T.StructType(
+    [
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+    ]
+)
 LOCATION_TYPE = T.StructType([T.StructField("file", T.StringType()), T.StructField("row", T.LongType())])
 COLUMN_POSITIONS_TYPE = T.MapType(T.StringType(), COLUMN_POSITION)
 

@@ -54,6 +54,9 @@ CONTROL = "control"
 _LAST_OF_SNAPSHOT = ("last", "last_in_data_collection")
 """What `source.snapshot` says in the last record that a snapshot reads of a table."""
 
+ERASED = "ingest.erased"
+"""The header of a record of which an erasure has left no more than its place in the log. Its value: the request."""
+
 NOT_JSON = "not-json"
 UNKNOWN_OP = "unknown-op"
 NO_SEQUENCE = "no-sequence"
@@ -108,6 +111,22 @@ def _narrow(naming: Naming) -> T.StructType:
             T.StructField("_corrupt", T.StringType()),
         ]
     )
+
+
+def key_json(key: Column) -> Column:
+    """The JSON text of a record's key, out of its envelope where it has one."""
+    text = key.cast("string")
+    return F.coalesce(F.get_json_object(text, "$.payload"), text)
+
+
+def emptied(request: Column) -> dict[str, Column]:
+    """What an `EVENT` holds beside its place and time once an erasure has emptied it: what an empty record comes to."""
+    kept = ("topic", "partition", "offset", "timestamp")
+    nothing = {f.name: F.lit(None).cast(f.dataType) for f in EVENT if f.name not in kept}
+    header = F.struct(F.lit(ERASED).alias("key"), request.cast("binary").alias("value"))
+    at = position(F.lit(None).cast(SOURCE_FIELDS), F.lit(CONTROL), F.col("offset"), F.col("partition"))
+    told = {"op": F.lit(CONTROL), "position": at, "wrapped": F.lit(False), "ends_snapshot": F.lit(False)}
+    return nothing | told | {"headers": F.array(header)}
 
 
 def events(records: DataFrame, naming: Naming) -> DataFrame:

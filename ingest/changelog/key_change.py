@@ -4,11 +4,14 @@ The source sends a delete of the old key, which names the new one (`__debezium.n
 key. The create says nothing of a value that the source did not touch; that value is the old row's, as it was right
 before the delete. So the delete carries it over: a state of the new key that is no image, only a `before` (`joining`).
 Batches may come between the two; then it waits in the pending table, without a position of its own.
+
+A row that moves to a key also tells that nothing was there right before: the new key is dead below the position of the
+move, whether or not its own delete has come yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -19,6 +22,7 @@ from ingest.changelog.change import (
     DELETED,
     NEW_KEY,
     POSITION_COLUMN,
+    SOURCE_TS,
     quoted,
 )
 from ingest.changelog.joining import joined
@@ -45,6 +49,7 @@ def with_carried(facts: DataFrame, key: Sequence[str], columns: Sequence[str]) -
     """States of keys (as `joined` takes them, some with a `_new_key`), and those that moves carry over to new keys.
 
     A row may move on within a batch: what it carried then follows from what was carried to it, one step a round."""
+    facts = facts.unionByName(_vacated(facts, key))
     everything, known = facts, 0
     while True:
         carried = _carried(everything, facts, key, columns).localCheckpoint()
@@ -59,18 +64,31 @@ def with_carried(facts: DataFrame, key: Sequence[str], columns: Sequence[str]) -
 def _carried(everything: DataFrame, facts: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
     moves = facts.where(F.col(NEW_KEY).isNotNull() & F.col(DELETED))
     moves = moves.select(*map(quoted, key), F.col(POSITION_COLUMN).alias(_AT), F.col(NEW_KEY).alias(_TARGET))
-    own = F.coalesce(F.col(POSITION_COLUMN), F.array_max(_known_positions()))
+    own = F.coalesce(F.col(POSITION_COLUMN), F.array_max(known_positions()))
     earlier = everything.join(F.broadcast(moves), list(key)).where(own < F.col(_AT))
     states = joined(earlier, [*key, _AT, _TARGET], columns, columns).where(~F.col(DELETED))
-    there = {f.name: f.dataType for f in facts.schema.fields}
-    missing = {name: F.lit(None).cast(kind) for name, kind in there.items()}
     values = {c: quoted(c) for c in columns} | {k: F.col(_TARGET)[k] for k in key}
     said = {DELETED: F.lit(False), COLUMN_POSITIONS: _as_befores(columns)}
-    chosen = missing | values | said
-    return states.select(*(chosen[name].cast(kind).alias(name) for name, kind in there.items()))
+    return like(facts, states, values | said)
 
 
-def _known_positions() -> Column:
+def _vacated(facts: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Deletes of the keys to which rows move, below whatever stands at the position of the move."""
+    at = F.col(POSITION_COLUMN)
+    for name, lowest in {"streamed": 0, "offset": -1, "partition": -1}.items():
+        at = at.withField(name, F.lit(lowest))
+    said = {k: F.col(NEW_KEY)[k] for k in key} | {DELETED: F.lit(True), POSITION_COLUMN: at}
+    return like(facts, facts.where(F.col(NEW_KEY).isNotNull()), said | {SOURCE_TS: F.col(SOURCE_TS)})
+
+
+def like(facts: DataFrame, rows: DataFrame, said: Mapping[str, Column]) -> DataFrame:
+    """`rows` with the columns of `facts`: those that are `said`, and nothing in the others."""
+    types = {f.name: f.dataType for f in facts.schema.fields}
+    return rows.select(*(said.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in types.items()))
+
+
+def known_positions() -> Column:
+    """Those at which a state's older columns were told."""
     at = F.filter(F.map_values(COLUMN_POSITIONS), lambda entry: entry.isNotNull())
     return F.transform(at, lambda entry: entry["position"])
 

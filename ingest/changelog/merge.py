@@ -31,7 +31,12 @@ INSERT, UPDATE, DELETE, BURY, REFUSE = "insert", "update", "delete", "bury", "re
 
 def surrogate(key: Sequence[str]) -> Column:
     """What a tombstone remembers of a key: a hash, nothing of the row."""
-    return F.unhex(F.sha2(F.to_json(F.struct(*(quoted(c) for c in key)), {"ignoreNullFields": "false"}), 256))
+    return surrogate_of([quoted(c) for c in key])
+
+
+def surrogate_of(values: Sequence[Column]) -> Column:
+    """The same of values that are named as the key's columns are."""
+    return F.unhex(F.sha2(F.to_json(F.struct(*values), {"ignoreNullFields": "false"}), 256))
 
 
 def unjudgeable(states: DataFrame, position: Column, nothing_known: Column, horizon: Column | None) -> DataFrame:

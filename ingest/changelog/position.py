@@ -134,6 +134,11 @@ def progress(source: Column, op: Column) -> Column:
     return F.when((op != "r") & major.isNotNull(), told)
 
 
+def literal(at: tuple[int, ...]) -> Column:
+    """A position of plain numbers as a `POSITION` column."""
+    return F.struct(*(F.lit(v).cast(f.dataType).alias(f.name) for v, f in zip(at, POSITION.fields, strict=True)))
+
+
 def right_after(predecessor: Column, own: Column) -> Column:
     """The position of a null tombstone: that of the change of the same key before it, then its own place in the
     transport. Without a predecessor (a compacted topic) only the transport's order is left."""

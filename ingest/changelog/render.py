@@ -15,6 +15,13 @@ from pyspark.sql import functions as F
 from ingest.changelog.temporal import instant
 from ingest.changelog.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, Kind, LogicalType, spark_type
 
+IN_FULL = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "ignoreNullFields": "false",
+}
+"""Options of `to_json` and `from_json` by which a row comes back from its text as it was."""
+
 
 def json_object(values: Mapping[str, SparkColumn]) -> SparkColumn:
     """The JSON text of an object of rendered values, nulls included, in the order given."""

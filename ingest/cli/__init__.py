@@ -4,7 +4,27 @@ from __future__ import annotations
 
 import typer
 
-from ingest.cli import accounts, archive, check, digest, gc, jars, replay, run, sql, stack, status
+from ingest.cli import (
+    accounts,
+    archive,
+    as_of,
+    backfill,
+    certificate,
+    check,
+    digest,
+    erase,
+    gc,
+    history,
+    jars,
+    prove,
+    replay,
+    run,
+    scan,
+    sql,
+    stack,
+    status,
+    vacuum,
+)
 from ingest.cli.demo import demo
 from ingest.cli.failure import guarded
 
@@ -16,15 +36,23 @@ app = typer.Typer(
 )
 app.command()(check.check)
 app.command()(run.run)
+app.command()(backfill.backfill)
+app.command()(prove.prove)
+app.command("as-of")(as_of.as_of)
 app.command()(replay.replay)
 app.command()(status.status)
 app.command()(sql.sql)
 app.command()(accounts.accounts)
 app.command()(digest.digest)
+app.command()(history.history)
 app.command()(gc.gc)
+app.command("vacuum")(vacuum.vacuum_tables)
+app.command()(erase.erase)
+app.command()(scan.scan)
 app.command()(jars.jars)
 app.command()(demo)
 app.add_typer(archive.app, name="archive")
+app.add_typer(certificate.app, name="certificate")
 app.add_typer(stack.app, name="stack")
 
 

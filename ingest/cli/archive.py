@@ -11,14 +11,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ingest.archive import Manifest, ObjectStore
-from ingest.archive.manifest import manifests
-from ingest.archive.reading import damages
-from ingest.config import Pipeline, load
-from ingest.errors import ConfigError
+from ingest.archive import Damage, Manifest, StoredObject
+from ingest.cli.counting import bar
+from ingest.cli.progress import shown
+from ingest.cli.run import explaining, stop_on_signal
+from ingest.config import load
+from ingest.errors import EXIT_TRANSIENT
+from ingest.run import restoring
 from ingest.run.archiving import Archiving
+from ingest.run.pipeline import archive_of, bronze_of, layout_of
 from ingest.session import running
-from ingest.tables.bronze import Bronze
 
 EXIT_DAMAGED = 1
 
@@ -36,65 +38,89 @@ def run(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
     """
     del debug
     loaded = load(pipeline)
-    store = _store(loaded)
+    store = archive_of(loaded)
     written = []
-    with running("ingest archive", loaded.spark) as spark:
-        bronze = Bronze(spark, loaded.layout.bronze(loaded.name), loaded.source.epochs)
-        archiving = Archiving(spark, bronze, store, loaded.name)
-        while (manifest := archiving.step()) is not None:
-            written.append(manifest)
-            if not as_json:
-                typer.echo(f"archived {manifest.records:,} records in {len(manifest.objects):,} objects")
+    with running("ingest archive", loaded.spark) as spark, explaining(loaded):
+        archiving = Archiving(spark, bronze_of(spark, loaded), store, loaded.name)
+        with bar("records", as_json, archiving.waiting) as advance:
+            while (manifest := archiving.step()) is not None:
+                written.append(manifest)
+                advance(manifest.records)
+                if not as_json:
+                    typer.echo(f"archived {manifest.records:,} records in {len(manifest.objects):,} objects")
     if as_json:
-        typer.echo(json.dumps(_sums(written)))
+        typer.echo(json.dumps({**_manifests(written), **_sums([o for m in written for o in m.objects])}))
     elif not written:
         typer.echo("nothing is new since the last time")
 
 
 @app.command()
-def verify(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
-    """Read every object and hold it against its manifest: none is missing, truncated or altered.
+def restore(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
+    """Fill a lakehouse that was lost, or begin a new one, from the archive: bronze, and silver out of it.
 
-    Exits with 1 where one is, and says which events are affected.
+    `ingest run` then goes on with what the topics hold after the archive's end. One that was stopped is repeated.
+
+    Example: ingest archive restore claims
+    """
+    del debug
+    loaded = load(pipeline)
+    with (
+        running("ingest archive", loaded.spark) as spark,
+        explaining(loaded),
+        stop_on_signal() as stop,
+        shown(loaded.name, as_json) as report,
+    ):
+        restoring.restore(spark, loaded, stop, report)
+        if stop.is_set():
+            raise typer.Exit(EXIT_TRANSIENT)
+
+
+@app.command()
+def verify(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
+    """Read every object and hold it against what is known of it: none is missing, truncated or altered.
+
+    Exits with 1 where one is, and says which events are affected. Of an archive that a connector writes less is
+    known, and what can't be checked is said.
 
     Example: ingest archive verify claims
     """
     del debug
     loaded = load(pipeline)
-    store = _store(loaded)
-    written = list(manifests(store, loaded.name))
-    with running("ingest archive", loaded.spark) as spark:
-        found = damages(spark, store, [o for manifest in written for o in manifest.objects])
+    with running("ingest archive", loaded.spark) as spark, explaining(loaded):
+        layout = layout_of(spark, loaded)
+        objects = layout.objects()
+        with bar("objects", as_json, lambda: len(objects)) as advance:
+            found = layout.damages(spark, objects, lambda some: advance(len(some)))
     if as_json:
-        typer.echo(json.dumps({**_sums(written), "damaged": [asdict(d) for d in found]}))
+        checked = {"damaged": [asdict(d) for d in found], "unchecked": layout.unchecked}
+        typer.echo(json.dumps({**_sums(objects), **checked}))
     else:
-        sums = _sums(written)
-        typer.echo(f"{sums['records']:,} records in {sums['objects']:,} objects, {sums['bytes']:,} bytes, were read")
-        table = Table("object", "what", "events", title="damaged")
-        for damage in found:
-            table.add_row(damage.key, damage.what, damage.events)
-        if found:
-            Console(highlight=False).print(table)
-        else:
-            typer.echo("each is what was written")
+        _show(objects, found, layout.unchecked)
     if found:
         raise typer.Exit(EXIT_DAMAGED)
 
 
-def _store(pipeline: Pipeline) -> ObjectStore:
-    if pipeline.archive is None:
-        raise ConfigError(
-            f"pipeline {pipeline.name} has no archive", "name one in its file: archive: {uri: s3://bucket/prefix}"
-        )
-    return ObjectStore(pipeline.archive.uri, dict(pipeline.archive.s3))
+def _show(objects: Sequence[StoredObject], found: Sequence[Damage], unchecked: Sequence[str]) -> None:
+    sums = _sums(objects)
+    typer.echo(f"{sums['records']:,} records in {sums['objects']:,} objects, {sums['bytes']:,} bytes, were read")
+    table = Table("object", "what", "events", title="damaged")
+    for damage in found:
+        table.add_row(damage.key, damage.what, damage.events)
+    if found:
+        Console(highlight=False).print(table)
+    else:
+        typer.echo("each is what was written" if not unchecked else "each is as long as its name and the next one tell")
+    for what in unchecked:
+        typer.echo(f"not checked: {what}")
 
 
-def _sums(written: Sequence[Manifest]) -> dict[str, int]:
-    objects = [o for manifest in written for o in manifest.objects]
+def _manifests(written: Sequence[Manifest]) -> dict[str, int]:
+    return {"manifests": len(written), "upto_batch": max((m.upto_batch for m in written), default=0)}
+
+
+def _sums(objects: Sequence[StoredObject]) -> dict[str, int]:
     return {
-        "manifests": len(written),
         "objects": len(objects),
         "records": sum(o.records for o in objects),
         "bytes": sum(o.size for o in objects),
-        "upto_batch": max((m.upto_batch for m in written), default=0),
     }

@@ -81,6 +81,7 @@ def plan(pipeline: Pipeline) -> dict[str, Any]:
             "silver": f"{layout.root.rstrip('/')}/silver/{path_segment(pipeline.name)}/{_ANY_TABLE}",
             "tombstones": f"{layout.root.rstrip('/')}/tombstones/{path_segment(pipeline.name)}/{_ANY_TABLE}",
         },
+        "subjects": _subjects(pipeline),
         "quarantine": layout.quarantine,
         "accounts": layout.accounts,
         "batch": pipeline.batch.model_dump(),
@@ -131,10 +132,17 @@ def _foreseen(pipeline: Pipeline) -> dict[str, list[str]]:
     return dict(sorted(tables.items()))
 
 
-def _told_key(pipeline: Pipeline, table: str) -> list[str] | None:
-    """The key columns that the file tells; None where the events' own keys count."""
-    told = pipeline.tables.get(table)
-    return list(told.primary_key) if told and told.primary_key else None
+def _subjects(pipeline: Pipeline) -> dict[str, str]:
+    """Tables whose rows lead to subjects, and how."""
+    found = {}
+    for table, settings in pipeline.tables.items():
+        subject = settings.subject
+        if subject is not None and subject.of is not None:
+            deletes = "; a delete at the source asks for erasure" if settings.erase_on_delete else ""
+            found[table] = f"{subject.of} by {subject.key}{deletes}"
+        elif subject is not None:
+            found[table] = ", ".join(f"{column} → {parent}" for column, parent in (subject.through or {}).items())
+    return found
 
 
 def _plan_table(composed: dict[str, Any]) -> Table:
@@ -156,6 +164,8 @@ def _plan_table(composed: dict[str, Any]) -> Table:
         shown.add_row(f"tombstones {table}", places["tombstones"])
     shown.add_row("silver, any other", composed["other_tables"]["silver"])
     shown.add_row("tombstones, any other", composed["other_tables"]["tombstones"])
+    for table, way in composed["subjects"].items():
+        shown.add_row(f"subjects of {table}", way)
     for key in ("quarantine", "accounts"):
         shown.add_row(key, composed[key])
     batch = composed["batch"]

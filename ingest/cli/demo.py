@@ -27,6 +27,10 @@ def demo(
     seconds: Annotated[float, typer.Option(min=0, help="How long the source changes, at least.")] = 20.0,
     seed: Annotated[int, typer.Option(help="What the invented people and changes are drawn from.")] = 1,
     keep: Annotated[bool, typer.Option("--keep", help="Go on until Ctrl-C, then compare.")] = False,
+    history: Annotated[
+        bool,
+        typer.Option("--history", help="Archive the changelog in S3, lose the lakehouse, and restore it."),
+    ] = False,
     folder: Annotated[
         Path | None, typer.Option(help="A new folder for lakehouse and services, kept; else a temporary one.")
     ] = None,
@@ -47,7 +51,7 @@ def demo(
             console.print("goes on until Ctrl-C, then silver is compared with its source")
             _say_where(console, root)
         try:
-            summary = _demonstrated(root, console, seed, None if keep else seconds)
+            summary = _demonstrated(root, console, seed, None if keep else seconds, history)
         except KeyboardInterrupt:
             summary = None
     if summary is None:
@@ -77,13 +81,13 @@ def _tell(console: Console, summary: Summary, folder: Path | None) -> None:
         _say_where(console, folder.expanduser().absolute())
 
 
-def _demonstrated(root: Path, console: Console, seed: int, seconds: float | None) -> Summary | None:
+def _demonstrated(root: Path, console: Console, seed: int, seconds: float | None, history: bool) -> Summary | None:
     from ingest.cli.run import stop_on_signal
     from ingest.demo.demonstration import Options, demonstrate
     from ingest.demo.display import Display
 
     with Display(console) as display:
-        return demonstrate(Options(root, seed, seconds), display, stop_on_signal)
+        return demonstrate(Options(root, seed, seconds, history), display, stop_on_signal)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ingest.config import load
 from ingest.errors import ConfigError
-from ingest.quality.digest import digest_of
+from ingest.run.digests import entry_digest
 from ingest.session import running
 from ingest.tables.catalog import Catalog
 from ingest.tables.silver import Silver
@@ -38,9 +38,6 @@ def digest(
         if table not in entries:
             known = ", ".join(sorted(entries)) or "none yet"
             raise ConfigError(f"{table} is no table of pipeline {loaded.name}", f"its tables are: {known}")
-        shape = entries[table].shape
-        rows = Silver(spark, loaded.layout.silver(loaded.name, table)).rows(as_of)
-        columns = {c.name: c.type for c in shape.columns if c.name in rows.columns}
-        found = digest_of(rows, columns)
+        found = entry_digest(entries[table], Silver(spark, entries[table].path).rows(as_of))
     console = Console(highlight=False)
     console.out(json.dumps({"table": table, **asdict(found)}) if as_json else f"{found.digest}  {table}")

@@ -62,10 +62,13 @@ def sql(
 
 
 def register(spark: SparkSession, lakehouse: Lakehouse) -> None:
-    """Makes every silver table of a lakehouse known to the session as `schema.table`, and its own as `system.…`."""
+    """Makes every silver table of a lakehouse known to the session as `schema.table`, all versions of its rows as
+    `schema.table__history`, and the lakehouse's own as `system.…`."""
     found = {"system.quarantine": lakehouse.quarantine, "system.accounts": lakehouse.accounts}
+    found["system.ledger"] = lakehouse.ledger
     for entry in Catalog(spark, lakehouse.tables).entries():
         found[entry.shape.table] = lakehouse.silver(entry.pipeline, entry.shape.table)
+        found[f"{entry.shape.table}__history"] = lakehouse.history(entry.pipeline, entry.shape.table)
     for name, path in found.items():
         if not delta_log.exists(spark, path):
             continue

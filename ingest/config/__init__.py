@@ -1,11 +1,15 @@
 """A pipeline as data: `load` reads and checks its file, and what it returns is frozen."""
 
+from ingest.config.airflow import Airflow
+from ingest.config.archive import Archive
 from ingest.config.loading import find, load
 from ingest.config.model import Batch, Debezium, Pipeline, Source, TableSettings
 from ingest.config.properties import Properties
 from ingest.config.schema import json_schema, json_schema_text
 
 __all__ = [
+    "Airflow",
+    "Archive",
     "Batch",
     "Debezium",
     "Pipeline",

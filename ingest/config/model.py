@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
     AliasChoices,
     AwareDatetime,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -19,8 +19,12 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from ingest.config.airflow import Airflow
+from ingest.config.archive import Archive
+from ingest.config.privacy import Personal, Privacy, require_chains, require_sound
 from ingest.config.properties import Properties, PropertiesField
-from ingest.names import Lakehouse, TableName
+from ingest.config.section import Section, Table, Text
+from ingest.names import Lakehouse
 
 # The reader decides these itself; a value from outside would be refused by Spark or change what is read.
 _READER_DECIDES = {
@@ -31,19 +35,7 @@ _READER_DECIDES = {
     "interceptor.classes": "Spark's Kafka source does not support it",
 }
 
-_BUCKET_URI = r"^s3://[^/:@?#]+(/[^?#]*)?$"
-_CLIENT_OPTIONS = (
-    "endpoint_url",
-    "region_name",
-    "aws_access_key_id",
-    "aws_secret_access_key",
-    "aws_session_token",
-    "verify",
-)
-
 Offsets = Mapping[str, Mapping[NonNegativeInt, NonNegativeInt]]
-Text = Annotated[str, Field(min_length=1)]
-Table = Annotated[str, AfterValidator(TableName)]
 
 
 def _regex(text: str) -> str:
@@ -61,21 +53,10 @@ def _start_offsets(value: Any) -> Any:
     raise PydanticCustomError("start_offsets", "should be earliest, latest or {topic: {partition: offset}}")
 
 
-def _bucket_uri(text: str) -> str:
-    if not re.fullmatch(_BUCKET_URI, text):
-        raise ValueError("should be like s3://bucket/prefix, without credentials")
-    return text
-
-
-BucketUri = Annotated[str, AfterValidator(_bucket_uri), Field(json_schema_extra={"pattern": _BUCKET_URI})]
 Regex = Annotated[Text, AfterValidator(_regex), Field(json_schema_extra={"format": "regex"})]
 
 
 StartOffsets = Annotated[Literal["earliest", "latest"] | Offsets, BeforeValidator(_start_offsets)]
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 def _older_names(schema: dict[str, Any]) -> None:
@@ -191,7 +172,7 @@ class Source(Section):
         return self
 
 
-class TableSettings(Section):
+class TableSettings(Personal):
     """What the changelog doesn't say about a table."""
 
     primary_key: Annotated[tuple[Text, ...], Field(min_length=1)] | None = Field(
@@ -213,16 +194,29 @@ class TableSettings(Section):
         "and deletes don't bring the row before.",
     )
 
+    history: bool = Field(
+        default=False,
+        description="All versions of its rows are kept, each with the time from which and before which it held, in a "
+        "table of their own (an SCD of type 2). For a table with a key.",
+    )
+
     @model_validator(mode="after")
     def _rows_of_their_own(self) -> Self:
         if self.append_only and self.primary_key is not None:
             raise ValueError("has a primary_key and is append_only: rows of their own have no key")
+        if self.append_only and self.history:
+            raise ValueError("has a history and is append_only: rows of their own never change")
         return self
 
     @model_validator(mode="after")
     def _key_columns_once(self) -> Self:
         if self.primary_key is not None and len(set(self.primary_key)) < len(self.primary_key):
             raise ValueError("primary_key names a column twice")
+        return self
+
+    @model_validator(mode="after")
+    def _sound_about_people(self) -> Self:
+        require_sound(self, self)
         return self
 
 
@@ -243,26 +237,6 @@ class TombstoneSettings(Section):
     )
 
 
-class Archive(Section):
-    """Where the changelog is kept as it came, for ever."""
-
-    uri: BucketUri = Field(
-        description="A bucket of S3-compatible storage and perhaps a prefix in it, such as s3://bucket/changelogs."
-    )
-    s3: PropertiesField = Field(
-        default_factory=Properties,
-        description="Options of boto3's client under its own names: endpoint_url, region_name, aws_access_key_id, …; "
-        "what is left out boto3 takes from where it always does.",
-    )
-
-    @model_validator(mode="after")
-    def _options_of_a_client(self) -> Self:
-        for key in self.s3:
-            if key not in _CLIENT_OPTIONS:
-                raise ValueError(f"s3 holds {key!r}, which is none of {', '.join(_CLIENT_OPTIONS)}")
-        return self
-
-
 class Pipeline(Section):
     """One changelog into one lakehouse."""
 
@@ -272,7 +246,9 @@ class Pipeline(Section):
     tables: Mapping[Table, TableSettings] = Field(default={}, description="Only what the changelog doesn't say.")
     batch: Batch = Field(default_factory=Batch)
     tombstones: TombstoneSettings = Field(default_factory=TombstoneSettings)
-    archive: Archive | None = Field(default=None, description="Written by `ingest archive run`.")
+    archive: Archive | None = Field(default=None, description="Where the changelog is kept for ever.")
+    privacy: Privacy | None = Field(default=None, description="Needed where tables lead to subjects.")
+    airflow: Airflow = Field(default_factory=Airflow)
     spark: PropertiesField = Field(
         default_factory=Properties, description="Spark's own properties, passed through unchanged."
     )
@@ -286,6 +262,17 @@ class Pipeline(Section):
     def _no_credentials_in_uri(self) -> Self:
         if re.match(r"[a-z0-9]+://[^/]*:[^/]*@", self.lakehouse, re.IGNORECASE):
             raise ValueError("lakehouse holds credentials: give them to Spark as spark.hadoop.* properties")
+        return self
+
+    @model_validator(mode="after")
+    def _subjects(self) -> Self:
+        require_chains(self.tables)
+        if self.privacy is None and any(t.subject is not None for t in self.tables.values()):
+            raise ValueError("tables lead to subjects, and nothing says where the ledger's keys are: privacy.key_file")
+        if self.privacy is not None and Path(self.privacy.key_file).absolute().is_relative_to(
+            Path(self.lakehouse).absolute()
+        ):
+            raise ValueError("privacy.key_file lies in the lakehouse: who reads hashes there would have their key too")
         return self
 
     @model_validator(mode="after")

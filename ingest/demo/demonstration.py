@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -22,6 +22,7 @@ from ingest.config import Pipeline
 from ingest.demo.claims import ACCIDENT_CLAIMS, CLAIM_COUNT, MEMBERS, SCHEMA, Change, ClaimsBook
 from ingest.demo.display import Display
 from ingest.demo.generator import Generator
+from ingest.demo.history import archive_in, show_history
 from ingest.demo.lakehouse import LakehouseView
 from ingest.demo.observer import Observer
 from ingest.demo.source import CONNECTOR, ClaimsDatabase, connector_config
@@ -33,7 +34,7 @@ from ingest.run.failures import explained
 from ingest.run.pipeline import Run
 from ingest.session import SHORT_LIVED, spark_session
 from ingest.sources.kafka_admin import KafkaAdmin
-from ingest.stack import Stack
+from ingest.stack import CHANGELOG_PARTS, PARTS, Stack
 
 TABLES = (MEMBERS, ACCIDENT_CLAIMS)
 DRAIN_SECONDS = 120.0
@@ -44,11 +45,17 @@ Stopping = Callable[[], AbstractContextManager[threading.Event]]
 
 @dataclass(frozen=True)
 class Options:
-    """`seconds`: how long the generator works at least, None until a signal. `folder`: for everything."""
+    """`seconds`: how long the generator works at least, None until a signal. `folder`: for everything. `history`: the
+    lakehouse is lost and restored from an archive, too."""
 
     folder: Path
     seed: int = 1
     seconds: float | None = 20.0
+    history: bool = False
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return PARTS if self.history else CHANGELOG_PARTS
 
     @property
     def lakehouse(self) -> Path:
@@ -67,7 +74,7 @@ def demonstrate(options: Options, display: Display, stopping: Stopping) -> Summa
     begun = time.monotonic()
     with _spark_beside() as spark, ExitStack() as services:
         with display.step("Postgres, Kafka, and Kafka Connect with Debezium"):
-            stack = services.enter_context(Stack(options.services, keep=True))
+            stack = services.enter_context(Stack(options.services, options.parts, keep=True))
         with display.step("Spark, begun beside them"):
             session = spark.result()
         database = services.enter_context(closing(ClaimsDatabase(stack.postgres.dsn)))
@@ -98,6 +105,7 @@ def _pipeline(stack: Stack, options: Options) -> Pipeline:
                 "topic_pattern": rf"{CONNECTOR}\.{SCHEMA}\..*",
             },
             "lakehouse": str(options.lakehouse),
+            "archive": archive_in(stack.s3) if options.history else None,
         }
     )
 
@@ -135,7 +143,9 @@ class _Demonstration:
                     return None
             with self._display.step("comparison of silver with the source, row by row"):
                 comparisons = [self._compared(table) for table in TABLES]
-            return self._summary(comparisons, generator, begun)
+            summary = self._summary(comparisons, generator)
+            history = show_history(self._spark, self._pipeline, self._display) if self._options.history else None
+            return replace(summary, history=history, seconds=time.monotonic() - begun)
 
     def _prepare_source(self) -> None:
         with self._display.step(f"source: {len(self._book.members)} members, {CLAIM_COUNT} accident claims"):
@@ -187,7 +197,7 @@ class _Demonstration:
             self._spark, self._stack.postgres.dsn, table, self._view.silver(table), self._options.folder
         )
 
-    def _summary(self, comparisons: Sequence[Comparison], generator: Generator, begun: float) -> Summary:
+    def _summary(self, comparisons: Sequence[Comparison], generator: Generator) -> Summary:
         accounts = self._view.accounted()
         lag = self._view.lag()
         self._observer.final(accounts, {c.table: c.silver_rows for c in comparisons}, lag)
@@ -200,7 +210,6 @@ class _Demonstration:
             changes=dict(generator.committed),
             lag=lag,
             story=self._story.seen,
-            seconds=time.monotonic() - begun,
         )
 
     @contextmanager

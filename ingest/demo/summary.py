@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from ingest.demo.history import HistorySummary
 from ingest.demo.lakehouse import Lag
 from ingest.quality import Comparison
 
@@ -22,12 +23,14 @@ class Summary:
     changes: Mapping[str, int]
     lag: Lag | None
     story: Sequence[str]
-    seconds: float
+    seconds: float = 0.0
+    history: HistorySummary | None = None
 
     @property
     def equal(self) -> bool:
-        """Whether every silver table is its source table."""
-        return bool(self.comparisons) and all(c.equal for c in self.comparisons)
+        """Whether every silver table is its source table, and history gives what it has to."""
+        tables = bool(self.comparisons) and all(c.equal for c in self.comparisons)
+        return tables and (self.history is None or self.history.right)
 
     def plain(self) -> dict[str, Any]:
         """For JSON. Rows are those of all tables, `snapshot_events` those of the accident claims."""
@@ -42,13 +45,15 @@ class Summary:
             "changes": dict(self.changes),
             "tables": {c.table: _plain(c) for c in self.comparisons},
             "story": list(self.story),
+            "history": None if self.history is None else asdict(self.history),
             "seed": self.seed,
             "seconds": round(self.seconds, 1),
         }
 
     def sentences(self) -> list[str]:
         """For people."""
-        return [_sentence(c) for c in self.comparisons]
+        tables = [_sentence(c) for c in self.comparisons]
+        return tables if self.history is None else [*tables, *self.history.sentences()]
 
 
 def _plain(c: Comparison) -> dict[str, Any]:

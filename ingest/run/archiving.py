@@ -35,25 +35,24 @@ class Archiving:
         self._most = events_a_manifest
         self._upto: int | None = None
 
+    def waiting(self) -> int:
+        """How many events are not archived yet, at most."""
+        return self._bronze.count_between(self._archived_upto(), self._bronze.last_batch())
+
     def step(self) -> Manifest | None:
         """One manifest more; None where there is nothing new. Raises Contended where another run was faster."""
-        captured = self._bronze.captured()
-        if self._upto is None:
-            self._upto = max((m.upto_batch for m in manifests(self._store, self._pipeline)), default=0)
-        if captured.batch <= self._upto:
+        last = self._bronze.last_batch()
+        after = self._archived_upto()
+        if last <= after:
             return None
-        after, upto = self._upto, self._window_end(captured.batch)
-        events = self._bronze.between(after, upto)
-        objects = written(
-            events.select(*RECORD.names), self._bronze.count_upto(after, upto), self._store, self._pipeline
-        )
-        offsets: dict[str, dict[int, int]] = {}
-        for one in objects:
-            partitions = offsets.setdefault(one.topic, {})
-            partitions[one.partition] = max(partitions.get(one.partition, 0), one.last_offset + 1)
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        manifest = Manifest(self._pipeline, after, upto, now, offsets, tuple(objects))
-        if not self._store.put_once(manifest_key(self._pipeline, after), manifest.text().encode()):
+        upto = self._bronze.window_end(after, last, self._most)
+        events = self._bronze.between(after, upto).select(*RECORD.names)
+        objects = written(events, self._bronze.count_between(after, upto), self._store, self._pipeline)
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        manifest = Manifest(self._pipeline, after, upto, now, tuple(objects))
+        key, body = manifest_key(self._pipeline, after), manifest.text().encode()
+        # Where the answer to a write was lost, what is there is our own.
+        if not self._store.put_once(key, body) and self._store.get(key) != body:
             raise Contended(
                 f"another run archives {self._pipeline}: it was the first with what follows batch {after}",
                 "run one archive job per pipeline; the same command goes on after the other one",
@@ -61,8 +60,7 @@ class Archiving:
         self._upto = upto
         return manifest
 
-    def _window_end(self, last: int) -> int:
-        assert self._upto is not None
-        waiting = last - self._upto
-        events = self._bronze.count_upto(self._upto, last)
-        return self._upto + max(1, min(waiting, waiting * self._most // max(events, 1)))
+    def _archived_upto(self) -> int:
+        if self._upto is None:
+            self._upto = max((m.upto_batch for m in manifests(self._store, self._pipeline)), default=0)
+        return self._upto

@@ -7,16 +7,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
+from ingest.archive import Layout, Manifested, ObjectStore
+from ingest.archive.connect import SunkByConnector, Wanted
 from ingest.changelog.accounting import Account
 from ingest.changelog.envelope import Naming
-from ingest.config import Pipeline
+from ingest.config import Archive, Pipeline
+from ingest.errors import ConfigError
+from ingest.privacy.subjects import subjects_of
 from ingest.run.capture import Capture
 from ingest.run.merge import Merge
 from ingest.run.rules import Rules
+from ingest.sources.contract import Source
 from ingest.sources.kafka import KafkaSource
 from ingest.tables.bronze import Bronze
 
@@ -44,6 +49,11 @@ def rules_of(pipeline: Pipeline) -> Rules:
         fold_case=source.case_insensitive,
         whole_snapshots=source.snapshots == "whole",
         append_only=frozenset(t for t, s in pipeline.tables.items() if s.append_only),
+        history=frozenset(t for t, s in pipeline.tables.items() if s.history),
+        personal={t: frozenset(s.personal) for t, s in pipeline.tables.items() if s.personal},
+        subjects=subjects_of(pipeline.tables),
+        ledger=pipeline.layout.ledger,
+        key_file=pipeline.privacy.key_file if pipeline.privacy else None,
         epochs=source.epochs,
         stops_at_restart=source.restarts == "stop",
         stops_at_two_partitions=source.keys_in_two_partitions == "stop",
@@ -54,6 +64,48 @@ def source_of(pipeline: Pipeline) -> KafkaSource:
     """The pipeline's changelog."""
     source = pipeline.source
     return KafkaSource(source.kafka, source.topics, source.topic_pattern, source.start_offsets)
+
+
+def archive_of(pipeline: Pipeline) -> ObjectStore:
+    """Where the pipeline's changelog is archived. Raises ConfigError where it isn't, or not by this project."""
+    archive = _archive(pipeline)
+    if archive.layout != "ingest":
+        raise ConfigError(
+            f"the archive of pipeline {pipeline.name} is written by the sink connector of {archive.layout}",
+            "let the connector go on, or name an archive of its own in the pipeline's file",
+        )
+    return _store(archive)
+
+
+def layout_of(spark: SparkSession, pipeline: Pipeline, windowed: bool = False) -> Layout[Any]:
+    """The pipeline's archive, to be read. `windowed`: only what was written at certain times is wanted.
+
+    Raises ConfigError where there is none, or it can't tell what it is asked for."""
+    archive = _archive(pipeline)
+    if archive.layout == "ingest":
+        return Manifested(_store(archive), pipeline.name)
+    source = pipeline.source
+    tables = frozenset(t for t, s in pipeline.tables.items() if s.primary_key is not None or s.append_only)
+    wanted = Wanted(source.topics, source.topic_pattern, tables, dict(source.topic_tables))
+    timed = windowed or bool(source.epochs)
+    return SunkByConnector(spark, _store(archive), archive.layout, wanted, archive.gaps == "ignore", timed)
+
+
+def _archive(pipeline: Pipeline) -> Archive:
+    if pipeline.archive is None:
+        raise ConfigError(
+            f"pipeline {pipeline.name} has no archive", "name one in its file: archive: {uri: s3://bucket/prefix}"
+        )
+    return pipeline.archive
+
+
+def _store(archive: Archive) -> ObjectStore:
+    return ObjectStore(archive.uri, dict(archive.s3))
+
+
+def bronze_of(spark: SparkSession, pipeline: Pipeline) -> Bronze:
+    """What was captured of the pipeline's changelog."""
+    return Bronze(spark, pipeline.layout.bronze(pipeline.name), pipeline.source.epochs)
 
 
 @dataclass(frozen=True)
@@ -77,17 +129,20 @@ class Progress:
 class Run:
     """Capture and merge of one pipeline in one process, or either of them alone."""
 
-    def __init__(self, spark: SparkSession, pipeline: Pipeline, parts: Sequence[Part] = BOTH) -> None:
-        layout, rules = pipeline.layout, rules_of(pipeline)
+    def __init__(
+        self, spark: SparkSession, pipeline: Pipeline, parts: Sequence[Part] = BOTH, source: Source | None = None
+    ) -> None:
+        """`source`: what is captured, if it isn't what the pipeline's file names."""
+        rules = rules_of(pipeline)
         self._poll = pipeline.batch.poll_seconds
         self._capture = self._merge = None
-        bronze = Bronze(spark, layout.bronze(pipeline.name), rules.epochs)
+        bronze = bronze_of(spark, pipeline)
         if "capture" in parts:
             limit = pipeline.batch.max_events
             stops = pipeline.source.recreated_topics == "stop"
-            self._capture = Capture(spark, source_of(pipeline), bronze, rules.naming, limit, stops)
+            self._capture = Capture(spark, source or source_of(pipeline), bronze, rules.naming, limit, stops)
         if "merge" in parts:
-            self._merge = Merge(spark, pipeline.name, layout, rules, bronze, pipeline.batch.max_events)
+            self._merge = Merge(spark, pipeline.name, pipeline.layout, rules, bronze, pipeline.batch.max_events)
 
     def step(self) -> Progress:
         """One batch of each part."""

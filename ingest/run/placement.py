@@ -15,14 +15,23 @@ from ingest.cut import cut
 @dataclass(frozen=True)
 class Placed:
     """`events`: the tombstones that say something new, `EVENT` rows. `counts`: table → (all, those that only
-    repeat the delete right before them); table None where a tombstone is nobody's."""
+    repeat the delete right before them); table None where a tombstone is nobody's. `told`: tables that have any
+    in `events`."""
 
     events: DataFrame | None
     counts: Mapping[str | None, tuple[int, int]]
+    told: frozenset[str] = frozenset()
 
 
-def place(events: DataFrame, history: DataFrame, topics: Mapping[str, str]) -> Placed:
-    """`history`: bronze before the slice. `topics`: topic → its one table, for a tombstone without history."""
+def place(
+    events: DataFrame,
+    history: DataFrame,
+    topics: Mapping[str, str],
+    chosen: Column | None = None,
+    repeated: bool = False,
+) -> Placed:
+    """`history`: bronze before the slice. `topics`: topic → its one table, for a tombstone without history. `chosen`:
+    which of them count, by where they stand then. `repeated`: those that only repeat a delete are wanted too."""
     named = F.lit(None).cast("string")
     if topics:
         pairs = [F.lit(text) for pair in topics.items() for text in pair]
@@ -32,9 +41,17 @@ def place(events: DataFrame, history: DataFrame, topics: Mapping[str, str]) -> P
     if any(table["orphans"] for table in tables):
         lone = F.col("_before").isNull()
         settled, tables = _settled(found.where(~lone).unionByName(searched_in(history, found.where(lone))), named)
+    if chosen is not None:
+        settled = cut(settled.where(chosen))
+        tables = _counted(settled)
     counts = {table["source_table"]: (table["count"], table["repeated"]) for table in tables}
-    telling = sum(total - repeated for table, (total, repeated) in counts.items() if table is not None)
-    return Placed(settled.where(~F.col("_repeats")).drop("_repeats", "_lone") if telling else None, counts)
+    told = frozenset(t for t, (count, again) in counts.items() if t is not None and (repeated or count > again))
+    if not told:
+        return Placed(None, counts)
+    # It says of no time but that at which it was written.
+    when = F.coalesce("source_ts", "timestamp")
+    new = settled if repeated else settled.where(~F.col("_repeats"))
+    return Placed(new.drop("_repeats", "_lone").withColumn("source_ts", when), counts, told)
 
 
 def _settled(found: DataFrame, named: Column) -> tuple[DataFrame, list[Row]]:
@@ -42,9 +59,13 @@ def _settled(found: DataFrame, named: Column) -> tuple[DataFrame, list[Row]]:
     repeats = F.coalesce(F.col("_before.op") == "d", F.lit(False))
     told = found.withColumns({"_repeats": repeats, "_lone": F.col("_before").isNull()})
     settled = cut(placed(told, named))
+    return settled, _counted(settled)
+
+
+def _counted(settled: DataFrame) -> list[Row]:
     counts = (
         F.count(F.lit(1)).alias("count"),
         F.count_if("_repeats").alias("repeated"),
         F.count_if("_lone").alias("orphans"),
     )
-    return settled, settled.groupBy("source_table").agg(*counts).collect()  # a row per table
+    return settled.groupBy("source_table").agg(*counts).collect()  # a row per table

@@ -92,7 +92,7 @@ def _fold(spark: SparkSession, case: Case, delivery: Delivery, form: Format) -> 
     accounts: list[Account] = []
     while capture.step():
         accounts += merge.step(capture.captured.batch)
-    shapes = [entry.shape for entry in merge.tables.entries]
+    shapes = [entry.shape for entry in merge.tables.shapes.entries]
     summary = _summary(spark, case, lakehouse, records, accounts)
     summary["tables"] = _tables(spark, case, lakehouse, shapes, sorted(told.get("tables", {})), form)
     text = json.dumps(summary, ensure_ascii=False, indent=1)
@@ -131,6 +131,7 @@ def _rules(told: Mapping[str, Any]) -> Rules:
         exclude_tables=told.get("exclude_tables"),
         fold_case=bool(told.get("case_insensitive", False)),
         append_only=frozenset(t for t, s in tables.items() if s.get("append_only")),
+        history=frozenset(t for t, s in tables.items() if s.get("history")),
         epochs=tuple(datetime.fromisoformat(begin) for begin in told.get("epochs", ())),
         stops_at_restart=told.get("restarts") == "stop",
         stops_at_two_partitions=told.get("keys_in_two_partitions", "offset") == "stop",

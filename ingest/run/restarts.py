@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ingest.changelog.change import EVENT_ID
 from ingest.changelog.position import PROGRESS, place
 from ingest.errors import ChangelogUnusable
 from ingest.local_rows import local_rows
 from ingest.run.profile import Group, Progress
-from ingest.tables.bronze import Bronze
+from ingest.tables.bronze import COORDINATES, Bronze
 
+Erased = Callable[[], Sequence[DataFrame]]
+"""The `EVENT_ID` of events of which bronze may hold nothing any more, however often they came before."""
 _LOG = ["topic", "partition", "server", "epoch"]
 _FURTHEST = T.StructType(
     [
@@ -41,7 +44,7 @@ class Restarts:
         self._furthest: dict[tuple[str, int, str, int], Row] = {}
         self._known_upto = 0
 
-    def check(self, after: int, upto: int, groups: Sequence[Group]) -> None:
+    def check(self, after: int, upto: int, groups: Sequence[Group], erased: Erased = lambda: ()) -> None:
         """Of the slice of capture batches `after` < batch ≤ `upto`. Raises ChangelogUnusable."""
         told = [g.progress for g in groups if g.progress is not None]
         if not told or not self._stops:
@@ -54,12 +57,12 @@ class Restarts:
         if len(servers) == 1 and onward and begun:
             self._highest = max(highest for _, highest in told)
         else:
-            self._look(after, upto)
+            self._look(after, upto, erased)
             self._learn(upto)
 
     def _learn(self, upto: int) -> None:
         """How far each log had been sent in each partition by the batch `upto`."""
-        rows = self._bronze.between(self._known_upto, upto).where(F.col("progress").isNotNull())
+        rows = self._bronze.whole(self._known_upto, upto).where(F.col("progress").isNotNull())
         for row in rows.groupBy(*_log()).agg(F.max("progress").alias("furthest")).collect():  # a row per partition
             log = (row["topic"], row["partition"], row["server"], row["epoch"])
             if log not in self._furthest or row["furthest"] > self._furthest[log]:
@@ -68,7 +71,7 @@ class Restarts:
         newest = max((epoch for *_, epoch in self._furthest), default=0)
         self._highest = max((tuple(p) for log, p in self._furthest.items() if log[-1] == newest), default=None)
 
-    def _look(self, after: int, upto: int) -> None:
+    def _look(self, after: int, upto: int, erased: Erased) -> None:
         if after > self._known_upto:
             self._learn(after)
         told = self._bronze.between(after, upto).where(F.col("progress").isNotNull())
@@ -82,7 +85,12 @@ class Restarts:
         back = events.withColumn("_before", furthest).where(F.col("progress") < F.col("_before")).localCheckpoint()
         if back.isEmpty():
             return
-        first = self._unseen(back, self._bronze.between(0, upto)).orderBy("offset").first()
+        unseen = self._unseen(back, self._bronze.whole(0, upto)).localCheckpoint()
+        if unseen.isEmpty():
+            return
+        for gone in erased():
+            unseen = unseen.join(gone.select(f"{EVENT_ID}.*"), COORDINATES, "left_anti")
+        first = unseen.orderBy("offset").first()
         if first is not None:
             raise _restarted(first)
 
@@ -92,7 +100,7 @@ class Restarts:
         named = {"_key": F.coalesce("key", F.lit(b"")), "_place": place(F.col("position"))}
         earlier = history.where(F.col("progress").isNotNull()).withColumns(named)
         earlier = earlier.groupBy(*same).agg(F.min("offset").alias("_first"))
-        found = back.withColumns(named).join(earlier, same)
+        found = back.withColumns(named).join(earlier, same).withColumn("_gtid", _gtid())
         written = F.date_format("timestamp", "yyyy-MM-dd'T'HH:mm:ss.SSSXXX")
         return found.where(F.col("_first") == F.col("offset")).withColumn("_written", written)
 
@@ -102,13 +110,20 @@ def _log() -> list[Column]:
     return [F.col("topic"), F.col("partition"), server, epoch]
 
 
+def _gtid() -> Column:
+    """What names a transaction of MySQL on every server."""
+    text = F.col("value").cast("string")
+    return F.coalesce(*(F.get_json_object(text, f"$.{path}.gtid") for path in ("payload.source", "source")))
+
+
 def _restarted(event: Row) -> ChangelogUnusable:
     now, before = event["progress"], event["_before"]
     written = "" if event["_written"] is None else f", written {event['_written']}"
+    gtid = "" if event["_gtid"] is None else f" (GTID {event['_gtid']})"
     where = f"partition {event['partition']} of topic {event['topic']} at offset {event['offset']}{written}"
     return ChangelogUnusable(
         f"{where} goes back from {before['major']}:{before['minor']} of the log of {now['server'] or 'its source'} "
-        f"to {now['major']}:{now['minor']}, and the event was never there before",
+        f"to {now['major']}:{now['minor']}{gtid}, and the event was never there before",
         "where the log began anew (another server took over, a backup was restored), name the time in the pipeline as "
         "source: {epochs: [...]}; where these are late events of the same log, say source: {restarts: ignore}",
     )

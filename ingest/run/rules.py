@@ -8,17 +8,22 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ingest.changelog.envelope import Naming
+from ingest.privacy.subjects import Subjects
 
 DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
 
 
 @dataclass(frozen=True)
 class Rules:
-    """`primary_keys`: table → columns, empty for a table whose creates are rows of their own. `columns`: table →
-    column → logical type, where the events don't tell. `table_topics`: topic → the one table in it.
-    `whole_snapshots`: a snapshot reads every row, so what it lacks is gone. `append_only`: tables without a key whose
-    rows are never taken away. `epochs`: when the source's log began anew. `stops_at_restart`: where it seems to have
-    begun anew and nobody said so. `stops_at_two_partitions`: where changes of a key without positions stand in two."""
+    """`primary_keys`: table → columns, empty for a table whose creates are rows of their own. `columns`: table → column
+    → logical type, where the events don't tell. `table_topics`: topic → the one table in it. `whole_snapshots`: a
+    snapshot reads every row, so what it lacks is gone. `append_only`: tables without a key whose rows are never taken
+    away. `epochs`: when the source's log began anew. `stops_at_restart`: where it seems to have begun anew and nobody
+    said so. `stops_at_two_partitions`: where changes of a key without positions stand in two. `history`: tables of
+    which all versions are kept. `personal`: table → columns of which nothing gets into statistics. `subjects`:
+    whose rows are whose. `ledger`, `key_file`: where it stands what was asked to be erased, and the keys of its
+    hashes. `only`: tables beside which none is wanted. `keyless`: tables without a key are written; their rows are
+    counted, so who delivers events once more must leave them alone."""
 
     naming: Naming = field(default_factory=Naming)
     primary_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -33,9 +38,18 @@ class Rules:
     epochs: tuple[datetime, ...] = ()
     stops_at_restart: bool = True
     stops_at_two_partitions: bool = False
+    history: frozenset[str] = frozenset()
+    personal: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    subjects: Subjects = field(default_factory=Subjects)
+    ledger: str | None = None
+    key_file: str | None = None
+    only: frozenset[str] | None = None
+    keyless: bool = True
 
     def takes(self, table: str) -> bool:
         """Whether the table is wanted: whole names, with or without their schema; exclusion wins."""
+        if self.only is not None and table not in self.only:
+            return False
         names = (table, table.split(".", maxsplit=1)[-1])
 
         def matches(pattern: str) -> bool:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from ingest.changelog.change import POSITION_COLUMN, SOURCE_TS
 from ingest.changelog.envelope import CHANGES
+from ingest.changelog.position import literal, right_before_snapshot
 from ingest.run.profile import Group
 
 
 @dataclass(frozen=True)
 class TableBatch:
     """A table's share of a slice. `tombstones`: placed null tombstones of this table that say something new.
-    `upto`: the slice's last capture batch. `history`: the events before the slice."""
+    `upto`: the slice's last capture batch. `history`: the events before the slice. `suppressed`, `held`: how many
+    events beside these an erasure keeps away, or has made wait in quarantine."""
 
     table: str
     groups: Sequence[Group]
@@ -24,11 +28,34 @@ class TableBatch:
     tombstone_count: int
     upto: int
     history: Callable[[], DataFrame]
+    suppressed: int = 0
+    held: int = 0
 
     @property
     def changed(self) -> Column:
         """Selects the changes of the table."""
         return (F.col("source_table") == self.table) & F.col("op").isin(*CHANGES)
+
+    def emptied(self, by_snapshots: bool) -> DataFrame | None:
+        """`_position` and `_source_ts` of what took all rows away: truncates, and snapshots that have ended where each
+        reads every row. None where nothing did."""
+        spark = self.events.sparkSession
+        found = []
+        if any(group.kind == "t" for group in self.groups):
+            own = self.events.where((F.col("source_table") == self.table) & (F.col("op") == "t"))
+            found.append(own.select(F.col("position").alias(POSITION_COLUMN), F.col("source_ts").alias(SOURCE_TS)))
+        for group in self.groups if by_snapshots else ():
+            if group.snapshot is not None:
+                at = literal(right_before_snapshot(group.snapshot)).alias(POSITION_COLUMN)
+                read = F.timestamp_millis(F.lit(group.newest)).alias(SOURCE_TS)
+                found.append(spark.range(1).select(at, read))
+        return reduce(DataFrame.unionByName, found) if found else None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left of it that says anything of a row."""
+        whole = any(g.kind == "t" or g.snapshot is not None for g in self.groups)
+        return not whole and not sum(g.count for g in self.groups) + self.tombstone_count
 
     @property
     def key_changes(self) -> bool:

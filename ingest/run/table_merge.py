@@ -14,31 +14,31 @@ from ingest.changelog.accounting import Account
 from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, REASON
 from ingest.changelog.columns import Column
 from ingest.changelog.connect_schema import declared
-from ingest.changelog.evolution import Conflict, evolved
 from ingest.changelog.images import Reader, Reading, Shape, changes
 from ingest.changelog.inference import settled
 from ingest.changelog.merge import ACTION, DELETE
-from ingest.changelog.position import right_before_snapshot
+from ingest.changelog.position import literal, right_before_snapshot
 from ingest.changelog.refusal import NO_KEY
 from ingest.cut import released
+from ingest.errors import ConfigError, Contended
 from ingest.names import Lakehouse
-from ingest.run.judging import Judged, Stored, Truncated, judge
+from ingest.run.chronicle import Chronicle
+from ingest.run.judging import Changes, Judged, Stored, Truncated, judge, stored_in
 from ingest.run.profile import CHANGE, Group, belongs_to
 from ingest.run.redelivery import Redelivery
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
+from ingest.run.shapes import Shapes
 from ingest.run.table_batch import TableBatch
 from ingest.run.unordered import Unordered
-from ingest.tables.catalog import Catalog, Entry
-from ingest.tables.delta_log import Told
+from ingest.tables.commit_log import UPTO, WRITER, Told
 from ingest.tables.quarantine import Quarantine
 from ingest.tables.silver import Silver
-from ingest.tables.tombstones import Tombstones, literal
 
 _OPS_WITH = {Reading.AFTER: ("c", "r", "u"), Reading.BEFORE: ("u", "d")}
 INCOMPATIBLE = "incompatible-type"
-_UPTO, _ACCOUNT = "upto_batch", "account"
-"""What a commit tells of the batch that it belongs to."""
+_ACCOUNT = "account"
+"""What a commit tells beside whose slice it is."""
 
 
 class Begun(NamedTuple):
@@ -52,51 +52,41 @@ class TableMerge:
     """Merges the batches of one pipeline's tables. One writer per table; batches of one table come in turn."""
 
     def __init__(
-        self, spark: SparkSession, pipeline: str, lakehouse: Lakehouse, rules: Rules, quarantine: Quarantine
+        self,
+        spark: SparkSession,
+        pipeline: str,
+        lakehouse: Lakehouse,
+        rules: Rules,
+        quarantine: Quarantine,
+        writer: str,
     ) -> None:
+        """`writer`: whose slices these are, of those that write the pipeline's tables."""
         self._spark = spark
+        self._writer = writer
         self._pipeline = pipeline
         self._lakehouse = lakehouse
         self._rules = rules
         self._quarantine = quarantine
-        self._catalog = Catalog(spark, lakehouse.tables)
-        self._entries = {e.shape.table: e for e in self._catalog.entries(pipeline)}
-        self._wire: dict[str, tuple[Column, ...]] = {}
+        self.shapes = Shapes(spark, pipeline, lakehouse, rules)
         self._deliveries = Redelivery()
         self._unordered = Unordered(rules.stops_at_two_partitions)
         self._stored: dict[str, Stored] = {}
         self._truncated: dict[str, tuple[int, ...] | None] = {}
         self._begun: dict[str, Begun] = {}
-
-    @property
-    def entries(self) -> list[Entry]:
-        """The tables that there are by now."""
-        return sorted(self._entries.values(), key=lambda e: e.shape.table)
-
-    def topic_tables(self) -> dict[str, str]:
-        """topic → table, for topics that hold one table only."""
-        tables: dict[str, set[str]] = {}
-        for entry in self._entries.values():
-            for topic in entry.topics:
-                tables.setdefault(topic, set()).add(entry.shape.table)
-        return {topic: next(iter(names)) for topic, names in tables.items() if len(names) == 1}
+        self._met: set[str] = set()
 
     def begun(self, merged: int) -> int | None:
         """The end of a slice after `merged` that some table holds already: a run died before it was accounted for.
         To be asked once, before the first slice."""
-        for table in self._entries:
-            stored = self._stored_in(table)
-            silver, pending = (_told_after(kept, merged) for kept in (stored.silver, stored.pending))
+        for entry in self.shapes.entries:
+            stored = self.stored_in(entry.shape.table)
+            silver, pending = (self._told_after(kept, merged) for kept in (stored.silver, stored.pending))
             if silver or pending:
-                self._begun[table] = Begun(silver, pending)
-        return max((t.said[_UPTO] for b in self._begun.values() for t in b if t), default=None)
+                self._begun[entry.shape.table] = Begun(silver, pending)
+        return max((t.said[UPTO] for b in self._begun.values() for t in b if t), default=None)
 
+    @released()
     def merge(self, batch: TableBatch, schemas: Schemas) -> Account:
-        """What became of the batch's events, which are in the tables then."""
-        with released():
-            return self._merge(batch, schemas)
-
-    def _merge(self, batch: TableBatch, schemas: Schemas) -> Account:
         """Writes tombstones, then quarantine, then silver; what became of the events comes back as an account.
 
         A slice that had begun when a run died is merged again as a whole: what is there already changes nothing. Where
@@ -104,10 +94,15 @@ class TableMerge:
         changed = [g for g in batch.groups if g.kind == CHANGE]
         types = self._rules.columns.get(batch.table, {})
         incoming = [(g, schemas.columns(g, types)) for g in changed]
-        shape, refused = self._shape(batch, incoming)
         read = sum(g.count for g in batch.groups) + batch.tombstone_count
-        stored = self._stored_in(batch.table)
-        begun = self._begun.pop(batch.table, Begun())
+        if not self._rules.keyless and self.shapes.is_keyless(batch):
+            return Account(batch.table, read, suppressed=read)
+        stored = self.stored_in(batch.table)
+        others = self._begin(batch.table, stored)
+        shape, refused = self.shapes.settled(batch, incoming, stored)
+        if others and shape is not None:
+            _require_same(stored, shape)
+        begun = self._begun_of(batch)
         if begun.silver is not None and shape is not None and not shape.key:
             return Account(**begun.silver.said[_ACCOUNT])
         if begun.pending is not None and shape is not None and not shape.key:
@@ -133,65 +128,51 @@ class TableMerge:
         account = Account(batch.table, read, applied, read - applied - quarantined, quarantined)
         if begun.silver is not None:
             account = Account(**begun.silver.said[_ACCOUNT])
+        if stored.chronicle is not None:
+            self._tell(stored.chronicle, batch, shape, changes, judged)
         self._write(batch, judged, shape, stored, account)
         return account
 
-    def _shape(
-        self, batch: TableBatch, incoming: Sequence[tuple[Group, tuple[Column, ...]]]
-    ) -> tuple[Shape | None, dict[Group, tuple[Conflict, ...]]]:
-        """The table's shape after these groups, written to silver and catalog; and the groups it refuses."""
-        entry = self._entries.get(batch.table)
-        columns = entry.shape.columns if entry else ()
-        refused: dict[Group, tuple[Conflict, ...]] = {}
-        for group, arrived in incoming:
-            outcome = evolved(columns, arrived, self._rules.fold_case, inferred=group.schema_id is None)
-            columns = outcome.columns
-            if outcome.conflicts:
-                refused[group] = outcome.conflicts
-            else:
-                self._wire[batch.table] = arrived or self._wire.get(batch.table, ())
-        key = entry.shape.key if entry else self._key(batch)
-        if key is None or not columns or not set(key) <= {c.name for c in columns}:
-            return None, refused
-        shape = Shape(batch.table, key, columns)
-        topics = tuple(sorted({t for g in batch.groups for t in g.topics} | set(entry.topics if entry else ())))
-        if entry is None or entry.shape != shape or entry.topics != topics:
-            self._settle(entry, shape, topics)
-        return shape, refused
+    def _begun_of(self, batch: TableBatch) -> Begun:
+        """What the table holds of this slice from a run that died. Of later slices it holds nothing."""
+        found = self._begun.get(batch.table, Begun())
+        return Begun(*(t if t is not None and t.said[UPTO] == batch.upto else None for t in found))
 
-    def _stored_in(self, table: str) -> Stored:
+    def stored_in(self, table: str) -> Stored:
+        """Where the table is kept."""
         if table not in self._stored:
-            graves = Tombstones(self._spark, self._lakehouse.tombstones(self._pipeline, table))
-            silver = Silver(self._spark, self._lakehouse.silver(self._pipeline, table))
-            pending = Silver(self._spark, self._lakehouse.pending(self._pipeline, table))
-            self._stored[table] = Stored(silver, pending, graves)
+            history, personal = table in self._rules.history, self._rules.personal.get(table, frozenset())
+            stored = stored_in(self._spark, self._lakehouse, self._pipeline, table, history, personal)
+            for entry in self.shapes.entries if personal else ():
+                if entry.shape.table == table:
+                    for kept in stored.kept:
+                        kept.hide(entry.shape)
+            self._stored[table] = stored
         return self._stored[table]
 
-    def _settle(self, entry: Entry | None, shape: Shape, topics: tuple[str, ...]) -> None:
-        stored = self._stored_in(shape.table)
-        for kept in (stored.silver, stored.pending):
-            if entry is not None and entry.shape != shape and kept.exists():
-                kept.evolve(entry.shape, shape)
-        revision = entry.revision + 1 if entry else 1
-        settled = Entry(self._pipeline, stored.silver.path, shape, revision, topics)
-        self._catalog.record(settled)
-        self._entries[shape.table] = settled
+    def _begin(self, table: str, stored: Stored) -> bool:
+        """What is read of the table from here on is what the batch builds on. Whether anybody else has written to it:
+        then nothing that was known of it holds."""
+        others = [kept.begin(self._writer) for kept in stored.kept]
+        if any(others):
+            stored.graves.ask_again()
+        if any(others) and table in self._met:
+            self._truncated.pop(table, None)
+            self.shapes.ask_again()
+        self._met.add(table)
+        return any(others)
 
-    def _key(self, batch: TableBatch) -> tuple[str, ...] | None:
-        """As declared, else as the records' own keys name it; empty where records have none. None: unreadable."""
-        if batch.table in self._rules.append_only:
-            return ()
-        said = self._rules.primary_keys.get(batch.table)
-        if said is not None:
-            return said
-        text = F.col("key").cast("string")
-        inner = F.coalesce(F.get_json_object(text, "$.payload"), text)
-        names = F.json_object_keys(F.when(F.try_parse_json(inner).isNotNull(), inner))
-        own = batch.events.where((F.col("source_table") == batch.table) & F.col("key").isNotNull())
-        row = own.select(names.alias("names")).first()
-        if row is None:
-            return ()
-        return tuple(row.names) if row.names else None
+    def claim(self, table: str, seconds: float) -> None:
+        """Asks other writers of the table to wait for this one's next batch, for so long at most."""
+        silver = self.stored_in(table).silver
+        if silver.exists():
+            silver.claim(self._writer, seconds)
+
+    def _told_after(self, kept: Silver, merged: int) -> Told | None:
+        """What this writer's newest slice in the table says, if it came later."""
+        if kept.reached(self._writer) <= merged:
+            return None
+        return next((t for t in kept.commits() if t.said.get(WRITER) == self._writer), None)
 
     def _changes(
         self, batch: TableBatch, shape: Shape, readable: Sequence[tuple[Group, tuple[Column, ...]]], reading: Reading
@@ -210,7 +191,7 @@ class TableMerge:
                 events = events.where(F.col("op").isin(*self._ops_with(reading, batch.table)))
             frames.append(changes(events, shape, reader(wire)))
         if batch.tombstones is not None or not frames:
-            wire = self._wire.get(batch.table) or tuple(declared(c.name, str(c.type)) for c in shape.columns)
+            wire = self.shapes.arrived(batch.table) or tuple(declared(c.name, str(c.type)) for c in shape.columns)
             rest = batch.events.limit(0) if batch.tombstones is None else batch.tombstones
             frames.append(changes(rest, shape, reader(wire)))
         return reduce(DataFrame.unionByName, frames)
@@ -224,7 +205,7 @@ class TableMerge:
     def _write(self, batch: TableBatch, judged: Judged | None, shape: Shape, stored: Stored, account: Account) -> None:
         """In an order in which a crash in between is healed by the same batch when it comes again: tombstones and
         rows that begin to wait, then silver, then rows that wait no more."""
-        told = {_UPTO: batch.upto, _ACCOUNT: asdict(account)}
+        told = {WRITER: self._writer, UPTO: batch.upto, _ACCOUNT: asdict(account)}
         pending = judged.pending if judged else None
         if pending is not None and not shape.key:
             if stored.owed_before is None:
@@ -247,6 +228,21 @@ class TableMerge:
         if pending is not None and DELETE in pending.actions:
             stored.pending.remove(pending.states.where(F.col(ACTION) == DELETE), shape, told)
         _fold(stored, judged, shape)
+
+    def _tell(
+        self, chronicle: Chronicle, batch: TableBatch, shape: Shape, changes: Changes, judged: Judged | None
+    ) -> None:
+        """Before silver is written: the same batch again makes good what a crash in between left undone."""
+        if not shape.key:
+            raise ConfigError(
+                f"table {batch.table} has no key, so none of its rows has a history",
+                "declare its primary_key, or take history: true away",
+            )
+        brought = changes(Reading.AFTER_OR_BEFORE).where(F.col(CODE).isNull())
+        if judged is not None and judged.refused is not None:
+            brought = brought.join(F.broadcast(judged.refused.select(EVENT_ID)), EVENT_ID, "left_anti")
+        emptied = batch.emptied(self._rules.whole_snapshots)
+        chronicle.add(brought, emptied, shape, {WRITER: self._writer, UPTO: batch.upto})
 
     def _quarantine_rows(self, batch: TableBatch, bad: DataFrame) -> None:
         named = bad.select(F.col(f"{EVENT_ID}.*"), F.col(CODE).alias("code"), F.col(REASON).alias("reason"))
@@ -296,6 +292,10 @@ def _fold(stored: Stored, judged: Judged | None, shape: Shape) -> None:
         stored.pending.fold(shape)
 
 
-def _told_after(kept: Silver, merged: int) -> Told | None:
-    told = kept.told()
-    return told if told is not None and told.said.get(_UPTO, 0) > merged else None
+def _require_same(stored: Stored, shape: Shape) -> None:
+    """Another writer may be about to say to the catalog what it has done to the table."""
+    if stored.silver.exists() and not stored.silver.has(shape):
+        raise Contended(
+            f"table {shape.table} has other columns than its catalog says",
+            "run the same again: it goes on where it stood",
+        )

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.archive import ArchivedObject, ObjectStore
-from ingest.archive.manifest import manifests
-from ingest.archive.reading import records
+from ingest.archive import Layout, StoredObject
 from ingest.sources.contract import Offsets, Range
 
 
 class ArchiveSource:
-    """All that is archived of one pipeline. A range ends where an object ends, so each is read once."""
+    """What is archived of one pipeline. A range ends where an object ends, so each is read once."""
 
-    def __init__(self, store: ObjectStore, pipeline: str) -> None:
-        self._store = store
-        self._pipeline = pipeline
-        self._listed: list[ArchivedObject] | None = None
+    def __init__(self, archive: Layout[Any], begin: datetime | None = None, end: datetime | None = None) -> None:
+        """`begin`, `end`: only records that were written from the one on and before the other."""
+        self._archive = archive
+        self._begin, self._end = begin, end
+        self._listed: list[StoredObject] | None = None
 
     def until_now(self) -> None:
         """Objects that are archived later are not read by this run."""
@@ -41,20 +42,24 @@ class ArchiveSource:
 
     def read(self, spark: SparkSession, span: Range) -> DataFrame:
         inside = [o for o in self._objects() if _overlaps(o, span)]
-        return records(spark, self._store, inside).where(_within(span, inside))
+        found = self._archive.records(spark, inside).where(_within(span, inside))
+        if self._begin is not None:
+            found = found.where(F.col("timestamp") >= F.lit(self._begin))
+        return found if self._end is None else found.where(F.col("timestamp") < F.lit(self._end))
 
-    def _objects(self) -> Sequence[ArchivedObject]:
+    def _objects(self) -> Sequence[StoredObject]:
         if self._listed is None:
-            self._listed = [o for manifest in manifests(self._store, self._pipeline) for o in manifest.objects]
+            begin, end = (at and at.timestamp() * 1000 for at in (self._begin, self._end))
+            self._listed = [o for o in self._archive.objects() if o.written_between(begin, end)]
         return self._listed
 
 
-def _overlaps(one: ArchivedObject, span: Range) -> bool:
+def _overlaps(one: StoredObject, span: Range) -> bool:
     end = span.end.get(one.topic, {}).get(one.partition)
     return end is not None and one.first_offset < end and one.last_offset >= span.start[one.topic][one.partition]
 
 
-def _within(span: Range, objects: Sequence[ArchivedObject]) -> Column:
+def _within(span: Range, objects: Sequence[StoredObject]) -> Column:
     """Of objects that lie in the span as a whole nothing has to be left out."""
     parts = []
     for one in objects:

@@ -27,16 +27,18 @@ class KafkaSource:
         topics: Sequence[str] | None,
         pattern: str | None,
         start: Start = "earliest",
+        until: Offsets | None = None,
     ) -> None:
+        """`until`: where it ends, if not where the topics do."""
         self._properties = dict(properties)
         self._admin = KafkaAdmin(properties)
         self._topics = topics
         self._pattern = pattern
         self._start = start
-        self._until: Offsets | None = None
+        self._last = self._until = until
 
     def until_now(self) -> None:
-        self._until = self._admin.end_offsets(self._admin.topics(self._topics, self._pattern))
+        self._until = self._last or self._admin.end_offsets(self._admin.topics(self._topics, self._pattern))
 
     def pending(self, captured: Offsets, limit: int) -> Range | None:
         ends = self._until

@@ -14,7 +14,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ClusterMetadata,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
 
 from ingest.errors import ConfigError, IngestError, SourceRefused, Unreachable
 from ingest.sources.kafka_properties import librdkafka
@@ -147,6 +153,18 @@ class KafkaAdmin:
                 time.sleep(_PAUSE_SECONDS)
             else:
                 return {topic: id_ for topic, id_ in ids.items() if id_ != _NO_ID}
+
+    def properties(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """topic → its settings under Kafka's own names."""
+        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(topics)]
+        self._forget_errors()
+        answers = self._client.describe_configs(asked, request_timeout=self._timeout)
+        try:
+            told = {place.name: answer.result() for place, answer in answers.items()}
+        except KafkaException as exception:
+            self._raise_denied(exception.args[0])
+            raise self._unreachable(exception.args[0]) from None
+        return {topic: {name: str(said.value) for name, said in settings.items()} for topic, settings in told.items()}
 
     def _metadata(self) -> ClusterMetadata:
         """Everything in one round trip. Asked for in short attempts: a refusal shows only between them."""

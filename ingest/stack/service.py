@@ -39,7 +39,8 @@ class Service(ABC):
 
     name: ClassVar[str]
     port_names: ClassVar[tuple[str, ...]]
-    start_timeout_seconds: ClassVar[float] = 90.0
+    start_timeout_seconds: ClassVar[float] = 300.0
+    """Of a process that lives: one that has ended is noticed at once."""
     stop_timeout_seconds: ClassVar[float] = 20.0
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
     death_signal: ClassVar[signal.Signals] = signal.SIGKILL

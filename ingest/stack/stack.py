@@ -22,9 +22,9 @@ from ingest.stack.postgres import Postgres
 from ingest.stack.s3 import S3
 from ingest.stack.service import Service, ServiceStatus
 
-PARTS = ("postgres", "kafka", "connect", "s3")
 CHANGELOG_PARTS = ("postgres", "kafka", "connect")
 """What it takes to get from a database to a topic."""
+PARTS = (*CHANGELOG_PARTS, "s3")
 EXTERNAL_VARIABLES = {
     "postgres": "INGEST_POSTGRES_DSN",
     "kafka": "INGEST_KAFKA_BOOTSTRAP_SERVERS",

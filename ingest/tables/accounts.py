@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.accounting import COUNTS, Account
-from ingest.errors import Contended
 from ingest.local_rows import local_rows
 from ingest.tables import delta_log, folding
+from ingest.tables.contention import COLLISIONS_OF_DELTA, again
+from ingest.tables.marks import Progress
 
 _SCHEMA = T.StructType(
     [
@@ -48,20 +48,19 @@ class Accounts:
         return int(row["upto"]) if row and row["upto"] is not None else 0
 
     def add(self, after: int, upto: int, accounts: Sequence[Account]) -> None:
-        """The accounts of the capture batches `after` < batch ≤ `upto`, in one commit: the batch is merged."""
+        """The accounts of the capture batches `after` < batch ≤ `upto`, in one commit: the batch is merged.
+
+        Raises Contended where another run has merged as far."""
         now = datetime.now(UTC)
         batch = {"pipeline": self._pipeline, "after_batch": after, "upto_batch": upto, "committed_at": now}
         frame = local_rows(self._spark, [batch | asdict(a) for a in accounts], _SCHEMA)
         summary = {"batch": upto, "accounts": [asdict(a) for a in accounts]}
-        self._table.commit(frame, told=summary)
+        progress = Progress(f"accounts of {self._pipeline}", upto)
+        # Those of other pipelines are in this table too.
+        again(COLLISIONS_OF_DELTA)(self._table.commit, frame, told=summary, progress=progress)
         self._fold()
 
     def _fold(self) -> None:
         files = folding.due(self._table.files().values())
-        if not files:
-            return
-        try:
-            self._table.rewrite(files, self._table.rows_in(files).coalesce(1).sortWithinPartitions("upto_batch"))
-        except (Contended, DeltaConcurrentModificationException):
-            # Another pipeline keeps its accounts here too, and has written the same files together just now.
-            return
+        if files:
+            self._table.fold(files, self._table.rows_in(files).coalesce(1).sortWithinPartitions("upto_batch"))

@@ -12,16 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.envelope import EVENT
+from ingest.changelog.envelope import ERASED, EVENT, emptied
 from ingest.changelog.position import in_epoch
-from ingest.tables import delta_log, folding
+from ingest.tables import delta_log, emptying, folding
 from ingest.tables.data_file import DataFile
+from ingest.tables.marks import Progress
 
-_STATISTICS = ",".join(["batch", "topic", "partition", "offset", "source_table"])
+_STATISTICS = ",".join(["batch", "timestamp", "topic", "partition", "offset", "source_table"])
 """Nothing out of a record's key or value, and no more than a reader of some batches or of a table needs."""
 
 Offsets = dict[str, dict[int, int]]
@@ -48,6 +49,11 @@ class Captured:
 
 class Bronze:
     """The bronze table of one pipeline."""
+
+    chosen: Column | None = None
+    """Which events of a part of bronze are its own."""
+    begins_after = 0
+    """A merge begins after this batch."""
 
     def __init__(self, spark: SparkSession, path: str, epochs: Sequence[datetime] = ()) -> None:
         """`epochs`: when the source's log began anew."""
@@ -88,7 +94,21 @@ class Bronze:
             return rows
         return rows.where((F.col(BATCH) > after) & (F.col(BATCH) <= upto))
 
-    def count_upto(self, after: int, upto: int) -> int:
+    def whole(self, after: int, upto: int) -> DataFrame:
+        """What `between` gives, and of a part of bronze the events beside its own."""
+        return self.between(after, upto)
+
+    def last_batch(self) -> int:
+        """The number of the last capture batch; 0 where there is none."""
+        row = self.rows().agg(F.max(BATCH).alias("last")).first()
+        return int(row["last"] or 0) if row else 0
+
+    def window_end(self, after: int, last: int, events: int) -> int:
+        """The batch up to which, after `after`, about so many events lie, of those up to `last`; one batch at least."""
+        waiting = last - after
+        return after + max(1, min(waiting, waiting * events // max(self.count_between(after, last), 1)))
+
+    def count_between(self, after: int, upto: int) -> int:
         """So many events `between` gives at most, as the log says."""
         return sum(f.rows for f, _, _ in self._files(after, upto)) if self._table.exists() else 0
 
@@ -110,16 +130,27 @@ class Bronze:
         bounds = [(f, f.bounds(BATCH)) for f in self._table.files().values()]
         files = folding.due((f for f, batches in bounds if batches and batches[1] <= upto), _LARGE)
         if files:
-            rows = self._table.rows_in(files).coalesce(1).sortWithinPartitions(BATCH, *COORDINATES)
-            self._table.rewrite(files, rows)
+            self._table.fold(files, _laid_out(self._table.rows_in(files), 1))
+
+    def empty(self, erased: DataFrame) -> int:
+        """Leaves of the events at `COORDINATES` no more than their place, and which `request` it was. How many files
+        were written anew for it."""
+        places = erased.select(*COORDINATES, "request")
+        return emptying.emptied(self._table, places, COORDINATES, emptied(F.col("_request")), _laid_out)
+
+    def emptied(self) -> DataFrame:
+        """`COORDINATES` and `request` of the events of which an erasure has left no more than that."""
+        marks = F.filter("headers", lambda header: header["key"] == ERASED)
+        empty = self.rows().where(F.col("key").isNull() & F.col("value").isNull() & (F.size(marks) == 1))
+        return empty.select(*COORDINATES, F.element_at(marks, 1)["value"].cast("string").alias("request"))
 
     def append(self, events: DataFrame, upto: Captured) -> None:
         """One commit: the events of batch `upto.batch` and the offsets that follow them.
 
-        Raises ChangelogUnusable where another capture has written this batch."""
+        Raises Contended where another capture has written this batch."""
         frame = events.withColumn(BATCH, F.lit(upto.batch).cast("bigint")).select(*_SCHEMA.names)
         told = {"batch": upto.batch, "offsets": upto.offsets}
-        progress = delta_log.Progress("capture", upto.batch)
+        progress = Progress("capture", upto.batch)
         ids = json.dumps(dict(upto.topic_ids))
         if upto.topic_ids != self._topic_ids:
             if self._table.exists():
@@ -127,3 +158,9 @@ class Bronze:
             self._topic_ids = upto.topic_ids
         new = {"delta.dataSkippingStatsColumns": _STATISTICS, _TOPIC_IDS: ids}
         self._table.commit(frame, told=told, progress=progress, new=new)
+
+
+def _laid_out(rows: DataFrame, files: int) -> DataFrame:
+    """In the order in which they were captured: a file has few batches."""
+    order = [BATCH, *COORDINATES]
+    return (rows.repartitionByRange(files, *order) if files > 1 else rows.coalesce(1)).sortWithinPartitions(*order)

@@ -21,6 +21,7 @@ from ingest.changelog.images import Shape
 from ingest.changelog.types import Kind, parse
 from ingest.local_rows import local_rows
 from ingest.tables import delta_log
+from ingest.tables.marks import Progress
 
 _SCHEMA = T.StructType(
     [
@@ -78,6 +79,7 @@ class Catalog:
         ]
 
     def record(self, entry: Entry) -> None:
+        """Raises Contended where another writer was the first with this revision."""
         shape = entry.shape
         columns = [_plain(c) for c in shape.columns]
         row = {
@@ -91,7 +93,7 @@ class Catalog:
         }
         frame = local_rows(self._spark, [row], _SCHEMA)
         with self._one_at_a_time:
-            self._table.commit(frame)
+            self._table.commit(frame, progress=Progress(entry.path, entry.revision))
 
 
 def _columns(text: str) -> tuple[TableColumn, ...]:

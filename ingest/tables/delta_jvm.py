@@ -10,6 +10,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
 
 
 class DeltaClasses:
@@ -57,13 +58,22 @@ class DeltaClasses:
     def metadata(self, frame: DataFrame, properties: Mapping[str, str]) -> Any:
         """Of a new table with the columns of `frame`, any of which may be null."""
         schema = frame._jdf.schema().asNullable().json()
-        configuration = self._jvm.java.util.HashMap()
-        for key, value in properties.items():
-            configuration.put(key, value)
         actions = self._delta.actions
         parquet, nowhere = actions.Format("parquet", self.empty), self.sequence([])
-        told = self._jvm.PythonUtils.toScalaMap(configuration)
+        told = self._map(properties)
         return actions.Metadata(str(uuid.uuid4()), None, None, parquet, schema, nowhere, told, self._now())
+
+    def with_columns(self, metadata: Any, columns: T.StructType, properties: Mapping[str, str]) -> Any:
+        """Of a table that has other columns from here on."""
+        before = {pair._1(): pair._2() for pair in items(metadata.configuration().toSeq())}
+        return _copied(metadata, schemaString=columns.json(), configuration=self._map({**before, **properties}))
+
+    def _map(self, pairs: Mapping[str, str]) -> Any:
+        """Scala's `Map` of them."""
+        made = self._jvm.java.util.HashMap()
+        for key, value in pairs.items():
+            made.put(key, value)
+        return self._jvm.PythonUtils.toScalaMap(made)
 
     def mark(self, application: str, version: int) -> Any:
         """How far an application has come."""
@@ -89,9 +99,7 @@ class DeltaClasses:
 
     def unchanged(self, added: Any) -> Any:
         """An `AddFile` whose rows were there before, in other files."""
-        values = [added.productElement(i) for i in range(added.productArity())]
-        at = list(items(added.productElementNames().toSeq())).index("dataChange")
-        return added.copy(*values[:at], False, *values[at + 1 :])
+        return _copied(added, dataChange=False)
 
     def unchanged_without(self, file: Any) -> Any:
         """The `RemoveFile` of an `AddFile` whose rows are in other files now."""
@@ -125,3 +133,10 @@ def delta_classes(spark: SparkSession) -> DeltaClasses:
 def items(sequence: Any) -> list[Any]:
     """A Scala `Seq` as a list."""
     return [sequence.apply(i) for i in range(sequence.size())]
+
+
+def _copied(product: Any, **changed: Any) -> Any:
+    """A Scala case class with other values in some fields."""
+    names = items(product.productElementNames().toSeq())
+    values = [product.productElement(i) for i in range(product.productArity())]
+    return product.copy(*(changed.get(name, value) for name, value in zip(names, values, strict=True)))

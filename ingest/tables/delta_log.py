@@ -6,13 +6,12 @@ are asked for once and followed from commit to commit; a commit by somebody else
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,10 +19,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.change import LOCATION
-from ingest.errors import ChangelogUnusable, Contended
+from ingest.errors import Contended
 from ingest.names import identifier
+from ingest.tables import commit_log, marks
+from ingest.tables.contention import COLLISIONS
 from ingest.tables.data_file import DataFile, data_file
 from ingest.tables.delta_jvm import delta_classes, items
+from ingest.tables.marks import Progress, reached
+from ingest.tables.one_at_a_time import one_at_a_time
 
 SELDOM_CHECKPOINTS = {"delta.checkpointInterval": "100"}
 """Delta's default of 10 costs a small batch seconds each tenth time; a hundred commit files are read at once."""
@@ -33,6 +36,9 @@ NO_STATISTICS = {"delta.dataSkippingNumIndexedCols": "0"}
 _FRESH = 1000
 """Milliseconds."""
 
+_TURNS = "batches"
+"""An application that every batch of every writer belongs to; its progress is how many there were."""
+
 CHANGE_TYPE = "_change_type"
 """A row of a commit with this column set belongs to the change data feed alone, as Delta's own writers have it."""
 
@@ -40,22 +46,6 @@ CHANGE_TYPE = "_change_type"
 def exists(spark: SparkSession, path: str) -> bool:
     """Whether there is a Delta table at `path`."""
     return bool(DeltaTable.isDeltaTable(spark, path))
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far an application has come, kept in the very commit that took it there; two writers collide on it."""
-
-    application: str
-    version: int
-
-
-@dataclass(frozen=True)
-class Told:
-    """What the commit `version` says of itself."""
-
-    version: int
-    said: Mapping[str, Any]
 
 
 class Table:
@@ -67,7 +57,9 @@ class Table:
         self.path = path
         self._files: dict[str, DataFile] = {}
         self._followed = -1
-        self._written = -1
+        self._known = -1
+        self._turn: int | None = None
+        self._claimed = False
         self._seen = False
 
     def exists(self) -> bool:
@@ -79,7 +71,8 @@ class Table:
         builder: Any = DeltaTable.createIfNotExists(self._spark).location(self.path).addColumns(schema)
         for key, value in (SELDOM_CHECKPOINTS | dict(properties)).items():
             builder = builder.property(key, value)
-        builder.execute()
+        with one_at_a_time(self.path):
+            builder.execute()
 
     def rows(self, schema: T.StructType | None = None) -> DataFrame:
         """All rows; with `schema`, none where it hasn't been written yet."""
@@ -91,6 +84,20 @@ class Table:
         """name → file, as of now."""
         return self._files_of(self._snapshot())
 
+    def named(self, names: Iterable[str]) -> list[DataFile]:
+        """The files of these names, as of now. Raises Contended where one is gone."""
+        files = self.files()
+        wanted = list(names)
+        if any(name not in files for name in wanted):
+            self._contended()
+        return [files[name] for name in wanted]
+
+    def _contended(self) -> NoReturn:
+        raise Contended(
+            f"another writer changed {self.path} while a commit to it was under way",
+            "run the same again: it goes on where it stood",
+        )
+
     def _files_of(self, snapshot: Any) -> dict[str, DataFile]:
         version = int(snapshot.version())
         if version != self._followed:
@@ -98,20 +105,35 @@ class Table:
             self._followed = version
         return self._files
 
-    def told(self) -> Told | None:
-        """What the newest commit that says anything of itself says; None where none does, or its file expired."""
-        if not self.exists():
-            return None
-        configuration = self._log.newDeltaHadoopConf()
-        for version in range(int(self._snapshot().version()), -1, -1):
-            path = self._delta.commit_files.unsafeDeltaFile(self._log.logPath(), version)
-            if not path.getFileSystem(configuration).exists(path):
-                return None
-            lines = (json.loads(line) for line in items(self._log.store().read(path, configuration)))
-            said = next((a["commitInfo"].get("userMetadata") for a in lines if "commitInfo" in a), None)
-            if said is not None:
-                return Told(version, json.loads(said))
-        return None
+    def begin(self, application: str) -> bool:
+        """What is read from here on, be it no table yet, is what the next commit builds on: it fails where the batch of
+        another writer has come in between. Whether anybody else has written since this one did."""
+        snapshot = self._snapshot()
+        others = int(snapshot.version()) != self._known
+        if others or self._turn is None:
+            snapshot = marks.let_pass(self._snapshot, application)
+            self._turn = reached(snapshot, _TURNS)
+            self._known = int(snapshot.version())
+        return others
+
+    def version(self) -> int:
+        """The newest one."""
+        return int(self._log.update(False, self._delta.none, self._delta.none).version())
+
+    def claim(self, application: str, seconds: float) -> None:
+        """Other writers wait before they `begin`: until the next commit of the application, at most for so long."""
+        transaction = self._log.startTransaction(self._delta.none, self._delta.some(self._snapshot()))
+        mark = self._delta.mark(marks.claim_of(application), marks.end_of_claim(seconds))
+        self._committed(transaction, [], [], [mark], None)
+        self._claimed = True
+
+    def reached(self, application: str) -> int:
+        """How far an application has come by the table's own account; 0 where it never wrote."""
+        return reached(self._snapshot(), application) if self.exists() else 0
+
+    def commits(self) -> Iterator[commit_log.Told]:
+        """The commits that say something of themselves, the newest first, as far back as the log goes."""
+        return commit_log.commits(self._delta, self._log, int(self._snapshot().version()))
 
     def property(self, name: str) -> str | None:
         """A property of the table, as of now."""
@@ -122,11 +144,13 @@ class Table:
         """Sets a property of a table that is there."""
         # Markers can't stand for a property's name or value.
         name, value = (text.replace("\\", "\\\\").replace("'", "\\'") for text in (name, value))
-        self._spark.sql(f"ALTER TABLE delta.{identifier(self.path)} SET TBLPROPERTIES ('{name}' = '{value}')")
+        with one_at_a_time(self.path):
+            self._spark.sql(f"ALTER TABLE delta.{identifier(self.path)} SET TBLPROPERTIES ('{name}' = '{value}')")
 
     def delete(self, condition: Column) -> None:
         """Takes away the rows of a table that is there for which `condition` holds."""
-        DeltaTable.forPath(self._spark, self.path).delete(condition)
+        with one_at_a_time(self.path):
+            DeltaTable.forPath(self._spark, self.path).delete(condition)
 
     def rows_before(self, version: int) -> DataFrame | None:
         """The rows before the commit `version`, with `_metadata`; None where that commit made the table."""
@@ -147,23 +171,23 @@ class Table:
         told: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
         new: Mapping[str, str] = MappingProxyType({}),
+        columns: T.StructType | None = None,
     ) -> list[DataFile]:
         """One commit, the first of which makes the table: the rows of `frame` come, in files that are returned; the
         files `without` go, and so do `without_rows`, which are known by their `LOCATION`. `frame` has the table's
         columns and types, and may have `CHANGE_TYPE`. `told`: what the commit says of itself (its user metadata).
-        `new`: properties of a new table.
+        `new`: properties of a new table. `columns`: those that the table has from here on, with the properties `new`.
 
-        Raises ChangelogUnusable where another writer has come as far as `progress`, and what Delta raises where one
-        took away the same files."""
+        Raises Contended where another writer has come as far as `progress`, or has committed a batch since `begin`,
+        and what Delta raises where that happens at this very moment."""
         transaction = self._transaction(without)
         before = int(transaction.snapshot().version())
         if frame is not None and before < 0:
             transaction.updateMetadata(self._delta.metadata(frame, SELDOM_CHECKPOINTS | dict(new)), False)
-        marks = []
-        if progress is not None:
-            if before != self._written:
-                self._require_ahead(transaction, progress)
-            marks.append(self._mark(transaction, progress))
+        elif columns is not None:
+            metadata = transaction.snapshot().metadata()
+            transaction.updateMetadata(self._delta.with_columns(metadata, columns, new), False)
+        progresses = self._marks(transaction, progress)
         added = [] if frame is None else items(transaction.writeFiles(frame._jdf))
         without, thinned = [*without], list[Any]()
         if without_rows is not None:
@@ -173,19 +197,18 @@ class Table:
         pairs = [action for pair in thinned for action in (pair._1(), pair._2())]
         come = [a for a in added if a.getClass().getSimpleName() == "AddFile"]
         now = [*come, *(pair._1() for pair in thinned)]
-        self._committed(transaction, now, without, [*marks, *added, *removed, *pairs], told)
+        self._committed(transaction, now, without, [*progresses, *added, *removed, *pairs], told)
+        self._turn = None if self._turn is None else self._turn + 1
+        self._claimed = False
         return [data_file(a) for a in come]
 
     def _transaction(self, gone: Sequence[DataFile]) -> Any:
         """One that takes away `gone`. Who else does so from now on collides with it; who did so before is seen here."""
         snapshot = self._snapshot()
-        if gone and int(snapshot.version()) != self._followed:
+        if gone:
             now = self._files_of(snapshot)
             if any(f.name not in now or now[f.name].vector != f.vector for f in gone):
-                raise Contended(
-                    f"another writer changed {self.path} while a commit to it was under way",
-                    "run the same again: it goes on where it stood; one pipeline writes a table at a time",
-                )
+                self._contended()
         transaction = self._log.startTransaction(self._delta.none, self._delta.some(snapshot))
         transaction.trackFilesRead(self._delta.sequence([f.action for f in gone]))
         return transaction
@@ -200,13 +223,20 @@ class Table:
     ) -> None:
         """Commits `actions`, by which the files `come` are there and the files `gone` are not."""
         before = int(transaction.snapshot().version())
-        after = int(transaction.commit(self._delta.sequence(actions), self._delta.write(told), self._delta.empty))
+        with one_at_a_time(self.path):
+            after = int(transaction.commit(self._delta.sequence(actions), self._delta.write(told), self._delta.empty))
         if before == self._followed and after == before + 1:
             names = {f.name for f in gone}
             now = {f.name: f for f in map(data_file, come)}
             self._files = {n: f for n, f in self._files.items() if n not in names} | now
             self._followed = after
-        self._written = after
+        # Of a version that somebody else wrote in between nothing is known.
+        self._known = after if before == self._known and after == before + 1 else -1
+
+    def fold(self, files: Sequence[DataFile], frame: DataFrame) -> None:
+        """`rewrite`, for order's sake: it gives way to whoever else writes these files."""
+        with suppress(*COLLISIONS):
+            self.rewrite(files, frame)
 
     def rewrite(self, files: Sequence[DataFile], frame: DataFrame) -> None:
         """One commit in which `files` go and their rows come again, as `frame` lays them out: nothing has changed, so
@@ -228,6 +258,8 @@ class Table:
         )
         pairs, emptied = [], []
         for made in self._delta.deletion_vectors(named, self._log):
+            if made.filePath() not in files:
+                self._contended()
             file = files[made.filePath()]
             whole = self._delta.touched(file.name, file.action, made.deletionVector(), made.matchedRowCount())
             if whole.isFullyReplaced():
@@ -236,18 +268,26 @@ class Table:
                 pairs.append(file.action.removeRows(made.deletionVector(), True, True))
         return pairs, emptied
 
-    def _require_ahead(self, transaction: Any, progress: Progress) -> None:
-        """Somebody else has written since: was it another one of the same application?"""
-        if int(transaction.txnVersion(progress.application)) >= progress.version:
-            raise ChangelogUnusable(
-                f"another {progress.application} is writing {self.path}",
-                f"run one {progress.application} per pipeline; this one has stopped without writing",
-            )
-
-    def _mark(self, transaction: Any, progress: Progress) -> Any:
-        # To have read it makes this commit fail where another writer has marked the same application meanwhile.
-        transaction.readTxn().addOne(progress.application)
-        return self._delta.mark(progress.application, progress.version)
+    def _marks(self, transaction: Any, progress: Progress | None) -> list[Any]:
+        """What this commit says of who has come how far, after having seen that nobody else has come there."""
+        snapshot = transaction.snapshot()
+        others = int(snapshot.version()) != self._known
+        found = []
+        if progress is not None:
+            if progress.alone and others and reached(snapshot, progress.application) >= progress.version:
+                self._contended()
+            found.append(progress)
+            if self._claimed:
+                found.append(Progress(marks.claim_of(progress.application), 0))
+        if self._turn is not None:
+            if others and reached(snapshot, _TURNS) != self._turn:
+                self._contended()
+            found.append(Progress(_TURNS, self._turn + 1))
+        self._known = int(snapshot.version())
+        for mark in found:
+            # To have read it makes this commit fail where another writer marks the same application meanwhile.
+            transaction.readTxn().addOne(mark.application)
+        return [self._delta.mark(mark.application, mark.version) for mark in found]
 
     @cached_property
     def _log(self) -> Any:

@@ -9,8 +9,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.envelope import RECORD
-from ingest.tables import delta_log
+from ingest.tables import delta_log, emptying
 from ingest.tables.bronze import BATCH, COORDINATES
+from ingest.tables.contention import again
 
 _SCHEMA = T.StructType(
     [
@@ -41,7 +42,12 @@ class Quarantine:
         """Bronze rows with `table`, `code` and `reason`. Coordinates that are here already add nothing."""
         named = events.withColumn("pipeline", F.lit(self._pipeline)).select(*_SCHEMA.names)
         with self._one_at_a_time:
-            self._append_new(named)
+            again()(self._append_new, named)
+
+    def forget(self, gone: DataFrame) -> int:
+        """Takes away the events at these `COORDINATES`. How many files were written anew for it."""
+        mine = gone.select(*COORDINATES).withColumn("pipeline", F.lit(self._pipeline))
+        return emptying.without(self._table, mine, ["pipeline", *COORDINATES], lambda rows, n: rows.coalesce(n))
 
     def _append_new(self, named: DataFrame) -> None:
         new = named.join(self.rows().select(*COORDINATES), COORDINATES, "left_anti").select(*_SCHEMA.names)

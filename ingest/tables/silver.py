@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -19,17 +19,19 @@ from ingest.changelog.change import (
     SOURCE_TS,
     quoted,
 )
-from ingest.changelog.evolution import TableColumn
 from ingest.changelog.images import Shape, default_of
 from ingest.changelog.merge import ACTION, DELETE, INSERT, UPDATE
 from ingest.changelog.position import POSITION
 from ingest.changelog.types import spark_type
 from ingest.cut import cut
-from ingest.errors import Contended
 from ingest.names import identifier
 from ingest.tables import delta_log, folding, page_index
+from ingest.tables.commit_log import UPTO, WRITER, Told
+from ingest.tables.contention import again
 from ingest.tables.data_file import DataFile
 from ingest.tables.delta_log import CHANGE_TYPE
+from ingest.tables.marks import Progress
+from ingest.tables.one_at_a_time import one_at_a_time
 
 _PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
 _UNSORTED = (T.BooleanType, T.BinaryType, T.ArrayType, T.MapType, T.StructType)
@@ -39,18 +41,6 @@ _REWRITABLE = 1 << 20
 """Bytes of files that a commit may write anew: so small a table stays one file. Of more, rows are marked as gone."""
 _ROWS_A_FILE = 500_000
 _ROWS_A_TASK = 50_000
-
-
-def schema_of(columns: Sequence[TableColumn]) -> T.StructType:
-    """The columns by their logical types, then the few that begin with `_`."""
-    return T.StructType(
-        [
-            *(T.StructField(c.name, spark_type(c.type)) for c in columns),
-            T.StructField(POSITION_COLUMN, POSITION),
-            T.StructField(SOURCE_TS, T.TimestampType()),
-            T.StructField(COLUMN_POSITIONS, COLUMN_POSITIONS_TYPE),
-        ]
-    )
 
 
 @dataclass(frozen=True)
@@ -67,7 +57,20 @@ class Writes:
 class Silver:
     """The silver table of one source table."""
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
+    beside: ClassVar[T.StructType] = T.StructType(
+        [
+            T.StructField(POSITION_COLUMN, POSITION),
+            T.StructField(SOURCE_TS, T.TimestampType()),
+            T.StructField(COLUMN_POSITIONS, COLUMN_POSITIONS_TYPE),
+        ]
+    )
+    """What a row holds beside the table's columns."""
+    apart: ClassVar[tuple[str, ...]] = ()
+    """Which of these tell rows of one key apart."""
+
+    def __init__(self, spark: SparkSession, path: str, personal: frozenset[str] = frozenset()) -> None:
+        """`personal`: columns of which nothing is written into the log."""
+        self._personal = personal
         self._spark = spark
         self._cores = spark.sparkContext.defaultParallelism
         self._table = delta_log.Table(spark, path)
@@ -83,22 +86,35 @@ class Silver:
         option = "versionAsOf" if as_of.isdigit() else "timestampAsOf"
         return self._spark.read.format("delta").option(option, as_of).load(self.path)
 
+    def schema(self, shape: Shape) -> T.StructType:
+        """The columns by their logical types, then the few that begin with `_`."""
+        return T.StructType([*(T.StructField(c.name, spark_type(c.type)) for c in shape.columns), *self.beside])
+
     @staticmethod
     def _mapped(shape: Shape) -> bool:
         """Parquet can't hold such a name; mapping shuts some readers out, so only these tables have it."""
         return any(_NEEDS_MAPPING.search(c.name) for c in shape.columns)
 
     def _properties(self, shape: Shape) -> dict[str, str]:
-        # What readers skip files by: the key, and nothing else of a row gets into the log.
+        # What readers skip files by: the key, and nothing else of a row gets into the log. A personal key doesn't
+        # either: readers then open every file, and within it skip by what Parquet tells, which goes with the file.
         types = {c.name: spark_type(c.type) for c in shape.columns}
-        keys = [identifier(k) for k in shape.key if not isinstance(types[k], _UNSORTED)]
+        told = (k for k in shape.key if k not in self._personal)
+        keys = [identifier(k) for k in told if not isinstance(types[k], _UNSORTED)]
         statistics = ",".join(keys) or f"{POSITION_COLUMN}.major"
         properties = {**_PROPERTIES, "delta.dataSkippingStatsColumns": statistics}
         return {**properties, "delta.columnMapping.mode": "name"} if self._mapped(shape) else properties
 
+    def hide(self, shape: Shape) -> None:
+        """A table that is older than what was said of its personal columns writes nothing of them from here on."""
+        told = "delta.dataSkippingStatsColumns"
+        wanted = self._properties(shape)[told]
+        if self._personal & set(shape.key) and self.exists() and self._table.property(told) != wanted:
+            self._table.set_property(told, wanted)
+
     def create(self, shape: Shape) -> None:
         """An empty table; one that is there already stays as it is."""
-        self._table.create(schema_of(shape.columns), self._properties(shape))
+        self._table.create(self.schema(shape), self._properties(shape))
 
     def evolve(self, before: Shape, after: Shape) -> None:
         """Columns added (a metadata commit), or widened or filled with a default (a rewrite)."""
@@ -115,12 +131,13 @@ class Silver:
             (quoted(c.name) if c.name in present else default_of(c)).cast(spark_type(c.type)).alias(c.name)
             for c in after.columns
         ]
-        frame = rows.select(*columns, POSITION_COLUMN, SOURCE_TS, COLUMN_POSITIONS)
+        frame = rows.select(*columns, *self.beside.names)
         writer = frame.write.format("delta")
-        if rewrite:
-            writer.mode("overwrite").option("overwriteSchema", "true").save(self.path)
-        else:
-            writer.mode("append").option("mergeSchema", "true").save(self.path)
+        with one_at_a_time(self.path):
+            if rewrite:
+                writer.mode("overwrite").option("overwriteSchema", "true").save(self.path)
+            else:
+                writer.mode("append").option("mergeSchema", "true").save(self.path)
 
     def matching(self, states: DataFrame, key: Sequence[str]) -> DataFrame:
         """The rows whose key is in `states`, with their `LOCATION`. The table must be there."""
@@ -139,48 +156,106 @@ class Silver:
         rows = self._table.rows_before(version)
         return None if rows is None else rows.select("*", _location())
 
-    def told(self) -> delta_log.Told | None:
-        """What the last batch that was applied here says of itself."""
-        return self._table.told()
+    def begin(self, application: str) -> bool:
+        """What is read from here on is what the next batch builds on: to apply it fails where another writer's batch
+        has come in between. Whether anybody else has written since this one did."""
+        return self._table.begin(application)
+
+    def claim(self, application: str, seconds: float) -> None:
+        """Other writers let the next batch of `application` go first, for so long at most."""
+        self._table.claim(application, seconds)
+
+    def has(self, shape: Shape) -> bool:
+        """Whether the table has the columns of `shape` and no others."""
+        there = {f.name: f.dataType for f in self.rows().schema}
+        return there == {f.name: f.dataType for f in self.schema(shape)}
+
+    def reached(self, application: str) -> int:
+        """The `Progress` of an application in this table."""
+        return self._table.reached(application)
+
+    def commits(self) -> Iterator[Told]:
+        """What batches that were applied here say of themselves, the newest first."""
+        return self._table.commits()
+
+    def version_at(self, writer: str, upto: int) -> int:
+        """The newest version that holds nothing of a writer's slices after the batch `upto`."""
+        version = self._table.version()
+        for told in self.commits():
+            if told.said.get(WRITER) == writer:
+                if told.said[UPTO] <= upto:
+                    break
+                version = told.version - 1
+        return version
 
     def apply(self, writes: Writes, shape: Shape, told: Mapping[str, Any]) -> None:
-        """`told`: what the commit says of itself. One commit."""
+        """`told`: what the commit says of itself; by `WRITER` and `UPTO` also how far it takes its writer. One commit.
+
+        Raises Contended, or what Delta raises, where another writer's batch came between `begin` and here."""
         if self._mapped(shape) and not self.exists():
             self.create(shape)  # Delta refuses a first write that brings both mapping and a change data feed.
         touched = writes.files
         if not touched:
-            self._table.commit(self._laid_out(writes, shape), told=told, new=self._properties(shape))
+            self._commit(self._laid_out(writes, shape), told, new=self._properties(shape))
             return
-        files = self._table.files()
-        if not touched <= files.keys():
-            raise Contended(
-                f"another writer changed {self.path} while a batch was on its way into it",
-                "run the same again: it goes on where it stood; one pipeline writes a table at a time",
-            )
-        rewritten = [files[name] for name in touched]
+        rewritten = self._table.named(touched)
         if sum(f.size for f in rewritten) <= _REWRITABLE:
-            self._rewrite(writes.states, shape, rewritten, told)
+            frame = self._rewritten(writes.states, shape, rewritten)
+            self._commit(frame, told, without=rewritten)
             return
         gone = writes.states.where(F.col(ACTION).isin(UPDATE, DELETE)).select(LOCATION)
         come = self._laid_out(writes, shape) if writes.actions & {INSERT, UPDATE} else None
-        self._table.commit(come, without_rows=gone, told=told)
+        self._commit(come, told, without_rows=gone)
+
+    def _commit(self, frame: DataFrame | None, told: Mapping[str, Any], **more: Any) -> None:
+        progress = Progress(told[WRITER], told[UPTO], alone=False) if WRITER in told else None
+        self._table.commit(frame, told=told, progress=progress, **more)
+
+    def replace(self, anew: Silver, shape: Shape, told: Mapping[str, Any]) -> None:
+        """In one commit all rows go and those of `anew` come, with the columns of `shape`. Older versions stay what
+        they are. Raises Contended as `apply` does."""
+        if not self.exists():
+            self.create(shape)
+        frame = None
+        if anew.exists():
+            frame = anew._together(list(anew._table.files().values()), shape)
+        gone = [*self._table.files().values()]
+        properties, columns = self._properties(shape), self.schema(shape)
+        self._commit(frame, told, without=gone, new=properties, columns=columns)
 
     def fold(self, shape: Shape) -> None:
         """Writes small files together, where it is time to: the rows stay what they are."""
         files = folding.due(self._table.files().values())
         if files:
-            rows = self._images(self._table.rows_in(files), shape)
-            self._table.rewrite(files, self._sorted(rows, shape, sum(f.rows - f.rows_gone for f in files)))
+            self._table.fold(files, self._together(files, shape))
 
-    def remove(self, states: DataFrame, shape: Shape, told: Mapping[str, Any]) -> None:
-        """Takes away the rows of `states`, wherever they lie by now. One commit."""
-        key = list(shape.identity)
-        there = self.matching(states, key).select(*map(quoted, key), LOCATION)
+    def purge(self, shape: Shape) -> int:
+        """Writes anew the files of which rows are marked as gone, without them. How many there were."""
+
+        def anew() -> int:
+            files = [f for f in self._table.files().values() if f.rows_gone]
+            if files:
+                self._table.rewrite(files, self._together(files, shape))
+            return len(files)
+
+        written: int = again()(anew)
+        return written
+
+    def _together(self, files: Sequence[DataFile], shape: Shape) -> DataFrame:
+        """What is left in these files."""
+        rows = self._images(self._table.rows_in(files), shape)
+        return self._sorted(rows, shape, sum(f.rows - f.rows_gone for f in files))
+
+    def remove(self, states: DataFrame, shape: Shape, told: Mapping[str, Any]) -> int:
+        """Takes away the rows of `states`, wherever they lie by now. One commit. How many there were."""
+        key = [*shape.identity, *self.apart]
+        there = self.matching(states, shape.identity).select(*map(quoted, key), LOCATION)
         over = cut(states.drop(LOCATION).join(F.broadcast(there), key))
         by_file = over.groupBy(F.col(LOCATION)["file"].alias("file")).agg(F.count(F.lit(1)).alias("rows"))
         files = by_file.collect()  # a row per file
         gone = Writes(over, frozenset({DELETE}), frozenset(f["file"] for f in files), sum(f["rows"] for f in files))
         self.apply(gone, shape, told)
+        return gone.rows
 
     def _laid_out(self, writes: Writes, shape: Shape) -> DataFrame:
         """The rows that come, sorted by key: a later batch finds its keys without reading the others."""
@@ -192,15 +267,14 @@ class Silver:
         spread = images.repartitionByRange(tasks, *key) if tasks > 1 and key else images.coalesce(max(tasks, 1))
         return spread.sortWithinPartitions(*key) if key else spread
 
-    @staticmethod
-    def _images(rows: DataFrame, shape: Shape, *more: Column) -> DataFrame:
+    def _images(self, rows: DataFrame, shape: Shape, *more: Column) -> DataFrame:
         """The table's columns with their types, and `more`."""
-        fields = schema_of(shape.columns).fields
+        fields = self.schema(shape).fields
         return rows.select(*(quoted(f.name).cast(f.dataType).alias(f.name) for f in fields), *more)
 
-    def _rewrite(self, winners: DataFrame, shape: Shape, files: list[DataFile], told: Mapping[str, Any]) -> None:
-        """The rows of `files` and the winners, into new files; and what changed, into the change data feed."""
-        key = list(shape.identity)
+    def _rewritten(self, winners: DataFrame, shape: Shape, files: list[DataFile]) -> DataFrame:
+        """The rows of `files` and the winners, for a new file; and what changed, for the change data feed."""
+        key = [*shape.identity, *self.apart]
         taken = winners.select(*(quoted(k) for k in key), ACTION)
         gone = F.when(F.col(ACTION) == DELETE, "delete").when(F.col(ACTION) == UPDATE, "update_preimage")
         old = self._table.rows_in(files).join(F.broadcast(taken), key, "left").withColumn(CHANGE_TYPE, gone)
@@ -208,12 +282,11 @@ class Silver:
         # A new row is written twice: into the table, and into the feed.
         twice = F.explode(F.array(F.lit(None).cast("string"), come)).alias(CHANGE_TYPE)
         new = self._images(winners.where(F.col(ACTION) != DELETE), shape, twice)
-        frame = self._images(old, shape, F.col(CHANGE_TYPE)).unionByName(new)
-        self._table.commit(frame.coalesce(1), files, told=told)
+        return self._images(old, shape, F.col(CHANGE_TYPE)).unionByName(new).coalesce(1)
 
     def note(self, told: Mapping[str, Any]) -> None:
         """A commit that changes nothing, and says so: what a batch without effect has to tell."""
-        self._table.commit(None, told=told)
+        self._commit(None, told)
 
     def truncate(self, before: Column) -> None:
         """Removes every row whose position is below `before`, a `POSITION` struct."""

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.change import POSITION_COLUMN
 from ingest.changelog.merge import SURROGATE
-from ingest.changelog.position import POSITION
-from ingest.tables import delta_log, folding, page_index
+from ingest.changelog.position import literal
+from ingest.tables import delta_log, emptying, folding, page_index
 
 _HORIZON = "ingest.gcHorizon"
 
@@ -29,6 +29,15 @@ class Tombstones:
         """Whether anything of this table was ever deleted."""
         return self._table.exists()
 
+    def ask_again(self) -> None:
+        """Whatever anybody has buried by now is seen from here on."""
+        if self._table.exists():
+            self._table.version()
+
+    def rows(self) -> DataFrame:
+        """`_key` and highest `_position` of all. There must be one."""
+        return _newest(self._table.rows())
+
     def matching(self, states: DataFrame) -> DataFrame:
         """`_key` and highest `_position` of the tombstones whose key is in `states`. There must be one."""
         return _newest(page_index.matching(self._table, [SURROGATE], states))
@@ -38,7 +47,7 @@ class Tombstones:
         self._append(graves.select(SURROGATE, POSITION_COLUMN).coalesce(1).sortWithinPartitions(SURROGATE))
         files = folding.due(self._table.files().values())
         if files:
-            self._table.rewrite(files, _newest(self._table.rows_in(files)).coalesce(1).sortWithinPartitions(SURROGATE))
+            self._table.fold(files, _newest(self._table.rows_in(files)).coalesce(1).sortWithinPartitions(SURROGATE))
 
     def bury_table(self, at: DataFrame) -> None:
         """Appends a truncate: `at` holds its `_position`."""
@@ -71,14 +80,20 @@ class Tombstones:
             self._table.set_property(_HORIZON, json.dumps(below))
         self._table.delete((F.col(SURROGATE) != _whole_table()) & (F.col(POSITION_COLUMN) < literal(below)))
 
+    def forget_these(self, graves: DataFrame) -> int:
+        """Takes away these tombstones (`_key` and `_position`), and older ones of their keys: from then on a fence has
+        to know them. How many files were written anew for it."""
+
+        def laid_out(rows: DataFrame, files: int) -> DataFrame:
+            return rows.coalesce(files).sortWithinPartitions(SURROGATE)
+
+        newest = graves.select(SURROGATE, F.col(POSITION_COLUMN).alias("_upto"))
+        rows = self._table.rows().join(F.broadcast(newest), SURROGATE).where(F.col(POSITION_COLUMN) <= F.col("_upto"))
+        gone = rows.select(SURROGATE, POSITION_COLUMN).distinct().localCheckpoint()
+        return emptying.without(self._table, gone, [SURROGATE, POSITION_COLUMN], laid_out)
+
     def _append(self, rows: DataFrame) -> None:
         self._table.commit(rows, new=delta_log.NO_STATISTICS)
-
-
-def literal(position: tuple[int, ...]) -> Column:
-    """A position of plain numbers as a `POSITION` column."""
-    fields = zip(position, POSITION.fields, strict=True)
-    return F.struct(*(F.lit(v).cast(f.dataType).alias(f.name) for v, f in fields))
 
 
 def _newest(rows: DataFrame) -> DataFrame:

@@ -2,7 +2,7 @@
 to write them in, and a way to make a failing one small."""
 
 from ingest.testing.notation import parsed, written
-from ingest.testing.oracle import UNAVAILABLE, Event, fold, fold_bag
+from ingest.testing.oracle import UNAVAILABLE, Event, Version, fold, fold_bag, versions
 from ingest.testing.shrinking import smallest
 
-__all__ = ["UNAVAILABLE", "Event", "fold", "fold_bag", "parsed", "smallest", "written"]
+__all__ = ["UNAVAILABLE", "Event", "Version", "fold", "fold_bag", "parsed", "smallest", "versions", "written"]

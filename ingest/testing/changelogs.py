@@ -23,10 +23,15 @@ def random_changelog(random: Random, length: int, truncates: bool = False, parti
     befores = partial and not truncates and random.random() < 0.3
     in_order = random.random() < 0.5
     said = [_event(random, truncates, befores, partial) for _ in range(random.randint(1, length))]
-    if partial and in_order and not befores:
-        said += [event for _ in range(random.randint(0, 2)) for event in _key_change(random)]
-    else:
-        for event in said:  # What a row held before it moved has to have come before the move.
+    carrying = partial and in_order and not befores
+    if carrying:
+        # Two moves never share a position: of one row a source changes, it tells one after the other.
+        moves = random.sample(range(1, 13), random.randint(0, 2))
+        said += [event for number in moves for event in _key_change(random, number * 10)]
+    if not carrying or any(event["op"] == "null" for event in said):
+        # What a row held before it moved has to have come before the move; a null tombstone that comes after an update
+        # which moved the row stands at the change before that one.
+        for event in said:
             if "old_key" in event:
                 event["image"] = _image(random)
     delivered = [*said, *(e for e in said if e["op"] != "null" and random.random() < 0.15)]
@@ -91,9 +96,9 @@ def _event(random: Random, truncates: bool, befores: bool, partial: bool) -> dic
     return event
 
 
-def _key_change(random: Random) -> list[dict[str, Any]]:
+def _key_change(random: Random, lsn: int) -> list[dict[str, Any]]:
     """As Postgres' connector tells it: two events at one position, the second without what was not touched."""
-    lsn, old, new = random.randint(1, 12) * 10, *random.sample(range(KEYS), 2)
+    old, new = random.sample(range(KEYS), 2)
     image = {**_image(random), "toasted": UNAVAILABLE}
     return [{"op": "d", "lsn": lsn, "key": old, "new_key": new}, {"op": "c", "lsn": lsn, "key": new, "image": image}]
 
@@ -112,9 +117,9 @@ def _toasted_before(random: Random) -> Any:
 
 def as_debezium(events: Sequence[Event], topic: str, case: int, placeholder: str) -> list[dict[str, Any]]:
     """The records of a topic, as `ingest replay` reads them. Rows are told apart by `case` and, where events have a
-    key, `id`."""
+    key, `id`. What stands at a position was committed so many milliseconds after 1970."""
     schema, _, table = topic.partition(".")
-    source = {"connector": "postgresql", "schema": schema, "table": table, "ts_ms": 1}
+    source = {"connector": "postgresql", "schema": schema, "table": table}
 
     def image(key: Any, values: Any) -> dict[str, Any] | None:
         if values is None:
@@ -133,7 +138,8 @@ def as_debezium(events: Sequence[Event], topic: str, case: int, placeholder: str
             if event.op == "d" and event.key is not None:
                 before = {"case": case, "id": event.key}
             after = image(event.key, event.image) if event.op in ("c", "u", "r") else None
-            value = {"before": before, "after": after, "op": event.op, "source": {**source, "lsn": event.lsn}}
+            where = {"lsn": event.lsn, "ts_ms": event.lsn}
+            value = {"before": before, "after": after, "op": event.op, "source": source | where}
         record = {"topic": topic, "partition": case, "offset": event.offset, "key": key, "value": value}
         if event.new_key is not None:
             new = {"case": case, "id": event.new_key}

@@ -6,8 +6,8 @@ It knows nothing of batches, joins or positions of columns. It sorts, and then d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Op = Literal["c", "u", "d", "r", "t", "null"]
@@ -41,32 +41,76 @@ class Event:
 
 @dataclass
 class _Kept:
-    """A row, with the columns of which only an image before has told, and those that nothing has told."""
+    """A row as of the position `lsn`: since when each column has its value, the columns of which only an image before
+    has told, and those that nothing has told."""
 
     row: Row
+    lsn: int
+    since: dict[str, int] = field(default_factory=dict)
     weak: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
 
 
 def fold(events: Iterable[Event], columns: Iterable[str]) -> dict[Hashable, Row]:
     """key → row, of the rows that are known whole. `columns`: those beside the key."""
-    names = list(columns)
+    *_, (_, rows) = (0, {}), *_played(events, list(columns))
+    return {key: kept.row for key, kept in rows.items() if not kept.unknown}
+
+
+@dataclass(frozen=True)
+class Version:
+    """A row of `key` that was there from the position `since` and before `until`; None where it still stands."""
+
+    key: Hashable
+    since: int
+    until: int | None
+    row: Row
+
+
+def versions(events: Iterable[Event], columns: Iterable[str]) -> list[Version]:
+    """All that were known whole, for longer than a position."""
+    there: dict[Hashable, tuple[int, _Kept]] = {}
+    found = []
+    for lsn, rows in _played(events, list(columns)):
+        for key, (since, kept) in list(there.items()):
+            if rows.get(key) is not kept or kept.unknown:
+                found.append(Version(key, since, lsn, kept.row))
+                del there[key]
+        there |= {key: (lsn, kept) for key, kept in rows.items() if key not in there and not kept.unknown}
+    found += [Version(key, since, None, kept.row) for key, (since, kept) in there.items()]
+    return [version for version in found if version.since != version.until]
+
+
+def _played(events: Iterable[Event], names: list[str]) -> Iterator[tuple[int, dict[Hashable, _Kept]]]:
+    """The rows after each event, and its position."""
     rows: dict[Hashable, _Kept] = {}
     carried: dict[Hashable, _Kept] = {}
-    for event in _in_source_order(list(events)):
+    for lsn, event in _in_source_order(list(events)):
         moved = carried.pop(event.key, None)
         if event.op == "t":
             rows.clear()
             carried.clear()
         elif event.op in ("d", "null"):
             gone = rows.pop(event.key, None)
-            if gone is not None and event.new_key is not None:
-                carried[event.new_key] = gone
+            if event.new_key is not None:
+                _vacate(event.new_key, event.lsn, rows, carried)
+                if gone is not None:
+                    carried[event.new_key] = replace(gone, lsn=event.lsn)
         else:
             if event.old_key is not None and event.old_key != event.key:
-                moved = rows.pop(event.old_key, moved)
+                _vacate(event.key, event.lsn, rows, carried)
+                moved = rows.pop(event.old_key, moved if moved and moved.lsn == event.lsn else None)
             rows[event.key] = _applied(event, rows.get(event.key), moved, names)
-    return {key: kept.row for key, kept in rows.items() if not kept.unknown}
+        yield lsn, rows
+
+
+def _vacate(key: Hashable, lsn: int, rows: dict[Hashable, _Kept], carried: dict[Hashable, _Kept]) -> None:
+    """A row moves to a key: so nothing that is older was there any more."""
+    for kept in (rows, carried):
+        if key in kept and kept[key].lsn < lsn:
+            del kept[key]
+    if key in rows:
+        rows[key].unknown |= {name for name, since in rows[key].since.items() if since < lsn}
 
 
 def fold_bag(events: Iterable[Event]) -> Counter[tuple[tuple[str, Any], ...]]:
@@ -82,15 +126,16 @@ def fold_bag(events: Iterable[Event]) -> Counter[tuple[tuple[str, Any], ...]]:
 
 def _applied(event: Event, earlier: _Kept | None, moved: _Kept | None, names: list[str]) -> _Kept:
     """`earlier`: the row of this key. `moved`: the row that had another key right before."""
-    kept = _Kept({})
+    kept = _Kept({}, event.lsn)
     for name in names:
         value = event.image.get(name)
+        kept.since[name] = event.lsn
         if value is not UNAVAILABLE:
             kept.row[name] = value
             continue
         before = None if event.before is None else event.before.get(name)
         if earlier is not None and name not in earlier.weak | earlier.unknown:
-            kept.row[name] = earlier.row[name]
+            kept.row[name], kept.since[name] = earlier.row[name], earlier.since[name]
         elif before is not None and before is not UNAVAILABLE:
             kept.row[name] = before
             kept.weak.add(name)
@@ -98,16 +143,16 @@ def _applied(event: Event, earlier: _Kept | None, moved: _Kept | None, names: li
             kept.row[name] = moved.row[name]
             kept.weak.add(name)
         elif earlier is not None and name in earlier.weak:
-            kept.row[name] = earlier.row[name]
+            kept.row[name], kept.since[name] = earlier.row[name], earlier.since[name]
             kept.weak.add(name)
         else:
             kept.unknown.add(name)
     return kept
 
 
-def _in_source_order(events: list[Event]) -> list[Event]:
-    """By position, a snapshot read before what streamed at the same; ties by offset. A null tombstone stands right
-    after the change of its key before it in the partition."""
+def _in_source_order(events: list[Event]) -> list[tuple[int, Event]]:
+    """Each with its position. By that, a snapshot read before what streamed at the same; ties by offset. A null
+    tombstone stands right after the change of its key before it in the partition."""
     place: dict[int, tuple[int, int, int]] = {}
     newest: dict[Hashable, tuple[int, int]] = {}
     for event in sorted(events, key=lambda e: e.offset):
@@ -118,4 +163,4 @@ def _in_source_order(events: list[Event]) -> list[Event]:
         here = (event.lsn, 0 if event.op == "r" else 1)
         place[event.offset] = (*here, event.offset)
         newest[event.key] = here
-    return sorted(events, key=lambda e: place[e.offset])
+    return [(place[e.offset][0], e) for e in sorted(events, key=lambda e: place[e.offset])]

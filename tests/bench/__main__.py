@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import RESULTS
+from tests.bench import RESULTS, archive, erasure
 from tests.bench.race import CONTENDERS
 from tests.bench.workload import Workload
 
@@ -33,17 +33,23 @@ behind may choose."""
 
 @app.command()
 def main(
-    part: Annotated[str, typer.Argument(help=f"One of {', '.join(PARTS)}.")],
+    part: Annotated[str, typer.Argument(help=f"One of {', '.join(PARTS)}, archive, erasure.")],
     rows: Annotated[int | None, typer.Option(help="Rows in the table before.")] = None,
     batch: Annotated[int | None, typer.Option(help="Events in a batch.")] = None,
-    batches: Annotated[int | None, typer.Option(help="How many.")] = None,
+    batches: Annotated[int | None, typer.Option(help="How many; turns of archive, subjects of erasure.")] = None,
     at_once: Annotated[list[int] | None, typer.Option(help="Batches that are taken as one.")] = None,
     only: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(CONTENDERS)}; all otherwise.")] = None,
     memory: Annotated[str, typer.Option(help="Of each contender's JVM.")] = "4g",
 ) -> None:
     """Example: python -m tests.bench small --rows 5000000"""
+    if part == "archive":
+        archive.race(rows or 500_000, batch or 500_000, batches or 3, console)
+        return
+    if part == "erasure":
+        erasure.race(rows or 1_000_000, batch or 200_000, batches or 1000, console)
+        return
     if part not in PARTS:
-        raise typer.BadParameter(f"choose one of {', '.join(PARTS)}")
+        raise typer.BadParameter(f"choose one of {', '.join(PARTS)}, archive, erasure")
     known, warm, several = PARTS[part]
     said = {"rows": rows, "batch": batch, "batches": batches}
     workload = Workload(**(asdict(known) | {k: v for k, v in said.items() if v is not None}))

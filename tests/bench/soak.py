@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -25,16 +25,23 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from ingest.changelog.point import Point
 from ingest.config import Pipeline
 from ingest.demo.lakehouse import LakehouseView
-from ingest.run.pipeline import Run
+from ingest.quality import compare_with_postgres
+from ingest.quality.accounting import audit
+from ingest.run.backfill import Asked, Backfill
+from ingest.run.pipeline import Run, bronze_of
 from ingest.session import running
 from ingest.stack import Stack
+from ingest.tables.accounts import Accounts
 from tests.bench import RESULTS
 
 NAME = "soak"
 TABLE = "shop.orders"
 _TICK_SECONDS = 0.1
+_SENDS_SECONDS = 10
+"""So long the connector may take for what was committed last."""
 _DDL = """
 CREATE SCHEMA shop;
 CREATE TABLE shop.orders (id bigint PRIMARY KEY, customer bigint, amount double precision, status text, quantity int,
@@ -89,6 +96,31 @@ class Writer(threading.Thread):
                 self.changes += updates + 2 * few
 
 
+class Backfiller(threading.Thread):
+    """Merges windows of a few batches of bronze once more, one after the other, chosen at random."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, stop: threading.Event) -> None:
+        super().__init__(name="backfiller", daemon=True)
+        self._spark, self._pipeline, self._stop_asked = spark, pipeline, stop
+        self.done = 0
+        self.events = 0
+        self.failure: Exception | None = None
+
+    def run(self) -> None:
+        chance = random.Random(2)
+        try:
+            while not self._stop_asked.is_set():
+                begin = datetime.now(UTC) - timedelta(seconds=chance.uniform(5, 120))
+                window = (Point(time=begin), Point(time=begin + timedelta(seconds=chance.uniform(1, 60))))
+                backfill = Backfill(self._spark, self._pipeline, Asked("bronze", *window))
+                while not backfill.done:
+                    self.events += sum(a.read for a in backfill.step().accounts)
+                self.done += 1
+        except Exception as failure:  # noqa: BLE001 A thread's failure is the soak's.
+            self.failure = failure
+            self._stop_asked.set()
+
+
 class Soak:
     """The pipeline in this thread, the writer and the one who looks in two others."""
 
@@ -103,16 +135,39 @@ class Soak:
         self._batches = 0
         self.windows: list[Window] = []
 
-    def run(self, dsn: str, rows: int, rate: float, minutes: float, every: float) -> None:
+    def run(self, dsn: str, rows: int, rate: float, minutes: float, every: float, backfills: bool) -> None:
         while self._view.count(TABLE) < rows:
             Run(self._spark, self._pipeline).available_now(self._stop, lambda _: None)
         writer = Writer(dsn, rows, rate, self._stop)
         looks = threading.Thread(target=self._look, args=(writer, minutes, every), name="looks", daemon=True)
-        writer.start()
-        looks.start()
+        backfiller = Backfiller(self._spark, self._pipeline, self._stop)
+        threads = [writer, looks, *([backfiller] if backfills else [])]
+        for thread in threads:
+            thread.start()
         Run(self._spark, self._pipeline).continuous(self._stop, lambda _: self._count())
-        looks.join()
-        writer.join()
+        for thread in threads:
+            thread.join()
+        if backfiller.failure is not None:
+            raise backfiller.failure
+        if backfills:
+            self._console.print(f"beside it {backfiller.done} backfills merged {backfiller.events:,} events once more")
+        self._judge(dsn)
+
+    def _judge(self, dsn: str) -> None:
+        """Once all is captured and merged: silver is its source, and every event has one account of each writer."""
+        for _ in range(_SENDS_SECONDS):
+            Run(self._spark, self._pipeline).available_now(threading.Event(), lambda _: None)
+            time.sleep(1)
+        compared = compare_with_postgres(self._spark, dsn, TABLE, self._view.silver(TABLE), self._folder)
+        accounts = Accounts(self._spark, self._pipeline.layout.accounts, NAME).rows()
+        told = audit(bronze_of(self._spark, self._pipeline).rows(), accounts)
+        right = compared.equal and not told.problems and not told.waiting
+        self._console.print(
+            f"silver with {compared.silver_rows:,} rows {'equals' if compared.equal else 'DIFFERS from'} its source; "
+            f"{told.merged:,} events are accounted for, {told.waiting} wait; {'; '.join(told.problems) or 'no gap'}"
+        )
+        if not right:
+            raise typer.Exit(1)
 
     def _count(self) -> None:
         self._batches += 1
@@ -176,12 +231,15 @@ def main(
     rate: Annotated[float, typer.Option(help="Changes a second.")] = 500.0,
     rows: Annotated[int, typer.Option(help="Rows in the table before.")] = 100_000,
     every: Annotated[float, typer.Option(help="Minutes of a window.")] = 1.0,
+    backfills: Annotated[
+        bool, typer.Option("--backfills", help="Meanwhile, windows of history are merged once more.")
+    ] = False,
 ) -> None:
     """Example: python -m tests.bench.soak --minutes 60 --every 5"""
     console = Console(highlight=False)
     with tempfile.TemporaryDirectory(prefix="soak-") as folder, source(rows) as stack, running(NAME) as spark:
         soak = Soak(spark, stack, Path(folder), console)
-        soak.run(stack.postgres.dsn, rows, rate, minutes, every)
+        soak.run(stack.postgres.dsn, rows, rate, minutes, every, backfills)
     console.print(table(soak.windows))
     first, last = soak.windows[0], soak.windows[-1]
     console.print(

@@ -82,6 +82,7 @@ def test_every_key_is_understood(write: Write) -> None:
                 "name: other\n"
                 'tables: {schema.b: {primary_key: [id], columns: {weight: "decimal(10,3)"}}}\n'
                 "batch: {max_events: '${MOST:-7}', poll_seconds: 0}\n"
+                "airflow: {run: '*/5 * * * 1-5', backfill: '@hourly', tables: [s.t], retries: 0, pool: small}\n"
                 "spark: {spark.driver.memory: 2g, spark.task.cpus: 4, spark.ui.enabled: false}\n",
             )
         ),
@@ -92,6 +93,7 @@ def test_every_key_is_understood(write: Write) -> None:
     assert pipeline.source.debezium.heartbeat_prefix == "beat"
     assert pipeline.tables["schema.b"].primary_key == ("id",)
     assert pipeline.batch.max_events == 7
+    assert (pipeline.airflow.run, pipeline.airflow.tables) == ("*/5 * * * 1-5", ("s.t",))
     assert pipeline.spark["spark.task.cpus"] == "4"
     assert pipeline.spark["spark.ui.enabled"] == "false"
 
@@ -122,6 +124,20 @@ def test_the_older_name_of_the_heartbeat_prefix_is_understood(write: Write) -> N
             with_source("topics: [a]", "archive: {uri: 's3://b', s3: {aws_secret: hunter2}}\n"),
             "archive: s3 holds 'aws_secret', which is none of endpoint_url, region_name",
         ),
+        (
+            with_source("topics: [a]", "archive: {uri: 's3://b', layout: connect}\n"),
+            "archive.layout: should be 'ingest', 'confluent' or 'aiven'",
+        ),
+        (
+            with_source("topics: [a]", "archive: {uri: 's3://b', layout: confluent, gaps: ignore}\n"),
+            "archive: can't ignore gaps with the layout confluent, whose offsets are told by their sequence",
+        ),
+        (
+            with_source("topics: [a]", "airflow: {run: daily}\n"),
+            "airflow.run: should be a cron expression of five fields",
+        ),
+        (with_source("topics: [a]", "airflow: {tables: ['']}\n"), "airflow.tables.0: a table name can't be empty"),
+        (with_source("topics: [a]", "airflow: {submit: yarn}\n"), "airflow.submit: should be 'cli' or 'spark'"),
         (with_source(""), "source: needs exactly one of topics and topic_pattern"),
         (with_source("topics: [a]\ntopic_pattern: a"), "source: needs exactly one of topics"),
         (with_source("topics: [a, a]"), "names a topic twice"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,112 +17,53 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
 from typer.testing import CliRunner
 
-from ingest.archive import Manifest, ObjectStore, writing
+from ingest.archive import Manifest, Manifested, ObjectStore, writing
 from ingest.archive.manifest import manifest_key, manifests, manifests_folder, objects_folder
-from ingest.archive.reading import damages
 from ingest.changelog.envelope import RECORD
-from ingest.cli import app
+from ingest.changelog.point import Point
+from ingest.cli import app, counting
 from ingest.cli import archive as archive_command
 from ingest.config import load
-from ingest.errors import ChangelogUnusable, Contended, SourceRefused, Unreachable
+from ingest.errors import ChangelogUnusable, ConfigError, Contended, SourceRefused, Unreachable
 from ingest.names import Lakehouse
-from ingest.quality.digest import digest_of
 from ingest.run.archiving import Archiving
-from ingest.run.capture import Capture
+from ingest.run.backfill import Asked, Backfill
+from ingest.run.digests import table_digests
 from ingest.run.failures import explained
 from ingest.run.merge import Merge
 from ingest.run.rules import Rules
 from ingest.sources.archive import ArchiveSource
-from ingest.sources.contract import Source
 from ingest.sources.files import FileSource, lines
 from ingest.stack import S3
 from ingest.tables.bronze import Bronze
-from tests.replay.changelogs import Record, Topic, write
+from tests.integration.archived_shop import (
+    SHOP,
+    archived,
+    captured,
+    events,
+    from_file,
+    names,
+    overwritten,
+    pipeline_file,
+    silver,
+)
+from tests.replay.changelogs import write
 
 pytestmark = pytest.mark.integration
-SHOP = "Shop 1"
-
-
-def events() -> list[Record]:
-    """Two tables; one of their topics has two partitions, between which offsets jump."""
-    records: list[Record] = []
-    orders = Topic("shop.orders", ("public", "orders"), records=records)
-    for i in range(12):
-        orders.change("c", 10 + i, {"id": i, "v": "ä" * i}, timestamp=1000 + i)
-    orders.change("d", 40, before={"id": 3}, timestamp=1040)
-    orders.change("u", 50, {"id": 4, "v": "new"}, timestamp=1050)
-    items = Topic("shop.items", ("public", "items"), records=records)
-    for i in range(6):
-        items.change("c", 100 + i, {"id": i, "v": None}, timestamp=1100 + i)
-    records.append({"topic": "shop.items", "partition": 1, "offset": 7, "key_bytes": "no json", "value": None})
-    records.append(
-        {
-            "topic": "shop.items",
-            "partition": 1,
-            "offset": 70,
-            "timestamp": 5,
-            "headers": [{"key": "h", "value": "x"}, {"key": "n", "value": None}],
-            "key": None,
-            "value_bytes": "no json either",
-        }
-    )
-    return records
 
 
 @pytest.fixture
 def store(s3: S3, request: pytest.FixtureRequest) -> ObjectStore:
-    options = {
-        "endpoint_url": s3.endpoint,
-        "region_name": s3.region,
-        "aws_access_key_id": s3.credentials.access_key,
-        "aws_secret_access_key": s3.credentials.secret_key,
-    }
     bucket = f"archive-{abs(hash(request.node.name)) % 10**8}"
-    boto3.client("s3", **options).create_bucket(Bucket=bucket)
-    return ObjectStore(f"s3://{bucket}/some/prefix", options)
-
-
-def captured(spark: SparkSession, source: Source, path: Path, batch: int) -> Bronze:
-    bronze = Bronze(spark, Lakehouse(str(path)).bronze(SHOP))
-    capture = Capture(spark, source, bronze, Rules().naming, batch)
-    while capture.step():
-        pass
-    return bronze
-
-
-def from_file(spark: SparkSession, tmp_path: Path, batch: int = 8) -> Bronze:
-    folder = write(tmp_path / "events", events(), None)
-    return captured(spark, FileSource(list(lines([folder / "events.jsonl"]))), tmp_path / "lakehouse", batch)
-
-
-def archived(spark: SparkSession, bronze: Bronze, store: ObjectStore, most: int = 10) -> list[Manifest]:
-    archiving = Archiving(spark, bronze, store, SHOP, most)
-    found = []
-    while (manifest := archiving.step()) is not None:
-        found.append(manifest)
-    return found
-
-
-def pipeline_file(tmp_path: Path, store: ObjectStore) -> Path:
-    written = {
-        "name": SHOP,
-        "source": {"kafka": {"bootstrap.servers": "127.0.0.1:9"}, "topics": ["shop.orders"]},
-        "lakehouse": str(tmp_path / "lakehouse"),
-        "archive": {"uri": store.uri, "s3": dict(store.client_options)},
-    }
-    file = tmp_path / "shop.yaml"
-    file.write_text(json.dumps(written), encoding="utf-8")
-    return file
+    boto3.client("s3", **s3.client_options).create_bucket(Bucket=bucket)
+    return ObjectStore(f"s3://{bucket}/some/prefix", s3.client_options)
 
 
 def rows(frame: DataFrame) -> list[Any]:
     return sorted(frame.select(*RECORD.names).collect(), key=lambda r: (r.topic, r.partition, r.offset))
-
-
-def names(store: ObjectStore) -> list[str]:
-    return list(store.keys(""))
 
 
 def test_what_is_read_from_the_archive_is_what_was_captured(
@@ -131,7 +74,7 @@ def test_what_is_read_from_the_archive_is_what_was_captured(
     assert len(found) > 1
     assert sum(m.records for m in found) == len(events())
     assert list(manifests(store, SHOP)) == found
-    again = captured(spark, ArchiveSource(store, SHOP), tmp_path / "again", 12)
+    again = captured(spark, ArchiveSource(Manifested(store, SHOP)), tmp_path / "again", 12)
     assert rows(again.rows()) == rows(bronze.rows())
     assert again.captured().offsets == bronze.captured().offsets
 
@@ -141,18 +84,44 @@ def test_silver_out_of_the_archive_is_silver_out_of_the_stream(
 ) -> None:
     bronze = from_file(spark, tmp_path, batch=100)
     archived(spark, bronze, store)
-    again = captured(spark, ArchiveSource(store, SHOP), tmp_path / "again", 100)
+    again = captured(spark, ArchiveSource(Manifested(store, SHOP)), tmp_path / "again", 100)
     digests = []
     for folder, source in (("lakehouse", bronze), ("again", again)):
         layout = Lakehouse(str(tmp_path / folder))
         merge = Merge(spark, SHOP, layout, Rules(), source)
         while merge.step():
             pass
-        tables = {e.shape.table: e for e in merge.tables.entries}
-        types = {t: {c.name: c.type for c in e.shape.columns} for t, e in tables.items()}
-        digests.append({t: digest_of(spark.read.format("delta").load(tables[t].path), types[t]) for t in tables})
+        digests.append(table_digests(spark, layout, SHOP))
     assert digests[0].keys() == {"public.items", "public.orders"}
     assert digests[0] == digests[1]
+
+
+def test_what_only_the_archive_holds_comes_into_a_lakehouse_that_began_late(
+    spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_command, "running", lambda *_: nullcontext(spark))
+    archived(spark, from_file(spark, tmp_path, batch=100), store)
+    folder = tmp_path / "whole"
+    restore = ["archive", "restore", str(pipeline_file(folder, store)), "--json"]
+    assert CliRunner().invoke(app, restore).exit_code == 0
+    whole = silver(spark, folder)
+    assert whole.keys() == {"public.items", "public.orders"}
+    late = tmp_path / "late"
+    file = pipeline_file(late, store)
+    began = FileSource(list(lines([write(tmp_path / "end", events()[16:], None) / "events.jsonl"])))
+    bronze = captured(spark, began, late / "lakehouse", 100)
+    merge = Merge(spark, SHOP, Lakehouse(str(late / "lakehouse")), Rules(), bronze)
+    merge.step()
+    assert silver(spark, late) != whole
+    refused = CliRunner().invoke(app, ["archive", "restore", str(file)])
+    assert "this is no lakehouse that was lost" in str(refused.exception)
+    backfill = Backfill(spark, load(str(file), {}), Asked("archive"))
+    while not backfill.done:
+        backfill.step()
+    assert silver(spark, late) == whole
+    window = Asked("archive", Point.parsed("1970-01-01T00:00:01.005Z"), Point.parsed("1970-01-01T00:00:01.008Z"))
+    short = Backfill(spark, load(str(file), {}), window)
+    assert sum(a.read for a in short.step().accounts) == 3
 
 
 def test_a_run_that_is_repeated_adds_nothing(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
@@ -178,7 +147,7 @@ def test_a_run_that_died_before_its_manifest_is_repeated(
         archived(spark, bronze, store)
     left_behind = names(store)
     assert left_behind, "objects of which nobody knows yet"
-    assert ArchiveSource(store, SHOP).pending({}, 100) is None
+    assert ArchiveSource(Manifested(store, SHOP)).pending({}, 100) is None
     found = archived(spark, bronze, store)
     assert sum(m.records for m in found) == len(events())
     assert set(left_behind) <= set(names(store))
@@ -214,14 +183,6 @@ def whole(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> Sequence[M
     return archived(spark, from_file(spark, tmp_path), store)
 
 
-def overwritten(store: ObjectStore, key: str, body: bytes | None) -> None:
-    place = {"Bucket": store.bucket, "Key": f"some/prefix/{key}"}
-    if body is None:
-        store._client.delete_object(**place)
-    else:
-        store._client.put_object(**place, Body=body)
-
-
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
@@ -235,14 +196,14 @@ def test_an_object_that_is_harmed_is_found_and_never_read_as_less(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, whole: Sequence[Manifest], harm: Any, said: str
 ) -> None:
     objects = [o for m in whole for o in m.objects]
-    assert damages(spark, store, objects) == []
+    assert Manifested(store, SHOP).damages(spark, objects) == []
     hit = objects[1]
     overwritten(store, hit.key, harm(store.get(hit.key)))
-    (found,) = damages(spark, store, objects)
+    (found,) = Manifested(store, SHOP).damages(spark, objects)
     assert said in found.what
     assert (found.key, found.events) == (hit.key, hit.told)
     with pytest.raises((PySparkException, Py4JError)) as failed:
-        captured(spark, ArchiveSource(store, SHOP), tmp_path / "again", 100)
+        captured(spark, ArchiveSource(Manifested(store, SHOP)), tmp_path / "again", 100)
     told = explained(failed.value, load(str(pipeline_file(tmp_path, store))))
     assert isinstance(told, ChangelogUnusable)
     assert (hit.key in told.problem, said in told.problem, hit.told in told.problem) == (True, True, True)
@@ -250,11 +211,41 @@ def test_an_object_that_is_harmed_is_found_and_never_read_as_less(
     assert Bronze(spark, Lakehouse(str(tmp_path / "again")).bronze(SHOP)).captured().batch == 0
 
 
-def test_a_manifest_that_lies_is_found(spark: SparkSession, store: ObjectStore, whole: Sequence[Manifest]) -> None:
-    objects = list(whole[0].objects)
-    lying = replace(objects[0], records=objects[0].records - 1)
-    (found,) = damages(spark, store, [lying, *objects[1:]])
-    assert "does not hold the offsets" in found.what
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        (lambda o: {"records": o.records - 1}, "does not hold the offsets that its manifest tells of"),
+        (lambda o: {"last_offset": o.last_offset + 1}, "does not hold the offsets that its manifest tells of"),
+        (lambda o: {"first_offset": o.first_offset + 1}, "does not hold the offsets that its manifest tells of"),
+        (lambda o: {"partition": 9}, "holds another topic partition than its manifest tells of"),
+        (lambda o: {"sha256": "0" * 64}, "was altered: its hash is another one"),
+        (lambda o: {"size": o.size + 1}, "is truncated"),
+    ],
+    ids=["count", "last offset", "first offset", "partition", "hash", "size"],
+)
+def test_a_manifest_that_lies_is_found_and_never_believed(
+    spark: SparkSession, tmp_path: Path, store: ObjectStore, whole: Sequence[Manifest], lie: Any, said: str
+) -> None:
+    """Its own hash is right: who changed it has thought of that."""
+    first, *others = whole[0].objects
+    lying = replace(first, **lie(first))
+    told = replace(whole[0], objects=(lying, *others)).text().encode()
+    overwritten(store, manifest_key(SHOP, whole[0].after_batch), told)
+    archive = Manifested(store, SHOP)
+    (found,) = archive.damages(spark, archive.objects())
+    assert (found.key, said in found.what, found.events) == (first.key, True, lying.told)
+    with pytest.raises((PySparkException, Py4JError), match=f"{first.key} in the archive") as failed:
+        captured(spark, ArchiveSource(archive), tmp_path / "again", 100)
+    assert said in str(failed.value)
+    assert Bronze(spark, Lakehouse(str(tmp_path / "again")).bronze(SHOP)).captured().batch == 0
+
+
+def test_a_manifest_that_names_an_object_twice_doubles_nothing(store: ObjectStore, whole: Sequence[Manifest]) -> None:
+    first = whole[0].objects[0]
+    told = replace(whole[0], objects=(*whole[0].objects, first)).text().encode()
+    overwritten(store, manifest_key(SHOP, whole[0].after_batch), told)
+    with pytest.raises(ChangelogUnusable, match=f"names {first.key} again: {first.told}"):
+        ArchiveSource(Manifested(store, SHOP)).pending({}, 100)
 
 
 def test_a_manifest_that_was_changed_or_is_missing_stops_the_reading(
@@ -266,15 +257,15 @@ def test_a_manifest_that_was_changed_or_is_missing_stops_the_reading(
     said["objects"] = said["objects"][:-1]
     overwritten(store, key, json.dumps(said).encode())
     with pytest.raises(ChangelogUnusable, match="was changed after it was written"):
-        ArchiveSource(store, SHOP).pending({}, 100)
+        ArchiveSource(Manifested(store, SHOP)).pending({}, 100)
     overwritten(store, key, b"{")
     with pytest.raises(ChangelogUnusable, match="is no manifest"):
-        ArchiveSource(store, SHOP).pending({}, 100)
+        ArchiveSource(Manifested(store, SHOP)).pending({}, 100)
     overwritten(store, key, None)
     with pytest.raises(ChangelogUnusable, match=f"no manifest of capture batches 1 to {whole[0].upto_batch}"):
-        ArchiveSource(store, SHOP).pending({}, 100)
+        ArchiveSource(Manifested(store, SHOP)).pending({}, 100)
     overwritten(store, key, text)
-    assert ArchiveSource(store, SHOP).pending({}, 100) is not None
+    assert ArchiveSource(Manifested(store, SHOP)).pending({}, 100) is not None
 
 
 def test_names_in_the_store_are_ours(store: ObjectStore, whole: Sequence[Manifest]) -> None:
@@ -294,6 +285,8 @@ def test_a_store_that_refuses_or_is_gone_says_so(store: ObjectStore) -> None:
         gone.get("x")
     with pytest.raises(SourceRefused, match="NoSuchBucket"):
         list(ObjectStore("s3://no-such-bucket-here", store.client_options).keys(""))
+    with pytest.raises(ConfigError, match="an endpoint_url that is no URL"):
+        ObjectStore(store.uri, {**store.client_options, "endpoint_url": "nowhere"}).get("x")
 
 
 def test_the_commands_archive_and_verify(
@@ -318,3 +311,22 @@ def test_the_commands_archive_and_verify(
     overwritten(store, one.key, None)
     (damaged,) = said("verify", code=1)["damaged"]
     assert damaged == {"key": one.key, "what": "is missing", "events": one.told}
+
+
+def test_on_a_terminal_archiving_and_verifying_show_how_far_they_are(
+    spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from_file(spark, tmp_path)
+    file = str(pipeline_file(tmp_path, store))
+    monkeypatch.setattr(archive_command, "running", lambda *_: nullcontext(spark))
+    terminal = StringIO()
+    with monkeypatch.context() as patched:
+        watched = Console(file=terminal, force_terminal=True, no_color=True, width=80)
+        patched.setattr(counting, "Console", lambda **_: watched)
+        assert CliRunner().invoke(app, ["archive", "run", file]).exit_code == 0
+        assert CliRunner().invoke(app, ["archive", "verify", file]).exit_code == 0
+    objects = sum(len(m.objects) for m in manifests(store, SHOP))
+    for shown in (f"records [^\n]* {len(events())}/{len(events())} ", f"objects [^\n]* {objects}/{objects} "):
+        assert re.search(shown, terminal.getvalue()), terminal.getvalue()
+    quiet = CliRunner().invoke(app, ["archive", "verify", file])
+    assert (quiet.exit_code, quiet.stderr) == (0, "")

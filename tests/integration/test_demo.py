@@ -49,7 +49,7 @@ def marked_processes(mark: str) -> list[str]:
 @pytest.mark.timeout(900)
 def test_silver_equals_its_source_after_inserts_updates_and_deletes(tmp_path: Path) -> None:
     mark = uuid.uuid4().hex
-    command = [*INGEST, "demo", "--json", "--seconds", "15", "--seed", "3"]
+    command = [*INGEST, "demo", "--json", "--seconds", "15", "--seed", "3", "--history"]
     done = subprocess.run(
         command, env=environment(mark, tmp_path), capture_output=True, text=True, timeout=840, check=False
     )
@@ -67,6 +67,10 @@ def test_silver_equals_its_source_after_inserts_updates_and_deletes(tmp_path: Pa
     assert accounts["quarantined"] == 0
     assert 0 < summary["lag_seconds"]["p50"] <= summary["lag_seconds"]["p95"]
     assert summary["story"] == ["appears", "changes", "vanishes"]
+    history = summary["history"]
+    assert (history["restored"], history["archived"]) == (True, summary["events"])
+    assert history["as_of"]["equal"] is True
+    assert 1_000 <= history["as_of"]["rows"] != summary["silver_rows"]
     assert set(summary["tables"]) == {"claims.members", "claims.accident_claims"}
     assert marked_processes(mark) == []
     assert not list(tmp_path.glob("ingest-demo-*"))

@@ -21,13 +21,7 @@ pytestmark = pytest.mark.integration
 
 
 def client(s3: S3, secret: str | None = None) -> S3Client:
-    return boto3.client(
-        "s3",
-        endpoint_url=s3.endpoint,
-        region_name=s3.region,
-        aws_access_key_id=s3.credentials.access_key,
-        aws_secret_access_key=s3.credentials.secret_key if secret is None else secret,
-    )
+    return boto3.client("s3", **s3.client_options | ({"aws_secret_access_key": secret} if secret else {}))
 
 
 def test_an_object_outlives_a_crash(s3: S3) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from ingest.changelog.accounting import Account
 from ingest.names import Lakehouse
 from ingest.quality.accounting import audit
 from ingest.run.capture import Capture
@@ -102,6 +103,29 @@ def test_runs_that_die_add_up_to_one_that_lived(
     found = audit(bronze, Accounts(spark, layout.accounts, PIPELINE).rows())
     assert found.problems == []
     assert (found.merged, found.waiting) == (len(records), 0)
+
+
+def test_what_follows_a_slice_that_died_before_it_was_accounted_for(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by chance: of a table without a key the slices after such a death were never written."""
+    said, sent = random_bag(Random(SEED), 12)
+    file = tmp_path / "events.jsonl"
+    records = as_debezium(sent, "f.bag", 0, DEFAULT_PLACEHOLDER)
+    file.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+    died, add = list[int](), Accounts.add
+
+    def dying(accounts: Accounts, merged: int, upto: int, found: list[Account]) -> None:
+        if not died:
+            died.append(upto)
+            raise Died
+        add(accounts, merged, upto, found)
+
+    monkeypatch.setattr(Accounts, "add", dying)
+    layout = Lakehouse(str(tmp_path / "lakehouse"))
+    deaths = until_it_ends(spark, layout, file, len(records) // 2 + 1, Random(SEED), monkeypatch)
+    assert (deaths, died) == (1, [1])
+    _holds_bags(table_of(spark, layout, "f.bag"), [said])
 
 
 def _holds_keyed(rows: list[dict[str, Any]], changelogs: list[list[Event]]) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from ingest.run.replay import Case, Delivery, replay
 from ingest.run.rules import DEFAULT_PLACEHOLDER
 from ingest.tables import page_index, silver
-from ingest.testing import Event, fold, smallest, written
+from ingest.testing import Event, fold, parsed, smallest, written
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_changelog
 from ingest.testing.strategies import changelogs, deliveries
 
@@ -26,6 +26,12 @@ pytestmark = pytest.mark.spark
 CASES = int(os.environ.get("FUZZ_CASES", "200"))
 CASES_PER_FOLD = 2000
 SEED = int(os.environ.get("FUZZ_SEED", "4"))
+FOUND = (
+    "u2@50(y,4,longer) u1@90(x,1,?) d2>0@110 c0@110(x,6,?) d0>1@110",
+    "c0@10(x,0,long) c1@30(x,0,long) null1 u1<0@40(x,0,?) c1@30(x,0,long) null1 u1<0@40(x,0,?)",
+    "c1@70(~,0,long) d1>0@80 c1@70(~,0,long) d1>0@80 c0@80(x,7,?)",
+)
+"""The smallest changelogs of faults that random ones have shown."""
 DRAWS = settings(database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 
@@ -48,16 +54,18 @@ def sizes(cases: int) -> list[int]:
     return [min(CASES_PER_FOLD, cases - at) for at in range(0, cases, CASES_PER_FOLD)]
 
 
-def folded(spark: SparkSession, folder: Path, said: Sequence[list[Event]], batches: int, tables: int) -> list[Rows]:
+def folded(
+    spark: SparkSession, folder: Path, said: Sequence[list[Event]], batches: int, tables: int, size: int | None = None
+) -> list[Rows]:
     """The rows that each changelog comes to. Each is a partition of one of `tables` topics, and rows of its own in
-    that topic's table."""
+    that topic's table. `size`: of a batch, in place of their number."""
     folder.mkdir(parents=True)
     file = folder / "events.jsonl"
     with file.open("w", encoding="utf-8") as lines:
         for case, events in enumerate(said):
             for record in as_debezium(events, f"fuzz.t{case % tables}", case, DEFAULT_PLACEHOLDER):
                 lines.write(json.dumps(record) + "\n")
-    delivery = Delivery(batch_size=sum(map(len, said)) // batches + 1, seed=SEED)
+    delivery = Delivery(batch_size=size or sum(map(len, said)) // batches + 1, seed=None if size else SEED)
     ((_, summary),) = replay(spark, [Case("fuzz", (file,), None, folder / "out")], delivery, "jsonl")
     found: dict[int, dict[Any, dict[str, Any]]] = {}
     for table in summary["tables"].values():
@@ -120,3 +128,9 @@ def test_truncates_empty_what_was_before_them(spark: SparkSession, tmp_path: Pat
     random = Random(SEED)
     truncated = [random_changelog(random, 12, truncates=True) for _ in range(8)]
     holds(spark, tmp_path / "run", truncated, batches=4, tables=8)
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_what_was_found_wrong_once_stays_right(spark: SparkSession, tmp_path: Path, size: int) -> None:
+    said = [parsed(text, COLUMNS) for text in FOUND]
+    assert folded(spark, tmp_path / "run", said, 1, len(said), size) == [fold(events, COLUMNS) for events in said]

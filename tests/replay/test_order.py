@@ -71,6 +71,22 @@ def test_a_log_that_begins_anew_stops_the_merge(
     assert "source: {epochs:" in stopped.value.remedy
 
 
+def test_of_mysql_the_stop_names_the_transaction_by_its_gtid(spark: SparkSession, tmp_path: Path) -> None:
+    """By which one can look it up on both servers."""
+    topic = Topic()
+    for file, pos, gtid in ((7, 100, "a:1"), (7, 200, "a:2"), (1, 50, "b:1")):
+        record = topic.change("u", pos, {"id": pos})
+        record["value"]["source"] = {
+            **{"connector": "mysql", "name": "shop", "db": "shop", "table": "orders"},
+            **{"file": f"binlog.{file:06}", "pos": pos, "row": 0, "gtid": gtid},
+        }
+    folder = write(tmp_path / "events", topic.records, None)
+    bronze = Bronze(spark, str(tmp_path / "bronze"))
+    Capture(spark, FileSource(list(lines([folder / "events.jsonl"]))), bronze, Rules().naming, 3).step()
+    with pytest.raises(ChangelogUnusable, match=r"from 7:200 of the log of shop to 1:50 \(GTID b:1\)"):
+        checked(spark, bronze, (0, 1))
+
+
 def test_what_a_connector_sends_again_is_no_restart(spark: SparkSession, captured: Bronze) -> None:
     checked(spark, captured, (0, 1), (1, 2))
     checked(spark, captured, (0, 2), few=False)

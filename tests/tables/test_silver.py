@@ -17,7 +17,8 @@ from ingest.changelog.images import Shape
 from ingest.changelog.merge import ACTION, DELETE, INSERT, UPDATE
 from ingest.changelog.position import POSITION
 from ingest.changelog.types import parse
-from ingest.tables import folding, page_index, silver
+from ingest.errors import Contended
+from ingest.tables import delta_log, folding, page_index, silver
 from ingest.tables.silver import Silver, Writes
 
 pytestmark = pytest.mark.spark
@@ -82,7 +83,7 @@ def test_rows_that_go_are_marked_and_the_feed_tells_of_them(spark: SparkSession,
     more = table.located().where("id in (4, 5)").select("id", LOCATION)
     table.apply(written(more.withColumn("said", F.lit(None).cast("string")), DELETE), shape(), {"upto": 3})
     assert rows(table) == [*((n, "first") for n in range(3)), (3, "second"), *((n, "first") for n in range(6, 10))]
-    told = table.told()
+    told = next(table.commits())
     assert told is not None
     assert told.said == {"upto": 3}
     assert sorted(feed(spark, table, 1)) == [
@@ -122,7 +123,7 @@ def test_small_files_are_written_together_and_nothing_changes(spark: SparkSessio
     assert rows(table) == before
     ids = [r.id for r in table._table.rows_in([file]).select("id").collect()]
     assert ids == sorted(ids)
-    told = table.told()
+    told = next(table.commits())
     assert told is not None
     assert told.said == {"upto": 8}
     assert list(feed(spark, table, version.version + 1)) == []
@@ -156,3 +157,18 @@ def test_pages_without_a_key_are_not_read(spark: SparkSession, tmp_path: Path) -
     assert read is not None
     assert read[0] >= 40_000
     assert read[1] <= 4000
+
+
+def test_a_table_that_another_writer_has_made_since_one_looked_is_looked_at_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    one, other = (delta_log.Table(spark, str(tmp_path / "t")) for _ in range(2))
+    for name, table in (("one", one), ("other", other)):
+        table.begin(name)
+    one.commit(spark.range(1))
+    assert other.version() == 0
+    with pytest.raises(Contended):
+        other.commit(spark.range(1, 2))
+    other.begin("other")
+    other.commit(spark.range(1, 2))
+    assert one.rows().count() == 2

@@ -11,9 +11,9 @@ from ingest.changelog.images import Reading, Shape
 from ingest.run.judging.by_column import by_column
 from ingest.run.judging.by_content import by_content
 from ingest.run.judging.by_row import by_row
-from ingest.run.judging.verdict import Changes, Judged, Stored, Truncated
+from ingest.run.judging.verdict import Changes, Judged, Stored, Truncated, stored_in
 
-__all__ = ["Changes", "Judged", "Stored", "Truncated", "judge"]
+__all__ = ["Changes", "Judged", "Stored", "Truncated", "judge", "stored_in"]
 
 
 def judge(changes: Changes, shape: Shape, stored: Stored, truncated: Truncated, key_changes: bool = False) -> Judged:

@@ -35,10 +35,10 @@ from ingest.changelog.joining import (
 )
 from ingest.changelog.key_change import with_carried
 from ingest.changelog.merge import ACTION, BURY, SURROGATE, surrogate, unjudgeable
+from ingest.changelog.position import literal
 from ingest.cut import cut
 from ingest.run.judging.verdict import Judged, Stored, Truncated, above_truncate
 from ingest.tables.silver import Writes
-from ingest.tables.tombstones import literal
 
 
 def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated, key_changes: bool) -> Judged:

@@ -18,10 +18,10 @@ from ingest.changelog.change import (
 from ingest.changelog.compaction import compacted
 from ingest.changelog.images import Shape
 from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, TIED, effective, surrogate
+from ingest.changelog.position import literal
 from ingest.cut import cut
 from ingest.run.judging.verdict import Judged, Stored, Truncated, above_truncate
 from ingest.tables.silver import Writes
-from ingest.tables.tombstones import literal
 
 
 def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated) -> Judged | None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import CODE, POSITION_COLUMN
 from ingest.changelog.images import Reading
+from ingest.changelog.position import literal
+from ingest.names import Lakehouse
+from ingest.run.chronicle import Chronicle, chronicle_of
 from ingest.tables.silver import Silver, Writes
-from ingest.tables.tombstones import Tombstones, literal
+from ingest.tables.tombstones import Tombstones
 
 
 @dataclass(frozen=True)
@@ -21,9 +24,38 @@ class Stored:
     silver: Silver
     pending: Silver
     graves: Tombstones
+    chronicle: Chronicle | None = None
     owed_before: int | None = None
     """Of a slice that died between two commits: the version of `pending` that this slice wrote. Its commit stands;
     what silver has to do follows from what was owed before it."""
+
+    @property
+    def kept(self) -> list[Silver]:
+        """Where rows are held, the live ones last."""
+        return [self.pending, *(self.chronicle.tables if self.chronicle else ()), self.silver]
+
+    @property
+    def tables(self) -> list[Silver]:
+        """Those of them that are there."""
+        return [table for table in self.kept if table.exists()]
+
+
+def stored_in(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    pipeline: str,
+    table: str,
+    history: bool,
+    personal: frozenset[str] = frozenset(),
+) -> Stored:
+    """Where a pipeline's table is kept. `history`: with all versions of its rows. `personal`: columns of which no
+    statistics are written."""
+    return Stored(
+        Silver(spark, lakehouse.silver(pipeline, table), personal),
+        Silver(spark, lakehouse.pending(pipeline, table), personal),
+        Tombstones(spark, lakehouse.tombstones(pipeline, table)),
+        chronicle_of(spark, lakehouse, pipeline, table, personal) if history else None,
+    )
 
 
 @dataclass(frozen=True)

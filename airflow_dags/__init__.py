@@ -1,0 +1,1 @@
+"""DAGs for Apache Airflow, made from the pipelines in `conf`. They read configuration only and need no Spark."""

@@ -1,0 +1,121 @@
+"""The DAGs of one pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Asset, AssetAlias, BaseOperator, CronPartitionTimetable, CronTriggerTimetable, Param
+
+from airflow_dags.submission import submission
+from airflow_dags.window import jobs_of_window
+from ingest.config import Pipeline
+from ingest.names import path_segment
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class PipelineDags:
+    """Makes them. `file` is the pipeline's, `root` the folder that holds `conf`, in which jobs run."""
+
+    def __init__(self, pipeline: Pipeline, file: Path, root: Path) -> None:
+        self._settings = pipeline.airflow
+        self._archived = pipeline.archive is not None
+        # Where a connector writes it, there is nothing to be run.
+        self._archives = pipeline.archive is not None and pipeline.archive.layout == "ingest"
+        self._erases = pipeline.privacy is not None
+        self._file = str(file)
+        self._id = path_segment(pipeline.name)
+        self._silver = f"silver/{self._id}"
+        # Airflow hands plain texts on, and no kinds of text.
+        self._assets = {str(table): f"{self._silver}/{path_segment(table)}" for table in pipeline.airflow.tables}
+        self._operator, self._common = submission(pipeline, root)
+
+    def __iter__(self) -> Iterator[DAG]:
+        if self._settings.run is not None:
+            yield self._run(self._settings.run)
+        yield self._backfill()
+        yield self._upkeep()
+        yield self._verify()
+        if self._erases:
+            yield self._erase()
+
+    def _run(self, cron: str) -> DAG:
+        with self._dag("run", cron, "Capture what is new and merge it.") as dag:
+            changed = [Asset(name) for name in (self._silver, *self._assets.values())]
+            self._job("run", "run", self._file, "--available-now", outlets=changed)
+        return dag
+
+    def _backfill(self) -> DAG:
+        cron = self._settings.backfill
+        with DAG(
+            f"{self._id}.backfill",
+            description="Windows of history, on request: `airflow backfill create`.",
+            # Windows are asked for. The end date keeps the scheduler from making runs of its own.
+            schedule=CronPartitionTimetable(cron, timezone="UTC"),
+            start_date=_LONG_AGO,
+            end_date=_LONG_AGO,
+            **self._of_every_dag(),
+            params={
+                "tables": Param(list(self._assets), type="array", items={"type": "string"}),
+                "source": Param(None, enum=[None, "bronze", "archive", "kafka"]),
+                "from": Param(None, type=["null", "string"], format="date-time"),
+                "to": Param(None, type=["null", "string"], format="date-time"),
+            },
+        ) as dag:
+            jobs = self._operator.partial(
+                task_id="backfill",
+                # A mapped task has no outlets of its own for each table; through an alias it chooses when it runs.
+                outlets=[AssetAlias(f"{self._silver}/tables")],
+                # One writer per table: two would only hold each other up.
+                max_active_tis_per_dag=1,
+                map_index_template="{{ task.arguments[-1] }}",
+                **self._common,
+            ).expand_kwargs(jobs_of_window(self._file, cron, self._assets))
+            jobs >> EmptyOperator(task_id="silver", outlets=[Asset(self._silver)])
+        return dag
+
+    def _upkeep(self) -> DAG:
+        with self._dag("upkeep", self._settings.upkeep, "Archive; old tombstones and old files go.") as dag:
+            if self._archives:
+                self._job("archive", "archive", "run", self._file)
+            self._job("gc", "gc", self._file)
+            self._job("vacuum", "vacuum", self._file)
+        return dag
+
+    def _verify(self) -> DAG:
+        with self._dag("verify", self._settings.verify, "Whether the accounts add up and silver is right.") as dag:
+            self._job("accounts", "accounts", self._file)
+            self._job("prove", "prove", self._file)
+            if self._archived:
+                self._job("archive", "archive", "verify", self._file)
+        return dag
+
+    def _erase(self) -> DAG:
+        with self._dag("erase", self._settings.erase, "Remove what was asked to be erased, and its old files.") as dag:
+            self._job("erase", "erase", self._file)
+        return dag
+
+    def _dag(self, what: str, cron: str, description: str) -> DAG:
+        """A scheduled one, whose jobs come one after the other: each is a Spark of its own."""
+        return DAG(
+            f"{self._id}.{what}",
+            description=description,
+            schedule=CronTriggerTimetable(cron, timezone="UTC"),
+            start_date=_LONG_AGO,
+            catchup=False,
+            max_active_runs=1,
+            max_active_tasks=1,
+            **self._of_every_dag(),
+        )
+
+    def _job(self, task_id: str, *arguments: str, **settings: Any) -> BaseOperator:
+        return self._operator(task_id=task_id, arguments=arguments, **settings, **self._common)
+
+    def _of_every_dag(self) -> dict[str, Any]:
+        settings = self._settings
+        retries = {"retries": settings.retries, "retry_delay": timedelta(seconds=settings.retry_delay_seconds)}
+        return {"default_args": retries, "tags": ["ingest", self._id[:100]]}

@@ -1,0 +1,193 @@
+"""The layouts of sink connectors: what their objects hold, as raw records."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from ingest.archive.connect.contents import PARQUET, Contents
+from ingest.archive.connect.listing import SunkObject, Wanted, ended, sunk
+from ingest.archive.connect.plain_types import footer_schema
+from ingest.archive.layout import Damage, Seen
+from ingest.archive.locating import located
+from ingest.archive.reading import Reading, spread
+from ingest.archive.store import Absent, ObjectStore
+from ingest.changelog.envelope import RECORD
+from ingest.errors import ConfigError, SourceRefused
+
+_REMEDY = (
+    "restore the object from a version or a copy of the bucket, or take these events from Kafka; a topic that leaves "
+    "offsets out needs records that tell theirs (layout aiven, gaps: ignore)"
+)
+_UNCHECKED = (
+    "objects that are missing before the first or after the last one of a topic partition, for nothing names them",
+    "what stands in a line, for no hash was written",
+)
+_KNOWN_ENDS = T.StructType([T.StructField("key", T.StringType()), T.StructField("last", T.LongType())])
+_SCHEMAS = T.StructType([T.StructField("key", T.StringType()), T.StructField("schema", T.StringType())])
+_LAID = [f for f in RECORD.fields if f.name in ("topic", "partition", "offset", "timestamp")]
+_BESIDE = [T.StructField("key", T.BinaryType()), T.StructField("headers", T.BinaryType())]
+_HEADERS = "array<struct<key: string, value: string>>"
+_ENDLESS = (1 << 63) - 1
+_NULLS_TOO = {"ignoreNullFields": "false"}
+
+
+class SunkByConnector:
+    """What the S3 sink connector of `connector` ("confluent" or "aiven") wrote of a pipeline's topics."""
+
+    def __init__(
+        self, spark: SparkSession, store: ObjectStore, connector: str, wanted: Wanted, gaps: bool, timed: bool
+    ) -> None:
+        """`gaps`: offsets may be left out. `timed`: somebody will ask when records were written.
+
+        Raises ConfigError where that is not written."""
+        if timed and connector == "confluent":
+            raise ConfigError(
+                "the sink connector of confluent does not write when its records were written",
+                "leave out what needs it: a window (--from, --to), source: {epochs: ...}",
+            )
+        self._spark = spark
+        self._store = store
+        self._connector = connector
+        self._wanted = wanted
+        contents = Contents(store, connector, wanted, gaps, timed)
+        self._reading = Reading(SunkObject, contents.opened, _REMEDY)
+        left_out = "offsets that no object holds: they may have been written or not" if gaps else None
+        self.unchecked: Sequence[str] = (*_UNCHECKED, *([left_out] if left_out else []))
+
+    def objects(self) -> Sequence[SunkObject]:
+        """By topic, partition and offset. The last of each partition are read to learn where they end.
+
+        Raises SourceRefused where there are none."""
+        found = sunk(self._store.listed(), self._connector, self._wanted)
+        if not found:
+            raise SourceRefused(
+                f"{self._store.uri} holds no object of the pipeline's topics",
+                "see whether the archive's uri is the folder in which the connector writes",
+            )
+        ends = self._ends([o for o in found if o.next_offset < 0])
+        return [ended(o, ends.get(o.key, o.first_offset)) if o.next_offset < 0 else o for o in found]
+
+    def refuse_to_erase(self, coordinates: DataFrame) -> None:
+        """Raises ConfigError where an object may hold a record of these (`topic`, `partition`, `offset`, `request`)."""
+        # The last of a partition may hold whatever follows.
+        found = [
+            replace(o, last_offset=_ENDLESS) if o.next_offset < 0 else o
+            for o in sunk(self._store.listed(), self._connector, self._wanted)
+        ]
+        if not found:
+            return
+        holding = located(spread(self._spark, SunkObject, found), coordinates).select("key").distinct().count()
+        if holding:
+            raise ConfigError(
+                f"{holding} objects in {self._store.uri} may hold records that are to be erased: the sink connector of "
+                f"{self._connector} writes them, and ingest only reads them",
+                "have these records removed by who runs the connector, in every version of the objects, and scan the "
+                "bucket afterwards (ingest scan)",
+            )
+
+    def records(self, spark: SparkSession, objects: Sequence[SunkObject]) -> DataFrame:
+        schemas = self._schemas(spark, objects)
+        frames = []
+        for text in sorted(set(schemas.values())):
+            own = None if not text else from_arrow_schema(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))))
+            body = T.StructField("line", T.BinaryType()) if own is None else T.StructField("row", own)
+            some = [o for o in objects if schemas[o.key] == text]
+            rows = self._reading.rows(spark, some, T.StructType([*_LAID, *_BESIDE, body]))
+            frames.append(rows.select(*self._columns(own)))
+        return reduce(DataFrame.unionByName, frames)
+
+    def damages(self, spark: SparkSession, objects: Sequence[SunkObject], seen: Seen = lambda _: None) -> list[Damage]:
+        return self._reading.damages(spark, objects, seen)
+
+    def _ends(self, objects: Sequence[SunkObject]) -> dict[str, int]:
+        """Key → its last offset; of what can't be read nothing: who reads or verifies it will hear of that."""
+        opened = self._reading.opened
+
+        def look(one: SunkObject) -> dict[str, Any] | None:
+            table, _ = opened(one)
+            return None if table is None else {"key": one.key, "last": table["offset"][-1].as_py()}
+
+        return {row.key: row["last"] for row in _each(self._spark, objects, look, _KNOWN_ENDS)}
+
+    def _schemas(self, spark: SparkSession, objects: Sequence[SunkObject]) -> dict[str, str]:
+        """Key → the schema of a Parquet object, as base64; empty for lines."""
+        store = self._store
+
+        def look(one: SunkObject) -> dict[str, Any] | None:
+            try:
+                found = footer_schema(store, one.key, PARQUET)
+            except (Absent, pa.ArrowException):
+                return None  # Who opens it will say so.
+            text = "" if found is None else base64.b64encode(found.remove_metadata().serialize()).decode()
+            return {"key": one.key, "schema": text}
+
+        lines = {o.key: "" for o in objects}
+        asked = [o for o in objects if not o.key.endswith((".json", ".json.gz"))]
+        return lines | {row.key: row.schema for row in _each(spark, asked, look, _SCHEMAS)}
+
+    def _columns(self, own: T.StructType | None) -> list[Column]:
+        key, value, headers = self._parts(own)
+        raw = [part.cast("binary").alias(name) for part, name in ((key, "key"), (value, "value"))]
+        pairs = F.transform(
+            headers, lambda h: F.struct(h["key"].alias("key"), h["value"].cast("binary").alias("value"))
+        )
+        return [*(F.col(f.name) for f in _LAID), pairs.alias("headers"), *raw]
+
+    def _parts(self, own: T.StructType | None) -> tuple[Column, Column, Column]:
+        """Key, value and headers."""
+        if self._connector == "confluent":
+            told = F.from_json(F.col("headers").cast("string"), f"headers {_HEADERS}", {"mode": "FAILFAST"})
+            value = _unquoted("line") if own is None else F.to_json("row", _NULLS_TOO)
+            return _unquoted("key"), value, told["headers"]
+        if own is None:
+            # As a text, a number in an object would be rounded; as a variant, an object's fields are sorted.
+            fields = f"key string, value variant, headers {_HEADERS}"
+            record = F.from_json(F.col("line").cast("string"), fields, {"mode": "FAILFAST"})
+            return record["key"], record["value"].cast("string"), record["headers"]
+        parts = {f.name: (F.col(f"row.{f.name}"), f.dataType) for f in own.fields}
+        headers = F.lit(None).cast(_HEADERS)
+        if "headers" in parts and isinstance(parts["headers"][1], T.MapType):
+            headers = F.map_entries(parts["headers"][0].cast("map<string, string>"))
+        key, value = (_text(*parts[name]) if name in parts else F.lit(None) for name in ("key", "value"))
+        return key, value, headers
+
+
+def _each(
+    spark: SparkSession,
+    objects: Sequence[SunkObject],
+    look: Callable[[SunkObject], dict[str, Any] | None],
+    schema: T.StructType,
+) -> list[Row]:
+    """What `look` says of each object: a row or none."""
+    if not objects:
+        return []
+
+    def told(listed: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in listed:
+            found = [said for row in batch.to_pylist() if (said := look(SunkObject(**row))) is not None]
+            if found:
+                yield pa.RecordBatch.from_pylist(found)
+
+    return spread(spark, SunkObject, objects).mapInArrow(told, schema).collect()  # a row per object
+
+
+def _unquoted(column: str) -> Column:
+    """A line as a record has it: null is none, and a text stands for what it says (of a converter of texts)."""
+    line = F.col(column).cast("string")
+    quoted = F.from_json(F.concat(F.lit('{"it":'), line, F.lit("}")), "it string")["it"]
+    # What is no JSON stays what it is, for the quarantine.
+    return F.when(line == "null", F.lit(None)).when(line.startswith('"'), F.coalesce(quoted, line)).otherwise(line)
+
+
+def _text(part: Column, kind: T.DataType) -> Column:
+    return F.to_json(part, _NULLS_TOO) if isinstance(kind, T.StructType | T.ArrayType | T.MapType) else part

@@ -1,0 +1,139 @@
+"""Which objects of a sink connector hold which records, as far as their names tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from ingest.archive.connect.names import Named, named
+from ingest.archive.layout import StoredObject
+from ingest.archive.store import Listed
+from ingest.errors import ChangelogUnusable, ConfigError, SourceRefused
+
+_LINES = (".json", ".json.gz")
+
+
+@dataclass(frozen=True)
+class SunkObject(StoredObject):
+    """`next_offset`: at which the next one of its topic partition begins; -1 where none does. `etag`: of its content.
+    `keys`, `headers`: the objects that hold these of its records, empty where none does. `part`: values, or tombstones,
+    which are keys without values."""
+
+    next_offset: int
+    etag: str
+    part: str
+    keys: str
+    headers: str
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which topics a pipeline reads: these, or those that the pattern matches as a whole. `tables`: those whose rows
+    the pipeline's file itself tells apart. `topic_tables`: topic → table."""
+
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    tables: frozenset[str] = frozenset()
+    topic_tables: Mapping[str, str] | None = None
+
+    def takes(self, topic: str) -> bool:
+        return topic in self.topics if self.topics is not None else bool(re.fullmatch(self.pattern or "", topic))
+
+    def tells_rows_apart(self, topic: str) -> bool:
+        """Whether the pipeline's file names the key of the table whose changes the topic holds."""
+        table = (self.topic_tables or {}).get(topic)
+        return table in self.tables if table else any(topic == t or topic.endswith(f".{t}") for t in self.tables)
+
+
+def sunk(listed: Iterable[Listed], connector: str, wanted: Wanted) -> list[SunkObject]:
+    """Those of the wanted topics, by topic, partition and offset. The last one of each partition ends where it begins,
+    as nothing tells where.
+
+    Raises SourceRefused and ConfigError where names contradict each other or lack what they should tell."""
+    parts = _parts(listed, connector, wanted)
+    found = sorted(_objects(parts), key=lambda o: (o.topic, o.partition, o.first_offset))
+    if connector == "confluent":
+        _require_keys(found, wanted)
+    return [one for _, run in groupby(found, key=lambda o: (o.topic, o.partition)) for one in _in_sequence(list(run))]
+
+
+def _parts(listed: Iterable[Listed], connector: str, wanted: Wanted) -> dict[str, dict[str, tuple[Named, Listed]]]:
+    """The stem of a name → part → its object."""
+    found: dict[str, dict[str, tuple[Named, Listed]]] = {}
+    for one in listed:
+        if not one.size and not one.key.rpartition("/")[2]:
+            continue  # It stands for a folder.
+        name = named(one.key, connector)
+        if not wanted.takes(name.topic):
+            continue
+        _require_readable(one.key, name, connector)
+        same = found.setdefault(name.stem, {})
+        if name.part in same:
+            raise SourceRefused(
+                f"{one.key} and {same[name.part][1].key} in the archive hold the same records",
+                "leave the one that the connector wrote last",
+            )
+        same[name.part] = (name, one)
+    return found
+
+
+def _require_readable(key: str, name: Named, connector: str) -> None:
+    lines_only = name.part != "values"
+    if connector == "aiven" or name.format in _LINES or (name.format.endswith(".parquet") and not lines_only):
+        return
+    what = f"{name.part}.format.class" if lines_only else "format.class"
+    formats = "JsonFormat" if lines_only else "JsonFormat or ParquetFormat"
+    raise SourceRefused(
+        f"{key} in the archive is of a format that can't be read",
+        f"let the connector write {formats} ({what}) and its topics again from their beginning",
+    )
+
+
+def _objects(parts: Mapping[str, Mapping[str, tuple[Named, Listed]]]) -> Iterator[SunkObject]:
+    for same in parts.values():
+        part = "values" if "values" in same else "tombstones"
+        if part not in same:
+            one = next(iter(same.values()))[1]
+            raise SourceRefused(
+                f"{one.key} in the archive belongs to values that are missing",
+                "restore the object from a version or a copy of the bucket; null tombstones are looked for in a folder "
+                "of the name tombstone",
+            )
+        name, one = same[part]
+        keys, headers = (same[p][1].key if p in same else "" for p in ("keys", "headers"))
+        place = (name.topic, name.partition, name.first_offset, name.first_offset, 1, one.size)
+        yield SunkObject(one.key, *place, -1, one.etag, part, keys, headers)
+
+
+def _in_sequence(run: Sequence[SunkObject]) -> Iterator[SunkObject]:
+    """Each ends where the next one begins."""
+    for one, after in pairwise(run):
+        if one.first_offset == after.first_offset:
+            raise ChangelogUnusable(
+                f"{one.key} and {after.key} in the archive both begin with offset {one.first_offset} of topic "
+                f"{one.topic}, partition {one.partition}",
+                "leave one of them: a topic that was created again needs an archive and a pipeline of its own",
+            )
+        yield ended(one, after.first_offset - 1, after.first_offset)
+    yield from run[-1:]
+
+
+def ended(one: SunkObject, last_offset: int, next_offset: int = -1) -> SunkObject:
+    """The same, as it is known now where it ends."""
+    known = vars(one) | {"last_offset": last_offset, "next_offset": next_offset}
+    return SunkObject(**known | {"records": last_offset - one.first_offset + 1})
+
+
+def _require_keys(objects: Iterable[SunkObject], wanted: Wanted) -> None:
+    """A table without keys would be a bag of rows here, and none in the stream."""
+    without = (o for o in objects if o.part == "values" and not o.keys and not wanted.tells_rows_apart(o.topic))
+    one = next(without, None)
+    if one is not None:
+        raise ConfigError(
+            f"the archive holds no keys for {one.key}: which row a change of topic {one.topic} is about is not told",
+            "name the table's key (tables: {TABLE: {primary_key: [...]}}), and the table too where the topic's name "
+            "doesn't end with it (source: {topic_tables: {TOPIC: TABLE}}); or let the connector write keys "
+            "(store.kafka.keys=true, keys.format.class=...JsonFormat)",
+        )

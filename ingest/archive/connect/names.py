@@ -1,0 +1,47 @@
+"""What the name of a sink connector's object says of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ingest.errors import SourceRefused
+
+_CONFLUENT = re.compile(r"(?P<topic>.+)\+(?P<partition>\d+)\+(?P<first>\d+)(?P<part>\.keys|\.headers)?(?P<format>\..+)")
+_AIVEN = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<first>\d+)(?P<part>)(?P<format>\.[a-z0-9.]+)?")
+_NAMES = {
+    "confluent": (_CONFLUENT, "TOPIC+PARTITION+OFFSET.json, .json.gz or .parquet"),
+    "aiven": (_AIVEN, "TOPIC-PARTITION-OFFSET, with or without an ending"),
+}
+_TOMBSTONES = "tombstone"
+"""What `tombstone.encoded.partition` is unless said otherwise."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """`part`: which part of its records an object holds: values (of Aiven's all), keys, headers or tombstones. `stem`:
+    the name that it shares with the other parts. `format`: how the name ends."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    part: str
+    stem: str
+    format: str
+
+
+def named(key: str, connector: str) -> Named:
+    """Raises SourceRefused for a name that the connector doesn't give."""
+    folder, _, name = key.rpartition("/")
+    pattern, told = _NAMES[connector]
+    found = pattern.fullmatch(name)
+    if found is None:
+        raise SourceRefused(
+            f"{key} in the archive has no name that the sink connector of {connector} gives: {told}",
+            "let the archive's uri name a folder below which nothing but the connector's objects lies",
+        )
+    part = (found["part"] or ".values")[1:]
+    if part == "keys" and folder.rpartition("/")[2] == _TOMBSTONES:
+        part = "tombstones"
+    stem = f"{folder}/{found['topic']}+{found['partition']}+{found['first']}"
+    return Named(found["topic"], int(found["partition"]), int(found["first"]), part, stem, found["format"] or "")

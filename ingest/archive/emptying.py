@@ -1,0 +1,133 @@
+"""Objects whose records are erased, written anew: of such a record only its place in the log and its time stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from ingest.archive.locating import located
+from ingest.archive.manifest import OBJECT, ArchivedObject, Manifest, objects_folder
+from ingest.archive.manifested import REMEDY, opened
+from ingest.archive.store import Listed, ObjectStore
+from ingest.archive.writing import ObjectFile
+from ingest.changelog.envelope import ERASED, RECORD
+from ingest.errors import ChangelogUnusable
+from ingest.local_rows import local_rows
+
+_MANIFEST = T.StructField("manifest", T.StringType(), False)
+_KEPT = T.StructType([*OBJECT.fields, _MANIFEST])
+_REWRITTEN = T.StructType(
+    [*OBJECT.fields, T.StructField("replaced", T.StringType(), False), T.StructField("emptied", T.LongType(), False)]
+)
+_RECORDS = to_arrow_schema(RECORD, timezone="UTC")
+_REWRITTEN_ROWS = to_arrow_schema(_REWRITTEN)
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """`replaced`: the key of the object in whose place `now` is. `emptied`: of how many records."""
+
+    replaced: str
+    emptied: int
+    now: ArchivedObject
+
+
+def rewritten(
+    spark: SparkSession,
+    store: ObjectStore,
+    pipeline: str,
+    kept: Sequence[tuple[Listed, Manifest]],
+    coordinates: DataFrame,
+) -> list[Rewritten]:
+    """Writes, beside each object that holds a record of `coordinates` (`topic`, `partition`, `offset`, `request`), the
+    one that shall take its place. One whose records are all empty by now needs none. No manifest names them yet.
+
+    Raises, on the workers, ChangelogUnusable where an object is not what was written."""
+    objects = local_rows(spark, [asdict(o) | {"manifest": m.etag} for m, said in kept for o in said.objects], _KEPT)
+    folder = objects_folder(pipeline)
+
+    def write(asked: pa.Table, listed: pa.Table) -> pa.Table:
+        if not asked.num_rows:
+            return _REWRITTEN_ROWS.empty_table()
+        (said,) = listed.to_pylist()
+        manifest = said.pop("manifest")
+        done = _written(store, folder, ArchivedObject(**said), manifest, asked)
+        return pa.Table.from_pylist(done, schema=_REWRITTEN_ROWS)
+
+    asked = located(objects, coordinates).groupBy("key")
+    rows = asked.cogroup(objects.groupBy("key")).applyInArrow(write, _REWRITTEN).collect()  # a row per object
+    return [_told(row.asDict()) for row in rows]
+
+
+def _told(row: dict[str, Any]) -> Rewritten:
+    return Rewritten(row.pop("replaced"), row.pop("emptied"), ArchivedObject(**row))
+
+
+def _written(
+    store: ObjectStore, folder: str, old: ArchivedObject, manifest: str, asked: pa.Table
+) -> list[dict[str, Any]]:
+    """A row of `_REWRITTEN`, or none."""
+    records, damage = opened(store, old)
+    if records is None:
+        raise ChangelogUnusable(f"{old.key} in the archive {damage}; it held {old.told}", REMEDY)
+    # A record that two requests ask for goes by the one of them, each time the same.
+    requests = asked.group_by("offset", use_threads=False).aggregate([("request", "min")]).combine_chunks()
+    # Named after the manifest for which it is written: once that was renewed, nobody writes this object again.
+    schema = _RECORDS.with_metadata({b"ingest.manifest": manifest.encode()})
+    file, many = ObjectFile(old.topic, old.partition, schema), 0
+    for batch in records.select(schema.names).cast(schema).to_batches():
+        now, count = emptied(batch, requests)
+        file.add(now)
+        many += count
+    if not many:
+        return []
+    new = file.stored(store, folder)
+    # The old one will be gone for good.
+    _, damage = opened(store, new)
+    if damage is not None:
+        raise ChangelogUnusable(
+            f"{new.key} in the archive {damage}; it was to take the place of {old.key}, which is as it was",
+            "remove the first of them, which no manifest names, and run the same again",
+        )
+    return [asdict(new) | {"replaced": old.key, "emptied": many}]
+
+
+def emptied(records: pa.RecordBatch, requests: pa.Table) -> tuple[pa.RecordBatch, int]:
+    """`RECORD` rows, those at an `offset` of `requests` (one row each, `request_min`) without what they said; and how
+    many of them still said something."""
+    at = pc.index_in(records.column("offset"), value_set=requests.column("offset").combine_chunks())
+    going = pc.and_not(pc.is_valid(at), _empty(records))
+    many = pc.sum(going, min_count=0).as_py()
+    if not many:
+        return records, 0
+    headers = records.column("headers")
+    names = pc.take(requests.column("request_min").combine_chunks(), at.filter(going))
+    said = pa.StructArray.from_arrays(
+        [pa.repeat(pa.scalar(ERASED), many), names.cast(pa.binary())], fields=list(headers.type.value_type)
+    )
+    ends = pc.cumulative_sum(going.cast(pa.int32()))
+    begins = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    left = {
+        "headers": pc.if_else(going, pa.ListArray.from_arrays(begins, said, type=headers.type), headers),
+        "key": pc.if_else(going, None, records.column("key")),
+        "value": pc.if_else(going, None, records.column("value")),
+    }
+    columns = [left.get(name, records.column(name)) for name in records.schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=records.schema), many
+
+
+def _empty(records: pa.RecordBatch) -> pa.BooleanArray:
+    """Which of them an erasure has emptied."""
+    headers = records.column("headers")
+    one_header = pc.equal(pc.fill_null(pc.list_value_length(headers), 0), 1)
+    silent = pc.and_(pc.is_null(records.column("key")), pc.is_null(records.column("value")))
+    may = pc.and_(silent, one_header)
+    keys = headers.filter(may).flatten().field("key")
+    return pc.replace_with_mask(may, may, pc.fill_null(pc.equal(keys, ERASED), False))

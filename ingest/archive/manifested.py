@@ -1,0 +1,68 @@
+"""The layout that `ingest archive run` writes: manifests, and the objects that they name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from ingest.archive.layout import Damage, Seen
+from ingest.archive.manifest import ArchivedObject, manifests
+from ingest.archive.reading import Opened, Reading
+from ingest.archive.store import Absent, ObjectStore
+from ingest.changelog.envelope import RECORD
+
+REMEDY = "restore the object from a version or a copy of the bucket"
+
+
+class Manifested:
+    """What is archived of one pipeline."""
+
+    unchecked: Sequence[str] = ()
+
+    def __init__(self, store: ObjectStore, pipeline: str) -> None:
+        self._store = store
+        self._pipeline = pipeline
+        self._reading = Reading(ArchivedObject, lambda one: opened(store, one), REMEDY)
+
+    def objects(self) -> Sequence[ArchivedObject]:
+        """In the order in which they were captured."""
+        return [o for manifest in manifests(self._store, self._pipeline) for o in manifest.objects]
+
+    def records(self, spark: SparkSession, objects: Sequence[ArchivedObject]) -> DataFrame:
+        return self._reading.rows(spark, objects, RECORD)
+
+    def damages(
+        self, spark: SparkSession, objects: Sequence[ArchivedObject], seen: Seen = lambda _: None
+    ) -> list[Damage]:
+        return self._reading.damages(spark, objects, seen)
+
+
+def opened(store: ObjectStore, one: ArchivedObject) -> Opened:
+    """Its records, where they are what its manifest tells of."""
+    try:
+        body = store.get(one.key)
+    except Absent:
+        return None, "is missing"
+    if len(body) < one.size:
+        return None, f"is truncated: {len(body)} of {one.size} bytes"
+    if hashlib.sha256(body).hexdigest() != one.sha256:
+        return None, "was altered: its hash is another one"
+    table = pq.read_table(pa.BufferReader(body), use_threads=False)
+    offsets: Any = table.column("offset")
+    held = (table.num_rows, offsets[0].as_py(), offsets[-1].as_py())
+    if held != (one.records, one.first_offset, one.last_offset) or not _ascend(offsets):
+        return None, "does not hold the offsets that its manifest tells of"
+    if any(pc.unique(table.column(c)).to_pylist() != [getattr(one, c)] for c in ("topic", "partition")):
+        return None, "holds another topic partition than its manifest tells of"
+    return table, None
+
+
+def _ascend(offsets: pa.ChunkedArray) -> bool:
+    steps = pc.pairwise_diff(offsets.combine_chunks())
+    return bool(pc.all(pc.greater(steps, 0), min_count=0).as_py())

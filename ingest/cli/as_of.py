@@ -1,0 +1,74 @@
+"""`ingest as-of`: silver as it was at a point of the log."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ingest.changelog.point import Point
+from ingest.cli.counting import counting
+from ingest.cli.point import point
+from ingest.cli.run import explaining
+from ingest.config import load
+from ingest.errors import ConfigError
+from ingest.names import Lakehouse
+from ingest.run.digests import table_digests
+from ingest.run.refold import committed_by, refolded
+from ingest.session import running
+from ingest.tables.folders import is_empty
+
+
+def as_of(
+    pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
+    out: Annotated[str, typer.Option("--out", help="An empty folder or URI for the tables.")],
+    time: Annotated[str | None, typer.Option("--time", help="When the source had committed them, in ISO 8601.")] = None,
+    position: Annotated[
+        str | None, typer.Option("--position", help="An LSN (0/16B3748) or a place in a binlog (binlog.000003:4567).")
+    ] = None,
+    table: Annotated[list[str] | None, typer.Option("--table", help="Only this one. May be repeated.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Write the tables as they were at a point of the log, to be read like any others: `ingest sql --lakehouse DIR`.
+
+    What the source had committed by then is in them, and nothing of a transaction that it had not.
+
+    Example: ingest as-of claims --time 2026-01-31T12:00:00Z --out /tmp/january
+    """
+    del debug
+    loaded = load(pipeline)
+    until = _point(time, position, len(loaded.source.epochs))
+    root = out if "://" in out else str(Path(out).absolute())
+    with running(f"ingest as-of {loaded.name}", loaded.spark) as spark, explaining(loaded):
+        if not is_empty(spark, root):
+            raise ConfigError(f"{root} is not empty", "choose another --out")
+        with counting(as_json) as advance:
+            entries = refolded(
+                spark, loaded, Lakehouse(root), tuple(table or ()), partial(committed_by, until), advance
+            )
+        digests = table_digests(spark, Lakehouse(root), loaded.name)
+    found = [{"table": e.shape.table, **asdict(digests[e.shape.table]), "path": e.path} for e in entries]
+    if as_json:
+        typer.echo(json.dumps({"until": until.said, "tables": found}, ensure_ascii=False))
+        return
+    shown = Table("table", "rows", "path", title=f"{loaded.name} as of {until.said}")
+    for one in found:
+        shown.add_row(str(one["table"]), f"{one['rows']:,}", str(one["path"]))
+    Console(highlight=False).print(shown)
+
+
+def _point(time: str | None, position: str | None, epoch: int) -> Point:
+    said = [(option, text) for option, text in (("--time", time), ("--position", position)) if text is not None]
+    if len(said) != 1:
+        raise ConfigError("which point of the log is not clear", "give either --time or --position")
+    found = point(*said[0], epoch)
+    if (found.time is None) != (time is None):
+        raise ConfigError(f"{said[0][1]} is no {said[0][0].strip('-')}", "give it under the other option")
+    return found

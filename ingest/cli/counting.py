@@ -1,0 +1,33 @@
+"""How far long work has come: a bar on a terminal, nothing elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ingest.changelog.accounting import Account
+
+
+@contextmanager
+def counting(as_json: bool, events: Callable[[], int] | None = None) -> Iterator[Callable[[Sequence[Account]], None]]:
+    """Hands out what takes the accounts of each slice of a fold. `events` counts how many there will be, for a bar."""
+    with bar("events", as_json, events) as advance:
+        yield lambda accounts: advance(sum(a.read for a in accounts))
+
+
+@contextmanager
+def bar(
+    what: str, as_json: bool, total: Callable[[], int] | None = None, console: Console | None = None
+) -> Iterator[Callable[[int], None]]:
+    """Hands out what is told how many more of `what` are done. `total` counts how many there will be."""
+    console = console or Console(stderr=True)
+    if as_json or not console.is_terminal:
+        yield lambda done: None
+        return
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as shown:
+        task = shown.add_task(what, total=total() if total else None)
+        yield lambda done: shown.advance(task, done)

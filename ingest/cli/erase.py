@@ -1,0 +1,158 @@
+"""`ingest erase`: what is known of a subject, the request that it be erased, and the removal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from ingest.cli.run import explaining
+from ingest.config import Pipeline, load
+from ingest.errors import ConfigError
+from ingest.run.erasing import Asked, Named, ask, found, found_of, written_by_now
+from ingest.run.out_of_reach import Beyond, out_of_reach
+from ingest.run.removing import Outcome, Removal
+from ingest.run.source_deletes import asked_by_deletes
+from ingest.session import running
+
+_REMAINS = "from now on nothing of it that was written by now gets into a table"
+
+
+class Upto(StrEnum):
+    """By what the old life of a subject ends."""
+
+    TOPICS = "topics"
+    BRONZE = "bronze"
+
+
+def erase(
+    pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
+    subject: Annotated[str | None, typer.Option("--subject", help="Its kind and key, such as member:42.")] = None,
+    every: Annotated[
+        Path | None, typer.Option("--all", help="A file of subjects, one a line.", exists=True, dir_okay=False)
+    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why. It is kept: write nothing personal.")] = None,
+    upto: Annotated[
+        Upto,
+        typer.Option("--upto", help="The old life: all that the topics hold now or, without asking them, bronze."),
+    ] = Upto.TOPICS,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
+    ask_only: Annotated[bool, typer.Option("--ask-only", help="Remove nothing yet: a later run does.")] = False,
+    keep_hours: Annotated[
+        float | None,
+        typer.Option("--keep-old-files", min=0.0, help="Hours, in place of privacy: {keep_old_files_hours: …}."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Ask that a subject be erased: its rows, and all that lead to it over foreign keys. What was written by now is
+    kept away from every table at once, however it comes again; what begins later is a new life, and flows. Then remove
+    what there is. Without a subject: go on with what was asked before, and take old files away whose time has come.
+
+    Example: ingest erase claims --subject member:42 --reason "asked by letter"
+    """
+    del debug
+    loaded = load(pipeline)
+    subjects = _subjects(subject, every)
+    if not subjects and (dry_run or ask_only):
+        raise ConfigError("whom to erase is not clear", "give either --subject or --all")
+    told: dict[str, Any] = {"dry_run": dry_run}
+    with running(f"ingest erase {loaded.name}", loaded.spark) as spark, explaining(loaded):
+        if subjects:
+            cut_off = written_by_now(spark, loaded, upto is Upto.TOPICS and not dry_run)
+            asked = found(spark, loaded, subjects, reason, cut_off)
+            if not dry_run:
+                ask(spark, loaded, asked)
+            keys = asked.keys.count()
+            told |= _plain(asked, keys, dry_run)
+            if not as_json:
+                _show(asked, keys, dry_run)
+        if not dry_run and not ask_only:
+            told |= _worked_off(spark, loaded, keep_hours, as_json)
+    if as_json:
+        typer.echo(json.dumps(told, ensure_ascii=False))
+
+
+def _worked_off(spark: SparkSession, pipeline: Pipeline, keep_hours: float | None, quiet: bool) -> dict[str, Any]:
+    """Removes whatever was asked for, by somebody or by deletes at the source."""
+    removal, seen = Removal(spark, pipeline, keep_hours), _nothing if quiet else _tell
+    outcome = removal.run(seen)
+    deleted = asked_by_deletes(spark, pipeline)
+    if deleted:
+        ask(spark, pipeline, found_of(spark, pipeline, deleted))
+        outcome = removal.run(seen)
+    beyond = out_of_reach(pipeline, datetime.now(UTC)) if outcome.requests else []
+    if not quiet:
+        typer.echo(_end(pipeline.name, outcome))
+        for one in beyond:
+            typer.echo(f"out of reach: {one.place}: {one.what}{_by(one)}")
+    return _removed(outcome) | {"deleted_at_source": len(deleted), "out_of_reach": [*map(_said, beyond)]}
+
+
+def _nothing(*_: object) -> None:
+    """Where the whole is printed at the end."""
+
+
+def _tell(place: str, taken: Mapping[str, int]) -> None:
+    typer.echo(f"{place}: " + ", ".join(f"{count:,} {what}" for what, count in taken.items()))
+
+
+def _removed(outcome: Outcome) -> dict[str, Any]:
+    until = outcome.remain_until.isoformat(timespec="seconds") if outcome.remain_until else None
+    return {"removed": {place: dict(taken) for place, taken in outcome.taken.items()}, "old_files_remain_until": until}
+
+
+def _said(beyond: Beyond) -> dict[str, str | None]:
+    until = None if beyond.until is None else beyond.until.isoformat(timespec="minutes")
+    return {"place": beyond.place, "what": beyond.what, "until": until}
+
+
+def _by(beyond: Beyond) -> str:
+    return "" if beyond.until is None else f", by {beyond.until.astimezone().isoformat(sep=' ', timespec='minutes')}"
+
+
+def _end(pipeline: str, outcome: Outcome) -> str:
+    if not outcome.requests:
+        return "nothing was ever asked to be erased"
+    if outcome.remain_until is None:
+        return "removed, with the old files of every table that held it"
+    at = outcome.remain_until.astimezone().isoformat(sep=" ", timespec="minutes")
+    return f"removed; bytes remain in old files, which go with `ingest erase {pipeline}` after {at}"
+
+
+def _subjects(subject: str | None, every: Path | None) -> list[Named]:
+    if subject is None and every is None:
+        return []
+    if subject is not None and every is not None:
+        raise ConfigError("whom to erase is not clear", "give either --subject or --all")
+    lines = [subject] if subject is not None else every.read_text(encoding="utf-8").splitlines() if every else []
+    found = [Named.parsed(line) for line in lines if line.strip()]
+    if not found:
+        raise ConfigError(f"{every} names nobody", "write a subject a line, such as member:42")
+    return list(dict.fromkeys(found))
+
+
+def _plain(asked: Asked, keys: int, dry_run: bool) -> dict[str, Any]:
+    found = [{"place": place, "table": table, "count": count} for (place, table), count in asked.counts.items()]
+    requests = [] if dry_run else [r.entry.request for r in asked.requests]
+    return {"subjects": len(asked.requests), "found": found, "keys": keys, "requests": requests}
+
+
+def _show(asked: Asked, keys: int, dry_run: bool) -> None:
+    table = Table("place", "table", "rows or events", title="what would go" if dry_run else "what is to go")
+    for (place, name), count in asked.counts.items():
+        table.add_row(place, name, f"{count:,}")
+    console = Console(highlight=False)
+    console.print(table)
+    for request in asked.requests if not dry_run else ():
+        # The key is what the caller gave, and is kept nowhere.
+        console.print(f"asked: {request.entry.request} ({request.entry.subject})")
+    typer.echo("nothing was asked for: a dry run" if dry_run else f"{keys:,} keys are fenced: {_REMAINS}")

@@ -1,0 +1,182 @@
+"""What a pipeline file says of people: which rows lead to whom, what is personal, and what an erasure leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, Protocol, Self
+
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+from pydantic_core import PydanticCustomError
+
+from ingest.config.section import Section, Table, Text
+
+
+class Subject(Section):
+    """Whose a table's rows are: each row is a subject itself, or belongs to one over rows of other tables."""
+
+    of: Text | None = Field(default=None, description="The kind of subject that each row is, such as member.")
+    key: Text | None = Field(default=None, description="Beside of: the key column by which subjects are told apart.")
+    through: Annotated[Mapping[Text, Table], Field(min_length=1)] | None = Field(
+        default=None,
+        description="column: table. A foreign key, and the table whose key it holds; that table's rows lead on. A row "
+        "with several belongs to the subjects of each.",
+    )
+
+    @model_validator(mode="after")
+    def _itself_or_through(self) -> Self:
+        if (self.of is None) == (self.through is None) or (self.of is None) != (self.key is None):
+            raise ValueError("should be {of: member, key: id} or {through: {member_id: public.members}}")
+        return self
+
+
+class Constant(Section):
+    """One value in place of all."""
+
+    constant: bool | int | float | str = Field(description="What every erased row holds then.")
+
+
+class Generalised(Section):
+    """A coarser value in place of the exact one."""
+
+    generalise: Literal["year", "month"] | PositiveInt = Field(
+        description="The begin of the year or the month of a time; of a number the multiple of this one below it."
+    )
+
+
+def _on_erasure(value: Any) -> Any:
+    """One error for the union, in place of one for each of its members."""
+    if value == "delete" or (isinstance(value, Mapping) and value and all(map(_is_mask, value.values()))):
+        return value
+    raise PydanticCustomError(
+        "on_erasure",
+        "should be delete, or for each column null, {{constant: …}} or {{generalise: year, month or a whole number}}",
+    )
+
+
+def _is_mask(value: Any) -> bool:
+    if value is None:
+        return True
+    if not isinstance(value, Mapping) or len(value) != 1:
+        return False
+    ((how, what),) = value.items()
+    if how == "generalise":
+        return what in ("year", "month") or (isinstance(what, int) and not isinstance(what, bool) and what > 0)
+    return how == "constant" and isinstance(what, bool | int | float | str)
+
+
+OnErasure = Annotated[Literal["delete"] | Mapping[Text, Constant | Generalised | None], BeforeValidator(_on_erasure)]
+
+
+class Personal(Section):
+    """What a table holds of people."""
+
+    subject: Subject | None = Field(default=None, description="Whose its rows are.")
+    personal: tuple[Text, ...] = Field(
+        default=(), description="Columns with personal values: nothing of them gets into logs, statistics or names."
+    )
+    on_erasure: OnErasure = Field(
+        default="delete",
+        description="What becomes of a subject's row: delete, or column: null, {constant: …} or {generalise: …}.",
+    )
+    erase_on_delete: bool = Field(
+        default=False, description="Of a table of subjects: the source's own delete of a row asks for its erasure."
+    )
+
+    @property
+    def erasure_columns(self) -> frozenset[str]:
+        """All columns that these settings name."""
+        found = {*self.personal, *(self.on_erasure if isinstance(self.on_erasure, Mapping) else ())}
+        if self.subject is not None:
+            found |= {*(self.subject.through or ()), *([self.subject.key] if self.subject.key else ())}
+        return frozenset(found)
+
+    @model_validator(mode="after")
+    def _requests_come_from_subjects(self) -> Self:
+        if self.erase_on_delete and (self.subject is None or self.subject.of is None):
+            raise ValueError("has erase_on_delete, and its rows are no subjects: give it subject: {of: …, key: …}")
+        return self
+
+    @model_validator(mode="after")
+    def _masks_cover(self) -> Self:
+        left = [] if self.on_erasure == "delete" else sorted(set(self.personal) - set(self.on_erasure))
+        if left:
+            raise ValueError(f"on_erasure leaves the personal column {left[0]!r} as it is: name it there, or delete")
+        return self
+
+
+class Described(Protocol):
+    """What else is told of a table."""
+
+    @property
+    def columns(self) -> Mapping[str, str]: ...
+    @property
+    def primary_key(self) -> tuple[str, ...] | None: ...
+    @property
+    def sequence(self) -> str | None: ...
+
+
+def require_sound(told: Personal, table: Described) -> None:
+    """Raises ValueError where a column can't be what is said of it."""
+    key = set(table.primary_key or ())
+    unknown = sorted(told.erasure_columns - set(table.columns) - key) if table.columns else []
+    if unknown:
+        raise ValueError(f"calls {unknown[0]!r} a column, which is not in columns: declare it there, or correct it")
+    if table.sequence in told.personal:
+        raise ValueError(
+            f"orders its changes by the personal column {table.sequence!r}: positions are kept in statistics and "
+            "beside deleted keys. Order them by another one"
+        )
+    of = told.subject.key if told.subject is not None else None
+    if of is not None and key and key != {of}:
+        raise ValueError(f"has subjects by {of!r}, and another primary_key: subjects are told apart by the key")
+    masked = {} if told.on_erasure == "delete" else told.on_erasure
+    kept = sorted(set(masked) & (key | ({of} if of is not None else set())))
+    if kept:
+        raise ValueError(f"on_erasure masks the key column {kept[0]!r}: rows are told apart by it, so delete them")
+
+
+def require_chains(tables: Mapping[str, Personal]) -> None:
+    """Raises ValueError where a table's rows don't lead to a subject."""
+    kinds: dict[str, str] = {}
+    for table, told in tables.items():
+        kind = told.subject.of if told.subject is not None else None
+        if kind is not None and kinds.setdefault(kind, table) != table:
+            raise ValueError(f"tables.{table}: subjects of the kind {kind!r} are the rows of {kinds[kind]} already")
+        for column, parent in parents(told):
+            if parent not in tables:
+                raise ValueError(f"tables.{table}: subject.through.{column} names {parent!r}, which is not in tables")
+            if tables[parent].subject is None:
+                raise ValueError(
+                    f"tables.{table}: subject.through.{column} ends at {parent!r}, which leads to no subject: give it "
+                    "one, {of: …, key: …} or {through: …}"
+                )
+    for table in tables:
+        _require_no_way_back(table, tables, ())
+
+
+def parents(told: Personal) -> Iterable[tuple[str, str]]:
+    """Foreign keys: the column, and the table whose key it holds."""
+    return (told.subject.through or {}).items() if told.subject is not None else ()
+
+
+def _require_no_way_back(table: str, tables: Mapping[str, Personal], way: tuple[str, ...]) -> None:
+    if table in way:
+        circle = " → ".join((*way[way.index(table) :], table))
+        raise ValueError(f"tables: subject.through leads in a circle: {circle}")
+    for _, parent in parents(tables[table]):
+        _require_no_way_back(parent, tables, (*way, table))
+
+
+class Privacy(Section):
+    """What erasing needs."""
+
+    key_file: Text = Field(
+        description="A file outside the lakehouse with the secret keys of the ledger's hashes: a line `VERSION HEX` "
+        "each, of 32 bytes or more, the highest version for new requests. Readable by its owner alone (0600)."
+    )
+    keep_old_files_hours: float = Field(
+        default=1.0,
+        ge=0,
+        description="For how long files stay that an erasure has replaced. Then they go with all older versions of "
+        "their tables: let no query and no batch take longer.",
+    )

@@ -1,0 +1,16 @@
+"""What every section of a pipeline file is: frozen, without unknown keys, and never quoted in an error."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from ingest.names import TableName
+
+Text = Annotated[str, Field(min_length=1)]
+Table = Annotated[str, AfterValidator(TableName)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

@@ -1,0 +1,92 @@
+"""The certificate as a page that any browser shows and prints: one file that loads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from html import escape
+from string import Template
+from typing import Any
+
+_PAGE = Template("""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>Erasure $request</title>
+<style>
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222 }
+table { border-collapse: collapse; width: 100%; margin: .5em 0 1.5em }
+th, td { text-align: left; border-bottom: 1px solid #ccc; padding: .25em .75em .25em 0; vertical-align: top;
+         overflow-wrap: anywhere }
+th { font-weight: 600 }
+td.n { text-align: right; font-variant-numeric: tabular-nums }
+</style>
+</head>
+<body>
+<h1>Certificate of erasure</h1>
+<table>$facts</table>
+<h2>What it says</h2>
+<ul>$says</ul>
+<h2>What it does not say</h2>
+<ul>$does_not_say</ul>
+<h2>What was looked for</h2>
+<table>$needles</table>
+<p>Each in these forms: $forms.</p>
+<h2>What was read</h2>
+<table>$read</table>
+<h2>What was not scanned</h2>
+$not_scanned
+<h2>What the scan had to find to be believed</h2>
+<table>$canaries</table>
+<p>Signed with the key <code>$public_key</code>. The file of the same name that ends with .json is what counts:
+<code>ingest certificate verify</code> tells whether it, or this page, was altered.</p>
+</body>
+</html>
+""")
+
+
+def page(said: Mapping[str, Any], public_key: str) -> str:
+    """What a statement says. `public_key`: with which it is signed, in base64."""
+    facts = [
+        ("Request", said["request"]),
+        ("Subject (keyed hash)", said["subject"]),
+        *((f"Erased in {source} up to", upto) for source, upto in sorted(said["cut_offs"].items())),
+        ("Head of the ledger", said["ledger_head"]),
+        ("Places", ", ".join(said["places"])),
+        ("Residues", "none"),
+        ("Issued at", said["issued_at"]),
+        ("Issued by", f"{said['issued_by']['project']} {said['issued_by']['version']}"),
+    ]
+    absent = [(n["place"], n["file"] or "(all of it)", n["why"]) for n in said["not_scanned"]]
+    return _PAGE.substitute(
+        request=escape(said["request"]),
+        facts=_rows(facts),
+        says=_items(said["says"]),
+        does_not_say=_items(said["does_not_say"]),
+        needles=_rows(
+            ((n["label"], ", ".join(n["columns"]) or "everywhere") for n in said["needles"]), "needle", "where"
+        ),
+        forms=escape(", ".join(said["forms"])),
+        read=_rows(
+            ((k["place"], k["kind"], k["files"], k["bytes"], k["decoded_bytes"]) for k in said["read"]),
+            *("place", "kind", "files", "bytes", "decoded bytes"),
+        ),
+        not_scanned=f"<table>{_rows(absent, 'place', 'file', 'why')}</table>"
+        if absent
+        else "<p>Nothing was left out.</p>",
+        canaries=_rows(((c["place"], c["format"], c["found"]) for c in said["canaries"]), "place", "format", "found"),
+        public_key=escape(public_key),
+    )
+
+
+def _rows(rows: Iterable[Iterable[object]], *headings: str) -> str:
+    head = f"<tr>{''.join(f'<th>{escape(h)}</th>' for h in headings)}</tr>" if headings else ""
+    return head + "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+
+
+def _cell(value: object) -> str:
+    return f'<td class="n">{value:,}</td>' if isinstance(value, int) else f"<td>{escape(str(value))}</td>"
+
+
+def _items(texts: Iterable[str]) -> str:
+    return "".join(f"<li>{escape(text)}</li>" for text in texts)

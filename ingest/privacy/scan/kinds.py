@@ -1,0 +1,63 @@
+"""Which format a file has: by its first bytes, and by its name where these say nothing."""
+
+from __future__ import annotations
+
+import re
+
+HEAD = 4096
+"""So many bytes are enough to tell."""
+_BY_FIRST_BYTES = (
+    (b"PAR1", "parquet"),
+    (b"PARE", "encrypted parquet"),
+    (b"\x1f\x8b", "gzip"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"\x82SNAPPY\x00", "snappy"),
+    (b"\xff\x06\x00\x00sNaPpY", "snappy"),
+    (b"LZ4Block", "lz4 blocks"),
+    (b"PK\x03\x04", "zip"),
+    (b"crc\x00", "checksums"),
+)
+_SEGMENT = re.compile(r"\d{20}(\.log|-\d{10}\.checkpoint)(\.(deleted|cleaned|swap))?")
+# Offsets, times and bits, whose bytes say all that they hold.
+_PLAIN_BINARY = re.compile(
+    r"(?P<index>\d{20}\.(index|timeindex|snapshot|txnindex)(\.deleted)?)"
+    r"|(?P<vector>(.*/)?deletion_vector_[0-9a-f-]{36}\.bin)"
+)
+_CURRENT_MAGIC = 2
+
+
+def kind_of(name: str, head: bytes) -> str:
+    """`unknown` where nothing is known but its bytes. `name`: of the file, without its folders."""
+    if not head:
+        return "empty"
+    for first, kind in _BY_FIRST_BYTES:
+        if head.startswith(first):
+            return kind
+    if _SEGMENT.fullmatch(name):
+        return "kafka segment" if len(head) > 16 and head[16] == _CURRENT_MAGIC else _segment_without_batches(head)
+    plain = _PLAIN_BINARY.fullmatch(name)
+    if plain is not None:
+        return "kafka index" if plain["index"] else "deletion vector"
+    return "text" if _is_text(head) else "unknown"
+
+
+def _segment_without_batches(head: bytes) -> str:
+    if not any(head):
+        return "kafka segment"
+    return "text" if _is_text(head) else "unknown"
+
+
+def _is_text(head: bytes) -> bool:
+    """Whether it is UTF-8 without control characters; its end may be cut within a character."""
+    if any(c < 32 and c not in b"\t\n\r\x0c\x1b" for c in head):
+        return False
+    for cut in range(4 if len(head) == HEAD else 1):
+        try:
+            head[: len(head) - cut].decode()
+        except UnicodeDecodeError:
+            continue
+        return True
+    return False

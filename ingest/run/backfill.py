@@ -1,0 +1,128 @@
+"""A backfill: history once more through the same merge, into the tables that a stream may be writing meanwhile.
+
+An event that is there already changes nothing, and an older one never wins over a newer one, so a backfill may deliver
+what it likes, as often as it likes. It has accounts of its own, by which one that died goes on where it stood.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.point import Point, within
+from ingest.config import Pipeline
+from ingest.errors import ConfigError
+from ingest.run.capture import Capture
+from ingest.run.merge import Merge
+from ingest.run.pipeline import Progress, bronze_of, layout_of, rules_of
+from ingest.sources.archive import ArchiveSource
+from ingest.sources.contract import Source
+from ingest.sources.dump import Dump, DumpSource
+from ingest.sources.kafka import KafkaSource
+from ingest.sources.kafka_admin import KafkaAdmin
+from ingest.tables.accounts import Accounts
+from ingest.tables.backfills import Backfills, Begun
+from ingest.tables.bronze import Bronze
+from ingest.tables.bronze_window import BronzeWindow
+from ingest.tables.catalog import Catalog
+
+From = Literal["bronze", "archive", "kafka", "dump"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The events from `begin` on and before `end`, as `source` holds them. `tables`: all where none is named. `dump`:
+    what is to be read where the source is one."""
+
+    source: From = "bronze"
+    begin: Point | None = None
+    end: Point | None = None
+    tables: tuple[str, ...] = ()
+    dump: Dump | None = None
+
+    def __post_init__(self) -> None:
+        if self.source != "bronze" and any(p is not None and p.time is None for p in (self.begin, self.end)):
+            raise ConfigError(
+                f"the window of a backfill from {self.source} is one of times", "only bronze can be cut by positions"
+            )
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """As they are kept."""
+        begin, end = (p.said if p is not None else None for p in (self.begin, self.end))
+        said = {"source": self.source, "from": begin, "to": end, "tables": sorted(self.tables)}
+        return said if self.dump is None else said | {"dump": self.dump.path, "at": self.dump.at.said}
+
+
+class Backfill:
+    """One backfill of a pipeline: the one that was asked for in the same words and hasn't ended, or a new one."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, asked: Asked) -> None:
+        layout = pipeline.layout
+        source = None if asked.source == "bronze" else _source(spark, pipeline, asked)
+        self._registry = Backfills(spark, layout.backfills, pipeline.name)
+        merged = Accounts(spark, layout.accounts, pipeline.name).merged_upto()
+        words = asked.words
+        if isinstance(source, DumpSource):
+            words["types"] = {asked.tables[0]: source.types}
+        self.begun: Begun = self._registry.begin(words, merged)
+        only = frozenset(asked.tables) or None
+        rules = replace(rules_of(pipeline), only=only, keyless=False, stops_at_restart=False)
+        rules = replace(rules, columns=rules.columns | words.get("types", {}))
+        self._capture: Capture | None = None
+        if source is None:
+            path, chosen = layout.bronze(pipeline.name), within(asked.begin, asked.end)
+            self._bronze: Bronze = BronzeWindow(spark, path, chosen, self.begun.upto_batch, rules.epochs)
+        else:
+            self._bronze = Bronze(spark, layout.backfilled(pipeline.name, self.begun.number), rules.epochs)
+            source.until_now()
+            self._capture = Capture(spark, source, self._bronze, rules.naming, pipeline.batch.max_events)
+        limit = pipeline.batch.max_events
+        self._merge = Merge(spark, pipeline.name, layout, rules, self._bronze, limit, self.begun.writer)
+        self.done = False
+        """All is merged, and the backfill has ended."""
+
+    def step(self) -> Progress:
+        """One slice."""
+        begun = time.monotonic()
+        captured = self._capture.step() if self._capture else 0
+        last = self._capture.captured.batch if self._capture else self._bronze.last_batch()
+        progress = Progress(captured, self._merge.step(last), time.monotonic() - begun)
+        # A slice may hold nothing of the window.
+        self.done = not captured and self._merge.merged >= last
+        if self.done:
+            self._registry.end(self.begun)
+        return progress
+
+
+def planned(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> Mapping[str, int]:
+    """How many events of each table a backfill from bronze would read; of another source, how many records at most."""
+    if asked.source == "bronze":
+        merged = Accounts(spark, pipeline.layout.accounts, pipeline.name).merged_upto()
+        chosen = within(asked.begin, asked.end) & F.col("source_table").isNotNull()
+        rows = bronze_of(spark, pipeline).between(0, merged).where(chosen)
+        rules = replace(rules_of(pipeline), only=frozenset(asked.tables) or None)
+        counts = rows.groupBy("source_table").count().orderBy("source_table").collect()  # a row per table
+        return {r["source_table"]: r["count"] for r in counts if rules.takes(r["source_table"])}
+    span = _source(spark, pipeline, asked).pending({}, 1 << 62)
+    return {} if span is None else {t: sum(e - span.start[t][p] for p, e in ps.items()) for t, ps in span.end.items()}
+
+
+def _source(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> Source:
+    begin, end = (p.time if p is not None else None for p in (asked.begin, asked.end))
+    if asked.dump is not None:
+        shape = {e.shape.table: e.shape for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name)}
+        return DumpSource(spark, asked.dump, shape.get(asked.dump.table), rules_of(pipeline).primary_keys)
+    if asked.source == "archive":
+        return ArchiveSource(layout_of(spark, pipeline, windowed=begin is not None or end is not None), begin, end)
+    told = pipeline.source
+    admin = KafkaAdmin(told.kafka)
+    topics = admin.topics(told.topics, told.topic_pattern)
+    start = admin.beginning_offsets(topics) if begin is None else admin.offsets_at(topics, begin)
+    until = admin.end_offsets(topics) if end is None else admin.offsets_at(topics, end)
+    return KafkaSource(told.kafka, told.topics, told.topic_pattern, start, until)

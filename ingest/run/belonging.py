@@ -1,0 +1,158 @@
+"""What a lakehouse holds of subjects: rows and events that name their keys, table by table, as foreign keys lead on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import EVENT_ID, LOCATION
+from ingest.changelog.connect_schema import declared
+from ingest.changelog.images import Shape
+from ingest.changelog.merge import SURROGATE, surrogate
+from ingest.config import Pipeline
+from ingest.cut import cut
+from ingest.privacy.key_file import LedgerKeys
+from ingest.privacy.mentions import KEY_HASH, NAMED, OWN, led, naming, own, with_hashes
+from ingest.run.judging import Stored, stored_in
+from ingest.run.mentioned import mentioned
+from ingest.run.pipeline import bronze_of, rules_of
+from ingest.run.profile import CHANGE, Group, profiles
+from ingest.run.schemas import Schemas
+from ingest.tables.bronze import COORDINATES
+from ingest.tables.catalog import Catalog
+from ingest.tables.quarantine import Quarantine
+from ingest.tables.silver import Silver
+
+ITEM, PLACE, REQUEST = "_item", "_place", "request"
+SILVER, PENDING, HISTORY, BRONZE, QUARANTINE, TOMBSTONES = (
+    "silver",
+    "pending",
+    "history",
+    "bronze",
+    "quarantine",
+    "tombstones",
+)
+
+
+@dataclass(frozen=True)
+class Belongings:
+    """Of one table. `items`: `PLACE`, `ITEM` and `REQUEST` of each row or event. `keys`: `REQUEST` and `KEY_HASH`."""
+
+    table: str
+    items: DataFrame
+    keys: DataFrame
+
+
+class Search:
+    """Looks for what belongs to subjects in everything that a pipeline has read, captured or set aside."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, keys: LedgerKeys) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._keys = keys
+        self._rules = rules_of(pipeline)
+        self._bronze = bronze_of(spark, pipeline)
+        self._events = self._bronze.between(0, self._bronze.last_batch())
+        entries = Catalog(spark, pipeline.layout.tables).entries(pipeline.name)
+        self._shapes = {entry.shape.table: entry.shape for entry in entries}
+        self._schemas = Schemas()
+        self._groups = self._profiled()
+
+    def belongings(self, subjects: DataFrame) -> Iterator[Belongings]:
+        """Of each table that leads to subjects, parents first. `subjects`: `REQUEST` and `KEY_HASH` of their keys."""
+        known = subjects.select(REQUEST, KEY_HASH)
+        for table in self._rules.subjects.tables:
+            places = self._named(table)
+            if places is None:
+                continue
+            named = cut(with_hashes(places, self._keys, self._keys.newest))
+            while True:
+                found = cut(naming(named, F.broadcast(known)).dropDuplicates([PLACE, ITEM, REQUEST]))
+                keys = cut(found.select(REQUEST, F.explode(OWN).alias(KEY_HASH)).distinct())
+                new = cut(keys.join(known, [REQUEST, KEY_HASH], "left_anti"))
+                if new.isEmpty():
+                    break
+                # Of a row that was another's once, or had another key, there is more under its own.
+                known = cut(known.unionByName(new))
+            items = [found.select(PLACE, ITEM, REQUEST), self._buried(table, found), self._set_aside(found)]
+            yield Belongings(table, reduce(DataFrame.unionByName, [i for i in items if i is not None]), keys)
+
+    def _profiled(self) -> dict[str, list[Group]]:
+        """table → its groups of changes in bronze."""
+        mine = self._events.where(F.col("source_table").isin(*self._rules.subjects.tables))
+        found: dict[str, list[Group]] = {}
+        for group in profiles(mine, F.lit(0)).get(0, []):
+            if group.table is not None and group.kind == CHANGE and group.problem is None:
+                found.setdefault(group.table, []).append(group)
+        self._schemas.learn(self._events, [g for groups in found.values() for g in groups])
+        return found
+
+    def _named(self, table: str) -> DataFrame | None:
+        """`PLACE`, `ITEM`, the key's `SURROGATE`, and mentions, of all rows and events of the table."""
+        shape = self._shapes.get(table)
+        frames = []
+        if shape is not None:
+            self._rules.subjects.require_columns(table, shape.key, shape.names)
+            stored = self._stored(table)
+            versions = [(HISTORY, kept) for kept in (stored.chronicle.tables if stored.chronicle else ())]
+            for place, kept in ((SILVER, stored.silver), (PENDING, stored.pending), *versions):
+                if kept.exists():
+                    frames.append(self._rows(place, kept, shape))
+        if table in self._groups:
+            frames.append(self._read(table, shape))
+        return reduce(DataFrame.unionByName, frames) if frames else None
+
+    def _rows(self, place: str, kept: Silver, shape: Shape) -> DataFrame:
+        mine = own(shape)
+        item = F.to_json(F.struct(F.lit(kept.path), LOCATION))
+        buried = surrogate(list(shape.key)) if shape.key else F.lit(None).cast("binary")
+        return kept.located().select(
+            F.lit(place).alias(PLACE),
+            item.alias(ITEM),
+            buried.alias(SURROGATE),
+            mine.alias(OWN),
+            F.concat(mine, led(shape, self._rules.subjects)).alias(NAMED),
+        )
+
+    def _read(self, table: str, shape: Shape | None) -> DataFrame:
+        types = self._rules.columns.get(table, {})
+        incoming = [(group, self._schemas.columns(group, types)) for group in self._groups[table]]
+        known = tuple(declared(c.name, str(c.type)) for c in shape.columns) if shape is not None else ()
+        key = shape.key if shape is not None else self._rules.primary_keys.get(table, ())
+        events = mentioned(self._events, None, table, key, incoming, known, self._rules)
+        item = F.to_json(EVENT_ID)
+        nothing = F.lit(None).cast("binary").alias(SURROGATE)
+        return events.select(F.lit(BRONZE).alias(PLACE), item.alias(ITEM), nothing, OWN, NAMED)
+
+    def _buried(self, table: str, found: DataFrame) -> DataFrame | None:
+        """Tombstones of keys that some row of history still tells; of others nothing is kept that would tell them."""
+        graves = self._stored(table).graves
+        if not graves.exists():
+            return None
+        keys = found.where(F.col(SURROGATE).isNotNull()).select(REQUEST, SURROGATE).distinct()
+        there = graves.rows().select(SURROGATE).join(F.broadcast(keys), SURROGATE)
+        return there.select(F.lit(TOMBSTONES).alias(PLACE), F.hex(SURROGATE).alias(ITEM), REQUEST)
+
+    def _set_aside(self, found: DataFrame) -> DataFrame:
+        """Events of bronze that are in quarantine too."""
+        rows = Quarantine(self._spark, self._pipeline.layout.quarantine, self._pipeline.name).rows()
+        held = rows.select(F.to_json(F.struct(*COORDINATES)).alias(ITEM)).distinct()
+        events = found.where(F.col(PLACE) == BRONZE).select(ITEM, REQUEST)
+        return held.join(F.broadcast(events), ITEM).select(F.lit(QUARANTINE).alias(PLACE), ITEM, REQUEST)
+
+    def _stored(self, table: str) -> Stored:
+        pipeline = self._pipeline
+        return stored_in(self._spark, pipeline.layout, pipeline.name, table, table in self._rules.history)
+
+
+def counted(found: Sequence[Belongings]) -> dict[tuple[str, str], int]:
+    """(place, table) → how many rows or events."""
+    counts: dict[tuple[str, str], int] = {}
+    for one in found:
+        per_place = one.items.select(PLACE, ITEM).distinct().groupBy(PLACE).count().orderBy(PLACE)
+        counts |= {(r[PLACE], one.table): r["count"] for r in per_place.collect()}  # a row per place
+    return counts

@@ -1,0 +1,147 @@
+"""Asking for an erasure: what belongs to the subjects, up to where their old life goes, and the entries of the ledger
+that keep it away from then on. Bytes stay where they are until they are removed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.envelope import CHANGES
+from ingest.changelog.position import is_placed
+from ingest.config import Pipeline
+from ingest.errors import ConfigError
+from ingest.local_rows import local_rows
+from ingest.privacy.cut_off import EVERY, CutOff
+from ingest.privacy.key_file import LedgerKeys, read_keys
+from ingest.privacy.ledger import ASKED, KEYS, Entry, Ledger
+from ingest.run.belonging import Search, counted
+from ingest.run.pipeline import bronze_of, rules_of
+from ingest.sources.kafka_admin import KafkaAdmin
+from ingest.tables.bronze import Offsets
+
+_SUBJECT = re.compile(r"([^:\s]+):(.+)")
+
+
+@dataclass(frozen=True)
+class Named:
+    """A subject, as somebody says it: `member:42`."""
+
+    kind: str
+    key: str
+
+    def __repr__(self) -> str:
+        return f"Named({self.kind})"
+
+    @classmethod
+    def parsed(cls, text: str) -> Named:
+        """Raises ConfigError, which shows nothing of the text."""
+        found = _SUBJECT.fullmatch(text.strip())
+        if found is None:
+            raise ConfigError("a subject is not named by its kind and its key", "write it as member:42")
+        return cls(found[1], found[2])
+
+
+@dataclass(frozen=True)
+class Request:
+    """An erasure that is asked for: its entry in the ledger, or the one that it would have. `subject`: as it was
+    named; a delete names none."""
+
+    entry: Entry
+    subject: Named | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was found of all subjects, by place and table; the requests; and the `KEYS` that they fence."""
+
+    counts: Mapping[tuple[str, str], int]
+    requests: Sequence[Request]
+    keys: DataFrame
+
+
+def found(
+    spark: SparkSession, pipeline: Pipeline, subjects: Sequence[Named], reason: str | None, cut_off: CutOff
+) -> Asked:
+    """What asking for the erasure of these subjects concerns. Writes nothing."""
+    keys, rules = ledger_keys(pipeline), rules_of(pipeline)
+    requests = []
+    for subject in subjects:
+        table = rules.subjects.root(subject.kind)
+        entry = entry_of(subject.kind, table, keys.hash(table, subject.key), keys, reason, cut_off)
+        requests.append(Request(entry, subject))
+    return found_of(spark, pipeline, requests)
+
+
+def found_of(spark: SparkSession, pipeline: Pipeline, requests: Sequence[Request]) -> Asked:
+    """What these requests concern. Raises ConfigError where the pipeline's file asks for more than a removal."""
+    masked = sorted(t for t, s in pipeline.tables.items() if s.subject is not None and s.on_erasure != "delete")
+    if masked:
+        raise ConfigError(
+            f"tables.{masked[0]}.on_erasure masks columns, which is not done yet: its rows would be deleted",
+            "say on_erasure: delete, or take the table's subject away",
+        )
+    keys = ledger_keys(pipeline)
+    rows = [{name: getattr(r.entry, name) for name in KEYS.names} for r in requests]
+    own = local_rows(spark, rows, KEYS)
+    every, belongings = [own], []
+    for one in Search(spark, pipeline, keys).belongings(own):
+        named = {"table": F.lit(one.table), "key_version": F.lit(keys.newest).cast("int")}
+        every.append(one.keys.withColumns(named).select(*KEYS.names))
+        belongings.append(one)
+    return Asked(counted(belongings), requests, reduce(DataFrame.unionByName, every).distinct())
+
+
+def ask(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> list[Entry]:
+    """The first durable step: from here on no merge lets the old life of the subjects in."""
+    ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
+    return ledger.append([r.entry for r in asked.requests], asked.keys)
+
+
+def written_by_now(spark: SparkSession, pipeline: Pipeline, topics: bool) -> CutOff:
+    """All that is captured; with `topics`, also all that they hold by now. Raises Unreachable and SourceRefused."""
+    bronze = bronze_of(spark, pipeline)
+    offsets: Offsets = bronze.captured().offsets
+    if topics:
+        admin = KafkaAdmin(pipeline.source.kafka)
+        ends = admin.end_offsets(admin.topics(pipeline.source.topics, pipeline.source.topic_pattern))
+        for topic, partitions in ends.items():
+            known = offsets.get(topic, {})
+            offsets[topic] = known | {p: max(end, known.get(p, 0)) for p, end in partitions.items()}
+    placed = bronze.rows().where(F.col("op").isin(*CHANGES) & is_placed(F.col("position")))
+    lasts = placed.groupBy("source_table").agg(F.max("position").alias("last")).collect()  # a row per table
+    sequences = {table for table, _ in rules_of(pipeline).naming.sequences}
+    positions = {r["source_table"]: tuple(r["last"]) for r in lasts if r["source_table"] in sequences}
+    every = max((tuple(r["last"]) for r in lasts if r["source_table"] not in sequences), default=None)
+    return CutOff(offsets, positions | ({} if every is None else {EVERY: every}))
+
+
+def ledger_keys(pipeline: Pipeline) -> LedgerKeys:
+    """Raises ConfigError where the pipeline's file names none, or the file is none."""
+    if pipeline.privacy is None:
+        raise ConfigError(
+            f"nothing in pipeline {pipeline.name} leads to a subject",
+            "say whose rows are whose, tables: {…: {subject: …}}, and name a key_file",
+        )
+    return read_keys(pipeline.privacy.key_file)
+
+
+def entry_of(kind: str, table: str, key_hash: str, keys: LedgerKeys, reason: str | None, cut_off: CutOff) -> Entry:
+    """A new request. `key_hash`: of the subject's key in its table, under the newest secret."""
+    version = keys.newest
+    return Entry(
+        ASKED,
+        str(uuid4()),
+        subject=kind,
+        table=table,
+        key_hash=key_hash,
+        key_version=version,
+        key_check=keys.check(version),
+        reason=reason,
+        cut_off=cut_off.said,
+    )

@@ -1,0 +1,78 @@
+"""The keys that the events of a table name: in either image, in the record's key, and as the key that a row goes on
+under."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import EVENT_ID, NEW_KEY
+from ingest.changelog.columns import Column
+from ingest.changelog.evolution import TableColumn
+from ingest.changelog.images import Reader, Reading, Shape, changes
+from ingest.changelog.merge import surrogate, surrogate_of
+from ingest.privacy.mentions import NAMED, OWN, led, own
+from ingest.run.profile import Group, belongs_to
+from ingest.run.rules import Rules
+
+GROUP = "_group"
+"""The number of an event's group; `TOMBSTONES` of null tombstones."""
+TOMBSTONES = -1
+GRAVES = "_graves"
+"""The surrogates under which tombstones remember the keys of the event's row."""
+
+
+def mentioned(
+    events: DataFrame,
+    tombstones: DataFrame | None,
+    table: str,
+    key: tuple[str, ...],
+    incoming: Sequence[tuple[Group, tuple[Column, ...]]],
+    known: tuple[Column, ...],
+    rules: Rules,
+) -> DataFrame:
+    """A row per event: `EVENT_ID`, `GROUP`, `op`, `position`, `GRAVES`, and mentions in `OWN` and `NAMED`. `known`: the
+    columns by which null tombstones are read."""
+    frames = []
+    for number, (group, arrived) in enumerate(incoming):
+        mine = events.where(belongs_to(group))
+        frames.append(_read(mine, table, key, arrived, rules, group.key_changes).withColumn(GROUP, F.lit(number)))
+    if tombstones is not None and known:
+        frames.append(_read(tombstones, table, key, known, rules, False).withColumn(GROUP, F.lit(TOMBSTONES)))
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _read(
+    events: DataFrame, table: str, key: tuple[str, ...], arrived: tuple[Column, ...], rules: Rules, key_changes: bool
+) -> DataFrame:
+    links = rules.subjects.links.get(table, {})
+
+    def name(column: Column) -> str:
+        return column.name.lower() if rules.fold_case else column.name
+
+    wire = tuple(c for c in arrived if name(c) in (*key, *links))
+    there = {name(c) for c in wire}
+    shape = Shape(table, tuple(k for k in key if k in there), tuple(TableColumn(name(c), c.type) for c in wire))
+    if len(shape.key) < len(key):
+        shape = Shape(table, (), shape.columns)
+    found = []
+    for reading in (Reading.AFTER, Reading.BEFORE):
+        reader = Reader(wire, rules.placeholder, rules.fold_case, reading, key_changes and bool(shape.key))
+        read = changes(events, shape, reader)
+        mine, graves = own(shape), F.array().cast("array<binary>")
+        if shape.key:
+            later = [F.col(NEW_KEY)[k].alias(k) for k in shape.key]
+            mine = F.concat(mine, own(shape, later))
+            moved = F.when(F.col(NEW_KEY).isNotNull(), surrogate_of(later))
+            graves = F.array_compact(F.array(surrogate(shape.key), moved))
+        named = F.concat(mine, led(shape, rules.subjects))
+        found.append(read.select(EVENT_ID, mine.alias(OWN), named.alias(NAMED), graves.alias(GRAVES)))
+    both = reduce(DataFrame.unionByName, found)
+    per_event = both.groupBy(EVENT_ID).agg(
+        *(F.array_distinct(F.flatten(F.collect_list(c))).alias(c) for c in (OWN, NAMED, GRAVES))
+    )
+    told = events.select(F.struct("topic", "partition", "offset").alias(EVENT_ID), "op", "position")
+    return told.join(per_event, EVENT_ID)

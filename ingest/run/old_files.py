@@ -1,0 +1,44 @@
+"""Old files of a pipeline's tables: those that no version has that is young enough to be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pyspark.sql import SparkSession
+
+from ingest.config import Pipeline
+from ingest.names import Lakehouse
+from ingest.tables import delta_log
+from ingest.tables.catalog import Catalog
+from ingest.tables.emptying import old_files_removed
+
+WEEK = 168.0
+"""Hours."""
+
+
+def every_table(spark: SparkSession, pipeline: Pipeline) -> list[str]:
+    """The folders of all tables of a pipeline, and of those that it shares with others."""
+    layout = pipeline.layout
+    shared = [layout.accounts, layout.tables, layout.backfills, layout.ledger]
+    entries = Catalog(spark, layout.tables).entries(pipeline.name)
+    return [*raw(pipeline), *folded(layout, pipeline.name, [e.shape.table for e in entries]), *shared]
+
+
+def raw(pipeline: Pipeline) -> list[str]:
+    """Where events are kept as they came."""
+    return [pipeline.layout.bronze(pipeline.name), pipeline.layout.quarantine]
+
+
+def folded(layout: Lakehouse, pipeline: str, tables: Sequence[str]) -> Iterator[str]:
+    """Where these tables are kept, with all that stands beside them."""
+    for table in tables:
+        for place in (layout.silver, layout.pending, layout.tombstones, layout.history, layout.changes):
+            yield place(pipeline, table)
+
+
+def vacuum(spark: SparkSession, folders: Sequence[str], hours: float) -> int:
+    """Deletes what no version younger than `hours` has, of the tables that are there: how many those were. Nobody reads
+    older versions from then on, and who has been writing for longer loses what he has not committed."""
+    there = [folder for folder in folders if delta_log.exists(spark, folder)]
+    old_files_removed(spark, there, hours)
+    return len(there)

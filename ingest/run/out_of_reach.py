@@ -1,0 +1,57 @@
+"""Where an erasure does not reach: what remains there, until when, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ingest.config import Pipeline
+from ingest.errors import IngestError
+from ingest.sources.kafka_admin import KafkaAdmin
+
+_SECONDS = 3.0
+_FOR_EVER = "-1"
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """`until`: when what remains is gone by itself, where that is known."""
+
+    place: str
+    what: str
+    until: datetime | None = None
+
+
+def out_of_reach(pipeline: Pipeline, now: datetime) -> list[Beyond]:
+    """Of a pipeline's subjects, if all that is to be erased was written by `now`."""
+    others = [
+        Beyond("the source database", "delete the subject's rows there first: a snapshot brings them as a new life"),
+        Beyond("backups and copies elsewhere", "who keeps them has to know of the request"),
+    ]
+    return [*_topics(pipeline, now), *others]
+
+
+def _topics(pipeline: Pipeline, now: datetime) -> list[Beyond]:
+    servers = pipeline.source.kafka["bootstrap.servers"]
+    admin = KafkaAdmin(pipeline.source.kafka, timeout=_SECONDS)
+    try:
+        told = admin.properties(admin.topics(pipeline.source.topics, pipeline.source.topic_pattern))
+    except IngestError as failure:
+        return [Beyond(f"topics on {servers}", f"what they keep could not be asked: {failure.problem}")]
+    return [_topic(topic, properties, now) for topic, properties in told.items()]
+
+
+def _topic(topic: str, said: dict[str, str], now: datetime) -> Beyond:
+    place = f"topic {topic}"
+    if "compact" in said.get("cleanup.policy", ""):
+        return Beyond(
+            place,
+            "compacted: a null tombstone of each key, which the source's delete brings, takes it away when the cleaner "
+            "comes by (min.cleanable.dirty.ratio, max.compaction.lag.ms, delete.retention.ms)",
+        )
+    kept = said.get("retention.ms", _FOR_EVER)
+    if kept == _FOR_EVER:
+        return Beyond(place, "kept for ever: set retention.ms, or delete its records up to where they are archived")
+    # The segment that is being written is never deleted.
+    longest = timedelta(milliseconds=int(kept) + int(said.get("segment.ms", "0")))
+    return Beyond(place, f"goes by itself: retention.ms is {kept}", now + longest)

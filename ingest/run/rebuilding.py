@@ -1,0 +1,92 @@
+"""Tables folded anew beside the live ones, as the pipeline's file says now, and put in their place in one commit each.
+
+What was there stays in the table's history. The stream may go on: a table's turn is claimed, what was merged meanwhile
+is folded too, and the commit fails where a batch has come in between all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import SparkSession
+
+from ingest.changelog.accounting import Account
+from ingest.config import Pipeline
+from ingest.errors import Contended
+from ingest.names import Lakehouse
+from ingest.run.judging import Stored, stored_in
+from ingest.run.pipeline import rules_of
+from ingest.run.refold import histories, refolded
+from ingest.tables.accounts import Accounts
+from ingest.tables.backfills import Backfills, Begun
+from ingest.tables.catalog import Catalog, Entry
+from ingest.tables.commit_log import UPTO, WRITER
+from ingest.tables.contention import again
+from ingest.tables.folders import removed
+
+REBUILD = "rebuild"
+_CLAIM_SECONDS = 300.0
+
+
+class Rebuild:
+    """One of a pipeline: the one that was asked for in the same words and hasn't ended, or a new one."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, tables: Sequence[str] = ()) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._tables = tuple(sorted(tables))
+        self._layout = pipeline.layout
+        merged = Accounts(spark, self._layout.accounts, pipeline.name).merged_upto()
+        self._registry = Backfills(spark, self._layout.backfills, pipeline.name)
+        self.begun: Begun = self._registry.begin({"source": REBUILD, "tables": [*self._tables]}, merged)
+        self._beside = self._layout.beside(f"rebuild-{self.begun.number}")
+
+    def run(self, report: Callable[[Sequence[Account]], None] = lambda _: None) -> list[Entry]:
+        """The tables that were rebuilt. Raises Contended where the stream leaves no turn."""
+        entries = self._folded(report)
+        for entry in entries:
+            again()(self._swap, entry.shape.table)
+        self._registry.end(self.begun)
+        removed(self._spark, self._beside.root)
+        return entries
+
+    def _folded(self, report: Callable[[Sequence[Account]], None] = lambda _: None) -> list[Entry]:
+        history = rules_of(self._pipeline).history
+        return refolded(self._spark, self._pipeline, self._beside, self._tables, report=report, history=history)
+
+    def _swap(self, table: str) -> None:
+        name = self._pipeline.name
+        live = self._stored(self._layout, table)
+        for kept in live.tables:
+            kept.claim(self.begun.writer, _CLAIM_SECONDS)
+        folded = self._folded()
+        (entry,) = (e for e in folded if e.shape.table == table)
+        for kept in live.kept:
+            kept.begin(self.begun.writer)
+        for one in histories(self._spark, self._pipeline):
+            upto = Accounts(self._spark, self._beside.accounts, one.writer).merged_upto()
+            if live.silver.reached(one.writer) > upto:
+                raise Contended(
+                    f"table {table} holds batches after {upto}, which are not folded yet", "run the same again"
+                )
+        self._replace(entry, live)
+        catalog = Catalog(self._spark, self._layout.tables)
+        known = {e.shape.table: e for e in catalog.entries(name)}
+        revision = known[table].revision + 1 if table in known else 1
+        catalog.record(Entry(name, live.silver.path, entry.shape, revision, entry.topics))
+
+    def _replace(self, entry: Entry, live: Stored) -> None:
+        """Tombstones, then what is kept beside the live rows, then these: a crash in between leaves what the same again
+        heals."""
+        anew = self._stored(self._beside, entry.shape.table)
+        if anew.graves.exists():
+            live.graves.bury(anew.graves.rows())
+        told = {WRITER: self.begun.writer, UPTO: self.begun.number}
+        for old, new in zip(live.kept, anew.kept, strict=True):
+            if old.exists() or new.exists():
+                old.replace(new, entry.shape, told)
+
+    def _stored(self, layout: Lakehouse, table: str) -> Stored:
+        rules = rules_of(self._pipeline)
+        history, personal = table in rules.history, rules.personal.get(table, frozenset())
+        return stored_in(self._spark, layout, self._pipeline.name, table, history, personal)

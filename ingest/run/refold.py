@@ -1,0 +1,101 @@
+"""Silver folded anew out of all that its pipeline has read: whole, or as it was at a point of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.accounting import Account
+from ingest.changelog.point import Point
+from ingest.changelog.position import place
+from ingest.config import Pipeline
+from ingest.names import Lakehouse
+from ingest.run.merge import Merge
+from ingest.run.pipeline import rules_of
+from ingest.tables.accounts import Accounts
+from ingest.tables.backfills import Backfills
+from ingest.tables.bronze import Bronze
+from ingest.tables.bronze_window import BronzeWindow
+from ingest.tables.catalog import Catalog, Entry
+
+
+def refolded(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    into: Lakehouse,
+    tables: Sequence[str] = (),
+    chosen: Callable[[DataFrame], Column] | None = None,
+    report: Callable[[Sequence[Account]], None] = lambda _: None,
+    upto: int | None = None,
+    history: Collection[str] = (),
+) -> list[Entry]:
+    """The tables, in a lakehouse of their own, of all events that live silver holds by now, or of those among them that
+    `chosen` chooses of a history. `tables`: only these. `upto`: the last batch of bronze. `history`: tables of which
+    all versions are told."""
+    rules = replace(rules_of(pipeline), only=frozenset(tables) or None, stops_at_restart=False)
+    rules = replace(rules, history=frozenset(history))
+    for writer, path, merged, columns in histories(spark, pipeline):
+        known = replace(rules, columns=columns)
+        last = merged if upto is None or writer != pipeline.name else upto
+        events = Bronze(spark, path, known.epochs).between(0, last)
+        bronze = BronzeWindow(spark, path, chosen and chosen(events), last, known.epochs)
+        merge = Merge(spark, pipeline.name, into, known, bronze, pipeline.batch.max_events, writer)
+        while merge.merged < last:  # A slice may hold nothing of what was chosen.
+            report(merge.step())
+    return Catalog(spark, into.tables).entries(pipeline.name)
+
+
+class History(NamedTuple):
+    """Of a writer of a pipeline's tables that read events of its own: where these are, up to which batch they are
+    merged, and types of columns that they don't tell themselves."""
+
+    writer: str
+    path: str
+    upto: int
+    columns: Mapping[str, Mapping[str, str]]
+
+
+def histories(spark: SparkSession, pipeline: Pipeline) -> Iterator[History]:
+    """Each of them."""
+    layout = pipeline.layout
+    declared = dict(rules_of(pipeline).columns)
+    readers = [(pipeline.name, layout.bronze(pipeline.name), declared)]
+    for backfill in Backfills(spark, layout.backfills, pipeline.name).all():
+        if backfill.asked["source"] in ("archive", "kafka", "dump"):
+            columns = declared | backfill.asked.get("types", {})
+            readers.append((backfill.writer, layout.backfilled(pipeline.name, backfill.number), columns))
+    for writer, path, columns in readers:
+        upto = Accounts(spark, layout.accounts, writer).merged_upto()
+        if upto:
+            yield History(writer, path, upto, columns)
+
+
+def committed_by(point: Point, events: DataFrame) -> Column:
+    """Chooses the events that their source had committed at `point`, what stands there included.
+
+    A time is that of the commit, so it never cuts a transaction. Where an event tells the commit before its own
+    transaction (Postgres), that is committed once a later one tells of a commit at or before the point. Of other
+    sources positions are those of the commits, or of single rows (MySQL)."""
+    if point.time is not None:
+        return F.coalesce(F.coalesce("source_ts", "timestamp") <= F.lit(point.time), F.lit(False))
+    at, before = place(F.col("position")), F.col("progress.major")
+    tells = before.isNotNull() & (at["minor"] == 0)
+    here = at["epoch"] == point.epoch
+    told = events.where(tells & here).agg(
+        F.max(F.when(before <= point.major, before)).alias("commit"),
+        F.max_by(at["major"], F.struct(before, at["major"])).alias("last"),
+        F.max(before).alias("newest"),
+    )
+    row = told.first()
+    commit = -1 if row is None or row["commit"] is None else int(row["commit"])
+    if row is not None and row["last"] is not None and row["newest"] == commit < point.major >= row["last"]:
+        commit += 1  # Nothing follows the last transaction, and all of it stands before the point.
+    numbers = F.struct(at["major"], at["minor"])
+    minor = point.minor if point.minor is not None else 2**63 - 1
+    by_position = numbers <= F.struct(F.lit(point.major).cast("bigint"), F.lit(minor).cast("bigint"))
+    inside = F.when(tells, before < commit).otherwise(by_position)
+    return F.coalesce((at["epoch"] < point.epoch) | (here & inside), F.lit(False))

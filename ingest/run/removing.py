@@ -1,0 +1,193 @@
+"""Taking away what was asked to be erased, place by place, for all requests at once.
+
+Every step looks for what is there now, by the keys and cut-offs in the ledger, and takes that away: one that died in
+the middle is made good by the same again, and so is an old event that was captured once more since. What is needed to
+find anything goes last, and old versions of tables go once nobody can be reading them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property, reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import EVENT_ID, POSITION_COLUMN
+from ingest.changelog.merge import SURROGATE
+from ingest.config import Pipeline
+from ingest.cut import cut, released
+from ingest.privacy.cut_off import CutOff
+from ingest.privacy.fence import OLD, judged
+from ingest.privacy.key_file import LedgerKeys, read_keys
+from ingest.privacy.ledger import ASKED, STATE, Entry, Ledger, cut_offs
+from ingest.run.archive_erasing import erased_from_archive
+from ingest.run.fencing import Fencing
+from ingest.run.judging import Stored, stored_in
+from ingest.run.mentioned import GRAVES
+from ingest.run.old_files import folded, raw, vacuum
+from ingest.run.pipeline import bronze_of, rules_of
+from ingest.run.shapes import Shapes
+from ingest.run.slices import Slices
+from ingest.run.sweeping import Sweep, lived
+from ingest.tables.bronze import COORDINATES
+from ingest.tables.catalog import Entry as Known
+from ingest.tables.quarantine import Quarantine
+
+TOMBSTONES, QUARANTINE, TABLES, BRONZE = "tombstones", "quarantine", "tables", "bronze"
+OLD_FILES, ARCHIVE = "old files", "archive"
+PLACES = (TOMBSTONES, QUARANTINE, TABLES, BRONZE)
+"""In this order: what the events of bronze tell is needed to find the rest."""
+REMOVED = "removed"
+
+Seen = Callable[[str, Mapping[str, int]], None]
+"""Hears of each place when it is done, and how much was taken away there."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`requests`: how many there are. `taken`: place → what was taken away in this run, and how much. `remain_until`:
+    from when on the old files may go; None where they are gone."""
+
+    requests: int = 0
+    taken: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    remain_until: datetime | None = None
+
+
+class Removal:
+    """Of one pipeline."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, keep_hours: float | None = None) -> None:
+        """`keep_hours`: for how long old files stay, in place of what the pipeline's file says."""
+        self._spark = spark
+        self._pipeline = pipeline
+        self._rules = rules_of(pipeline)
+        told = pipeline.privacy.keep_old_files_hours if pipeline.privacy else 0.0
+        self._keep = told if keep_hours is None else keep_hours
+        self._ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
+        self._shapes = Shapes(spark, pipeline.name, pipeline.layout, self._rules)
+        self._bronze = bronze_of(spark, pipeline)
+        self._quarantine = Quarantine(spark, pipeline.layout.quarantine, pipeline.name)
+        self._kept: dict[str, Stored] = {}
+
+    def run(self, seen: Seen = lambda *_: None) -> Outcome:
+        """Until nothing of any request is left that can be taken away by now."""
+        entries = list(self._ledger.entries())
+        asked = [e for e in entries if e.kind == ASKED]
+        if not asked:
+            return Outcome()
+        taken: dict[str, Mapping[str, int]] = {}
+        for place, found in self._steps(cut_offs(asked)):
+            taken[place] = found
+            self._note(entries, place, asked[-1].number, found)
+            seen(place, found)
+        remain_until = self._old_files(asked[-1].number)
+        if self._pipeline.archive is not None:
+            taken[ARCHIVE] = self._archive(entries, asked[-1].number)
+            seen(ARCHIVE, taken[ARCHIVE])
+        return Outcome(len(asked), taken, remain_until)
+
+    def _steps(self, ends: Mapping[str, CutOff]) -> Iterator[tuple[str, dict[str, int]]]:
+        """Each takes away what is there and tells of it. What comes later may need what an earlier one has found."""
+        old = self._old_events()
+        places = old.select(*(F.col(EVENT_ID)[c].alias(c) for c in COORDINATES), "request")
+        first = places.groupBy(*COORDINATES).agg(F.min("request").alias("request")).localCheckpoint()
+        events = first.count()
+        yield TOMBSTONES, {"files": self._graves(old, ends)}
+        yield QUARANTINE, {"files": self._quarantine.forget(first) if events else 0}
+        yield TABLES, self._rows(ends)
+        yield BRONZE, {"events": events, "files": self._bronze.empty(first) if events else 0}
+
+    def _old_events(self) -> DataFrame:
+        """`EVENT_ID`, `request`, `table` and `GRAVES` of the events in bronze that are of an old life."""
+        fencing = Fencing(self._spark, self._pipeline.name, self._rules, self._shapes, self._stored, self._quarantine)
+        slices = Slices(self._bronze, self._rules, self._shapes, self._pipeline.batch.max_events)
+        after, last = 0, self._bronze.last_batch()
+        schema = f"{EVENT_ID} struct<topic string, partition int, offset bigint>, request string, table string, "
+        found = [self._spark.createDataFrame([], schema + f"{GRAVES} array<binary>")]
+        while after < last:
+            upto = slices.end(after, last)
+            with released():
+                read = slices.read(after, upto, slices.profile(after, upto, last), repeated=True)
+                # These stay beyond the slice: places of erased events, nothing of what they held.
+                found += [told.localCheckpoint() for told in fencing.old_lives(read.batches, slices.schemas)]
+            after = upto
+        return reduce(DataFrame.unionByName, found)
+
+    def _graves(self, old: DataFrame, ends: Mapping[str, CutOff]) -> int:
+        """Of how many files tombstones were taken. Those of a new life stay."""
+        files = 0
+        for entry in self._subjects:
+            graves = self._stored(entry.shape.table).graves
+            if not graves.exists():
+                continue
+            mine = old.where(F.col("table") == entry.shape.table)
+            keys = mine.select("request", F.explode(GRAVES).alias(SURROGATE)).distinct()
+            hits = lived(graves.rows(), entry).join(F.broadcast(keys), SURROGATE)
+            gone = judged(hits, ends, entry.shape.table).where(OLD).select(SURROGATE, POSITION_COLUMN).distinct()
+            files += graves.forget_these(gone)
+        return files
+
+    def _rows(self, ends: Mapping[str, CutOff]) -> dict[str, int]:
+        sweep = Sweep(self._ledger, self._keys, self._rules.subjects, ends, self._stored)
+        with released():
+            rows = sweep.run(self._shapes.entries, cut(self._ledger.keys()))
+        files = sum(kept.purge(e.shape) for e in self._subjects for kept in self._stored(e.shape.table).tables)
+        return {"rows": rows, "files": files}
+
+    def _archive(self, entries: list[Entry], upto: int) -> dict[str, int]:
+        """Last: where somebody else writes it, this ends with an error that says so."""
+        done = erased_from_archive(self._spark, self._pipeline, self._bronze.emptied())
+        if done is None:
+            return {}
+        taken = {"records": done.records, "objects": done.objects, "versions": done.versions, "uploads": done.uploads}
+        # What a run has written that is under way may hold what bronze held when it began: the next one looks again.
+        if not done.unnamed:
+            self._note(entries, ARCHIVE, upto, taken)
+        return taken
+
+    def _note(self, entries: list[Entry], place: str, upto: int, taken: Mapping[str, int]) -> None:
+        """What the ledger doesn't say already."""
+        reached = max((e.upto or 0 for e in entries if e.kind == STATE and e.place == place), default=0)
+        if reached < upto or any(taken.values()):
+            self._ledger.append([Entry(STATE, "", place=place, state=REMOVED, upto=upto, evidence=_hash(taken))])
+
+    def _old_files(self, upto: int) -> datetime | None:
+        """Takes them away, where nobody can be reading or writing beside them any more; else from when on."""
+        states = [e for e in self._ledger.entries() if e.kind == STATE]
+        done = max((e.number for e in states if e.place == OLD_FILES), default=0)
+        since = [e.at for e in states if e.number > done and e.place in PLACES]
+        if not since:
+            return None
+        due = max(since) + timedelta(hours=self._keep)
+        if datetime.now(UTC) < due:
+            return due
+        tables = folded(self._pipeline.layout, self._pipeline.name, [e.shape.table for e in self._subjects])
+        vacuum(self._spark, [*raw(self._pipeline), *tables], self._keep)
+        self._ledger.append([Entry(STATE, "", place=OLD_FILES, state=REMOVED, upto=upto)])
+        return None
+
+    @property
+    def _subjects(self) -> list[Known]:
+        """The tables that lead to subjects."""
+        return [e for e in self._shapes.entries if self._rules.subjects.leads(e.shape.table)]
+
+    @cached_property
+    def _keys(self) -> LedgerKeys:
+        assert self._rules.key_file is not None, "the configuration refuses subjects without a key file"
+        return read_keys(self._rules.key_file)
+
+    def _stored(self, table: str) -> Stored:
+        if table not in self._kept:
+            history, personal = table in self._rules.history, self._rules.personal.get(table, frozenset())
+            layout, name = self._pipeline.layout, self._pipeline.name
+            self._kept[table] = stored_in(self._spark, layout, name, table, history, personal)
+        return self._kept[table]
+
+
+def _hash(taken: Mapping[str, int]) -> str:
+    return hashlib.sha256(json.dumps(dict(taken), sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,131 @@
+"""Which key and which columns each table of a pipeline has: out of the catalog, and as its changes say now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.columns import Column
+from ingest.changelog.connect_schema import declared
+from ingest.changelog.envelope import key_json
+from ingest.changelog.evolution import Conflict, evolved
+from ingest.changelog.images import Shape
+from ingest.names import Lakehouse
+from ingest.run.judging import Stored
+from ingest.run.profile import Group
+from ingest.run.rules import Rules
+from ingest.run.table_batch import TableBatch
+from ingest.tables.catalog import Catalog, Entry
+
+Incoming = Sequence[tuple[Group, tuple[Column, ...]]]
+"""Groups of changes, each with the columns that came."""
+
+
+class Shapes:
+    """The tables of one pipeline."""
+
+    def __init__(self, spark: SparkSession, pipeline: str, lakehouse: Lakehouse, rules: Rules) -> None:
+        self._pipeline = pipeline
+        self._rules = rules
+        self._catalog = Catalog(spark, lakehouse.tables)
+        self._entries = {e.shape.table: e for e in self._catalog.entries(pipeline)}
+        self._wire: dict[str, tuple[Column, ...]] = {}
+        self._keys: dict[str, tuple[int, tuple[str, ...] | None]] = {}
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The tables that there are by now."""
+        return sorted(self._entries.values(), key=lambda e: e.shape.table)
+
+    def topic_tables(self) -> dict[str, str]:
+        """topic → table, for topics that hold one table only."""
+        tables: dict[str, set[str]] = {}
+        for entry in self._entries.values():
+            for topic in entry.topics:
+                tables.setdefault(topic, set()).add(entry.shape.table)
+        return {topic: next(iter(names)) for topic, names in tables.items() if len(names) == 1}
+
+    def ask_again(self) -> None:
+        """Another writer may have changed what the catalog says."""
+        self._entries |= {e.shape.table: e for e in self._catalog.entries(self._pipeline)}
+
+    def arrived(self, table: str) -> tuple[Column, ...]:
+        """The columns with which the table's last changes came; empty where none has come yet."""
+        return self._wire.get(table, ())
+
+    def is_keyless(self, batch: TableBatch) -> bool:
+        """Whether each create of the table is a row of its own."""
+        return self.key(batch) == ()
+
+    def key(self, batch: TableBatch) -> tuple[str, ...] | None:
+        """The table's key; None where no record of the batch tells it."""
+        entry = self._entries.get(batch.table)
+        if entry is not None:
+            return entry.shape.key
+        upto, known = self._keys.get(batch.table, (None, None))
+        if upto != batch.upto:
+            # Once a slice: what is taken out of it may hold the only records that tell.
+            known = self._key(batch)
+            self._keys[batch.table] = (batch.upto, known)
+        return known
+
+    def names(self, table: str) -> set[str]:
+        """Of the columns that the table has by now; empty where it is new."""
+        entry = self._entries.get(table)
+        return set(entry.shape.names) if entry is not None else set()
+
+    def columns(self, table: str) -> tuple[Column, ...]:
+        """By which an event that brings none is read; empty where the table is new."""
+        entry = self._entries.get(table)
+        return self.arrived(table) or tuple(
+            declared(c.name, str(c.type)) for c in (entry.shape.columns if entry else ())
+        )
+
+    def settled(
+        self, batch: TableBatch, incoming: Incoming, stored: Stored
+    ) -> tuple[Shape | None, dict[Group, tuple[Conflict, ...]]]:
+        """The table's shape after these groups, written to silver and catalog; and the groups it refuses."""
+        entry = self._entries.get(batch.table)
+        columns = entry.shape.columns if entry else ()
+        refused: dict[Group, tuple[Conflict, ...]] = {}
+        for group, arrived in incoming:
+            outcome = evolved(columns, arrived, self._rules.fold_case, inferred=group.schema_id is None)
+            columns = outcome.columns
+            if outcome.conflicts:
+                refused[group] = outcome.conflicts
+            else:
+                self._wire[batch.table] = arrived or self._wire.get(batch.table, ())
+        key = self.key(batch)
+        if key is None or not columns or not set(key) <= {c.name for c in columns}:
+            return None, refused
+        shape = Shape(batch.table, key, columns)
+        topics = tuple(sorted({t for g in batch.groups for t in g.topics} | set(entry.topics if entry else ())))
+        if entry is None or entry.shape != shape or entry.topics != topics:
+            self._settle(entry, shape, topics, stored)
+        return shape, refused
+
+    def _settle(self, entry: Entry | None, shape: Shape, topics: tuple[str, ...], stored: Stored) -> None:
+        if entry is not None and entry.shape != shape:
+            for kept in stored.tables:
+                kept.evolve(entry.shape, shape)
+        revision = entry.revision + 1 if entry else 1
+        settled = Entry(self._pipeline, stored.silver.path, shape, revision, topics)
+        self._catalog.record(settled)
+        self._entries[shape.table] = settled
+
+    def _key(self, batch: TableBatch) -> tuple[str, ...] | None:
+        """As declared, else as the records' own keys name it; empty where records have none. None: unreadable."""
+        if batch.table in self._rules.append_only:
+            return ()
+        declared = self._rules.primary_keys.get(batch.table)
+        if declared is not None:
+            return declared
+        said = key_json(F.col("key"))
+        names = F.json_object_keys(F.when(F.try_parse_json(said).isNotNull(), said))
+        own = batch.events.where((F.col("source_table") == batch.table) & F.col("key").isNotNull())
+        row = own.select(names.alias("names")).first()
+        if row is None:
+            return ()
+        return tuple(row.names) if row.names else None

@@ -1,0 +1,108 @@
+"""Bronze in slices: how far each goes, what it holds, and which table each event is for. No image is decoded yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.changelog.envelope import TOMBSTONE
+from ingest.run.placement import Placed, place
+from ingest.run.profile import CHANGE, Group, profiles
+from ingest.run.rules import Rules
+from ingest.run.schemas import Schemas
+from ingest.run.shapes import Shapes
+from ingest.run.table_batch import TableBatch
+from ingest.tables.bronze import BATCH, Bronze
+
+_MOST_BATCHES = 1000
+"""Of a slice, however few events they hold."""
+_READ_AHEAD = 64
+_FEW = 5000
+"""Events whose positions are compared one after the other while they are counted."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The events of the batches after `after`, up to `upto`, by table."""
+
+    after: int
+    upto: int
+    groups: Sequence[Group]
+    events: DataFrame
+    tombstones: Placed
+    batches: Sequence[TableBatch]
+
+
+class Slices:
+    """Of one pipeline's bronze."""
+
+    def __init__(self, bronze: Bronze, rules: Rules, shapes: Shapes, most: int) -> None:
+        """`most`: about so many events are in one, whole batches of them."""
+        self._bronze = bronze
+        self._rules = rules
+        self._shapes = shapes
+        self._most = most
+        self._profiles: dict[tuple[int, int], list[Group]] = {}
+        self.schemas = Schemas()
+
+    def end(self, after: int, last: int) -> int:
+        """The last batch of the slice after the batch `after`, of those that wait up to `last`."""
+        known = next((end for begin, end in self._profiles if begin == after), None)
+        if known is not None:
+            return known
+        return min(after + _MOST_BATCHES, self._bronze.window_end(after, last, self._most))
+
+    def profile(self, after: int, upto: int, last: int) -> list[Group]:
+        """Of the slice up to `upto`. Where more slices wait, theirs are read in the same job."""
+        wanted = (after, upto)
+        if wanted not in self._profiles:
+            size = upto - after
+            ahead = min(last, after + _READ_AHEAD * size)
+            number = F.floor((F.col(BATCH) - 1 - after) / size)
+            few = self._bronze.count_between(after, ahead) <= _FEW
+            found = profiles(self._bronze.between(after, ahead), after + number * size, few)
+            # A last slice that isn't full yet will be longer when its turn comes.
+            whole = (begin for begin in found if begin + size <= ahead)
+            self._profiles = {(begin, begin + size): found[begin] for begin in whole}
+        return self._profiles.pop(wanted, [])
+
+    def read(self, after: int, upto: int, groups: Sequence[Group], repeated: bool = False) -> Slice:
+        """`repeated`: with null tombstones that only repeat the delete before them."""
+        events = self._bronze.between(after, upto)
+        tombstones = Placed(None, {})
+        if any(g.kind == TOMBSTONE for g in groups):
+            whole, before = self._bronze.whole(after, upto), self._bronze.whole(0, after)
+            tombstones = place(whole, before, self._topics(groups), self._bronze.chosen, repeated)
+        batches = self._batches(after, upto, events, groups, tombstones)
+        self.schemas.learn(events, [g for b in batches for g in b.groups if g.kind == CHANGE])
+        return Slice(after, upto, groups, events, tombstones, batches)
+
+    def _topics(self, groups: Sequence[Group]) -> dict[str, str]:
+        """topic → the one table in it, as declared or as seen."""
+        here: dict[str, set[str]] = {}
+        for group in groups:
+            for topic in group.topics:
+                if group.table is not None and group.problem is None:
+                    here.setdefault(topic, set()).add(group.table)
+        seen = {t: next(iter(tables)) for t, tables in here.items() if len(tables) == 1}
+        return {**seen, **self._shapes.topic_tables(), **self._rules.table_topics}
+
+    def _batches(
+        self, after: int, upto: int, events: DataFrame, groups: Sequence[Group], tombstones: Placed
+    ) -> list[TableBatch]:
+        named = {g.table for g in groups if g.table is not None and g.kind in (CHANGE, "t")}
+        named |= {table for table in tombstones.counts if table is not None}
+        batches = []
+        history = partial(self._bronze.whole, 0, after)
+        for table in sorted(t for t in named if self._rules.takes(t)):
+            mine = [g for g in groups if g.table == table and g.kind in (CHANGE, "t")]
+            count = tombstones.counts.get(table, (0, 0))[0]
+            rest = None
+            if tombstones.events is not None and table in tombstones.told:
+                rest = tombstones.events.where(F.col("source_table") == table)
+            batches.append(TableBatch(table, mine, events, rest, count, upto, history))
+        return batches

@@ -1,0 +1,70 @@
+"""Deletes that ask: where a table of subjects says `erase_on_delete`, the source's own delete of a row is the request
+that its subject be erased. The old life ends with the delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import EVENT_ID
+from ingest.changelog.key_change import names_new_key
+from ingest.changelog.position import is_placed
+from ingest.config import Pipeline
+from ingest.privacy.cut_off import EVERY, CutOff
+from ingest.privacy.key_file import LedgerKeys
+from ingest.privacy.mentions import KEY_HASH, OWN, with_hashes
+from ingest.run.erasing import Request, entry_of, ledger_keys, written_by_now
+from ingest.run.mentioned import mentioned
+from ingest.run.pipeline import bronze_of, rules_of
+from ingest.run.profile import CHANGE, profiles
+from ingest.run.schemas import Schemas
+from ingest.run.shapes import Shapes
+
+_REASON = "deleted at its source"
+
+
+def asked_by_deletes(spark: SparkSession, pipeline: Pipeline) -> list[Request]:
+    """Requests for the subjects whose deletes bronze holds. Of what is erased already it holds none any more."""
+    tables = {t: s.subject.key for t, s in pipeline.tables.items() if s.erase_on_delete and s.subject is not None}
+    if not tables:
+        return []
+    keys, rules = ledger_keys(pipeline), rules_of(pipeline)
+    kinds = {table: kind for kind, table in rules.subjects.roots.items()}
+    # A row that goes on under another key was not deleted.
+    deleted = (F.col("op") == "d") & ~names_new_key() & F.col("source_table").isin(*tables)
+    now: CutOff | None = None
+    found = []
+    for table, row in _deletes(spark, pipeline, keys, bronze_of(spark, pipeline).rows().where(deleted)):
+        if not row["placed"] or pipeline.tables[table].sequence is not None:
+            # Nothing but what is there now tells what came before the delete in other topics.
+            now = now or written_by_now(spark, pipeline, topics=False)
+        cut_off = now if now is not None else _right_after(row)
+        found.append(Request(entry_of(kinds[table], table, row[KEY_HASH], keys, _REASON, cut_off)))
+    return found
+
+
+def _deletes(spark: SparkSession, pipeline: Pipeline, keys: LedgerKeys, events: DataFrame) -> Iterator[tuple[str, Row]]:
+    """The last delete of each key: its keyed hash, where it stands, and whether its source says so."""
+    rules, schemas = rules_of(pipeline), Schemas()
+    shapes = Shapes(spark, pipeline.name, pipeline.layout, rules)
+    groups = [g for g in profiles(events, F.lit(0)).get(0, []) if g.kind == CHANGE and g.problem is None]
+    schemas.learn(events, groups)
+    for table in sorted({g.table for g in groups if g.table is not None}):
+        key, types = rules.subjects.keys[table], rules.columns.get(table, {})
+        came = [(g, schemas.columns(g, types)) for g in groups if g.table == table]
+        # A delete may bring no image: then the record's key tells, by the table's columns.
+        mine = [(g, wire if key in {c.name for c in wire} else shapes.columns(table)) for g, wire in came]
+        named = mentioned(events, None, table, (key,), mine, (), rules)
+        rows = with_hashes(named, keys, keys.newest).select(F.explode(OWN).alias(KEY_HASH), EVENT_ID, "position")
+        at = F.struct("position", EVENT_ID)
+        last = rows.groupBy(KEY_HASH).agg(F.max(at).alias("at")).select(KEY_HASH, "at.*")
+        for row in last.withColumn("placed", is_placed(F.col("position"))).orderBy("position").toLocalIterator():
+            yield table, row  # a row per request
+
+
+def _right_after(delete: Row) -> CutOff:
+    event = delete[EVENT_ID]
+    offsets = {event["topic"]: {event["partition"]: event["offset"] + 1}}
+    return CutOff(offsets, {EVERY: tuple(delete["position"])})

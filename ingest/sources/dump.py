@@ -1,0 +1,148 @@
+"""A dump of one table as a source: Parquet files whose rows become snapshot reads at the position as of which they were
+taken. Every later change of a row wins over them, however late they come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.change import quoted
+from ingest.changelog.envelope import RECORD
+from ingest.changelog.images import Shape
+from ingest.changelog.point import Point
+from ingest.changelog.render import IN_FULL
+from ingest.errors import ConfigError
+from ingest.sources.contract import Offsets, Range
+
+_TYPES: dict[type[T.DataType], str] = {
+    T.BooleanType: "boolean",
+    T.ByteType: "int8",
+    T.ShortType: "int16",
+    T.IntegerType: "int32",
+    T.LongType: "int64",
+    T.FloatType: "float32",
+    T.DoubleType: "float64",
+    T.StringType: "string",
+    T.BinaryType: "bytes",
+    T.DateType: "date",
+    T.TimestampType: "timestamp_tz",
+    T.TimestampNTZType: "timestamp",
+}
+
+
+@dataclass(frozen=True)
+class Dump:
+    """A Parquet file, or a folder of them. `at`: the place in the source's log at which `table` was as they say."""
+
+    path: str
+    table: str
+    at: Point
+
+
+class DumpSource:
+    """A partition per file; a row's offset is its number in the file."""
+
+    def __init__(
+        self, spark: SparkSession, dump: Dump, shape: Shape | None, declared: Mapping[str, Sequence[str]]
+    ) -> None:
+        """`shape`: what the table has by now; its types win. `declared`: table → its key, where the user names one.
+
+        Raises ConfigError where nothing can be read there, or a column of the key is missing."""
+        self._spark = spark
+        self._dump = dump
+        self._known = {} if shape is None else {c.name: str(c.type) for c in shape.columns}
+        self._key = list(declared.get(dump.table, () if shape is None else shape.key))
+        try:
+            self._columns = spark.read.parquet(dump.path).schema
+        except AnalysisException as error:
+            raise ConfigError(
+                f"no Parquet files can be read at {dump.path}",
+                "name a file or a folder of them; write others as Parquet",
+            ) from error
+        missing = [k for k in self._key if k not in self._columns.names]
+        if missing or not self._key:
+            raise ConfigError(
+                f"the dump of {dump.table} lacks the key {', '.join(missing) or 'that nobody has named'}",
+                f"dump it with its key, or name that: tables: {{{dump.table}: {{primary_key: […]}}}}",
+            )
+
+    @property
+    def types(self) -> dict[str, str]:
+        """column → logical type."""
+        return {f.name: self._known.get(f.name) or _type(f, self._dump.table) for f in self._columns}
+
+    def until_now(self) -> None:
+        """The files are what they are."""
+
+    def pending(self, captured: Offsets, limit: int) -> Range | None:
+        done = captured.get(self._topic, {})
+        left = [number for number in range(len(self._files)) if number not in done]
+        taken: list[int] = []
+        while left and (not taken or sum(self._files[n][1] for n in taken) < limit):
+            taken.append(left.pop(0))
+        if not taken:
+            return None
+        behind = sum(self._files[n][1] for n in left)
+        end = {n: self._files[n][1] for n in taken}
+        return Range({self._topic: dict.fromkeys(taken, 0)}, {self._topic: end}, behind=behind)
+
+    def read(self, spark: SparkSession, span: Range) -> DataFrame:
+        numbers = span.end[self._topic]
+        paths = {self._files[n][0]: n for n in numbers}
+        rows = spark.read.schema(self._columns).parquet(*paths)
+        number = F.create_map(*(F.lit(v) for pair in paths.items() for v in pair))[F.col("_metadata.file_path")]
+        key = F.to_json(F.struct(*map(quoted, self._key)), IN_FULL)
+        after = F.struct(*map(quoted, self._columns.names)).alias("after")
+        value = F.to_json(F.struct(after, F.lit("r").alias("op"), self._source().alias("source")), IN_FULL)
+        headers = F.lit(None).cast(RECORD["headers"].dataType)
+        return rows.select(
+            F.lit(self._topic).alias("topic"),
+            number.alias("partition"),
+            F.col("_metadata.row_index").alias("offset"),
+            F.col("_metadata.file_modification_time").alias("timestamp"),
+            headers.alias("headers"),
+            key.cast("binary").alias("key"),
+            value.cast("binary").alias("value"),
+        )
+
+    @property
+    def _topic(self) -> str:
+        return self._dump.table
+
+    @cached_property
+    def _files(self) -> list[tuple[str, int]]:
+        """Path and number of rows of each, by name."""
+        rows = self._spark.read.parquet(self._dump.path).groupBy(F.col("_metadata.file_path").alias("path")).count()
+        return sorted((r["path"], r["count"]) for r in rows.collect())  # a row per file
+
+    def _source(self) -> Column:
+        """As a connector's block of that name tells it."""
+        schema, _, table = self._dump.table.partition(".")
+        at = self._dump.at
+        told: Mapping[str, Any] = {"lsn": at.major}
+        if at.minor is not None:
+            told = {"file": f"binlog.{at.major:06d}", "pos": at.minor, "row": 0}
+        named = {"schema": schema, "table": table} if table else {}
+        said = {**named, **told, "snapshot": "true"}
+        return F.struct(*(F.lit(value).alias(name) for name, value in said.items()))
+
+
+def _type(field: T.StructField, table: str) -> str:
+    kind = field.dataType
+    if isinstance(kind, T.DecimalType):
+        return f"decimal({kind.precision},{kind.scale})"
+    if isinstance(kind, T.ArrayType):
+        return f"array<{_type(T.StructField(field.name, kind.elementType), table)}>"
+    if type(kind) not in _TYPES:
+        raise ConfigError(
+            f"the dump of {table} holds column {field.name} as {kind.simpleString()}, which no table takes",
+            "write it as text or JSON",
+        )
+    return _TYPES[type(kind)]

@@ -1,0 +1,60 @@
+"""Marks in a table's log: how far each application has come, and claims.
+
+Who has judged a batch in vain, because another writer was faster, claims the next turn: the others wait. A claim ends
+by itself should its writer die. Nothing depends on it but who waits; that no batch builds on what another one has
+changed is seen at the commit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ingest.tables.delta_jvm import items
+
+_CLAIM = "claim of "
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an application has come, kept in the very commit that took it there. `alone`: nobody else may be there
+    already."""
+
+    application: str
+    version: int
+    alone: bool = True
+
+
+def reached(snapshot: Any, application: str) -> int:
+    """How far an application has come as of a snapshot of the table; 0 where it never wrote."""
+    found = snapshot.transactions().get(application) if int(snapshot.version()) >= 0 else None
+    return int(found.get()) if found is not None and found.isDefined() else 0
+
+
+def claim_of(application: str) -> str:
+    """The application whose progress is the end of the claim, in milliseconds since 1970."""
+    return _CLAIM + application
+
+
+def end_of_claim(seconds: float) -> int:
+    return int((time.time() + seconds) * 1000)
+
+
+def let_pass(snapshot: Callable[[], Any], application: str) -> Any:
+    """Waits for those that have claimed their turn. The table's newest snapshot then."""
+    newest = snapshot()
+    while _claimed(newest, application):
+        time.sleep(_POLL_SECONDS)
+        newest = snapshot()
+    return newest
+
+
+def _claimed(snapshot: Any, application: str) -> bool:
+    if int(snapshot.version()) < 0:
+        return False
+    marks = ((pair._1(), int(pair._2())) for pair in items(snapshot.transactions().toSeq()))
+    now = time.time() * 1000
+    return any(name.startswith(_CLAIM) and name != claim_of(application) and end > now for name, end in marks)

@@ -1,0 +1,58 @@
+"""What an erasure leaves of the archive's records: their places and times, and all of the others."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ingest.archive.emptying import emptied
+from ingest.changelog.envelope import ERASED
+
+SCHEMA = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+EMPTY = [{"key": ERASED, "value": b"before"}]
+HEADERS: list[Any] = [
+    None,
+    [],
+    [{"key": "h", "value": None}],
+    [{"key": None, "value": b"x"}],
+    EMPTY,
+    [*EMPTY, {"key": "h", "value": b"1"}],
+]
+ROWS = [
+    {"offset": 2 * n, "timestamp": None, "headers": headers, "key": key, "value": value}
+    for n, (headers, key, value) in enumerate(product(HEADERS, (b"k", None), (b"v", None)))
+]
+
+
+def left_of(row: dict[str, Any], asked: set[int]) -> dict[str, Any]:
+    empty = (row["key"], row["value"], row["headers"]) == (None, None, EMPTY)
+    if row["offset"] not in asked or empty:
+        return row
+    return row | {"headers": [{"key": ERASED, "value": b"r"}], "key": None, "value": None}
+
+
+@pytest.mark.parametrize(
+    "asked", [set(), {1, 99}, {0, 14}, {38, 46}, set(range(0, 48, 2)), set(range(0, 48, 6))], ids=len
+)
+@pytest.mark.parametrize(("begin", "end"), [(0, len(ROWS)), (5, len(ROWS) - 1), (19, 20), (3, 3)])
+def test_a_record_that_is_asked_for_keeps_its_place(begin: int, end: int, asked: set[int]) -> None:
+    requests = pa.table({"offset": pa.array(sorted(asked), pa.int64()), "request_min": ["r"] * len(asked)})
+    requests = requests.cast(pa.schema([("offset", pa.int64()), ("request_min", pa.string())]))
+    batch = pa.RecordBatch.from_pylist(ROWS, schema=SCHEMA).slice(begin, end - begin)
+    now, many = emptied(batch, requests)
+    assert now.to_pylist() == [left_of(row, asked) for row in ROWS[begin:end]]
+    assert now.schema == SCHEMA
+    assert many == sum(left_of(row, asked) != row for row in ROWS[begin:end])
+    again, more = emptied(now, requests)
+    assert (again.equals(now), more) == (True, 0)

@@ -1,0 +1,148 @@
+"""Airflow's own environment, and a whole Airflow for a test: every process that it starts is ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from ingest.stack.ports import HOST, remembered_ports
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = ROOT / ".venv-airflow" / "bin"
+NOTHING_SPECIAL = {"PATH": os.environ["PATH"], "HOME": str(Path.home()), "NO_PROXY": HOST, "no_proxy": HOST}
+
+
+def told(script: str, argument: object, environment: Mapping[str, str], cwd: Path = ROOT) -> Any:
+    """What a script says that Airflow's Python runs in `cwd`: its last line, as JSON like its one argument."""
+    done = subprocess.run(
+        [PROGRAMS / "python", "-c", script, json.dumps(argument)],
+        cwd=cwd,
+        env=NOTHING_SPECIAL | {"AIRFLOW__CORE__LOAD_EXAMPLES": "False"} | dict(environment),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+class Airflow:
+    """`airflow standalone` with SQLite, in the folder `home`, with the DAGs of the folder `dags`."""
+
+    def __init__(self, home: Path, dags: Path, environment: Mapping[str, str]) -> None:
+        home.mkdir()
+        self.home = home
+        ports = remembered_ports(home / "ports.json", ("api", "scheduler", "triggerer"))
+        api = f"http://{HOST}:{ports['api']}"
+        self.environment = {
+            **NOTHING_SPECIAL,
+            "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
+            "AIRFLOW_HOME": str(home),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
+            "AIRFLOW__CORE__PARALLELISM": "2",
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{api}/execution/",
+            "AIRFLOW__API__BASE_URL": api,
+            "AIRFLOW__API__HOST": HOST,
+            "AIRFLOW__API__PORT": str(ports["api"]),
+            "AIRFLOW__API__WORKERS": "1",
+            "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
+            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(ports["scheduler"]),
+            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(ports["triggerer"]),
+            **environment,
+        }
+        self._log = home / "standalone.log"
+        self._session = 0
+
+    def __enter__(self) -> Self:
+        with self._log.open("wb") as log:
+            self._session = subprocess.Popen(
+                [PROGRAMS / "airflow", "standalone"],
+                env=self.environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            ).pid
+        try:
+            self.wait("the scheduler", lambda: self.rows("SELECT 1 FROM job WHERE job_type = 'SchedulerJob'"))
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Kills all that runs: its own processes, their tasks, and the jobs of these."""
+        while running := self.processes():
+            for process in running:
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(signal.SIGKILL)
+            psutil.wait_procs(running, timeout=10)
+
+    def processes(self) -> list[psutil.Process]:
+        """Jobs have sessions of their own, and Airflow's processes write their titles over their environment."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, ProcessLookupError):
+                ours = os.getsid(process.pid) == self._session or process.environ().get("AIRFLOW_HOME") == str(
+                    self.home
+                )
+                if ours and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def job(self, argument: str) -> psutil.Process | None:
+        """The process of the job that has this argument, while it runs."""
+        for process in sorted(self.processes(), key=lambda p: p.pid):
+            with suppress(psutil.Error):
+                if argument in process.cmdline():
+                    return process
+        return None
+
+    def cli(self, *arguments: str) -> str:
+        """What `airflow` with these arguments prints."""
+        done = subprocess.run(
+            [PROGRAMS / "airflow", *arguments],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        return done.stdout
+
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Rows of Airflow's database, as long as it is there."""
+        if not (file := self.home / "airflow.db").is_file():
+            return []
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30)) as connection:
+            try:
+                return connection.execute(query, values).fetchall()
+            except sqlite3.OperationalError:
+                return []
+
+    def wait(self, what: str, ask: Callable[[], Any], seconds: float = 120) -> Any:
+        """The first answer that isn't empty."""
+        deadline = time.monotonic() + seconds
+        while not (answer := ask()):
+            log = self._log.read_text(errors="replace")[-4000:]
+            assert time.monotonic() < deadline, f"waited for {what} in vain\n{log}"
+            time.sleep(0.2)
+        return answer

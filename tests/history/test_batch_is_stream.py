@@ -1,0 +1,96 @@
+"""A stream, a run over what is there now, and backfills in any pieces and with deaths between give the same tables; and
+each is proved to be what its events say."""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.changelog.point import Point
+from ingest.config import Pipeline
+from ingest.quality.digest import Digest
+from ingest.run.backfill import Asked, Backfill
+from ingest.run.pipeline import Progress, Run
+from ingest.run.proving import prove
+from ingest.sources.files import FileSource, lines
+from ingest.tables.accounts import Accounts
+from tests.history.shop import captured, digests, events, merged, pipeline
+from tests.replay.changelogs import write
+
+pytestmark = pytest.mark.spark
+NOTES = "public.notes"
+
+
+class Died(Exception):
+    pass
+
+
+@pytest.fixture(scope="module")
+def available_now(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Digest]:
+    folder = tmp_path_factory.mktemp("whole")
+    shop = pipeline(folder)
+    Run(spark, shop, source=source(folder)).available_now(threading.Event(), lambda _: None)
+    found = digests(spark, shop)
+    assert len(found) == 3
+    proved(spark, shop)
+    return found
+
+
+def source(folder: Path) -> FileSource:
+    return FileSource(list(lines([write(folder / "said", events(), None) / "events.jsonl"])))
+
+
+def proved(spark: SparkSession, shop: Pipeline) -> None:
+    proofs = prove(spark, shop, shop.layout.beside("proof"))
+    assert proofs
+    assert all(p.equal for p in proofs)
+
+
+def test_a_stream(spark: SparkSession, tmp_path: Path, available_now: dict[str, Digest]) -> None:
+    shop, stop, read = pipeline(tmp_path, batch={"max_events": 7, "poll_seconds": 0}), threading.Event(), list[int]()
+
+    def report(progress: Progress) -> None:
+        read.append(sum(a.read for a in progress.accounts))
+        if sum(read) == len(events()):
+            stop.set()
+
+    Run(spark, shop, source=source(tmp_path)).continuous(stop, report)
+    assert len(read) > 10
+    assert digests(spark, shop) == available_now
+    proved(spark, shop)
+
+
+@pytest.mark.parametrize(("windows", "dies"), [(1, False), (4, False), (3, True)])
+def test_a_backfill(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    available_now: dict[str, Digest],
+    windows: int,
+    dies: bool,
+) -> None:
+    """Of tables that nobody wanted before, in windows of random size and order; one that dies is asked for again."""
+    random = Random(windows)
+    nothing = pipeline(tmp_path, source={"include_tables": "none"})
+    merged(spark, nothing, captured(spark, nothing, tmp_path, events()))
+    shop = pipeline(tmp_path)
+    cuts = [None, *sorted(random.sample(range(1, 10), windows - 1)), None]
+    points = [None if hour is None else Point.parsed(f"2026-01-01T{hour:02}:00:00Z") for hour in cuts]
+    pieces = list(pairwise(points))
+    random.shuffle(pieces)
+    for begin, end in pieces:
+        asked = Asked("bronze", begin, end)
+        if dies:
+            with monkeypatch.context() as patched, pytest.raises(Died):
+                patched.setattr(Accounts, "add", lambda *_: (_ for _ in ()).throw(Died()))
+                Backfill(spark, shop, asked).step()
+        backfill = Backfill(spark, shop, asked)
+        while not backfill.done:
+            backfill.step()
+    assert digests(spark, shop) == {t: d for t, d in available_now.items() if t != NOTES}
+    assert all(p.equal for p in prove(spark, shop, shop.layout.beside("proof")) if p.table != NOTES)

@@ -1,0 +1,40 @@
+"""A person who does not exist, and where the values of one are planted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ingest.privacy.scan import Folder, Needle, scanned
+from ingest.privacy.scan.report import Collected
+
+EMAIL = "Jürgen.Groß+claims/7@Beispiel.example"
+NUMBER = 4711
+NEEDLES = (Needle("email", EMAIL), Needle("member", str(NUMBER), ("id", "member_id")))
+
+
+def scan(folder: Path, needles: Iterable[Needle] = NEEDLES) -> Collected:
+    (collected,) = scanned([Folder(folder)], tuple(needles))
+    return collected
+
+
+def planted(folder: Path, files: Mapping[str, bytes]) -> Collected:
+    for name, body in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+    return scan(folder)
+
+
+def seen(collected: Collected) -> set[tuple[str, str, str]]:
+    """Part, needle and form of all that was found."""
+    return {(f.part, f.needle, f.form) for f in collected.findings.values()}
+
+
+def unread(collected: Collected) -> list[tuple[str, str]]:
+    return [(n.file, n.why) for n in collected.not_scanned]
+
+
+def in_file(collected: Collected, beginning: str) -> set[tuple[str, str]]:
+    """Needle and form of what was found in the files whose names begin so."""
+    return {(f.needle, f.form) for f in collected.findings.values() if f.file.startswith(beginning)}

@@ -1,0 +1,65 @@
+"""Canaries: the scanner finds every one, and a scanner that has lost an eye is caught by them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ingest.privacy.canaries import sightings
+from ingest.privacy.canaries.disguises import canaries, number
+from ingest.privacy.canaries.formats import planted
+from ingest.privacy.scan import compressed, forms, parquet, reading, search
+from ingest.privacy.scan.forms import FORMS
+from ingest.privacy.scan.kinds import kind_of
+
+
+def missed() -> set[str]:
+    return {s.format for s in sightings([]) if s.missed}
+
+
+def test_every_canary_is_found() -> None:
+    seen = sightings([])
+    assert {s.format: s.missed for s in seen if s.missed} == {}
+    assert sum(s.canaries for s in seen) > 1000
+
+
+def test_canaries_are_in_every_form_and_in_every_kind_that_is_decoded() -> None:
+    birds = canaries()
+    assert {c.form for c in birds} == set(FORMS)
+    kinds = {kind_of(p.file.rsplit("/", 1)[-1], p.body[:4096]) for p in planted(birds, number())}
+    assert kinds >= compressed.COMPRESSED | {"parquet", "kafka segment", "zip", "deletion vector"}
+    first, second = canaries()[0], canaries()[0]
+    assert first.needle.value != second.needle.value
+    assert first.needle.value not in repr(first)
+
+
+def nothing(*_: object, **__: object) -> Iterator[Any]:
+    return iter(())
+
+
+BLIND: list[tuple[object, str, Callable[..., Any], str]] = [
+    (parquet, "_columns", nothing, "Parquet, nested"),
+    (parquet, "_dictionaries", nothing, "Parquet, snappy"),
+    (parquet, "_footer", nothing, "Parquet, zstd"),
+    (reading, "compressed_batches", nothing, "Kafka, lz4"),
+    (reading, "decompressed", nothing, "gzip"),
+    (compressed, "_snappy_frames", nothing, "snappy frames"),
+    (compressed, "_block", lambda *_: b"", "lz4 blocks"),
+    (reading.Reading, "_members", nothing, "zip"),
+    (forms, "_base64", nothing, "text"),
+    (forms, "_url_encoded", nothing, "text"),
+    (forms, "_json_escapes", nothing, "text"),
+    (search, "_after_column", lambda _: re.compile(rb"(?!)"), "text"),
+    (search, "_AHEAD", -40, "text across borders"),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "instead", "shows"), BLIND, ids=[b[1] for b in BLIND])
+def test_a_scanner_that_lost_an_eye_is_caught(
+    module: object, name: str, instead: Any, shows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, name, instead)
+    assert shows in missed()

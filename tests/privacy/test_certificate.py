@@ -1,0 +1,205 @@
+"""A certificate says what was read and no more, and a byte that is altered shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from ingest.cli import app
+from ingest.errors import ConfigError, ProofFailed
+from ingest.privacy.certificate import Certificate, Erasure, issued, verified
+from ingest.privacy.certificate.keys import made, public_key, signing_key
+from ingest.privacy.certificate.statement import canonical
+from ingest.privacy.scan.report import Finding, KindRead, NotScanned, Report, Sighting, Sought
+
+AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ERASURE = Erasure("2026-17", "9f" * 32, {"shop": "0/16B3748 <&>"}, "ab" * 32)
+REPORT = Report(
+    needles=(Sought("email", ()), Sought("member", ("id",))),
+    places=("/data/lakehouse", "s3://bucket/<changelogs>", "Kafka at broker:9092"),
+    read=(KindRead("/data/lakehouse", "parquet", 12, 34567, 89012),),
+    findings=(),
+    not_scanned=(NotScanned("Kafka at broker:9092", "", "topics lie elsewhere"),),
+    canaries=(Sighting("files", "gzip", 44),),
+)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    file = tmp_path_factory.mktemp("keys") / "erasure.pem"
+    return file, made(file)
+
+
+@pytest.fixture(scope="module")
+def certificate(pair: tuple[Path, Path]) -> Certificate:
+    return issued(ERASURE, REPORT, signing_key(pair[0]), AT)
+
+
+def test_it_says_what_was_done(certificate: Certificate) -> None:
+    said = certificate.said
+    assert said["request"] == "2026-17"
+    assert said["cut_offs"] == {"shop": "0/16B3748 <&>"}
+    assert said["issued_at"] == "2026-03-01T12:00:00+00:00"
+    assert said["residues"] == []
+    assert said["not_scanned"] == [{"place": "Kafka at broker:9092", "file": "", "why": "topics lie elsewhere"}]
+    assert said["places"] == ["/data/lakehouse", "s3://bucket/<changelogs>"]
+    assert said["read"][0]["files"] == 12
+    assert said["needles"] == [{"label": "email", "columns": []}, {"label": "member", "columns": ["id"]}]
+
+
+def test_the_page_shows_all_of_it_and_loads_nothing(certificate: Certificate) -> None:
+    page = certificate.page.decode()
+    for text in (
+        "2026-17",
+        "9f9f",
+        "abab",
+        "0/16B3748 &lt;&amp;&gt;",
+        "34,567",
+        "topics lie elsewhere",
+        "does not say",
+    ):
+        assert text in page
+    assert "<&>" not in page
+    assert "<changelogs>" not in page
+    assert not any(word in page for word in ("http://", "https://", "<script", "<img", "<link", "url("))
+
+
+def test_it_verifies_from_its_files_alone(certificate: Certificate, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    for file in certificate.written(tmp_path, "erasure-17"):
+        known = verified(file, public_key(pair[1]))
+        assert (known.genuine, known.broken, known.open) == (True, (), ())
+        unknown = verified(file)
+        assert unknown.genuine
+        assert "whose key" in unknown.open[0]
+        other = verified(file, public_key(made(tmp_path / f"{file.suffix}.pem")))
+        assert other.broken == ("it was signed with another key than the one that you gave",)
+    assert verified(tmp_path / "erasure-17.json").said == certificate.said
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_a_byte_that_is_altered_shows(
+    data: st.DataObject, certificate: Certificate, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    body = data.draw(st.sampled_from([certificate.document, certificate.page]))
+    at = data.draw(st.integers(0, len(body) - 1))
+    byte = data.draw(st.integers(0, 255).filter(lambda b: b != body[at]))
+    changed = data.draw(
+        st.sampled_from(
+            [
+                body[:at] + bytes([byte]) + body[at + 1 :],
+                body[:at] + bytes([byte]) + body[at:],
+                body[:at] + body[at + 1 :],
+                body[:at],
+            ]
+        ).filter(lambda c: c != body)
+    )
+    file = tmp_path_factory.getbasetemp() / "altered"
+    file.write_bytes(changed)
+    assert not verified(file).genuine
+
+
+def test_each_byte_of_the_signatures_counts(certificate: Certificate, tmp_path: Path) -> None:
+    """The last character of a base64 text has bits that decoders pass over."""
+    body = certificate.page
+    file = tmp_path / "page.html"
+    for at in range(len(body) - 160, len(body)):
+        for byte in b"ABCDwxyz0189+/=":
+            if body[at] != byte:
+                file.write_bytes(body[:at] + bytes([byte]) + body[at + 1 :])
+                assert not verified(file).genuine
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (replace(REPORT, findings=(Finding("p", "f", "its bytes", "email", "as given"),)), "1 residues were found"),
+        (replace(REPORT, canaries=()), "had none"),
+        (replace(REPORT, places=("Kafka at broker:9092",)), "none of 1 places could be looked into"),
+        (replace(REPORT, canaries=(Sighting("files", "gzip", 44, ("canary: hex",)),)), "missed 1 canaries"),
+    ],
+)
+def test_it_is_refused_where_nothing_is_proved(report: Report, said: str, pair: tuple[Path, Path]) -> None:
+    with pytest.raises(ProofFailed, match=said):
+        issued(ERASURE, report, signing_key(pair[0]), AT)
+
+
+def test_one_value_has_one_text() -> None:
+    assert canonical({"b": [1, "ü"], "a": None}) == '{"a":null,"b":[1,"ü"]}'.encode()
+    with pytest.raises(TypeError):
+        canonical({"a": 1.5})
+
+
+def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "a.pem"
+    before = os.umask(0)
+    try:
+        beside = made(file)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert b"PRIVATE" not in beside.read_bytes()
+    with pytest.raises(ConfigError, match="already"):
+        made(file)
+    file.chmod(0o640)
+    with pytest.raises(ConfigError, match="others may read"):
+        signing_key(file)
+
+
+def test_a_key_among_the_data_signs_nothing(tmp_path: Path) -> None:
+    lakehouse = tmp_path / "lakehouse"
+    lakehouse.mkdir()
+    made(lakehouse / "a.pem")
+    (tmp_path / "link.pem").symlink_to(lakehouse / "a.pem")
+    for file in (lakehouse / "a.pem", tmp_path / "link.pem"):
+        with pytest.raises(ConfigError, match="about which it is to sign"):
+            signing_key(file, [lakehouse])
+    made(tmp_path / "b.pem")
+    assert signing_key(tmp_path / "b.pem", [lakehouse])
+
+
+def test_what_is_no_key_is_refused(tmp_path: Path) -> None:
+    other = generate_private_key(SECP256R1())
+    curve = other.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    for name, body, said in (("text", b"x", "no private key"), ("curve", curve, "not of Ed25519")):
+        file = tmp_path / name
+        file.touch(mode=0o600)
+        file.write_bytes(body)
+        with pytest.raises(ConfigError, match=said):
+            signing_key(file)
+        with pytest.raises(ConfigError, match="no public key"):
+            public_key(file)
+    with pytest.raises(ConfigError, match="can't be read"):
+        signing_key(tmp_path / "absent")
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    file = tmp_path / "erasure.pem"
+    assert run(app, ["certificate", "key", str(file)]).exit_code == 0
+    document, page = issued(ERASURE, REPORT, signing_key(file), AT).written(tmp_path, "erasure-17")
+    for one in (document, page):
+        verify = ["certificate", "verify", str(one), "--public-key", f"{file}.pub"]
+        told = run(app, verify)
+        assert told.exit_code == 0
+        assert "holds: it was signed with the key that you gave" in told.stdout
+        assert json.loads(run(app, [*verify, "--json"]).stdout)["genuine"]
+        one.write_bytes(one.read_bytes().replace(b"2026-17", b"2026-18"))
+        told = run(app, verify)
+        assert told.exit_code == 1
+        assert "BROKEN" in told.stdout
+    document.write_bytes(b"\xff\x00")
+    assert run(app, ["certificate", "verify", str(document)]).exit_code == 1

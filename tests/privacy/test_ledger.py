@@ -1,0 +1,192 @@
+"""The ledger says what was asked, names nobody, and shows whatever was done to it afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.change import quoted
+from ingest.errors import ConfigError
+from ingest.local_rows import local_rows
+from ingest.privacy.cut_off import CutOff
+from ingest.privacy.key_file import read_keys
+from ingest.privacy.keyed_hash import hashed, key_text
+from ingest.privacy.ledger import ASKED, FOUND, KEY, KEYS, STATE, Entry, Ledger, cut_offs
+
+SECRET = "1 " + "5a" * 32
+CUT_OFF = CutOff({"shop.ä": {0: 7, 1: 0}}, {"public.members": (0, 12, 0, 0, 1, 6, 0)})
+
+
+def key_file(folder: Path, text: str = SECRET, mode: int = 0o600) -> str:
+    file = folder / "ledger.key"
+    file.write_text(text + "\n", encoding="utf-8")
+    file.chmod(mode)
+    return str(file)
+
+
+def keys(spark: SparkSession, *rows: tuple[str, str, str]) -> DataFrame:
+    """Of (request, table, hash)."""
+    named = [{"request": r, "table": t, "key_hash": h, "key_version": 1} for r, t, h in rows]
+    return local_rows(spark, named, KEYS)
+
+
+def written(spark: SparkSession, folder: Path) -> Ledger:
+    """Two requests, in the end one of them done in silver."""
+    ledger = Ledger(spark, str(folder / "ledger"), "shop")
+    asked = [Entry(ASKED, r, "member", "public.members", f"h{r}", 1, "c", "left", CUT_OFF.said) for r in ("a", "b")]
+    ledger.append(asked, keys(spark, ("a", "public.members", "ha"), ("b", "public.members", "hb")))
+    Ledger(spark, str(folder / "ledger"), "other").append([Entry(ASKED, "c", "member")])
+    ledger.append([Entry(FOUND, "a")], keys(spark, ("a", "public.claims", "h1"), ("a", "public.claims", "h2")))
+    Ledger(spark, str(folder / "ledger"), "shop").append(
+        [Entry(STATE, "a", place="silver", state="gone", evidence="e")]
+    )
+    return ledger
+
+
+def test_a_key_file_is_read_by_its_owner_alone(tmp_path: Path) -> None:
+    read = read_keys(key_file(tmp_path, f"{SECRET}\n\n12 {'ab' * 40}"))
+    assert read.newest == 12
+    assert "5a5a" not in repr(read)
+    assert read.hash("public.members", "42", 1) != read.hash("public.members", "42") != read.hash("public.claims", "42")
+    for text, mode, problem in (
+        (SECRET, 0o640, "others may read"),
+        ("5a" * 32, 0o600, "no key"),
+        ("1 abcd", 0o600, "no key"),
+        ("", 0o600, "no key"),
+    ):
+        with pytest.raises(ConfigError, match=problem) as caught:
+            read_keys(key_file(tmp_path, text, mode))
+        assert "5a5a" not in str(caught.value)
+    with pytest.raises(ConfigError, match="no key file"):
+        read_keys(str(tmp_path / "absent"))
+
+
+def test_a_key_that_is_gone_or_another_one_is_noticed(tmp_path: Path) -> None:
+    read = read_keys(key_file(tmp_path))
+    read.require(1, read.check(1))
+    with pytest.raises(ConfigError, match="another key"):
+        read.require(1, read_keys(key_file(tmp_path, "1 " + "5b" * 32)).check(1))
+    with pytest.raises(ConfigError, match="lacks version 2"):
+        read.require(2, read.check(1))
+
+
+def test_a_cut_off_is_what_it_says() -> None:
+    assert CutOff.parsed(CUT_OFF.said) == CUT_OFF
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("secret", [b"k" * 32, b"k" * 64, b"k" * 100])
+def test_spark_hashes_as_python_does_and_its_plan_shows_no_secret(
+    spark: SparkSession, tmp_path: Path, secret: bytes
+) -> None:
+    read = read_keys(key_file(tmp_path, f"1 {secret.hex()}"))
+    texts = ["42", "", "ä\0'`", None]
+    frame = local_rows(spark, [{"text": t} for t in texts], T.StructType([T.StructField("text", T.StringType())]))
+    found = frame.crossJoin(F.broadcast(read.blocks(spark, 1))).select(
+        hashed(F.lit("public.members"), F.col("text")).alias("h")
+    )
+    message = [None if t is None else f"public.members\0{t}".encode() for t in texts]
+    expected = [None if m is None else hmac.new(secret, m, hashlib.sha256).hexdigest() for m in message]
+    assert [r.h for r in found.collect()] == expected
+    assert [None if t is None else read.hash("public.members", t) for t in texts] == expected
+    plan = found._jdf.queryExecution().toString()
+    assert secret.hex() not in plan.lower()
+    assert bytes(b ^ 0x36 for b in secret[:8]).hex() not in plan.lower()
+
+
+@pytest.mark.spark
+def test_a_key_has_one_text_whatever_column_holds_it(spark: SparkSession) -> None:
+    row = spark.sql(
+        "SELECT 42 AS a, 42L AS b, CAST(42 AS decimal(12,2)) AS c, '42' AS d, CAST(42.5 AS decimal(12,2)) AS e, "
+        "X'00ff' AS f, CAST(100 AS decimal(10,0)) AS g, CAST(null AS int) AS h, 'a,\"' AS `i.j`"
+    )
+    types = {f.name: f.dataType for f in row.schema}
+
+    def text(*names: str) -> str | None:
+        found = row.select(key_text([(quoted(n), types[n]) for n in names]).alias("text")).first()
+        assert found is not None
+        return None if found.text is None else str(found.text)
+
+    assert [text(c) for c in "abcdefgh"] == ["42", "42", "42", "42", "42.5", "00ff", "100", None]
+    assert text("a", "i.j") == '["42","a,\\""]'
+    assert text("a", "h") is None
+
+
+@pytest.mark.spark
+def test_entries_follow_each_other_and_hold_what_was_asked(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = written(spark, tmp_path)
+    entries = list(ledger.entries())
+    assert [(e.number, e.kind, e.request, e.keys) for e in entries] == [
+        (1, ASKED, "a", 1),
+        (2, ASKED, "b", 1),
+        (3, FOUND, "a", 2),
+        (4, STATE, "a", 0),
+    ]
+    assert cut_offs(entries) == {"a": CUT_OFF, "b": CUT_OFF}
+    assert {(r.request, r.key_hash) for r in ledger.keys().collect()} == {
+        ("a", "ha"),
+        ("b", "hb"),
+        ("a", "h1"),
+        ("a", "h2"),
+    }
+    assert list(ledger.verify()) == []
+    assert list(Ledger(spark, str(tmp_path / "none"), "shop").verify()) == []
+
+
+@pytest.mark.spark
+def test_two_who_ask_at_once_stand_one_after_the_other(spark: SparkSession, tmp_path: Path) -> None:
+    one, other = (Ledger(spark, str(tmp_path / "ledger"), "shop") for _ in range(2))
+    for n in range(3):
+        one.append([Entry(ASKED, f"one {n}")])
+        other.append([Entry(ASKED, f"other {n}"), Entry(STATE, f"other {n}")])
+    assert [e.number for e in one.entries()] == list(range(1, 10))
+    assert list(other.verify()) == []
+
+
+def change(number: int, column: str, value: str, kind: str | None = None) -> Callable[[DeltaTable], None]:
+    def changed(table: DeltaTable) -> None:
+        which = F.col("kind") == kind if kind else F.col("kind") != KEY
+        table.update(mine() & (F.col("number") == number) & which, {column: F.lit(value)})
+
+    return changed
+
+
+def mine() -> Column:
+    return F.col("pipeline") == "shop"
+
+
+def swap(table: DeltaTable) -> None:
+    other = F.when(F.col("number") == 1, 2).otherwise(1).cast("bigint")
+    table.update(mine() & F.col("number").isin(1, 2), {"number": other})
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("tamper", "number"),
+    [
+        (change(1, "reason", "stayed"), 1),
+        (change(1, "cut_off", CutOff().said), 1),
+        (change(4, "state", "there"), 4),
+        (change(2, "hash", "0" * 64), 2),
+        (change(3, "key_hash", "h9", KEY), 3),
+        (lambda table: table.delete(mine() & (F.col("number") == 2) & (F.col("kind") != KEY)), 2),
+        (lambda table: table.delete(mine() & (F.col("kind") == KEY) & (F.col("key_hash") == "h1")), 3),
+        (lambda table: table.delete(mine() & (F.col("number") == 4)), 4),
+        (lambda table: table.delete(mine()), 4),
+        (swap, 1),
+    ],
+)
+def test_whatever_is_done_to_it_shows(
+    spark: SparkSession, tmp_path: Path, tamper: Callable[[DeltaTable], None], number: int
+) -> None:
+    ledger = written(spark, tmp_path)
+    tamper(DeltaTable.forPath(spark, str(tmp_path / "ledger")))
+    assert number in {fault.number for fault in ledger.verify()}

@@ -1,0 +1,167 @@
+"""What was asked to be erased is gone from every file, whatever dies on the way; the others keep what they have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.config import Pipeline
+from ingest.names import Lakehouse
+from ingest.privacy.ledger import STATE, Ledger
+from ingest.privacy.scan import Needle
+from ingest.quality.accounting import audit
+from ingest.run import removing
+from ingest.run.pipeline import bronze_of
+from ingest.run.proving import prove
+from ingest.run.removing import OLD_FILES, PLACES, Outcome, Removal
+from ingest.tables.accounts import Accounts
+from ingest.tables.bronze import Bronze
+from ingest.tables.quarantine import Quarantine
+from ingest.tables.silver import Silver
+from ingest.testing import Event
+from tests.privacy import people
+from tests.privacy.people import CLAIMS, MEMBERS, PHOTOS, TABLES, TOLD, Said, cut_off, insured
+from tests.privacy.subject import scan
+from tests.privacy.test_fence import ask, captured, merged, rows
+
+pytestmark = pytest.mark.spark
+ANNA, BEN = 481516, 481517
+NAME, TEXT = "Änne Übelhör", "broke her left wrist in Vaduz"
+NEEDLES = (
+    Needle("name", NAME),
+    Needle("text", TEXT),
+    Needle("member", str(ANNA), ("id", "member_id")),
+    Needle("claim", "99150", ("id", "claim_id")),
+)
+
+
+def said(table: str, op: str, offset: int, lsn: int, key: int, **image: Any) -> Said:
+    return Said(table, Event(op, offset, lsn, key, image))  # type: ignore[arg-type]
+
+
+STORY = [
+    said(MEMBERS, "c", 0, 10, ANNA, name="a name before"),
+    said(MEMBERS, "c", 1, 11, BEN, name="Ben"),
+    said(MEMBERS, "u", 2, 12, ANNA, name=NAME),
+    said(CLAIMS, "c", 0, 20, 99150, member_id=ANNA, text=TEXT),
+    said(CLAIMS, "c", 1, 21, 61, member_id=BEN, text="theft"),
+    said(CLAIMS, "c", 2, 22, 62, member_id=BEN, text="hail"),
+    said(CLAIMS, "d", 3, 23, 62),
+    said(PHOTOS, "c", 0, 30, 70, claim_id=99150, text=TEXT),
+    said(PHOTOS, "c", 1, 31, 71, claim_id=61, text="a door"),
+    said(CLAIMS, "d", 4, 40, 99150),
+    Said(CLAIMS, Event("null", 5, 0, 99150)),
+]
+SENT_AGAIN = [*STORY, said(CLAIMS, "c", 6, 20, 99150, member_id=ANNA, text=TEXT)]
+NEW_LIFE = [*SENT_AGAIN, said(MEMBERS, "c", 3, 90, ANNA, name="Anna again")]
+
+
+class Died(Exception):
+    """In place of SIGKILL."""
+
+
+@pytest.fixture
+def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
+    """With everything merged and asked for, and a record in quarantine."""
+    members, claims = TOLD[MEMBERS] | {"personal": ["id", "name"]}, TOLD[CLAIMS] | {"personal": ["id", "text"]}
+    made = insured(tmp_path, tables=TOLD | {MEMBERS: members, CLAIMS: claims | {"history": True}})
+    merge(spark, made, tmp_path / "events", STORY)
+    events = bronze_of(spark, made).rows().where(f"source_table = '{CLAIMS}' and offset = 0")
+    held = events.selectExpr("*", "source_table as table", "'x' as code", "'for the test' as reason")
+    Quarantine(spark, made.layout.quarantine, made.name).add(held)
+    ask(spark, made, {ANNA: cut_off(1, STORY)})
+    return made
+
+
+def merge(spark: SparkSession, pipeline: Pipeline, folder: Path, story: list[Said]) -> None:
+    merged(spark, pipeline, captured(spark, pipeline, folder, people.records(story, 1), None, 20), 20)
+
+
+def found(pipeline: Pipeline) -> set[tuple[str, str]]:
+    """Needle and part of the lakehouse of whatever is left."""
+    folder = Path(pipeline.lakehouse)
+    return {(f.needle, f.file.split("/")[0]) for f in scan(folder, NEEDLES).findings.values()}
+
+
+@contextmanager
+def dying_after(owner: Any, method: str) -> Iterator[None]:
+    """Whoever calls it dies once it is done."""
+    whole: Callable[..., Any] = getattr(owner, method)
+
+    def dying(*arguments: Any, **named: Any) -> Any:
+        whole(*arguments, **named)
+        raise Died
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Died):
+        patch.setattr(owner, method, dying)
+        yield
+
+
+def remove(spark: SparkSession, pipeline: Pipeline) -> Outcome:
+    return Removal(spark, pipeline, keep_hours=0.0).run()
+
+
+def adds_up(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+    """Every event is accounted for, and silver is what bronze says."""
+    bronze = bronze_of(spark, pipeline)
+    assert audit(bronze.rows(), Accounts(spark, pipeline.layout.accounts, pipeline.name).rows()).problems == []
+    assert [p.table for p in prove(spark, pipeline, Lakehouse(str(tmp_path))) if not p.equal] == []
+
+
+def test_a_removal_that_dies_after_each_step_leaves_nothing_in_the_end(
+    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    places = {"bronze", "silver", "system", "tombstones", "history", "changes"}
+    assert places - {"tombstones"} <= {place for _, place in found(pipeline)}
+    others = {t: {k: r for k, r in rows(spark, pipeline, t).items() if k not in (ANNA, 70)} for t in TABLES}
+    steps: list[tuple[Any, str]] = [
+        (Quarantine, "forget"),
+        (Silver, "remove"),
+        (Bronze, "empty"),
+        (removing, "vacuum"),
+    ]
+    for owner, method in steps:
+        with dying_after(owner, method):
+            remove(spark, pipeline)
+    outcome = remove(spark, pipeline)
+    assert (outcome.requests, outcome.remain_until) == (1, None)
+    assert found(pipeline) == set()
+    assert {t: rows(spark, pipeline, t) for t in TABLES} == others
+    assert others[MEMBERS].keys() == {BEN}
+    ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
+    assert list(ledger.verify()) == []
+    assert {e.place for e in ledger.entries() if e.kind == STATE} == {*PLACES, OLD_FILES}
+    told = len(list(ledger.entries()))
+    remove(spark, pipeline)
+    assert len(list(ledger.entries())) == told, "nothing was left, and something was taken away"
+    adds_up(spark, pipeline, tmp_path / "beside")
+
+
+def test_what_comes_again_goes_again_and_a_new_life_stays(
+    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    remove(spark, pipeline)
+    merge(spark, pipeline, tmp_path / "again", SENT_AGAIN)
+    assert found(pipeline) == {("text", "bronze"), ("member", "bronze"), ("claim", "bronze")}
+    remove(spark, pipeline)
+    assert found(pipeline) == set()
+    merge(spark, pipeline, tmp_path / "new", NEW_LIFE)
+    assert rows(spark, pipeline, MEMBERS)[ANNA] == {"name": "Anna again"}
+    outcome = remove(spark, pipeline)
+    assert all(not sum(taken.values()) for taken in outcome.taken.values())
+    assert rows(spark, pipeline, MEMBERS)[ANNA] == {"name": "Anna again"}
+    adds_up(spark, pipeline, tmp_path / "beside")
+
+
+def test_old_files_stay_until_nobody_reads_them(spark: SparkSession, pipeline: Pipeline) -> None:
+    outcome = Removal(spark, pipeline).run()
+    assert outcome.remain_until is not None
+    assert rows(spark, pipeline, MEMBERS).keys() == {BEN}
+    assert ("name", "silver") in found(pipeline)
+    assert remove(spark, pipeline).remain_until is None
+    assert found(pipeline) == set()

@@ -1,0 +1,134 @@
+"""Two writers of the same tables at once: a stream and a backfill, say. The tables are what they would be without."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.changelog.accounting import Account
+from ingest.names import Lakehouse
+from ingest.quality.accounting import audit
+from ingest.run.capture import Capture
+from ingest.run.merge import Merge
+from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
+from ingest.run.schemas import Schemas
+from ingest.run.table_batch import TableBatch
+from ingest.run.table_merge import TableMerge
+from ingest.sources.files import FileSource, lines
+from ingest.tables import silver
+from ingest.tables.accounts import Accounts
+from ingest.tables.bronze import Bronze
+from ingest.tables.silver import Silver
+from ingest.testing import Event, fold
+from ingest.testing.changelogs import COLUMNS, as_debezium, random_changelog
+
+pytestmark = pytest.mark.spark
+SEED, CASES, BATCHES = 5, 60, 3
+SHOP = "shop"
+
+
+def changelog(random: Random) -> list[Event]:
+    """Without what an event means by what stands before it in its partition: each writer sees a part of that alone. So
+    no row is two things at one position either, of which the later in the partition would count."""
+    events = random_changelog(random, 12)
+    first: dict[Any, Event] = {}
+    for e in events:
+        first.setdefault((e.key, e.lsn, e.op == "r"), e)
+    return [
+        e
+        for e in events
+        if e.op != "null"
+        and e.old_key is None
+        and e.new_key is None
+        and replace(first[e.key, e.lsn, e.op == "r"], offset=e.offset) == e
+    ]
+
+
+def shared(random: Random, records: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Each record goes to one of two, and a fifth of them to both."""
+    parts: list[list[dict[str, Any]]] = [[], []]
+    for record in records:
+        chance = random.random()
+        for number, part in enumerate(parts):
+            if chance < 0.2 or (chance < 0.6) == bool(number):
+                part.append(record)
+    return parts
+
+
+def writer(spark: SparkSession, folder: Path, name: str, records: Sequence[dict[str, Any]]) -> Merge:
+    layout = Lakehouse(str(folder / "lakehouse"))
+    file = folder / f"{name}.jsonl"
+    file.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+    bronze = Bronze(spark, layout.bronze(name))
+    capture = Capture(spark, FileSource(list(lines([file]))), bronze, Rules().naming, len(records) // BATCHES + 1)
+    while capture.step():
+        pass
+    return Merge(spark, SHOP, layout, Rules(), bronze, slice_events=1, writer=name)
+
+
+@pytest.mark.parametrize("size", ["small", "large"])
+def test_two_writers_of_a_table_agree(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str
+) -> None:
+    if size == "large":
+        monkeypatch.setattr(silver, "_REWRITABLE", 0)
+    random = Random(SEED)
+    said = [changelog(random) for _ in range(CASES)]
+    records = [r for n, events in enumerate(said) for r in as_debezium(events, "s.t", n, DEFAULT_PLACEHOLDER)]
+    records.sort(key=lambda r: r["offset"])
+    names = ["stream", "backfill"]
+    parts = shared(random, records)
+    merges = [writer(spark, tmp_path, n, part) for n, part in zip(names, parts, strict=True)]
+    attempts = count_attempts(monkeypatch)
+    together(merges)
+    layout = Lakehouse(str(tmp_path / "lakehouse"))
+    found: dict[int, dict[Any, Any]] = defaultdict(dict)
+    for row in Silver(spark, layout.silver(SHOP, "s.t")).rows().collect():
+        assert row["id"] not in found[row["case"]], "a key has two rows"
+        found[row["case"]][row["id"]] = {c: row[c] for c in COLUMNS}
+    for number, events in enumerate(said):
+        assert found[number] == fold(events, COLUMNS), (number, SEED, events)
+    for name, part in zip(names, parts, strict=True):
+        told = audit(Bronze(spark, layout.bronze(name)).rows(), Accounts(spark, layout.accounts, name).rows())
+        assert (told.problems, told.merged, told.waiting) == ([], len(part), 0)
+    assert len(attempts) > len({id(batch) for batch in attempts}), "they never met"
+
+
+def count_attempts(monkeypatch: pytest.MonkeyPatch) -> list[TableBatch]:
+    """Each batch, as often as it was judged."""
+    found: list[TableBatch] = []
+    merge = TableMerge.merge
+
+    def counted(tables: TableMerge, batch: TableBatch, schemas: Schemas) -> Account:
+        found.append(batch)
+        return merge(tables, batch, schemas)
+
+    monkeypatch.setattr(TableMerge, "merge", counted)
+    return found
+
+
+def together(merges: Sequence[Merge]) -> None:
+    failures: list[BaseException] = []
+
+    def drive(merge: Merge) -> None:
+        try:
+            while merge.step():
+                pass
+        except Exception as failure:  # noqa: BLE001 A thread's failure is the test's.
+            failures.append(failure)
+
+    threads = [threading.Thread(target=drive, args=(merge,)) for merge in merges]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures

@@ -1,0 +1,45 @@
+"""Spark's own process may die, such as for want of memory: that passes, and its exit code says so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """
+import os, signal
+from ingest.cli.failure import guarded
+from ingest.session import SHORT_LIVED, running
+
+def command():
+    with running("a command", SHORT_LIVED) as spark:
+        {what}
+
+guarded(command)
+"""
+KILLED = "os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL); spark.range(1).collect()"
+
+
+def ended(what: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(what=what)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.spark
+def test_a_command_whose_engine_is_killed_may_be_tried_again() -> None:
+    told = ended(KILLED)
+    assert told.returncode == 75, told.stderr
+    assert "a command: Spark's process ended with -9" in told.stderr
+    assert told.stderr.endswith("the same command goes on where it stood\n")
+
+
+@pytest.mark.spark
+def test_an_error_while_the_engine_lives_stays_what_it_is() -> None:
+    told = ended("raise ValueError('a defect')")
+    assert told.returncode == 1
+    assert "ValueError: a defect" in told.stderr
+    assert "Spark's process" not in told.stderr
