@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.position import POSITION
+from ingest.changelog.render import IN_FULL
 
 DELETED = "_deleted"
 POSITION_COLUMN = "_position"
@@ -48,7 +49,8 @@ COLUMN_POSITIONS_TYPE = T.MapType(T.StringType(), COLUMN_POSITION)
 
 def content(columns: Sequence[str]) -> Column:
     """What makes two rows the same: a hash of their columns; a column that one lacks is null."""
-    return F.unhex(F.sha2(F.to_json(F.struct(*map(quoted, columns))), 256))
+    told = F.to_json(F.struct(*map(quoted, columns)), IN_FULL | {"ignoreNullFields": "true"})
+    return F.unhex(F.sha2(told, 256))
 
 
 def quoted(path: str, name: str | None = None) -> Column:

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.change import CODE, DELETED, POSITION_COLUMN, REASON, quoted
 from ingest.changelog.position import POSITION, comes_again
+from ingest.changelog.render import IN_FULL
 
 SURROGATE = "_key"
 OLDER_THAN_HORIZON = "older-than-horizon"
@@ -36,7 +37,7 @@ def surrogate(key: Sequence[str]) -> Column:
 
 def surrogate_of(values: Sequence[Column]) -> Column:
     """The same of values that are named as the key's columns are."""
-    return F.unhex(F.sha2(F.to_json(F.struct(*values), {"ignoreNullFields": "false"}), 256))
+    return F.unhex(F.sha2(F.to_json(F.struct(*values), IN_FULL), 256))
 
 
 def unjudgeable(states: DataFrame, position: Column, nothing_known: Column, horizon: Column | None) -> DataFrame:

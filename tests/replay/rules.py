@@ -567,6 +567,29 @@ def unplaced(topic: Topic, op: str, after: dict[str, Any] | None, before: dict[s
     topic.record(key, {"op": op, "before": before, "after": after, "source": source})
 
 
+MICROS = schema({"field": "at", "type": "int64", "optional": True, "name": "io.debezium.time.MicroTimestamp"})
+
+
+@rule
+def keys_that_differ_by_a_microsecond() -> Rule:
+    t = Topic(key=("at",))
+    t.change("c", 10, {"at": 1_000_001}, schema=MICROS)
+    t.change("d", 30, before={"at": 1_000_001}, schema=MICROS)
+    t.change("c", 20, {"at": 1_000_002}, schema=MICROS)
+    rows = [{"at": "1970-01-01T00:00:01.000002"}]
+    return Rule("a delete is of one key, not of all in its millisecond", t.records, {ORDERS: rows})
+
+
+@rule
+def rows_that_differ_by_a_microsecond() -> Rule:
+    t = Topic(key=())
+    t.change("c", 10, {"at": 1_000_001}, schema=MICROS)
+    t.change("c", 11, {"at": 1_000_002}, schema=MICROS)
+    t.change("d", 30, before={"at": 1_000_002}, schema=MICROS)
+    rows = [{"at": "1970-01-01T00:00:01.000001"}]
+    return Rule("of a table without a key, a delete takes the row that is the same", t.records, {ORDERS: rows})
+
+
 @rule
 def sequence_column() -> Rule:
     def at(i: int, v: str, n: Any) -> dict[str, Any]:
