@@ -31,6 +31,7 @@ FENCE = ("tests/privacy/test_fence.py", "-k", "old_life or photo")
 EMPTIED = ("tests/contract/test_emptied_records.py",)
 ARCHIVE = ("tests/integration/test_archive_erasing.py", "-k", "(nowhere or meanwhile or under_way) and not plain")
 RULES = ("tests/replay/test_rules.py", "-k", "not record")
+LATE = ("tests/property/test_merge.py", "-k", "late")
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,48 @@ class Mutant:
 
 
 MUTANTS = [
+    Mutant(
+        "keys of one millisecond are one key",
+        "changelog/merge.py",
+        "F.to_json(F.struct(*values), IN_FULL)",
+        'F.to_json(F.struct(*values), {"ignoreNullFields": "false"})',
+        BATCHES,
+    ),
+    Mutant(
+        "rows of one millisecond are one row",
+        "changelog/change.py",
+        'IN_FULL | {"ignoreNullFields": "true"}',
+        "{}",
+        RULES,
+    ),
+    Mutant(
+        "where a row moved to is forgotten",
+        "tables/tombstones.py",
+        "_kept(found.where(F.col(MOVED_TO).isNotNull()))",
+        "_kept(found.where(F.col(MOVED_TO).isNull()))",
+        LATE,
+    ),
+    Mutant(
+        "of what a move carried over, what was told first counts",
+        "changelog/joining.py",
+        "F.struct(before, F.coalesce(told, before))",
+        "F.struct(before, F.when(told.isNull(), before))",
+        LATE,
+    ),
+    Mutant(
+        "a row is followed to one key only",
+        "run/judging/facts.py",
+        "late = stored.where(F.col(MOVED_AT).isNotNull())",
+        "late = stored.where(F.lit(False))",
+        LATE,
+    ),
+    Mutant(
+        "an event older than its row's move concerns nobody else",
+        "run/judging/by_row.py",
+        "(told.moved and _moved_later(",
+        "(not told.moved and _moved_later(",
+        LATE,
+    ),
     Mutant(
         "an equal position wins again",
         "changelog/merge.py",
@@ -109,8 +152,8 @@ MUTANTS = [
     Mutant(
         "a moved row carries nothing",
         "run/judging/by_column.py",
-        "if partial.moves and (layered or key_changes):",
-        "if False:",
+        "if followed is None and not (told.moves and (told.names or key_changes)):",
+        "if True:",
     ),
     Mutant(
         "a moved row leaves its old key behind",

@@ -10,6 +10,7 @@
 | `_code`, `_reason` | null, or why the event can't be applied |
 | `_moved` | the delete of the old key, where an update moved a row to another |
 | `_new_key` | of a delete: the key under which the row goes on, a struct of the key's columns (`key_change`) |
+| `_moved_to` | the same as a tombstone remembers it: its JSON text |
 | `_location` | of a stored row: the name of its file, and its number in it |
 """
 
@@ -33,9 +34,12 @@ CODE = "_code"
 REASON = "_reason"
 MOVED = "_moved"
 NEW_KEY = "_new_key"
+MOVED_TO = "_moved_to"
 LOCATION = "_location"
 
-COLUMN_POSITION = T.StructType([T.StructField("position", POSITION), T.StructField("before", T.BooleanType())])
+COLUMN_POSITION = T.StructType(
+    [T.StructField("position", POSITION), T.StructField("before", T.BooleanType()), T.StructField("told", POSITION)]
+)
 EVENT_ID_TYPE = T.StructType(
     [
         T.StructField("topic", T.StringType()),

@@ -31,6 +31,7 @@ from ingest.changelog.columns import Column
 from ingest.changelog.decode import decode, is_unavailable, undecodable, wire_spark_type
 from ingest.changelog.evolution import TableColumn
 from ingest.changelog.key_change import new_key_text
+from ingest.changelog.position import POSITION
 from ingest.changelog.refusal import refusal
 from ingest.changelog.types import spark_type
 
@@ -168,7 +169,8 @@ def _new_key(shape: Shape, reader: Reader) -> SparkColumn:
 
 def _column_positions() -> SparkColumn:
     """Where the image lacks values: from the image before, or not known."""
-    before = F.struct(F.col(POSITION_COLUMN).alias("position"), F.lit(True).alias("before"))
+    nobody = F.lit(None).cast(POSITION).alias("told")
+    before = F.struct(F.col(POSITION_COLUMN).alias("position"), F.lit(True).alias("before"), nobody)
     found = F.transform("_partial", lambda name: F.when(F.array_contains("_before", name), before))
     layers = F.map_from_arrays(F.col("_partial"), found).cast(COLUMN_POSITIONS_TYPE)
     return F.when(F.size("_partial") > 0, layers).alias(COLUMN_POSITIONS)

@@ -8,10 +8,12 @@ where every column is as old as the row; else it says for the others:
 | none | came with the event at the row's position |
 | `{position, before: false}` | came with the earlier event at `position` |
 | `{position, before: true}` | stood in the `before` of the event at `position`: any value that an event brought wins |
+| `{position, before: true, told}` | stood in the row that moved here at `position`, which had it from that at `told` |
 | null | is not known: the row is pending and is not shown |
 
 A state with neither a position nor a delete is no image: its columns were carried over from another key
-(`key_change`), and wait for theirs.
+(`key_change`), and wait for theirs. Of what one move carried over at different times, as more of the old row came to be
+known, what was told last counts.
 
     D      = highest position of a delete
     row    = highest position of an image; it exists if that is above D
@@ -57,7 +59,7 @@ ROW, PENDING_ROW, TOMBSTONE = "_row", "_pending_row", "_tombstone"
 location."""
 REMEMBERED = (ROW, PENDING_ROW, TOMBSTONE)
 PENDING_ACTION = "_pending_action"
-_CARRIED = "_carried"
+CARRIED = "_carried"
 _STORED = T.StructType(
     [
         T.StructField("position", POSITION),
@@ -78,7 +80,7 @@ def joined(states: DataFrame, key: Sequence[str], columns: Sequence[str], layere
         F.max(F.when(deleted, position)).alias(DEAD),
         F.max(image).alias("_alive"),
         F.max_by(F.struct(*map(quoted, plain), SOURCE_TS), image).alias("_plain"),
-        F.max_by(EVENT_ID, F.when(F.col(EVENT_ID).isNotNull(), position)).alias(EVENT_ID),
+        F.coalesce(F.max_by(EVENT_ID, F.when(F.col(EVENT_ID).isNotNull(), position)), F.max(EVENT_ID)).alias(EVENT_ID),
         *(F.max(c).alias(c) for c in REMEMBERED),
     ]
     for number, name in enumerate(layered):
@@ -88,10 +90,13 @@ def joined(states: DataFrame, key: Sequence[str], columns: Sequence[str], layere
             F.when(older, F.when(~entry["before"], entry["position"])).otherwise(position)
         )
         before = F.when(deleted, position).otherwise(F.when(older & entry["before"], entry["position"]))
-        for kind, at in (("brought", brought), ("before", before)):
-            # A delete takes part: where it is the highest, nothing of the column is left.
-            value = F.struct(quoted(name).alias("value"), at.alias("at"), deleted.alias("gone"))
-            parts.append(F.max_by(value, at).alias(f"_{kind}_{number}"))
+        told = F.when(~deleted, entry["told"]).alias("told")
+        # A delete takes part: where it is the highest, nothing of the column is left.
+        value = F.struct(quoted(name).alias("value"), brought.alias("at"), deleted.alias("gone"))
+        parts.append(F.max_by(value, brought).alias(f"_brought_{number}"))
+        value = F.struct(quoted(name).alias("value"), before.alias("at"), deleted.alias("gone"), told)
+        latest = F.when(before.isNotNull(), F.struct(before, F.coalesce(told, before)))
+        parts.append(F.max_by(value, latest).alias(f"_before_{number}"))
     grouped = states.groupBy(*map(quoted, key)).agg(*parts)
     return _states(grouped, key, columns, layered)
 
@@ -99,6 +104,7 @@ def joined(states: DataFrame, key: Sequence[str], columns: Sequence[str], layere
 def _states(grouped: DataFrame, key: Sequence[str], columns: Sequence[str], layered: Sequence[str]) -> DataFrame:
     alive, dead = F.col("_alive"), F.col(DEAD)
     exists = F.coalesce(alive.isNotNull() & (dead.isNull() | (alive > dead)), F.lit(False))
+    nobody = F.lit(None).cast(POSITION).alias("told")
     values: dict[str, Column] = {}
     entries = []
     for number, name in enumerate(layered):
@@ -106,8 +112,8 @@ def _states(grouped: DataFrame, key: Sequence[str], columns: Sequence[str], laye
         has, had = ~brought["gone"], ~before["gone"]
         values[name] = F.when(has, brought["value"]).when(had, before["value"])
         at = (
-            F.when(has, F.struct(brought["at"].alias("position"), F.lit(False).alias("before")))
-            .when(had, F.struct(before["at"].alias("position"), F.lit(True).alias("before")))
+            F.when(has, F.struct(brought["at"].alias("position"), F.lit(False).alias("before"), nobody))
+            .when(had, F.struct(before["at"].alias("position"), F.lit(True).alias("before"), before["told"]))
             .cast(COLUMN_POSITION)
         )
         differs = ~F.coalesce(has & (brought["at"] == alive), F.lit(False))
@@ -124,7 +130,7 @@ def _states(grouped: DataFrame, key: Sequence[str], columns: Sequence[str], laye
         F.col("_plain")[SOURCE_TS].alias(SOURCE_TS),
         F.when((exists | carried) & (F.size(listed) > 0), map_).cast(COLUMN_POSITIONS_TYPE).alias(COLUMN_POSITIONS),
         dead.alias(DEAD),
-        carried.alias(_CARRIED),
+        carried.alias(CARRIED),
         EVENT_ID,
         *REMEMBERED,
     )
@@ -168,7 +174,7 @@ def with_actions(states: DataFrame, columns: Sequence[str]) -> DataFrame:
     return states.withColumns(
         {
             ACTION: F.coalesce(on_silver, F.when(new_grave, BURY)),
-            PENDING_ACTION: action((~F.col(DELETED) & ~complete) | F.col(_CARRIED), waiting),
+            PENDING_ACTION: action((~F.col(DELETED) & ~complete) | F.col(CARRIED), waiting),
             BURIES: new_grave,
         }
     )
@@ -179,7 +185,10 @@ def _doubled(state: Column, stored: Column) -> Column:
 
     def layers(of: Column) -> Column:
         return F.transform(
-            of["layers"], lambda e: F.struct(e["key"], place(e["value"]["position"]), e["value"]["before"])
+            of["layers"],
+            lambda e: F.struct(
+                e["key"], place(e["value"]["position"]), e["value"]["before"], place(e["value"]["told"])
+            ),
         )
 
     again = comes_again(state["position"], stored["position"]) & (state["content"] == stored["content"])
@@ -190,5 +199,7 @@ def above(rows: DataFrame, floor: Column | None) -> DataFrame:
     """Stored rows without the columns that a truncate at `floor` took away: those are not known any more."""
     if floor is None:
         return rows
-    kept = F.transform_values(COLUMN_POSITIONS, lambda _, at: F.when(at["position"] > floor, at))
+    kept = F.transform_values(
+        COLUMN_POSITIONS, lambda _, at: F.when(F.coalesce(at["told"], at["position"]) > floor, at)
+    )
     return rows.withColumn(COLUMN_POSITIONS, kept)

@@ -5,6 +5,9 @@ key. The create says nothing of a value that the source did not touch; that valu
 before the delete. So the delete carries it over: a state of the new key that is no image, only a `before` (`joining`).
 Batches may come between the two; then it waits in the pending table, without a position of its own.
 
+What the row held may also be told after it has moved: by an older event that arrives late. Then it is carried over
+once more, along the move that the old key's tombstone remembers (`_moved_to`), and what was told last counts.
+
 A row that moves to a key also tells that nothing was there right before: the new key is dead below the position of the
 move, whether or not its own delete has come yet.
 """
@@ -20,12 +23,13 @@ from ingest.changelog.change import (
     COLUMN_POSITIONS,
     COLUMN_POSITIONS_TYPE,
     DELETED,
+    EVENT_ID,
     NEW_KEY,
     POSITION_COLUMN,
     SOURCE_TS,
     quoted,
 )
-from ingest.changelog.joining import joined
+from ingest.changelog.joining import CARRIED, joined
 from ingest.changelog.position import POSITION
 
 HEADER = "__debezium.newkey"
@@ -51,9 +55,10 @@ def with_carried(facts: DataFrame, key: Sequence[str], columns: Sequence[str]) -
     A row may move on within a batch: what it carried then follows from what was carried to it, one step a round."""
     facts = facts.unionByName(_vacated(facts, key))
     everything, known = facts, 0
+    said = F.xxhash64(*map(quoted, key), F.array_sort(F.map_entries(COLUMN_POSITIONS)))
     while True:
         carried = _carried(everything, facts, key, columns).localCheckpoint()
-        told = carried.agg(F.sum(F.size(F.filter(F.map_values(COLUMN_POSITIONS), lambda at: at.isNotNull())))).first()
+        told = carried.agg(F.sum(said.cast("decimal(20,0)"))).first()
         now = (told[0] if told else None) or 0
         everything = facts.unionByName(carried)
         if now == known:
@@ -66,9 +71,10 @@ def _carried(everything: DataFrame, facts: DataFrame, key: Sequence[str], column
     moves = moves.select(*map(quoted, key), F.col(POSITION_COLUMN).alias(_AT), F.col(NEW_KEY).alias(_TARGET))
     own = F.coalesce(F.col(POSITION_COLUMN), F.array_max(known_positions()))
     earlier = everything.join(F.broadcast(moves), list(key)).where(own < F.col(_AT))
-    states = joined(earlier, [*key, _AT, _TARGET], columns, columns).where(~F.col(DELETED))
+    # What was carried to a row goes on with it, though its own image may not have come, or have gone on already.
+    states = joined(earlier, [*key, _AT, _TARGET], columns, columns).where(~F.col(DELETED) | F.col(CARRIED))
     values = {c: quoted(c) for c in columns} | {k: F.col(_TARGET)[k] for k in key}
-    said = {DELETED: F.lit(False), COLUMN_POSITIONS: _as_befores(columns)}
+    said = {DELETED: F.lit(False), COLUMN_POSITIONS: _as_befores(columns), EVENT_ID: F.col(EVENT_ID)}
     return like(facts, states, values | said)
 
 
@@ -99,10 +105,11 @@ def _as_befores(columns: Sequence[str]) -> Column:
     # more, and a delete of the new key right before it for less.
     at = F.col(_AT)
     moved = at.withField("offset", at["offset"] - 1).withField("partition", F.lit(_LAST)).cast(POSITION)
-    entry = F.struct(moved.alias("position"), F.lit(True).alias("before"))
     pairs: list[Column] = []
     for name in columns:
         layered = F.coalesce(F.map_contains_key(COLUMN_POSITIONS, name), F.lit(False))
-        lost = layered & F.col(COLUMN_POSITIONS)[name].isNull()
-        pairs += [F.lit(name), F.when(~lost, entry)]
+        stood = F.col(COLUMN_POSITIONS)[name]
+        told = F.when(layered, F.coalesce(stood["told"], stood["position"])).otherwise(F.col(POSITION_COLUMN))
+        entry = F.struct(moved.alias("position"), F.lit(True).alias("before"), told.alias("told"))
+        pairs += [F.lit(name), F.when(~(layered & stood.isNull()), entry)]
     return F.create_map(*pairs).cast(COLUMN_POSITIONS_TYPE)

@@ -1,7 +1,8 @@
 """Tombstones beside a silver table: what is remembered of deleted keys, so that a late event can't revive one.
 
 Rows are appended, and go again once the gc horizon has passed them; of several for one key the highest position
-counts. The empty surrogate stands for the whole table: a truncate. The horizon is a property of the table.
+counts. Of a row that moved to another key they remember where to: each such move is a row of its own. The empty
+surrogate stands for the whole table: a truncate. The horizon is a property of the table.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import json
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.change import POSITION_COLUMN
+from ingest.changelog.change import MOVED_TO, POSITION_COLUMN
 from ingest.changelog.merge import SURROGATE
 from ingest.changelog.position import literal
 from ingest.tables import delta_log, emptying, folding, page_index
 
 _HORIZON = "ingest.gcHorizon"
+MOVED_AT = "_moved_at"
+"""Where the row of a key last moved to another one; null if it never did."""
 
 
 class Tombstones:
@@ -39,19 +42,28 @@ class Tombstones:
         return _newest(self._table.rows())
 
     def matching(self, states: DataFrame) -> DataFrame:
-        """`_key` and highest `_position` of the tombstones whose key is in `states`. There must be one."""
-        return _newest(page_index.matching(self._table, [SURROGATE], states))
+        """`_key`, highest `_position` and `MOVED_AT` of the tombstones whose key is in `states`. There must be one."""
+        moved = F.max(F.when(F.col(MOVED_TO).isNotNull(), F.col(POSITION_COLUMN))).alias(MOVED_AT)
+        return _newest(page_index.matching(self._table, [SURROGATE], states), moved)
+
+    def moves(self, states: DataFrame) -> DataFrame:
+        """`_key`, `_position` and `_moved_to`: the moves of rows away from the keys in `states`. There must be a
+        tombstone."""
+        found = page_index.matching(self._table, [SURROGATE], states)
+        return _kept(found.where(F.col(MOVED_TO).isNotNull()))
 
     def bury(self, graves: DataFrame) -> None:
-        """Appends `_key` and `_position` of deletes."""
-        self._append(graves.select(SURROGATE, POSITION_COLUMN).coalesce(1).sortWithinPartitions(SURROGATE))
+        """Appends `_key` and `_position` of deletes, and `_moved_to` where they have it."""
+        if MOVED_TO not in graves.columns:
+            graves = graves.withColumn(MOVED_TO, _nowhere())
+        self._append(_sorted(_kept(graves), 1))
         files = folding.due(self._table.files().values())
         if files:
-            self._table.fold(files, _newest(self._table.rows_in(files)).coalesce(1).sortWithinPartitions(SURROGATE))
+            self._table.fold(files, _sorted(_kept(self._table.rows_in(files)), 1))
 
     def bury_table(self, at: DataFrame) -> None:
         """Appends a truncate: `at` holds its `_position`."""
-        self._append(at.select(_whole_table().alias(SURROGATE), POSITION_COLUMN))
+        self._append(at.select(_whole_table().alias(SURROGATE), POSITION_COLUMN, _nowhere().alias(MOVED_TO)))
 
     def truncated_at(self) -> tuple[int, ...] | None:
         """The position of the last truncate, as plain numbers."""
@@ -81,24 +93,36 @@ class Tombstones:
         self._table.delete((F.col(SURROGATE) != _whole_table()) & (F.col(POSITION_COLUMN) < literal(below)))
 
     def forget_these(self, graves: DataFrame) -> int:
-        """Takes away these tombstones (`_key` and `_position`), and older ones of their keys: from then on a fence has
-        to know them. How many files were written anew for it."""
-
-        def laid_out(rows: DataFrame, files: int) -> DataFrame:
-            return rows.coalesce(files).sortWithinPartitions(SURROGATE)
-
-        newest = graves.select(SURROGATE, F.col(POSITION_COLUMN).alias("_upto"))
-        rows = self._table.rows().join(F.broadcast(newest), SURROGATE).where(F.col(POSITION_COLUMN) <= F.col("_upto"))
+        """Takes away these tombstones (`_key` and `_position`), older ones of their keys, and that rows moved to these
+        keys: from then on a fence has to know them. How many files were written anew for it."""
+        newest = F.broadcast(graves.select(SURROGATE, F.col(POSITION_COLUMN).alias("_upto")))
+        rows = self._table.rows().join(newest, SURROGATE).where(F.col(POSITION_COLUMN) <= F.col("_upto"))
         gone = rows.select(SURROGATE, POSITION_COLUMN).distinct().localCheckpoint()
-        return emptying.without(self._table, gone, [SURROGATE, POSITION_COLUMN], laid_out)
+        files = emptying.without(self._table, gone, [SURROGATE, POSITION_COLUMN], _sorted)
+        led = self._table.rows().select(MOVED_TO, F.unhex(F.sha2(MOVED_TO, 256)).alias(SURROGATE))
+        led = led.join(newest, SURROGATE).select(MOVED_TO).distinct().localCheckpoint()
+        return files + emptying.emptied(self._table, led, [MOVED_TO], {MOVED_TO: _nowhere()}, _sorted)
 
     def _append(self, rows: DataFrame) -> None:
         self._table.commit(rows, new=delta_log.NO_STATISTICS)
 
 
-def _newest(rows: DataFrame) -> DataFrame:
+def _newest(rows: DataFrame, *more: Column) -> DataFrame:
     """One tombstone a key."""
-    return rows.groupBy(SURROGATE).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN))
+    return rows.groupBy(SURROGATE).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN), *more)
+
+
+def _kept(rows: DataFrame) -> DataFrame:
+    """The last tombstone of each key, and its last move to each other one."""
+    return rows.groupBy(SURROGATE, MOVED_TO).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN))
+
+
+def _sorted(rows: DataFrame, files: int) -> DataFrame:
+    return rows.select(SURROGATE, POSITION_COLUMN, MOVED_TO).coalesce(files).sortWithinPartitions(SURROGATE)
+
+
+def _nowhere() -> Column:
+    return F.lit(None).cast("string")
 
 
 def _whole_table() -> Column:

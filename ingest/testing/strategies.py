@@ -50,9 +50,10 @@ def changelogs(
 
     Positions go back and forth, but never for one key, and some are shared (a COPY, the reads of a snapshot). The keys
     are 0, 1, …; rows may be older than the changelog. Only columns in `unavailable` are ever left out of an image.
-    A changelog with images before deletes nothing. One in which a moved row takes along what its image lacks goes by
-    position: `c0@10(x,3,long) d0>1@20 c1@20(y,3,?)`. A truncate concerns whatever is in the table: give each changelog
-    that may have one a table of its own. Raises ValueError where `unavailable` names what is no column."""
+    A changelog with images before deletes nothing. One in which a row moves and takes along what its image lacks, and
+    its old key is written again, goes by position: `c0@10(x,3,long) d0>1@20 c1@20(y,3,?) c0@30(x,4,~)`.
+    A truncate concerns whatever is in the table: give each changelog that may have one a table of its own. Raises
+    ValueError where `unavailable` names what is no column."""
     if not set(unavailable) <= set(columns):
         raise ValueError(f"unavailable={unavailable!r}: name some of the columns {[*columns]}, or none: ()")
     modes = [_FREE, _CARRYING] if truncates else [_FREE, _CARRYING, _WITH_BEFORES]
@@ -172,14 +173,17 @@ def _units(events: Sequence[Event]) -> tuple[list[Event], list[list[Event]]]:
 
 
 def _needs_order(events: Sequence[Event]) -> bool:
-    """Whether an event needs that others came before it: what its row held under another key, or its delete."""
+    """Whether an event needs that others came before it: a delete, where images before stand for what was not sent; or
+    a move, where the row's old key is written again and what the row held is not known any more."""
     deletes = any(e.op in ("d", "null", "t") or e.old_key is not None for e in events)
-    return any(
-        e.new_key is not None
-        or (e.old_key is not None and any(value is UNAVAILABLE for value in e.image.values()))
-        or (e.before is not None and deletes)
-        for e in events
-    )
+    moved = {e.key if e.new_key is not None else e.old_key: e.lsn for e in reversed(events) if _takes_along(e)}
+    again = any(e.op in ("c", "u", "r") and e.lsn > moved.get(e.key, e.lsn) for e in events)
+    return again or (deletes and any(e.before is not None for e in events))
+
+
+def _takes_along(event: Event) -> bool:
+    """Whether a row moves by it to a key of which the images may lack what it held."""
+    return event.new_key is not None or (event.old_key is not None and UNAVAILABLE in event.image.values())
 
 
 def _may_begin(sent: Sequence[Event], at: int, until: int, keyed: bool) -> bool:

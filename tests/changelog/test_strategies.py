@@ -91,8 +91,14 @@ def lacks(event: Event) -> bool:
 
 
 def carries(events: Iterable[Event]) -> bool:
-    """Whether a row takes values along to another key."""
-    return any(e.new_key is not None or (moves(e) and lacks(e)) for e in events)
+    """Whether a row takes values along to another key, and its old key is written again."""
+    left: set[Hashable] = set()
+    for event in events:
+        if event.op in ("c", "r", "u") and event.key in left:
+            return True
+        if event.new_key is not None or (moves(event) and lacks(event)):
+            left.add(event.key if event.new_key is not None else event.old_key)
+    return False
 
 
 def test_a_changelog_means_the_same_however_it_is_delivered() -> None:

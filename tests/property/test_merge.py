@@ -6,7 +6,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import count
+from itertools import chain, count, zip_longest
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -32,6 +32,18 @@ FOUND = (
     "c1@70(~,0,long) d1>0@80 c1@70(~,0,long) d1>0@80 c0@80(x,7,?)",
 )
 """The smallest changelogs of faults that random ones have shown."""
+TOLD_LATE = (
+    "d0>1@40 c1@40(y,1,?) c0@10(x,0,long)",
+    "u1<0@40(y,1,?) c0@10(x,0,long)",
+    "c0@10(x,0,long) d0>1@40 c1@40(y,1,?) u0@30(x,0,longer) u0@20(x,0,longest)",
+    "d0>1@40 c1@40(y,1,?) d1>2@60 c2@60(~,2,?) c0@10(x,0,long)",
+    "d1>2@60 c2@60(~,2,?) d0>1@40 c1@40(y,1,?) c0@10(x,0,long)",
+    "c0@10(x,0,long) d0>1@40 c1@40(y,1,?) d1@50 c1@60(~,3,~) u0@30(x,0,longer)",
+    "c0@10(x,0,long) d0>1@40 c1@40(y,1,?) u1@50(y,2,longest) u0@30(x,0,longer)",
+    "c0@10(x,0,long) d0>1@40 c0@50(y,7,~) c1@40(y,1,?) u0@30(x,0,longer) d0>2@60 c2@60(y,8,?)",
+    "c0@10(x,0,long) c0@50(y,7,~) d0>1@40 c1@40(y,1,?) c0@10(x,0,long)",
+)
+"""What a row held is told after it has moved to another key."""
 DRAWS = settings(database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 
@@ -58,13 +70,14 @@ def folded(
     spark: SparkSession, folder: Path, said: Sequence[list[Event]], batches: int, tables: int, size: int | None = None
 ) -> list[Rows]:
     """The rows that each changelog comes to. Each is a partition of one of `tables` topics, and rows of its own in
-    that topic's table. `size`: of a batch, in place of their number."""
+    that topic's table. `size`: of a batch, in place of their number; then the changelogs take turns, event by event."""
     folder.mkdir(parents=True)
     file = folder / "events.jsonl"
-    with file.open("w", encoding="utf-8") as lines:
-        for case, events in enumerate(said):
-            for record in as_debezium(events, f"fuzz.t{case % tables}", case, DEFAULT_PLACEHOLDER):
-                lines.write(json.dumps(record) + "\n")
+    topics = [
+        as_debezium(events, f"fuzz.t{case % tables}", case, DEFAULT_PLACEHOLDER) for case, events in enumerate(said)
+    ]
+    in_turn = chain.from_iterable(zip_longest(*topics)) if size else chain.from_iterable(topics)
+    file.write_text("".join(json.dumps(record) + "\n" for record in in_turn if record), encoding="utf-8")
     delivery = Delivery(batch_size=size or sum(map(len, said)) // batches + 1, seed=None if size else SEED)
     ((_, summary),) = replay(spark, [Case("fuzz", (file,), None, folder / "out")], delivery, "jsonl")
     found: dict[int, dict[Any, dict[str, Any]]] = {}
@@ -130,7 +143,10 @@ def test_truncates_empty_what_was_before_them(spark: SparkSession, tmp_path: Pat
     holds(spark, tmp_path / "run", truncated, batches=4, tables=8)
 
 
-@pytest.mark.parametrize("size", [1, 5])
-def test_what_was_found_wrong_once_stays_right(spark: SparkSession, tmp_path: Path, size: int) -> None:
-    said = [parsed(text, COLUMNS) for text in FOUND]
-    assert folded(spark, tmp_path / "run", said, 1, len(said), size) == [fold(events, COLUMNS) for events in said]
+@pytest.mark.parametrize(("events", "tables"), [(1, 1), (2, 2)])
+@pytest.mark.parametrize("which", [FOUND, TOLD_LATE], ids=["found wrong once", "told late"])
+def test_these_are_right(spark: SparkSession, tmp_path: Path, which: Sequence[str], events: int, tables: int) -> None:
+    """Merged by one or two events of each changelog at a time."""
+    said = [parsed(text, COLUMNS) for text in which]
+    should = [fold(one, COLUMNS) for one in said]
+    assert folded(spark, tmp_path / "run", said, 1, tables, events * len(said)) == should

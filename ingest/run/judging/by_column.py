@@ -9,14 +9,11 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.change import (
     CODE,
-    COLUMN_POSITIONS,
-    DELETED,
     EVENT_ID,
     LOCATION,
-    NEW_KEY,
+    MOVED_TO,
     POSITION_COLUMN,
     REASON,
-    SOURCE_TS,
     quoted,
 )
 from ingest.changelog.images import Shape
@@ -27,16 +24,14 @@ from ingest.changelog.joining import (
     PENDING_ROW,
     REMEMBERED,
     ROW,
-    TOMBSTONE,
-    above,
     joined,
-    remembered,
     with_actions,
 )
 from ingest.changelog.key_change import with_carried
 from ingest.changelog.merge import ACTION, BURY, SURROGATE, surrogate, unjudgeable
 from ingest.changelog.position import literal
 from ingest.cut import cut
+from ingest.run.judging.facts import Facts
 from ingest.run.judging.verdict import Judged, Stored, Truncated, above_truncate
 from ingest.tables.silver import Writes
 
@@ -46,15 +41,8 @@ def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Trunc
     key = list(shape.identity)
     everything = cut(above_truncate(changes, truncated))
     bad = F.col(CODE).isNotNull()
-    facts = cut(_facts(everything.where(~bad), shape, stored, truncated))
+    facts, moves, layered = _facts(everything.where(~bad), Facts(shape, stored, truncated), key_changes)
     columns = [c.name for c in shape.columns if c.name not in key]
-    names = F.array_distinct(F.flatten(F.collect_set(F.map_keys(COLUMN_POSITIONS))))
-    partial = facts.agg(names.alias("names"), F.bool_or(F.col(NEW_KEY).isNotNull()).alias("moves")).first()
-    assert partial is not None
-    layered = sorted(partial.names)
-    # A delete that names a new key may have come before the new row; an update that moves a row is both in one.
-    if partial.moves and (layered or key_changes):
-        facts, layered = with_carried(facts, key, columns), columns
     states = with_actions(joined(facts, key, columns, layered), shape.names)
     states = cut(states.withColumn(SURROGATE, surrogate(key)))
     horizon = stored.graves.horizon() if stored.graves.exists() else None
@@ -72,6 +60,9 @@ def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Trunc
         F.count_distinct(F.when(changed, F.col(EVENT_ID))).alias("applied"),
     ).first()
     assert told is not None
+    graves = states.where(BURIES).select(SURROGATE, F.col(DEAD).alias(POSITION_COLUMN))
+    if moves is not None:
+        graves = graves.withColumn(MOVED_TO, F.lit(None).cast("string")).unionByName(moves)
     refused = everything.where(bad)
     quarantined = refused.count()
     actions, pending = frozenset(told.actions) - {BURY}, frozenset(told.pending)
@@ -82,11 +73,26 @@ def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Trunc
     return Judged(
         Writes(shown, actions, frozenset(told.files), told.rows) if actions else None,
         Writes(waiting, pending, frozenset(told.pending_files), told.pending_rows) if pending else None,
-        states.where(BURIES).select(SURROGATE, F.col(DEAD).alias(POSITION_COLUMN)) if told.buries else None,
+        graves if told.buries or moves is not None else None,
         refused if quarantined else None,
         told.applied,
         quarantined,
     )
+
+
+def _facts(events: DataFrame, of: Facts, key_changes: bool) -> tuple[DataFrame, DataFrame | None, list[str]]:
+    """The facts of the batch's keys; the moves to be remembered; and the columns of which some state has an entry."""
+    key = list(of.shape.identity)
+    columns = [c.name for c in of.shape.columns if c.name not in key]
+    facts = cut(of.of(events))
+    told = of.told(facts)
+    followed = of.followed(facts) if told.moved else None
+    # A delete that names a new key may have come before the new row; an update that moves a row is both in one.
+    if followed is None and not (told.moves and (told.names or key_changes)):
+        return facts, None, sorted(told.names)
+    facts = facts if followed is None else cut(followed)
+    moves = of.moves(facts) if told.moves else None
+    return with_carried(facts, key, columns), moves, columns
 
 
 def _files(kind: str, action: str) -> Column:
@@ -106,31 +112,3 @@ def _beyond(
     held = events.join(F.broadcast(old), key, "left")
     refused = held.withColumns({name: F.coalesce(F.col(name), why) for name, why in told.items()}).drop("_why")
     return cut(refused), judged.where(F.col(CODE).isNull()).drop(CODE, REASON)
-
-
-def _facts(events: DataFrame, shape: Shape, stored: Stored, truncated: Truncated) -> DataFrame:
-    """The states of the batch's keys: events, rows, pending rows and tombstones in one form."""
-    key = list(shape.identity)
-    columns = [*(c.name for c in shape.columns), DELETED, POSITION_COLUMN, SOURCE_TS, COLUMN_POSITIONS]
-    columns += [EVENT_ID, NEW_KEY]
-    none = {c: F.lit(None).cast(events.schema[c].dataType) for c in (EVENT_ID, NEW_KEY)}
-    facts = [events.select(*map(quoted, columns), *remembered(None, shape.names))]
-    targets = events.where(F.col(NEW_KEY).isNotNull()).select(*(F.col(NEW_KEY)[k].alias(k) for k in key))
-    keys = events.select(*map(quoted, key)).unionByName(targets).distinct()
-    for table, kind in ((stored.silver, ROW), (stored.pending, PENDING_ROW)):
-        if not table.exists():
-            continue
-        rows = table.matching(keys, key)
-        if truncated.now:
-            # What a truncate leaves standing may stand on columns that it took away.
-            rows = rows.unionByName(table.layered().join(F.broadcast(keys), key, "left_anti"))
-        rows = above(rows, None if truncated.position is None else literal(truncated.position))
-        rows = rows.withColumns({DELETED: F.lit(False), **none})
-        facts.append(rows.select(*map(quoted, columns), *remembered(kind, shape.names, F.col(LOCATION))))
-    if stored.graves.exists():
-        hashed = keys.withColumn(SURROGATE, surrogate(key))
-        graves = stored.graves.matching(hashed).join(hashed, SURROGATE)
-        empty = {f.name: F.lit(None).cast(f.dataType) for f in facts[0].schema.fields if f.name not in graves.columns}
-        dead = graves.withColumns(empty | {DELETED: F.lit(True)})
-        facts.append(dead.select(*map(quoted, columns), *remembered(TOMBSTONE, shape.names)))
-    return reduce(DataFrame.unionByName, facts)

@@ -18,10 +18,11 @@ from ingest.changelog.change import (
 from ingest.changelog.compaction import compacted
 from ingest.changelog.images import Shape
 from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, TIED, effective, surrogate
-from ingest.changelog.position import literal
+from ingest.changelog.position import POSITION, literal
 from ingest.cut import cut
 from ingest.run.judging.verdict import Judged, Stored, Truncated, above_truncate
 from ingest.tables.silver import Writes
+from ingest.tables.tombstones import MOVED_AT
 
 
 def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated) -> Judged | None:
@@ -44,9 +45,11 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
     judged = effective(states, live, buried, key, None if horizon is None else literal(horizon))
     if live is None:
         judged = judged.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), "_layered": F.lit(False)})
+    if buried is None:
+        judged = judged.withColumn(MOVED_AT, F.lit(None).cast(POSITION))
     judged = cut(judged)
     told = _told(judged)
-    if told.layered:
+    if told.layered or (told.moved and _moved_later(changes, judged, key)):
         return None
     if told.tied:
         judged = cut(_without_doubled(judged, shape, stored))
@@ -83,9 +86,17 @@ def _told(judged: DataFrame) -> Row:
         F.count_if(effect & F.col(MOVED)).alias("moves"),
         F.count_if((effect & F.col(COLUMN_POSITIONS).isNotNull()) | F.col("_layered")).alias("layered"),
         F.count_if(TIED).alias("tied"),
+        F.count(MOVED_AT).alias("moved"),
     ).first()
     assert told is not None
     return told
+
+
+def _moved_later(changes: DataFrame, judged: DataFrame, key: list[str]) -> bool:
+    """Whether an event is older than a move of its row to another key, which then may have to be told of it."""
+    moved = judged.where(F.col(MOVED_AT).isNotNull()).select(*map(quoted, key), MOVED_AT)
+    older = changes.join(F.broadcast(moved), key).where(F.col(POSITION_COLUMN) < F.col(MOVED_AT))
+    return not older.isEmpty()
 
 
 def _without_doubled(judged: DataFrame, shape: Shape, stored: Stored) -> DataFrame:

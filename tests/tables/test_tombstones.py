@@ -1,0 +1,66 @@
+"""What is remembered of deleted keys, and of where their rows went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.change import MOVED_TO, NEW_KEY, POSITION_COLUMN
+from ingest.changelog.merge import SURROGATE, surrogate
+from ingest.changelog.position import POSITION
+from ingest.changelog.render import IN_FULL
+from ingest.tables.folding import TOGETHER
+from ingest.tables.tombstones import MOVED_AT, Tombstones
+
+pytestmark = pytest.mark.spark
+KEY = T.StructType([T.StructField("id", T.LongType())])
+BURIED = T.StructType([*KEY.fields, T.StructField(POSITION_COLUMN, POSITION), T.StructField(NEW_KEY, KEY)])
+
+
+def at(lsn: int) -> tuple[int, ...]:
+    return 0, lsn, 0, 0, 1, lsn, 0
+
+
+def buried(spark: SparkSession, *graves: tuple[int, int, int | None]) -> DataFrame:
+    """Key, position, and the key to which the row moved."""
+    rows = [(key, at(lsn), None if target is None else (target,)) for key, lsn, target in graves]
+    told = spark.createDataFrame(rows, BURIED).withColumn(SURROGATE, surrogate(["id"]))
+    return told.withColumn(MOVED_TO, F.to_json(NEW_KEY, IN_FULL)).select(SURROGATE, POSITION_COLUMN, MOVED_TO)
+
+
+def keys(spark: SparkSession, *ids: int) -> DataFrame:
+    return spark.createDataFrame([(i,) for i in ids], KEY).withColumn(SURROGATE, surrogate(["id"]))
+
+
+def told(rows: DataFrame, ids: DataFrame, *columns: str) -> list[Row]:
+    return sorted(rows.join(ids, SURROGATE).select("id", f"{POSITION_COLUMN}.major", *columns).collect())
+
+
+def test_moves_are_remembered_each_and_when_files_are_written_together(spark: SparkSession, tmp_path: Path) -> None:
+    graves = Tombstones(spark, str(tmp_path / "t"))
+    moves = [(1, 40, 2), (1, 10, 2), (1, 60, 3), (1, 90, None), (4, 50, None)]
+    for move in moves:
+        graves.bury(buried(spark, move))
+    for lsn in range(TOGETHER):
+        graves.bury(buried(spark, (5, lsn, None)))
+    assert len(list((tmp_path / "t").glob("*.parquet"))) > len(graves._table.files()), "some were written together"
+    asked = keys(spark, 1, 4)
+    found = graves.matching(asked).withColumn("moved", F.col(MOVED_AT)["major"])
+    assert told(found, asked, "moved") == [(1, 90, 60), (4, 50, None)]
+    assert told(graves.moves(asked), asked, MOVED_TO) == [(1, 40, '{"id":2}'), (1, 60, '{"id":3}')]
+
+
+def test_with_a_forgotten_key_it_is_forgotten_that_rows_moved_there(spark: SparkSession, tmp_path: Path) -> None:
+    """The rows that moved may be somebody else's: they stay dead."""
+    graves = Tombstones(spark, str(tmp_path / "t"))
+    graves.bury(buried(spark, (1, 40, 2), (1, 60, 3), (2, 39, None), (2, 50, 4)))
+    graves.forget_these(buried(spark, (2, 50, None)).select(SURROGATE, POSITION_COLUMN))
+    asked = keys(spark, 1, 2)
+    assert told(graves.matching(asked), asked) == [(1, 60)]
+    assert told(graves.moves(asked), asked, MOVED_TO) == [(1, 60, '{"id":3}')]
+    assert '"id":2' not in str(graves._table.rows().collect())
+    assert told(graves._table.rows(), asked) == [(1, 40), (1, 60)]
