@@ -142,7 +142,7 @@ def _applied(event: Event, earlier: _Kept | None, moved: _Kept | None, names: li
         elif moved is not None and name not in moved.unknown:
             kept.row[name] = moved.row[name]
             kept.weak.add(name)
-        elif earlier is not None and name in earlier.weak:
+        elif earlier is not None and name in earlier.weak - earlier.unknown:
             kept.row[name], kept.since[name] = earlier.row[name], earlier.since[name]
             kept.weak.add(name)
         else:

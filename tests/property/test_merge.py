@@ -30,6 +30,7 @@ FOUND = (
     "u2@50(y,4,longer) u1@90(x,1,?) d2>0@110 c0@110(x,6,?) d0>1@110",
     "c0@10(x,0,long) c1@30(x,0,long) null1 u1<0@40(x,0,?) c1@30(x,0,long) null1 u1<0@40(x,0,?)",
     "c1@70(~,0,long) d1>0@80 c1@70(~,0,long) d1>0@80 c0@80(x,7,?)",
+    "c1@10(~,5,long) d1>0@60 c0@60(~,7,?) u0@90(~,4,?) d2>0@90 c0@90(x,2,?)",
 )
 """The smallest changelogs of faults that random ones have shown."""
 TOLD_LATE = (
