@@ -19,20 +19,20 @@ def gc(
     pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
     keep_days: Annotated[
         float | None,
-        typer.Option(min=0, help="Forget tombstones of records older than this, whatever the topics still hold."),
+        typer.Option(min=0, help="Forget tombstones of records older than this, whatever is still held."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be forgotten.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
     """Forget tombstones of deleted keys. Without --keep-days (or tombstones.keep_days in the pipeline) only those that
-    are older than everything that the topics still hold. An older event that comes all the same goes to quarantine.
+    are older than everything that the topics, and the archive where one is named, still hold. An older event that comes
+    all the same goes to quarantine.
 
     Example: ingest gc claims --keep-days 90 --dry-run
     """
     del debug
     from ingest.run import tombstone_gc
-    from ingest.sources.kafka_admin import KafkaAdmin
     from ingest.tables.bronze import Bronze
 
     loaded = load(pipeline)
@@ -40,9 +40,7 @@ def gc(
     with running("ingest gc", loaded.spark) as spark:
         bronze = Bronze(spark, loaded.layout.bronze(loaded.name), loaded.source.epochs)
         if days is None:
-            admin = KafkaAdmin(loaded.source.kafka)
-            topics = admin.topics(loaded.source.topics, loaded.source.topic_pattern)
-            horizons = tombstone_gc.retained(spark, bronze, admin.beginning_offsets(topics))
+            horizons = tombstone_gc.retained(spark, bronze, tombstone_gc.earliest(spark, loaded))
         else:
             horizons = tombstone_gc.written_before(bronze, datetime.now(UTC) - timedelta(days=days))
         found = tombstone_gc.collect_garbage(spark, loaded.name, loaded.layout, bronze, horizons, dry_run)

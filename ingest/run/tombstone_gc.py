@@ -1,7 +1,8 @@
 """Forgetting tombstones: up to where no declared input can bring an older event any more, or as the user chose.
 
-A topic can bring again what it still holds, so its earliest retained event is as far as the horizon may go. A topic
-that is kept for ever holds it back for ever; then the user says for how long tombstones are kept.
+A topic can bring again what it still holds, and so can an archive, so the earliest event there is as far as the
+horizon may go. A topic that is kept for ever holds it back for ever, as does an archive from its beginning on; then the
+user says for how long tombstones are kept.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.envelope import CHANGES
+from ingest.config import Pipeline
 from ingest.local_rows import local_rows
 from ingest.names import Lakehouse
+from ingest.run.pipeline import layout_of
+from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import BATCH, Bronze
 from ingest.tables.catalog import Catalog
@@ -42,15 +46,26 @@ class Collected:
     horizon: Position | None
 
 
-def retained(spark: SparkSession, bronze: Bronze, earliest: Mapping[str, Mapping[int, int]]) -> DataFrame:
-    """table → `horizon`, below which no topic holds an event any more. `earliest`: the offset at which each begins."""
-    begins = [
+def earliest(spark: SparkSession, pipeline: Pipeline) -> dict[str, dict[int, int]]:
+    """topic → partition → the first offset that the broker holds, or the archive where one is declared."""
+    source = pipeline.source
+    admin = KafkaAdmin(source.kafka)
+    begins = {t: dict(p) for t, p in admin.beginning_offsets(admin.topics(source.topics, source.topic_pattern)).items()}
+    for one in layout_of(spark, pipeline).objects() if pipeline.archive is not None else ():
+        partitions = begins.setdefault(one.topic, {})
+        partitions[one.partition] = min(one.first_offset, partitions.get(one.partition, one.first_offset))
+    return begins
+
+
+def retained(spark: SparkSession, bronze: Bronze, begins: Mapping[str, Mapping[int, int]]) -> DataFrame:
+    """table → `horizon`, below which no input holds an event any more. `begins`: the `earliest` offsets there."""
+    rows = [
         {"topic": topic, "partition": partition, "earliest": offset}
-        for topic, partitions in earliest.items()
+        for topic, partitions in begins.items()
         for partition, offset in partitions.items()
     ]
     events = bronze.rows().where(F.col("op").isin(*CHANGES))
-    known = events.join(F.broadcast(local_rows(spark, begins, _RETAINED)), ["topic", "partition"], "left")
+    known = events.join(F.broadcast(local_rows(spark, rows, _RETAINED)), ["topic", "partition"], "left")
     held = F.min(F.when(F.col("offset") >= F.col("earliest"), F.col("position")))
     return known.groupBy("source_table").agg(F.coalesce(held, F.max("position")).alias("horizon"))
 

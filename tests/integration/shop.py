@@ -13,9 +13,11 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
+from ingest.archive import ObjectStore
 from ingest.config import load
 from ingest.names import Lakehouse
-from ingest.run.pipeline import Run
+from ingest.run.archiving import Archiving
+from ingest.run.pipeline import Run, bronze_of
 from ingest.tables.quarantine import Quarantine
 from tests.replay.changelogs import Record, Topic
 
@@ -33,6 +35,12 @@ class Shop:
         source = f"source: {{kafka: {{bootstrap.servers: '{servers}'}}, topics: [{self.log.name}], restarts: ignore}}"
         self.file.write_text(f"{source}\nlakehouse: {folder}/lakehouse\n", encoding="utf-8")
         self.layout = Lakehouse(str(folder / "lakehouse"))
+
+    def archive(self, store: ObjectStore) -> None:
+        """What is captured by now, in an archive that its pipeline names from here on."""
+        with self.file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"archive": {"uri": store.uri, "s3": dict(store.client_options)}})[1:-1] + "\n")
+        assert Archiving(self._spark, bronze_of(self._spark, load(str(self.file))), store, "shop").step()
 
     def send(self, *records: Record) -> None:
         """Records of the log, at the topic's end."""

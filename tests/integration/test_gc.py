@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from ingest.archive import ObjectStore
 from ingest.cli import app, gc
-from ingest.stack import Stack
+from ingest.stack import S3, Stack
 from tests.integration.shop import Shop
 
 pytestmark = pytest.mark.integration
@@ -57,6 +60,20 @@ def test_the_horizon_follows_what_the_topic_still_holds(shop: Shop) -> None:
     shop.send(log.change("u", 25, {"id": 1, "v": "late"}), log.change("u", 45, {"id": 2, "v": "late"}))
     assert shop.rows() == [(3, "c")]
     assert shop.quarantined() == [(5, "older-than-horizon")]
+
+
+def test_what_only_the_archive_still_holds_may_come_again(shop: Shop, s3: S3) -> None:
+    log, bucket = shop.log, f"gc-{uuid.uuid4().hex}"
+    boto3.client("s3", **s3.client_options).create_bucket(Bucket=bucket)
+    shop.send(
+        log.change("c", 10, {"id": 1, "v": "a"}),
+        log.change("d", 30, before={"id": 1, "v": "a"}),
+        log.change("c", 60, {"id": 3, "v": "c"}),
+    )
+    shop.archive(ObjectStore(f"s3://{bucket}/shop", s3.client_options))
+    shop.expire(2)
+    assert collected(shop)["forgotten"] == 0
+    assert collected(shop, "--keep-days", "0")["forgotten"] == 1
 
 
 def test_who_says_for_how_long_is_obeyed(shop: Shop) -> None:
