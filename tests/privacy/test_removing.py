@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
+from ingest.errors import ProofFailed
 from ingest.names import Lakehouse
+from ingest.privacy.certificate import Certificate, issued
+from ingest.privacy.certificate.keys import made, signing_key
 from ingest.privacy.ledger import STATE, Ledger
+from ingest.privacy.proving import places_of, proof
 from ingest.privacy.scan import Needle
 from ingest.quality.accounting import audit
 from ingest.run import removing
+from ingest.run.certifying import erasure_of
 from ingest.run.pipeline import bronze_of
 from ingest.run.proving import prove
 from ingest.run.removing import OLD_FILES, PLACES, Outcome, Removal
@@ -32,6 +39,8 @@ from tests.privacy.test_fence import ask, captured, merged, rows
 pytestmark = pytest.mark.spark
 ANNA, BEN = 481516, 481517
 NAME, TEXT = "Änne Übelhör", "broke her left wrist in Vaduz"
+PERSONAL = {"bronze", "silver", "system", "history", "changes"}
+"""Parts of the lakehouse that hold values of hers; of tombstones only hashes are there."""
 NEEDLES = (
     Needle("name", NAME),
     Needle("text", TEXT),
@@ -88,6 +97,30 @@ def found(pipeline: Pipeline) -> set[tuple[str, str]]:
     return {(f.needle, f.file.split("/")[0]) for f in scan(folder, NEEDLES).findings.values()}
 
 
+def certifies(spark: SparkSession, pipeline: Pipeline, keys: Path, before: Path) -> None:
+    """The request, and no more so once a file from before the removal lies in any place again."""
+    keys.mkdir()
+    made(keys / "sign.pem")
+    signer = signing_key(keys / "sign.pem", [Path(pipeline.lakehouse)])
+    erasure = erasure_of(spark, pipeline, f"r{ANNA}")
+
+    def issue() -> Certificate:
+        places, left_out = places_of(pipeline)
+        return issued(erasure, proof(places, NEEDLES, left_out), signer, datetime.now(UTC))
+
+    assert issue().said["residues"] == []
+    files = {f.file.split("/")[0]: f.file for f in scan(before, NEEDLES).findings.values()}
+    assert files.keys() >= PERSONAL
+    for place, name in files.items():
+        left = Path(pipeline.lakehouse, name)
+        left.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(before / name, left)
+        assert {p for _, p in found(pipeline)} == {place}
+        with pytest.raises(ProofFailed):
+            issue()
+        left.unlink()
+
+
 @contextmanager
 def dying_after(owner: Any, method: str) -> Iterator[None]:
     """Whoever calls it dies once it is done."""
@@ -116,8 +149,8 @@ def adds_up(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
 def test_a_removal_that_dies_after_each_step_leaves_nothing_in_the_end(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    places = {"bronze", "silver", "system", "tombstones", "history", "changes"}
-    assert places - {"tombstones"} <= {place for _, place in found(pipeline)}
+    assert {place for _, place in found(pipeline)} >= PERSONAL
+    whole = shutil.copytree(pipeline.lakehouse, tmp_path / "before")
     others = {t: {k: r for k, r in rows(spark, pipeline, t).items() if k not in (ANNA, 70)} for t in TABLES}
     steps: list[tuple[Any, str]] = [
         (Quarantine, "forget"),
@@ -140,6 +173,7 @@ def test_a_removal_that_dies_after_each_step_leaves_nothing_in_the_end(
     remove(spark, pipeline)
     assert len(list(ledger.entries())) == told, "nothing was left, and something was taken away"
     adds_up(spark, pipeline, tmp_path / "beside")
+    certifies(spark, pipeline, tmp_path / "keys", whole)
 
 
 def test_what_comes_again_goes_again_and_a_new_life_stays(
