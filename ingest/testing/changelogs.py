@@ -27,7 +27,8 @@ def random_changelog(random: Random, length: int, truncates: bool = False, parti
     if carrying:
         # Two moves never share a position: of one row a source changes, it tells one after the other.
         moves = random.sample(range(1, 13), random.randint(0, 2))
-        said += [event for number in moves for event in _key_change(random, number * 10)]
+        for number in sorted(moves):
+            said += _key_change(random, number * 10, said)
     if not carrying or any(event["op"] == "null" for event in said):
         # What a row held before it moved has to have come before the move; a null tombstone that comes after an update
         # which moved the row stands at the change before that one.
@@ -96,11 +97,15 @@ def _event(random: Random, truncates: bool, befores: bool, partial: bool) -> dic
     return event
 
 
-def _key_change(random: Random, lsn: int) -> list[dict[str, Any]]:
-    """As Postgres' connector tells it: two events at one position, the second without what was not touched."""
+def _key_change(random: Random, lsn: int, said: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As Postgres' connector tells it: two events at one position, the second without what was not touched. Where the
+    row could be gone by then, it was made anew right before: only a row that is there can move."""
     old, new = random.sample(range(KEYS), 2)
     image = {**_image(random), "toasted": UNAVAILABLE}
-    return [{"op": "d", "lsn": lsn, "key": old, "new_key": new}, {"op": "c", "lsn": lsn, "key": new, "image": image}]
+    gone = any(event.get("old_key") == old or (event["op"] in ("d", "null") and event["key"] == old) for event in said)
+    made = [{"op": "c", "lsn": lsn, "key": old, "image": _image(random)}] if gone else []
+    moved = [{"op": "d", "lsn": lsn, "key": old, "new_key": new}, {"op": "c", "lsn": lsn, "key": new, "image": image}]
+    return made + moved
 
 
 def _image(random: Random) -> dict[str, Any]:

@@ -45,6 +45,11 @@ TOLD_LATE = (
     "c0@10(x,0,long) c0@50(y,7,~) d0>1@40 c1@40(y,1,?) c0@10(x,0,long)",
 )
 """What a row held is told after it has moved to another key."""
+TRUNCATED = (
+    "c0@10(x,0,~) c1@40(y,1,~) t@30",
+    "t@30 c0@20(x,0,~) c1@40(y,1,~)",
+    "c0@10(x,0,long) u0@40(y,1,?) t@30",
+)
 DRAWS = settings(database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 
@@ -142,6 +147,13 @@ def test_truncates_empty_what_was_before_them(spark: SparkSession, tmp_path: Pat
     random = Random(SEED)
     truncated = [random_changelog(random, 12, truncates=True) for _ in range(8)]
     holds(spark, tmp_path / "run", truncated, batches=4, tables=8)
+
+
+def test_truncates_leave_what_came_after_them(spark: SparkSession, tmp_path: Path) -> None:
+    """One event of each table a batch, the truncate before or after what it takes away."""
+    said = [parsed(text, COLUMNS) for text in TRUNCATED]
+    found = folded(spark, tmp_path / "run", said, 1, len(said), len(said))
+    assert found == [fold(one, COLUMNS) for one in said]
 
 
 @pytest.mark.parametrize(("events", "tables"), [(1, 1), (2, 2)])
