@@ -31,7 +31,7 @@ def told(script: str, argument: object, environment: Mapping[str, str], cwd: Pat
         env=NOTHING_SPECIAL | {"AIRFLOW__CORE__LOAD_EXAMPLES": "False"} | dict(environment),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
