@@ -130,6 +130,7 @@ MUTANTS = [
         "changelog/position.py",
         'F.when(op == "r", 0).otherwise(1).alias("streamed")',
         'F.lit(1).alias("streamed")',
+        RULES,
     ),
     Mutant(
         "the position of a column is ignored",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +18,8 @@ from rich.table import Table
 from ingest.cli.run import explaining
 from ingest.config import Pipeline, load
 from ingest.errors import ConfigError
+from ingest.run.asked_in_topic import asked_in_topic
+from ingest.run.belonging import SILVER
 from ingest.run.erasing import Asked, Named, ask, found, found_of, written_by_now
 from ingest.run.out_of_reach import Beyond, out_of_reach
 from ingest.run.removing import Outcome, Removal
@@ -55,7 +58,8 @@ def erase(
 ) -> None:
     """Ask that a subject be erased: its rows, and all that lead to it over foreign keys. What was written by now is
     kept away from every table at once, however it comes again; what begins later is a new life, and flows. Then remove
-    what there is. Without a subject: go on with what was asked before, and take old files away whose time has come.
+    what there is. Without a subject: read what others ask for in a topic (privacy: {request_topic: …}), go on with what
+    was asked before, and take old files away whose time has come.
 
     Example: ingest erase claims --subject member:42 --reason "asked by letter"
     """
@@ -72,18 +76,36 @@ def erase(
             if not dry_run:
                 ask(spark, loaded, asked)
             keys = asked.keys.count()
-            told |= _plain(asked, keys, dry_run)
+            told |= _plain(loaded, asked, keys, dry_run)
             if not as_json:
-                _show(asked, keys, dry_run)
+                _show(loaded, asked, keys, dry_run)
         if not dry_run and not ask_only:
-            told |= _worked_off(spark, loaded, keep_hours, as_json)
+            told |= _worked_off(spark, loaded, keep_hours, as_json, asks_topic=not subjects)
     if as_json:
         typer.echo(json.dumps(told, ensure_ascii=False))
+    _require_readable(loaded, told.get("unreadable_requests", []))
 
 
-def _worked_off(spark: SparkSession, pipeline: Pipeline, keep_hours: float | None, quiet: bool) -> dict[str, Any]:
-    """Removes whatever was asked for, by somebody or by deletes at the source."""
+def _require_readable(pipeline: Pipeline, left: list[dict[str, Any]]) -> None:
+    """After all others were worked off."""
+    if left and pipeline.privacy is not None:
+        first = left[0]
+        raise ConfigError(
+            f"{len(left)} records of topic {pipeline.privacy.request_topic} are no requests; the first, partition "
+            f"{first['partition']}, offset {first['offset']}: {first['why']}",
+            'ask for these anew, {"subject": "member:42"}, and delete the records up to there from the topic '
+            "(kafka-delete-records)",
+        )
+
+
+def _worked_off(
+    spark: SparkSession, pipeline: Pipeline, keep_hours: float | None, quiet: bool, asks_topic: bool
+) -> dict[str, Any]:
+    """Removes whatever was asked for, by somebody, in a topic, or by deletes at the source."""
     removal, seen = Removal(spark, pipeline, keep_hours), _nothing if quiet else _tell
+    requests, unreadable = asked_in_topic(spark, pipeline) if asks_topic else ([], [])
+    if requests:
+        ask(spark, pipeline, found_of(spark, pipeline, requests))
     outcome = removal.run(seen)
     deleted = asked_by_deletes(spark, pipeline)
     if deleted:
@@ -94,7 +116,9 @@ def _worked_off(spark: SparkSession, pipeline: Pipeline, keep_hours: float | Non
         typer.echo(_end(pipeline.name, outcome))
         for one in beyond:
             typer.echo(f"out of reach: {one.place}: {one.what}{_by(one)}")
-    return _removed(outcome) | {"deleted_at_source": len(deleted), "out_of_reach": [*map(_said, beyond)]}
+    asked = {"asked_in_topic": len(requests), "deleted_at_source": len(deleted)}
+    left = [asdict(one) for one in unreadable]
+    return _removed(outcome) | asked | {"out_of_reach": [*map(_said, beyond)], "unreadable_requests": left}
 
 
 def _nothing(*_: object) -> None:
@@ -140,16 +164,24 @@ def _subjects(subject: str | None, every: Path | None) -> list[Named]:
     return list(dict.fromkeys(found))
 
 
-def _plain(asked: Asked, keys: int, dry_run: bool) -> dict[str, Any]:
-    found = [{"place": place, "table": table, "count": count} for (place, table), count in asked.counts.items()]
+def _becomes(pipeline: Pipeline, place: str, table: str) -> str:
+    return "masked" if place == SILVER and pipeline.tables[table].on_erasure != "delete" else "removed"
+
+
+def _plain(pipeline: Pipeline, asked: Asked, keys: int, dry_run: bool) -> dict[str, Any]:
+    found = [
+        {"place": place, "table": table, "count": count, "becomes": _becomes(pipeline, place, table)}
+        for (place, table), count in asked.counts.items()
+    ]
     requests = [] if dry_run else [r.entry.request for r in asked.requests]
     return {"subjects": len(asked.requests), "found": found, "keys": keys, "requests": requests}
 
 
-def _show(asked: Asked, keys: int, dry_run: bool) -> None:
-    table = Table("place", "table", "rows or events", title="what would go" if dry_run else "what is to go")
+def _show(pipeline: Pipeline, asked: Asked, keys: int, dry_run: bool) -> None:
+    title = "what would go" if dry_run else "what is to go"
+    table = Table("place", "table", "rows or events", "", title=title)
     for (place, name), count in asked.counts.items():
-        table.add_row(place, name, f"{count:,}")
+        table.add_row(place, name, f"{count:,}", _becomes(pipeline, place, name))
     console = Console(highlight=False)
     console.print(table)
     for request in asked.requests if not dry_run else ():

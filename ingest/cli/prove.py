@@ -70,7 +70,7 @@ def _show(found: Sequence[Proof], keys: bool, as_json: bool) -> None:
     table = Table("table", "rows", "as its events say", "up to batch", "", "its history")
     for p in found:
         live, folded = (f"{d.rows:,}" if d else "none" for d in (p.live, p.folded))
-        table.add_row(p.table, live, folded, str(p.upto_batch), _word(p.live == p.folded), _word(p.history))
+        table.add_row(p.table, live, folded, str(p.upto_batch), _word(p.rows_equal), _word(p.history))
     console.print(table)
     for p in found:
         for d in p.differences:

@@ -4,6 +4,7 @@ from ingest.config.airflow import Airflow
 from ingest.config.archive import Archive
 from ingest.config.loading import find, load
 from ingest.config.model import Batch, Debezium, Pipeline, Source, TableSettings
+from ingest.config.privacy import Constant, Generalised
 from ingest.config.properties import Properties
 from ingest.config.schema import json_schema, json_schema_text
 
@@ -11,7 +12,9 @@ __all__ = [
     "Airflow",
     "Archive",
     "Batch",
+    "Constant",
     "Debezium",
+    "Generalised",
     "Pipeline",
     "Properties",
     "Source",

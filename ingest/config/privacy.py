@@ -130,6 +130,11 @@ def require_sound(told: Personal, table: Described) -> None:
     if of is not None and key and key != {of}:
         raise ValueError(f"has subjects by {of!r}, and another primary_key: subjects are told apart by the key")
     masked = {} if told.on_erasure == "delete" else told.on_erasure
+    if masked and table.sequence is not None:
+        raise ValueError(
+            f"orders its changes by its own column {table.sequence!r}, so nothing tells what comes after a masked row: "
+            "say on_erasure: delete"
+        )
     kept = sorted(set(masked) & (key | ({of} if of is not None else set())))
     if kept:
         raise ValueError(f"on_erasure masks the key column {kept[0]!r}: rows are told apart by it, so delete them")
@@ -173,6 +178,11 @@ class Privacy(Section):
     key_file: Text = Field(
         description="A file outside the lakehouse with the secret keys of the ledger's hashes: a line `VERSION HEX` "
         "each, of 32 bytes or more, the highest version for new requests. Readable by its owner alone (0600)."
+    )
+    request_topic: Text | None = Field(
+        default=None,
+        description="A topic of the source's brokers in which others ask for erasures, which `ingest erase` reads when "
+        'it is told no subject. A record\'s value is JSON: {"subject": "member:42", "reason": "…"}.',
     )
     keep_old_files_hours: float = Field(
         default=1.0,

@@ -19,8 +19,8 @@ from ingest.privacy.key_file import LedgerKeys
 from ingest.privacy.mentions import KEY_HASH, NAMED, OWN, led, naming, own, with_hashes
 from ingest.run.judging import Stored, stored_in
 from ingest.run.mentioned import mentioned
-from ingest.run.pipeline import bronze_of, rules_of
 from ingest.run.profile import CHANGE, Group, profiles
+from ingest.run.readers import all_events
 from ingest.run.schemas import Schemas
 from ingest.tables.bronze import COORDINATES
 from ingest.tables.catalog import Catalog
@@ -54,9 +54,7 @@ class Search:
         self._spark = spark
         self._pipeline = pipeline
         self._keys = keys
-        self._rules = rules_of(pipeline)
-        self._bronze = bronze_of(spark, pipeline)
-        self._events = self._bronze.between(0, self._bronze.last_batch())
+        self._events, self._rules = all_events(spark, pipeline)
         entries = Catalog(spark, pipeline.layout.tables).entries(pipeline.name)
         self._shapes = {entry.shape.table: entry.shape for entry in entries}
         self._schemas = Schemas()

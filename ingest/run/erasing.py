@@ -4,7 +4,7 @@ that keep it away from then on. Bytes stay where they are until they are removed
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from uuid import uuid4
@@ -21,7 +21,8 @@ from ingest.privacy.cut_off import EVERY, CutOff
 from ingest.privacy.key_file import LedgerKeys, read_keys
 from ingest.privacy.ledger import ASKED, KEYS, Entry, Ledger
 from ingest.run.belonging import Search, counted
-from ingest.run.pipeline import bronze_of, rules_of
+from ingest.run.pipeline import rules_of
+from ingest.run.readers import all_events, readers
 from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.tables.bronze import Offsets
 
@@ -69,23 +70,22 @@ def found(
     spark: SparkSession, pipeline: Pipeline, subjects: Sequence[Named], reason: str | None, cut_off: CutOff
 ) -> Asked:
     """What asking for the erasure of these subjects concerns. Writes nothing."""
-    keys, rules = ledger_keys(pipeline), rules_of(pipeline)
+    return found_of(spark, pipeline, requested(pipeline, ((subject, reason) for subject in subjects), cut_off))
+
+
+def requested(pipeline: Pipeline, named: Iterable[tuple[Named, str | None]], cut_off: CutOff) -> list[Request]:
+    """A request for each subject and why it is asked for. Raises ConfigError where no table has such subjects."""
+    keys, subjects = ledger_keys(pipeline), rules_of(pipeline).subjects
     requests = []
-    for subject in subjects:
-        table = rules.subjects.root(subject.kind)
+    for subject, reason in named:
+        table = subjects.root(subject.kind)
         entry = entry_of(subject.kind, table, keys.hash(table, subject.key), keys, reason, cut_off)
         requests.append(Request(entry, subject))
-    return found_of(spark, pipeline, requests)
+    return requests
 
 
 def found_of(spark: SparkSession, pipeline: Pipeline, requests: Sequence[Request]) -> Asked:
-    """What these requests concern. Raises ConfigError where the pipeline's file asks for more than a removal."""
-    masked = sorted(t for t, s in pipeline.tables.items() if s.subject is not None and s.on_erasure != "delete")
-    if masked:
-        raise ConfigError(
-            f"tables.{masked[0]}.on_erasure masks columns, which is not done yet: its rows would be deleted",
-            "say on_erasure: delete, or take the table's subject away",
-        )
+    """What these requests concern."""
     keys = ledger_keys(pipeline)
     rows = [{name: getattr(r.entry, name) for name in KEYS.names} for r in requests]
     own = local_rows(spark, rows, KEYS)
@@ -104,21 +104,28 @@ def ask(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> list[Entry]:
 
 
 def written_by_now(spark: SparkSession, pipeline: Pipeline, topics: bool) -> CutOff:
-    """All that is captured; with `topics`, also all that they hold by now. Raises Unreachable and SourceRefused."""
-    bronze = bronze_of(spark, pipeline)
-    offsets: Offsets = bronze.captured().offsets
+    """All that was ever read; with `topics`, also all that they hold by now. Raises Unreachable and SourceRefused."""
+    offsets: Offsets = {}
+    for reader in readers(spark, pipeline):
+        if reader.from_topics:
+            _raise_to(offsets, reader.bronze(spark, rules_of(pipeline)).captured().offsets)
     if topics:
         admin = KafkaAdmin(pipeline.source.kafka)
         ends = admin.end_offsets(admin.topics(pipeline.source.topics, pipeline.source.topic_pattern))
-        for topic, partitions in ends.items():
-            known = offsets.get(topic, {})
-            offsets[topic] = known | {p: max(end, known.get(p, 0)) for p, end in partitions.items()}
-    placed = bronze.rows().where(F.col("op").isin(*CHANGES) & is_placed(F.col("position")))
+        _raise_to(offsets, ends)
+    events, _ = all_events(spark, pipeline)
+    placed = events.where(F.col("op").isin(*CHANGES) & is_placed(F.col("position")))
     lasts = placed.groupBy("source_table").agg(F.max("position").alias("last")).collect()  # a row per table
     sequences = {table for table, _ in rules_of(pipeline).naming.sequences}
     positions = {r["source_table"]: tuple(r["last"]) for r in lasts if r["source_table"] in sequences}
     every = max((tuple(r["last"]) for r in lasts if r["source_table"] not in sequences), default=None)
     return CutOff(offsets, positions | ({} if every is None else {EVERY: every}))
+
+
+def _raise_to(offsets: Offsets, ends: Mapping[str, Mapping[int, int]]) -> None:
+    for topic, partitions in ends.items():
+        known = offsets.setdefault(topic, {})
+        known.update({p: max(end, known.get(p, 0)) for p, end in partitions.items()})
 
 
 def ledger_keys(pipeline: Pipeline) -> LedgerKeys:

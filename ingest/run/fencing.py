@@ -90,7 +90,9 @@ class Fencing:
                 found[table] = self._fenced(self._ledger, found[table], schemas)
         if self._brought:
             brought, self._brought = reduce(DataFrame.unionByName, self._brought), []
-            sweep = Sweep(self._ledger, self._keys, self._rules.subjects, self._cut_offs, self._stored_in)
+            sweep = Sweep(
+                self._ledger, self._keys, self._rules.subjects, self._cut_offs, self._stored_in, self._rules.masks
+            )
             sweep.run(self._shapes.entries, cut(brought.distinct()))
             self._fresh = False
         return list(found.values())

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
 from ingest.names import Lakehouse
+from ingest.run.readers import readers
 from ingest.tables import delta_log
 from ingest.tables.catalog import Catalog
 from ingest.tables.emptying import old_files_removed
@@ -21,12 +22,12 @@ def every_table(spark: SparkSession, pipeline: Pipeline) -> list[str]:
     layout = pipeline.layout
     shared = [layout.accounts, layout.tables, layout.backfills, layout.ledger]
     entries = Catalog(spark, layout.tables).entries(pipeline.name)
-    return [*raw(pipeline), *folded(layout, pipeline.name, [e.shape.table for e in entries]), *shared]
+    return [*raw(spark, pipeline), *folded(layout, pipeline.name, [e.shape.table for e in entries]), *shared]
 
 
-def raw(pipeline: Pipeline) -> list[str]:
+def raw(spark: SparkSession, pipeline: Pipeline) -> list[str]:
     """Where events are kept as they came."""
-    return [pipeline.layout.bronze(pipeline.name), pipeline.layout.quarantine]
+    return [*(reader.path for reader in readers(spark, pipeline)), pipeline.layout.quarantine]
 
 
 def folded(layout: Lakehouse, pipeline: str, tables: Sequence[str]) -> Iterator[str]:

@@ -34,8 +34,10 @@ def out_of_reach(pipeline: Pipeline, now: datetime) -> list[Beyond]:
 def _topics(pipeline: Pipeline, now: datetime) -> list[Beyond]:
     servers = pipeline.source.kafka["bootstrap.servers"]
     admin = KafkaAdmin(pipeline.source.kafka, timeout=_SECONDS)
+    asked = [pipeline.privacy.request_topic] if pipeline.privacy and pipeline.privacy.request_topic else []
     try:
-        told = admin.properties(admin.topics(pipeline.source.topics, pipeline.source.topic_pattern))
+        topics = admin.topics(pipeline.source.topics, pipeline.source.topic_pattern)
+        told = admin.properties([*topics, *asked])
     except IngestError as failure:
         return [Beyond(f"topics on {servers}", f"what they keep could not be asked: {failure.problem}")]
     return [_topic(topic, properties, now) for topic, properties in told.items()]

@@ -61,7 +61,16 @@ class Proof:
 
     @property
     def equal(self) -> bool:
-        return self.live == self.folded and self.history is not False
+        return self.rows_equal and self.history is not False
+
+    @property
+    def rows_equal(self) -> bool:
+        return _same(self.live, self.folded)
+
+
+def _same(one: Digest | None, other: Digest | None) -> bool:
+    """A table that isn't there holds no row: of one whose every event was erased nothing is folded."""
+    return one == other or not ((one and one.rows) or (other and other.rows))
 
 
 def prove(
@@ -81,8 +90,8 @@ def prove(
     for table in sorted((live.keys() | folded.keys()) & (set(tables) or live.keys() | folded.keys())):
         one, other = live.get(table, nothing), folded.get(table, nothing)
         digests = (one.digest, other.digest)
-        differences = [] if digests[0] == digests[1] else _explained(spark, pipeline, table, upto, one, other)
-        history = one.history == other.history if table in rules_of(pipeline).history else None
+        differences = [] if _same(*digests) else _explained(spark, pipeline, table, upto, one, other)
+        history = _same(one.history, other.history) if table in rules_of(pipeline).history else None
         found.append(Proof(table, upto, *digests, differences, history))
     return found
 

@@ -16,8 +16,8 @@ from ingest.config import Pipeline
 from ingest.names import Lakehouse
 from ingest.run.merge import Merge
 from ingest.run.pipeline import rules_of
+from ingest.run.readers import readers
 from ingest.tables.accounts import Accounts
-from ingest.tables.backfills import Backfills
 from ingest.tables.bronze import Bronze
 from ingest.tables.bronze_window import BronzeWindow
 from ingest.tables.catalog import Catalog, Entry
@@ -61,17 +61,10 @@ class History(NamedTuple):
 
 def histories(spark: SparkSession, pipeline: Pipeline) -> Iterator[History]:
     """Each of them."""
-    layout = pipeline.layout
-    declared = dict(rules_of(pipeline).columns)
-    readers = [(pipeline.name, layout.bronze(pipeline.name), declared)]
-    for backfill in Backfills(spark, layout.backfills, pipeline.name).all():
-        if backfill.asked["source"] in ("archive", "kafka", "dump"):
-            columns = declared | backfill.asked.get("types", {})
-            readers.append((backfill.writer, layout.backfilled(pipeline.name, backfill.number), columns))
-    for writer, path, columns in readers:
-        upto = Accounts(spark, layout.accounts, writer).merged_upto()
+    for reader in readers(spark, pipeline):
+        upto = Accounts(spark, pipeline.layout.accounts, reader.writer).merged_upto()
         if upto:
-            yield History(writer, path, upto, columns)
+            yield History(reader.writer, reader.path, upto, reader.columns)
 
 
 def committed_by(point: Point, events: DataFrame) -> Column:

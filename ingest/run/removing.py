@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, reduce
 
@@ -25,16 +25,18 @@ from ingest.privacy.cut_off import CutOff
 from ingest.privacy.fence import OLD, judged
 from ingest.privacy.key_file import LedgerKeys, read_keys
 from ingest.privacy.ledger import ASKED, STATE, Entry, Ledger, cut_offs
-from ingest.run.archive_erasing import erased_from_archive
+from ingest.run.archive_erasing import erased_from_archive, require_read
 from ingest.run.fencing import Fencing
 from ingest.run.judging import Stored, stored_in
+from ingest.run.masking import Masking
 from ingest.run.mentioned import GRAVES
 from ingest.run.old_files import folded, raw, vacuum
-from ingest.run.pipeline import bronze_of, rules_of
+from ingest.run.pipeline import rules_of
+from ingest.run.readers import Reader, readers
 from ingest.run.shapes import Shapes
 from ingest.run.slices import Slices
 from ingest.run.sweeping import Sweep, lived
-from ingest.tables.bronze import COORDINATES
+from ingest.tables.bronze import COORDINATES, Bronze
 from ingest.tables.catalog import Entry as Known
 from ingest.tables.quarantine import Quarantine
 
@@ -43,6 +45,8 @@ OLD_FILES, ARCHIVE = "old files", "archive"
 PLACES = (TOMBSTONES, QUARANTINE, TABLES, BRONZE)
 """In this order: what the events of bronze tell is needed to find the rest."""
 REMOVED = "removed"
+_READER = "_reader"
+"""Whose bronze an event is in: of two, coordinates may be the same."""
 
 Seen = Callable[[str, Mapping[str, int]], None]
 """Hears of each place when it is done, and how much was taken away there."""
@@ -70,7 +74,7 @@ class Removal:
         self._keep = told if keep_hours is None else keep_hours
         self._ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
         self._shapes = Shapes(spark, pipeline.name, pipeline.layout, self._rules)
-        self._bronze = bronze_of(spark, pipeline)
+        self._readers = readers(spark, pipeline)
         self._quarantine = Quarantine(spark, pipeline.layout.quarantine, pipeline.name)
         self._kept: dict[str, Stored] = {}
 
@@ -93,20 +97,30 @@ class Removal:
 
     def _steps(self, ends: Mapping[str, CutOff]) -> Iterator[tuple[str, dict[str, int]]]:
         """Each takes away what is there and tells of it. What comes later may need what an earlier one has found."""
-        old = self._old_events()
-        places = old.select(*(F.col(EVENT_ID)[c].alias(c) for c in COORDINATES), "request")
-        first = places.groupBy(*COORDINATES).agg(F.min("request").alias("request")).localCheckpoint()
+        old = reduce(DataFrame.unionByName, map(self._old_events, self._readers))
+        places = old.select(*(F.col(EVENT_ID)[c].alias(c) for c in COORDINATES), "request", _READER)
+        first = places.groupBy(*COORDINATES, _READER).agg(F.min("request").alias("request")).localCheckpoint()
         events = first.count()
         yield TOMBSTONES, {"files": self._graves(old, ends)}
         yield QUARANTINE, {"files": self._quarantine.forget(first) if events else 0}
         yield TABLES, self._rows(ends)
-        yield BRONZE, {"events": events, "files": self._bronze.empty(first) if events else 0}
+        yield BRONZE, {"events": events, "files": self._emptied(first) if events else 0}
 
-    def _old_events(self) -> DataFrame:
-        """`EVENT_ID`, `request`, `table` and `GRAVES` of the events in bronze that are of an old life."""
-        fencing = Fencing(self._spark, self._pipeline.name, self._rules, self._shapes, self._stored, self._quarantine)
-        slices = Slices(self._bronze, self._rules, self._shapes, self._pipeline.batch.max_events)
-        after, last = 0, self._bronze.last_batch()
+    def _emptied(self, events: DataFrame) -> int:
+        """How many files were written anew."""
+        mine = ((self._bronze(one), events.where(F.col(_READER) == one.writer)) for one in self._readers)
+        return sum(bronze.empty(gone) for bronze, gone in mine if bronze.last_batch())
+
+    def _bronze(self, reader: Reader) -> Bronze:
+        return reader.bronze(self._spark, self._rules)
+
+    def _old_events(self, reader: Reader) -> DataFrame:
+        """`EVENT_ID`, `request`, `table` and `GRAVES` of the events in a bronze that are of an old life, and its
+        `_READER`."""
+        rules, bronze = replace(self._rules, columns=reader.columns), self._bronze(reader)
+        fencing = Fencing(self._spark, self._pipeline.name, rules, self._shapes, self._stored, self._quarantine)
+        slices = Slices(bronze, rules, self._shapes, self._pipeline.batch.max_events)
+        after, last = 0, bronze.last_batch()
         schema = f"{EVENT_ID} struct<topic string, partition int, offset bigint>, request string, table string, "
         found = [self._spark.createDataFrame([], schema + f"{GRAVES} array<binary>")]
         while after < last:
@@ -116,7 +130,7 @@ class Removal:
                 # These stay beyond the slice: places of erased events, nothing of what they held.
                 found += [told.localCheckpoint() for told in fencing.old_lives(read.batches, slices.schemas)]
             after = upto
-        return reduce(DataFrame.unionByName, found)
+        return reduce(DataFrame.unionByName, found).withColumn(_READER, F.lit(reader.writer))
 
     def _graves(self, old: DataFrame, ends: Mapping[str, CutOff]) -> int:
         """Of how many files tombstones were taken. Those of a new life stay."""
@@ -133,15 +147,22 @@ class Removal:
         return files
 
     def _rows(self, ends: Mapping[str, CutOff]) -> dict[str, int]:
-        sweep = Sweep(self._ledger, self._keys, self._rules.subjects, ends, self._stored)
+        shapes, masks = [entry.shape for entry in self._subjects], self._rules.masks
+        masking = Masking(self._spark, self._pipeline, self._rules, shapes, ends)
+        sweep = Sweep(self._ledger, self._keys, self._rules.subjects, ends, self._stored, masks, masking.keep)
         with released():
             rows = sweep.run(self._shapes.entries, cut(self._ledger.keys()))
+        masked = {"masked": masking.finish()} if masks else {}
         files = sum(kept.purge(e.shape) for e in self._subjects for kept in self._stored(e.shape.table).tables)
-        return {"rows": rows, "files": files}
+        return {"rows": rows, **masked, "files": files}
 
     def _archive(self, entries: list[Entry], upto: int) -> dict[str, int]:
         """Last: where somebody else writes it, this ends with an error that says so."""
-        done = erased_from_archive(self._spark, self._pipeline, self._bronze.emptied())
+        bronzes = [self._bronze(one) for one in self._readers if one.from_topics]
+        empty = reduce(DataFrame.unionByName, [bronze.emptied() for bronze in bronzes])
+        coordinates = empty.groupBy(*COORDINATES).agg(F.min("request").alias("request"))
+        done = erased_from_archive(self._spark, self._pipeline, coordinates)
+        require_read(self._spark, self._pipeline, bronzes)
         if done is None:
             return {}
         taken = {"records": done.records, "objects": done.objects, "versions": done.versions, "uploads": done.uploads}
@@ -167,7 +188,7 @@ class Removal:
         if datetime.now(UTC) < due:
             return due
         tables = folded(self._pipeline.layout, self._pipeline.name, [e.shape.table for e in self._subjects])
-        vacuum(self._spark, [*raw(self._pipeline), *tables], self._keep)
+        vacuum(self._spark, [*raw(self._spark, self._pipeline), *tables], self._keep)
         self._ledger.append([Entry(STATE, "", place=OLD_FILES, state=REMOVED, upto=upto)])
         return None
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ingest.changelog.envelope import Naming
+from ingest.privacy.masks import Masks
 from ingest.privacy.subjects import Subjects
 
 DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
@@ -22,8 +23,9 @@ class Rules:
     said so. `stops_at_two_partitions`: where changes of a key without positions stand in two. `history`: tables of
     which all versions are kept. `personal`: table → columns of which nothing gets into statistics. `subjects`:
     whose rows are whose. `ledger`, `key_file`: where it stands what was asked to be erased, and the keys of its
-    hashes. `only`: tables beside which none is wanted. `keyless`: tables without a key are written; their rows are
-    counted, so who delivers events once more must leave them alone."""
+    hashes. `masks`: what an erasure leaves of tables whose rows stay. `only`: tables beside which none is wanted.
+    `keyless`: tables without a key are written; their rows are counted, so who delivers events once more must leave
+    them alone."""
 
     naming: Naming = field(default_factory=Naming)
     primary_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -43,6 +45,7 @@ class Rules:
     subjects: Subjects = field(default_factory=Subjects)
     ledger: str | None = None
     key_file: str | None = None
+    masks: Mapping[str, Masks] = field(default_factory=dict)
     only: frozenset[str] | None = None
     keyless: bool = True
 

@@ -17,8 +17,9 @@ from ingest.privacy.key_file import LedgerKeys
 from ingest.privacy.mentions import KEY_HASH, OWN, with_hashes
 from ingest.run.erasing import Request, entry_of, ledger_keys, written_by_now
 from ingest.run.mentioned import mentioned
-from ingest.run.pipeline import bronze_of, rules_of
+from ingest.run.pipeline import rules_of
 from ingest.run.profile import CHANGE, profiles
+from ingest.run.readers import all_events
 from ingest.run.schemas import Schemas
 from ingest.run.shapes import Shapes
 
@@ -26,7 +27,7 @@ _REASON = "deleted at its source"
 
 
 def asked_by_deletes(spark: SparkSession, pipeline: Pipeline) -> list[Request]:
-    """Requests for the subjects whose deletes bronze holds. Of what is erased already it holds none any more."""
+    """Requests for the subjects whose deletes were ever read. Of what is erased already it holds none any more."""
     tables = {t: s.subject.key for t, s in pipeline.tables.items() if s.erase_on_delete and s.subject is not None}
     if not tables:
         return []
@@ -36,7 +37,7 @@ def asked_by_deletes(spark: SparkSession, pipeline: Pipeline) -> list[Request]:
     deleted = (F.col("op") == "d") & ~names_new_key() & F.col("source_table").isin(*tables)
     now: CutOff | None = None
     found = []
-    for table, row in _deletes(spark, pipeline, keys, bronze_of(spark, pipeline).rows().where(deleted)):
+    for table, row in _deletes(spark, pipeline, keys, all_events(spark, pipeline)[0].where(deleted)):
         if not row["placed"] or pipeline.tables[table].sequence is not None:
             # Nothing but what is there now tells what came before the delete in other topics.
             now = now or written_by_now(spark, pipeline, topics=False)

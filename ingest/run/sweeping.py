@@ -5,7 +5,7 @@ A row that has led to somebody else since shows no trace of it: only its events 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -26,6 +26,8 @@ from ingest.tables.catalog import Entry as Known
 from ingest.tables.contention import again
 from ingest.tables.silver import Silver
 
+Keep = Callable[[Shape, DataFrame], None]
+
 
 class Sweep:
     """Of the tables of one pipeline, parents first."""
@@ -37,12 +39,18 @@ class Sweep:
         subjects: Subjects,
         cut_offs: Mapping[str, CutOff],
         stored_in: Callable[[str], Stored],
+        masked: Collection[str] = (),
+        keep: Keep | None = None,
     ) -> None:
+        """`masked`: tables of whose rows something is left. `keep` hears of such rows before they go; where nobody is
+        to hear of them they stay, until a removal comes by."""
         self._ledger = ledger
         self._keys = keys
         self._subjects = subjects
         self._cut_offs = cut_offs
         self._stored_in = stored_in
+        self._masked = masked
+        self._keep = keep
         self._rows = 0
 
     def run(self, tables: Iterable[Known], brought: DataFrame) -> int:
@@ -77,6 +85,11 @@ class Sweep:
         if requests:
             # Before the rows go: what is known of them goes with them.
             self._ledger.append([Entry(FOUND, r, table=shape.table) for r in sorted(requests)], new)
+        if shape.table in self._masked:
+            if self._keep is None:
+                return found
+            if kept is self._stored_in(shape.table).silver:
+                self._keep(shape, old)
         rows = old.dropDuplicates([*shape.identity, *kept.apart]).select(*map(quoted, kept.rows().columns))
         self._rows += again()(kept.remove, rows.withColumn(ACTION, F.lit(DELETE)), shape, {})
         return found

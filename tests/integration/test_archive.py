@@ -29,11 +29,13 @@ from ingest.cli import archive as archive_command
 from ingest.config import load
 from ingest.errors import ChangelogUnusable, ConfigError, Contended, SourceRefused, Unreachable
 from ingest.names import Lakehouse
+from ingest.run.archive_erasing import require_read
 from ingest.run.archiving import Archiving
 from ingest.run.backfill import Asked, Backfill
 from ingest.run.digests import table_digests
 from ingest.run.failures import explained
 from ingest.run.merge import Merge
+from ingest.run.readers import readers
 from ingest.run.rules import Rules
 from ingest.sources.archive import ArchiveSource
 from ingest.sources.files import FileSource, lines
@@ -115,10 +117,14 @@ def test_what_only_the_archive_holds_comes_into_a_lakehouse_that_began_late(
     assert silver(spark, late) != whole
     refused = CliRunner().invoke(app, ["archive", "restore", str(file)])
     assert "this is no lakehouse that was lost" in str(refused.exception)
-    backfill = Backfill(spark, load(str(file), {}), Asked("archive"))
+    late_shop = load(str(file), {})
+    with pytest.raises(ConfigError, match="partition 0, that no table has read"):
+        require_read(spark, late_shop, [bronze])
+    backfill = Backfill(spark, late_shop, Asked("archive"))
     while not backfill.done:
         backfill.step()
     assert silver(spark, late) == whole
+    require_read(spark, late_shop, [reader.bronze(spark, Rules()) for reader in readers(spark, late_shop)])
     window = Asked("archive", Point.parsed("1970-01-01T00:00:01.005Z"), Point.parsed("1970-01-01T00:00:01.008Z"))
     short = Backfill(spark, load(str(file), {}), window)
     assert sum(a.read for a in short.step().accounts) == 3

@@ -86,7 +86,12 @@ def test_what_would_go_is_counted_place_by_place(spark: SparkSession, pipeline: 
         ("bronze", PHOTOS): 3,
         ("silver", PHOTOS): 3,
     }
+    assert {f["becomes"] for f in told["found"]} == {"removed"}
     assert told["keys"] == 7
+    insured(tmp_path, tables=TOLD | {CLAIMS: TOLD[CLAIMS] | {"on_erasure": {"text": None}}})
+    told = erase(tmp_path, "--subject", f"member:{APART}", "--dry-run")
+    masked = [(f["place"], f["table"]) for f in told["found"] if f["becomes"] == "masked"]
+    assert masked == [("silver", CLAIMS)]
     assert not Path(pipeline.layout.ledger).exists()
 
 
@@ -141,17 +146,6 @@ def test_a_delete_at_the_source_asks_where_the_table_says_so(
     assert rows(spark, asking, CLAIMS) == {53: {"member_id": APART, "text": "new"}}
     assert rows(spark, asking, PHOTOS).keys() == {73}
     assert erase(tmp_path)["deleted_at_source"] == 0
-
-
-def test_masks_are_refused_before_anything_is_asked(pipeline: Pipeline, tmp_path: Path) -> None:
-    insured(tmp_path, tables=TOLD | {CLAIMS: TOLD[CLAIMS] | {"on_erasure": {"text": None}}})
-    with pytest.raises(ConfigError, match="masks columns"):
-        CliRunner().invoke(
-            app,
-            ["erase", str(tmp_path / "insured.yaml"), "--subject", f"member:{APART}", "--upto", "bronze"],
-            catch_exceptions=False,
-        )
-    assert not Path(pipeline.layout.ledger).exists()
 
 
 def test_who_is_not_named_as_a_subject_is_refused_without_being_shown() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from ingest.changelog.point import Point
 from ingest.config import Pipeline
 from ingest.errors import ProofFailed
 from ingest.names import Lakehouse
@@ -22,10 +23,12 @@ from ingest.privacy.proving import places_of, proof
 from ingest.privacy.scan import Needle
 from ingest.quality.accounting import audit
 from ingest.run import removing
+from ingest.run.backfill import Asked, Backfill
 from ingest.run.certifying import erasure_of
 from ingest.run.pipeline import bronze_of
 from ingest.run.proving import prove
-from ingest.run.removing import OLD_FILES, PLACES, Outcome, Removal
+from ingest.run.removing import BRONZE, OLD_FILES, PLACES, Outcome, Removal
+from ingest.sources.dump import Dump
 from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import Bronze
 from ingest.tables.quarantine import Quarantine
@@ -174,6 +177,24 @@ def test_a_removal_that_dies_after_each_step_leaves_nothing_in_the_end(
     assert len(list(ledger.entries())) == told, "nothing was left, and something was taken away"
     adds_up(spark, pipeline, tmp_path / "beside")
     certifies(spark, pipeline, tmp_path / "keys", whole)
+
+
+def test_what_a_backfill_has_read_goes_too(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+    """Its events lie in a bronze of their own."""
+    remove(spark, pipeline)
+    dump, columns = str(tmp_path / "dump"), "id bigint, name string"
+    spark.createDataFrame([(ANNA, NAME), (BEN, "Ben"), (481518, "Cem")], columns).write.parquet(dump)
+    asked = Asked("dump", tables=(MEMBERS,), dump=Dump(dump, MEMBERS, Point.parsed("0/5")))
+    backfill = Backfill(spark, pipeline, asked)
+    while not backfill.done:
+        backfill.step()
+    assert rows(spark, pipeline, MEMBERS) == {BEN: {"name": "Ben"}, 481518: {"name": "Cem"}}
+    assert found(pipeline) == {("name", "backfilled"), ("member", "backfilled")}
+    outcome = remove(spark, pipeline)
+    assert outcome.taken[BRONZE] == {"events": 1, "files": 1}
+    assert found(pipeline) == set()
+    assert rows(spark, pipeline, MEMBERS) == {BEN: {"name": "Ben"}, 481518: {"name": "Cem"}}
+    assert [p.table for p in prove(spark, pipeline, Lakehouse(str(tmp_path / "beside"))) if not p.equal] == []
 
 
 def test_what_comes_again_goes_again_and_a_new_life_stays(

@@ -1,0 +1,57 @@
+"""Who has read events into a pipeline's lakehouse: its stream, and every backfill from elsewhere, each into a bronze of
+its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ingest.config import Pipeline
+from ingest.run.pipeline import rules_of
+from ingest.run.rules import Rules
+from ingest.tables.backfills import Backfills
+from ingest.tables.bronze import Bronze
+
+DUMP, MASK = "dump", "mask"
+"""Sources of backfills whose events have no place in a topic: of rows that somebody has written down, and of those that
+an erasure has left."""
+_FROM_TOPICS = ("archive", "kafka")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """`writer`: under whose name it is accounted for. `path`: of its bronze. `columns`: table → types of columns that
+    the events don't tell themselves. `from_topics`: whether coordinates are those of the changelog's topics."""
+
+    writer: str
+    path: str
+    columns: Mapping[str, Mapping[str, str]]
+    from_topics: bool = True
+
+    def bronze(self, spark: SparkSession, rules: Rules) -> Bronze:
+        return Bronze(spark, self.path, rules.epochs)
+
+
+def readers(spark: SparkSession, pipeline: Pipeline) -> list[Reader]:
+    """Each of a pipeline, the stream first."""
+    layout, declared = pipeline.layout, dict(rules_of(pipeline).columns)
+    found = [Reader(pipeline.name, layout.bronze(pipeline.name), declared)]
+    for backfill in Backfills(spark, layout.backfills, pipeline.name).all():
+        if (source := backfill.asked["source"]) in (*_FROM_TOPICS, DUMP, MASK):
+            columns = declared | backfill.asked.get("types", {})
+            path = layout.backfilled(pipeline.name, backfill.number)
+            found.append(Reader(backfill.writer, path, columns, source in _FROM_TOPICS))
+    return found
+
+
+def all_events(spark: SparkSession, pipeline: Pipeline) -> tuple[DataFrame, Rules]:
+    """Whatever was ever read, and the rules with the types that it doesn't tell itself."""
+    rules = rules_of(pipeline)
+    every = readers(spark, pipeline)
+    columns = reduce(lambda known, reader: known | dict(reader.columns), every, dict(rules.columns))
+    bronzes = [reader.bronze(spark, rules) for reader in every]
+    events = [bronze.between(0, bronze.last_batch()) for bronze in bronzes]
+    return reduce(DataFrame.unionByName, events), replace(rules, columns=columns)

@@ -1,0 +1,78 @@
+"""The records of a topic that a person could read through, one by one. A changelog is read by Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from ingest.errors import SourceRefused, Unreachable
+from ingest.sources.kafka_admin import KafkaAdmin
+from ingest.sources.kafka_properties import librdkafka
+
+_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Record:
+    """`id`: what no other record has, not even one at its place in a later topic of this name."""
+
+    id: str
+    partition: int
+    offset: int
+    value: bytes | None
+
+    def __repr__(self) -> str:
+        return f"Record({self.partition}, {self.offset})"
+
+
+def records(properties: Mapping[str, str], topic: str, timeout: float = 30.0) -> Iterator[Record]:
+    """All that `topic` holds when it is asked, by partition. `properties` are Kafka client properties under their Java
+    names. Nothing is committed for any group.
+
+    Raises Unreachable after `timeout` seconds without an answer, and SourceRefused."""
+    admin = KafkaAdmin(properties, timeout=min(timeout, 10.0))
+    begins, ends = admin.beginning_offsets([topic])[topic], admin.end_offsets([topic])[topic]
+    id_ = admin.topic_ids([topic]).get(topic, topic)
+    wanted = [TopicPartition(topic, p, begin) for p, begin in begins.items() if begin < ends[p]]
+    if not wanted:
+        return
+    told: dict[str, Any] = {"group.id": "ingest", "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = Consumer(librdkafka(properties) | told)
+    try:
+        consumer.assign(wanted)
+        yield from _read(consumer, id_, {place.partition: ends[place.partition] for place in wanted}, timeout)
+    finally:
+        consumer.close()
+
+
+def _read(consumer: Consumer, topic_id: str, ends: dict[int, int], timeout: float) -> Iterator[Record]:
+    left, deadline = set(ends), time.monotonic() + timeout
+    while left:
+        message = consumer.poll(_POLL_SECONDS)
+        if message is None:
+            if time.monotonic() > deadline:
+                raise Unreachable("a topic's records did not come in time", "run the same again")
+            continue
+        deadline = time.monotonic() + timeout
+        partition, offset, error = message.partition(), message.offset(), message.error()
+        assert partition is not None
+        if error is not None:
+            if error.code() != KafkaError._PARTITION_EOF:
+                raise _refused(error)
+            left.discard(partition)
+            continue
+        assert offset is not None
+        if offset < ends[partition]:
+            yield Record(f"{topic_id}/{partition}/{offset}", partition, offset, message.value())
+        if offset + 1 >= ends[partition]:
+            left.discard(partition)
+
+
+def _refused(error: KafkaError) -> Exception:
+    if error.retriable():
+        return Unreachable(f"a topic's records can't be read: {error.str()}", "run the same again")
+    return SourceRefused(f"a topic's records can't be read: {error.str()}", "let the user read the topic")
