@@ -31,6 +31,7 @@ FENCE = ("tests/privacy/test_fence.py", "-k", "old_life or photo")
 EMPTIED = ("tests/contract/test_emptied_records.py",)
 ARCHIVE = ("tests/integration/test_archive_erasing.py", "-k", "(nowhere or meanwhile or under_way) and not plain")
 RULES = ("tests/replay/test_rules.py", "-k", "not record")
+MASKED = ("tests/privacy/test_masking.py", "-k", "without_what_was_personal")
 LATE = ("tests/property/test_merge.py", "-k", "late")
 
 
@@ -307,6 +308,27 @@ MUTANTS = [
         "again()(kept.remove, rows.withColumn(ACTION, F.lit(DELETE)), shape, {})",
         "0",
         FENCE,
+    ),
+    Mutant(
+        "a masked row stands where the old life ends",
+        "run/masking.py",
+        '"row": end["ordinal"] + 1,',
+        '"row": end["ordinal"],',
+        MASKED,
+    ),
+    Mutant(
+        "nobody writes down what is left of a row before it goes",
+        "run/sweeping.py",
+        "self._keep(shape, old)",
+        "pass",
+        MASKED,
+    ),
+    Mutant(
+        "what a backfill has read stays",
+        "run/removing.py",
+        "self._readers = readers(spark, pipeline)",
+        "self._readers = readers(spark, pipeline)[:1]",
+        ("tests/privacy/test_removing.py", "-k", "backfill"),
     ),
     Mutant(
         "the archive's records that are empty are emptied again",

@@ -1,0 +1,102 @@
+"""SIGKILL at each step of an erasure: the same command goes on, and comes to the certificate of one that lived."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.config import Pipeline
+from ingest.privacy.certificate import issued
+from ingest.privacy.certificate.keys import made, signing_key
+from ingest.privacy.ledger import ASKED, Ledger
+from ingest.privacy.proving import places_of, proof
+from ingest.privacy.scan import Needle
+from ingest.run.certifying import erasure_of
+from ingest.run.erasing import Named, ask, found, written_by_now
+from ingest.run.pipeline import bronze_of
+from ingest.session import SHORT_LIVED
+from ingest.tables.quarantine import Quarantine
+from tests.privacy.people import MEMBERS, TOLD, insured
+from tests.privacy.test_fence import rows
+from tests.privacy.test_removing import ANNA, BEN, NAME, merge, remove, said
+
+pytestmark = pytest.mark.spark
+STEPS = ("asked", "tombstones", "quarantine", "tables", "bronze", "old files")
+NEEDLES = (Needle("name", NAME), Needle("member", str(ANNA), ("id", "member_id")))
+KILLED = """
+import os, signal, sys
+from ingest.cli import erase, main
+from ingest.run import removing
+
+step = sys.argv.pop(1)
+
+def dying(done):
+    def die(*arguments):
+        told = done(*arguments)
+        if step in ("asked", "old files") or step == arguments[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return told
+    return die
+
+place = {"asked": (erase, "ask"), "old files": (removing, "vacuum")}.get(step, (erase, "_tell"))
+setattr(*place, dying(getattr(*place)))
+main()
+"""
+STORY = [
+    said(MEMBERS, "c", 0, 10, ANNA, name="a name before"),
+    said(MEMBERS, "c", 1, 11, BEN, name="Ben"),
+    said(MEMBERS, "u", 2, 12, ANNA, name=NAME),
+]
+
+
+def held(spark: SparkSession, folder: Path) -> Pipeline:
+    """With everything merged, and a record in quarantine."""
+    told = {MEMBERS: TOLD[MEMBERS] | {"personal": ["id", "name"], "history": True}}
+    pipeline = insured(folder, tables=told, spark=SHORT_LIVED)
+    merge(spark, pipeline, folder / "events", STORY)
+    first = bronze_of(spark, pipeline).rows().where("offset = 0")
+    aside = first.selectExpr("*", "source_table as table", "'x' as code", "'for the test' as reason")
+    Quarantine(spark, pipeline.layout.quarantine, pipeline.name).add(aside)
+    return pipeline
+
+
+def erase(file: Path, step: str, *more: str) -> subprocess.CompletedProcess[bytes]:
+    """Killed once the step is done."""
+    command = [sys.executable, "-c", KILLED, step, "erase", str(file), "--keep-old-files", "0", *more]
+    return subprocess.run(command, check=False, capture_output=True, timeout=240)
+
+
+def certified(spark: SparkSession, pipeline: Pipeline, keys: Path) -> dict[str, Any]:
+    """What the certificate says of any lakehouse that holds the same."""
+    ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
+    (request,) = (e.request for e in ledger.entries() if e.kind == ASKED)
+    keys.mkdir()
+    made(keys / "sign.pem")
+    places, left_out = places_of(pipeline)
+    signer = signing_key(keys / "sign.pem", [Path(pipeline.lakehouse)])
+    told = issued(
+        erasure_of(spark, pipeline, request), proof(places, NEEDLES, left_out), signer, datetime.now(UTC)
+    ).said
+    return {what: told[what] for what in ("subject", "cut_offs", "needles", "forms", "residues")}
+
+
+def test_an_erasure_that_is_killed_at_each_step_ends_as_one_that_lived(spark: SparkSession, tmp_path: Path) -> None:
+    killed, lived = (held(spark, tmp_path / name) for name in ("killed", "lived"))
+    subject = ("--subject", f"member:{ANNA}", "--upto", "bronze")
+    for step in STEPS:
+        done = erase(tmp_path / "killed" / "insured.yaml", step, *(subject if step == "asked" else ()))
+        assert done.returncode == -signal.SIGKILL, (step, done.stderr[-2000:])
+    ask(spark, lived, found(spark, lived, [Named("member", str(ANNA))], None, written_by_now(spark, lived, False)))
+    for pipeline in (killed, lived):
+        remove(spark, pipeline)
+        assert rows(spark, pipeline, MEMBERS) == {BEN: {"name": "Ben"}}
+    told = certified(spark, killed, tmp_path / "keys")
+    assert told == certified(spark, lived, tmp_path / "other keys")
+    assert told["residues"] == []
