@@ -165,7 +165,7 @@ def _subjects(subject: str | None, every: Path | None) -> list[Named]:
 
 
 def _becomes(pipeline: Pipeline, place: str, table: str) -> str:
-    return "masked" if place == SILVER and pipeline.tables[table].on_erasure != "delete" else "removed"
+    return "masked" if place == SILVER and pipeline.tables[table].masks else "removed"
 
 
 def _plain(pipeline: Pipeline, asked: Asked, keys: int, dry_run: bool) -> dict[str, Any]:

@@ -83,9 +83,14 @@ class Personal(Section):
     )
 
     @property
+    def masks(self) -> Mapping[str, Constant | Generalised | None]:
+        """column → what is left of it, of rows that stay; empty where they go."""
+        return {} if self.on_erasure == "delete" else self.on_erasure
+
+    @property
     def erasure_columns(self) -> frozenset[str]:
         """All columns that these settings name."""
-        found = {*self.personal, *(self.on_erasure if isinstance(self.on_erasure, Mapping) else ())}
+        found = {*self.personal, *self.masks}
         if self.subject is not None:
             found |= {*(self.subject.through or ()), *([self.subject.key] if self.subject.key else ())}
         return frozenset(found)
@@ -98,7 +103,7 @@ class Personal(Section):
 
     @model_validator(mode="after")
     def _masks_cover(self) -> Self:
-        left = [] if self.on_erasure == "delete" else sorted(set(self.personal) - set(self.on_erasure))
+        left = sorted(set(self.personal) - set(self.masks)) if self.masks else []
         if left:
             raise ValueError(f"on_erasure leaves the personal column {left[0]!r} as it is: name it there, or delete")
         return self
@@ -129,13 +134,12 @@ def require_sound(told: Personal, table: Described) -> None:
     of = told.subject.key if told.subject is not None else None
     if of is not None and key and key != {of}:
         raise ValueError(f"has subjects by {of!r}, and another primary_key: subjects are told apart by the key")
-    masked = {} if told.on_erasure == "delete" else told.on_erasure
-    if masked and table.sequence is not None:
+    if told.masks and table.sequence is not None:
         raise ValueError(
             f"orders its changes by its own column {table.sequence!r}, so nothing tells what comes after a masked row: "
             "say on_erasure: delete"
         )
-    kept = sorted(set(masked) & (key | ({of} if of is not None else set())))
+    kept = sorted(set(told.masks) & (key | ({of} if of is not None else set())))
     if kept:
         raise ValueError(f"on_erasure masks the key column {kept[0]!r}: rows are told apart by it, so delete them")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,10 +22,9 @@ from ingest.errors import ConfigError
 from ingest.privacy.cut_off import CutOff
 from ingest.privacy.masks import masked, unfit
 from ingest.run.merge import Merge
-from ingest.run.readers import MASK, Reader, readers
+from ingest.run.readers import MASK
 from ingest.run.rules import Rules
-from ingest.tables.accounts import Accounts
-from ingest.tables.backfills import Backfills
+from ingest.tables.backfills import Backfills, Begun
 from ingest.tables.bronze import Bronze, Captured
 
 _ROWS_OF_A_TASK = 1 << 33
@@ -73,30 +71,31 @@ class Masking:
     def finish(self) -> int:
         """Merges what was kept, in this run or in one that died. How many rows that were."""
         rows = 0
-        for reader in self._unfinished():
-            bronze = reader.bronze(self._spark, self._rules)
-            rules = replace(self._rules, columns=reader.columns)
-            layout, most = self._pipeline.layout, self._pipeline.batch.max_events
-            merge = Merge(self._spark, self._pipeline.name, layout, rules, bronze, most, reader.writer)
-            last = bronze.last_batch()
-            while merge.merged < last:
-                rows += sum(account.applied for account in merge.step(last))
         for begun in self._registry.all():
             if begun.asked["source"] == MASK and begun.ended_at is None:
+                rows += self._merged(begun)
                 self._registry.end(begun)
         return rows
 
-    def _unfinished(self) -> list[Reader]:
-        names = {b.writer for b in self._registry.all() if b.asked["source"] == MASK and b.ended_at is None}
-        return [reader for reader in readers(self._spark, self._pipeline) if reader.writer in names]
+    def _merged(self, begun: Begun) -> int:
+        bronze, layout = self._bronze_of(begun), self._pipeline.layout
+        rules = replace(self._rules, columns=dict(self._rules.columns) | begun.asked["types"])
+        most = self._pipeline.batch.max_events
+        merge = Merge(self._spark, self._pipeline.name, layout, rules, bronze, most, begun.writer)
+        rows, last = 0, bronze.last_batch()
+        while merge.merged < last:
+            rows += sum(account.applied for account in merge.step(last))
+        return rows
 
     def _own_bronze(self) -> Bronze:
         if self._bronze is None:
-            merged = Accounts(self._spark, self._pipeline.layout.accounts, self._pipeline.name).merged_upto()
-            begun = self._registry.begin({"source": MASK, "types": self._types}, merged)
-            path = self._pipeline.layout.backfilled(self._pipeline.name, begun.number)
-            self._bronze = Bronze(self._spark, path, self._rules.epochs)
+            # It reads nothing of the stream's bronze.
+            self._bronze = self._bronze_of(self._registry.begin({"source": MASK, "types": self._types}, 0))
         return self._bronze
+
+    def _bronze_of(self, begun: Begun) -> Bronze:
+        path = self._pipeline.layout.backfilled(self._pipeline.name, begun.number)
+        return Bronze(self._spark, path, self._rules.epochs)
 
     def _placed(self, table: str) -> DataFrame:
         """`request` and the `_end` of its old life."""
@@ -147,4 +146,4 @@ class Masking:
         if not epochs:
             return F.lit(now)
         begins = [epochs[0] - timedelta(days=1), *epochs]
-        return F.element_at(F.create_map(*chain(*((F.lit(n), F.lit(b)) for n, b in enumerate(begins)))), epoch)
+        return F.array(*map(F.lit, begins))[epoch]

@@ -52,7 +52,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
         history=frozenset(t for t, s in pipeline.tables.items() if s.history),
         personal={t: frozenset(s.personal) for t, s in pipeline.tables.items() if s.personal},
         subjects=subjects_of(pipeline.tables),
-        masks={t: s.on_erasure for t, s in pipeline.tables.items() if s.subject and s.on_erasure != "delete"},
+        masks={t: s.masks for t, s in pipeline.tables.items() if s.subject and s.masks},
         ledger=pipeline.layout.ledger,
         key_file=pipeline.privacy.key_file if pipeline.privacy else None,
         epochs=source.epochs,

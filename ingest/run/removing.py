@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, reduce
@@ -100,16 +100,17 @@ class Removal:
         old = reduce(DataFrame.unionByName, map(self._old_events, self._readers))
         places = old.select(*(F.col(EVENT_ID)[c].alias(c) for c in COORDINATES), "request", _READER)
         first = places.groupBy(*COORDINATES, _READER).agg(F.min("request").alias("request")).localCheckpoint()
-        events = first.count()
+        counts = {r[_READER]: r["count"] for r in first.groupBy(_READER).count().collect()}  # a row per reader
+        events = sum(counts.values())
         yield TOMBSTONES, {"files": self._graves(old, ends)}
         yield QUARANTINE, {"files": self._quarantine.forget(first) if events else 0}
         yield TABLES, self._rows(ends)
-        yield BRONZE, {"events": events, "files": self._emptied(first) if events else 0}
+        yield BRONZE, {"events": events, "files": self._emptied(first, counts)}
 
-    def _emptied(self, events: DataFrame) -> int:
-        """How many files were written anew."""
-        mine = ((self._bronze(one), events.where(F.col(_READER) == one.writer)) for one in self._readers)
-        return sum(bronze.empty(gone) for bronze, gone in mine if bronze.last_batch())
+    def _emptied(self, events: DataFrame, holding: Collection[str]) -> int:
+        """How many files were written anew, of the bronze of those readers that hold such events."""
+        mine = [reader for reader in self._readers if reader.writer in holding]
+        return sum(self._bronze(one).empty(events.where(F.col(_READER) == one.writer)) for one in mine)
 
     def _bronze(self, reader: Reader) -> Bronze:
         return reader.bronze(self._spark, self._rules)
