@@ -81,6 +81,8 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         "spark.scheduler.mode": "FAIR",
         # Pages are what a reader of a few keys skips: of the default of 20,000 rows nearly each holds one.
         "spark.hadoop.parquet.page.row.count.limit": "1000",
+        # A row group is what a task reads, whole: a batch that one task wrote is read by several.
+        "spark.hadoop.parquet.block.size": str(32 << 20),
         # A method of more bytes is never compiled by the JVM: Spark shall make several of it.
         "spark.sql.codegen.hugeMethodLimit": "8000",
         # A batch of a few tables has more generated classes than the default of 100: each would be compiled anew.

@@ -62,6 +62,20 @@ MUTANTS = [
         RULES,
     ),
     Mutant(
+        "of a field that is named twice the last value counts",
+        "changelog/images.py",
+        "(~are_whole(images(text)) if reader.doubtful else F.lit(False))",
+        "F.lit(False)",
+        RULES,
+    ),
+    Mutant(
+        "a number of any length is taken for exact",
+        "changelog/inference.py",
+        "short = seen.precision <= _DIGITS_KEPT",
+        "short = True",
+        BATCHES,
+    ),
+    Mutant(
         "where a row moved to is forgotten",
         "tables/tombstones.py",
         "_kept(found.where(F.col(MOVED_TO).isNotNull()))",
@@ -159,7 +173,7 @@ MUTANTS = [
     ),
     Mutant(
         "a moved row leaves its old key behind",
-        "changelog/images.py",
+        "changelog/moves.py",
         "moves = F.col(CODE).isNull() & whole & differs",
         "moves = F.lit(False)",
     ),

@@ -8,7 +8,6 @@ from typing import Generic
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -17,6 +16,7 @@ from ingest.errors import ChangelogUnusable
 from ingest.local_rows import local_rows
 
 _BYTES_A_TASK = 16 << 20
+_LEAST_A_TASK = 1 << 20
 _TASKS_AT_ONCE = 4
 """For each that the cluster runs at a time: so often somebody hears how far it has come."""
 _PROBLEM = T.StructType([T.StructField(name, T.StringType()) for name in ("key", "what", "events")])
@@ -70,8 +70,11 @@ class Reading(Generic[Kept]):
 def spread(spark: SparkSession, kind: type[Kept], objects: Sequence[Kept]) -> DataFrame:
     """Rows of these objects, over as many tasks as their bytes are worth."""
     listed = local_rows(spark, [asdict(o) for o in objects], rows_of(kind))
-    tasks = min(len(objects), -(-sum(o.size for o in objects) // _BYTES_A_TASK))
-    return listed.repartition(tasks, F.col("key")) if tasks > 1 else listed
+    size = sum(o.size for o in objects)
+    each = min(_BYTES_A_TASK, max(_LEAST_A_TASK, size // spark.sparkContext.defaultParallelism))
+    tasks = min(len(objects), -(-size // each))
+    # In turn, not by a hash: of a few objects each task gets as many as the next.
+    return listed.repartition(tasks) if tasks > 1 else listed
 
 
 def _slices(objects: Sequence[Kept], size: int) -> Iterator[Sequence[Kept]]:

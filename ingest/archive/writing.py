@@ -19,7 +19,9 @@ from ingest.changelog.envelope import RECORD
 from ingest.names import path_segment
 
 _ROWS_A_TASK = 500_000
-_OBJECT_BYTES = 16 << 20
+_OBJECT_BYTES = 64 << 20
+"""Of an object's records before they are compressed: what a task that reads it holds, and how finely reading is
+shared out."""
 
 
 def written(
@@ -85,17 +87,16 @@ class ObjectFile:
         self._writer = pq.ParquetWriter(self._bytes, schema, compression="zstd", write_statistics=False)
         self._first = self._last = -1
         self._records = 0
+        self.size = 0
+        """Bytes, before they are compressed."""
         self._times: list[int] = []
-
-    @property
-    def size(self) -> int:
-        return self._bytes.tell()
 
     def takes(self, topic: str, partition: int) -> bool:
         return (topic, partition) == (self._topic, self._partition)
 
     def add(self, rows: pa.RecordBatch) -> None:
         self._writer.write_batch(rows)
+        self.size += rows.nbytes
         if not self._records:
             self._first = rows.column("offset")[0].as_py()
         self._records += rows.num_rows

@@ -36,6 +36,10 @@ class Encoding(StrEnum):
     NOTHING = "null and nothing else"
 
 
+NUMBERS = (Encoding.NUMBER, Encoding.EPOCH_DAYS, Encoding.TIME_OF_DAY, Encoding.EPOCH, Encoding.DURATION)
+"""What is written as a JSON number of some width."""
+
+
 @dataclass(frozen=True, slots=True)
 class WireType:
     """How a value is written in JSON.

@@ -16,7 +16,7 @@ from pyspark.sql import types as spark
 
 from ingest.changelog import decimals, temporal
 from ingest.changelog.base64_text import bytes_of
-from ingest.changelog.columns import Encoding, WireType
+from ingest.changelog.columns import NUMBERS, Encoding, WireType
 from ingest.changelog.types import Kind, LogicalType, spark_type
 from ingest.changelog.unavailable import is_unavailable
 from ingest.errors import ChangelogUnusable
@@ -30,7 +30,6 @@ _ALWAYS_KEPT = {Kind.FLOAT32: 6, Kind.FLOAT64: 15}
 """So many digits a float keeps, whichever they are."""
 _INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64)
 _TEXTS = (Kind.STRING, Kind.JSON, Kind.XML, Kind.UUID, Kind.LTREE, Kind.ENUM, Kind.INTERVAL_ISO, Kind.UNKNOWN)
-_BY_NUMBER = (Encoding.NUMBER, Encoding.EPOCH_DAYS, Encoding.TIME_OF_DAY, Encoding.EPOCH, Encoding.DURATION)
 
 
 def wire_spark_type(wire: WireType) -> spark.DataType:
@@ -61,7 +60,7 @@ def _scalar_spark_type(wire: WireType) -> spark.DataType:
             return spark.VariantType()
         case Encoding.BOOLEAN if not wire.checked:
             return spark.BooleanType()
-        case encoding if encoding in _BY_NUMBER and not wire.checked:
+        case encoding if encoding in NUMBERS and not wire.checked:
             return spark_type(LogicalType(wire.number))
         case _:
             return spark.StringType()

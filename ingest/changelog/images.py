@@ -6,7 +6,7 @@ Every event yields at least one row. A row with a `_code` can't be applied; `_re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache, reduce
 
@@ -16,12 +16,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.change import (
-    CODE,
     COLUMN_POSITIONS,
     COLUMN_POSITIONS_TYPE,
     DELETED,
     EVENT_ID,
-    MOVED,
     NEW_KEY,
     POSITION_COLUMN,
     SOURCE_TS,
@@ -30,7 +28,9 @@ from ingest.changelog.change import (
 from ingest.changelog.columns import Column
 from ingest.changelog.decode import decode, is_unavailable, undecodable, wire_spark_type
 from ingest.changelog.evolution import TableColumn
+from ingest.changelog.inference import are_whole, images
 from ingest.changelog.key_change import new_key_text
+from ingest.changelog.moves import with_moves
 from ingest.changelog.position import POSITION
 from ingest.changelog.refusal import refusal
 from ingest.changelog.types import spark_type
@@ -74,6 +74,15 @@ class Reader:
     reading: Reading = Reading.AFTER
     key_changes: bool = False
     """Whether any delete names a new key."""
+    plain: frozenset[str] = frozenset()
+    """Columns whose values, in the main image, are known to be what their type says."""
+    doubtful: bool = False
+    """Whether some object may name a field twice: which of its values counts nobody knows."""
+
+    @property
+    def main_wire(self) -> tuple[Column, ...]:
+        """The columns as the main image is read."""
+        return tuple(replace(c, wire=replace(c.wire, checked=False)) if c.name in self.plain else c for c in self.wire)
 
     @property
     def main(self) -> str:
@@ -81,7 +90,13 @@ class Reader:
         return "before" if self.reading is Reading.BEFORE else "after"
 
     def named(self) -> dict[str, Column]:
-        return {c.name.lower() if self.fold_case else c.name: c for c in self.wire}
+        return self._by_name(self.wire)
+
+    def named_in_main(self) -> dict[str, Column]:
+        return self._by_name(self.main_wire)
+
+    def _by_name(self, columns: Sequence[Column]) -> dict[str, Column]:
+        return {c.name.lower() if self.fold_case else c.name: c for c in columns}
 
 
 def _struct(columns: Sequence[Column]) -> T.StructType:
@@ -90,7 +105,7 @@ def _struct(columns: Sequence[Column]) -> T.StructType:
 
 def _value_type(reader: Reader, keys: Sequence[Column]) -> T.StructType:
     read, other = ("before", "after") if reader.reading is Reading.BEFORE else ("after", "before")
-    images = [T.StructField(read, _struct(reader.wire)), T.StructField(other, _struct(keys))]
+    images = [T.StructField(read, _struct(reader.main_wire)), T.StructField(other, _struct(keys))]
     return T.StructType(
         [*images, T.StructField("payload", T.StructType(images)), T.StructField("_corrupt", T.StringType())]
     )
@@ -109,27 +124,33 @@ def _key_type(keys: Sequence[Column]) -> T.StructType:
 def changes(events: DataFrame, shape: Shape, reader: Reader) -> DataFrame:
     """`EVENT` rows → changes. An update that moves a row to another key yields two: its image, and the delete of the
     old key."""
-    parsed, columns, judged = _reading(shape, reader)
-    return _with_moves(events.select(*parsed).select(*columns).select(*judged), shape)
+    frame = reduce(lambda rows, columns: rows.select(*columns), _reading(shape, reader), events)
+    return with_moves(frame, shape.key)
 
 
 @lru_cache(maxsize=512)
 def _reading(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...]:
-    """Three projections, one over the other: the JSON of value and key, the columns in it, what can't be applied.
-    Kept: writing them down takes longer than a small batch."""
+    """Projections, one over the other: the JSON of the value, that of the key, the columns in both, what can't be
+    applied. Kept: writing them down takes longer than a small batch."""
     wire = reader.named()
     keys = [wire[k] for k in shape.key if k in wire]
     text = F.col("value").cast("string")
     also_before = reader.reading is Reading.AFTER_OR_BEFORE
     deleted = F.lit(False) if reader.reading is Reading.BEFORE else F.col("op").isin("d", "tombstone")
+    event = ("topic", "partition", "offset", "op", "wrapped", "position", "source_ts")
     parsed = (
-        *(F.col(c) for c in ("topic", "partition", "offset", "op", "wrapped", "position", "source_ts")),
+        *(F.col(c) for c in (*event, "key")),
         F.from_json(text, _value_type(reader, keys), _CORRUPT).alias("_v"),
         # Apart: what is wrong in an image before is no reason to refuse the event.
         (F.from_json(text, _before_type(reader)) if also_before else F.lit(None)).alias("_b"),
-        F.from_json(F.col("key").cast("string"), _key_type(keys)).alias("_k"),
         (F.from_json(new_key_text(), _key_type(keys)) if reader.key_changes else F.lit(None)).alias("_n"),
+        (~are_whole(images(text)) if reader.doubtful else F.lit(False)).alias("_doubtful"),
         deleted.alias(DELETED),
+    )
+    key = F.when(_needs_key(shape, reader), F.col("key").cast("string"))
+    keyed = (
+        *(F.col(c) for c in (*event, "_v", "_b", "_n", "_doubtful", DELETED)),
+        F.from_json(key, _key_type(keys)).alias("_k"),
     )
     unread = _unread(shape, reader)
     olds = tuple(f"_old_{i}" for i in range(len(keys)))
@@ -142,12 +163,22 @@ def _reading(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
         F.struct("topic", "partition", "offset").alias(EVENT_ID),
         F.col("op"),
         _new_key(shape, reader).alias(NEW_KEY),
-        F.col("_v._corrupt").isNotNull().alias("_corrupt"),
+        (F.col("_doubtful") | F.col("_v._corrupt").isNotNull()).alias("_corrupt"),
         _image(reader.main).isNull().alias("_imageless"),
         *(column.alias(name) for name, column in unread.items()),
     )
     kept = (*(c.name for c in shape.columns), *olds, DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID, NEW_KEY)
-    return parsed, columns, (*(quoted(c) for c in kept), _column_positions(), *refusal(shape.key, reader.main))
+    return parsed, keyed, columns, (*(quoted(c) for c in kept), _column_positions(), *refusal(shape.key, reader.main))
+
+
+def _needs_key(shape: Shape, reader: Reader) -> SparkColumn:
+    """Whether the record's key is asked for: mostly the image holds all of it."""
+    main = reader.named_in_main()
+    found = F.col(DELETED)
+    for column in (main[k] for k in shape.key if k in main):
+        value = _image(reader.main).getField(column.name)
+        found |= value.isNull() | is_unavailable(value, column.wire, reader.placeholder)
+    return found
 
 
 def _new_key(shape: Shape, reader: Reader) -> SparkColumn:
@@ -193,17 +224,18 @@ def _column(target: TableColumn, shape: Shape, reader: Reader) -> SparkColumn:
     column = reader.named().get(target.name)
     if column is None:
         return F.when(~F.col(DELETED), default_of(target))
+    main = reader.named_in_main()[target.name]
 
-    def missing(struct: SparkColumn) -> SparkColumn:
-        return is_unavailable(struct.getField(column.name), column.wire, reader.placeholder)
+    def missing(struct: SparkColumn, of: Column) -> SparkColumn:
+        return is_unavailable(struct.getField(of.name), of.wire, reader.placeholder)
 
-    def read(struct: SparkColumn) -> SparkColumn:
-        return F.when(~missing(struct), decode(struct.getField(column.name), column.wire, target.type))
+    def read(struct: SparkColumn, of: Column = column) -> SparkColumn:
+        return F.when(~missing(struct, of), decode(struct.getField(of.name), of.wire, target.type))
 
-    after = read(_image(reader.main))
+    after = read(_image(reader.main), main)
     if target.name not in shape.key:
         if reader.reading is Reading.AFTER_OR_BEFORE:
-            after = F.when(missing(_image(reader.main)), read(_before())).otherwise(after)
+            after = F.when(missing(_image(reader.main), main), read(_before())).otherwise(after)
         return F.when(~F.col(DELETED), after)
     from_key = F.coalesce(read(F.col("_k")), read(F.col("_k.payload")))
     gone = F.coalesce(from_key, read(_image("before")))
@@ -229,7 +261,7 @@ def _unread(shape: Shape, reader: Reader) -> dict[str, SparkColumn]:
     can't be read."""
     types = {c.name: c.type for c in shape.columns}
     partial, before, broken = [], [], []
-    for name, c in reader.named().items():
+    for name, c in reader.named_in_main().items():
         value = _image(reader.main).getField(c.name)
         missing = is_unavailable(value, c.wire, reader.placeholder)
         broken.append(F.when(~missing & undecodable(value, c.wire, types[name]), F.lit(name)))
@@ -251,32 +283,3 @@ def _unread(shape: Shape, reader: Reader) -> dict[str, SparkColumn]:
         return F.when(~F.col(DELETED) & F.coalesce(*flags).isNotNull(), found).otherwise(none)
 
     return {"_partial": names(partial), "_before": names(before), "_broken": names(broken)}
-
-
-def _with_moves(flat: DataFrame, shape: Shape) -> DataFrame:
-    old = [c for c in flat.columns if c.startswith("_old_")]
-    rest = [c for c in flat.columns if c not in old]
-    if not old or len(old) != len(shape.key):
-        return flat.select(*map(quoted, rest), F.lit(False).alias(MOVED))
-    target = F.struct(*(quoted(k).alias(k) for k in shape.key))
-    whole = F.lit(True)
-    differs = F.lit(False)
-    before = dict(zip(shape.key, old, strict=True))
-    for key, old_key in before.items():
-        whole &= F.col(old_key).isNotNull()
-        differs |= F.col(old_key) != quoted(key)
-    moves = F.col(CODE).isNull() & whole & differs
-    copies = F.when(moves, F.array(F.lit(False), F.lit(True))).otherwise(F.array(F.lit(False)))
-    columns = [
-        F.when(F.col(MOVED), F.col(before[c])).otherwise(quoted(c)).alias(c)
-        if c in before
-        else (F.col(MOVED) | F.col(DELETED)).alias(c)
-        if c == DELETED
-        else F.when(~F.col(MOVED), F.col(c)).alias(c)
-        if c == COLUMN_POSITIONS
-        else F.when(F.col(MOVED), target).otherwise(F.col(c)).alias(c)
-        if c == NEW_KEY
-        else quoted(c)
-        for c in rest
-    ]
-    return flat.select("*", F.explode(copies).alias(MOVED)).select(*columns, MOVED)

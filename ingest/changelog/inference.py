@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.columns import Column
+from ingest.changelog.columns import NUMBERS, Column, Encoding, WireType
 from ingest.changelog.connect_schema import declared
 from ingest.changelog.types import Kind, LogicalType
 
@@ -23,11 +24,21 @@ _OUTSIDE_QUOTES = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
 
 
 _IMAGES = "before variant, after variant"
+_UNOPENED = "_corrupt"
+_DIGITS_KEPT = 15
+"""So many digits a float64 keeps, whichever they are."""
 
 
 def images(value: SparkColumn) -> SparkColumn:
     """Both row images of a schemaless value, whatever is in them; for `shape`. Nothing else of the value is kept."""
-    return F.from_json(value, f"{_IMAGES}, payload struct<{_IMAGES}>")
+    opened = f"{_IMAGES}, payload struct<{_IMAGES}>, {_UNOPENED} string"
+    return F.from_json(value, opened, {"columnNameOfCorruptRecord": _UNOPENED})
+
+
+def are_whole(opened: SparkColumn) -> SparkColumn:
+    """Whether all that is in `images` could be opened. An object that names a field twice can't: no shape tells of
+    it."""
+    return opened.isNotNull() & opened[_UNOPENED].isNull()
 
 
 def shape(opened: SparkColumn, wrapped: SparkColumn) -> SparkColumn:
@@ -42,13 +53,35 @@ def shape(opened: SparkColumn, wrapped: SparkColumn) -> SparkColumn:
 
 def inferred(shape_text: str | None) -> tuple[Column, ...]:
     """Columns out of the text that `shape` gives; none for a text that names no object."""
+    return tuple(declared(name, _logical(seen)) for name, seen in _seen(shape_text).items())
+
+
+@lru_cache(maxsize=512)
+def _seen(shape_text: str | None) -> Mapping[str, T.DataType]:
     if not shape_text or not shape_text.startswith("OBJECT<"):
-        return ()
+        return {}
     ddl = _OUTSIDE_QUOTES.sub(lambda m: "STRUCT<" if m[0] == "OBJECT<" else m[0], shape_text)
     parsed = T.DataType.fromDDL(ddl)
-    if not isinstance(parsed, T.StructType):
-        return ()
-    return tuple(declared(f.name, _logical(f.dataType)) for f in parsed.fields)
+    return {f.name: f.dataType for f in parsed.fields} if isinstance(parsed, T.StructType) else {}
+
+
+def vouched(columns: Sequence[Column], shape_text: str | None) -> frozenset[str]:
+    """Of the columns that no schema vouches for, those whose every value the shape of all images shows to be one of
+    their type."""
+    seen = _seen(shape_text)
+    return frozenset(c.name for c in columns if c.wire.checked and c.name in seen and _proves(seen[c.name], c.wire))
+
+
+def _proves(seen: T.DataType, wire: WireType) -> bool:
+    match seen:
+        case T.BooleanType():
+            return wire.encoding is Encoding.BOOLEAN
+        case T.LongType():
+            return wire.encoding in NUMBERS and wire.number is Kind.INT64
+        case T.DecimalType():
+            short = seen.precision <= _DIGITS_KEPT
+            return short and wire.encoding is Encoding.NUMBER and wire.number is Kind.FLOAT64
+    return False
 
 
 def settled(

@@ -26,7 +26,11 @@ def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:
     keyless = F.array_join(F.array(*keys), ", ") if keys else F.lit("")
     advice = "" if key else _WITHOUT_A_KEY
     cases = [
-        (F.col("_corrupt") & shown, UNDECODABLE, F.lit("a value doesn't fit the type of its column")),
+        (
+            F.col("_corrupt") & shown,
+            UNDECODABLE,
+            F.lit("a value doesn't fit the type of its column, or an object names a field twice"),
+        ),
         (F.col("_imageless") & shown, NO_IMAGE, F.lit(f"the event has no row image (`{image}`){advice}")),
         (
             F.lit(not key) & (F.size("_partial") > 0),

@@ -15,12 +15,11 @@ from functools import reduce
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from ingest.changelog.columns import Encoding, WireType
+from ingest.changelog.columns import NUMBERS, Encoding, WireType
 from ingest.changelog.decimals import text_of
 from ingest.changelog.types import Kind
 from ingest.errors import ConfigError
 
-_NUMBERS = (Encoding.NUMBER, Encoding.EPOCH_DAYS, Encoding.TIME_OF_DAY, Encoding.EPOCH, Encoding.DURATION)
 _VARIANTS = (Encoding.DECIMAL_UNSCALED, Encoding.DECIMAL_PLAIN)
 
 
@@ -81,7 +80,7 @@ def _found(value: SparkColumn, wire: WireType, placeholder: _Placeholder) -> Spa
             return _in_struct(value, wire, placeholder)
         case encoding if encoding in _VARIANTS:
             return text_of(value).isin(*placeholder.texts)
-        case encoding if encoding in (*_NUMBERS, Encoding.BOOLEAN, Encoding.MAP_ENTRIES):
+        case encoding if encoding in (*NUMBERS, Encoding.BOOLEAN, Encoding.MAP_ENTRIES):
             return F.lit(False)
         case _:
             return value.isin(*placeholder.texts)
@@ -93,7 +92,7 @@ def _in_array(value: SparkColumn, element: WireType, placeholder: _Placeholder) 
     if element.encoding is Encoding.TEXT:
         found |= first == placeholder.uuid
     single = (F.size(value) == 1) & F.coalesce(found, F.lit(False))
-    if element.encoding not in (*_NUMBERS, *_VARIANTS, Encoding.DATE_ANY):
+    if element.encoding not in (*NUMBERS, *_VARIANTS, Encoding.DATE_ANY):
         return single
     floats = element.encoding is Encoding.NUMBER and element.number in (Kind.FLOAT32, Kind.FLOAT64)
     variant = element.encoding in _VARIANTS or (element.checked and floats)

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import CHANGES
-from ingest.changelog.inference import images, shape
+from ingest.changelog.inference import are_whole, images, shape
 from ingest.changelog.key_change import names_new_key
 
 Coordinates = tuple[str, int, int]
@@ -40,6 +40,8 @@ class Group:
     """The lowest and the highest one."""
     goes_back: bool | None = None
     """Whether one is lower than one before it in its partition; None where nobody has looked."""
+    opened: bool = True
+    """Whether every image without a schema could be opened: `shape` is one of all."""
     newest: int | None = None
     """When the last of its changes was made at its source, in milliseconds since 1970."""
 
@@ -68,6 +70,7 @@ def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int
             F.count(F.lit(1)).alias("count"),
             F.min(F.struct("offset", "topic", "partition")).alias("first"),
             shape(F.col("_images"), F.col("wrapped")).alias("shape"),
+            F.bool_and(~schemaless | are_whole(F.col("_images"))).alias("opened"),
             F.min("position").alias("lowest"),
             F.max("position").alias("highest"),
             F.collect_set(F.struct("topic", "partition")).alias("partitions"),
@@ -98,6 +101,7 @@ def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int
             snapshot,
             None if r["earliest"] is None else (tuple(r["earliest"]), tuple(r["furthest"])),
             r["goes_back"],
+            r["opened"],
             r["newest"],
         )
         found.setdefault(r["slice"], []).append(group)

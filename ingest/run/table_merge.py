@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial, reduce
+from functools import partial
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,10 +11,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.accounting import Account
 from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, REASON
-from ingest.changelog.columns import Column
-from ingest.changelog.connect_schema import declared
-from ingest.changelog.images import Reader, Reading, Shape, changes
-from ingest.changelog.inference import settled
+from ingest.changelog.images import Reading, Shape
 from ingest.changelog.merge import ACTION, DELETE
 from ingest.changelog.position import literal, right_before_snapshot
 from ingest.changelog.refusal import NO_KEY
@@ -23,8 +19,9 @@ from ingest.cut import released
 from ingest.errors import ConfigError, Contended
 from ingest.names import Lakehouse
 from ingest.run.chronicle import Chronicle
+from ingest.run.decoding import decoded
 from ingest.run.judging import Changes, Judged, Stored, Truncated, judge, stored_in
-from ingest.run.profile import CHANGE, Group, belongs_to
+from ingest.run.profile import CHANGE, belongs_to
 from ingest.run.redelivery import Redelivery
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
@@ -35,7 +32,6 @@ from ingest.tables.commit_log import UPTO, WRITER, Told
 from ingest.tables.quarantine import Quarantine
 from ingest.tables.silver import Silver
 
-_OPS_WITH = {Reading.AFTER: ("c", "r", "u"), Reading.BEFORE: ("u", "d")}
 INCOMPATIBLE = "incompatible-type"
 _ACCOUNT = "account"
 """What a commit tells beside whose slice it is."""
@@ -118,7 +114,8 @@ class TableMerge:
         judged = None
         if not shape.key:
             batch = replace(batch, events=self._deliveries.once(batch))
-        changes = partial(self._changes, batch, shape, readable)
+        arrived = self.shapes.arrived(batch.table)
+        changes = partial(decoded, batch, shape, readable, self._rules, arrived)
         if readable:
             self._unordered.check(batch, shape, changes, stored)
         if readable or batch.tombstones is not None or truncated.now:
@@ -173,34 +170,6 @@ class TableMerge:
         if kept.reached(self._writer) <= merged:
             return None
         return next((t for t in kept.commits() if t.said.get(WRITER) == self._writer), None)
-
-    def _changes(
-        self, batch: TableBatch, shape: Shape, readable: Sequence[tuple[Group, tuple[Column, ...]]], reading: Reading
-    ) -> DataFrame:
-        def reader(wire: tuple[Column, ...]) -> Reader:
-            return Reader(wire, self._rules.placeholder, self._rules.fold_case, reading, batch.key_changes)
-
-        types = {c.name: c.type for c in shape.columns}
-        frames = []
-        for group, arrived in readable:
-            wire = arrived
-            if group.schema_id is None:
-                wire = settled(arrived, types, shape.key, self._rules.fold_case)
-            events = batch.events.where(belongs_to(group))
-            if not shape.key:
-                events = events.where(F.col("op").isin(*self._ops_with(reading, batch.table)))
-            frames.append(changes(events, shape, reader(wire)))
-        if batch.tombstones is not None or not frames:
-            wire = self.shapes.arrived(batch.table) or tuple(declared(c.name, str(c.type)) for c in shape.columns)
-            rest = batch.events.limit(0) if batch.tombstones is None else batch.tombstones
-            frames.append(changes(rest, shape, reader(wire)))
-        return reduce(DataFrame.unionByName, frames)
-
-    def _ops_with(self, reading: Reading, table: str) -> tuple[str, ...]:
-        """Of a table without a key: the events that add a row, or those that take one away."""
-        if reading is Reading.BEFORE and table in self._rules.append_only:
-            return ()
-        return _OPS_WITH[reading]
 
     def _write(self, batch: TableBatch, judged: Judged | None, shape: Shape, stored: Stored, account: Account) -> None:
         """In an order in which a crash in between is healed by the same batch when it comes again: tombstones and

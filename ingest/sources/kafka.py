@@ -15,6 +15,9 @@ from ingest.errors import SourceRefused
 from ingest.sources.contract import Offsets, Range
 from ingest.sources.kafka_admin import KafkaAdmin
 
+_RECORDS_A_TASK = 10_000
+"""At least: of fewer a partition of a topic is read in one piece."""
+
 Start = Literal["earliest", "latest"] | Mapping[str, Mapping[int, int]]
 
 
@@ -79,9 +82,15 @@ class KafkaSource:
             .option("endingOffsets", json.dumps(span.end))
             .option("includeHeaders", "true")
             .option("failOnDataLoss", "true")
+            .option("minPartitions", str(_tasks(span, spark.sparkContext.defaultParallelism)))
             .load()
             .select(*(F.col(f.name).cast(f.dataType) for f in RECORD.fields))
         )
+
+
+def _tasks(span: Range, at_once: int) -> int:
+    """Of a long range each core reads a part, however few partitions its topics have."""
+    return max(1, min(at_once, span.size // _RECORDS_A_TASK))
 
 
 def _limited(starts: Offsets, ends: Offsets, limit: int) -> Range | None:

@@ -287,6 +287,29 @@ def unreadable_events() -> Rule:
 
 
 @rule
+def a_field_that_is_named_twice() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, 0.5))
+    for i, image in ((2, '{"id":2,"v":12345678901234567890123,"w":1,"w":1}'), (3, '{"id":3,"v":7.5,"v":8.5}')):
+        source = f'{{"connector":"postgresql","schema":"public","table":"orders","lsn":{10 + i}}}'
+        value = f'{{"before":null,"after":{image},"source":{source},"op":"c"}}'
+        t.record({"id": i}, None, value_bytes=value)
+    t.change("u", 20, row(1, 0.75))
+    name = "which value of a field that is named twice counts nobody knows, in a batch of whichever size"
+    return Rule(name, t.records, {ORDERS: [row(1, 0.75)]}, {1: "undecodable", 2: "undecodable"})
+
+
+@rule
+def a_number_of_more_digits_than_its_column_keeps() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, 0.5))
+    t.change("c", 11, row(2, 12345678901234567890123))
+    t.change("c", 12, row(3, 0.30000000000000004))
+    name = "a number is never rounded: one that its column can't hold is quarantined"
+    return Rule(name, t.records, {ORDERS: [row(1, 0.5), row(3, 0.30000000000000004)]}, {1: "undecodable"})
+
+
+@rule
 def control_records() -> Rule:
     t = Topic()
     t.change("c", 10, row(1, "a"))

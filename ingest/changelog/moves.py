@@ -1,0 +1,40 @@
+"""An update that moves a row to another key is two changes: the new key's image, and the delete of the old key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import CODE, COLUMN_POSITIONS, DELETED, MOVED, NEW_KEY, quoted
+
+
+def with_moves(flat: DataFrame, key: Sequence[str]) -> DataFrame:
+    """`flat`: changes, and `_old_<n>`, the columns of the key before, null where the event doesn't tell them."""
+    old = [c for c in flat.columns if c.startswith("_old_")]
+    rest = [c for c in flat.columns if c not in old]
+    if not old or len(old) != len(key):
+        return flat.select(*map(quoted, rest), F.lit(False).alias(MOVED))
+    target = F.struct(*(quoted(k).alias(k) for k in key))
+    whole = F.lit(True)
+    differs = F.lit(False)
+    before = dict(zip(key, old, strict=True))
+    for name, old_key in before.items():
+        whole &= F.col(old_key).isNotNull()
+        differs |= F.col(old_key) != quoted(name)
+    moves = F.col(CODE).isNull() & whole & differs
+    copies = F.when(moves, F.array(F.lit(False), F.lit(True))).otherwise(F.array(F.lit(False)))
+    columns = [
+        F.when(F.col(MOVED), F.col(before[c])).otherwise(quoted(c)).alias(c)
+        if c in before
+        else (F.col(MOVED) | F.col(DELETED)).alias(c)
+        if c == DELETED
+        else F.when(~F.col(MOVED), F.col(c)).alias(c)
+        if c == COLUMN_POSITIONS
+        else F.when(F.col(MOVED), target).otherwise(F.col(c)).alias(c)
+        if c == NEW_KEY
+        else quoted(c)
+        for c in rest
+    ]
+    return flat.select("*", F.explode(copies).alias(MOVED)).select(*columns, MOVED)
