@@ -3,8 +3,9 @@
 # make check  formatting, lint, types, layers, dead code and the pure tests: under a minute
 # make fuzz   N=10000 SEED=1: so many random changelogs against the reference; a failing one is made small and printed
 # make mutants  put one fault after the other into the code and see that the tests catch each
-# make bench PART=small: the same work by this project and by what is written instead; parts: small, catch-up, skewed,
-#             append, archive, erasure; ARGS="--rows 5000000"
+# make bench PART=small: the same work by this project, by what is written instead and by other table formats, each in
+#             an environment that is made for it; parts: small, catch-up, skewed, append, archive, erasure;
+#             ARGS="--rows 5000000 --only ingest --only paimon --where"
 # make soak MINUTES=10: a steady 500 changes a second from Postgres to silver; how lag, files and memory drift
 # make jars   fetch the jars of Spark, Kafka, Kafka Connect and Debezium now rather than at their first use, and write
 #             Spark's classes to an archive, from which sessions start in half the time
@@ -113,6 +114,6 @@ java: $(STAMP)
 	@$(BIN)/python -c $$'import sys\nfrom ingest.errors import IngestError\nfrom ingest.jars import require_java\ntry:\n    require_java()\nexcept IngestError as missing:\n    sys.exit(str(missing))'
 
 clean:
-	rm -rf $(VENV) $(AIRFLOW) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(AIRFLOW) .venv-peers build *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	rm -rf spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -30,7 +30,7 @@ from ingest.tables.bronze import Captured
 from ingest.tables.silver import Silver
 from tests.bench import RESULTS
 from tests.bench.clock import taken
-from tests.bench.contenders import NaiveDelta
+from tests.bench.contenders import parsed
 from tests.bench.workload import COLUMNS, TABLE, Workload
 
 NAME, BUCKET = "bench", "changelogs"
@@ -66,8 +66,8 @@ def one(way: str, folder: Path, rows: int, changes: int, s3: str) -> None:
                 restore(spark, made, threading.Event())
             else:
                 layout = layout_of(spark, made)
-                parsed = NaiveDelta._parsed(layout.records(spark, layout.objects()))
-                parsed.write.format("delta").save(str(folder / "floor"))
+                rows = parsed(layout.records(spark, layout.objects()))
+                rows.write.format("delta").save(str(folder / "floor"))
         wrong = 0
         if way == "ingest":
             found = Silver(spark, made.layout.silver(NAME, TABLE)).rows().select(*COLUMNS)

@@ -8,23 +8,25 @@ import shutil
 import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ingest.session import running
 from tests.bench.clock import Taken, taken
-from tests.bench.contenders import Contender, Ingest, NaiveDelta
+from tests.bench.contenders import Contender
+from tests.bench.environments import CONTENDERS
+from tests.bench.where import phases, properties
 from tests.bench.workload import Workload
 
 _PART = 1_000_000
 """So many rows of the table before are loaded at once."""
-CONTENDERS = {"ingest": Ingest, "naive": NaiveDelta}
 
 
 def run(
     spark: SparkSession, contender: Contender, workload: Workload, folder: Path, warm: int, at_once: int
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """The figures of one run, by batch of the workload. The first `warm` batches are not in the medians. `at_once`: so
     many batches are handed over as one."""
     with taken() as loading:
@@ -35,10 +37,12 @@ def run(
     groups = [range(n, min(n + at_once, workload.batches)) for n in range(0, workload.batches, at_once)]
     for group in groups:
         contender.hand_over(spark.read.parquet(*(f"{raw}/batch={number}" for number in group)))
-    figures = []
+    figures, windows = [], []
     for group in groups:
+        begun = time.time()
         with taken() as several:
             contender.apply()
+        windows += [(begun, time.time())] * len(group)
         figures += [Taken(several.wall / len(group), several.cpu / len(group))] * len(group)
     expected, found = workload.result(spark), contender.rows()
     missing, extra = expected.exceptAll(found).count(), found.exceptAll(expected).count()
@@ -48,19 +52,29 @@ def run(
         "wall": [f.wall for f in figures],
         "cpu": [f.cpu for f in figures],
         "median": {k: statistics.median(getattr(f, k) for f in timed) for k in ("wall", "cpu")},
+        "mean": {k: statistics.mean(getattr(f, k) for f in timed) for k in ("wall", "cpu")},
         "missing": missing,
         "extra": extra,
+        "windows": windows[warm:],
     }
 
 
 def main() -> None:
-    """`name rows batch batches keys warm at_once memory`, as `make bench` calls it."""
-    name, rows, batch, batches, keys, warm, at_once, memory = sys.argv[1:9]
+    """`name rows batch batches keys warm at_once memory [where]`, as `make bench` calls it."""
+    name, rows, batch, batches, keys, warm, at_once, memory, *where = sys.argv[1:]
     workload = Workload(int(rows), int(batch), int(batches), keys)  # type: ignore[arg-type]
     folder = Path(tempfile.mkdtemp(prefix=f"bench-{name}-"))
     try:
-        with running(f"bench {name}", {"spark.driver.memory": memory}) as spark:
-            found = run(spark, CONTENDERS[name](spark, folder), workload, folder, int(warm), int(at_once))
+        logged = properties(folder / "events") if where else {}
+        wanted = CONTENDERS[name]
+        with wanted.session(f"bench {name}", {"spark.driver.memory": memory, **logged}) as spark:
+            found = run(spark, wanted.contender(spark, folder), workload, folder, int(warm), int(at_once))
+            found["spark"] = spark.version
+        windows = found.pop("windows")
+        if where:
+            timed = slice(int(warm), None)
+            found["where"] = phases(folder / "events", windows, sum(found["wall"][timed]), sum(found["cpu"][timed]))
+            found["where"] = {name: seconds / len(windows) for name, seconds in found["where"].items()}
         sys.stdout.write(json.dumps(found) + "\n")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
