@@ -106,20 +106,21 @@ def ask(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> list[Entry]:
 def written_by_now(spark: SparkSession, pipeline: Pipeline, topics: bool) -> CutOff:
     """All that was ever read; with `topics`, also all that they hold by now. Raises Unreachable and SourceRefused."""
     offsets: Offsets = {}
-    for reader in readers(spark, pipeline):
+    every = readers(spark, pipeline)
+    for reader in every:
         if reader.from_topics:
             _raise_to(offsets, reader.bronze(spark, rules_of(pipeline)).captured().offsets)
     if topics:
         admin = KafkaAdmin(pipeline.source.kafka)
         ends = admin.end_offsets(admin.topics(pipeline.source.topics, pipeline.source.topic_pattern))
         _raise_to(offsets, ends)
-    events, _ = all_events(spark, pipeline)
+    events, _ = all_events(spark, pipeline, every)
     placed = events.where(F.col("op").isin(*CHANGES) & is_placed(F.col("position")))
     lasts = placed.groupBy("source_table").agg(F.max("position").alias("last")).collect()  # a row per table
     sequences = {table for table, _ in rules_of(pipeline).naming.sequences}
     positions = {r["source_table"]: tuple(r["last"]) for r in lasts if r["source_table"] in sequences}
-    every = max((tuple(r["last"]) for r in lasts if r["source_table"] not in sequences), default=None)
-    return CutOff(offsets, positions | ({} if every is None else {EVERY: every}))
+    last = max((tuple(r["last"]) for r in lasts if r["source_table"] not in sequences), default=None)
+    return CutOff(offsets, positions | ({} if last is None else {EVERY: last}))
 
 
 def _raise_to(offsets: Offsets, ends: Mapping[str, Mapping[int, int]]) -> None:

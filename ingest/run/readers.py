@@ -3,7 +3,7 @@ its own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -47,11 +47,11 @@ def readers(spark: SparkSession, pipeline: Pipeline) -> list[Reader]:
     return found
 
 
-def all_events(spark: SparkSession, pipeline: Pipeline) -> tuple[DataFrame, Rules]:
-    """Whatever was ever read, and the rules with the types that it doesn't tell itself."""
+def all_events(spark: SparkSession, pipeline: Pipeline, every: Sequence[Reader] = ()) -> tuple[DataFrame, Rules]:
+    """Whatever was ever read, and the rules with the types that it doesn't tell itself. `every`: the pipeline's
+    readers, where the caller has them."""
     rules = rules_of(pipeline)
-    every = readers(spark, pipeline)
+    every = every or readers(spark, pipeline)
     columns = reduce(lambda known, reader: known | dict(reader.columns), every, dict(rules.columns))
-    bronzes = [reader.bronze(spark, rules) for reader in every]
-    events = [bronze.between(0, bronze.last_batch()) for bronze in bronzes]
+    events = [reader.bronze(spark, rules).rows() for reader in every]
     return reduce(DataFrame.unionByName, events), replace(rules, columns=columns)

@@ -63,9 +63,9 @@ class Rebuild:
         (entry,) = (e for e in folded if e.shape.table == table)
         for kept in live.kept:
             kept.begin(self.begun.writer)
-        for one in histories(self._spark, self._pipeline):
-            upto = Accounts(self._spark, self._beside.accounts, one.writer).merged_upto()
-            if live.silver.reached(one.writer) > upto:
+        for reader, _ in histories(self._spark, self._pipeline):
+            upto = Accounts(self._spark, self._beside.accounts, reader.writer).merged_upto()
+            if live.silver.reached(reader.writer) > upto:
                 raise Contended(
                     f"table {table} holds batches after {upto}, which are not folded yet", "run the same again"
                 )

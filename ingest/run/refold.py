@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,9 +15,8 @@ from ingest.config import Pipeline
 from ingest.names import Lakehouse
 from ingest.run.merge import Merge
 from ingest.run.pipeline import rules_of
-from ingest.run.readers import readers
+from ingest.run.readers import Reader, readers
 from ingest.tables.accounts import Accounts
-from ingest.tables.bronze import Bronze
 from ingest.tables.bronze_window import BronzeWindow
 from ingest.tables.catalog import Catalog, Entry
 
@@ -38,33 +36,22 @@ def refolded(
     all versions are told."""
     rules = replace(rules_of(pipeline), only=frozenset(tables) or None, stops_at_restart=False)
     rules = replace(rules, history=frozenset(history))
-    for writer, path, merged, columns in histories(spark, pipeline):
-        known = replace(rules, columns=columns)
-        last = merged if upto is None or writer != pipeline.name else upto
-        events = Bronze(spark, path, known.epochs).between(0, last)
-        bronze = BronzeWindow(spark, path, chosen and chosen(events), last, known.epochs)
-        merge = Merge(spark, pipeline.name, into, known, bronze, pipeline.batch.max_events, writer)
+    for reader, merged in histories(spark, pipeline):
+        known = replace(rules, columns=reader.columns)
+        last = merged if upto is None or reader.writer != pipeline.name else upto
+        events = reader.bronze(spark, known).between(0, last)
+        bronze = BronzeWindow(spark, reader.path, chosen and chosen(events), last, known.epochs)
+        merge = Merge(spark, pipeline.name, into, known, bronze, pipeline.batch.max_events, reader.writer)
         while merge.merged < last:  # A slice may hold nothing of what was chosen.
             report(merge.step())
     return Catalog(spark, into.tables).entries(pipeline.name)
 
 
-class History(NamedTuple):
-    """Of a writer of a pipeline's tables that read events of its own: where these are, up to which batch they are
-    merged, and types of columns that they don't tell themselves."""
-
-    writer: str
-    path: str
-    upto: int
-    columns: Mapping[str, Mapping[str, str]]
-
-
-def histories(spark: SparkSession, pipeline: Pipeline) -> Iterator[History]:
-    """Each of them."""
+def histories(spark: SparkSession, pipeline: Pipeline) -> Iterator[tuple[Reader, int]]:
+    """Who has read events of a pipeline and merged some, and up to which batch of their bronze."""
     for reader in readers(spark, pipeline):
-        upto = Accounts(spark, pipeline.layout.accounts, reader.writer).merged_upto()
-        if upto:
-            yield History(reader.writer, reader.path, upto, reader.columns)
+        if upto := Accounts(spark, pipeline.layout.accounts, reader.writer).merged_upto():
+            yield reader, upto
 
 
 def committed_by(point: Point, events: DataFrame) -> Column:

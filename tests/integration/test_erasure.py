@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -59,6 +60,7 @@ class Insurance:
 
     def __init__(self, stack: Stack, s3: S3, spark: SparkSession, folder: Path) -> None:
         self._stack = stack
+        self._s3 = s3
         self._spark = spark
         self._folder = folder
         bucket = "insurance"
@@ -155,6 +157,14 @@ class Insurance:
         assert not any(s["missed"] for s in report["canaries"])
         return {f["place"].split("/")[-1] + "/" + f["file"].split("/")[0] for f in report["findings"]}
 
+    @contextmanager
+    def archived_elsewhere(self, value: str) -> Iterator[None]:
+        """Meanwhile an object lies in the archive that no manifest names."""
+        bucket, client = "insurance", boto3.client("s3", **self._s3.client_options)
+        client.put_object(Bucket=bucket, Key="changelogs/insured/kept.jsonl.gz", Body=gzip.compress(value.encode()))
+        yield
+        client.delete_object(Bucket=bucket, Key="changelogs/insured/kept.jsonl.gz")
+
     def certified(self, request: str) -> Path:
         """Raises what the command does."""
         needles, key = self._folder / "needles.json", self._folder / "erasure.pem"
@@ -234,6 +244,10 @@ def test_a_person_is_gone_and_does_not_come_back(insurance: Insurance, stack: St
         insurance.certified(request)
     insurance.erased()
     assert insurance.left() == set()
+    with insurance.archived_elsewhere(json.dumps({"after": {"email": EMAIL}})):
+        assert insurance.left() == {"changelogs/insured"}
+        with pytest.raises(ProofFailed, match="residues"):
+            insurance.certified(request)
     paper = insurance.certified(request)
     told = insurance.said("certificate", "verify", str(paper), "--json")
     assert json.loads(told.stdout)["genuine"], told.output

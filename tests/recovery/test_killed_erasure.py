@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from pyspark.sql import SparkSession
 
@@ -18,17 +19,19 @@ from ingest.privacy.certificate.keys import made, signing_key
 from ingest.privacy.ledger import ASKED, Ledger
 from ingest.privacy.proving import places_of, proof
 from ingest.privacy.scan import Needle
+from ingest.run.archiving import Archiving
 from ingest.run.certifying import erasure_of
 from ingest.run.erasing import Named, ask, found, written_by_now
-from ingest.run.pipeline import bronze_of
+from ingest.run.pipeline import archive_of, bronze_of
 from ingest.session import SHORT_LIVED
+from ingest.stack import S3
 from ingest.tables.quarantine import Quarantine
 from tests.privacy.people import MEMBERS, TOLD, insured
 from tests.privacy.test_fence import rows
 from tests.privacy.test_removing import ANNA, BEN, NAME, merge, remove, said
 
-pytestmark = pytest.mark.spark
-STEPS = ("asked", "tombstones", "quarantine", "tables", "bronze", "old files")
+pytestmark = pytest.mark.integration
+STEPS = ("asked", "tombstones", "quarantine", "tables", "bronze", "old files", "archive")
 NEEDLES = (Needle("name", NAME), Needle("member", str(ANNA), ("id", "member_id")))
 KILLED = """
 import os, signal, sys
@@ -56,11 +59,16 @@ STORY = [
 ]
 
 
-def held(spark: SparkSession, folder: Path) -> Pipeline:
-    """With everything merged, and a record in quarantine."""
+def held(spark: SparkSession, folder: Path, s3: S3) -> Pipeline:
+    """With everything merged and archived, and a record in quarantine."""
     told = {MEMBERS: TOLD[MEMBERS] | {"personal": ["id", "name"], "history": True}}
-    pipeline = insured(folder, tables=told, spark=SHORT_LIVED)
+    boto3.client("s3", **s3.client_options).create_bucket(Bucket=folder.name)
+    archive = {"uri": f"s3://{folder.name}/insured", "s3": s3.client_options}
+    pipeline = insured(folder, tables=told, spark=SHORT_LIVED, archive=archive)
     merge(spark, pipeline, folder / "events", STORY)
+    archiving = Archiving(spark, bronze_of(spark, pipeline), archive_of(pipeline), pipeline.name)
+    while archiving.step() is not None:
+        pass
     first = bronze_of(spark, pipeline).rows().where("offset = 0")
     aside = first.selectExpr("*", "source_table as table", "'x' as code", "'for the test' as reason")
     Quarantine(spark, pipeline.layout.quarantine, pipeline.name).add(aside)
@@ -87,8 +95,10 @@ def certified(spark: SparkSession, pipeline: Pipeline, keys: Path) -> dict[str, 
     return {what: told[what] for what in ("subject", "cut_offs", "needles", "forms", "residues")}
 
 
-def test_an_erasure_that_is_killed_at_each_step_ends_as_one_that_lived(spark: SparkSession, tmp_path: Path) -> None:
-    killed, lived = (held(spark, tmp_path / name) for name in ("killed", "lived"))
+def test_an_erasure_that_is_killed_at_each_step_ends_as_one_that_lived(
+    spark: SparkSession, s3: S3, tmp_path: Path
+) -> None:
+    killed, lived = (held(spark, tmp_path / name, s3) for name in ("killed", "lived"))
     subject = ("--subject", f"member:{ANNA}", "--upto", "bronze")
     for step in STEPS:
         done = erase(tmp_path / "killed" / "insured.yaml", step, *(subject if step == "asked" else ()))
