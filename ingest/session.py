@@ -21,6 +21,11 @@ _PLAIN_LOCAL_FILES = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
+# The optimising compiler takes a quarter of all CPU where plans are many and rows few: code proves itself longer first.
+_PATIENT_COMPILER = (
+    "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=3000 "
+    "-XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
+)
 _SMALL_JVM = "-XX:+UseSerialGC"
 SMALL = {
     # For many plans over a handful of rows each, such as cases and tests: tasks, compiled plans and an optimising
@@ -38,7 +43,9 @@ SMALL = {
     "spark.databricks.delta.delta.log.cacheSize": "64",
     # Otherwise a hash table of one row takes a megabyte, which stays until the collector finds it.
     "spark.buffer.pageSize": "64k",
-    "spark.driver.extraJavaOptions": _SMALL_JVM,
+    # Spark checks its own optimiser after each rule, which is a tenth of the driver's work on such plans.
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.driver.extraJavaOptions": f"{_SMALL_JVM} {_PATIENT_COMPILER}",
 }
 SHORT_LIVED = SMALL | {
     # A process that lives for a minute is over before an optimising compiler has paid for itself. The other one alone
