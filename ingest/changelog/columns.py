@@ -60,7 +60,8 @@ class WireType:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`default` is JSON text, written as a value of the column is; it counts only where `has_default`."""
+    """`default` is JSON text, written as a value of the column is; it counts only where `has_default`. `sealed`: what
+    the column is once its values are decrypted, where they are not."""
 
     name: str
     wire: WireType
@@ -68,3 +69,4 @@ class Column:
     optional: bool = True
     default: str | None = None
     has_default: bool = False
+    sealed: Column | None = None

@@ -15,11 +15,13 @@ from ingest.changelog.types import Kind, LogicalType, widest
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column of silver. `filled`: the event column whose default stands where an image lacks the column."""
+    """A column of silver. `filled`: the event column whose default stands where an image lacks the column. `sealed`:
+    the one that its texts decrypt to."""
 
     name: str
     type: LogicalType
     filled: Column | None = None
+    sealed: Column | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,11 @@ def evolved(
         have = columns.get(name)
         if have is None:
             filled = column if column.has_default and not column.optional else None
-            columns[name] = TableColumn(name, column.type, filled)
+            columns[name] = TableColumn(name, column.type, filled, column.sealed)
+            continue
+        sealed = _joined(have.sealed, column.sealed)
+        if sealed is None and column.sealed is not None and have.sealed is not None:
+            conflicts.append(Conflict(name, have.sealed.type, column.sealed.type))
             continue
         joined = widest(have.type, column.type)
         if inferred and {have.type.kind, column.type.kind} == {Kind.INT64, Kind.FLOAT64}:
@@ -63,7 +69,18 @@ def evolved(
         if joined is None:
             conflicts.append(Conflict(name, have.type, column.type))
         else:
-            columns[name] = replace(have, type=joined)
+            columns[name] = replace(have, type=joined, sealed=sealed)
     if conflicts:
         return Evolution(tuple(current), tuple(conflicts))
     return Evolution(tuple(columns.values()), ())
+
+
+def _joined(have: Column | None, got: Column | None) -> Column | None:
+    """What holds the values of both; None where nothing does, or neither is there."""
+    if have is None or got is None:
+        return have or got
+    written = (have.wire.encoding, have.wire.digits, have.wire.elements)
+    joined = widest(have.type, got.type)
+    if joined is None or written != (got.wire.encoding, got.wire.digits, got.wire.elements):
+        return None
+    return replace(have, type=joined, wire=have.wire if joined == have.type else got.wire)

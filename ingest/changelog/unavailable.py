@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import uuid
 from dataclasses import dataclass
 from functools import reduce
@@ -56,6 +57,14 @@ def is_unavailable(value: SparkColumn, wire: WireType, placeholder: str) -> Spar
     ConfigError for a `hex:` placeholder that is no hexadecimal.
     """
     return F.coalesce(_found(value, wire, _placeholder(placeholder)), F.lit(False))
+
+
+def disguises(placeholder: str) -> frozenset[str]:
+    """The JSON, without spaces, of whatever stands for a value that was not sent, in columns of any type but maps."""
+    known = _placeholder(placeholder)
+    texts = [json.dumps(text, ensure_ascii=False) for text in (*known.texts, known.uuid)]
+    numbers = (str(list(map(kind, known.numbers))).replace(" ", "") for kind in (int, float))
+    return frozenset([*texts, *(f"[{text}]" for text in texts), *numbers])
 
 
 def _placeholder(configured: str) -> _Placeholder:

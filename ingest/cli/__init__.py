@@ -18,6 +18,7 @@ from ingest.cli import (
     jars,
     prove,
     replay,
+    rewrap,
     run,
     scan,
     sql,
@@ -48,6 +49,7 @@ app.command()(history.history)
 app.command()(gc.gc)
 app.command("vacuum")(vacuum.vacuum_tables)
 app.command()(erase.erase)
+app.command()(rewrap.rewrap)
 app.command()(scan.scan)
 app.command()(jars.jars)
 app.command()(demo)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +15,11 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from ingest.config import load
+from ingest.config import Pipeline, load
 from ingest.errors import ConfigError
 from ingest.names import Lakehouse, identifier
+from ingest.privacy.shredding.owners import shredded_by
+from ingest.run.shredding import rows_in_clear
 from ingest.session import spark_session
 from ingest.tables import delta_log
 from ingest.tables.catalog import Catalog
@@ -28,6 +31,10 @@ def sql(
         str | None, typer.Option("--pipeline", "-p", help="Take the lakehouse of this pipeline.")
     ] = None,
     lakehouse: Annotated[str | None, typer.Option(help="A lakehouse's folder or URI.")] = None,
+    decrypt: Annotated[
+        bool,
+        typer.Option("--decrypt", help="Name tables with shredded columns in clear as <table>__decrypted, too."),
+    ] = False,
     limit: Annotated[int, typer.Option(min=1, help="Most rows to print.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per row.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
@@ -39,7 +46,10 @@ def sql(
     del debug
     if (pipeline is None) == (lakehouse is None):
         raise ConfigError("which lakehouse to query is not clear", "give either --pipeline or --lakehouse")
-    root = load(pipeline).lakehouse if pipeline is not None else str(lakehouse)
+    if decrypt and pipeline is None:
+        raise ConfigError("nothing says where the keys are", "give --pipeline: its file names the key store")
+    loaded = load(pipeline) if pipeline is not None else None
+    root = loaded.lakehouse if loaded is not None else str(lakehouse)
     if "://" not in root:
         root = str(Path(root).absolute())  # Spark takes a table's relative place to be below its own warehouse.
     # Names live in this session alone; Spark would make a folder for each schema where the command is run.
@@ -49,6 +59,8 @@ def sql(
     )
     try:
         register(spark, Lakehouse(root))
+        if decrypt and loaded is not None:
+            register_in_clear(spark, loaded)
         _show(spark, query, limit, as_json)
     except (AnalysisException, ParseException) as error:
         condition = error.getCondition() or type(error).__name__
@@ -76,6 +88,23 @@ def register(spark: SparkSession, lakehouse: Lakehouse) -> None:
         space = identifier(schema or "default")
         spark.sql(f"CREATE SCHEMA IF NOT EXISTS {space}")
         spark.sql(f"CREATE TABLE IF NOT EXISTS {space}.{identifier(table)} USING delta LOCATION {_text(path)}")
+
+
+def register_in_clear(spark: SparkSession, pipeline: Pipeline) -> None:
+    """Makes the tables with shredded columns known in clear, for this session, as `table__decrypted`; with the schema
+    before it where two are called alike. Raises ConfigError where the keys can't be read."""
+    entries = Catalog(spark, pipeline.layout.tables).entries(pipeline.name)
+    sealed = [e.shape.table for e in entries if e.shape.table in shredded_by(pipeline.tables).columns]
+    if not sealed:
+        raise ConfigError(
+            f"no table of {pipeline.name} has shredded columns",
+            "query it without --decrypt, or declare tables.…: shred",
+        )
+    last = Counter(table.rpartition(".")[2] for table in sealed)
+    for table in sealed:
+        name = table.rpartition(".")[2]
+        view = name if last[name] == 1 else table.replace(".", "__")
+        rows_in_clear(spark, pipeline, table).createOrReplaceTempView(f"{view}__decrypted")
 
 
 def _text(value: str) -> str:

@@ -276,6 +276,23 @@ class Pipeline(Section):
         return self
 
     @model_validator(mode="after")
+    def _shredding(self) -> Self:
+        if not any(t.shred for t in self.tables.values()):
+            return self
+        told = self.privacy.shredding if self.privacy is not None else None
+        if told is None:
+            raise ValueError("tables shred columns, and nothing says where the keys are: privacy.shredding")
+        if self.source.case_insensitive:
+            raise ValueError(
+                "tables shred columns, which have to be told by their exact names: case_insensitive: false"
+            )
+        inside = Path(self.lakehouse).absolute()
+        for path in (told.master_key_file, told.key_store.removeprefix("sqlite:///")):
+            if Path(path).absolute().is_relative_to(inside):
+                raise ValueError("privacy.shredding keeps keys in the lakehouse: each of its copies would hold them")
+        return self
+
+    @model_validator(mode="after")
     def _spark_properties(self) -> Self:
         for key in self.spark:
             if not key.startswith("spark."):

@@ -78,6 +78,11 @@ class Personal(Section):
         default="delete",
         description="What becomes of a subject's row: delete, or column: null, {constant: …} or {generalise: …}.",
     )
+    shred: tuple[Text, ...] = Field(
+        default=(),
+        description="Personal columns that are encrypted under a key of their subject, from bronze on: an erasure "
+        "destroys the key, and every copy of these values is unreadable at once.",
+    )
     erase_on_delete: bool = Field(
         default=False, description="Of a table of subjects: the source's own delete of a row asks for its erasure."
     )
@@ -90,7 +95,7 @@ class Personal(Section):
     @property
     def erasure_columns(self) -> frozenset[str]:
         """All columns that these settings name."""
-        found = {*self.personal, *self.masks}
+        found = {*self.personal, *self.masks, *self.shred}
         if self.subject is not None:
             found |= {*(self.subject.through or ()), *([self.subject.key] if self.subject.key else ())}
         return frozenset(found)
@@ -99,6 +104,22 @@ class Personal(Section):
     def _requests_come_from_subjects(self) -> Self:
         if self.erase_on_delete and (self.subject is None or self.subject.of is None):
             raise ValueError("has erase_on_delete, and its rows are no subjects: give it subject: {of: …, key: …}")
+        return self
+
+    @model_validator(mode="after")
+    def _shreds_what_is_personal(self) -> Self:
+        if not self.shred:
+            return self
+        other = sorted(set(self.shred) - set(self.personal))
+        if other:
+            raise ValueError(f"shreds {other[0]!r}, which it does not call personal: name it there too")
+        if self.subject is None or len(self.subject.through or {}) > 1:
+            raise ValueError(
+                "shreds columns, and nothing tells under whose key: its rows need one way to their subject"
+            )
+        coarse = [c for c in self.shred if isinstance(self.masks.get(c), Generalised)]
+        if coarse:
+            raise ValueError(f"on_erasure generalises {coarse[0]!r}, which is shredded: say null or a constant")
         return self
 
     @model_validator(mode="after")
@@ -139,6 +160,10 @@ def require_sound(told: Personal, table: Described) -> None:
             f"orders its changes by its own column {table.sequence!r}, so nothing tells what comes after a masked row: "
             "say on_erasure: delete"
         )
+    told_apart_by = key | ({of} if of is not None else set()) | set(told.subject.through or () if told.subject else ())
+    hidden = sorted(set(told.shred) & told_apart_by)
+    if hidden:
+        raise ValueError(f"shreds {hidden[0]!r}, by which rows are told apart or lead to their subject")
     kept = sorted(set(told.masks) & (key | ({of} if of is not None else set())))
     if kept:
         raise ValueError(f"on_erasure masks the key column {kept[0]!r}: rows are told apart by it, so delete them")
@@ -176,6 +201,19 @@ def _require_no_way_back(table: str, tables: Mapping[str, Personal], way: tuple[
         _require_no_way_back(parent, tables, (*way, table))
 
 
+class Shredding(Section):
+    """Where the keys of subjects are, under which shredded columns are encrypted."""
+
+    key_store: Text = Field(
+        description="The database that holds them, outside the lakehouse, as an SQLAlchemy URL: sqlite:////folder/file "
+        "for one machine, postgresql+psycopg://user@host/database for several.",
+    )
+    master_key_file: Text = Field(
+        description="A file with the master keys that wrap them: a line `VERSION HEX` each, of 32 bytes, the highest "
+        "version for new keys. Readable by its owner alone (0600). Who may read it may decrypt."
+    )
+
+
 class Privacy(Section):
     """What erasing needs."""
 
@@ -188,6 +226,7 @@ class Privacy(Section):
         description="A topic of the source's brokers in which others ask for erasures, which `ingest erase` reads when "
         'it is told no subject. A record\'s value is JSON: {"subject": "member:42", "reason": "…"}.',
     )
+    shredding: Shredding | None = Field(default=None, description="Needed where tables shred columns.")
     keep_old_files_hours: float = Field(
         default=1.0,
         ge=0,

@@ -1,4 +1,4 @@
-"""The secret keys of the ledger's hashes: a file outside the lakehouse, readable by its owner alone."""
+"""Files of secret keys, outside the lakehouse, readable by their owner alone; and the keys of the ledger's hashes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,13 @@ class LedgerKeys:
 
 
 def read_keys(path: str) -> LedgerKeys:
-    """Raises ConfigError where the file is absent, can be read by others, or holds anything else than keys."""
+    """The keys of the ledger. Raises ConfigError as `secrets_in` does."""
+    return LedgerKeys(path, secrets_in(path))
+
+
+def secrets_in(path: str) -> Mapping[int, bytes]:
+    """Version → secret key, of 32 bytes or more. Raises ConfigError where the file is absent, can be read by others, or
+    holds anything else than keys."""
     file = Path(path)
     make = f'(umask 077; echo "1 $(openssl rand -hex 32)" > {path})'
     try:
@@ -78,4 +84,4 @@ def read_keys(path: str) -> LedgerKeys:
             f"the key file {path} holds something that is no key",
             f"write a line `VERSION HEX` for each, such as {make}",
         )
-    return LedgerKeys(path, secrets)
+    return secrets

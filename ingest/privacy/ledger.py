@@ -116,9 +116,10 @@ class Ledger:
         """request → what was asked."""
         return {e.request: e for e in self.entries() if e.kind == ASKED}
 
-    def keys(self) -> DataFrame:
-        """All `KEYS` that are fenced."""
-        return self._rows().where(F.col("kind") == KEY).select(*KEYS.names)
+    def keys(self, number: int | None = None) -> DataFrame:
+        """All `KEYS` that are fenced, or those of one entry."""
+        every = self._rows().where(F.col("kind") == KEY)
+        return (every if number is None else every.where(F.col("number") == number)).select(*KEYS.names)
 
     def append(self, entries: Sequence[Entry], keys: DataFrame | None = None) -> list[Entry]:
         """In one commit, as they stand in the ledger then. `keys`: `KEYS` of their requests, one entry for each."""

@@ -20,6 +20,7 @@ from ingest.errors import ConfigError
 from ingest.run.capture import Capture
 from ingest.run.merge import Merge
 from ingest.run.pipeline import Progress, bronze_of, layout_of, rules_of
+from ingest.run.shredding import sealing_of
 from ingest.sources.archive import ArchiveSource
 from ingest.sources.contract import Source
 from ingest.sources.dump import Dump, DumpSource
@@ -81,7 +82,8 @@ class Backfill:
         else:
             self._bronze = Bronze(spark, layout.backfilled(pipeline.name, self.begun.number), rules.epochs)
             source.until_now()
-            self._capture = Capture(spark, source, self._bronze, rules.naming, pipeline.batch.max_events)
+            limit, seal = pipeline.batch.max_events, sealing_of(pipeline)
+            self._capture = Capture(spark, source, self._bronze, rules.naming, limit, seal=seal)
         limit = pipeline.batch.max_events
         self._merge = Merge(spark, pipeline.name, layout, rules, self._bronze, limit, self.begun.writer)
         self.done = False

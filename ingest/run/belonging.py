@@ -57,7 +57,7 @@ class Search:
         self._events, self._rules = all_events(spark, pipeline)
         entries = Catalog(spark, pipeline.layout.tables).entries(pipeline.name)
         self._shapes = {entry.shape.table: entry.shape for entry in entries}
-        self._schemas = Schemas()
+        self._schemas = Schemas(self._rules.shredded.columns)
         self._groups = self._profiled()
 
     def belongings(self, subjects: DataFrame) -> Iterator[Belongings]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ingest.changelog.envelope import Naming, events
 from ingest.errors import SourceRefused
@@ -23,14 +23,17 @@ class Capture:
         naming: Naming,
         limit: int,
         stops_at_new_topic: bool = True,
+        seal: Callable[[DataFrame], DataFrame] = lambda events: events,
     ) -> None:
-        """`stops_at_new_topic`: where another topic has taken a captured one's name."""
+        """`stops_at_new_topic`: where another topic has taken a captured one's name. `seal`: what becomes of events
+        before they are kept."""
         self._spark = spark
         self._source = source
         self._bronze = bronze
         self._naming = naming
         self._limit = limit
         self._stops_at_new_topic = stops_at_new_topic
+        self._seal = seal
         self.captured = bronze.captured()
         self.behind = 0
         """How many offsets waited at the source after the last batch."""
@@ -50,7 +53,7 @@ class Capture:
         ids = {**self.captured.topic_ids, **span.topic_ids}
         if self._stops_at_new_topic:
             self._require_same(ids)
-        batch = events(self._source.read(self._spark, span), self._naming)
+        batch = self._seal(events(self._source.read(self._spark, span), self._naming))
         upto = Captured(self.captured.batch + 1, _advanced(self.captured.offsets, span.end), ids)
         self._bronze.append(batch, upto)
         self.captured = upto

@@ -23,6 +23,7 @@ from ingest.privacy.ledger import ASKED, KEYS, Entry, Ledger
 from ingest.run.belonging import Search, counted
 from ingest.run.pipeline import rules_of
 from ingest.run.readers import all_events, readers
+from ingest.run.shredding import shred
 from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.tables.bronze import Offsets
 
@@ -98,9 +99,12 @@ def found_of(spark: SparkSession, pipeline: Pipeline, requests: Sequence[Request
 
 
 def ask(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> list[Entry]:
-    """The first durable step: from here on no merge lets the old life of the subjects in."""
+    """The first durable step: from here on no merge lets the old life of the subjects in. Then their data keys are
+    destroyed; where that fails, the removal does it."""
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
-    return ledger.append([r.entry for r in asked.requests], asked.keys)
+    entries = ledger.append([r.entry for r in asked.requests], asked.keys)
+    shred(spark, pipeline)
+    return entries
 
 
 def written_by_now(spark: SparkSession, pipeline: Pipeline, topics: bool) -> CutOff:

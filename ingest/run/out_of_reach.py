@@ -28,6 +28,9 @@ def out_of_reach(pipeline: Pipeline, now: datetime) -> list[Beyond]:
         Beyond("the source database", "delete the subject's rows there first: a snapshot brings them as a new life"),
         Beyond("backups and copies elsewhere", "who keeps them has to know of the request"),
     ]
+    if pipeline.privacy is not None and pipeline.privacy.shredding is not None:
+        what = "they open what was shredded, until `ingest rewrap` has run and the older master key is destroyed"
+        others.append(Beyond("backups of the key store", what))
     return [*_topics(pipeline, now), *others]
 
 

@@ -17,10 +17,12 @@ from ingest.changelog.accounting import Account
 from ingest.changelog.envelope import Naming
 from ingest.config import Archive, Pipeline
 from ingest.errors import ConfigError
+from ingest.privacy.shredding.owners import shredded_by
 from ingest.privacy.subjects import subjects_of
 from ingest.run.capture import Capture
 from ingest.run.merge import Merge
 from ingest.run.rules import Rules
+from ingest.run.shredding import sealing_of
 from ingest.sources.contract import Source
 from ingest.sources.kafka import KafkaSource
 from ingest.tables.bronze import Bronze
@@ -53,6 +55,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
         personal={t: frozenset(s.personal) for t, s in pipeline.tables.items() if s.personal},
         subjects=subjects_of(pipeline.tables),
         masks={t: s.masks for t, s in pipeline.tables.items() if s.subject and s.masks},
+        shredded=shredded_by(pipeline.tables),
         ledger=pipeline.layout.ledger,
         key_file=pipeline.privacy.key_file if pipeline.privacy else None,
         epochs=source.epochs,
@@ -141,7 +144,8 @@ class Run:
         if "capture" in parts:
             limit = pipeline.batch.max_events
             stops = pipeline.source.recreated_topics == "stop"
-            self._capture = Capture(spark, source or source_of(pipeline), bronze, rules.naming, limit, stops)
+            seal = sealing_of(pipeline)
+            self._capture = Capture(spark, source or source_of(pipeline), bronze, rules.naming, limit, stops, seal)
         if "merge" in parts:
             self._merge = Merge(spark, pipeline.name, pipeline.layout, rules, bronze, pipeline.batch.max_events)
 

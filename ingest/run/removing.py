@@ -34,6 +34,7 @@ from ingest.run.old_files import folded, raw, vacuum
 from ingest.run.pipeline import rules_of
 from ingest.run.readers import Reader, readers
 from ingest.run.shapes import Shapes
+from ingest.run.shredding import shred
 from ingest.run.slices import Slices
 from ingest.run.sweeping import Sweep, lived
 from ingest.tables.bronze import COORDINATES, Bronze
@@ -41,7 +42,7 @@ from ingest.tables.catalog import Entry as Known
 from ingest.tables.quarantine import Quarantine
 
 TOMBSTONES, QUARANTINE, TABLES, BRONZE = "tombstones", "quarantine", "tables", "bronze"
-OLD_FILES, ARCHIVE = "old files", "archive"
+OLD_FILES, ARCHIVE, DATA_KEYS = "old files", "archive", "data keys"
 PLACES = (TOMBSTONES, QUARANTINE, TABLES, BRONZE)
 """In this order: what the events of bronze tell is needed to find the rest."""
 REMOVED = "removed"
@@ -85,6 +86,11 @@ class Removal:
         if not asked:
             return Outcome()
         taken: dict[str, Mapping[str, int]] = {}
+        destroyed = shred(self._spark, self._pipeline)
+        if destroyed is not None:
+            taken[DATA_KEYS] = {"keys": destroyed}
+            self._note(entries, DATA_KEYS, asked[-1].number, taken[DATA_KEYS])
+            seen(DATA_KEYS, taken[DATA_KEYS])
         for place, found in self._steps(cut_offs(asked)):
             taken[place] = found
             self._note(entries, place, asked[-1].number, found)

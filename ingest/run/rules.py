@@ -9,6 +9,7 @@ from datetime import datetime
 
 from ingest.changelog.envelope import Naming
 from ingest.privacy.masks import Masks
+from ingest.privacy.shredding.owners import Shredded
 from ingest.privacy.subjects import Subjects
 
 DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
@@ -23,7 +24,8 @@ class Rules:
     said so. `stops_at_two_partitions`: where changes of a key without positions stand in two. `history`: tables of
     which all versions are kept. `personal`: table → columns of which nothing gets into statistics. `subjects`:
     whose rows are whose. `ledger`, `key_file`: where it stands what was asked to be erased, and the keys of its
-    hashes. `masks`: what an erasure leaves of tables whose rows stay. `only`: tables beside which none is wanted.
+    hashes. `masks`: what an erasure leaves of tables whose rows stay. `shredded`: columns that are encrypted, and by
+    whose key. `only`: tables beside which none is wanted.
     `keyless`: tables without a key are written; their rows are counted, so who delivers events once more must leave
     them alone."""
 
@@ -46,6 +48,7 @@ class Rules:
     ledger: str | None = None
     key_file: str | None = None
     masks: Mapping[str, Masks] = field(default_factory=dict)
+    shredded: Shredded = field(default_factory=Shredded)
     only: frozenset[str] | None = None
     keyless: bool = True
 

@@ -9,16 +9,19 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.changelog.columns import Column
+from ingest.changelog.columns import Column, Encoding, WireType
 from ingest.changelog.connect_schema import columns_of, declared
 from ingest.changelog.inference import inferred
+from ingest.changelog.types import Kind, LogicalType
 from ingest.run.profile import Group, at
 
 
 class Schemas:
     """Remembers what it has read: a schema is parsed once per process."""
 
-    def __init__(self) -> None:
+    def __init__(self, sealed: Mapping[str, frozenset[str]] | None = None) -> None:
+        """`sealed`: table → columns whose values are encrypted, whatever the schema says of them."""
+        self._sealed = sealed or {}
         self._known: dict[int, tuple[Column, ...]] = {}
 
     def learn(self, events: DataFrame, groups: Sequence[Group]) -> None:
@@ -33,11 +36,19 @@ class Schemas:
 
     def columns(self, group: Group, declared_types: Mapping[str, str]) -> tuple[Column, ...]:
         """The columns of a group's images: by its schema, else out of its values; a declared type wins there."""
+        sealed = self._sealed.get(group.table or "", frozenset())
         if group.schema_id is not None and self._known[group.schema_id]:
-            return self._known[group.schema_id]
-        return tuple(
-            declared(c.name, declared_types[c.name]) if c.name in declared_types else c for c in inferred(group.shape)
-        )
+            known = self._known[group.schema_id]
+            return tuple(_sealed(c, c) if c.name in sealed else c for c in known) if sealed else known
+        told = {name: declared(name, kind) for name, kind in declared_types.items()}
+        found = inferred(group.shape)
+        return tuple(_sealed(c, told.get(c.name)) if c.name in sealed else told.get(c.name, c) for c in found)
+
+
+def _sealed(column: Column, known: Column | None) -> Column:
+    """As it arrives. `known`: as it was before."""
+    held = None if known is None else Column(known.name, known.wire, known.type)
+    return Column(column.name, WireType(Encoding.TEXT), LogicalType(Kind.STRING), column.optional, sealed=held)
 
 
 def _image_columns(schema: Mapping[str, Any]) -> tuple[Column, ...]:

@@ -47,7 +47,7 @@ class Slices:
         self._shapes = shapes
         self._most = most
         self._profiles: dict[tuple[int, int], list[Group]] = {}
-        self.schemas = Schemas()
+        self.schemas = Schemas(rules.shredded.columns)
 
     def end(self, after: int, last: int) -> int:
         """The last batch of the slice after the batch `after`, of those that wait up to `last`."""

@@ -48,7 +48,8 @@ def asked_by_deletes(spark: SparkSession, pipeline: Pipeline) -> list[Request]:
 
 def _deletes(spark: SparkSession, pipeline: Pipeline, keys: LedgerKeys, events: DataFrame) -> Iterator[tuple[str, Row]]:
     """The last delete of each key: its keyed hash, where it stands, and whether its source says so."""
-    rules, schemas = rules_of(pipeline), Schemas()
+    rules = rules_of(pipeline)
+    schemas = Schemas(rules.shredded.columns)
     shapes = Shapes(spark, pipeline.name, pipeline.layout, rules)
     groups = [g for g in profiles(events, F.lit(0)).get(0, []) if g.kind == CHANGE and g.problem is None]
     schemas.learn(events, groups)

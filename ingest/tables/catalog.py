@@ -98,7 +98,7 @@ class Catalog:
 
 def _columns(text: str) -> tuple[TableColumn, ...]:
     found: list[dict[str, Any]] = json.loads(text)
-    return tuple(TableColumn(c["name"], parse(c["type"]), _filled(c)) for c in found)
+    return tuple(TableColumn(c["name"], parse(c["type"]), _filled(c), _sealed(c)) for c in found)
 
 
 def _plain(column: TableColumn) -> dict[str, Any]:
@@ -106,6 +106,8 @@ def _plain(column: TableColumn) -> dict[str, Any]:
     if column.filled is not None:
         plain["default"] = column.filled.default
         plain["default_wire"] = _wire_plain(column.filled.wire)
+    if column.sealed is not None:
+        plain["sealed"] = {"type": str(column.sealed.type), "wire": _wire_plain(column.sealed.wire)}
     return plain
 
 
@@ -114,6 +116,12 @@ def _filled(plain: dict[str, Any]) -> Column | None:
         return None
     wire = _wire(plain["default_wire"])
     return Column(plain["name"], wire, parse(plain["type"]), False, plain["default"], True)
+
+
+def _sealed(plain: dict[str, Any]) -> Column | None:
+    if "sealed" not in plain:
+        return None
+    return Column(plain["name"], _wire(plain["sealed"]["wire"]), parse(plain["sealed"]["type"]))
 
 
 def _wire_plain(wire: WireType) -> dict[str, Any]:

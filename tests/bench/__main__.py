@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import RESULTS, archive, erasure
+from tests.bench import RESULTS, archive, erasure, shredding
 from tests.bench.environments import CONTENDERS
 from tests.bench.workload import Workload
 
@@ -32,10 +32,12 @@ behind may choose."""
 
 @app.command()
 def main(
-    part: Annotated[str, typer.Argument(help=f"One of {', '.join(PARTS)}, archive, erasure.")],
+    part: Annotated[str, typer.Argument(help=f"One of {', '.join(PARTS)}, archive, erasure, shredding.")],
     rows: Annotated[int | None, typer.Option(help="Rows in the table before.")] = None,
     batch: Annotated[int | None, typer.Option(help="Events in a batch.")] = None,
-    batches: Annotated[int | None, typer.Option(help="How many; turns of archive, subjects of erasure.")] = None,
+    batches: Annotated[
+        int | None, typer.Option(help="How many; turns of archive and shredding, subjects of erasure.")
+    ] = None,
     at_once: Annotated[list[int] | None, typer.Option(help="Batches that are taken as one.")] = None,
     only: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(CONTENDERS)}; all otherwise.")] = None,
     where: Annotated[bool, typer.Option("--where", help="Show where the CPU of a batch goes.")] = False,
@@ -48,8 +50,11 @@ def main(
     if part == "erasure":
         erasure.race(rows or 1_000_000, batch or 200_000, batches or 1000, console)
         return
+    if part == "shredding":
+        shredding.race(rows or 500_000, batches or 3, console)
+        return
     if part not in PARTS:
-        raise typer.BadParameter(f"choose one of {', '.join(PARTS)}, archive, erasure")
+        raise typer.BadParameter(f"choose one of {', '.join(PARTS)}, archive, erasure, shredding")
     known, warm, several = PARTS[part]
     said = {"rows": rows, "batch": batch, "batches": batches}
     workload = Workload(**(asdict(known) | {k: v for k, v in said.items() if v is not None}))

@@ -112,6 +112,46 @@ def test_what_can_not_be_is_refused(tmp_path: Path, changed: dict[str, Any], pro
     assert problem in refused(tmp_path, TABLES | changed)
 
 
+NAMED = {"subject": {"of": "member", "key": "id"}, "personal": ["name"], "shred": ["name"]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"shred": ["born"]}, "does not call personal"),
+        ({"personal": ["name", "id"], "shred": ["id"]}, "by which rows are told apart"),
+        ({"subject": None}, "nothing tells under whose key"),
+        ({"on_erasure": {"name": {"generalise": "year"}}}, "which is shredded"),
+    ],
+)
+def test_what_can_not_be_shredded_is_refused(tmp_path: Path, changed: dict[str, Any], problem: str) -> None:
+    assert problem in refused(tmp_path, {"public.members": NAMED | changed}, privacy=shredding(tmp_path))
+
+
+def test_a_row_with_two_ways_to_its_subject_has_no_key_of_its_own(tmp_path: Path) -> None:
+    two = {"through": {"buyer": "public.members", "seller": "public.members"}}
+    tables = {"public.members": NAMED, "public.sales": {"subject": two, "personal": ["text"], "shred": ["text"]}}
+    assert "one way to their subject" in refused(tmp_path, tables, privacy=shredding(tmp_path))
+
+
+def test_the_data_keys_are_named_and_lie_elsewhere(tmp_path: Path) -> None:
+    tables = {"public.members": NAMED}
+    assert "privacy.shredding" in refused(tmp_path, tables)
+    for told in (
+        {"key_store": f"sqlite:///{tmp_path}/lakehouse/keys.db"},
+        {"master_key_file": f"{tmp_path}/lakehouse/m"},
+    ):
+        privacy = shredding(tmp_path)
+        privacy["shredding"] |= told
+        assert "keeps keys in the lakehouse" in refused(tmp_path, tables, privacy=privacy)
+    assert loaded(tmp_path, tables, privacy=shredding(tmp_path)).tables["public.members"].shred == ("name",)
+
+
+def shredding(folder: Path) -> dict[str, Any]:
+    told = {"key_store": f"sqlite:///{folder}/keys.db", "master_key_file": f"{folder}/master.key"}
+    return {"key_file": f"{folder}/ledger.key", "shredding": told}
+
+
 def test_the_keys_of_the_ledger_are_named_and_lie_elsewhere(tmp_path: Path) -> None:
     assert "privacy.key_file" in refused(tmp_path, TABLES, privacy=None)
     inside = {"key_file": str(tmp_path / "lakehouse" / "system" / "ledger.key")}

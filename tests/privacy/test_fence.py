@@ -23,6 +23,7 @@ from ingest.run.fencing import Fencing
 from ingest.run.merge import Merge
 from ingest.run.pipeline import bronze_of, rules_of
 from ingest.run.rebuilding import Rebuild
+from ingest.run.shredding import sealing_of
 from ingest.run.sweeping import Sweep
 from ingest.sources.files import FileSource, lines, shuffled
 from ingest.tables.bronze import Bronze
@@ -65,7 +66,7 @@ def captured(
     if seed is not None:
         given = [r for part in (given[:first], given[first:]) for r in shuffled(part, seed, any_order=False)]
     source = FileSource(given)
-    capture = Capture(spark, source, bronze, rules_of(pipeline).naming, batch)
+    capture = Capture(spark, source, bronze, rules_of(pipeline).naming, batch, seal=sealing_of(pipeline))
     while capture.step():
         pass
     return bronze

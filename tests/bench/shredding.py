@@ -1,0 +1,94 @@
+"""`make bench PART=shredding`: what sealing two columns of ten costs where events are captured, with data keys that
+have to be made and with known ones, and what reading in clear costs. Medians of turns in one process."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from rich.console import Console
+from rich.table import Table
+
+from ingest.changelog.envelope import events
+from ingest.config import Pipeline
+from ingest.run.pipeline import Run, bronze_of, rules_of
+from ingest.run.shredding import rows_in_clear, sealing_of
+from ingest.session import running
+from ingest.tables.bronze import Bronze, Captured
+from ingest.tables.silver import Silver
+from tests.bench import RESULTS, erasure
+from tests.bench.clock import Taken, taken
+from tests.bench.workload import TABLE, Workload
+
+SEALED = ("email", "note")
+
+
+def pipeline(folder: Path) -> Pipeline:
+    """That of the erasures, with two columns shredded."""
+    made = erasure.pipeline(folder)
+    master = folder / "master.key"
+    master.write_text("1 " + "a5" * 32, encoding="ascii")
+    master.chmod(0o600)
+    told = made.model_dump(by_alias=True, exclude_unset=True)
+    told["privacy"]["shredding"] = {"key_store": f"sqlite:///{folder}/keys.db", "master_key_file": str(master)}
+    told["tables"][TABLE]["shred"] = SEALED
+    return Pipeline.model_validate(told)
+
+
+def race(rows: int, turns: int, console: Console) -> None:
+    """Each turn takes in `rows` events, of `erasure.CUSTOMER_COUNT` customers or fewer."""
+    found: dict[str, list[Taken]] = {}
+
+    def timed(name: str, what: Callable[[], object]) -> None:
+        with taken() as clock:
+            what()
+        found.setdefault(name, []).append(Taken(clock.wall, clock.cpu))
+
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        made = pipeline(Path(folder))
+        with running("bench shredding", {"spark.driver.memory": "4g"}) as spark:
+            raw = f"{folder}/raw"
+            Workload(rows, 1, 1).snapshot(spark).write.parquet(raw)
+            read = events(spark.read.parquet(raw), rules_of(made).naming)
+
+            def captured(name: str, part: DataFrame) -> None:
+                Bronze(spark, f"{folder}/{name}").append(part, Captured(1, {}))
+
+            for turn in range(turns + 1):
+                Path(folder, "keys.db").unlink(missing_ok=True)
+                seal = sealing_of(made)
+                ways = {"as it came": read, "sealed, new keys": seal(read), "sealed, known keys": seal(read)}
+                for name, part in ways.items():
+                    timed(name, lambda name=name, part=part, turn=turn: captured(f"{name} {turn}", part))
+            bronze_of(spark, made).append(seal(read), Captured(1, {}))
+            run = Run(spark, made, ("merge",))
+            while not run.step().idle:
+                pass
+            silver = Silver(spark, made.layout.silver(made.name, TABLE))
+            for _ in range(turns + 1):
+                timed("read as it is", lambda: silver.rows().write.format("noop").mode("overwrite").save())
+                clear = rows_in_clear(spark, made, TABLE)
+                timed("read in clear", lambda clear=clear: clear.write.format("noop").mode("overwrite").save())
+            wrong = rows_in_clear(spark, made, TABLE).where("email is null or email like 'sealed:%'").count()
+    _show(found, rows, wrong, console)
+
+
+def _show(found: dict[str, list[Taken]], rows: int, wrong: int, console: Console) -> None:
+    """Without the first turn, which warms up."""
+    table = Table("what", "CPU s", "wall s", "rows/s", title=f"{rows:,} rows, {wrong} wrong")
+    medians = {
+        name: {k: statistics.median(getattr(one, k) for one in turns[1:]) for k in ("cpu", "wall")}
+        for name, turns in found.items()
+    }
+    for name, one in medians.items():
+        table.add_row(name, f"{one['cpu']:.1f}", f"{one['wall']:.1f}", f"{rows / one['wall']:,.0f}")
+    console.print(table)
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"shredding-{rows}-{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
+    file.write_text(json.dumps({"rows": rows, "wrong": wrong, "medians": medians}, indent=1) + "\n", encoding="utf-8")
+    console.print(f"[dim]{file}")
