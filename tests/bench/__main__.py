@@ -94,12 +94,12 @@ def _run(name: str, workload: Workload, warm: int, at_once: int, memory: str, wh
 
 def _show(part: str, workload: Workload, found: dict[str, dict[str, Any]]) -> None:
     title = f"{part}: {workload.batch} events a batch on {workload.rows} rows, median of a batch"
-    columns = ("contender", "Spark", "CPU s", "mean", "wall s", "events/s", "CPU, of the naive", "wrong rows")
+    columns = ("contender", "Spark", "CPU s", "mean", "wall s", "events/s", "mean, of the naive", "wrong rows")
     table = Table(*columns, title=title)
-    naive = found.get("naive", {}).get("median", {})
+    naive = found.get("naive", {}).get("mean", {})
     for name, one in found.items():
         cpu, wall = one["median"]["cpu"], one["median"]["wall"]
-        ratio = f"{cpu / naive['cpu']:.2f}" if naive else ""
+        ratio = f"{one['mean']['cpu'] / naive['cpu']:.2f}" if naive else ""
         wrong = str(one["missing"] + one["extra"])
         # Who compacts now and then does it in few of the batches: a median doesn't see it.
         mean = f"{one['mean']['cpu']:.2f}"

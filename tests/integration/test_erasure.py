@@ -165,12 +165,12 @@ class Insurance:
         yield
         client.delete_object(Bucket=bucket, Key="changelogs/insured/kept.jsonl.gz")
 
-    def certified(self, request: str) -> Path:
+    def certified(self, request: str, *more: str) -> Path:
         """Raises what the command does."""
         needles, key = self._folder / "needles.json", self._folder / "erasure.pem"
         told = self.said(
             *("certificate", "issue", str(self.file), request, "--needle-file", str(needles)),
-            *("--key", str(key), "--out", str(self._folder / "certificates")),
+            *("--key", str(key), "--out", str(self._folder / "certificates"), *more),
         )
         if told.exception is not None and told.exit_code:
             raise told.exception
@@ -248,6 +248,9 @@ def test_a_person_is_gone_and_does_not_come_back(insurance: Insurance, stack: St
         assert insurance.left() == {"changelogs/insured"}
         with pytest.raises(ProofFailed, match="residues"):
             insurance.certified(request)
+    with pytest.raises(ProofFailed, match="residues"):
+        # The broker keeps what it was sent until its retention has passed.
+        insurance.certified(request, "--folder", str(stack.kafka.data))
     paper = insurance.certified(request)
     told = insurance.said("certificate", "verify", str(paper), "--json")
     assert json.loads(told.stdout)["genuine"], told.output
