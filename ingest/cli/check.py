@@ -142,6 +142,8 @@ def _subjects(pipeline: Pipeline) -> dict[str, str]:
             found[table] = f"{subject.of} by {subject.key}{deletes}"
         elif subject is not None:
             found[table] = ", ".join(f"{column} → {parent}" for column, parent in (subject.through or {}).items())
+        if settings.shred:
+            found[table] += f"; shreds {', '.join(settings.shred)}"
     return found
 
 

@@ -282,6 +282,11 @@ class Pipeline(Section):
         told = self.privacy.shredding if self.privacy is not None else None
         if told is None:
             raise ValueError("tables shred columns, and nothing says where the keys are: privacy.shredding")
+        if asking := sorted(table for table, t in self.tables.items() if t.erase_on_delete):
+            # Who has come back by then has values under the key that the request destroys.
+            raise ValueError(
+                f"tables shred columns, and deletes of {asking[0]} ask for erasure: ask with `ingest erase`"
+            )
         if self.source.case_insensitive:
             raise ValueError(
                 "tables shred columns, which have to be told by their exact names: case_insensitive: false"

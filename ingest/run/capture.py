@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import DataFrame, SparkSession
 
 from ingest.changelog.envelope import Naming, events
+from ingest.cut import released
 from ingest.errors import SourceRefused
 from ingest.sources.contract import Offsets, Source
 from ingest.tables.bronze import Bronze, Captured
@@ -42,6 +43,7 @@ class Capture:
         """From here on only what the source holds at this moment is captured."""
         self._source.until_now()
 
+    @released()
     def step(self) -> int:
         """One batch. How many records it spans: 0 means that there was nothing new.
 

@@ -144,7 +144,10 @@ def test_the_data_keys_are_named_and_lie_elsewhere(tmp_path: Path) -> None:
         privacy = shredding(tmp_path)
         privacy["shredding"] |= told
         assert "keeps keys in the lakehouse" in refused(tmp_path, tables, privacy=privacy)
-    assert loaded(tmp_path, tables, privacy=shredding(tmp_path)).tables["public.members"].shred == ("name",)
+    deleting = {"public.members": NAMED | {"erase_on_delete": True}}
+    assert "deletes of public.members ask" in refused(tmp_path, deleting, privacy=shredding(tmp_path))
+    found = plan(loaded(tmp_path, tables, privacy=shredding(tmp_path)))
+    assert found["subjects"] == {"public.members": "member by id; shreds name"}
 
 
 def shredding(folder: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ingest.cut import cut
 from ingest.errors import ConfigError
 from ingest.local_rows import local_rows
 from ingest.privacy.key_file import LedgerKeys, secrets_in
@@ -51,7 +52,8 @@ class DataKeys:
         return self._unwrapped(key_ids.select(KEY_ID), KeyStore.by_id)
 
     def _unwrapped(self, asked: DataFrame, how: _Asked) -> DataFrame:
-        found = asked.mapInArrow(_asking(self.url, self.pipeline, self.masters, how), _WRAPPED)
+        # Cut while they are wrapped: rows that are kept may go to disk.
+        found = cut(asked.mapInArrow(_asking(self.url, self.pipeline, self.masters, how), _WRAPPED))
         opened = found.join(F.broadcast(self._masters(asked.sparkSession)), "master")
         key = unwrapped(F.col("wrapped"), F.col("key_id"), F.col("_secret"))
         return opened.select(F.col("owner").alias(OWNER), F.col("key_id").alias(KEY_ID), key.alias(KEY))
