@@ -11,6 +11,14 @@ from ingest.sources.kafka_admin import KafkaAdmin
 
 _SECONDS = 3.0
 _FOR_EVER = "-1"
+HURRIED = {
+    "segment.ms": "1000",
+    "max.compaction.lag.ms": "1000",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "1000",
+    "file.delete.delay.ms": "1000",
+}
+"""A topic's settings under which what its tombstones delete is gone from the disk within a minute."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,9 @@ def _topic(topic: str, said: dict[str, str], now: datetime) -> Beyond:
         return Beyond(
             place,
             "compacted: a null tombstone of each key, which the source's delete brings, takes it away when the cleaner "
-            "comes by (min.cleanable.dirty.ratio, max.compaction.lag.ms, delete.retention.ms)",
+            "comes by. It leaves the segment that is written alone: to hurry it, alter the topic's "
+            f"{', '.join(f'{name}={value}' for name, value in HURRIED.items())}, let one more record come, and take "
+            "these settings away once `ingest scan --folder` finds nothing in the broker's log",
         )
     kept = said.get("retention.ms", _FOR_EVER)
     if kept == _FOR_EVER:

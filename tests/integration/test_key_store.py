@@ -40,7 +40,8 @@ def test_keys_are_told_once_and_destroyed(stack: Stack) -> None:
         assert store.destroy("r1", iter(OWNERS[:700])) == 700
         assert store.destroy("r1", iter(OWNERS)) == 0
         assert {key.owner for key in store.by_id(key.key_id for key in first.values())} == set(OWNERS[700:])
-        with psycopg.connect(there.dsn) as connection:
+        with psycopg.connect(there.dsn, autocommit=True) as connection:
+            connection.execute("CHECKPOINT")
             row = connection.execute("SELECT pg_read_binary_file(pg_relation_filepath('data_keys'))").fetchone()
             assert row is not None
         assert [key.owner for key in first.values() if key.wrapped in row[0]] == OWNERS[700:]

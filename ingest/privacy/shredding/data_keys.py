@@ -21,6 +21,8 @@ OWNER, KEY_ID, KEY = "_owner", "_key_id", "_key"
 _WRAPPED = "owner string, key_id string, master int, wrapped binary"
 _MASTERS = T.StructType([T.StructField("master", T.IntegerType()), T.StructField("_secret", T.BinaryType())])
 _MASTER_BYTES = 32
+_BROADCAST = 100_000
+"""So many keys, of 200 bytes each, go to every task."""
 _Asked = Callable[[KeyStore, Iterable[str]], Iterator[DataKey]]
 
 
@@ -56,7 +58,9 @@ class DataKeys:
         found = cut(asked.mapInArrow(_asking(self.url, self.pipeline, self.masters, how), _WRAPPED))
         opened = found.join(F.broadcast(self._masters(asked.sparkSession)), "master")
         key = unwrapped(F.col("wrapped"), F.col("key_id"), F.col("_secret"))
-        return opened.select(F.col("owner").alias(OWNER), F.col("key_id").alias(KEY_ID), key.alias(KEY))
+        keys = opened.select(F.col("owner").alias(OWNER), F.col("key_id").alias(KEY_ID), key.alias(KEY))
+        # Else whoever joins them sends all of its rows about.
+        return F.broadcast(keys) if found.count() <= _BROADCAST else keys
 
     def _masters(self, spark: SparkSession) -> DataFrame:
         return local_rows(spark, [{"master": v, "_secret": s} for v, s in self.masters.items()], _MASTERS)

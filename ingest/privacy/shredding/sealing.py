@@ -18,6 +18,7 @@ from ingest.privacy.shredding.data_keys import KEY, KEY_ID, OWNER, DataKeys
 from ingest.privacy.shredding.owners import Shredded
 
 AFTER, BEFORE = "after", "before"
+_OTHER = {AFTER: BEFORE, BEFORE: AFTER}
 _MEMBERS = "map<string,variant>"
 _NOBODY, _UNREADABLE = "\0", "\0unreadable"
 """In place of a key: of a row that leads to no subject, and of a value that is no JSON object with distinct names."""
@@ -40,10 +41,10 @@ class Sealing:
         read = events.withColumn("_v", F.when(mine, F.try_parse_json(F.col("value").cast("string"))))
         root = F.when(F.col("wrapped"), _member(F.col("_v"), f"$.{_PAYLOAD}", "variant")).otherwise(F.col("_v"))
         read = read.withColumn("_root", root).withColumns(
-            {f"_{image}": _member(F.col("_root"), f"$.{image}", _MEMBERS) for image in (AFTER, BEFORE)}
+            {f"_{image}": _member(F.col("_root"), f"$.{image}", _MEMBERS) for image in _OTHER}
         )
         read = read.withColumn("_unreadable", mine & F.col("_v").isNull() & F.col("value").isNotNull())
-        owned = self.keys.secret(read).withColumns({f"_owner_{image}": self._owner(image) for image in (AFTER, BEFORE)})
+        owned = self.keys.secret(read).withColumns({f"_owner_{image}": self._owner(image) for image in _OTHER})
         owned = owned.drop(INNER, OUTER)
         keyed = self._keyed(owned)
         value = F.when(F.col("_unreadable"), self._whole()).when(F.col("_v").isNotNull(), self._rewritten())
@@ -64,7 +65,11 @@ class Sealing:
     def _keyed(self, owned: DataFrame) -> DataFrame:
         both = F.explode(F.array_compact(F.array("_owner_after", "_owner_before")))
         keys = self.keys.of(owned.select(both.alias(OWNER)).distinct())
-        for image in (AFTER, BEFORE):
+        # Any key will do where there is no image: rows without one would all go to one task.
+        owned = owned.withColumns(
+            {f"_owner_{one}": F.coalesce(f"_owner_{one}", f"_owner_{other}") for one, other in _OTHER.items()}
+        )
+        for image in _OTHER:
             key = F.struct(KEY_ID, KEY).alias(f"_key_{image}")
             owned = owned.join(keys.select(F.col(OWNER).alias(f"_owner_{image}"), key), f"_owner_{image}", "left")
         return owned
@@ -75,7 +80,7 @@ class Sealing:
         return F.to_json(F.struct(text.alias("sealed")))
 
     def _rewritten(self) -> Column:
-        images = {image: F.to_variant_object(self._sealed(image)) for image in (AFTER, BEFORE)}
+        images = {image: F.to_variant_object(self._sealed(image)) for image in _OTHER}
 
         def told(name: Column, value: Column) -> Column:
             changed = value
