@@ -217,17 +217,20 @@ def test_no_plan_shows_a_key(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_value_that_can_not_be_read_is_sealed_as_a_whole(spark: SparkSession, tmp_path: Path) -> None:
-    """It names a field twice, and waits in quarantine, where nobody reads it either."""
+    """It names a field twice, or is torn, and waits in quarantine, where nobody reads it either."""
     pipeline = shredding(tmp_path)
     topic = Topic("insured.members", ("public", "members"))
     topic.change("c", 10, {"id": BEN, "name": "Ben"})
     source = '{"connector":"postgresql","schema":"public","table":"members","lsn":11}'
-    image = f'{{"id":{ANNA},"name":"Ä","name":"{NAME}"}}'
-    topic.record({"id": ANNA}, None, value_bytes=f'{{"before":null,"after":{image},"source":{source},"op":"c"}}')
+    twice = f'{{"before":null,"after":{{"id":{ANNA},"name":"Ä","name":"{NAME}"}},"source":{source},"op":"c"}}'
+    unknown = f'{{"before":null,"after":{{"id":{ANNA},"name":"{NAME}"}},"source":{source},"op":"z"}}'
+    for value in (twice, twice[:-20], unknown):
+        topic.record({"id": ANNA}, None, value_bytes=value)
     take(spark, pipeline, tmp_path / "events", topic.records)
-    (held,) = Quarantine(spark, pipeline.layout.quarantine, pipeline.name).rows().collect()
-    assert held["offset"] == 1
-    assert re.fullmatch(rb'\{"sealed":"sealed:1:[^"]+"\}', held["value"])
+    held = Quarantine(spark, pipeline.layout.quarantine, pipeline.name).rows().orderBy("offset").collect()
+    assert [row["offset"] for row in held] == [1, 2, 3]
+    assert all(re.fullmatch(rb'\{"sealed":"sealed:1:[^"]+"\}', row["value"]) for row in held[:2])
+    assert json.loads(held[2]["value"])["after"]["name"].startswith("sealed:1:")
     assert clear(spark, pipeline, MEMBERS) == {BEN: {"name": "Ben"}}
     assert scan(Path(pipeline.lakehouse), VALUES).findings == {}
 
