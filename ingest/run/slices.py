@@ -17,6 +17,7 @@ from ingest.run.schemas import Schemas
 from ingest.run.shapes import Shapes
 from ingest.run.table_batch import TableBatch
 from ingest.tables.bronze import BATCH, Bronze
+from ingest.varying import varying
 
 _MOST_BATCHES = 1000
 """Of a slice, however few events they hold."""
@@ -62,9 +63,10 @@ class Slices:
         if wanted not in self._profiles:
             size = upto - after
             ahead = min(last, after + _READ_AHEAD * size)
-            number = F.floor((F.col(BATCH) - 1 - after) / size)
+            begin = varying(after)
+            number = F.floor((F.col(BATCH) - 1 - begin) / varying(size))
             few = self._bronze.count_between(after, ahead) <= _FEW
-            found = profiles(self._bronze.between(after, ahead), after + number * size, few)
+            found = profiles(self._bronze.between(after, ahead), begin + number * varying(size), few)
             # A last slice that isn't full yet will be longer when its turn comes.
             whole = (begin for begin in found if begin + size <= ahead)
             self._profiles = {(begin, begin + size): found[begin] for begin in whole}

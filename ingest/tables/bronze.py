@@ -21,6 +21,7 @@ from ingest.changelog.position import in_epoch
 from ingest.tables import delta_log, emptying, folding
 from ingest.tables.data_file import DataFile
 from ingest.tables.marks import Progress
+from ingest.varying import varying
 
 _STATISTICS = ",".join(["batch", "timestamp", "topic", "partition", "offset", "source_table"])
 """Nothing out of a record's key or value, and no more than a reader of some batches or of a table needs."""
@@ -148,7 +149,7 @@ class Bronze:
         """One commit: the events of batch `upto.batch` and the offsets that follow them.
 
         Raises Contended where another capture has written this batch."""
-        frame = events.withColumn(BATCH, F.lit(upto.batch).cast("bigint")).select(*_SCHEMA.names)
+        frame = events.withColumn(BATCH, varying(upto.batch)).select(*_SCHEMA.names)
         told = {"batch": upto.batch, "offsets": upto.offsets}
         progress = Progress("capture", upto.batch)
         ids = json.dumps(dict(upto.topic_ids))

@@ -21,6 +21,8 @@ from ingest.tables.delta_log import Table
 _SEARCHED = 16 << 20
 """Bytes of a table; all of a smaller one is read faster than a batch's keys are asked for."""
 FEW_KEYS = 5000
+_ROWS_OF_A_PARTITION = (1 << 33) - 1
+"""In Spark's increasing ids."""
 """Of more keys hardly a page can be skipped, and comparing with each takes longer than it saves."""
 _AT_ONCE = 16
 """So many comparisons in a row; of such rows a tree is made, over which readers go in logarithmic time."""
@@ -54,8 +56,11 @@ def _scan(table: Table, column: str, wanted: DataFrame) -> tuple[DataFrame, bool
     if sum(f.size for f in files.values()) <= _SEARCHED or table.property("delta.columnMapping.mode") is not None:
         return rows, False
     spark = rows.sparkSession
-    some = wanted.select(quoted(column).alias("key")).limit(FEW_KEYS + 1)
-    found = some.agg(F.sort_array(F.collect_set("key")).alias("keys"), F.count("key").alias("rows"))
+    # Not `limit`: Spark numbers its limits, and would compile what it generates for them anew each time.
+    place = F.monotonically_increasing_id().bitwiseAND(_ROWS_OF_A_PARTITION)
+    some = wanted.select(quoted(column).alias("key"), (place <= FEW_KEYS).alias("early"))
+    keys = F.sort_array(F.collect_set(F.when(F.col("early"), F.col("key"))))
+    found = some.agg(keys.alias("keys"), F.count("key").alias("rows"))
     # Stays in the JVM: a value that went through Python would have to come back as the same.
     row = found._jdf.head()
     if row.getLong(1) > FEW_KEYS:
