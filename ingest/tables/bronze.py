@@ -91,9 +91,8 @@ class Bronze:
             # In one partition nothing needs a shuffle.
             rows = rows.coalesce(1)
         if all(after < low and high <= upto for _, low, high in files):
-            # The batches don't stand in the plan: Spark would compile anew, each time, all that reads them.
             return rows
-        return rows.where((F.col(BATCH) > after) & (F.col(BATCH) <= upto))
+        return rows.where((F.col(BATCH) > varying(after)) & (F.col(BATCH) <= varying(upto)))
 
     def whole(self, after: int, upto: int) -> DataFrame:
         """What `between` gives, and of a part of bronze the events beside its own."""
