@@ -1,5 +1,5 @@
-"""A number that is another one for each batch, kept out of the code that Spark generates: with it in there every batch
-would be compiled anew, by Spark and then, as it grows hot, by the JVM, which takes half of all CPU of small batches."""
+"""A number that is another one for each batch, kept out of the code that Spark generates: with it in there Spark would
+write and compile anew, for every batch, all that captures or profiles it."""
 
 from __future__ import annotations
 
