@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from ingest.config.airflow import Airflow
 from ingest.config.archive import Archive
-from ingest.config.privacy import Personal, Privacy, require_chains, require_sound
+from ingest.config.privacy import Personal, Privacy, require_chains, require_data_keys, require_sound
 from ingest.config.properties import Properties, PropertiesField
 from ingest.config.section import Section, Table, Text
 from ingest.names import Lakehouse
@@ -277,24 +277,12 @@ class Pipeline(Section):
 
     @model_validator(mode="after")
     def _shredding(self) -> Self:
-        if not any(t.shred for t in self.tables.values()):
-            return self
-        told = self.privacy.shredding if self.privacy is not None else None
-        if told is None:
-            raise ValueError("tables shred columns, and nothing says where the keys are: privacy.shredding")
-        if asking := sorted(table for table, t in self.tables.items() if t.erase_on_delete):
-            # Who has come back by then has values under the key that the request destroys.
-            raise ValueError(
-                f"tables shred columns, and deletes of {asking[0]} ask for erasure: ask with `ingest erase`"
-            )
-        if self.source.case_insensitive:
-            raise ValueError(
-                "tables shred columns, which have to be told by their exact names: case_insensitive: false"
-            )
-        inside = Path(self.lakehouse).absolute()
-        for path in (told.master_key_file, told.key_store.removeprefix("sqlite:///")):
-            if Path(path).absolute().is_relative_to(inside):
-                raise ValueError("privacy.shredding keeps keys in the lakehouse: each of its copies would hold them")
+        if any(t.shred for t in self.tables.values()):
+            require_data_keys(self.tables, self.privacy, Path(self.lakehouse))
+            if self.source.case_insensitive:
+                raise ValueError(
+                    "tables shred columns, which have to be told by their exact names: no case_insensitive"
+                )
         return self
 
     @model_validator(mode="after")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
@@ -233,3 +234,16 @@ class Privacy(Section):
         description="For how long files stay that an erasure has replaced. Then they go with all older versions of "
         "their tables: let no query and no batch take longer.",
     )
+
+
+def require_data_keys(tables: Mapping[str, Personal], privacy: Privacy | None, lakehouse: Path) -> None:
+    """Raises ValueError where the keys of shredded columns are not told, or lie where their copies would."""
+    told = privacy.shredding if privacy is not None else None
+    if told is None:
+        raise ValueError("tables shred columns, and nothing says where the keys are: privacy.shredding")
+    if asking := sorted(table for table, t in tables.items() if t.erase_on_delete):
+        # Who has come back by then has values under the key that the request destroys.
+        raise ValueError(f"tables shred columns, and deletes of {asking[0]} ask for erasure: ask with `ingest erase`")
+    for path in (told.master_key_file, told.key_store.removeprefix("sqlite:///")):
+        if Path(path).absolute().is_relative_to(lakehouse.absolute()):
+            raise ValueError("privacy.shredding keeps keys in the lakehouse: each of its copies would hold them")
