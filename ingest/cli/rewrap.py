@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -28,7 +29,8 @@ def rewrap(
     keys = data_keys_of(load(pipeline))
     if keys is None:
         raise ConfigError("the pipeline shreds no columns", "declare them: tables: {…: {shred: […]}}")
-    count = keys.store().rewrap()
+    with closing(keys.store()) as store:
+        count = store.rewrap()
     console = Console(highlight=False)
     if as_json:
         console.out(json.dumps({"rewrapped": count, "master": max(keys.masters)}))

@@ -64,7 +64,7 @@ class Backfill:
     """One backfill of a pipeline: the one that was asked for in the same words and hasn't ended, or a new one."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, asked: Asked) -> None:
-        layout = pipeline.layout
+        layout, limit = pipeline.layout, pipeline.batch.max_events
         source = None if asked.source == "bronze" else _source(spark, pipeline, asked)
         self._registry = Backfills(spark, layout.backfills, pipeline.name)
         merged = Accounts(spark, layout.accounts, pipeline.name).merged_upto()
@@ -82,9 +82,8 @@ class Backfill:
         else:
             self._bronze = Bronze(spark, layout.backfilled(pipeline.name, self.begun.number), rules.epochs)
             source.until_now()
-            limit, seal = pipeline.batch.max_events, sealing_of(pipeline)
+            seal = sealing_of(pipeline)
             self._capture = Capture(spark, source, self._bronze, rules.naming, limit, seal=seal)
-        limit = pipeline.batch.max_events
         self._merge = Merge(spark, pipeline.name, layout, rules, self._bronze, limit, self.begun.writer)
         self.done = False
         """All is merged, and the backfill has ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,7 +22,7 @@ from ingest.tables.silver import Silver
 def data_keys_of(pipeline: Pipeline) -> DataKeys | None:
     """None where nothing is shredded. Raises ConfigError where a key file is not what it should be."""
     privacy = pipeline.privacy
-    if privacy is None or privacy.shredding is None or not any(t.shred for t in pipeline.tables.values()):
+    if privacy is None or privacy.shredding is None or not pipeline.shreds:
         return None
     told = privacy.shredding
     return DataKeys(told.key_store, pipeline.name, masters_in(told.master_key_file), read_keys(privacy.key_file))
@@ -43,13 +44,13 @@ def shred(spark: SparkSession, pipeline: Pipeline) -> int | None:
     keys = data_keys_of(pipeline)
     if keys is None:
         return None
-    ledger, count, store = Ledger(spark, pipeline.layout.ledger, pipeline.name), 0, keys.store()
+    ledger, count = Ledger(spark, pipeline.layout.ledger, pipeline.name), 0
     owners = {owner.table for owner in shredded_by(pipeline.tables).owners.values()}
-    waiting = [e for e in ledger.entries() if e.kind == ASKED and not store.is_done(e.request)]
-    for entry in waiting:
-        mine = ledger.keys(entry.number).where(F.col("table").isin(*owners)).select("key_hash").distinct()
-        count += store.destroy(entry.request, (row["key_hash"] for row in mine.toLocalIterator()))
-    store.close()
+    with closing(keys.store()) as store:
+        waiting = [e for e in ledger.entries() if e.kind == ASKED and not store.is_done(e.request)]
+        for entry in waiting:
+            mine = ledger.keys(entry.number).where(F.col("table").isin(*owners)).select("key_hash").distinct()
+            count += store.destroy(entry.request, (row["key_hash"] for row in mine.toLocalIterator()))
     return count
 
 

@@ -21,11 +21,11 @@ from ingest.tables.delta_log import Table
 _SEARCHED = 16 << 20
 """Bytes of a table; all of a smaller one is read faster than a batch's keys are asked for."""
 FEW_KEYS = 5000
-_ROWS_OF_A_PARTITION = (1 << 33) - 1
-"""In Spark's increasing ids."""
 """Of more keys hardly a page can be skipped, and comparing with each takes longer than it saves."""
 _AT_ONCE = 16
 """So many comparisons in a row; of such rows a tree is made, over which readers go in logarithmic time."""
+_ROWS_OF_A_PARTITION = (1 << 33) - 1
+"""In Spark's increasing ids."""
 _FILTER = "parquet.private.read.filter.predicate"
 _OPTIONS = {
     # Whole row groups only: each key would look through the dictionary of each.

@@ -10,9 +10,10 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from ingest.privacy.shredding.key_store import KEY_BYTES, NONCE_BYTES
-
 MARK = "sealed:1:"
+KEY_BYTES = 64
+"""Of a data key: half of it encrypts, the other half tells nonces."""
+NONCE_BYTES = 12
 _ID_LENGTH = 32
 _TEXT = rf"^{MARK}[0-9a-f]{{{_ID_LENGTH}}}:[A-Za-z0-9+/]+=*$"
 _HALF = KEY_BYTES // 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -15,7 +16,9 @@ from ingest.errors import ConfigError
 from ingest.local_rows import local_rows
 from ingest.privacy.key_file import LedgerKeys, secrets_in
 from ingest.privacy.shredding.cipher import unwrapped
-from ingest.privacy.shredding.key_store import DataKey, KeyStore
+
+if TYPE_CHECKING:
+    from ingest.privacy.shredding.key_store import DataKey, KeyStore
 
 OWNER, KEY_ID, KEY = "_owner", "_key_id", "_key"
 _WRAPPED = "owner string, key_id string, master int, wrapped binary"
@@ -23,7 +26,7 @@ _MASTERS = T.StructType([T.StructField("master", T.IntegerType()), T.StructField
 _MASTER_BYTES = 32
 _BROADCAST = 100_000
 """So many keys, of 200 bytes each, go to every task."""
-_Asked = Callable[[KeyStore, Iterable[str]], Iterator[DataKey]]
+_Asked = Callable[["KeyStore", Iterable[str]], Iterator["DataKey"]]
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class DataKeys:
 
     def store(self) -> KeyStore:
         """Ready to be asked. Raises ConfigError and Unreachable."""
-        store = KeyStore(self.url, self.pipeline, self.masters)
+        store = _store(self.url, self.pipeline, self.masters)
         store.begin(self.owners.check(self.owners.newest))
         return store
 
@@ -47,11 +50,11 @@ class DataKeys:
 
     def of(self, owners: DataFrame) -> DataFrame:
         """`OWNER` rows → each with its `KEY_ID` and `KEY`, made where there is none."""
-        return self._unwrapped(owners.select(OWNER), KeyStore.ensured)
+        return self._unwrapped(owners.select(OWNER), lambda store, asked: store.ensured(asked))
 
     def by_id(self, key_ids: DataFrame) -> DataFrame:
         """`KEY_ID` rows → those with a `KEY`: of the ones that were destroyed there is none."""
-        return self._unwrapped(key_ids.select(KEY_ID), KeyStore.by_id)
+        return self._unwrapped(key_ids.select(KEY_ID), lambda store, asked: store.by_id(asked))
 
     def _unwrapped(self, asked: DataFrame, how: _Asked) -> DataFrame:
         # Cut while they are wrapped: rows that are kept may go to disk.
@@ -77,13 +80,20 @@ def masters_in(path: str) -> dict[int, bytes]:
     return found
 
 
+def _store(url: str, pipeline: str, masters: Mapping[int, bytes]) -> KeyStore:
+    # Loading a database's library takes longer than all else of a command that shreds nothing.
+    from ingest.privacy.shredding.key_store import KeyStore
+
+    return KeyStore(url, pipeline, masters)
+
+
 def _asking(
     url: str, pipeline: str, masters: Mapping[int, bytes], how: _Asked
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A connection per task."""
 
     def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        store = KeyStore(url, pipeline, masters)
+        store = _store(url, pipeline, masters)
         try:
             for batch in batches:
                 rows = [vars(key) for key in how(store, batch.column(0).to_pylist())]

@@ -19,10 +19,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from sqlalchemy.dialects import postgresql, sqlite
 
 from ingest.errors import ConfigError, Unreachable
+from ingest.privacy.shredding.cipher import KEY_BYTES, NONCE_BYTES
 
-KEY_BYTES = 64
-"""Of a data key: half of it encrypts, the other half tells nonces."""
-NONCE_BYTES = 12
 _AT_ONCE = 500
 _BUSY_SECONDS = 60
 _INSERT: Mapping[str, Callable[[sa.Table], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
@@ -33,9 +31,11 @@ _KEYS = sa.Table(
     _STORE,
     sa.Column("pipeline", sa.Text, primary_key=True),
     sa.Column("owner", sa.Text, primary_key=True),
-    sa.Column("key_id", sa.Text, nullable=False, unique=True),
+    sa.Column("key_id", sa.Text, nullable=False),
     sa.Column("master", sa.Integer, nullable=False),
     sa.Column("wrapped", sa.LargeBinary, nullable=False),
+    # Of an index over the ids alone SQLite makes no use, once the pipeline is asked for as well.
+    sa.UniqueConstraint("pipeline", "key_id"),
 )
 _DATA_KEYS = sa.select(_KEYS.c.owner, _KEYS.c.key_id, _KEYS.c.master, _KEYS.c.wrapped)
 _DESTROYED = sa.Table(

@@ -4,7 +4,6 @@ kept. All else of an event stays what its JSON says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -100,7 +99,6 @@ class Sealing:
 
     def _sealed(self, image: str) -> Column:
         """The members of an image."""
-        columns = _lookup({t: F.array(*map(F.lit, sorted(c))) for t, c in self.shredded.columns.items()})
         key, table = F.col(f"_key_{image}"), F.col("source_table")
         missing = sorted(disguises(self.placeholder))
 
@@ -111,14 +109,20 @@ class Sealing:
             new = F.when(json.isin(*missing), F.lit(self.placeholder)).otherwise(
                 sealed(json, table, name, key[KEY_ID], key[KEY])
             )
-            return F.when(F.array_contains(columns, name) & ~stays, new.cast("variant")).otherwise(value)
+            return F.when(self._shreds(name) & ~stays, new.cast("variant")).otherwise(value)
 
         return F.transform_values(F.col(f"_{image}"), held)
 
-
-def _lookup(told: Mapping[str, Column]) -> Column:
-    pairs = [part for table, columns in told.items() for part in (F.lit(table), columns)]
-    return F.try_element_at(F.create_map(*pairs), F.col("source_table"))
+    def _shreds(self, name: Column) -> Column:
+        """Whether a member of this name is of a shredded column."""
+        tables: dict[str, list[str]] = {}
+        for table, columns in sorted(self.shredded.columns.items()):
+            for column in sorted(columns):
+                tables.setdefault(column, []).append(table)
+        found = F.lit(False)
+        for column, those in tables.items():
+            found = F.when(name == column, F.col("source_table").isin(*those)).otherwise(found)
+        return found
 
 
 def _member(value: Column, path: str, kind: str) -> Column:
