@@ -32,6 +32,7 @@ EMPTIED = ("tests/contract/test_emptied_records.py",)
 ARCHIVE = ("tests/integration/test_archive_erasing.py", "-k", "(nowhere or meanwhile or under_way) and not plain")
 RULES = ("tests/replay/test_rules.py", "-k", "not record")
 MASKED = ("tests/privacy/test_masking.py", "-k", "without_what_was_personal")
+COMPACTED = ("tests/integration/test_compacted_topic.py", "-k", "loses_nothing")
 LATE = ("tests/property/test_merge.py", "-k", "late")
 
 
@@ -371,6 +372,20 @@ MUTANTS = [
         'at = bisect_left(ends, (int(begin[2]), ""))',
         'at = min(bisect_left(ends, (int(begin[2]), "")), len(ends) - 1)',
         ARCHIVE,
+    ),
+    Mutant(
+        "what comes in while tombstones are written is lost",
+        "run/compacted_topics.py",
+        "        if behind.isEmpty():\n",
+        "        if True:\n",
+        COMPACTED,
+    ),
+    Mutant(
+        "a tombstone that an erasure wrote brings the key back",
+        "changelog/envelope.py",
+        'F.when(value.isNotNull() | ~F.coalesce(_erased(), F.lit(False)), F.col("key"))',
+        'F.col("key")',
+        COMPACTED,
     ),
 ]
 

@@ -113,6 +113,10 @@ def _narrow(naming: Naming) -> T.StructType:
     )
 
 
+def _erased() -> Column:
+    return F.array_contains(F.col("headers")["key"], ERASED)
+
+
 def key_json(key: Column) -> Column:
     """The JSON text of a record's key, out of its envelope where it has one."""
     text = key.cast("string")
@@ -139,11 +143,13 @@ def events(records: DataFrame, naming: Naming) -> DataFrame:
 def _columns(naming: Naming) -> tuple[Column, ...]:
     """The columns of `EVENT`. Kept: writing them down takes longer than a small batch."""
     value = F.col("value")
+    # A tombstone that an erasure wrote says whose it is to nobody but the topic's cleaner.
+    key = F.when(value.isNotNull() | ~F.coalesce(_erased(), F.lit(False)), F.col("key"))
     wrapped = F.col("_json.payload").isNotNull()
     source = F.when(wrapped, F.col("_json.payload.source")).otherwise(F.col("_json.source"))
     said_op = F.when(wrapped, F.col("_json.payload.op")).otherwise(F.col("_json.op"))
     corrupt = F.col("_json._corrupt").isNotNull()
-    silent = F.when(value.isNull(), F.col("key").isNull()).otherwise(F.length(value) == 0)
+    silent = F.when(value.isNull(), key.isNull()).otherwise(F.length(value) == 0)
     control = silent | (value.isNotNull() & naming.control(F.col("topic"), said_op))
     # A null tombstone is of the table of the change before it, which its place in the log decides later.
     table = F.when(~control & value.isNotNull(), naming.table(F.col("topic"), source))
@@ -162,7 +168,7 @@ def _columns(naming: Naming) -> tuple[Column, ...]:
     op = F.when(control, CONTROL).when(value.isNull(), TOMBSTONE).when(known, said_op)
     unreadable = F.when(F.col("_json").isNull() | corrupt, NOT_JSON).when(unordered, NO_SEQUENCE).otherwise(UNKNOWN_OP)
     return (
-        *(F.col(f.name) for f in RECORD.fields),
+        *(key.alias("key") if f.name == "key" else F.col(f.name) for f in RECORD.fields),
         table.alias("source_table"),
         op.alias("op"),
         at.alias("position"),

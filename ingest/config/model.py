@@ -258,6 +258,16 @@ class Pipeline(Section):
         """Where the tables of this pipeline's lakehouse lie."""
         return Lakehouse(self.lakehouse)
 
+    @property
+    def writes_tombstones(self) -> bool:
+        """Whether an erasure writes into the source's compacted topics."""
+        return self.privacy is not None and self.privacy.tombstones_in_topics
+
+    @property
+    def shreds(self) -> bool:
+        """Whether any column is encrypted under keys of subjects."""
+        return any(t.shred for t in self.tables.values())
+
     @model_validator(mode="after")
     def _no_credentials_in_uri(self) -> Self:
         if re.match(r"[a-z0-9]+://[^/]*:[^/]*@", self.lakehouse, re.IGNORECASE):
@@ -277,7 +287,7 @@ class Pipeline(Section):
 
     @model_validator(mode="after")
     def _shredding(self) -> Self:
-        if any(t.shred for t in self.tables.values()):
+        if self.shreds:
             require_data_keys(self.tables, self.privacy, Path(self.lakehouse))
             if self.source.case_insensitive:
                 raise ValueError(

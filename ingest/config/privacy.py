@@ -228,6 +228,11 @@ class Privacy(Section):
         'it is told no subject. A record\'s value is JSON: {"subject": "member:42", "reason": "…"}.',
     )
     shredding: Shredding | None = Field(default=None, description="Needed where tables shred columns.")
+    tombstones_in_topics: bool = Field(
+        default=False,
+        description="Whether an erasure writes a null tombstone behind the last record of an erased key in a compacted "
+        "topic of the source. Its user needs Write on these topics; whoever else reads them sees a delete.",
+    )
     keep_old_files_hours: float = Field(
         default=1.0,
         ge=0,

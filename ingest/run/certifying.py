@@ -11,7 +11,7 @@ from ingest.errors import ConfigError, ProofFailed
 from ingest.privacy.certificate import Erasure
 from ingest.privacy.cut_off import EVERY, CutOff
 from ingest.privacy.ledger import ASKED, STATE, Entry, Ledger
-from ingest.run.removing import ARCHIVE, DATA_KEYS, OLD_FILES, PLACES
+from ingest.run.removing import ARCHIVE, DATA_KEYS, OLD_FILES, PLACES, TOPICS
 
 
 def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure:
@@ -36,7 +36,8 @@ def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure
 def _require_done(pipeline: Pipeline, asked: Entry, entries: Sequence[Entry]) -> None:
     states = [e for e in entries if e.kind == STATE and (e.upto or 0) >= asked.number]
     wanted = [*PLACES, OLD_FILES, *([ARCHIVE] if pipeline.archive is not None else [])]
-    wanted += [DATA_KEYS] if any(t.shred for t in pipeline.tables.values()) else []
+    wanted += [DATA_KEYS] if pipeline.shreds else []
+    wanted += [TOPICS] if pipeline.writes_tombstones else []
     waiting = [place for place in wanted if not any(e.place == place for e in states)]
     removed = max((e.number for e in states if e.place == OLD_FILES), default=0)
     if not waiting and any(e.number > removed for e in states if e.place in PLACES):

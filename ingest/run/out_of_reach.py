@@ -11,6 +11,8 @@ from ingest.sources.kafka_admin import KafkaAdmin
 
 _SECONDS = 3.0
 _FOR_EVER = "-1"
+_WRITTEN = "which was written"
+_BROUGHT = "which the source's delete brings (or an erasure, with privacy: {tombstones_in_topics: true})"
 HURRIED = {
     "segment.ms": "1000",
     "max.compaction.lag.ms": "1000",
@@ -36,7 +38,7 @@ def out_of_reach(pipeline: Pipeline, now: datetime) -> list[Beyond]:
         Beyond("the source database", "delete the subject's rows there first: a snapshot brings them as a new life"),
         Beyond("backups and copies elsewhere", "who keeps them has to know of the request"),
     ]
-    if pipeline.privacy is not None and pipeline.privacy.shredding is not None:
+    if pipeline.shreds:
         what = "they open what was shredded, until `ingest rewrap` has run and the older master key is destroyed"
         others.append(Beyond("backups of the key store", what))
     return [*_topics(pipeline, now), *others]
@@ -51,16 +53,17 @@ def _topics(pipeline: Pipeline, now: datetime) -> list[Beyond]:
         told = admin.properties([*topics, *asked])
     except IngestError as failure:
         return [Beyond(f"topics on {servers}", f"what they keep could not be asked: {failure.problem}")]
-    return [_topic(topic, properties, now) for topic, properties in told.items()]
+    written = pipeline.writes_tombstones
+    return [_topic(topic, properties, now, written and topic not in asked) for topic, properties in told.items()]
 
 
-def _topic(topic: str, said: dict[str, str], now: datetime) -> Beyond:
+def _topic(topic: str, said: dict[str, str], now: datetime, written: bool) -> Beyond:
     place = f"topic {topic}"
     if "compact" in said.get("cleanup.policy", ""):
         return Beyond(
             place,
-            "compacted: a null tombstone of each key, which the source's delete brings, takes it away when the cleaner "
-            "comes by. It leaves the segment that is written alone: to hurry it, alter the topic's "
+            f"compacted: a null tombstone of each key, {_WRITTEN if written else _BROUGHT}, takes it away when the "
+            "cleaner comes by. It leaves the segment that is written alone: to hurry it, alter the topic's "
             f"{', '.join(f'{name}={value}' for name, value in HURRIED.items())}, let one more record come, and take "
             "these settings away once `ingest scan --folder` finds nothing in the broker's log",
         )

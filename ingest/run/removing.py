@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, reduce
@@ -26,6 +26,7 @@ from ingest.privacy.fence import OLD, judged
 from ingest.privacy.key_file import LedgerKeys, read_keys
 from ingest.privacy.ledger import ASKED, STATE, Entry, Ledger, cut_offs
 from ingest.run.archive_erasing import erased_from_archive, require_read
+from ingest.run.compacted_topics import CompactedTopics
 from ingest.run.fencing import Fencing
 from ingest.run.judging import Stored, stored_in
 from ingest.run.masking import Masking
@@ -42,7 +43,7 @@ from ingest.tables.catalog import Entry as Known
 from ingest.tables.quarantine import Quarantine
 
 TOMBSTONES, QUARANTINE, TABLES, BRONZE = "tombstones", "quarantine", "tables", "bronze"
-OLD_FILES, ARCHIVE, DATA_KEYS = "old files", "archive", "data keys"
+OLD_FILES, ARCHIVE, DATA_KEYS, TOPICS = "old files", "archive", "data keys", "compacted topics"
 PLACES = (TOMBSTONES, QUARANTINE, TABLES, BRONZE)
 """In this order: what the events of bronze tell is needed to find the rest."""
 REMOVED = "removed"
@@ -95,6 +96,9 @@ class Removal:
             taken[place] = found
             self._note(entries, place, asked[-1].number, found)
             seen(place, found)
+        if self._pipeline.writes_tombstones:
+            taken[TOPICS] = self._entombed(asked[-1].number)
+            seen(TOPICS, taken[TOPICS])
         remain_until = self._old_files(asked[-1].number)
         if self._pipeline.archive is not None:
             taken[ARCHIVE] = self._archive(entries, asked[-1].number)
@@ -163,12 +167,28 @@ class Removal:
         files = sum(kept.purge(e.shape) for e in self._subjects for kept in self._stored(e.shape.table).tables)
         return {"rows": rows, **masked, "files": files}
 
+    def _entombed(self, upto: int) -> dict[str, int]:
+        """Once bronze tells which records these are, and where nothing was taken from it since, not again."""
+        entries = list(self._ledger.entries())
+        emptied, done = (
+            max((e.number for e in entries if e.kind == STATE and e.place == place), default=0)
+            for place in (BRONZE, TOPICS)
+        )
+        if done > emptied:
+            return {"tombstones": 0}
+        written = CompactedTopics(self._spark, self._pipeline).entomb(self._empty(self._of_topics, "timestamp"))
+        self._ledger.append([Entry(STATE, "", place=TOPICS, state=REMOVED, upto=upto)])
+        return {"tombstones": written}
+
+    def _empty(self, bronzes: Sequence[Bronze], *more: str) -> DataFrame:
+        """The events that were emptied in these, each once."""
+        empty = reduce(DataFrame.unionByName, [bronze.emptied() for bronze in bronzes])
+        return empty.groupBy(*COORDINATES, *more).agg(F.min("request").alias("request"))
+
     def _archive(self, entries: list[Entry], upto: int) -> dict[str, int]:
         """Last: where somebody else writes it, this ends with an error that says so."""
-        bronzes = [self._bronze(one) for one in self._readers if one.from_topics]
-        empty = reduce(DataFrame.unionByName, [bronze.emptied() for bronze in bronzes])
-        coordinates = empty.groupBy(*COORDINATES).agg(F.min("request").alias("request"))
-        done = erased_from_archive(self._spark, self._pipeline, coordinates)
+        bronzes = self._of_topics
+        done = erased_from_archive(self._spark, self._pipeline, self._empty(bronzes))
         require_read(self._spark, self._pipeline, bronzes)
         if done is None:
             return {}
@@ -198,6 +218,11 @@ class Removal:
         vacuum(self._spark, [*raw(self._spark, self._pipeline), *tables], self._keep)
         self._ledger.append([Entry(STATE, "", place=OLD_FILES, state=REMOVED, upto=upto)])
         return None
+
+    @property
+    def _of_topics(self) -> list[Bronze]:
+        """The bronzes whose coordinates are those of the changelog's topics."""
+        return [self._bronze(one) for one in self._readers if one.from_topics]
 
     @property
     def _subjects(self) -> list[Known]:

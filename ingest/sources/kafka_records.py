@@ -23,6 +23,7 @@ class Record:
     id: str
     partition: int
     offset: int
+    key: bytes | None
     value: bytes | None
 
     def __repr__(self) -> str:
@@ -67,7 +68,7 @@ def _read(consumer: Consumer, topic_id: str, ends: dict[int, int], timeout: floa
             continue
         assert offset is not None
         if offset < ends[partition]:
-            yield Record(f"{topic_id}/{partition}/{offset}", partition, offset, message.value())
+            yield Record(f"{topic_id}/{partition}/{offset}", partition, offset, message.key(), message.value())
         if offset + 1 >= ends[partition]:
             left.discard(partition)
 

@@ -139,10 +139,10 @@ class Bronze:
         return emptying.emptied(self._table, places, COORDINATES, emptied(F.col("_request")), _laid_out)
 
     def emptied(self) -> DataFrame:
-        """`COORDINATES` and `request` of the events of which an erasure has left no more than that."""
+        """`COORDINATES`, `timestamp` and `request` of the events of which an erasure has left no more than that."""
         marks = F.filter("headers", lambda header: header["key"] == ERASED)
         empty = self.rows().where(F.col("key").isNull() & F.col("value").isNull() & (F.size(marks) == 1))
-        return empty.select(*COORDINATES, F.element_at(marks, 1)["value"].cast("string").alias("request"))
+        return empty.select(*COORDINATES, "timestamp", F.element_at(marks, 1)["value"].cast("string").alias("request"))
 
     def append(self, events: DataFrame, upto: Captured) -> None:
         """One commit: the events of batch `upto.batch` and the offsets that follow them.
