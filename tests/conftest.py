@@ -15,11 +15,17 @@ from ingest.stack import S3, Stack
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where two processes share the tests: those with services in one of them, so that these are started once; and of
-    the others each module in one, for its fixtures."""
+    """Where two processes share the tests: those with services in one of them, so that these are started once, and so
+    those that need an S3 server alone; of the others each module in one, for its fixtures."""
     for item in items:
-        with_services = item.get_closest_marker("integration") is not None
-        item.add_marker(pytest.mark.xdist_group("services" if with_services else item.nodeid.split("::")[0]))
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    if item.get_closest_marker("integration") is None:
+        return item.nodeid.split("::")[0]
+    needed: Sequence[str] = getattr(item, "fixturenames", ())
+    return "s3" if "s3" in needed and "stack" not in needed else "services"
 
 
 @pytest.fixture(scope="session")
