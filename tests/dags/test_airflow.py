@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from ingest.jars import jars
 from ingest.names import Lakehouse
@@ -33,6 +35,7 @@ SUBMITTED = {"submit": "spark", "application": str(ROOT / "jobs" / "command.py")
 RUNS = "SELECT partition_key, state FROM dag_run WHERE dag_id = ?"
 TRIES = """SELECT run.partition_key, task.try_number, task.rendered_map_index FROM task_instance task
     JOIN dag_run run USING (dag_id, run_id) WHERE dag_id = ? AND task_id = ?"""
+ENDS = "SELECT task_id, state, try_number FROM task_instance WHERE dag_id = ?"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DAG_TEST = """
 import json, sys
@@ -167,6 +170,18 @@ def test_what_spark_submit_starts_changes_nothing_in_silver_that_is_right(
     }
     assert told(DAG_TEST, [str(ROOT / "airflow_dags"), "shop.run"], environment) == {"run": ["success", 1]}
     assert silver_of(root, spark) == sorted(source.rows.items())
+
+
+def test_a_row_that_somebody_took_away_fails_the_verification_at_once(
+    airflow: Airflow, shop: tuple[Shop, Path], spark: SparkSession
+) -> None:
+    source, root = shop
+    DeltaTable.forPath(spark, str(silver_path(root))).delete(F.col("id") == min(source.rows))
+    airflow.cli("dags", "unpause", "shop.verify", "--yes")
+    airflow.wait("its end", lambda: airflow.rows(f"{RUNS} AND state = 'failed'", "shop.verify"), 300)
+    assert sorted(airflow.rows(ENDS, "shop.verify")) == [("accounts", "success", 1), ("prove", "failed", 1)]
+    (log,) = airflow.home.glob("logs/dag_id=shop.verify/*/task_id=prove/attempt=1.log")
+    assert f'"id": {min(source.rows)}' in log.read_text(encoding="utf-8")
 
 
 def silver_path(root: Path) -> Path:
