@@ -181,7 +181,7 @@ def test_a_row_that_somebody_took_away_fails_the_verification_at_once(
     airflow.wait("its end", lambda: airflow.rows(f"{RUNS} AND state = 'failed'", "shop.verify"), 300)
     assert sorted(airflow.rows(ENDS, "shop.verify")) == [("accounts", "success", 1), ("prove", "failed", 1)]
     (log,) = airflow.home.glob("logs/dag_id=shop.verify/*/task_id=prove/attempt=1.log")
-    assert f'"id": {min(source.rows)}' in log.read_text(encoding="utf-8")
+    assert f"{TABLE}: id = {min(source.rows)} is missing" in log.read_text(encoding="utf-8")
 
 
 def silver_path(root: Path) -> Path:
