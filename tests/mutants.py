@@ -376,8 +376,8 @@ MUTANTS = [
     Mutant(
         "what comes in while tombstones are written is lost",
         "run/compacted_topics.py",
-        "        if behind.isEmpty():\n",
-        "        if True:\n",
+        'F.coalesce(F.col("theirs.holds"), F.lit(False)) & ~said',
+        "F.lit(False)",
         COMPACTED,
     ),
     Mutant(

@@ -2,7 +2,8 @@
 tombstone behind it lets the topic's cleaner take it away.
 
 Whoever writes into the topic meanwhile is not held up. What comes in between the look at a key's last record and the
-tombstone is written once more, behind that: an event that comes twice is harmless, a lost one isn't.
+tombstone is written once more, behind that: an event that comes twice is harmless, a lost one isn't. Nothing is
+remembered but by the topic itself, so who died on the way begins anew and ends the same.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from pyspark.sql import functions as F
 from ingest.changelog.envelope import ERASED
 from ingest.config import Pipeline
 from ingest.cut import cut, released
+from ingest.errors import Contended
 from ingest.sources.contract import Offsets, Range
 from ingest.sources.kafka import KafkaSource
 from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.tables.bronze import COORDINATES
 
-_KEY = ["topic", "partition", "key"]
+_PARTITION = ["topic", "partition"]
 COPIED = "ingest.copied"
 """The header of a record that is written once more. Its value: the offset at which it stood."""
+_PASSES = 10
 
 
 class CompactedTopics:
@@ -37,25 +40,32 @@ class CompactedTopics:
     @released()
     def entomb(self, erased: DataFrame) -> int:
         """Writes a tombstone for each key whose last record is one of `erased` (`COORDINATES`, `timestamp`, `request`).
-        How many."""
+        How many.
+
+        Raises Contended where the topics don't come to say what they should."""
         mine = cut(erased.where(F.col("topic").isin(*self.topics)))
-        begin = self._begin(mine)
-        end = self._admin.end_offsets(begin)
-        read = Range(begin, {t: {p: end[t][p] for p in ps} for t, ps in begin.items()})
-        if not read.size:
-            return 0
-        keys = cut(self._lasts(read).join(mine, [*COORDINATES, "timestamp"]).select(*_KEY, "request"))
-        count = keys.count()
-        if count:
-            mark = _header(ERASED, F.col("request")).alias("headers")
-            self._write(keys.select(*_KEY, F.lit(None).cast("binary").alias("value"), mark))
-            while self._put_behind(keys, read.end):
-                pass
-        return count
+        begin, count = self._begin(mine), 0
+        for _ in range(_PASSES):
+            end = self._admin.end_offsets(begin)
+            span = Range(begin, {t: {p: end[t][p] for p in ps} for t, ps in begin.items()})
+            if not span.size:
+                return count
+            wrong = cut(_said(self._read(span), mine).where(_buried() | _covered()))
+            if wrong.isEmpty():
+                return count
+            tombs, covered = wrong.where(_buried()), wrong.where(_covered())
+            count += tombs.count()
+            nothing, request = F.lit(None).cast("binary").alias("value"), F.col("last.request")
+            self._write(tombs.select(*_PARTITION, "key", nothing, _header(ERASED, request).alias("headers")))
+            self._write(self._copies(span, covered))
+        raise Contended(
+            "others write into compacted topics while tombstones are written, or leave transactions open",
+            "run the same again: it goes on where it stood",
+        )
 
     def _begin(self, erased: DataFrame) -> Offsets:
         """The first of these in each partition, or where that begins by now."""
-        firsts = erased.groupBy("topic", "partition").agg(F.min("offset").alias("first")).collect()  # a row each
+        firsts = erased.groupBy(*_PARTITION).agg(F.min("offset").alias("first")).collect()  # a row each
         there = self._admin.beginning_offsets({row["topic"] for row in firsts})
         begin: Offsets = {}
         for topic, partition, first in firsts:
@@ -66,36 +76,44 @@ class CompactedTopics:
     def _read(self, span: Range) -> DataFrame:
         return KafkaSource(self._properties, None, None).read(self._spark, span).where(F.col("key").isNotNull())
 
-    def _lasts(self, span: Range) -> DataFrame:
-        """Where the last record of each key is, of those that have a value."""
-        last = F.max_by(F.struct("offset", "timestamp", F.col("value").isNull().alias("_gone")), "offset")
-        lasts = self._read(span).groupBy(*_KEY).agg(last.alias("_last")).select(*_KEY, "_last.*")
-        return lasts.where(~F.col("_gone")).drop("_gone")
-
-    def _put_behind(self, keys: DataFrame, since: Offsets) -> bool:
-        """Writes once more what others have written since then, and which is not what the topic says last. Whether
-        there was any."""
-        now = self._admin.end_offsets(since)
-        read = self._read(Range(since, {t: {p: now[t][p] for p in ps} for t, ps in since.items()}))
-        copied, ours = _marked(COPIED), _marked(ERASED) | _marked(COPIED)
-        place = F.when(copied, F.element_at(F.filter("headers", lambda h: h["key"] == COPIED), 1)["value"])
-        told = read.join(keys.select(*_KEY), _KEY, "left_semi").withColumns(
-            {"_ours": ours, "_of": F.coalesce(place.cast("string").cast("long"), F.when(~ours, F.col("offset")))}
-        )
-        theirs = F.max_by(F.struct("offset", "value", "headers"), F.when(~F.col("_ours"), F.col("offset")))
-        said = told.groupBy(*_KEY).agg(theirs.alias("_theirs"), F.max_by("_of", "offset").alias("_last"))
-        stale = F.coalesce(F.col("_last") != F.col("_theirs.offset"), F.lit(True))
-        behind = cut(said.where(F.col("_theirs.offset").isNotNull() & stale))
-        if behind.isEmpty():
-            return False
-        mark, held = _header(COPIED, F.col("_theirs.offset").cast("string")), F.col("_theirs.headers")
-        headers = F.when(held.isNull(), mark).otherwise(F.concat(held, mark))
-        self._write(behind.select(*_KEY, "_theirs.value", headers.alias("headers")))
-        return True
+    def _copies(self, span: Range, covered: DataFrame) -> DataFrame:
+        places = covered.select(*_PARTITION, F.col("theirs.offset").alias("offset"))
+        mark = _header(COPIED, F.col("offset").cast("string"))
+        headers = F.when(F.col("headers").isNull(), mark).otherwise(F.concat("headers", mark))
+        found = self._read(span).join(F.broadcast(places), COORDINATES, "left_semi")
+        return found.select(*_PARTITION, "key", "value", headers.alias("headers"))
 
     def _write(self, records: DataFrame) -> None:
         told = {f"kafka.{name}": value for name, value in self._properties.items()}
         records.write.format("kafka").options(**told).save()
+
+
+def _said(records: DataFrame, erased: DataFrame) -> DataFrame:
+    """What a topic says of each key: its `last` record, and the last of `theirs`, which no erasure wrote or took away.
+    Of each the `offset`, that of the record whose value it is (`told`), whether it `holds` a value, and the `request`
+    by which it is erased."""
+    copied, genuine = _marked(COPIED), ~_marked(COPIED) & ~_marked(ERASED)
+    place = F.element_at(F.filter("headers", lambda header: header["key"] == COPIED), 1)["value"]
+    told = F.when(copied, place.cast("string").cast("long")).when(genuine, F.col("offset"))
+    holds = F.col("value").isNotNull().alias("holds")
+    read = records.select(*COORDINATES, "timestamp", "key", genuine.alias("genuine"), told.alias("told"), holds)
+    marked = read.join(erased, [*COORDINATES, "timestamp"], "left")
+    record, theirs = F.struct("offset", "told", "holds", "request"), F.col("genuine") & F.col("request").isNull()
+    return marked.groupBy(*_PARTITION, "key").agg(
+        F.max_by(record, "offset").alias("last"),
+        F.max_by(record, F.when(theirs, F.col("offset"))).alias("theirs"),
+    )
+
+
+def _buried() -> Column:
+    """Whether a tombstone has to follow: the last record is an erased one."""
+    return F.col("last.holds") & F.col("last.request").isNotNull()
+
+
+def _covered() -> Column:
+    """Whether something that is theirs is not what the topic says last."""
+    said = F.coalesce(F.col("last.told") == F.col("theirs.offset"), F.lit(False))
+    return F.coalesce(F.col("theirs.holds"), F.lit(False)) & ~said
 
 
 def _header(name: str, value: Column) -> Column:

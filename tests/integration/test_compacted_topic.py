@@ -108,6 +108,10 @@ STORY = [
 AGAIN = Said(MEMBERS, Event("c", 0, 900, ANNA, {"name": "Anna again"}))
 
 
+class Died(Exception):
+    """As a process does in the middle."""
+
+
 class Topics:
     """Those of the three tables, of which the photos' is not compacted."""
 
@@ -166,14 +170,19 @@ def test_an_erasure_writes_tombstones_and_loses_nothing_that_comes_meanwhile(
     pipeline = insured(tmp_path, source=source, privacy=privacy | {"tombstones_in_topics": True})
     with pytest.raises(ProofFailed, match="nothing was removed yet from compacted topics"):
         erasure_of(spark, pipeline, request)
-    write, slipped = CompactedTopics._write, iter([AGAIN])
+    write = CompactedTopics._write
 
-    def beside_another(self: CompactedTopics, wanted: DataFrame) -> None:
-        topics.say([*slipped])
+    def dying_beside_another(self: CompactedTopics, wanted: DataFrame) -> None:
+        topics.say([AGAIN])
         write(self, wanted)
+        raise Died
 
-    monkeypatch.setattr(CompactedTopics, "_write", beside_another)
-    assert erased()["removed"]["compacted topics"] == {"tombstones": 3}
+    with monkeypatch.context() as patched:
+        patched.setattr(CompactedTopics, "_write", dying_beside_another)
+        assert isinstance(CliRunner().invoke(app, ["erase", str(tmp_path / "insured.yaml")]).exception, Died)
+    assert topics.lasts(MEMBERS)[ANNA] is None, "what came meanwhile is covered"
+    assert topics.lasts(CLAIMS)[60] is None
+    assert erased()["removed"]["compacted topics"] == {"tombstones": 0}
     assert erasure_of(spark, pipeline, request).request == request
     assert topics.lasts(MEMBERS) == {
         ANNA: {"id": ANNA, "name": "Anna again"},
