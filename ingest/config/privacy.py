@@ -231,7 +231,8 @@ class Privacy(Section):
     tombstones_in_topics: bool = Field(
         default=False,
         description="Whether an erasure writes a null tombstone behind the last record of an erased key in a compacted "
-        "topic of the source. Its user needs Write on these topics; whoever else reads them sees a delete.",
+        "topic of the source. Its user needs Write on these topics. Whoever else reads them sees a delete; another "
+        "pipeline of ingest takes no notice, and has to be asked itself.",
     )
     keep_old_files_hours: float = Field(
         default=1.0,

@@ -96,10 +96,11 @@ class Removal:
             taken[place] = found
             self._note(entries, place, asked[-1].number, found)
             seen(place, found)
+        remain_until = self._old_files(asked[-1].number)
+        # What needs others comes after what doesn't.
         if self._pipeline.writes_tombstones:
             taken[TOPICS] = self._entombed(asked[-1].number)
             seen(TOPICS, taken[TOPICS])
-        remain_until = self._old_files(asked[-1].number)
         if self._pipeline.archive is not None:
             taken[ARCHIVE] = self._archive(entries, asked[-1].number)
             seen(ARCHIVE, taken[ARCHIVE])
