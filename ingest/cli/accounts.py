@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ingest.changelog.accounting import COUNTS
+from ingest.cli.printing import verbatim
 from ingest.config import load
 from ingest.quality.accounting import Audit, audit
 from ingest.session import running
@@ -39,7 +40,7 @@ def accounts(
         bronze = Bronze(spark, loaded.layout.bronze(loaded.name)).rows()
         kept = Accounts(spark, loaded.layout.accounts, loaded.name).rows()
         found = audit(bronze, kept, from_batch, to_batch)
-    console = Console(highlight=False)
+    console = verbatim()
     if as_json:
         console.out(json.dumps(asdict(found), ensure_ascii=False))
     else:
@@ -59,6 +60,6 @@ def _show(console: Console, found: Audit) -> None:
     console.print(held)
     console.print(f"{found.merged:,} records are accounted for, {found.waiting:,} wait in bronze")
     for problem in found.problems:
-        console.print(f"[bold red]{problem}[/]")
+        console.print(problem, style="bold red")
     if not found.problems:
         console.print("every event is accounted for")

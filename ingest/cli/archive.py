@@ -8,11 +8,11 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from ingest.archive import Damage, Manifest, StoredObject
 from ingest.cli.counting import bar
+from ingest.cli.printing import verbatim
 from ingest.cli.progress import shown
 from ingest.cli.run import explaining, stop_on_signal
 from ingest.config import load
@@ -107,7 +107,7 @@ def _show(objects: Sequence[StoredObject], found: Sequence[Damage], unchecked: S
     for damage in found:
         table.add_row(damage.key, damage.what, damage.events)
     if found:
-        Console(highlight=False).print(table)
+        verbatim().print(table)
     else:
         typer.echo("each is what was written" if not unchecked else "each is as long as its name and the next one tell")
     for what in unchecked:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from ingest.changelog.point import Point
 from ingest.cli.counting import counting
 from ingest.cli.point import point
+from ingest.cli.printing import verbatim
 from ingest.cli.run import explaining
 from ingest.config import load
 from ingest.errors import ConfigError
@@ -61,7 +61,7 @@ def as_of(
     shown = Table("table", "rows", "path", title=f"{loaded.name} as of {until.said}")
     for one in found:
         shown.add_row(str(one["table"]), f"{one['rows']:,}", str(one["path"]))
-    Console(highlight=False).print(shown)
+    verbatim().print(shown)
 
 
 def _point(time: str | None, position: str | None, epoch: int) -> Point:

@@ -8,12 +8,12 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from ingest.changelog.accounting import COUNTS, Account, by_table
 from ingest.cli.counting import counting
 from ingest.cli.point import point
+from ingest.cli.printing import verbatim
 from ingest.cli.progress import NO_TABLE
 from ingest.cli.run import explaining, stop_on_signal
 from ingest.config import Pipeline, load
@@ -130,7 +130,7 @@ def _show_plan(counts: Mapping[str, int], as_json: bool) -> None:
     table = Table("table or topic", "events")
     for name, count in counts.items():
         table.add_row(name, f"{count:,}")
-    Console(highlight=False).print(table)
+    verbatim().print(table)
 
 
 def _show(pipeline: Pipeline, number: int, accounts: Sequence[Account], done: bool, as_json: bool) -> None:
@@ -141,5 +141,5 @@ def _show(pipeline: Pipeline, number: int, accounts: Sequence[Account], done: bo
     table = Table("table", *COUNTS, title=f"backfill {number} of {pipeline.name}")
     for account in accounts:
         table.add_row(account.table or NO_TABLE, *(f"{getattr(account, c):,}" for c in COUNTS))
-    Console(highlight=False).print(table)
+    verbatim().print(table)
     typer.echo("complete" if done else "stopped on request: the same command goes on where it stood")

@@ -7,9 +7,9 @@ import logging
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from ingest.cli.printing import verbatim
 from ingest.config import Pipeline, json_schema_text, load
 from ingest.errors import ConfigError
 from ingest.names import path_segment
@@ -37,7 +37,7 @@ def check(
         raise ConfigError("no pipeline is given", "give its name, or the path of its file")
     checked = load(pipeline)
     # Names and expressions hold brackets, which rich would take for markup.
-    console = Console(markup=False, emoji=False, highlight=False)
+    console = verbatim()
     composed = plan(checked)
     if not as_json:
         console.print(_plan_table(composed))

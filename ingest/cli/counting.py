@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ingest.changelog.accounting import Account
+from ingest.cli.printing import verbatim
 
 
 @contextmanager
@@ -23,7 +24,7 @@ def bar(
     what: str, as_json: bool, total: Callable[[], int] | None = None, console: Console | None = None
 ) -> Iterator[Callable[[int], None]]:
     """Hands out what is told how many more of `what` are done. `total` counts how many there will be."""
-    console = console or Console(stderr=True)
+    console = console or verbatim(stderr=True)
     if as_json or not console.is_terminal:
         yield lambda done: None
         return

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from ingest.cli.printing import verbatim
 from ingest.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def demo(
     Example: ingest demo --seconds 20 --folder claims-demo
     """
     del debug  # The whole trace is the business of main().
-    console = Console(stderr=as_json, highlight=False)
+    console = verbatim(stderr=as_json)
     with _folder(folder) as root:
         if keep:
             console.print("goes on until Ctrl-C, then silver is compared with its source")
@@ -59,7 +60,7 @@ def demo(
     else:
         _tell(console, summary, folder)
         if as_json:
-            Console(highlight=False, soft_wrap=True).out(json.dumps(summary.plain()))
+            verbatim(soft_wrap=True).out(json.dumps(summary.plain()))
     if code := exit_code(summary):
         raise typer.Exit(code)
 

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from ingest.cli.printing import verbatim
 from ingest.config import load
 from ingest.errors import ConfigError
 from ingest.run.digests import entry_digest
@@ -39,5 +39,5 @@ def digest(
             known = ", ".join(sorted(entries)) or "none yet"
             raise ConfigError(f"{table} is no table of pipeline {loaded.name}", f"its tables are: {known}")
         found = entry_digest(entries[table], Silver(spark, entries[table].path).rows(as_of))
-    console = Console(highlight=False)
+    console = verbatim()
     console.out(json.dumps({"table": table, **asdict(found)}) if as_json else f"{found.digest}  {table}")

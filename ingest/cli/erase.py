@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 import typer
 from pyspark.sql import SparkSession
-from rich.console import Console
 from rich.table import Table
 
+from ingest.cli.printing import verbatim
 from ingest.cli.run import explaining
 from ingest.config import Pipeline, load
 from ingest.errors import ConfigError
@@ -182,7 +182,7 @@ def _show(pipeline: Pipeline, asked: Asked, keys: int, dry_run: bool) -> None:
     table = Table("place", "table", "rows or events", "", title=title)
     for (place, name), count in asked.counts.items():
         table.add_row(place, name, f"{count:,}", _becomes(pipeline, place, name))
-    console = Console(highlight=False)
+    console = verbatim()
     console.print(table)
     for request in asked.requests if not dry_run else ():
         # The key is what the caller gave, and is kept nowhere.

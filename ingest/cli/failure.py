@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
+from ingest.cli.printing import verbatim
 from ingest.errors import IngestError
 
 
@@ -18,7 +18,7 @@ def guarded(command: Callable[[], object]) -> None:
     except IngestError as error:
         if "--debug" in sys.argv:
             raise
-        console = Console(stderr=True, highlight=False, soft_wrap=True)
-        console.print(f"[bold red]error[/]: {escape(error.problem)}")
-        console.print(f"[bold]what to do[/]: {escape(error.remedy)}")
+        console = verbatim(stderr=True, soft_wrap=True)
+        console.print(Text.assemble(("error", "bold red"), f": {error.problem}"))
+        console.print(Text.assemble(("what to do", "bold"), f": {error.remedy}"))
         sys.exit(error.exit_code)

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from ingest.cli.printing import verbatim
 from ingest.config import load
 from ingest.session import running
 
@@ -44,7 +44,7 @@ def gc(
         else:
             horizons = tombstone_gc.written_before(bronze, datetime.now(UTC) - timedelta(days=days))
         found = tombstone_gc.collect_garbage(spark, loaded.name, loaded.layout, bronze, horizons, dry_run)
-    console = Console(highlight=False)
+    console = verbatim()
     if as_json:
         console.out(json.dumps({"dry_run": dry_run, "tables": [asdict(table) for table in found]}, ensure_ascii=False))
         return

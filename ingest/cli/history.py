@@ -9,9 +9,9 @@ from datetime import UTC
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from ingest.cli.printing import verbatim
 from ingest.cli.run import explaining
 from ingest.config import load
 from ingest.errors import ConfigError
@@ -74,5 +74,5 @@ def _show(table: str, steps: Sequence[Step], values: bool) -> None:
         shown.add_row(
             _time(step) or "", ":".join(map(str, place)), f"{partition}@{offset}", step.what, "\n".join(changed)
         )
-    console = Console(highlight=False)
+    console = verbatim()
     console.print(shown) if steps else console.print("no event names this key")

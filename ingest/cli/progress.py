@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from ingest.changelog.accounting import OUTCOMES, Account
+from ingest.cli.printing import verbatim
 from ingest.run.pipeline import Progress
 
 NO_TABLE = "(no table)"
@@ -23,7 +24,7 @@ NO_TABLE = "(no table)"
 @contextmanager
 def shown(name: str, as_json: bool, console: Console | None = None) -> Iterator[Callable[[Progress], None]]:
     """Hands out what takes the progress of the pipeline `name`."""
-    console = console or Console(highlight=False)
+    console = console or verbatim()
     if as_json:
         yield lambda progress: console.out(json.dumps(figures(progress, datetime.now(UTC)), ensure_ascii=False))
     elif console.is_terminal:

@@ -9,10 +9,11 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ingest.cli.counting import counting
+from ingest.cli.printing import verbatim
 from ingest.cli.run import explaining
 from ingest.config import load
 from ingest.run.proving import Proof
@@ -53,8 +54,8 @@ def prove(
         raise typer.Exit(EXIT_DIFFERS)
 
 
-def _word(equal: bool | None) -> str:
-    return "" if equal is None else "equal" if equal else "[bold red]differs[/]"
+def _word(equal: bool | None) -> Text:
+    return Text() if equal is None else Text("equal") if equal else Text("differs", style="bold red")
 
 
 def _show(found: Sequence[Proof], keys: bool, as_json: bool) -> None:
@@ -66,7 +67,7 @@ def _show(found: Sequence[Proof], keys: bool, as_json: bool) -> None:
                     del difference["key"]
         typer.echo(json.dumps({"tables": said}, ensure_ascii=False))
         return
-    console = Console(highlight=False)
+    console = verbatim()
     table = Table("table", "rows", "as its events say", "up to batch", "", "its history")
     for p in found:
         live, folded = (f"{d.rows:,}" if d else "none" for d in (p.live, p.folded))

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from ingest.changelog.accounting import COUNTS
+from ingest.cli.printing import verbatim
 from ingest.errors import ConfigError
 from ingest.session import SMALL, running
 
@@ -46,7 +46,7 @@ def replay(
     given = list(events or ())
     cases = _each(given, out) if each else [_one(given, tables, out)]
     size = sum(path.stat().st_size for case in cases for path in case.events)
-    console = Console(highlight=False)
+    console = verbatim()
     with running("ingest replay", SMALL if size < _SMALL_BYTES else {}) as spark:
         delivery = folding.Delivery(batch_size, shuffle, any_order)
         for case, summary in folding.replay(spark, cases, delivery, form):  # type: ignore[arg-type]
@@ -64,6 +64,8 @@ def _one(events: list[Path], tables: Path | None, out: Path) -> folding.Case:  #
 
     if not events:
         raise ConfigError("no changelog file was given", "ingest replay EVENTS.jsonl --out DIR")
+    if folders := [path for path in events if path.is_dir()]:
+        raise ConfigError(f"{folders[0]} is a folder", "add --each, or give the files in it")
     folder = events[0].resolve().parent
     beside = folder / "tables.json"
     found = tables or (beside if beside.is_file() else None)

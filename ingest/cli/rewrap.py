@@ -7,8 +7,8 @@ from contextlib import closing
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from ingest.cli.printing import verbatim
 from ingest.config import load
 from ingest.errors import ConfigError
 
@@ -31,7 +31,7 @@ def rewrap(
         raise ConfigError("the pipeline shreds no columns", "declare them: tables: {…: {shred: […]}}")
     with closing(keys.store()) as store:
         count = store.rewrap()
-    console = Console(highlight=False)
+    console = verbatim()
     if as_json:
         console.out(json.dumps({"rewrapped": count, "master": max(keys.masters)}))
     else:

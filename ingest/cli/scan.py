@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ingest.cli.printing import verbatim
 from ingest.config import load
 from ingest.errors import ConfigError, ProofFailed
 from ingest.privacy.proving import places_of, proof
@@ -51,7 +52,7 @@ def scan(
     if as_json:
         typer.echo(json.dumps(asdict(report), ensure_ascii=False))
     else:
-        _show(Console(highlight=False, markup=False, emoji=False), report)
+        _show(verbatim(), report)
     if not report.valid:
         missed = [f"{s.place}, {s.format}: {name}" for s in report.canaries for name in s.missed]
         raise ProofFailed(

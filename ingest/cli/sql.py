@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
-from rich.console import Console
 from rich.table import Table
 
+from ingest.cli.printing import verbatim
 from ingest.config import Pipeline, load
 from ingest.errors import ConfigError
 from ingest.names import Lakehouse, identifier
@@ -114,7 +114,7 @@ def _text(value: str) -> str:
 def _show(spark: SparkSession, query: str, limit: int, as_json: bool) -> None:
     frame = spark.sql(query)
     rows = frame.limit(limit).collect()  # at most `limit` rows, for a person to read
-    console = Console(highlight=False)
+    console = verbatim()
     if as_json:
         for row in rows:
             console.out(json.dumps(row.asDict(recursive=True), ensure_ascii=False, default=str))

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from ingest.cli.printing import verbatim
 from ingest.stack import CHANGELOG_PARTS, EXTERNAL_VARIABLES, PARTS, ServiceStatus, Stack
 
 app = typer.Typer(
@@ -91,4 +91,4 @@ def _show(services: list[ServiceStatus]) -> None:
         answers = "yes" if service.healthy else "no"
         pid = "" if service.pid is None else str(service.pid)
         table.add_row(service.service, service.state, answers, service.address, pid, service.log or "")
-    Console().print(table)
+    verbatim().print(table)

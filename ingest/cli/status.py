@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ingest.cli.printing import verbatim
 from ingest.config import load
 from ingest.session import running
 
@@ -32,7 +33,7 @@ def status(
     loaded = load(pipeline)
     with running("ingest status", loaded.spark) as spark:
         found = standing.status(spark, loaded.name, loaded.layout)
-    console = Console(highlight=False)
+    console = verbatim()
     if as_json:
         console.out(json.dumps(asdict(found), ensure_ascii=False))
     else:

@@ -1,0 +1,42 @@
+"""What commands print is what is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.table import Table
+from typer.testing import CliRunner
+
+from ingest import cli
+from ingest.cli.failure import guarded
+from ingest.cli.printing import verbatim
+from ingest.errors import ConfigError
+
+NAMES = r"shop\.[a-z]+ [red]:key:"
+
+
+def test_names_and_values_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("topics")
+    table.add_row(NAMES)
+    verbatim().print(table)
+    assert NAMES in capsys.readouterr().out
+
+
+def test_a_failure_shows_them_too(capsys: pytest.CaptureFixture[str]) -> None:
+    def command() -> None:
+        raise ConfigError(f"no topic matches {NAMES}", f"correct {NAMES}")
+
+    with pytest.raises(SystemExit, match="2"):
+        guarded(command)
+    assert capsys.readouterr().err == f"error: no topic matches {NAMES}\nwhat to do: correct {NAMES}\n"
+
+
+def test_no_command_has_a_console_that_changes_them() -> None:
+    modules = Path(cli.__file__).parent.glob("*.py")
+    assert [m.name for m in modules if "Console(" in m.read_text(encoding="utf-8")] == ["printing.py"]
+
+
+def test_a_folder_of_changelogs_is_no_changelog(tmp_path: Path) -> None:
+    said = CliRunner().invoke(cli.app, ["replay", str(tmp_path), "--out", str(tmp_path / "out")])
+    assert str(said.exception) == f"{tmp_path} is a folder → add --each, or give the files in it"
