@@ -6,6 +6,7 @@ import json
 import random
 import socket
 from pathlib import Path
+from threading import Lock
 
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
@@ -16,21 +17,23 @@ HOST = "127.0.0.1"
 # down, and a client that polls the port can't connect to itself.
 _RANGE = range(20_000, 32_000)
 _ATTEMPTS = 200
+_choosing = Lock()
 _RELEASE_SECONDS = 5.0  # a process that was just killed may hold its ports for a moment
 
 
 def remembered_ports(file: Path, names: tuple[str, ...]) -> dict[str, int]:
     """One port per name: those that `file` remembers, else free ones, which it then remembers.
 
-    They stay the same for the life of a folder, because clients, and connectors kept in it, know them.
+    They stay the same for the life of a folder, because clients, and connectors kept in it, know them. Of several that
+    ask at once, such as a service and one that connects to it, all are told what the first one chose.
     """
-    if file.exists():
+    with _choosing:
+        if not file.exists():
+            chosen: dict[str, int] = {}
+            for name in names:
+                chosen[name] = _free_port(taken=set(chosen.values()))
+            file.write_text(json.dumps(chosen))
         return {name: int(json.loads(file.read_text())[name]) for name in names}
-    chosen: dict[str, int] = {}
-    for name in names:
-        chosen[name] = _free_port(taken=set(chosen.values()))
-    file.write_text(json.dumps(chosen))
-    return chosen
 
 
 def require_free(port: int, service: str) -> None:
