@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from ingest.class_archive import java_options
@@ -57,6 +58,8 @@ _LOOKED_UP = {
     "PythonUtils": "org.apache.spark.api.python.PythonUtils",
     "PythonSQLUtils": "org.apache.spark.sql.api.python.PythonSQLUtils",
 }
+_PLAN_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Where PySpark tells of a failure by its whole plan, with the values in it, beside raising it."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
@@ -126,6 +129,8 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
     with _stdout_kept():
         session = builder.getOrCreate()
     _remember(session.sparkContext._jvm)
+    for logger in _PLAN_LOGGERS:
+        PySparkLogger.getLogger(logger).disabled = True
     # What is there by now stays: Python's collector, which is called for at each slice, needn't look at it again.
     gc.collect()
     gc.freeze()

@@ -1,0 +1,40 @@
+"""`ingest sql` shows what is there, and of a query that can't be run no more than why."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from ingest.cli import app
+from ingest.errors import ConfigError
+
+pytestmark = pytest.mark.spark
+
+
+def asked(query: str, lakehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Result:
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    return CliRunner().invoke(app, ["sql", "--lakehouse", str(lakehouse), query])
+
+
+def test_values_are_what_they_are(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "[red]x :key:" in asked("SELECT '[red]x :key:' AS v", tmp_path, spark, monkeypatch).output
+
+
+def test_a_query_that_cant_be_run_is_logged_nowhere(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[logging.LogRecord] = []
+    listener = logging.Handler()
+    monkeypatch.setattr(listener, "emit", heard.append)
+    logging.getLogger("SQLQueryContextLogger").addHandler(listener)
+    failed = asked("SELECT 'zora.quandt@example.org' FROM nowhere", tmp_path, spark, monkeypatch)
+    logging.getLogger("SQLQueryContextLogger").removeHandler(listener)
+    assert isinstance(failed.exception, ConfigError)
+    assert "TABLE_OR_VIEW_NOT_FOUND" in str(failed.exception)
+    assert "zora" not in str(failed.exception)
+    assert heard == []
