@@ -179,7 +179,6 @@ class Soak:
                 time.sleep(every * 60)
                 lag, now = self._view.lag(after=seen_batch), (writer.changes, self._batches)
                 seen_batch = self._view.last_batch()
-                logs = [f for f in self._folder.rglob("_delta_log/*") if f.is_file()]
                 window = Window(
                     round((time.monotonic() - begun) / 60, 1),
                     now[0] - seen[0],
@@ -187,7 +186,7 @@ class Soak:
                     lag.p50 if lag else None,
                     lag.p95 if lag else None,
                     sum(1 for f in self._folder.rglob("*.parquet") if "_delta_log" not in f.parts),
-                    sum(f.stat().st_size for f in logs) / 1e6,
+                    sum(map(_size, self._folder.rglob("_delta_log/*"))) / 1e6,
                     *self._memory(),
                 )
                 seen = now
@@ -250,6 +249,14 @@ def main(
     file = RESULTS / f"soak-{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
     file.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     console.print(f"[dim]{file}")
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size if file.is_file() else 0
+    except FileNotFoundError:
+        # What a writer had there for a moment.
+        return 0
 
 
 if __name__ == "__main__":
