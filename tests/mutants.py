@@ -376,8 +376,15 @@ MUTANTS = [
     Mutant(
         "what comes in while tombstones are written is lost",
         "run/compacted_topics.py",
-        'F.coalesce(F.col("theirs.holds"), F.lit(False)) & ~said',
-        "F.lit(False)",
+        'F.coalesce(F.col("theirs.holds"), F.lit(False)) &',
+        "F.lit(False) &",
+        COMPACTED,
+    ),
+    Mutant(
+        "what an erased record had replaced is said again",
+        "run/compacted_topics.py",
+        ' & F.col("theirs.request").isNull() & ~said',
+        " & ~said",
         COMPACTED,
     ),
     Mutant(

@@ -54,10 +54,12 @@ class CompactedTopics:
             if wrong.isEmpty():
                 return count
             tombs, covered = wrong.where(_buried()), wrong.where(_covered())
-            count += tombs.count()
-            nothing, request = F.lit(None).cast("binary").alias("value"), F.col("last.request")
-            self._write(tombs.select(*_PARTITION, "key", nothing, _header(ERASED, request).alias("headers")))
-            self._write(self._copies(span, covered))
+            if buried := tombs.count():
+                count += buried
+                nothing, request = F.lit(None).cast("binary").alias("value"), F.col("last.request")
+                self._write(tombs.select(*_PARTITION, "key", nothing, _header(ERASED, request).alias("headers")))
+            if not covered.isEmpty():
+                self._write(self._copies(span, covered))
         raise Contended(
             "others write into compacted topics while tombstones are written, or leave transactions open",
             "run the same again: it goes on where it stood",
@@ -89,19 +91,19 @@ class CompactedTopics:
 
 
 def _said(records: DataFrame, erased: DataFrame) -> DataFrame:
-    """What a topic says of each key: its `last` record, and the last of `theirs`, which no erasure wrote or took away.
-    Of each the `offset`, that of the record whose value it is (`told`), whether it `holds` a value, and the `request`
-    by which it is erased."""
+    """What a topic says of each key: its `last` record, and the last of `theirs`, which no erasure wrote. Of each the
+    `offset`, that of the record whose value it is (`told`), whether it `holds` a value, and the `request` by which it
+    is erased."""
     copied, genuine = _marked(COPIED), ~_marked(COPIED) & ~_marked(ERASED)
     place = F.element_at(F.filter("headers", lambda header: header["key"] == COPIED), 1)["value"]
     told = F.when(copied, place.cast("string").cast("long")).when(genuine, F.col("offset"))
     holds = F.col("value").isNotNull().alias("holds")
     read = records.select(*COORDINATES, "timestamp", "key", genuine.alias("genuine"), told.alias("told"), holds)
     marked = read.join(erased, [*COORDINATES, "timestamp"], "left")
-    record, theirs = F.struct("offset", "told", "holds", "request"), F.col("genuine") & F.col("request").isNull()
+    record = F.struct("offset", "told", "holds", "request")
     return marked.groupBy(*_PARTITION, "key").agg(
         F.max_by(record, "offset").alias("last"),
-        F.max_by(record, F.when(theirs, F.col("offset"))).alias("theirs"),
+        F.max_by(record, F.when(F.col("genuine"), F.col("offset"))).alias("theirs"),
     )
 
 
@@ -111,9 +113,10 @@ def _buried() -> Column:
 
 
 def _covered() -> Column:
-    """Whether something that is theirs is not what the topic says last."""
+    """Whether their last record is none that is erased, and not what the topic says last. What they have said before
+    an erased one was over with that."""
     said = F.coalesce(F.col("last.told") == F.col("theirs.offset"), F.lit(False))
-    return F.coalesce(F.col("theirs.holds"), F.lit(False)) & ~said
+    return F.coalesce(F.col("theirs.holds"), F.lit(False)) & F.col("theirs.request").isNull() & ~said
 
 
 def _header(name: str, value: Column) -> Column:

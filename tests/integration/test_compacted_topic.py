@@ -95,6 +95,7 @@ STORY = [
             (MEMBERS, "u", ANNA, {"name": "Anna B."}),
             (CLAIMS, "c", 60, {"member_id": ANNA, "text": TEXT}),
             (CLAIMS, "c", 61, {"member_id": BEN, "text": "theft"}),
+            (CLAIMS, "x", 62, {"member_id": ANNA, "text": TEXT}),  # nobody can tell what it is: it waits in quarantine
             (CLAIMS, "c", 62, {"member_id": ANNA, "text": TEXT}),
             (CLAIMS, "d", 62, {}),  # whose connector writes no tombstones
             (CLAIMS, "c", 63, {"member_id": ANNA, "text": TEXT}),
