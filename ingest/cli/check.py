@@ -36,7 +36,6 @@ def check(
     if pipeline is None:
         raise ConfigError("no pipeline is given", "give its name, or the path of its file")
     checked = load(pipeline)
-    # Names and expressions hold brackets, which rich would take for markup.
     console = verbatim()
     composed = plan(checked)
     if not as_json:

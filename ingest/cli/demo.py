@@ -130,4 +130,4 @@ def _say_where(console: Console, root: Path) -> None:
         f"  tables: {lakehouse}/silver, events as they came: {lakehouse}/bronze",
         f"  logs of the services: {root}/services/*/log",
     ):
-        console.print(line, soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=True)

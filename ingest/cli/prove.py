@@ -77,4 +77,4 @@ def _show(found: Sequence[Proof], keys: bool, as_json: bool) -> None:
         for d in p.differences:
             named = ", ".join(f"{k} = {v}" for k, v in d.key.items()) if keys else "a key"
             what = "is missing" if d.live is None else "has no event" if d.folded is None else "differs"
-            console.print(f"{p.table}: {named} {what}; events: {', '.join(d.events) or 'none'}", markup=False)
+            console.print(f"{p.table}: {named} {what}; events: {', '.join(d.events) or 'none'}")

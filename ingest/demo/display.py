@@ -11,7 +11,6 @@ from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 
 from ingest.demo.lakehouse import Lag
@@ -50,6 +49,7 @@ class Display:
     """A context manager: the moving table is there from its beginning to its end."""
 
     def __init__(self, console: Console) -> None:
+        """`console`: one that shows text as it is."""
         self._console = console
         self._numbers: Numbers | None = None
         self._step = ""
@@ -69,7 +69,7 @@ class Display:
             self._live.stop()
 
     def say(self, text: str = "") -> None:
-        self._console.print(escape(text), soft_wrap=True)
+        self._console.print(text, soft_wrap=True)
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
@@ -99,9 +99,9 @@ class Display:
     def _picture(self) -> Table:
         table = Table(show_header=False, title="claims → silver")
         if self._step:
-            table.add_row(escape(self._step), f"{time.monotonic() - self._step_began:.0f} s")
+            table.add_row(self._step, f"{time.monotonic() - self._step_began:.0f} s")
         for label, value in self._numbers.lines().items() if self._numbers else ():
-            table.add_row(label, escape(value))
+            table.add_row(label, value)
         return table
 
 
