@@ -328,7 +328,7 @@ def test_on_a_terminal_archiving_and_verifying_show_how_far_they_are(
     terminal = StringIO()
     with monkeypatch.context() as patched:
         watched = Console(file=terminal, force_terminal=True, no_color=True, width=80)
-        patched.setattr(counting, "Console", lambda **_: watched)
+        patched.setattr(counting, "verbatim", lambda **_: watched)
         assert CliRunner().invoke(app, ["archive", "run", file]).exit_code == 0
         assert CliRunner().invoke(app, ["archive", "verify", file]).exit_code == 0
     objects = sum(len(m.objects) for m in manifests(store, SHOP))
