@@ -390,7 +390,7 @@ MUTANTS = [
     Mutant(
         "a tombstone that an erasure wrote brings the key back",
         "changelog/envelope.py",
-        'F.when(value.isNotNull() | ~F.coalesce(_erased(), F.lit(False)), F.col("key"))',
+        'F.when(value.isNotNull() | ~marked(ERASED), F.col("key"))',
         'F.col("key")',
         COMPACTED,
     ),

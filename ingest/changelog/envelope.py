@@ -113,8 +113,14 @@ def _narrow(naming: Naming) -> T.StructType:
     )
 
 
-def _erased() -> Column:
-    return F.array_contains(F.col("headers")["key"], ERASED)
+def marked(header: str) -> Column:
+    """Whether a record has a header of this name."""
+    return F.coalesce(F.array_contains(F.col("headers")["key"], header), F.lit(False))
+
+
+def mark(header: str, value: Column) -> Column:
+    """Headers: this one."""
+    return F.array(F.struct(F.lit(header).alias("key"), value.cast("binary").alias("value")))
 
 
 def key_json(key: Column) -> Column:
@@ -127,10 +133,9 @@ def emptied(request: Column) -> dict[str, Column]:
     """What an `EVENT` holds beside its place and time once an erasure has emptied it: what an empty record comes to."""
     kept = ("topic", "partition", "offset", "timestamp")
     nothing = {f.name: F.lit(None).cast(f.dataType) for f in EVENT if f.name not in kept}
-    header = F.struct(F.lit(ERASED).alias("key"), request.cast("binary").alias("value"))
     at = position(F.lit(None).cast(SOURCE_FIELDS), F.lit(CONTROL), F.col("offset"), F.col("partition"))
     told = {"op": F.lit(CONTROL), "position": at, "wrapped": F.lit(False), "ends_snapshot": F.lit(False)}
-    return nothing | told | {"headers": F.array(header)}
+    return nothing | told | {"headers": mark(ERASED, request)}
 
 
 def events(records: DataFrame, naming: Naming) -> DataFrame:
@@ -144,7 +149,7 @@ def _columns(naming: Naming) -> tuple[Column, ...]:
     """The columns of `EVENT`. Kept: writing them down takes longer than a small batch."""
     value = F.col("value")
     # A tombstone that an erasure wrote says whose it is to nobody but the topic's cleaner.
-    key = F.when(value.isNotNull() | ~F.coalesce(_erased(), F.lit(False)), F.col("key"))
+    key = F.when(value.isNotNull() | ~marked(ERASED), F.col("key"))
     wrapped = F.col("_json.payload").isNotNull()
     source = F.when(wrapped, F.col("_json.payload.source")).otherwise(F.col("_json.source"))
     said_op = F.when(wrapped, F.col("_json.payload.op")).otherwise(F.col("_json.op"))

@@ -21,7 +21,14 @@ from pydantic_core import PydanticCustomError
 
 from ingest.config.airflow import Airflow
 from ingest.config.archive import Archive
-from ingest.config.privacy import Personal, Privacy, require_chains, require_data_keys, require_sound
+from ingest.config.privacy import (
+    Personal,
+    Privacy,
+    require_chains,
+    require_data_keys,
+    require_ledger_keys,
+    require_sound,
+)
 from ingest.config.properties import Properties, PropertiesField
 from ingest.config.section import Section, Table, Text
 from ingest.names import Lakehouse
@@ -277,12 +284,7 @@ class Pipeline(Section):
     @model_validator(mode="after")
     def _subjects(self) -> Self:
         require_chains(self.tables)
-        if self.privacy is None and any(t.subject is not None for t in self.tables.values()):
-            raise ValueError("tables lead to subjects, and nothing says where the ledger's keys are: privacy.key_file")
-        if self.privacy is not None and Path(self.privacy.key_file).absolute().is_relative_to(
-            Path(self.lakehouse).absolute()
-        ):
-            raise ValueError("privacy.key_file lies in the lakehouse: who reads hashes there would have their key too")
+        require_ledger_keys(self.tables, self.privacy, Path(self.lakehouse))
         return self
 
     @model_validator(mode="after")

@@ -242,6 +242,15 @@ class Privacy(Section):
     )
 
 
+def require_ledger_keys(tables: Mapping[str, Personal], privacy: Privacy | None, lakehouse: Path) -> None:
+    """Raises ValueError where the keys of the ledger's hashes are not told, or lie where these do."""
+    if privacy is None:
+        if any(t.subject is not None for t in tables.values()):
+            raise ValueError("tables lead to subjects, and nothing says where the ledger's keys are: privacy.key_file")
+    elif _lies_in(lakehouse, privacy.key_file):
+        raise ValueError("privacy.key_file lies in the lakehouse: who reads hashes there would have their key too")
+
+
 def require_data_keys(tables: Mapping[str, Personal], privacy: Privacy | None, lakehouse: Path) -> None:
     """Raises ValueError where the keys of shredded columns are not told, or lie where their copies would."""
     told = privacy.shredding if privacy is not None else None
@@ -250,6 +259,9 @@ def require_data_keys(tables: Mapping[str, Personal], privacy: Privacy | None, l
     if asking := sorted(table for table, t in tables.items() if t.erase_on_delete):
         # Who has come back by then has values under the key that the request destroys.
         raise ValueError(f"tables shred columns, and deletes of {asking[0]} ask for erasure: ask with `ingest erase`")
-    for path in (told.master_key_file, told.key_store.removeprefix("sqlite:///")):
-        if Path(path).absolute().is_relative_to(lakehouse.absolute()):
-            raise ValueError("privacy.shredding keeps keys in the lakehouse: each of its copies would hold them")
+    if any(_lies_in(lakehouse, path) for path in (told.master_key_file, told.key_store.removeprefix("sqlite:///"))):
+        raise ValueError("privacy.shredding keeps keys in the lakehouse: each of its copies would hold them")
+
+
+def _lies_in(lakehouse: Path, path: str) -> bool:
+    return Path(path).absolute().is_relative_to(lakehouse.absolute())

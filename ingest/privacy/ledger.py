@@ -187,6 +187,11 @@ class Ledger:
             yield Entry(**told | {"at": told["at"].astimezone(UTC)}), written
 
 
+def newest(entries: Iterable[Entry], place: str) -> int:
+    """The number of the last state of a place; 0 where it has none."""
+    return max((e.number for e in entries if e.kind == STATE and e.place == place), default=0)
+
+
 def cut_offs(entries: Iterable[Entry]) -> dict[str, CutOff]:
     """request → up to where its subject's old life goes."""
     return {e.request: CutOff.parsed(e.cut_off) for e in entries if e.cut_off is not None}

@@ -10,7 +10,7 @@ from ingest.config import Pipeline
 from ingest.errors import ConfigError, ProofFailed
 from ingest.privacy.certificate import Erasure
 from ingest.privacy.cut_off import EVERY, CutOff
-from ingest.privacy.ledger import ASKED, STATE, Entry, Ledger
+from ingest.privacy.ledger import ASKED, STATE, Entry, Ledger, newest
 from ingest.run.removing import ARCHIVE, DATA_KEYS, OLD_FILES, PLACES, TOPICS
 
 
@@ -39,7 +39,7 @@ def _require_done(pipeline: Pipeline, asked: Entry, entries: Sequence[Entry]) ->
     wanted += [DATA_KEYS] if pipeline.shreds else []
     wanted += [TOPICS] if pipeline.writes_tombstones else []
     waiting = [place for place in wanted if not any(e.place == place for e in states)]
-    removed = max((e.number for e in states if e.place == OLD_FILES), default=0)
+    removed = newest(states, OLD_FILES)
     if not waiting and any(e.number > removed for e in states if e.place in PLACES):
         waiting = [OLD_FILES]
     if waiting:

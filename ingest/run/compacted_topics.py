@@ -11,13 +11,14 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.envelope import ERASED
+from ingest.changelog.envelope import ERASED, mark, marked
 from ingest.config import Pipeline
 from ingest.cut import cut, released
 from ingest.errors import Contended
 from ingest.sources.contract import Offsets, Range
 from ingest.sources.kafka import KafkaSource
 from ingest.sources.kafka_admin import KafkaAdmin
+from ingest.sources.kafka_properties import spark_options
 from ingest.tables.bronze import COORDINATES
 
 _PARTITION = ["topic", "partition"]
@@ -57,7 +58,7 @@ class CompactedTopics:
             if buried := tombs.count():
                 count += buried
                 nothing, request = F.lit(None).cast("binary").alias("value"), F.col("last.request")
-                self._write(tombs.select(*_PARTITION, "key", nothing, _header(ERASED, request).alias("headers")))
+                self._write(tombs.select(*_PARTITION, "key", nothing, mark(ERASED, request).alias("headers")))
             if not covered.isEmpty():
                 self._write(self._copies(span, covered))
         raise Contended(
@@ -80,28 +81,27 @@ class CompactedTopics:
 
     def _copies(self, span: Range, covered: DataFrame) -> DataFrame:
         places = covered.select(*_PARTITION, F.col("theirs.offset").alias("offset"))
-        mark = _header(COPIED, F.col("offset").cast("string"))
-        headers = F.when(F.col("headers").isNull(), mark).otherwise(F.concat("headers", mark))
+        copied = mark(COPIED, F.col("offset").cast("string"))
+        headers = F.when(F.col("headers").isNull(), copied).otherwise(F.concat("headers", copied))
         found = self._read(span).join(F.broadcast(places), COORDINATES, "left_semi")
         return found.select(*_PARTITION, "key", "value", headers.alias("headers"))
 
     def _write(self, records: DataFrame) -> None:
-        told = {f"kafka.{name}": value for name, value in self._properties.items()}
-        records.write.format("kafka").options(**told).save()
+        records.write.format("kafka").options(**spark_options(self._properties)).save()
 
 
 def _said(records: DataFrame, erased: DataFrame) -> DataFrame:
     """What a topic says of each key: its `last` record, and the last of `theirs`, which no erasure wrote. Of each the
     `offset`, that of the record whose value it is (`told`), whether it `holds` a value, and the `request` by which it
     is erased."""
-    copied, genuine = _marked(COPIED), ~_marked(COPIED) & ~_marked(ERASED)
+    copied, genuine = marked(COPIED), ~marked(COPIED) & ~marked(ERASED)
     place = F.element_at(F.filter("headers", lambda header: header["key"] == COPIED), 1)["value"]
     told = F.when(copied, place.cast("string").cast("long")).when(genuine, F.col("offset"))
     holds = F.col("value").isNotNull().alias("holds")
     read = records.select(*COORDINATES, "timestamp", "key", genuine.alias("genuine"), told.alias("told"), holds)
-    marked = read.join(erased, [*COORDINATES, "timestamp"], "left")
+    asked = read.join(erased, [*COORDINATES, "timestamp"], "left")
     record = F.struct("offset", "told", "holds", "request")
-    return marked.groupBy(*_PARTITION, "key").agg(
+    return asked.groupBy(*_PARTITION, "key").agg(
         F.max_by(record, "offset").alias("last"),
         F.max_by(record, F.when(F.col("genuine"), F.col("offset"))).alias("theirs"),
     )
@@ -117,12 +117,3 @@ def _covered() -> Column:
     an erased one was over with that."""
     said = F.coalesce(F.col("last.told") == F.col("theirs.offset"), F.lit(False))
     return F.coalesce(F.col("theirs.holds"), F.lit(False)) & F.col("theirs.request").isNull() & ~said
-
-
-def _header(name: str, value: Column) -> Column:
-    return F.array(F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value")))
-
-
-def _marked(name: str) -> Column:
-    """Whether a record has this header."""
-    return F.coalesce(F.array_contains(F.col("headers")["key"], name), F.lit(False))

@@ -24,7 +24,7 @@ from ingest.cut import cut, released
 from ingest.privacy.cut_off import CutOff
 from ingest.privacy.fence import OLD, judged
 from ingest.privacy.key_file import LedgerKeys, read_keys
-from ingest.privacy.ledger import ASKED, STATE, Entry, Ledger, cut_offs
+from ingest.privacy.ledger import ASKED, STATE, Entry, Ledger, cut_offs, newest
 from ingest.run.archive_erasing import erased_from_archive, require_read
 from ingest.run.compacted_topics import CompactedTopics
 from ingest.run.fencing import Fencing
@@ -171,11 +171,7 @@ class Removal:
     def _entombed(self, upto: int) -> dict[str, int]:
         """Once bronze tells which records these are, and where nothing was taken from it since, not again."""
         entries = list(self._ledger.entries())
-        emptied, done = (
-            max((e.number for e in entries if e.kind == STATE and e.place == place), default=0)
-            for place in (BRONZE, TOPICS)
-        )
-        if done > emptied:
+        if newest(entries, TOPICS) > newest(entries, BRONZE):
             return {"tombstones": 0}
         written = CompactedTopics(self._spark, self._pipeline).entomb(self._empty(self._of_topics, "timestamp"))
         self._ledger.append([Entry(STATE, "", place=TOPICS, state=REMOVED, upto=upto)])
@@ -208,7 +204,7 @@ class Removal:
     def _old_files(self, upto: int) -> datetime | None:
         """Takes them away, where nobody can be reading or writing beside them any more; else from when on."""
         states = [e for e in self._ledger.entries() if e.kind == STATE]
-        done = max((e.number for e in states if e.place == OLD_FILES), default=0)
+        done = newest(states, OLD_FILES)
         since = [e.at for e in states if e.number > done and e.place in PLACES]
         if not since:
             return None

@@ -14,6 +14,7 @@ from ingest.changelog.envelope import RECORD
 from ingest.errors import SourceRefused
 from ingest.sources.contract import Offsets, Range
 from ingest.sources.kafka_admin import KafkaAdmin
+from ingest.sources.kafka_properties import spark_options
 
 _RECORDS_A_TASK = 10_000
 """At least: of fewer a partition of a topic is read in one piece."""
@@ -73,9 +74,7 @@ class KafkaSource:
 
     def read(self, spark: SparkSession, span: Range) -> DataFrame:
         assigned = {topic: sorted(partitions) for topic, partitions in span.end.items()}
-        reader = spark.read.format("kafka").options(
-            **{f"kafka.{key}": value for key, value in self._properties.items()}
-        )
+        reader = spark.read.format("kafka").options(**spark_options(self._properties))
         return (
             reader.option("assign", json.dumps(assigned))
             .option("startingOffsets", json.dumps(span.start))

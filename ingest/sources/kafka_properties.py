@@ -1,4 +1,5 @@
-"""Kafka client properties as the Java client spells them, told to librdkafka, which spells some otherwise."""
+"""Kafka client properties as the Java client spells them, told to Spark, and to librdkafka, which spells some
+otherwise."""
 
 from __future__ import annotations
 
@@ -27,6 +28,11 @@ _ALIKE = frozenset(
 _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _LOGIN = re.compile(r"\s*\S*\.?(?:Plain|Scram)LoginModule\s+\w+\s+(?P<options>.*?);?\s*", re.DOTALL)
 _OPTION = re.compile(r"""([\w.$-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""", re.DOTALL)
+
+
+def spark_options(properties: Mapping[str, str]) -> dict[str, str]:
+    """The options with which Spark reads and writes as the Java client would with `properties`."""
+    return {f"kafka.{name}": value for name, value in properties.items()}
 
 
 def librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
