@@ -410,8 +410,8 @@ def require_sound(mutants: list[Mutant]) -> None:
         raise SystemExit("\n".join(found))
     for tests in {m.tests for m in mutants}:
         with redirect_stdout(StringIO()):
-            found = pytest.main(["-q", "--collect-only", "-p", "no:cacheprovider", *tests])
-        if found != pytest.ExitCode.OK:
+            code = pytest.main(["-q", "--collect-only", "-p", "no:cacheprovider", *tests])
+        if code != pytest.ExitCode.OK:
             raise SystemExit(f"pytest finds no tests by {' '.join(tests)!r}")
 
 
@@ -444,7 +444,7 @@ def main() -> None:
     require_sound(chosen)
     os.environ.setdefault("FUZZ_CASES", "100")
     stop = SparkSession.stop
-    SparkSession.stop = lambda _: None  # type: ignore[method-assign]
+    SparkSession.stop = lambda _: None  # type: ignore[method-assign,assignment]
     console = Console(highlight=False, file=sys.__stdout__)
     survivors = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
+from typing import ClassVar
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -22,7 +23,7 @@ class Kafka(Service):
     """`bootstrap_servers` is all that clients need: no encryption, no authentication, 127.0.0.1 only."""
 
     name = "kafka"
-    port_names = ("broker", "controller")
+    port_names: ClassVar[tuple[str, ...]] = ("broker", "controller")
 
     @property
     def bootstrap_servers(self) -> str:

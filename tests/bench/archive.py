@@ -66,8 +66,8 @@ def one(way: str, folder: Path, rows: int, changes: int, s3: str) -> None:
                 restore(spark, made, threading.Event())
             else:
                 layout = layout_of(spark, made)
-                rows = parsed(layout.records(spark, layout.objects()))
-                rows.write.format("delta").save(str(folder / "floor"))
+                history = parsed(layout.records(spark, layout.objects()))
+                history.write.format("delta").save(str(folder / "floor"))
         wrong = 0
         if way == "ingest":
             found = Silver(spark, made.layout.silver(NAME, TABLE)).rows().select(*COLUMNS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import events
@@ -69,7 +69,7 @@ class NaiveDelta:
 
     def apply(self) -> None:
         """One commit."""
-        values = {c: F.col(f"s.{c}") for c in (*COLUMNS, "lsn")}
+        values: dict[str, str | Column] = {c: F.col(f"s.{c}") for c in (*COLUMNS, "lsn")}
         (
             DeltaTable.forPath(self._spark, self._path)
             .alias("t")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -163,7 +163,7 @@ class DeltaRs:
         return self._spark.read.format("delta").load(self._path).where("NOT gone").select(*COLUMNS)
 
 
-def _newest_by_duckdb(folder: str) -> object:
+def _newest_by_duckdb(folder: str) -> Any:
     """The newest change of each key in a batch, as an Arrow table."""
     import duckdb
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import psutil
 import psycopg
@@ -196,7 +196,7 @@ class Soak:
             self._stop.set()
 
     def _memory(self) -> tuple[float, float]:
-        jvm = self._spark._jvm
+        jvm: Any = self._spark._jvm
         runtime = jvm.java.lang.Runtime.getRuntime()
         runtime.gc()
         process = psutil.Process(jvm.java.lang.ProcessHandle.current().pid())

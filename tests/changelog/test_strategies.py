@@ -364,7 +364,8 @@ def test_the_example_of_the_readme_tells_right_from_wrong() -> None:
         there: dict[str, Any] = {"MyPipeline": pipeline}
         exec(example, there)
         (test,) = (there[name] for name in there if name.startswith("test_"))
-        return settings(DRAWS, max_examples=50)(test)
+        drawn: Callable[[], None] = settings(DRAWS, max_examples=50)(test)
+        return drawn
 
     test_of(ByTheReference)()
     with pytest.raises(AssertionError):

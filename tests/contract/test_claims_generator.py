@@ -72,7 +72,7 @@ def test_the_last_change_touches_a_living_row_of_each_table() -> None:
 
 def test_a_chapter_is_due_only_when_silver_has_shown_the_one_before() -> None:
     story = Story(ClaimsBook(SEED).new_claim())
-    titles = []
+    titles: list[str] = []
     while chapter := story.due:
         story.commit_done()
         assert story.due is None

@@ -282,7 +282,7 @@ def test_a_secret_is_given_to_who_asks_for_it_and_shown_to_nobody(write: Write, 
 def test_a_pipeline_is_frozen(write: Write) -> None:
     pipeline = load(write(with_source("topics: [a]")), {})
     with pytest.raises(ValidationError):
-        pipeline.lakehouse = "elsewhere"  # type: ignore[misc]
+        pipeline.lakehouse = "elsewhere"
     with pytest.raises(TypeError):
         pipeline.source.kafka["x"] = "y"  # type: ignore[index]
     with pytest.raises(dataclasses.FrozenInstanceError):

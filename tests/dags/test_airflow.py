@@ -94,8 +94,9 @@ def shop(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> tuple[Shop, 
     root = tmp_path_factory.mktemp("airflow")
     shop = Shop()
     shop.send(stack.kafka.bootstrap_servers)
+    source = {"kafka": {"bootstrap.servers": stack.kafka.bootstrap_servers}, "topics": [shop.log.name]}
     pipeline = {
-        "source": {"kafka": {"bootstrap.servers": stack.kafka.bootstrap_servers}, "topics": [shop.log.name]},
+        "source": source,
         "lakehouse": str(root / "lakehouse"),
         "spark": SHORT_LIVED | {"spark.driver.memory": "1g"},
     }
@@ -106,7 +107,7 @@ def shop(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> tuple[Shop, 
         "retries": 1,
         "retry_delay_seconds": 1,
     }
-    secret = {"source": {**pipeline["source"], "exclude_tables": "${ONLY_IN_A_SHELL}"}}
+    secret = {"source": {**source, "exclude_tables": "${ONLY_IN_A_SHELL}"}}
     jar_files = {"spark.jars": ",".join(map(str, jars("spark")))}
     written(root / "conf", "shop", pipeline | {"batch": {"max_events": 300}, "airflow": settings})
     written(root / "conf", "secret", pipeline | secret | {"airflow": settings})

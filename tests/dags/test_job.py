@@ -110,7 +110,7 @@ WINDOWS = {
         ("2026-01-01T05:30:00+00:00", "2026-01-01T06:00:00+00:00"),
     ),
 }
-REFUSED = {
+REFUSED: dict[str, tuple[Any, str]] = {
     "not over yet": (("@yearly", "2999-01-01T00:00:00+00:00", {}), "more may be written until then"),
     "no window": (("@daily", None, {}), "has no window"),
 }

@@ -92,7 +92,7 @@ def silver(spark: SparkSession, folder: Path) -> dict[str, Digest]:
 
 
 def overwritten(store: ObjectStore, key: str, body: bytes | None) -> None:
-    place = {"Bucket": store.bucket, "Key": f"some/prefix/{key}"}
+    place: Any = {"Bucket": store.bucket, "Key": f"some/prefix/{key}"}
     if body is None:
         store._client.delete_object(**place)
     else:

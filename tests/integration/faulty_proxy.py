@@ -78,8 +78,10 @@ class _Handler(BaseHTTPRequestHandler):
     before: dict[int, tuple[FaultyProxy, str]] = {}  # noqa: RUF012
     """Port → its proxy, and the server behind."""
 
+    server: ThreadingHTTPServer
+
     def _answer(self) -> None:
-        proxy, upstream = self.before[self.server.server_address[1]]
+        proxy, upstream = self.before[self.server.server_port]
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         fault = proxy.next_fault(self.command, self.path)
         kind = fault.kind if fault else None

@@ -29,7 +29,7 @@ class Shop:
 
     def __init__(self, spark: SparkSession, servers: str, folder: Path) -> None:
         self._spark = spark
-        self._kafka = {"bootstrap.servers": servers}
+        self._kafka: dict[str, Any] = {"bootstrap.servers": servers}
         self.log = Topic(f"gc-{uuid.uuid4().hex}")
         self.file = folder / "shop.yaml"
         source = f"source: {{kafka: {{bootstrap.servers: '{servers}'}}, topics: [{self.log.name}], restarts: ignore}}"

@@ -79,7 +79,7 @@ def bodies(store: ObjectStore) -> Iterator[tuple[str, bytes]]:
     """Every version of everything in the bucket, as it lies there and decoded."""
     for version in store.versions(""):
         assert not version.marker
-        place = {"Bucket": store.bucket, "Key": f"some/prefix/{version.key}", "VersionId": version.id}
+        place: Any = {"Bucket": store.bucket, "Key": f"some/prefix/{version.key}", "VersionId": version.id}
         body = store._client.get_object(**place)["Body"].read()
         yield version.key, body
         if version.key.endswith(".parquet"):
@@ -198,7 +198,8 @@ def test_a_run_that_died_half_way_through_the_manifests_is_repeated(
     spark: SparkSession, store: ObjectStore, whole: list[Manifest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert len(whole) > 1
-    renew, renewed = ObjectStore.replace, []
+    renew = ObjectStore.replace
+    renewed: list[str] = []
 
     def once(self: ObjectStore, key: str, body: bytes, etag: str) -> None:
         if renewed:
@@ -294,7 +295,7 @@ def test_what_a_run_under_way_has_written_stays(spark: SparkSession, tmp_path: P
 def test_an_upload_that_nobody_finished_is_gone(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
     own, other = whole[0].objects[0].key, "another/objects/x"
     for key in (own, other):
-        place = {"Bucket": store.bucket, "Key": f"some/prefix/{key}"}
+        place: Any = {"Bucket": store.bucket, "Key": f"some/prefix/{key}"}
         upload = store._client.create_multipart_upload(**place)["UploadId"]
         store._client.upload_part(**place, UploadId=upload, PartNumber=1, Body=b"no json either")
     assert erased(spark, store, SHOP, asked(spark, [])) == replace(NOTHING, uploads=1)

@@ -60,7 +60,7 @@ def hurry(admin: AdminClient, topic: str) -> None:
 
 
 def test_a_tombstone_takes_a_value_off_the_disk_once_its_segment_rolls(stack: Stack) -> None:
-    servers = {"bootstrap.servers": stack.kafka.bootstrap_servers}
+    servers: dict[str, Any] = {"bootstrap.servers": stack.kafka.bootstrap_servers}
     name, admin, producer = f"compacted.{uuid4().hex}", AdminClient(servers), Producer(servers)
     admin.create_topics([NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})])[name].result()
     log = stack.kafka.data / f"{name}-0"
@@ -117,7 +117,7 @@ class Topics:
     """Those of the three tables, of which the photos' is not compacted."""
 
     def __init__(self, servers: str) -> None:
-        self.servers = {"bootstrap.servers": servers}
+        self.servers: dict[str, Any] = {"bootstrap.servers": servers}
         self.admin, self._producer = AdminClient(self.servers), Producer(self.servers)
         kinds = {topic(t): {"cleanup.policy": "delete" if t == PHOTOS else "compact"} for t in TABLES}
         made = self.admin.create_topics([NewTopic(name, 1, 1, config=kind) for name, kind in kinds.items()])

@@ -8,13 +8,14 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import ClassVar
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 import typer
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from deltalake import CommitProperties, write_deltalake
 from typer.testing import CliRunner
 
@@ -40,7 +41,7 @@ app.command()(check)
 class PasswordKafka(Kafka):
     """A broker with a second listener, which asks for a user name and a password."""
 
-    port_names = ("broker", "controller", "sasl")
+    port_names: ClassVar[tuple[str, ...]] = ("broker", "controller", "sasl")
 
     def _properties(self) -> dict[str, object]:
         told = super()._properties()

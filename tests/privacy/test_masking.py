@@ -187,7 +187,7 @@ def test_what_never_ends_has_no_year(spark: SparkSession) -> None:
 
 
 def test_a_mask_that_does_not_fit_takes_no_row_away(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
-    wrong = {
+    wrong: dict[str, dict[str, Any]] = {
         "on_erasure.code is for another type: the column holds string": {"code": {"generalise": 10}},
         "on_erasure.paid: the constant is no value of its type": {"paid": {"constant": "nothing"}},
     }

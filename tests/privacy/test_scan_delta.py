@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ingest.privacy.scan.forms import IN_COLUMN
 from ingest.privacy.scan.report import Collected
@@ -36,7 +36,7 @@ def lakehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
             spark.conf.set(key, was)
 
 
-TABLES = {
+TABLES: dict[str, dict[str, str]] = {
     "vectors": {"delta.enableDeletionVectors": "true"},
     "rewritten": {},
     "feed": {"delta.enableChangeDataFeed": "true"},
@@ -64,7 +64,7 @@ def table(spark: SparkSession, path: Path, properties: dict[str, str]) -> None:
     assert spark.read.format("delta").load(str(path)).count() == OTHERS + 1
 
 
-def others(spark: SparkSession, count: int) -> object:
+def others(spark: SparkSession, count: int) -> DataFrame:
     return (
         spark.range(count)
         .selectExpr("id", "concat(id, '@mail.example') AS mail", "cast(null AS STRING) AS note")
@@ -143,7 +143,7 @@ def test_purged_and_vacuumed_tables_still_tell_in_their_log(spark: SparkSession,
 def test_a_table_that_never_knew_the_subject_is_clean(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "clean"
     frame = others(spark, 20_000)
-    frame.write.format("delta").save(str(path))  # type: ignore[attr-defined]
+    frame.write.format("delta").save(str(path))
     spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 7")
     ours = scan(path)
     assert {f.part for f in ours.findings.values() if f.needle == "email"} == set()

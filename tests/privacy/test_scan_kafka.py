@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from ingest.privacy.scan.forms import IN_COLUMN
 from ingest.privacy.scan.report import Collected
@@ -27,7 +28,7 @@ def topic(by: str, codec: str) -> str:
 
 @pytest.fixture(scope="module")
 def found(stack: Stack) -> Collected:
-    kafka = {"bootstrap.servers": stack.kafka.bootstrap_servers}
+    kafka: dict[str, Any] = {"bootstrap.servers": stack.kafka.bootstrap_servers}
     admin = AdminClient(kafka)
     topics = []
     for codec in CODECS:

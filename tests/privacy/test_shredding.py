@@ -82,7 +82,7 @@ def test_in_clear_the_tables_are_what_the_reference_says(spark: SparkSession, tm
     take(spark, one, tmp_path / "one", records, len(records))
     take(spark, other, tmp_path / "two", records, len(records) // 5)
     for table in TABLES:
-        expected = {}
+        expected: dict[Any, Any] = {}
         for life in lives.values():
             expected |= fold([s.event for s in life if s.table == table], COLUMNS[table])
         assert clear(spark, one, table) == expected, (seed, table)

@@ -165,5 +165,6 @@ def _nothing_lost_nothing_doubled(spark: SparkSession, layout: Lakehouse) -> Non
     assert ends.where("end != n").count() == 0, "bronze holds every offset"
     accounts = Accounts(spark, layout.accounts, "kill").rows()
     sums = accounts.agg(F.sum("read"), F.sum(F.expr("applied + superseded + quarantined + suppressed"))).first()
+    assert sums is not None
     assert tuple(sums) == (total, total)
     assert Quarantine(spark, layout.quarantine, "kill").rows().count() == 0

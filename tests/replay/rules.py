@@ -256,7 +256,7 @@ def sql_server_positions() -> Rule:
     t = Topic("s.dbo.orders")
 
     def change(commit: str, at: str, v: str) -> None:
-        source = {"connector": "sqlserver", "db": "x", "schema": "dbo", "table": "orders"}
+        source: dict[str, Any] = {"connector": "sqlserver", "db": "x", "schema": "dbo", "table": "orders"}
         source |= {"commit_lsn": commit, "change_lsn": at, "ts_ms": 1}
         t.record({"id": 1}, {"before": None, "after": row(1, v), "source": source, "op": "u"})
 
@@ -540,7 +540,7 @@ def odd_names() -> Rule:
 
 @rule
 def wanted_tables() -> Rule:
-    records = Topic("x.a", ("public", "a")).change("c", 1, row(1, "a")) and []
+    records: list[Record] = []
     for name in ("a", "b", "secret"):
         t = Topic(f"x.{name}", ("public", name), records=records)
         t.change("c", 10, row(1, name))

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.accounting import Account
 from ingest.changelog.envelope import RECORD, Naming, events
-from ingest.tables import accounts as accounts_table
+from ingest.tables import folding
 from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import Bronze, Captured
 from ingest.tables.data_file import DataFile
@@ -92,13 +92,13 @@ def test_two_pipelines_that_fold_at_once(spark: SparkSession, tmp_path: Path, mo
         one.add(upto - 1, upto, [Account("s.t", 5, 3, 2)])
 
     def due_late(files: Iterable[DataFile]) -> list[DataFile]:
-        monkeypatch.setattr(accounts_table.folding, "due", due)
+        monkeypatch.setattr(folding, "due", due)
         found = due(files)
         assert found
         other.add(0, 1, [Account("s.t", 4, 4)])
         return found
 
-    monkeypatch.setattr(accounts_table.folding, "due", due_late)
+    monkeypatch.setattr(folding, "due", due_late)
     one.add(TOGETHER - 1, TOGETHER, [Account("s.t", 5, 3, 2)])
     assert len(other._table.files()) == 1, "the other one was faster"
     assert (one.merged_upto(), one.rows().count(), other.rows().count()) == (TOGETHER, TOGETHER, 1)

@@ -6,9 +6,8 @@ import logging
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from ingest.cli import app
 from ingest.errors import ConfigError
