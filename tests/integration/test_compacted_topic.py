@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from contextlib import nullcontext
 from dataclasses import replace
@@ -34,12 +35,15 @@ from ingest.run.certifying import erasure_of
 from ingest.run.compacted_topics import CompactedTopics
 from ingest.run.out_of_reach import HURRIED
 from ingest.run.pipeline import Run, bronze_of
+from ingest.run.removing import TOPICS
+from ingest.session import SHORT_LIVED
 from ingest.sources.kafka_records import records as read
 from ingest.stack import Stack
 from ingest.tables.accounts import Accounts
 from ingest.testing import Event
 from tests.privacy.people import CLAIMS, MEMBERS, PHOTOS, TABLES, Said, insured, records, topic
 from tests.privacy.test_fence import rows
+from tests.recovery.test_killed_erasure import erase
 
 pytestmark = pytest.mark.integration
 EMAIL = "zora.quandt@example.org"
@@ -168,7 +172,7 @@ def test_an_erasure_writes_tombstones_and_loses_nothing_that_comes_meanwhile(
     (request,) = erased("--subject", f"member:{ANNA}")["requests"]
     assert topics.lasts(CLAIMS)[60]["text"] == TEXT, "what isn't asked for isn't written"
 
-    pipeline = insured(tmp_path, source=source, privacy=privacy | {"tombstones_in_topics": True})
+    pipeline = insured(tmp_path, source=source, privacy=privacy | {"tombstones_in_topics": True}, spark=SHORT_LIVED)
     with pytest.raises(ProofFailed, match="nothing was removed yet from compacted topics"):
         erasure_of(spark, pipeline, request)
     write = CompactedTopics._write
@@ -183,6 +187,8 @@ def test_an_erasure_writes_tombstones_and_loses_nothing_that_comes_meanwhile(
         assert isinstance(CliRunner().invoke(app, ["erase", str(tmp_path / "insured.yaml")]).exception, Died)
     assert topics.lasts(MEMBERS)[ANNA] is None, "what came meanwhile is covered"
     assert topics.lasts(CLAIMS)[60] is None
+    killed = erase(tmp_path / "insured.yaml", TOPICS)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
     assert erased()["removed"]["compacted topics"] == {"tombstones": 0}
     assert erasure_of(spark, pipeline, request).request == request
     assert topics.lasts(MEMBERS) == {
