@@ -55,8 +55,8 @@ def accounts_balance() -> Iterator[None]:
     """Of every slice that any test merges: each event has one outcome, and none has less than none."""
     step = Merge.step
 
-    def balanced(merge: Merge, captured: int | None = None) -> Sequence[Account]:
-        accounts = step(merge, captured)
+    def balanced(merge: Merge, captured: int | None = None, more: bool = False) -> Sequence[Account]:
+        accounts = step(merge, captured, more)
         for account in accounts:
             assert account.read == sum(getattr(account, outcome) for outcome in OUTCOMES), account
             assert min(getattr(account, count) for count in COUNTS) >= 0, account

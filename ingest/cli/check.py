@@ -83,7 +83,7 @@ def plan(pipeline: Pipeline) -> dict[str, Any]:
         "subjects": _subjects(pipeline),
         "quarantine": layout.quarantine,
         "accounts": layout.accounts,
-        "batch": pipeline.batch.model_dump(),
+        "batch": pipeline.batch.model_dump() | {"merge_events": pipeline.batch.merged_at_once},
         "modes": list(_MODES),
         "spark": pipeline.spark.shown(),
     }
@@ -170,7 +170,8 @@ def _plan_table(composed: dict[str, Any]) -> Table:
     for key in ("quarantine", "accounts"):
         shown.add_row(key, composed[key])
     batch = composed["batch"]
-    shown.add_row("batch", f"at most {batch['max_events']:,} events, {batch['poll_seconds']:g} s between polls")
+    sizes = f"at most {batch['max_events']:,} events, about {batch['merge_events']:,} merged at once where more wait"
+    shown.add_row("batch", f"{sizes}, {batch['poll_seconds']:g} s between polls")
     shown.add_row("modes", ", ".join(composed["modes"]))
     for key, value in composed["spark"].items():
         shown.add_row("spark", f"{key} = {value}")

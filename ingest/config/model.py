@@ -227,11 +227,26 @@ class TableSettings(Personal):
         return self
 
 
+_MERGED_AT_ONCE = 5_000_000
+
+
 class Batch(Section):
     max_events: Annotated[int, Field(ge=1)] = Field(default=500_000, description="Most events of one micro-batch.")
+    merge_events: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="About so many events are merged at once where more wait than a micro-batch holds: the more, the "
+        f"less an event costs. Without it as many as max_events says, or {_MERGED_AT_ONCE:,} where that isn't named.",
+    )
     poll_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=0.2, description="Pause in seconds when there was nothing new."
     )
+
+    @property
+    def merged_at_once(self) -> int:
+        """About so many events, where more wait."""
+        if self.merge_events is not None:
+            return self.merge_events
+        return self.max_events if "max_events" in self.model_fields_set else _MERGED_AT_ONCE
 
 
 class TombstoneSettings(Section):

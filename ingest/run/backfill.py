@@ -64,7 +64,7 @@ class Backfill:
     """One backfill of a pipeline: the one that was asked for in the same words and hasn't ended, or a new one."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, asked: Asked) -> None:
-        layout, limit = pipeline.layout, pipeline.batch.max_events
+        layout, batch = pipeline.layout, pipeline.batch
         source = None if asked.source == "bronze" else _source(spark, pipeline, asked)
         self._registry = Backfills(spark, layout.backfills, pipeline.name)
         merged = Accounts(spark, layout.accounts, pipeline.name).merged_upto()
@@ -83,8 +83,9 @@ class Backfill:
             self._bronze = Bronze(spark, layout.backfilled(pipeline.name, self.begun.number), rules.epochs)
             source.until_now()
             seal = sealing_of(pipeline)
-            self._capture = Capture(spark, source, self._bronze, rules.naming, limit, seal=seal)
-        self._merge = Merge(spark, pipeline.name, layout, rules, self._bronze, limit, self.begun.writer)
+            self._capture = Capture(spark, source, self._bronze, rules.naming, batch.max_events, seal=seal)
+        most, writer = batch.merged_at_once, self.begun.writer
+        self._merge = Merge(spark, pipeline.name, layout, rules, self._bronze, most, writer)
         self.done = False
         """All is merged, and the backfill has ended."""
 
@@ -93,7 +94,8 @@ class Backfill:
         begun = time.monotonic()
         captured = self._capture.step() if self._capture else 0
         last = self._capture.captured.batch if self._capture else self._bronze.last_batch()
-        progress = Progress(captured, self._merge.step(last), time.monotonic() - begun)
+        more = self._capture is not None and self._capture.behind > 0
+        progress = Progress(captured, self._merge.step(last, more), time.monotonic() - begun)
         # A slice may hold nothing of the window.
         self.done = not captured and self._merge.merged >= last
         if self.done:

@@ -73,10 +73,11 @@ class Merge:
         self.newest: datetime | None = None
         """When the newest change that this run has merged was made at its source."""
 
-    def step(self, captured: int | None = None) -> list[Account]:
-        """One slice. `captured`: the last batch in bronze, where the caller knows. Empty: nothing was new."""
+    def step(self, captured: int | None = None, more: bool = False) -> list[Account]:
+        """One slice. `captured`: the last batch in bronze, where the caller knows. `more`: it is about to capture more:
+        a slice that isn't full yet waits for it. Empty: nothing was new, or nothing was merged yet."""
         last = self._bronze.last_batch() if captured is None else captured
-        if last <= self.merged:
+        if last <= self.merged or (more and not self._slices.is_full(self.merged, last)):
             return []
         begun = None if self._asked else self.tables.begun(self.merged)
         self._asked = True

@@ -119,7 +119,7 @@ class Progress:
     captured: int
     accounts: Sequence[Account]
     seconds: float = 0.0
-    """How long it took."""
+    """How long it took, with the turns before that captured what it merged."""
     behind: int | None = None
     """How many offsets the source holds that are not captured; None where nobody has asked."""
     newest: datetime | None = None
@@ -140,6 +140,7 @@ class Run:
         rules = rules_of(pipeline)
         self._poll = pipeline.batch.poll_seconds
         self._capture = self._merge = None
+        self._capturing = 0.0
         bronze = bronze_of(spark, pipeline)
         if "capture" in parts:
             limit = pipeline.batch.max_events
@@ -147,17 +148,22 @@ class Run:
             seal = sealing_of(pipeline)
             self._capture = Capture(spark, source or source_of(pipeline), bronze, rules.naming, limit, stops, seal)
         if "merge" in parts:
-            self._merge = Merge(spark, pipeline.name, pipeline.layout, rules, bronze, pipeline.batch.max_events)
+            self._merge = Merge(spark, pipeline.name, pipeline.layout, rules, bronze, pipeline.batch.merged_at_once)
 
     def step(self) -> Progress:
-        """One batch of each part."""
+        """One batch of each part. As long as many wait at the source, what is captured is merged in larger slices."""
         begun = time.monotonic()
         captured = self._capture.step() if self._capture else 0
         known = self._capture.captured.batch if self._capture else None
-        accounts = self._merge.step(known) if self._merge else []
         behind = self._capture.behind if self._capture else None
+        accounts = self._merge.step(known, more=bool(behind)) if self._merge else []
         newest = self._merge.newest if self._merge else None
-        return Progress(captured, accounts, time.monotonic() - begun, behind, newest)
+        seconds = time.monotonic() - begun
+        if accounts:
+            seconds, self._capturing = seconds + self._capturing, 0.0
+        else:
+            self._capturing += seconds if captured and self._merge else 0.0
+        return Progress(captured, accounts, seconds, behind, newest)
 
     def available_now(self, stop: threading.Event, report: Callable[[Progress], None]) -> None:
         """Until all that is there now is merged, or until `stop`: the batch in hand is finished either way."""

@@ -41,7 +41,7 @@ def refolded(
         last = merged if upto is None or reader.writer != pipeline.name else upto
         events = reader.bronze(spark, known).between(0, last)
         bronze = BronzeWindow(spark, reader.path, chosen and chosen(events), last, known.epochs)
-        merge = Merge(spark, pipeline.name, into, known, bronze, pipeline.batch.max_events, reader.writer)
+        merge = Merge(spark, pipeline.name, into, known, bronze, pipeline.batch.merged_at_once, reader.writer)
         while merge.merged < last:  # A slice may hold nothing of what was chosen.
             report(merge.step())
     return Catalog(spark, into.tables).entries(pipeline.name)

@@ -131,7 +131,7 @@ class Removal:
         `_READER`."""
         rules, bronze = replace(self._rules, columns=reader.columns), self._bronze(reader)
         fencing = Fencing(self._spark, self._pipeline.name, rules, self._shapes, self._stored, self._quarantine)
-        slices = Slices(bronze, rules, self._shapes, self._pipeline.batch.max_events)
+        slices = Slices(bronze, rules, self._shapes, self._pipeline.batch.merged_at_once)
         after, last = 0, bronze.last_batch()
         schema = f"{EVENT_ID} struct<topic string, partition int, offset bigint>, request string, table string, "
         found = [self._spark.createDataFrame([], schema + f"{GRAVES} array<binary>")]

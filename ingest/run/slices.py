@@ -57,6 +57,10 @@ class Slices:
             return known
         return min(after + _MOST_BATCHES, self._bronze.window_end(after, last, self._most))
 
+    def is_full(self, after: int, last: int) -> bool:
+        """Whether a slice after the batch `after` would grow no more, were there batches after `last`."""
+        return last - after >= _MOST_BATCHES or self._bronze.fills(after, last, self._most)
+
     def profile(self, after: int, upto: int, last: int) -> list[Group]:
         """Of the slice up to `upto`. Where more slices wait, theirs are read in the same job."""
         wanted = (after, upto)

@@ -33,6 +33,8 @@ _ROWS_A_TASK = 5000
 _LARGE = 4 << 20
 """Bytes of a file that stays as it was captured: of what a stream brings in little by little, few are left."""
 
+_WINDOW_BYTES = 1 << 30
+
 COORDINATES = ["topic", "partition", "offset"]
 BATCH = "batch"
 _SCHEMA = T.StructType([*EVENT.fields, T.StructField(BATCH, T.LongType())])
@@ -104,9 +106,20 @@ class Bronze:
         return int(row["last"] or 0) if row else 0
 
     def window_end(self, after: int, last: int, events: int) -> int:
-        """The batch up to which, after `after`, about so many events lie, of those up to `last`; one batch at least."""
+        """The batch up to which, after `after`, about so many events lie, of those up to `last`; one batch at least,
+        and no more than a gigabyte where batches are smaller."""
         waiting = last - after
-        return after + max(1, min(waiting, waiting * events // max(self.count_between(after, last), 1)))
+        share = self._share(after, last, events)
+        return last if share <= 1 else after + max(1, round(waiting / share))
+
+    def fills(self, after: int, last: int, events: int) -> bool:
+        """Whether what `window_end` counts is there already between these batches."""
+        return self._share(after, last, events) >= 1
+
+    def _share(self, after: int, last: int, events: int) -> float:
+        """How much of a window they fill; several where above one."""
+        files = [f for f, _, _ in self._files(after, last)] if self._table.exists() else []
+        return max(sum(f.rows for f in files) / events, sum(f.size for f in files) / _WINDOW_BYTES)
 
     def count_between(self, after: int, upto: int) -> int:
         """So many events `between` gives at most, as the log says."""

@@ -64,6 +64,7 @@ def test_a_pipeline_for_ones_own_database_is_short_and_complete(write: Write) ->
     assert pipeline.source.start_offsets == "earliest"
     assert pipeline.source.kafka["sasl.jaas.config"] == SECRET
     assert (pipeline.batch.max_events, pipeline.batch.poll_seconds) == (500_000, 0.2)
+    assert pipeline.batch.merged_at_once == 5_000_000
     assert pipeline.source.debezium.unavailable_value_placeholder == "__debezium_unavailable_value"
     assert pipeline.layout.bronze(pipeline.name) == "/data/lakehouse/bronze/shop"
 
@@ -93,6 +94,7 @@ def test_every_key_is_understood(write: Write) -> None:
     assert pipeline.source.debezium.heartbeat_prefix == "beat"
     assert pipeline.tables["schema.b"].primary_key == ("id",)
     assert pipeline.batch.max_events == 7
+    assert pipeline.batch.merged_at_once == 7, "whoever names a size means it for both"
     assert (pipeline.airflow.run, pipeline.airflow.tables) == ("*/5 * * * 1-5", ("s.t",))
     assert pipeline.spark["spark.task.cpus"] == "4"
     assert pipeline.spark["spark.ui.enabled"] == "false"
@@ -115,7 +117,7 @@ def test_the_older_name_of_the_heartbeat_prefix_is_understood(write: Write) -> N
             with_source("topics: [a]", "tables: {s.t: {primry_key: [a]}}\n"),
             "unknown key 'primry_key' at tables.s.t: did you mean 'primary_key'?",
         ),
-        (with_source("topics: [a]", "batch: {zzz: 1}\n"), "known here are max_events, poll_seconds"),
+        (with_source("topics: [a]", "batch: {zzz: 1}\n"), "known here are max_events, merge_events, poll_seconds"),
         (
             with_source("topics: [a]", "archive: {uri: 's3://me:hunter2@b/p'}\n"),
             "archive.uri: should be like s3://bucket/prefix, without credentials",

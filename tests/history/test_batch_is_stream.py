@@ -65,6 +65,24 @@ def test_a_stream(spark: SparkSession, tmp_path: Path, available_now: dict[str, 
     proved(spark, shop)
 
 
+def test_who_is_far_behind_merges_more_at_once(
+    spark: SparkSession, tmp_path: Path, available_now: dict[str, Digest]
+) -> None:
+    """What is captured in small batches is merged in larger slices while more waits, and at once at the end."""
+    shop, steps = pipeline(tmp_path, batch={"max_events": 7, "merge_events": 20}), list[Progress]()
+    Run(spark, shop, source=source(tmp_path)).available_now(threading.Event(), steps.append)
+    read = [sum(a.read for a in progress.accounts) for progress in steps]
+    assert sum(read) == len(events())
+    merges = [n for n, count in enumerate(read) if count]
+    assert all(read[n] == 21 for n in merges[:-1])
+    assert merges[:-1] == list(range(2, 3 * len(merges[:-1]), 3)), "two captures go before"
+    assert steps[-1].behind == 0
+    assert read[-1], "nothing waits for more where there is no more"
+    assert steps[2].seconds > steps[1].seconds, "what it captured for it before is counted in"
+    assert digests(spark, shop) == available_now
+    proved(spark, shop)
+
+
 @pytest.mark.parametrize(("windows", "dies"), [(1, False), (4, False), (3, True)])
 def test_a_backfill(
     spark: SparkSession,
