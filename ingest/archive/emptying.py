@@ -17,7 +17,8 @@ from ingest.archive.manifest import OBJECT, ArchivedObject, Manifest, objects_fo
 from ingest.archive.manifested import REMEDY, opened
 from ingest.archive.store import Listed, ObjectStore
 from ingest.archive.writing import ObjectFile
-from ingest.changelog.envelope import ERASED, RECORD
+from ingest.changelog.envelope import CAPTURED, CONTROL, ERASED, RECORD
+from ingest.changelog.position import POSITION
 from ingest.errors import ChangelogUnusable
 from ingest.local_rows import local_rows
 
@@ -26,7 +27,12 @@ _KEPT = T.StructType([*OBJECT.fields, _MANIFEST])
 _REWRITTEN = T.StructType(
     [*OBJECT.fields, T.StructField("replaced", T.StringType(), False), T.StructField("emptied", T.LongType(), False)]
 )
-_RECORDS = to_arrow_schema(RECORD, timezone="UTC")
+_RECORDS, _CAPTURED = (to_arrow_schema(rows, timezone="UTC") for rows in (RECORD, CAPTURED))
+_READ_AS = {"op": CONTROL, "wrapped": False, "ends_snapshot": False} | dict.fromkeys(
+    ("source_table", "source_ts", "schema_id", "problem", "progress")
+)
+"""What an empty record is read as, beside its position."""
+_UNPLACED = dict.fromkeys(POSITION.names, 0) | {"streamed": 1}
 _REWRITTEN_ROWS = to_arrow_schema(_REWRITTEN)
 
 
@@ -80,7 +86,8 @@ def _written(
     # A record that two requests ask for goes by the one of them, each time the same.
     requests = asked.group_by("offset", use_threads=False).aggregate([("request", "min")]).combine_chunks()
     # Named after the manifest for which it is written: once that was renewed, nobody writes this object again.
-    schema = _RECORDS.with_metadata({b"ingest.manifest": manifest.encode()})
+    held = _CAPTURED if "op" in records.column_names else _RECORDS
+    schema = held.with_metadata({b"ingest.manifest": manifest.encode()})
     file, many = ObjectFile(old.topic, old.partition, schema), 0
     for batch in records.select(schema.names).cast(schema).to_batches():
         now, count = emptied(batch, requests)
@@ -100,8 +107,8 @@ def _written(
 
 
 def emptied(records: pa.RecordBatch, requests: pa.Table) -> tuple[pa.RecordBatch, int]:
-    """`RECORD` rows, those at an `offset` of `requests` (one row each, `request_min`) without what they said; and how
-    many of them still said something."""
+    """`RECORD` or `CAPTURED` rows, those at an `offset` of `requests` (one row each, `request_min`) without what they
+    said; and how many of them still said something."""
     at = pc.index_in(records.column("offset"), value_set=requests.column("offset").combine_chunks())
     going = pc.and_not(pc.is_valid(at), _empty(records))
     many = pc.sum(going, min_count=0).as_py()
@@ -119,8 +126,23 @@ def emptied(records: pa.RecordBatch, requests: pa.Table) -> tuple[pa.RecordBatch
         "key": pc.if_else(going, None, records.column("key")),
         "value": pc.if_else(going, None, records.column("value")),
     }
+    if "op" in records.schema.names:
+        left |= {name: _if_going(going, said, records.column(name)) for name, said in _READ_AS.items()}
+        left["position"] = _without_place(going, records.column("position"))
     columns = [left.get(name, records.column(name)) for name in records.schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=records.schema), many
+
+
+def _if_going(going: pa.BooleanArray, said: Any, column: pa.Array) -> pa.Array:
+    return pc.if_else(going, pa.scalar(said, column.type), column)
+
+
+def _without_place(going: pa.BooleanArray, positions: pa.StructArray) -> pa.StructArray:
+    """The transport's order alone, for those that are `going`."""
+    parts = {field.name: positions.field(field.name) for field in positions.type}
+    kept = ("offset", "partition")
+    now = [part if name in kept else _if_going(going, _UNPLACED[name], part) for name, part in parts.items()]
+    return pa.StructArray.from_arrays(now, fields=list(positions.type))
 
 
 def _empty(records: pa.RecordBatch) -> pa.BooleanArray:

@@ -71,7 +71,13 @@ def erased(spark: SparkSession, store: ObjectStore, pipeline: str, coordinates: 
 def _renewed(kept: Sequence[tuple[Listed, Manifest]], done: Sequence[Rewritten]) -> Mapping[str, Manifest]:
     """Key → what the manifest is to name."""
     now = {one.replaced: one.now for one in done}
-    return {listed.key: replace(said, objects=tuple(now.get(o.key, o) for o in said.objects)) for listed, said in kept}
+    # Where a record was emptied, what was counted of them holds no more.
+    return {
+        listed.key: replace(said, objects=tuple(now.get(o.key, o) for o in said.objects), parts=())
+        if any(o.key in now for o in said.objects)
+        else said
+        for listed, said in kept
+    }
 
 
 class _Leftovers:

@@ -13,7 +13,9 @@ from ingest.archive.store import Listed, ObjectStore
 from ingest.errors import ChangelogUnusable
 from ingest.names import path_segment
 
-_VERSION = 1
+_VERSION = 2
+_VERSIONS = (1, _VERSION)
+"""Objects of the first one hold records as they came, and nothing of what they were read as."""
 _RESTORE = "restore it from a version or a copy of the bucket; what it held is only as whole as bronze and the topics"
 
 
@@ -37,13 +39,17 @@ OBJECT = rows_of(ArchivedObject)
 
 @dataclass(frozen=True)
 class Manifest:
-    """Of the capture batches `after_batch` < batch ≤ `upto_batch`."""
+    """Of the capture batches `after_batch` < batch ≤ `upto_batch`. `read_as`: the digest of the naming by which its
+    records were read; empty where objects hold nothing but records. `parts`: what is known of these batches without
+    reading them, part by part, as the merge counts them; none where an erasure has changed them."""
 
     pipeline: str
     after_batch: int
     upto_batch: int
     written_at: str
     objects: tuple[ArchivedObject, ...]
+    read_as: str = ""
+    parts: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def records(self) -> int:
@@ -106,10 +112,10 @@ def _parsed(key: str, body: bytes) -> Manifest:
         whole = claimed == _hash(said)
         version = said.pop("version")
         objects = tuple(ArchivedObject(**o) for o in said.pop("objects"))
-        manifest = Manifest(**said, objects=objects)
+        manifest = Manifest(**said | {"parts": tuple(said.get("parts", ()))}, objects=objects)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ChangelogUnusable(f"{key} in the archive is no manifest ({type(error).__name__})", _RESTORE) from error
-    if version != _VERSION:
+    if version not in _VERSIONS:
         raise ChangelogUnusable(f"{key} in the archive has the format {version}", "read it with a newer ingest")
     if not whole:
         raise ChangelogUnusable(f"{key} in the archive was changed after it was written", _RESTORE)

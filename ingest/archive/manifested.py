@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from ingest.archive.layout import Damage, Seen
-from ingest.archive.manifest import ArchivedObject, manifests
+from ingest.archive.manifest import ArchivedObject, Manifest, manifests
 from ingest.archive.reading import Opened, Reading
 from ingest.archive.store import Absent, ObjectStore
 from ingest.changelog.envelope import RECORD
@@ -32,7 +32,11 @@ class Manifested:
 
     def objects(self) -> Sequence[ArchivedObject]:
         """In the order in which they were captured."""
-        return [o for manifest in manifests(self._store, self._pipeline) for o in manifest.objects]
+        return [o for manifest in self.manifests() for o in manifest.objects]
+
+    def manifests(self) -> Sequence[Manifest]:
+        """In the order in which they were captured."""
+        return list(manifests(self._store, self._pipeline))
 
     def records(self, spark: SparkSession, objects: Sequence[ArchivedObject]) -> DataFrame:
         return self._reading.rows(spark, objects, RECORD)
@@ -45,6 +49,12 @@ class Manifested:
 
 def opened(store: ObjectStore, one: ArchivedObject) -> Opened:
     """Its records, where they are what its manifest tells of."""
+    body, damage = fetched(store, one)
+    return (None, damage) if body is None else read(body, one)
+
+
+def fetched(store: ObjectStore, one: ArchivedObject) -> tuple[bytes | None, str | None]:
+    """Its bytes, where they are those of which its manifest knows the hash; or what is wrong with it."""
     try:
         body = store.get(one.key)
     except Absent:
@@ -53,7 +63,12 @@ def opened(store: ObjectStore, one: ArchivedObject) -> Opened:
         return None, f"is truncated: {len(body)} of {one.size} bytes"
     if hashlib.sha256(body).hexdigest() != one.sha256:
         return None, "was altered: its hash is another one"
-    table = pq.read_table(pa.BufferReader(body), use_threads=False)
+    return body, None
+
+
+def read(body: bytes, one: ArchivedObject, columns: Sequence[str] | None = None) -> Opened:
+    """`columns` of its records, the coordinates among them; all unless said."""
+    table = pq.read_table(pa.BufferReader(body), columns=columns and list(columns), use_threads=False)
     offsets: Any = table.column("offset")
     held = (table.num_rows, offsets[0].as_py(), offsets[-1].as_py())
     if held != (one.records, one.first_offset, one.last_offset) or not _ascend(offsets):

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from ingest.archive.manifest import OBJECT, ArchivedObject, objects_folder
 from ingest.archive.store import ObjectStore
-from ingest.changelog.envelope import RECORD
+from ingest.changelog.envelope import CAPTURED
 from ingest.names import path_segment
 
 _ROWS_A_TASK = 500_000
@@ -27,11 +27,11 @@ shared out."""
 def written(
     records: DataFrame, rows: int, store: ObjectStore, pipeline: str, object_bytes: int = _OBJECT_BYTES
 ) -> list[ArchivedObject]:
-    """`RECORD` rows → the objects that hold them now, in order. `rows`: how many there are, at most."""
+    """`CAPTURED` rows → the objects that hold them now, in order. `rows`: how many there are, at most."""
     place = ["topic", "partition", "offset"]
     tasks = -(-rows // _ROWS_A_TASK)
     spread = records.repartitionByRange(tasks, *place) if tasks > 1 else records.coalesce(1)
-    ordered = spread.sortWithinPartitions(*place).select(*RECORD.names)
+    ordered = spread.sortWithinPartitions(*place).select(*CAPTURED.names)
     folder = objects_folder(pipeline)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

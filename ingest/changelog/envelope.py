@@ -6,6 +6,8 @@ Images stay in the raw value: they are decoded at the merge, straight from the v
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -46,6 +48,10 @@ EVENT = T.StructType(
     ]
 )
 
+BATCH = "batch"
+CAPTURED = T.StructType([*EVENT.fields, T.StructField(BATCH, T.LongType())])
+"""An event as bronze keeps it: with the number of the batch in which it was captured."""
+
 CHANGES = ("c", "u", "d", "r")
 TOMBSTONE = "tombstone"
 CONTROL = "control"
@@ -56,6 +62,9 @@ _LAST_OF_SNAPSHOT = ("last", "last_in_data_collection")
 
 ERASED = "ingest.erased"
 """The header of a record of which an erasure has left no more than its place in the log. Its value: the request."""
+
+_READ_AS = 1
+"""Another number for whoever makes other events of the same records."""
 
 NOT_JSON = "not-json"
 UNKNOWN_OP = "unknown-op"
@@ -72,6 +81,11 @@ class Naming:
     sequences: tuple[tuple[str, str], ...] = ()
     heartbeat_prefix: str = "__debezium-heartbeat"
     transaction_suffix: str = "transaction"
+
+    @property
+    def digest(self) -> str:
+        """Is the same where the same records are read as the same events."""
+        return hashlib.sha256(f"{_READ_AS} {self!r}".encode()).hexdigest()[:16]
 
     def control(self, topic: Column, op: Column) -> Column:
         """A table may be called "transaction" too: its records carry an op, the boundaries don't."""
@@ -138,10 +152,11 @@ def emptied(request: Column) -> dict[str, Column]:
     return nothing | told | {"headers": mark(ERASED, request)}
 
 
-def events(records: DataFrame, naming: Naming) -> DataFrame:
-    """`RECORD` rows → `EVENT` rows, one for one. What can't be read keeps its record and names its `problem`."""
+def events(records: DataFrame, naming: Naming, also: Sequence[str] = ()) -> DataFrame:
+    """`RECORD` rows → `EVENT` rows, one for one, with the columns `also` as they are. What can't be read keeps its
+    record and names its `problem`."""
     json = F.from_json(F.col("value").cast("string"), _narrow(naming), {"columnNameOfCorruptRecord": "_corrupt"})
-    return records.select(*RECORD.names, json.alias("_json")).select(*_columns(naming))
+    return records.select(*RECORD.names, *also, json.alias("_json")).select(*_columns(naming), *also)
 
 
 @cache

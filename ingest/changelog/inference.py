@@ -19,12 +19,15 @@ from pyspark.sql import types as T
 from ingest.changelog.columns import NUMBERS, Column, Encoding, WireType
 from ingest.changelog.connect_schema import declared
 from ingest.changelog.types import Kind, LogicalType
+from ingest.names import identifier
 
 _OUTSIDE_QUOTES = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
 
 
 _IMAGES = "before variant, after variant"
 _UNOPENED = "_corrupt"
+_LONG_DIGITS, _MOST_DIGITS = 20, 38
+"""Of a decimal that takes each bigint, and of the longest one."""
 _DIGITS_KEPT = 15
 """So many digits a float64 keeps, whichever they are."""
 
@@ -56,12 +59,76 @@ def inferred(shape_text: str | None) -> tuple[Column, ...]:
     return tuple(declared(name, _logical(seen)) for name, seen in _seen(shape_text).items())
 
 
+def joined(one: str | None, other: str | None) -> str | None:
+    """The shape of all values that had the one or the other, as `shape` would have joined them."""
+    if one is None or other is None or one == other:
+        return other if one is None else one
+    return _text(_join(_type(one), _type(other)))
+
+
+def outline(shape_text: str | None) -> str | None:
+    """A shape that tells of columns as much, and of the objects in them no names: those may be keys of a map."""
+    return shape_text and _text(_outline(_type(shape_text), 0))
+
+
+def _outline(seen: T.DataType, depth: int) -> T.DataType:
+    match seen:
+        case T.StructType() if not depth:
+            return T.StructType([T.StructField(f.name, _outline(f.dataType, 1)) for f in seen.fields])
+        case T.StructType():
+            return T.VariantType()
+        case T.ArrayType():
+            return T.ArrayType(_outline(seen.elementType, depth + 1))
+    return seen
+
+
+def _join(one: T.DataType, other: T.DataType) -> T.DataType:
+    match one, other:
+        case (T.NullType(), _):
+            return other
+        case (_, T.NullType()):
+            return one
+        case (T.LongType(), T.LongType()):
+            return one
+        case (T.LongType() | T.DecimalType(), T.LongType() | T.DecimalType()):
+            return _number(one, other)
+        case (T.LongType() | T.DecimalType() | T.DoubleType(), T.LongType() | T.DecimalType() | T.DoubleType()):
+            return T.DoubleType()
+        case (T.ArrayType(), T.ArrayType()):
+            return T.ArrayType(_join(one.elementType, other.elementType))
+        case (T.StructType(), T.StructType()):
+            types = {f.name: f.dataType for f in one.fields}
+            for field in other.fields:
+                types[field.name] = _join(types.get(field.name, T.NullType()), field.dataType)
+            return T.StructType([T.StructField(name, types[name]) for name in sorted(types)])
+    return one if one == other else T.VariantType()
+
+
+def _number(one: T.DataType, other: T.DataType) -> T.DataType:
+    digits = [(t.precision, t.scale) if isinstance(t, T.DecimalType) else (_LONG_DIGITS, 0) for t in (one, other)]
+    scale = max(scale for _, scale in digits)
+    whole = max(precision - scale for precision, scale in digits)
+    return T.DecimalType(whole + scale, scale) if whole + scale <= _MOST_DIGITS else T.DoubleType()
+
+
+def _type(shape_text: str) -> T.DataType:
+    return T.DataType.fromDDL(_OUTSIDE_QUOTES.sub(lambda m: "STRUCT<" if m[0] == "OBJECT<" else m[0], shape_text))
+
+
+def _text(seen: T.DataType) -> str:
+    match seen:
+        case T.StructType():
+            return f"OBJECT<{', '.join(f'{identifier(f.name)}: {_text(f.dataType)}' for f in seen.fields)}>"
+        case T.ArrayType():
+            return f"ARRAY<{_text(seen.elementType)}>"
+    return seen.simpleString().upper()
+
+
 @lru_cache(maxsize=512)
 def _seen(shape_text: str | None) -> Mapping[str, T.DataType]:
     if not shape_text or not shape_text.startswith("OBJECT<"):
         return {}
-    ddl = _OUTSIDE_QUOTES.sub(lambda m: "STRUCT<" if m[0] == "OBJECT<" else m[0], shape_text)
-    parsed = T.DataType.fromDDL(ddl)
+    parsed = _type(shape_text)
     return {f.name: f.dataType for f in parsed.fields} if isinstance(parsed, T.StructType) else {}
 
 

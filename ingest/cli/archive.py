@@ -18,8 +18,8 @@ from ingest.cli.run import explaining, stop_on_signal
 from ingest.config import load
 from ingest.errors import EXIT_TRANSIENT
 from ingest.run import restoring
-from ingest.run.archiving import Archiving
-from ingest.run.pipeline import archive_of, bronze_of, layout_of
+from ingest.run.archiving import archiving_of
+from ingest.run.pipeline import archive_of, layout_of
 from ingest.session import running
 
 EXIT_DAMAGED = 1
@@ -38,10 +38,10 @@ def run(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
     """
     del debug
     loaded = load(pipeline)
-    store = archive_of(loaded)
+    archive_of(loaded)  # A mistake in the file is told before Spark starts.
     written = []
     with running("ingest archive", loaded.spark) as spark, explaining(loaded):
-        archiving = Archiving(spark, bronze_of(spark, loaded), store, loaded.name)
+        archiving = archiving_of(spark, loaded)
         with bar("records", as_json, archiving.waiting) as advance:
             while (manifest := archiving.step()) is not None:
                 written.append(manifest)

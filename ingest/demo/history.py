@@ -14,9 +14,8 @@ from ingest.config import Pipeline
 from ingest.demo.display import Display
 from ingest.demo.looking_back import LookBack, look_back
 from ingest.names import Lakehouse
-from ingest.run.archiving import Archiving
+from ingest.run.archiving import archiving_of
 from ingest.run.digests import table_digests
-from ingest.run.pipeline import archive_of, bronze_of
 from ingest.run.restoring import restore
 from ingest.stack import S3
 
@@ -54,7 +53,7 @@ def archive_in(s3: S3) -> dict[str, Any]:
 def show_history(spark: SparkSession, pipeline: Pipeline, display: Display) -> HistorySummary:
     """Archives, loses and restores the lakehouse of `pipeline`, whose archive is there; then looks back."""
     with display.step("archive: the changelog into S3"):
-        archiving = Archiving(spark, bronze_of(spark, pipeline), archive_of(pipeline), pipeline.name)
+        archiving = archiving_of(spark, pipeline)
         archived = 0
         while (manifest := archiving.step()) is not None:
             archived += manifest.records

@@ -19,7 +19,7 @@ from ingest.config import Pipeline
 from ingest.errors import ConfigError
 from ingest.run.capture import Capture
 from ingest.run.merge import Merge
-from ingest.run.pipeline import Progress, bronze_of, layout_of, rules_of
+from ingest.run.pipeline import Progress, adoption_of, bronze_of, layout_of, rules_of
 from ingest.run.shredding import sealing_of
 from ingest.sources.archive import ArchiveSource
 from ingest.sources.contract import Source
@@ -83,7 +83,10 @@ class Backfill:
             self._bronze = Bronze(spark, layout.backfilled(pipeline.name, self.begun.number), rules.epochs)
             source.until_now()
             seal = sealing_of(pipeline)
-            self._capture = Capture(spark, source, self._bronze, rules.naming, batch.max_events, seal=seal)
+            whole = asked.source == "archive" and asked.begin is None and asked.end is None
+            adoption = adoption_of(spark, pipeline, self._bronze, rules) if whole else None
+            limit = batch.max_events
+            self._capture = Capture(spark, source, self._bronze, rules.naming, limit, seal=seal, adoption=adoption)
         most, writer = batch.merged_at_once, self.begun.writer
         self._merge = Merge(spark, pipeline.name, layout, rules, self._bronze, most, writer)
         self.done = False

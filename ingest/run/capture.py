@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ingest.changelog.envelope import Naming, events
 from ingest.cut import released
 from ingest.errors import SourceRefused
+from ingest.run.adopting import Adoption
 from ingest.sources.contract import Offsets, Source
 from ingest.tables.bronze import Bronze, Captured
 
@@ -25,9 +26,10 @@ class Capture:
         limit: int,
         stops_at_new_topic: bool = True,
         seal: Callable[[DataFrame], DataFrame] = lambda events: events,
+        adoption: Adoption | None = None,
     ) -> None:
         """`stops_at_new_topic`: where another topic has taken a captured one's name. `seal`: what becomes of events
-        before they are kept."""
+        before they are kept. `adoption`: brings what the source holds in bronze's own form already."""
         self._spark = spark
         self._source = source
         self._bronze = bronze
@@ -35,6 +37,7 @@ class Capture:
         self._limit = limit
         self._stops_at_new_topic = stops_at_new_topic
         self._seal = seal
+        self._adoption = adoption
         self.captured = bronze.captured()
         self.behind = 0
         """How many offsets waited at the source after the last batch."""
@@ -48,6 +51,9 @@ class Capture:
         """One batch. How many records it spans: 0 means that there was nothing new.
 
         Raises SourceRefused where a topic is not the one that was captured before."""
+        if self._adoption is not None and (adopted := self._adoption.step(self.captured, self._limit)) is not None:
+            self.captured, self.behind = adopted.upto, adopted.behind
+            return adopted.records
         span = self._source.pending(self.captured.offsets, self._limit)
         self.behind = 0 if span is None else span.behind
         if span is None:

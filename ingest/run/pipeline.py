@@ -19,10 +19,12 @@ from ingest.config import Archive, Pipeline
 from ingest.errors import ConfigError
 from ingest.privacy.shredding.owners import shredded_by
 from ingest.privacy.subjects import subjects_of
+from ingest.run.adopting import Adoption
 from ingest.run.capture import Capture
 from ingest.run.merge import Merge
 from ingest.run.rules import Rules
 from ingest.run.shredding import sealing_of
+from ingest.sources.captured import is_remote
 from ingest.sources.contract import Source
 from ingest.sources.kafka import KafkaSource
 from ingest.tables.bronze import Bronze
@@ -112,6 +114,16 @@ def bronze_of(spark: SparkSession, pipeline: Pipeline) -> Bronze:
     return Bronze(spark, pipeline.layout.bronze(pipeline.name), pipeline.source.epochs)
 
 
+def adoption_of(spark: SparkSession, pipeline: Pipeline, bronze: Bronze, rules: Rules) -> Adoption | None:
+    """What brings objects of the pipeline's archive into a bronze of it as they are. None where they can't come so: a
+    sink connector wrote them, bronze lies where workers don't write files, or events are to be encrypted before."""
+    archive = _archive(pipeline)
+    if archive.layout != "ingest" or pipeline.shreds or is_remote(bronze.folder):
+        return None
+    # Positions, of which the lowest and the highest were counted, are others in another epoch.
+    return Adoption(spark, _store(archive), pipeline.name, bronze, rules.naming.digest, counted=not rules.epochs)
+
+
 @dataclass(frozen=True)
 class Progress:
     """One turn of the loop: how many records were captured, what became of those merged, and how far it is behind."""
@@ -134,9 +146,15 @@ class Run:
     """Capture and merge of one pipeline in one process, or either of them alone."""
 
     def __init__(
-        self, spark: SparkSession, pipeline: Pipeline, parts: Sequence[Part] = BOTH, source: Source | None = None
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        parts: Sequence[Part] = BOTH,
+        source: Source | None = None,
+        adopts: bool = False,
     ) -> None:
-        """`source`: what is captured, if it isn't what the pipeline's file names."""
+        """`source`: what is captured, if it isn't what the pipeline's file names. `adopts`: it is all of the pipeline's
+        archive."""
         rules = rules_of(pipeline)
         self._poll = pipeline.batch.poll_seconds
         self._capture = self._merge = None
@@ -146,7 +164,9 @@ class Run:
             limit = pipeline.batch.max_events
             stops = pipeline.source.recreated_topics == "stop"
             seal = sealing_of(pipeline)
-            self._capture = Capture(spark, source or source_of(pipeline), bronze, rules.naming, limit, stops, seal)
+            adoption = adoption_of(spark, pipeline, bronze, rules) if adopts else None
+            what = source or source_of(pipeline)
+            self._capture = Capture(spark, what, bronze, rules.naming, limit, stops, seal, adoption)
         if "merge" in parts:
             self._merge = Merge(spark, pipeline.name, pipeline.layout, rules, bronze, pipeline.batch.merged_at_once)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import reduce
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import CHANGES
-from ingest.changelog.inference import are_whole, images, shape
+from ingest.changelog.inference import are_whole, images, joined, outline, shape
 from ingest.changelog.key_change import names_new_key
 
 Coordinates = tuple[str, int, int]
@@ -34,8 +37,10 @@ class Group:
     last_position: tuple[int, ...]
     partitions: tuple[tuple[str, int], ...]
     key_changes: bool = False
-    snapshot: tuple[int, ...] | None = None
-    """Where the reads of a snapshot stand that ends here."""
+    last_read: tuple[int, ...] | None = None
+    """The highest position of a read that says to be a snapshot's last one."""
+    first_read: tuple[int, ...] | None = None
+    """The lowest position of a snapshot's reads."""
     progress: tuple[Progress, Progress] | None = None
     """The lowest and the highest one."""
     goes_back: bool | None = None
@@ -44,6 +49,24 @@ class Group:
     """Whether every image without a schema could be opened: `shape` is one of all."""
     newest: int | None = None
     """When the last of its changes was made at its source, in milliseconds since 1970."""
+
+    @property
+    def snapshot(self) -> tuple[int, ...] | None:
+        """Where the reads of a snapshot stand that ends here. All of one stand at one position: where they don't,
+        nothing tells what is older than they are."""
+        end, first = self.last_read, self.first_read
+        return None if end is None or (first is not None and first[:4] != end[:4]) else end
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """As JSON has it, with the names of columns and none of what may be data: keys of maps in their values."""
+        said: dict[str, Any] = json.loads(json.dumps(asdict(self) | {"shape": outline(self.shape)}))
+        return said
+
+    @classmethod
+    def heard(cls, said: Mapping[str, Any]) -> Group:
+        """Of what another one `said`."""
+        return cls(**{name: _tuples(value) for name, value in said.items()})
 
     @property
     def topics(self) -> set[str]:
@@ -89,7 +112,6 @@ def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int
         first = (r["first"]["topic"], r["first"]["partition"], r["first"]["offset"])
         partitions = tuple(sorted((p["topic"], p["partition"]) for p in r["partitions"]))
         seen = (r["count"], first, r["shape"], tuple(r["lowest"]), tuple(r["highest"]), partitions)
-        snapshot = _snapshot(r["snapshot"], r["read"])
         group = Group(
             r["source_table"],
             r["kind"],
@@ -98,14 +120,58 @@ def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int
             r["wrapped"],
             *seen,
             r["key_changes"],
-            snapshot,
+            None if r["snapshot"] is None else tuple(r["snapshot"]),
+            None if r["read"] is None else tuple(r["read"]),
             None if r["earliest"] is None else (tuple(r["earliest"]), tuple(r["furthest"])),
             r["goes_back"],
             r["opened"],
             r["newest"],
         )
         found.setdefault(r["slice"], []).append(group)
-    return {n: sorted(g, key=lambda one: (one.first[2], one.first[0], one.first[1])) for n, g in found.items()}
+    return {n: _in_order(groups) for n, groups in found.items()}
+
+
+def together(groups: Iterable[Group]) -> list[Group]:
+    """The groups of a slice out of those of its parts."""
+    found: dict[tuple[Any, ...], list[Group]] = {}
+    for group in groups:
+        kind = (group.table, group.kind, group.problem, group.schema_id, group.wrapped)
+        found.setdefault(kind, []).append(group)
+    return _in_order(reduce(_both, alike) for alike in found.values())
+
+
+def _both(one: Group, other: Group) -> Group:
+    progress = [p.progress for p in (one, other) if p.progress is not None]
+    return replace(
+        one,
+        count=one.count + other.count,
+        first=min(one.first, other.first, key=_place),
+        shape=joined(one.shape, other.shape),
+        first_position=min(one.first_position, other.first_position),
+        last_position=max(one.last_position, other.last_position),
+        partitions=tuple(sorted({*one.partitions, *other.partitions})),
+        key_changes=one.key_changes or other.key_changes,
+        last_read=max(filter(None, (one.last_read, other.last_read)), default=None),
+        first_read=min(filter(None, (one.first_read, other.first_read)), default=None),
+        progress=(min(p[0] for p in progress), max(p[1] for p in progress)) if progress else None,
+        # Between the two nobody has looked.
+        goes_back=None,
+        opened=one.opened and other.opened,
+        newest=max((n for n in (one.newest, other.newest) if n is not None), default=None),
+    )
+
+
+def _in_order(groups: Iterable[Group]) -> list[Group]:
+    return sorted(groups, key=lambda one: _place(one.first))
+
+
+def _place(coordinates: Coordinates) -> tuple[int, str, int]:
+    topic, partition, offset = coordinates
+    return offset, topic, partition
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def _goes_back() -> Column:
@@ -120,13 +186,6 @@ def _goes_back() -> Column:
     # The last one is followed by none, which is no step back.
     steps = F.zip_with(events, F.slice(events, 2, F.greatest(F.size(events), F.lit(1))), back)
     return F.coalesce(F.exists(steps, lambda step: step), F.lit(False))
-
-
-def _snapshot(end: Sequence[int] | None, lowest_read: Sequence[int] | None) -> tuple[int, ...] | None:
-    """All reads of a snapshot stand at one position. Where they don't, nothing tells what is older than they are."""
-    if end is None or (lowest_read is not None and tuple(lowest_read[:4]) != tuple(end[:4])):
-        return None
-    return tuple(end)
 
 
 def at(coordinates: Sequence[Coordinates]) -> Column:

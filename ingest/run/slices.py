@@ -9,18 +9,20 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.changelog.envelope import TOMBSTONE
+from ingest.changelog.envelope import BATCH, TOMBSTONE
 from ingest.run.placement import Placed, place
-from ingest.run.profile import CHANGE, Group, profiles
+from ingest.run.profile import CHANGE, Group, profiles, together
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
 from ingest.run.shapes import Shapes
 from ingest.run.table_batch import TableBatch
-from ingest.tables.bronze import BATCH, Bronze
+from ingest.tables.bronze import Bronze
 from ingest.varying import varying
 
 _MOST_BATCHES = 1000
 """Of a slice, however few events they hold."""
+_ABOUT = 1.25
+"""So much larger than asked for may be a slice whose events have been counted together."""
 _READ_AHEAD = 64
 _FEW = 5000
 """Events whose positions are compared one after the other while they are counted."""
@@ -55,7 +57,29 @@ class Slices:
         known = next((end for begin, end in self._profiles if begin == after), None)
         if known is not None:
             return known
-        return min(after + _MOST_BATCHES, self._bronze.window_end(after, last, self._most))
+        end = self._counted(after, last)
+        if end is None:
+            end = min(after + _MOST_BATCHES, self._bronze.window_end(after, last, self._most))
+        while end < last and not self._bronze.count_between(after, end):
+            # Batches may be numbered as in another lakehouse, of which not all are here.
+            end = min(last, end + _MOST_BATCHES)
+        return end
+
+    def _counted(self, after: int, last: int) -> int | None:
+        """The end of a slice of which all is known by whoever captured it."""
+        groups: list[Group] = []
+        end = after
+        while end in self._bronze.counted:
+            upto, said = self._bronze.counted[end]
+            if upto > last or sum(g.count for g in groups) + sum(g["count"] for g in said) > self._most * _ABOUT:
+                break
+            groups += map(Group.heard, said)
+            del self._bronze.counted[end]
+            end = upto
+        if end == after:
+            return None
+        self._profiles[after, end] = together(groups)
+        return end
 
     def is_full(self, after: int, last: int) -> bool:
         """Whether a slice after the batch `after` would grow no more, were there batches after `last`."""

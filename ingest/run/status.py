@@ -8,9 +8,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import POSITION_COLUMN
+from ingest.changelog.envelope import BATCH
 from ingest.names import Lakehouse
 from ingest.tables.accounts import Accounts
-from ingest.tables.bronze import BATCH, Bronze
+from ingest.tables.bronze import Bronze
 from ingest.tables.catalog import Catalog, Entry
 from ingest.tables.quarantine import Quarantine
 from ingest.tables.silver import Silver

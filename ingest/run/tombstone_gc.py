@@ -15,14 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.envelope import CHANGES
+from ingest.changelog.envelope import BATCH, CHANGES
 from ingest.config import Pipeline
 from ingest.local_rows import local_rows
 from ingest.names import Lakehouse
 from ingest.run.pipeline import layout_of
 from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.tables.accounts import Accounts
-from ingest.tables.bronze import BATCH, Bronze
+from ingest.tables.bronze import Bronze
 from ingest.tables.catalog import Catalog
 from ingest.tables.tombstones import Tombstones
 

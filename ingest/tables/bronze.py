@@ -11,15 +11,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from ingest.changelog.envelope import ERASED, EVENT, emptied
+from ingest.changelog.envelope import BATCH, CAPTURED, ERASED, emptied
 from ingest.changelog.position import in_epoch
 from ingest.tables import delta_log, emptying, folding
-from ingest.tables.data_file import DataFile
+from ingest.tables.data_file import DataFile, ReadyFile
 from ingest.tables.marks import Progress
 from ingest.varying import varying
 
@@ -36,8 +36,6 @@ _LARGE = 4 << 20
 _WINDOW_BYTES = 1 << 30
 
 COORDINATES = ["topic", "partition", "offset"]
-BATCH = "batch"
-_SCHEMA = T.StructType([*EVENT.fields, T.StructField(BATCH, T.LongType())])
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,8 @@ class Bronze:
         self._table = delta_log.Table(spark, path)
         self._epochs = tuple(epochs)
         self._topic_ids: Mapping[str, str] = {}
+        self.counted: dict[int, tuple[int, Sequence[Mapping[str, Any]]]] = {}
+        """What is known of some batches by whoever brought them: after which one, up to which, and what."""
 
     def captured(self) -> Captured:
         """Read from the rows: right even after the log has expired or files were rewritten."""
@@ -81,7 +81,7 @@ class Bronze:
         return Captured(max((r[BATCH] for r in ends), default=0), offsets, self._topic_ids)
 
     def rows(self) -> DataFrame:
-        return self._placed(self._table.rows(_SCHEMA))
+        return self._placed(self._table.rows(CAPTURED))
 
     def between(self, after: int, upto: int) -> DataFrame:
         """The events of the capture batches `after` < batch ≤ `upto`."""
@@ -161,7 +161,27 @@ class Bronze:
         """One commit: the events of batch `upto.batch` and the offsets that follow them.
 
         Raises Contended where another capture has written this batch."""
-        frame = events.withColumn(BATCH, varying(upto.batch)).select(*_SCHEMA.names)
+        frame = events.withColumn(BATCH, varying(upto.batch)).select(*CAPTURED.names)
+        self._commit(frame, [], upto)
+
+    def adopt(self, files: Sequence[ReadyFile], upto: Captured) -> None:
+        """One commit: files that lie in `folder` already, with `CAPTURED` rows of batches up to `upto.batch`, and the
+        offsets that follow them.
+
+        Raises Contended where another capture has written the last of these batches."""
+        self._commit(None, files, upto)
+
+    @property
+    def folder(self) -> str:
+        """Where its files lie."""
+        return self._table.path
+
+    def create(self) -> None:
+        """Makes it, empty, where it isn't there: Delta makes no table of a folder with files in it."""
+        if not self._table.exists():
+            self._table.create(CAPTURED, self._properties(json.dumps(dict(self._topic_ids))))
+
+    def _commit(self, frame: DataFrame | None, files: Sequence[ReadyFile], upto: Captured) -> None:
         told = {"batch": upto.batch, "offsets": upto.offsets}
         progress = Progress("capture", upto.batch)
         ids = json.dumps(dict(upto.topic_ids))
@@ -169,8 +189,11 @@ class Bronze:
             if self._table.exists():
                 self._table.set_property(_TOPIC_IDS, ids)
             self._topic_ids = upto.topic_ids
-        new = {"delta.dataSkippingStatsColumns": _STATISTICS, _TOPIC_IDS: ids}
-        self._table.commit(frame, told=told, progress=progress, new=new)
+        self._table.commit(frame, told=told, progress=progress, new=self._properties(ids), ready=files)
+
+    @staticmethod
+    def _properties(ids: str) -> dict[str, str]:
+        return {"delta.dataSkippingStatsColumns": _STATISTICS, _TOPIC_IDS: ids}
 
 
 def _laid_out(rows: DataFrame, files: int) -> DataFrame:

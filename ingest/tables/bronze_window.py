@@ -8,8 +8,9 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.changelog.envelope import BATCH
 from ingest.changelog.point import or_unplaced
-from ingest.tables.bronze import BATCH, Bronze
+from ingest.tables.bronze import Bronze
 
 
 class BronzeWindow(Bronze):

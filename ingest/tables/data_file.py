@@ -52,6 +52,23 @@ class DataFile:
         return None if lowest is None or highest is None else (lowest, highest)
 
 
+@dataclass(frozen=True)
+class ReadyFile:
+    """A file that lies in its table's folder and is to become one of its own. `size`: bytes. `lowest`, `highest`:
+    values of columns, of any that are known."""
+
+    name: str
+    size: int
+    rows: int
+    lowest: Mapping[str, Any]
+    highest: Mapping[str, Any]
+
+    @property
+    def statistics(self) -> str:
+        """As they stand in a log."""
+        return json.dumps({"numRecords": self.rows, "minValues": dict(self.lowest), "maxValues": dict(self.highest)})
+
+
 def data_file(action: Any) -> DataFile:
     """Of Delta's own `AddFile`."""
     return DataFile(action.path().rsplit("/", 1)[-1], int(action.size()), action)

@@ -12,6 +12,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from ingest.tables.data_file import ReadyFile
+
 
 class DeltaClasses:
     """What a transaction is made of. The objects are Java's or Scala's; which, their Scaladoc tells."""
@@ -96,6 +98,12 @@ class DeltaClasses:
     @cached_property
     def _write(self) -> Any:
         return getattr(self._delta, "DeltaOperations$Write")
+
+    def added(self, file: ReadyFile) -> Any:
+        """The `AddFile` of a file that is there already, whose name needs no escaping in a URI."""
+        now, none = int(time.time() * 1000), None
+        told = (file.name, self.empty, file.size, now, True, file.statistics)
+        return self._delta.actions.AddFile(*told, none, none, *[self.none] * 5)
 
     def unchanged(self, added: Any) -> Any:
         """An `AddFile` whose rows were there before, in other files."""

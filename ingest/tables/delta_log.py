@@ -23,7 +23,7 @@ from ingest.errors import Contended
 from ingest.names import identifier
 from ingest.tables import commit_log, marks
 from ingest.tables.contention import COLLISIONS
-from ingest.tables.data_file import DataFile, data_file
+from ingest.tables.data_file import DataFile, ReadyFile, data_file
 from ingest.tables.delta_jvm import delta_classes, items
 from ingest.tables.marks import Progress, reached
 from ingest.tables.one_at_a_time import one_at_a_time
@@ -172,11 +172,13 @@ class Table:
         progress: Progress | None = None,
         new: Mapping[str, str] = MappingProxyType({}),
         columns: T.StructType | None = None,
+        ready: Sequence[ReadyFile] = (),
     ) -> list[DataFile]:
-        """One commit, the first of which makes the table: the rows of `frame` come, in files that are returned; the
-        files `without` go, and so do `without_rows`, which are known by their `LOCATION`. `frame` has the table's
-        columns and types, and may have `CHANGE_TYPE`. `told`: what the commit says of itself (its user metadata).
-        `new`: properties of a new table. `columns`: those that the table has from here on, with the properties `new`.
+        """One commit, the first of which makes the table: the rows of `frame` come, in files that are returned, and the
+        files `ready`; the files `without` go, and so do `without_rows`, which are known by their `LOCATION`. `frame`
+        has the table's columns and types, and may have `CHANGE_TYPE`. `told`: what the commit says of itself (its user
+        metadata). `new`: properties of a new table. `columns`: those that the table has from here on, with the
+        properties `new`.
 
         Raises Contended where another writer has come as far as `progress`, or has committed a batch since `begin`,
         and what Delta raises where that happens at this very moment."""
@@ -189,6 +191,7 @@ class Table:
             transaction.updateMetadata(self._delta.with_columns(metadata, columns, new), False)
         progresses = self._marks(transaction, progress)
         added = [] if frame is None else items(transaction.writeFiles(frame._jdf))
+        added += [self._delta.added(file) for file in ready]
         without, thinned = [*without], list[Any]()
         if without_rows is not None:
             thinned, emptied = self._thinned(without_rows)

@@ -8,9 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.envelope import RECORD
+from ingest.changelog.envelope import BATCH, RECORD
 from ingest.tables import delta_log, emptying
-from ingest.tables.bronze import BATCH, COORDINATES
+from ingest.tables.bronze import COORDINATES
 from ingest.tables.contention import again
 
 _SCHEMA = T.StructType(

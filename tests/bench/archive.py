@@ -21,8 +21,8 @@ from rich.table import Table
 
 from ingest.changelog.envelope import events
 from ingest.config import Pipeline
-from ingest.run.archiving import Archiving
-from ingest.run.pipeline import archive_of, bronze_of, layout_of, rules_of
+from ingest.run.archiving import archiving_of
+from ingest.run.pipeline import bronze_of, layout_of, rules_of
 from ingest.run.restoring import restore
 from ingest.session import running
 from ingest.stack import Stack
@@ -50,7 +50,7 @@ def fill(spark: SparkSession, made: Pipeline, workload: Workload) -> int:
     bronze, naming = bronze_of(spark, made), rules_of(made).naming
     for number, part in enumerate((workload.snapshot(spark), workload.changes(spark).drop("batch")), start=1):
         bronze.append(events(part, naming), Captured(number, {}))
-    archiving = Archiving(spark, bronze, archive_of(made), NAME)
+    archiving = archiving_of(spark, made)
     count = 0
     while (manifest := archiving.step()) is not None:
         count += manifest.records

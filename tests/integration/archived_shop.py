@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from ingest.archive import Manifest, ObjectStore
 from ingest.names import Lakehouse
 from ingest.quality.digest import Digest
+from ingest.run.adopting import Adoption
 from ingest.run.archiving import Archiving
 from ingest.run.capture import Capture
 from ingest.run.digests import table_digests
@@ -54,6 +55,16 @@ def captured(spark: SparkSession, source: Source, path: Path, batch: int) -> Bro
     capture = Capture(spark, source, bronze, Rules().naming, batch)
     while capture.step():
         pass
+    return bronze
+
+
+def adopted(spark: SparkSession, store: ObjectStore, path: Path, limit: int) -> Bronze:
+    """A bronze out of the archive's objects as they are: of those from one on that would have to be read, none."""
+    bronze = Bronze(spark, Lakehouse(str(path)).bronze(SHOP))
+    adoption = Adoption(spark, store, SHOP, bronze, Rules().naming.digest, counted=True)
+    upto = bronze.captured()
+    while (step := adoption.step(upto, limit)) is not None:
+        upto = step.upto
     return bronze
 
 

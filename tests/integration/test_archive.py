@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from io import StringIO
@@ -43,6 +43,7 @@ from ingest.stack import S3
 from ingest.tables.bronze import Bronze
 from tests.integration.archived_shop import (
     SHOP,
+    adopted,
     archived,
     captured,
     events,
@@ -174,7 +175,7 @@ def test_a_topic_partition_is_cut_into_objects(spark: SparkSession, tmp_path: Pa
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 3)
     try:
         bronze = from_file(spark, tmp_path, batch=100)
-        found = writing.written(bronze.rows().select(*RECORD.names), 100, store, SHOP, object_bytes=1)
+        found = writing.written(bronze.rows(), 100, store, SHOP, object_bytes=1)
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     orders = [o for o in found if o.topic == "shop.orders"]
@@ -189,6 +190,18 @@ def whole(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> Sequence[M
     return archived(spark, from_file(spark, tmp_path), store)
 
 
+def read_anew(spark: SparkSession, store: ObjectStore, folder: Path) -> Bronze:
+    return captured(spark, ArchiveSource(Manifested(store, SHOP)), folder, 100)
+
+
+def read_as_they_are(spark: SparkSession, store: ObjectStore, folder: Path) -> Bronze:
+    return adopted(spark, store, folder, 100)
+
+
+in_both_ways = pytest.mark.parametrize("reads", [read_anew, read_as_they_are])
+
+
+@in_both_ways
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
@@ -199,7 +212,13 @@ def whole(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> Sequence[M
     ids=["missing", "truncated", "altered"],
 )
 def test_an_object_that_is_harmed_is_found_and_never_read_as_less(
-    spark: SparkSession, tmp_path: Path, store: ObjectStore, whole: Sequence[Manifest], harm: Any, said: str
+    spark: SparkSession,
+    tmp_path: Path,
+    store: ObjectStore,
+    whole: Sequence[Manifest],
+    reads: Callable[..., object],
+    harm: Any,
+    said: str,
 ) -> None:
     objects = [o for m in whole for o in m.objects]
     assert Manifested(store, SHOP).damages(spark, objects) == []
@@ -209,7 +228,7 @@ def test_an_object_that_is_harmed_is_found_and_never_read_as_less(
     assert said in found.what
     assert (found.key, found.events) == (hit.key, hit.told)
     with pytest.raises((PySparkException, Py4JError)) as failed:
-        captured(spark, ArchiveSource(Manifested(store, SHOP)), tmp_path / "again", 100)
+        reads(spark, store, tmp_path / "again")
     told = explained(failed.value, load(str(pipeline_file(tmp_path, store))))
     assert isinstance(told, ChangelogUnusable)
     assert (hit.key in told.problem, said in told.problem, hit.told in told.problem) == (True, True, True)
@@ -217,6 +236,7 @@ def test_an_object_that_is_harmed_is_found_and_never_read_as_less(
     assert Bronze(spark, Lakehouse(str(tmp_path / "again")).bronze(SHOP)).captured().batch == 0
 
 
+@in_both_ways
 @pytest.mark.parametrize(
     ("lie", "said"),
     [
@@ -230,7 +250,13 @@ def test_an_object_that_is_harmed_is_found_and_never_read_as_less(
     ids=["count", "last offset", "first offset", "partition", "hash", "size"],
 )
 def test_a_manifest_that_lies_is_found_and_never_believed(
-    spark: SparkSession, tmp_path: Path, store: ObjectStore, whole: Sequence[Manifest], lie: Any, said: str
+    spark: SparkSession,
+    tmp_path: Path,
+    store: ObjectStore,
+    whole: Sequence[Manifest],
+    reads: Callable[..., object],
+    lie: Any,
+    said: str,
 ) -> None:
     """Its own hash is right: who changed it has thought of that."""
     first, *others = whole[0].objects
@@ -241,7 +267,7 @@ def test_a_manifest_that_lies_is_found_and_never_believed(
     (found,) = archive.damages(spark, archive.objects())
     assert (found.key, said in found.what, found.events) == (first.key, True, lying.told)
     with pytest.raises((PySparkException, Py4JError), match=f"{first.key} in the archive") as failed:
-        captured(spark, ArchiveSource(archive), tmp_path / "again", 100)
+        reads(spark, store, tmp_path / "again")
     assert said in str(failed.value)
     assert Bronze(spark, Lakehouse(str(tmp_path / "again")).bronze(SHOP)).captured().batch == 0
 

@@ -276,10 +276,10 @@ def test_what_a_run_under_way_has_written_stays(spark: SparkSession, tmp_path: P
     archiving = Archiving(spark, bronze, store, SHOP, 10)
     first = archiving.step()
     assert first is not None
-    rest = bronze.between(first.upto_batch, bronze.last_batch()).select(*RECORD.names)
+    rest = bronze.between(first.upto_batch, bronze.last_batch())
     unnamed = written(rest, 100, store, SHOP)
     # A run that died wrote what another one has archived since, cut in another way.
-    left = written(bronze.between(0, first.upto_batch).select(*RECORD.names).where("offset > 1"), 100, store, SHOP)
+    left = written(bronze.between(0, first.upto_batch).where("offset > 1"), 100, store, SHOP)
     done = erased(spark, store, SHOP, asked(spark, ORDERS[:1]))
     assert (done.records, done.unnamed) == (1, len(unnamed))
     names = set(store.keys(""))

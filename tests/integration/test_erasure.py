@@ -24,8 +24,8 @@ from ingest.config import Pipeline, load
 from ingest.errors import ProofFailed, SourceRefused
 from ingest.names import Lakehouse
 from ingest.quality.accounting import audit
-from ingest.run.archiving import Archiving
-from ingest.run.pipeline import Run, archive_of, bronze_of
+from ingest.run.archiving import archiving_of
+from ingest.run.pipeline import Run, bronze_of
 from ingest.run.proving import prove
 from ingest.run.rebuilding import Rebuild
 from ingest.sources.kafka_admin import KafkaAdmin
@@ -117,7 +117,7 @@ class Insurance:
         run, deadline = Run(self._spark, self.pipeline), time.monotonic() + 120
         while not (run.step().idle and until()):
             assert time.monotonic() < deadline, self.rows()
-        archiving = Archiving(self._spark, bronze_of(self._spark, self.pipeline), archive_of(self.pipeline), "insured")
+        archiving = archiving_of(self._spark, self.pipeline)
         while archiving.step() is not None:
             pass
 

@@ -19,10 +19,10 @@ from ingest.privacy.certificate.keys import made, signing_key
 from ingest.privacy.ledger import ASKED, Ledger
 from ingest.privacy.proving import places_of, proof
 from ingest.privacy.scan import Needle
-from ingest.run.archiving import Archiving
+from ingest.run.archiving import archiving_of
 from ingest.run.certifying import erasure_of
 from ingest.run.erasing import Named, ask, found, written_by_now
-from ingest.run.pipeline import archive_of, bronze_of
+from ingest.run.pipeline import bronze_of
 from ingest.run.shredding import rows_in_clear
 from ingest.session import SHORT_LIVED
 from ingest.stack import S3
@@ -70,7 +70,7 @@ def held(spark: SparkSession, folder: Path, s3: S3) -> Pipeline:
     archive = {"uri": f"s3://{folder.name}/insured", "s3": s3.client_options}
     pipeline = shredding(folder, tables=told, spark=SHORT_LIVED, archive=archive)
     merge(spark, pipeline, folder / "events", STORY)
-    archiving = Archiving(spark, bronze_of(spark, pipeline), archive_of(pipeline), pipeline.name)
+    archiving = archiving_of(spark, pipeline)
     while archiving.step() is not None:
         pass
     first = bronze_of(spark, pipeline).rows().where("offset = 0")

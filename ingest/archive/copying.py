@@ -1,0 +1,68 @@
+"""Objects into a folder, as the files that they are: what they hold is not read as events again, nor written anew."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T
+
+from ingest.archive.manifest import ArchivedObject
+from ingest.archive.manifested import REMEDY, fetched, read
+from ingest.archive.reading import spread
+from ingest.archive.store import ObjectStore
+from ingest.changelog.envelope import BATCH
+from ingest.errors import ChangelogUnusable
+
+_COLUMNS = ("topic", "partition", "offset", BATCH)
+_COPY = T.StructType(
+    [
+        T.StructField("key", T.StringType(), False),
+        T.StructField("name", T.StringType(), False),
+        T.StructField("first_batch", T.LongType(), False),
+        T.StructField("last_batch", T.LongType(), False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The file `name` holds what `held` holds: events of these capture batches."""
+
+    name: str
+    held: ArchivedObject
+    first_batch: int
+    last_batch: int
+
+
+def copied(spark: SparkSession, store: ObjectStore, objects: Sequence[ArchivedObject], folder: str) -> list[Copy]:
+    """Writes each object, with `CAPTURED` rows, into `folder`, which all workers reach. One that is there already is
+    the same. Raises ChangelogUnusable where an object is not what was written."""
+
+    def copy(listed: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for batch in listed:
+            for row in batch.to_pylist():
+                yield pa.RecordBatch.from_pylist([_copied(store, ArchivedObject(**row), Path(folder))])
+
+    rows = spread(spark, ArchivedObject, objects).mapInArrow(copy, _COPY).collect()  # a row per object
+    done = {row["key"]: row for row in rows}
+    return [Copy(r["name"], one, r["first_batch"], r["last_batch"]) for one in objects for r in (done[one.key],)]
+
+
+def _copied(store: ObjectStore, one: ArchivedObject, folder: Path) -> dict[str, str | int]:
+    body, damage = fetched(store, one)
+    table, damage = (None, damage) if body is None else read(body, one, _COLUMNS)
+    if body is None or table is None:
+        raise ChangelogUnusable(f"{one.key} in the archive {damage}; it held {one.told}", REMEDY)
+    name = f"{one.first_offset:020d}-{one.sha256[:32]}.parquet"
+    part = folder / f".{name}.{os.getpid()}"
+    part.write_bytes(body)
+    part.replace(folder / name)
+    batches = pc.min_max(table.column(BATCH)).as_py()
+    return {"key": one.key, "name": name, "first_batch": batches["min"], "last_batch": batches["max"]}
