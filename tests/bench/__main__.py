@@ -45,7 +45,7 @@ def main(
 ) -> None:
     """Example: python -m tests.bench small --rows 5000000"""
     if part == "archive":
-        archive.race(rows or 500_000, batch or 500_000, batches or 3, console)
+        archive.race(rows or 500_000, batch or 4_500_000, batches or 3, console)
         return
     if part == "erasure":
         erasure.race(rows or 1_000_000, batch or 200_000, batches or 1000, console)
