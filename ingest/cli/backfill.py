@@ -35,7 +35,8 @@ class Origin(StrEnum):
 def backfill(
     pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
     begin: Annotated[
-        str | None, typer.Option("--from", help="A time in ISO 8601 or, of bronze, a position. Without it, the first.")
+        str | None,
+        typer.Option("--from", help="A time in ISO 8601, or a position (not of Kafka). Without it, the first."),
     ] = None,
     end: Annotated[
         str | None, typer.Option("--to", help="The same; what stands there is no part of it. Without it, the last.")

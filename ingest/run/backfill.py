@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, get_args
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.point import Point, within
@@ -47,17 +48,44 @@ class Asked:
     dump: Dump | None = None
 
     def __post_init__(self) -> None:
-        if self.source != "bronze" and any(p is not None and p.time is None for p in (self.begin, self.end)):
+        if self.source not in ("bronze", "archive") and self._by_position:
             raise ConfigError(
-                f"the window of a backfill from {self.source} is one of times", "only bronze can be cut by positions"
+                f"the window of a backfill from {self.source} is one of times",
+                "only bronze and the archive can be cut by positions",
             )
+
+    @property
+    def _by_position(self) -> bool:
+        return any(p is not None and p.time is None for p in (self.begin, self.end))
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that the source holds is read, be it merged or not: where an event stands, only events tell."""
+        return self.source != "bronze" and (self._by_position or (self.begin is None and self.end is None))
+
+    @property
+    def chosen(self) -> Column | None:
+        """Which events of those that are read are merged; None: all of them."""
+        if self.source == "bronze" or self._by_position:
+            return within(self.begin, self.end)
+        return None
 
     @property
     def words(self) -> dict[str, Any]:
         """As they are kept."""
         begin, end = (p.said if p is not None else None for p in (self.begin, self.end))
-        said = {"source": self.source, "from": begin, "to": end, "tables": sorted(self.tables)}
+        said: dict[str, Any] = {"source": self.source, "from": begin, "to": end, "tables": sorted(self.tables)}
+        if self._by_position and (epochs := {p.epoch for p in (self.begin, self.end) if p is not None and p.epoch}):
+            said["epoch"] = max(epochs)
         return said if self.dump is None else said | {"dump": self.dump.path, "at": self.dump.at.said}
+
+
+def chosen_by(words: Mapping[str, Any]) -> Column | None:
+    """Which events of those that a backfill has read it merges, by the words in which it was asked for; None: all."""
+    if words["source"] not in get_args(From):
+        return None
+    begin, end = (text and Point.parsed(text, words.get("epoch", 0)) for text in (words.get("from"), words.get("to")))
+    return Asked(words["source"], begin or None, end or None).chosen
 
 
 class Backfill:
@@ -77,18 +105,22 @@ class Backfill:
         rules = replace(rules, columns=rules.columns | words.get("types", {}))
         self._capture: Capture | None = None
         if source is None:
-            path, chosen = layout.bronze(pipeline.name), within(asked.begin, asked.end)
-            self._bronze: Bronze = BronzeWindow(spark, path, chosen, self.begun.upto_batch, rules.epochs)
+            path = layout.bronze(pipeline.name)
+            self._bronze: Bronze = BronzeWindow(spark, path, asked.chosen, self.begun.upto_batch, rules.epochs)
         else:
             self._bronze = Bronze(spark, layout.backfilled(pipeline.name, self.begun.number), rules.epochs)
             source.until_now()
             seal = sealing_of(pipeline)
-            whole = asked.source == "archive" and asked.begin is None and asked.end is None
-            adoption = adoption_of(spark, pipeline, self._bronze, rules) if whole else None
+            adopts = asked.source == "archive" and asked.whole
+            adoption = adoption_of(spark, pipeline, self._bronze, rules) if adopts else None
             limit = batch.max_events
             self._capture = Capture(spark, source, self._bronze, rules.naming, limit, seal=seal, adoption=adoption)
         most, writer = batch.merged_at_once, self.begun.writer
-        self._merge = Merge(spark, pipeline.name, layout, rules, self._bronze, most, writer)
+        self._merging = partial(Merge, spark, pipeline.name, layout, rules, slice_events=most, writer=writer)
+        self._window = partial(BronzeWindow, spark, chosen=asked.chosen, epochs=rules.epochs)
+        # What is merged of all that is read is known once it is there.
+        waits = self._capture is not None and asked.chosen is not None
+        self._merge = None if waits else self._merging(bronze=self._bronze)
         self.done = False
         """All is merged, and the backfill has ended."""
 
@@ -97,6 +129,10 @@ class Backfill:
         begun = time.monotonic()
         captured = self._capture.step() if self._capture else 0
         last = self._capture.captured.batch if self._capture else self._bronze.last_batch()
+        if self._merge is None:
+            if captured:
+                return Progress(captured, [], time.monotonic() - begun)
+            self._merge = self._merging(bronze=self._window(path=self._bronze.folder, upto=last))
         more = self._capture is not None and self._capture.behind > 0
         progress = Progress(captured, self._merge.step(last, more), time.monotonic() - begun)
         # A slice may hold nothing of the window.
@@ -120,7 +156,7 @@ def planned(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> Mapping[st
 
 
 def _source(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> Source:
-    begin, end = (p.time if p is not None else None for p in (asked.begin, asked.end))
+    begin, end = (None if p is None or asked.whole else p.time for p in (asked.begin, asked.end))
     if asked.dump is not None:
         shape = {e.shape.table: e.shape for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name)}
         return DumpSource(spark, asked.dump, shape.get(asked.dump.table), rules_of(pipeline).primary_keys)

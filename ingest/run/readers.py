@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from ingest.config import Pipeline
+from ingest.run.backfill import chosen_by
 from ingest.run.pipeline import rules_of
 from ingest.run.rules import Rules
 from ingest.tables.backfills import Backfills
@@ -30,6 +31,8 @@ class Reader:
     path: str
     columns: Mapping[str, Mapping[str, str]]
     from_topics: bool = True
+    chosen: Column | None = None
+    """Which events of its bronze it merges, if not all."""
 
     def bronze(self, spark: SparkSession, rules: Rules) -> Bronze:
         return Bronze(spark, self.path, rules.epochs)
@@ -43,7 +46,8 @@ def readers(spark: SparkSession, pipeline: Pipeline) -> list[Reader]:
         if (source := backfill.asked["source"]) in (*_FROM_TOPICS, DUMP, MASK):
             columns = declared | backfill.asked.get("types", {})
             path = layout.backfilled(pipeline.name, backfill.number)
-            found.append(Reader(backfill.writer, path, columns, source in _FROM_TOPICS))
+            chosen = chosen_by(backfill.asked)
+            found.append(Reader(backfill.writer, path, columns, source in _FROM_TOPICS, chosen))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -40,7 +41,9 @@ def refolded(
         known = replace(rules, columns=reader.columns)
         last = merged if upto is None or reader.writer != pipeline.name else upto
         events = reader.bronze(spark, known).between(0, last)
-        bronze = BronzeWindow(spark, reader.path, chosen and chosen(events), last, known.epochs)
+        both = [one for one in (chosen and chosen(events), reader.chosen) if one is not None]
+        mine = reduce(lambda one, other: one & other, both) if both else None
+        bronze = BronzeWindow(spark, reader.path, mine, last, known.epochs)
         merge = Merge(spark, pipeline.name, into, known, bronze, pipeline.batch.merged_at_once, reader.writer)
         while merge.merged < last:  # A slice may hold nothing of what was chosen.
             report(merge.step())

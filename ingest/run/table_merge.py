@@ -265,6 +265,6 @@ def _require_same(stored: Stored, shape: Shape) -> None:
     """Another writer may be about to say to the catalog what it has done to the table."""
     if stored.silver.exists() and not stored.silver.has(shape):
         raise Contended(
-            f"table {shape.table} has other columns than its catalog says",
-            "run the same again: it goes on where it stood",
+            f"table {shape.table} has other columns than its catalog says: a rebuild is under way, or died",
+            "run the same again; one that died goes on where it stood with: ingest backfill PIPELINE --rebuild",
         )

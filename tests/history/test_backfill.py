@@ -96,6 +96,7 @@ def test_one_that_died_goes_on_where_it_stood(
         first.step()
     again = Backfill(spark, shop[0], asked)
     assert again.begun == first.begun
+    assert again._merge is not None
     assert again._merge.merged > 0
     while not again.done:
         again.step()
@@ -117,7 +118,7 @@ def test_what_is_there_already_stays_as_it_is(
     assert tuple(row) == (inside + deletes, 0), "a null tombstone stands where its delete does"
 
 
-def test_only_bronze_is_cut_by_positions() -> None:
+def test_a_topic_is_not_cut_by_positions() -> None:
     with pytest.raises(ConfigError, match="one of times"):
         Asked("kafka", Point.parsed("0/10"))
 

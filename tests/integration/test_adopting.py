@@ -23,16 +23,22 @@ from ingest.archive.manifested import fetched
 from ingest.changelog.envelope import BATCH, CAPTURED, RECORD
 from ingest.changelog.envelope import events as read_as_events
 from ingest.changelog.inference import outline
+from ingest.changelog.point import Point
 from ingest.config import Pipeline, load
 from ingest.names import Lakehouse
+from ingest.run.archiving import archiving_of
+from ingest.run.backfill import Asked, Backfill
 from ingest.run.merge import Merge
 from ingest.run.pipeline import Progress, bronze_of
 from ingest.run.profile import profiles
+from ingest.run.proving import prove
 from ingest.run.restoring import restore
 from ingest.run.rules import Rules
 from ingest.sources.archive import ArchiveSource
 from ingest.stack import S3
+from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import Bronze, Captured
+from tests.history import shop as history
 from tests.integration.archived_shop import (
     SHOP,
     adopted,
@@ -221,6 +227,45 @@ def test_what_is_counted_in_parts_is_what_is_counted_at_once(
         replace(g, goes_back=None) for g in together
     ]
     assert "ä" not in json.dumps([m.parts for m in found], ensure_ascii=False)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_window_of_positions_out_of_the_archive_is_the_one_out_of_bronze(
+    spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    """Null tombstones stand where the change before them does, be that in the window or not."""
+    begin, end = Point.parsed("0/BB8"), Point.parsed("0/1F40")
+    archive = {"uri": store.uri, "s3": dict(store.client_options)}
+    found = {}
+    for name, source in (("here", "bronze"), ("there", "archive")):
+        folder = tmp_path / name
+        if source == "bronze":
+            nothing = history.pipeline(folder, archive=archive, source={"include_tables": "none"})
+            bronze = history.captured(spark, nothing, folder, history.events())
+            history.merged(spark, nothing, bronze)
+            while archiving_of(spark, nothing).step() is not None:
+                pass
+        shop = history.pipeline(folder, archive=archive)
+        asked = Asked(source, begin, end)  # type: ignore[arg-type]
+        if dies:
+            with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+                patched.setattr(Accounts, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+                _to_its_end(Backfill(spark, shop, asked))
+        backfill = _to_its_end(Backfill(spark, shop, asked))
+        counted = Accounts(spark, shop.layout.accounts, backfill.begun.writer).rows()
+        sums = counted.groupBy("table").sum("read", "applied", "superseded").collect()
+        found[name] = (history.digests(spark, shop), sorted(map(tuple, sums)))
+    # Rows without a key are left alone by backfills.
+    proofs = [p for p in prove(spark, shop, shop.layout.beside("proof")) if p.table != "public.notes"]
+    assert [p.equal for p in proofs] == [True, True]
+    assert found["there"] == found["here"]
+    assert found["here"][0]
+
+
+def _to_its_end(backfill: Backfill) -> Backfill:
+    while not backfill.done:
+        backfill.step()
+    return backfill
 
 
 def test_numbers_of_batches_may_be_far_apart(spark: SparkSession, tmp_path: Path) -> None:
