@@ -49,7 +49,9 @@ def run(
             figures += [Taken(several.wall / len(group), several.cpu / len(group))] * len(group)
     expected, found = workload.result(spark), contender.rows()
     missing, extra = expected.exceptAll(found).count(), found.exceptAll(expected).count()
-    timed = figures[warm:]
+    # Who takes many at once is warm after the first of them.
+    warm = sum(map(len, first))
+    timed = figures[warm:] or figures
     return {
         "load": {"wall": loading.wall, "cpu": loading.cpu},
         "wall": [f.wall for f in figures],
@@ -59,6 +61,7 @@ def run(
         "missing": missing,
         "extra": extra,
         "windows": windows[warm:],
+        "warm": warm,
     }
 
 
@@ -75,7 +78,7 @@ def main() -> None:
             found["spark"] = spark.version
         windows = found.pop("windows")
         if where:
-            timed = slice(int(warm), None)
+            timed = slice(found["warm"], None)
             found["where"] = phases(folder / "events", windows, sum(found["wall"][timed]), sum(found["cpu"][timed]))
             found["where"] = {name: seconds / len(windows) for name, seconds in found["where"].items()}
         sys.stdout.write(json.dumps(found) + "\n")
