@@ -18,7 +18,7 @@ from ingest.archive.store import ObjectStore
 from ingest.changelog.envelope import CAPTURED
 from ingest.names import path_segment
 
-_ROWS_A_TASK = 500_000
+_ROWS_A_TASK = 1_000_000
 _OBJECT_BYTES = 64 << 20
 """Of an object's records before they are compressed: what a task that reads it holds, and how finely reading is
 shared out."""
