@@ -23,6 +23,7 @@ _PLAIN_LOCAL_FILES = {
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
 # The optimising compiler takes a quarter of all CPU where plans are many and rows few: code proves itself longer first.
+# What runs for each row has done so after a moment all the same.
 _PATIENT_COMPILER = (
     "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=3000 "
     "-XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
@@ -109,7 +110,7 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
             # One machine gains nothing by planning anew between stages, and a small batch pays for it; nor from a
             # collector that works beside the program on cores that the program needs.
             "spark.sql.adaptive.enabled": "false",
-            _JAVA_OPTIONS: "-XX:+UseParallelGC",
+            _JAVA_OPTIONS: f"-XX:+UseParallelGC {_PATIENT_COMPILER}",
             # A hash table takes a page, were it for one row; by default that is 16 MB to be cleared and collected.
             "spark.buffer.pageSize": "1m",
             # Hadoop's checksums beside local files cost a file each, and a process that sets its permissions.

@@ -26,6 +26,10 @@ _FOLDER = RESULTS.parent / ".venv-peers"
 _CATALOG = "spark.sql.catalog.peer"
 _FILES_WITH_A_SCHEME = {"spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem"}
 """These formats ask the file system for its scheme, which the raw one can't say."""
+_JAVA_OPTIONS = (
+    "-XX:+UseParallelGC -XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=3000 "
+    "-XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def _like_ours() -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.buffer.pageSize": "1m",
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+        "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
     }
