@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from pyspark.sql import SparkSession
 from rich.table import Table
 
 from ingest.changelog.point import Point
@@ -16,13 +20,22 @@ from ingest.cli.counting import counting
 from ingest.cli.point import point
 from ingest.cli.printing import verbatim
 from ingest.cli.run import explaining
-from ingest.config import load
+from ingest.config import Pipeline, load
 from ingest.errors import ConfigError
 from ingest.names import Lakehouse
+from ingest.run.archive_reading import archived
 from ingest.run.digests import table_digests
-from ingest.run.refold import committed_by, refolded
+from ingest.run.readers import Reader
+from ingest.run.refold import committed_by, histories, refolded
 from ingest.session import running
 from ingest.tables.folders import is_empty
+
+
+class Origin(StrEnum):
+    """Where the events are read."""
+
+    BRONZE = "bronze"
+    ARCHIVE = "archive"
 
 
 def as_of(
@@ -33,12 +46,14 @@ def as_of(
         str | None, typer.Option("--position", help="An LSN (0/16B3748) or a place in a binlog (binlog.000003:4567).")
     ] = None,
     table: Annotated[list[str] | None, typer.Option("--table", help="Only this one. May be repeated.")] = None,
+    source: Annotated[Origin, typer.Option("--source", help="Where the events are read.")] = Origin.BRONZE,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
     """Write the tables as they were at a point of the log, to be read like any others: `ingest sql --lakehouse DIR`.
 
-    What the source had committed by then is in them, and nothing of a transaction that it had not.
+    What the source had committed by then is in them, and nothing of a transaction that it had not. The archive is asked
+    where bronze begins too late, or is lost.
 
     Example: ingest as-of claims --time 2026-01-31T12:00:00Z --out /tmp/january
     """
@@ -49,11 +64,11 @@ def as_of(
     with running(f"ingest as-of {loaded.name}", loaded.spark) as spark, explaining(loaded):
         if not is_empty(spark, root):
             raise ConfigError(f"{root} is not empty", "choose another --out")
-        with counting(as_json) as advance:
-            entries = refolded(
-                spark, loaded, Lakehouse(root), tuple(table or ()), partial(committed_by, until), advance
-            )
-        digests = table_digests(spark, Lakehouse(root), loaded.name)
+        into = Lakehouse(root)
+        with counting(as_json) as advance, _read(spark, loaded, source, into) as read:
+            chosen = partial(committed_by, until)
+            entries = refolded(spark, loaded, into, tuple(table or ()), chosen, advance, read=read)
+        digests = table_digests(spark, into, loaded.name)
     found = [{"table": e.shape.table, **asdict(digests[e.shape.table]), "path": e.path} for e in entries]
     if as_json:
         typer.echo(json.dumps({"until": until.said, "tables": found}, ensure_ascii=False))
@@ -62,6 +77,21 @@ def as_of(
     for one in found:
         shown.add_row(str(one["table"]), f"{one['rows']:,}", str(one["path"]))
     verbatim().print(shown)
+
+
+@contextmanager
+def _read(spark: SparkSession, loaded: Pipeline, source: Origin, into: Lakehouse) -> Iterator[list[tuple[Reader, int]]]:
+    if source is Origin.ARCHIVE:
+        with archived(spark, loaded, into) as reader:
+            yield [reader]
+        return
+    found = list(histories(spark, loaded))
+    if not found:
+        raise ConfigError(
+            f"no event of pipeline {loaded.name} was ever merged into {loaded.lakehouse}",
+            "see that its file names the right lakehouse; what is archived is read with --source archive",
+        )
+    yield found
 
 
 def _point(time: str | None, position: str | None, epoch: int) -> Point:

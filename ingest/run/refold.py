@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -31,13 +31,14 @@ def refolded(
     report: Callable[[Sequence[Account]], None] = lambda _: None,
     upto: int | None = None,
     history: Collection[str] = (),
+    read: Iterable[tuple[Reader, int]] | None = None,
 ) -> list[Entry]:
     """The tables, in a lakehouse of their own, of all events that live silver holds by now, or of those among them that
     `chosen` chooses of a history. `tables`: only these. `upto`: the last batch of bronze. `history`: tables of which
-    all versions are told."""
+    all versions are told. `read`: who has read the events, and up to which batch, if not those that silver holds."""
     rules = replace(rules_of(pipeline), only=frozenset(tables) or None, stops_at_restart=False)
     rules = replace(rules, history=frozenset(history))
-    for reader, merged in histories(spark, pipeline):
+    for reader, merged in histories(spark, pipeline) if read is None else read:
         known = replace(rules, columns=reader.columns)
         last = merged if upto is None or reader.writer != pipeline.name else upto
         events = reader.bronze(spark, known).between(0, last)
