@@ -33,6 +33,13 @@ ARCHIVE = ("tests/integration/test_archive_erasing.py", "-k", "(nowhere or meanw
 RULES = ("tests/replay/test_rules.py", "-k", "not record")
 MASKED = ("tests/privacy/test_masking.py", "-k", "without_what_was_personal")
 COMPACTED = ("tests/integration/test_compacted_topic.py", "-k", "loses_nothing")
+ADOPTED = (
+    "tests/integration/test_adopting.py",
+    "-k",
+    "another_naming or emptied_is_read or (what_it_was and turns2)",
+)
+AS_OF = ("tests/integration/test_archive_as_of.py", "-k", "bronze_says and more0")
+FAR_BEHIND = ("tests/history/test_batch_is_stream.py", "-k", "far_behind")
 LATE = ("tests/property/test_merge.py", "-k", "late")
 
 
@@ -344,6 +351,41 @@ MUTANTS = [
         "self._readers = readers(spark, pipeline)",
         "self._readers = readers(spark, pipeline)[:1]",
         ("tests/privacy/test_removing.py", "-k", "backfill"),
+    ),
+    Mutant(
+        "what was read by other names comes out of the archive as it is",
+        "run/adopting.py",
+        " and manifest.read_as == self._read_as",
+        "",
+        ADOPTED,
+    ),
+    Mutant(
+        "parts that an erasure has taken from a manifest count as none of its records",
+        "run/adopting.py",
+        "if self._counted and told == manifest.records else ()",
+        'or [{"upto": manifest.upto_batch, "groups": []}]',
+        ADOPTED,
+    ),
+    Mutant(
+        "capture goes on anywhere but where adoption has ended",
+        "run/adopting.py",
+        "] = one.last_offset + 1",
+        "] = one.last_offset",
+        ADOPTED,
+    ),
+    Mutant(
+        "what is read of the archive for a point of the log stays",
+        "run/archive_reading.py",
+        "with gone_afterwards(spark, path):",
+        'with gone_afterwards(spark, path + "/_temporary"):',
+        AS_OF,
+    ),
+    Mutant(
+        "who is far behind merges each batch by itself",
+        "run/merge.py",
+        " or (more and not self._slices.is_full(self.merged, last))",
+        "",
+        FAR_BEHIND,
     ),
     Mutant(
         "the archive's records that are empty are emptied again",
