@@ -30,6 +30,7 @@ _JAVA_OPTIONS = (
     "-XX:+UseParallelGC -XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=3000 "
     "-XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
 )
+"""As `ingest.session` says them, which can't be imported beside an older PySpark."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +34,6 @@ from ingest.run.proving import prove
 from ingest.run.restoring import restore
 from ingest.run.rules import Rules
 from ingest.sources.archive import ArchiveSource
-from ingest.stack import S3
 from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import Bronze, Captured
 from tests.history import shop as history
@@ -52,13 +50,6 @@ from tests.integration.archived_shop import (
 from tests.integration.archived_shop import silver as silver_in
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def store(s3: S3, request: pytest.FixtureRequest) -> ObjectStore:
-    bucket = f"adopted-{abs(hash(request.node.name)) % 10**8}"
-    boto3.client("s3", **s3.client_options).create_bucket(Bucket=bucket)
-    return ObjectStore(f"s3://{bucket}/some/prefix", s3.client_options)
 
 
 class Stop:

@@ -12,7 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -39,7 +38,6 @@ from ingest.run.readers import readers
 from ingest.run.rules import Rules
 from ingest.sources.archive import ArchiveSource
 from ingest.sources.files import FileSource, lines
-from ingest.stack import S3
 from ingest.tables.bronze import Bronze
 from tests.integration.archived_shop import (
     SHOP,
@@ -56,13 +54,6 @@ from tests.integration.archived_shop import (
 from tests.replay.changelogs import write
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def store(s3: S3, request: pytest.FixtureRequest) -> ObjectStore:
-    bucket = f"archive-{abs(hash(request.node.name)) % 10**8}"
-    boto3.client("s3", **s3.client_options).create_bucket(Bucket=bucket)
-    return ObjectStore(f"s3://{bucket}/some/prefix", s3.client_options)
 
 
 def rows(frame: DataFrame) -> list[Any]:

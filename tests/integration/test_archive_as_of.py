@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
@@ -19,7 +18,6 @@ from ingest.cli import as_of as as_of_command
 from ingest.names import Lakehouse
 from ingest.run.merge import Merge
 from ingest.run.rules import Rules
-from ingest.stack import S3
 from tests.integration.archived_shop import SHOP, archived, from_file, pipeline_file
 
 pytestmark = pytest.mark.integration
@@ -27,13 +25,6 @@ OTHERWISE_NAMED = {
     "source": {"kafka": {"bootstrap.servers": "127.0.0.1:9"}, "topics": ["x"], "topic_tables": {"x": "y"}}
 }
 """Records are read otherwise than when they were archived, so none comes as it is."""
-
-
-@pytest.fixture
-def store(s3: S3, request: pytest.FixtureRequest) -> ObjectStore:
-    bucket = f"then-{abs(hash(request.node.name)) % 10**8}"
-    boto3.client("s3", **s3.client_options).create_bucket(Bucket=bucket)
-    return ObjectStore(f"s3://{bucket}/some/prefix", s3.client_options)
 
 
 @pytest.fixture
@@ -61,8 +52,8 @@ def test_it_is_what_bronze_says(
         out = tmp_path / f"out of {name}"
         told = as_of(file, "--out", out, "--source", source, *point)
         assert told.exit_code == 0, told.output
-        found[name] = [{**t, "path": None} for t in json.loads(told.output)["tables"]]
-        (orders,) = (t["path"] for t in json.loads(told.output)["tables"])
+        (found[name],) = json.loads(told.output)["tables"]
+        orders = found[name].pop("path")
         rows = {r["id"]: r["v"] for r in spark.read.format("delta").load(orders).collect()}
         assert rows == {i: "ä" * i for i in range(12) if i != 3}, "3 was deleted at 40, 4 is changed at 50"
         assert not Path(Lakehouse(str(out)).bronze(SHOP)).exists()

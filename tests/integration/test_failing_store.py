@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
@@ -27,13 +26,6 @@ from tests.integration.faulty_proxy import Fault, FaultyProxy, faulty_proxy
 
 pytestmark = pytest.mark.integration
 Command = Callable[..., Any]
-
-
-@pytest.fixture
-def store(s3: S3, request: pytest.FixtureRequest) -> ObjectStore:
-    bucket = f"failing-{abs(hash(request.node.name)) % 10**8}"
-    boto3.client("s3", **s3.client_options).create_bucket(Bucket=bucket)
-    return ObjectStore(f"s3://{bucket}/some/prefix", s3.client_options)
 
 
 @pytest.fixture
