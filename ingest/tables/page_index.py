@@ -85,6 +85,9 @@ class _Classes:
         self.either = getattr(jvm.org.apache.parquet.filter2.predicate.FilterApi, "or")
         self.input = jvm.org.apache.parquet.hadoop.ParquetInputFormat
         self.configuration = jvm.org.apache.hadoop.conf.Configuration
+        # Readers have one filter: what Spark itself pushes down (that a joined key isn't null) would take its place.
+        self.session = spark._jsparkSession.newSession()
+        self.session.conf().set("spark.sql.parquet.filterPushdown", "false")
 
 
 @cache
@@ -126,7 +129,7 @@ def _with_options(spark: SparkSession, rows: DataFrame, options: dict[str, str])
     told = relation.options()
     for key, value in options.items():
         told = told.updated(key, value)
-    session = spark._jsparkSession
+    classes = _classes(spark)
     new = relation.copy(
         relation.location(),
         relation.partitionSchema(),
@@ -134,7 +137,7 @@ def _with_options(spark: SparkSession, rows: DataFrame, options: dict[str, str])
         relation.bucketSpec(),
         relation.fileFormat(),
         told,
-        session,
+        classes.session,
     )
     plan = scan.copy(new, scan.output(), scan.catalogTable(), scan.isStreaming(), scan.stream())
-    return DataFrame(_classes(spark).datasets.ofRows(session, plan), spark)
+    return DataFrame(classes.datasets.ofRows(spark._jsparkSession, plan), spark)

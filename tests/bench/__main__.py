@@ -6,8 +6,10 @@ import json
 import os
 import platform
 import subprocess
+import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -60,11 +62,13 @@ def main(
     workload = Workload(**(asdict(known) | {k: v for k, v in said.items() if v is not None}))
     warm = min(warm, workload.batches - 1)
     found = {}
-    for together in at_once or several:
-        for name in only or CONTENDERS:
-            one = _run(name, workload, warm, together, memory, where)
-            if one is not None:
-                found[name if together == 1 else f"{name}, {together} at once"] = one
+    with TemporaryDirectory(prefix="bench-") as prepared:
+        _prepare(workload, prepared, memory)
+        for together in at_once or several:
+            for name in only or CONTENDERS:
+                one = _run(name, prepared, workload.batches, warm, together, memory, where)
+                if one is not None:
+                    found[name if together == 1 else f"{name}, {together} at once"] = one
     RESULTS.mkdir(exist_ok=True)
     now = datetime.now(UTC)
     machine = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
@@ -75,12 +79,24 @@ def main(
     console.print(f"[dim]{file}")
 
 
-def _run(name: str, workload: Workload, warm: int, at_once: int, memory: str, where: bool) -> dict[str, Any] | None:
+def _prepare(workload: Workload, folder: str, memory: str) -> None:
+    console.print(f"[dim]making: {workload.events:,} events")
+    told = [str(v) for v in (workload.rows, workload.batch, workload.batches, workload.keys, folder, memory)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.prepared", *told], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        console.print("[red]the workload can't be made:[/]", done.stderr[-3000:])
+        raise typer.Exit(1)
+
+
+def _run(
+    name: str, prepared: str, batches: int, warm: int, at_once: int, memory: str, where: bool
+) -> dict[str, Any] | None:
     """In a process of its own: nobody's classes are warm because another one ran before. None where a peer died: the
     others race without it."""
-    work = [str(v) for v in (workload.rows, workload.batch, workload.batches, workload.keys)]
     console.print(f"[dim]running: {name}, {at_once} at once")
-    told = [name, *work, str(warm), str(at_once), memory, *(["where"] if where else [])]
+    told = [name, prepared, *map(str, (batches, warm, at_once)), memory, *(["where"] if where else [])]
     command = [CONTENDERS[name].python(), "-m", "tests.bench.race", *told]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -24,11 +24,14 @@ class Ingest:
 
     def __init__(self, spark: SparkSession, folder: Path, slice_events: int = 1) -> None:
         self._spark = spark
-        self._lakehouse = Lakehouse(str(folder))
-        self._slice = slice_events
-        self._bronze = Bronze(spark, self._lakehouse.bronze(PIPELINE))
+        lakehouse = Lakehouse(str(folder))
+        self._silver = lakehouse.silver(PIPELINE, TABLE)
+        # One for both, as in a run that captures and merges.
+        self._bronze = Bronze(spark, lakehouse.bronze(PIPELINE))
         self._captured = Captured()
-        self._merge: Merge | None = None
+        # Late events are what the race is about, not a log that begins anew.
+        rules = Rules(stops_at_restart=False)
+        self._merge = Merge(spark, PIPELINE, lakehouse, rules, self._bronze, slice_events)
 
     def load(self, snapshot: DataFrame) -> None:
         self.hand_over(snapshot)
@@ -39,15 +42,10 @@ class Ingest:
         self._bronze.append(events(batch, Rules().naming), self._captured)
 
     def apply(self) -> None:
-        if self._merge is None:
-            bronze = Bronze(self._spark, self._lakehouse.bronze(PIPELINE))
-            # Late events are what the race is about, not a log that begins anew.
-            rules = Rules(stops_at_restart=False)
-            self._merge = Merge(self._spark, PIPELINE, self._lakehouse, rules, bronze, self._slice)
         self._merge.step(self._captured.batch)
 
     def rows(self) -> DataFrame:
-        return self._spark.read.format("delta").load(self._lakehouse.silver(PIPELINE, TABLE)).select(*COLUMNS)
+        return self._spark.read.format("delta").load(self._silver).select(*COLUMNS)
 
 
 class NaiveDelta:
