@@ -251,8 +251,8 @@ MUTANTS = [
     Mutant(
         "what is older than the horizon is applied",
         "changelog/merge.py",
-        "if horizon is None:",
-        "if True:",
+        "if horizon is not None:",
+        "if False:",
         ORDER,
     ),
     Mutant(

@@ -17,6 +17,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -53,6 +54,11 @@ COLUMN_POSITIONS_TYPE = T.MapType(T.StringType(), COLUMN_POSITION)
 
 def content(columns: Sequence[str]) -> Column:
     """What makes two rows the same: a hash of their columns; a column that one lacks is null."""
+    return _content(tuple(columns))
+
+
+@lru_cache(maxsize=512)
+def _content(columns: tuple[str, ...]) -> Column:
     told = F.to_json(F.struct(*map(quoted, columns)), IN_FULL | {"ignoreNullFields": "true"})
     return F.unhex(F.sha2(told, 256))
 

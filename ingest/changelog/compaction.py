@@ -9,8 +9,9 @@ The highest of a set doesn't depend on the order in which it was seen, nor on ho
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, quoted
@@ -19,8 +20,15 @@ from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, quoted
 def compacted(changes: DataFrame, key: Sequence[str]) -> DataFrame:
     """Changes → the one of the highest position per key. What can't be applied is no change of its key and stays
     as it is, each for itself."""
-    rest = [c for c in changes.columns if c not in key]
-    newest = F.max_by(F.struct(*(quoted(c) for c in rest)), F.col(POSITION_COLUMN)).alias("_newest")
+    by, newest, columns = _newest(tuple(key), tuple(c for c in changes.columns if c not in key))
+    return changes.groupBy(*by).agg(newest).select(*columns)
+
+
+@lru_cache(maxsize=512)
+def _newest(key: tuple[str, ...], rest: tuple[str, ...]) -> tuple[tuple[Column, ...], Column, tuple[Column, ...]]:
+    """By what changes are grouped, the last one of a group, and its columns. Kept: writing them down takes longer than
+    to compact a small batch."""
+    keys = tuple(quoted(c) for c in key)
     refused = F.when(F.col(CODE).isNotNull(), F.col(EVENT_ID)).alias("_refused")
-    grouped = changes.groupBy(*(quoted(c) for c in key), refused).agg(newest)
-    return grouped.select(*(quoted(c) for c in key), *(quoted(f"_newest.{c}", c) for c in rest))
+    newest = F.max_by(F.struct(*(quoted(c) for c in rest)), F.col(POSITION_COLUMN)).alias("_newest")
+    return (*keys, refused), newest, (*keys, *(quoted(f"_newest.{c}", c) for c in rest))

@@ -13,6 +13,7 @@ it was late or doubled, and changes nothing. So no batching, order or repetition
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, lru_cache
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -32,6 +33,11 @@ INSERT, UPDATE, DELETE, BURY, REFUSE = "insert", "update", "delete", "bury", "re
 
 def surrogate(key: Sequence[str]) -> Column:
     """What a tombstone remembers of a key: a hash, nothing of the row."""
+    return _surrogate(tuple(key))
+
+
+@lru_cache(maxsize=512)
+def _surrogate(key: tuple[str, ...]) -> Column:
     return surrogate_of([quoted(c) for c in key])
 
 
@@ -40,10 +46,8 @@ def surrogate_of(values: Sequence[Column]) -> Column:
     return F.unhex(F.sha2(F.to_json(F.struct(*values), IN_FULL), 256))
 
 
-def unjudgeable(states: DataFrame, position: Column, nothing_known: Column, horizon: Column | None) -> DataFrame:
+def unjudgeable(states: DataFrame, position: Column, nothing_known: Column, horizon: Column) -> DataFrame:
     """Images of keys of which nothing is known, from before the gc horizon, with the `_code` that says so."""
-    if horizon is None:
-        return states
     old = F.col(CODE).isNull() & ~F.col(DELETED) & nothing_known & (position < horizon)
     told = {CODE: OLDER_THAN_HORIZON, REASON: _FORGOTTEN}
     return states.withColumns({name: F.when(old, F.lit(text)).otherwise(F.col(name)) for name, text in told.items()})
@@ -71,8 +75,17 @@ def effective(
             at = {c: quoted(c) for c in remembered.columns if c not in by and c != POSITION_COLUMN}
             known = remembered.select(*map(quoted, by), F.col(POSITION_COLUMN).alias(name), *at.values())
             judged = judged.join(known, by, "left")
+    if horizon is not None:
+        nothing_known = F.col("_row").isNull() & F.col("_tombstone").isNull()
+        judged = unjudgeable(judged, F.col(POSITION_COLUMN), nothing_known, horizon)
+    return judged.withColumns(dict(_verdict())).drop("_row", "_tombstone")
+
+
+@cache
+def _verdict() -> tuple[tuple[str, Column], ...]:
+    """`_action` and `_tied` of a state, out of its position and those of the row and the tombstone of its key. Kept:
+    writing them down takes longer than to judge a small batch."""
     position, row, grave, deleted = (F.col(c) for c in (POSITION_COLUMN, "_row", "_tombstone", DELETED))
-    judged = unjudgeable(judged, position, row.isNull() & grave.isNull(), horizon)
     # Tombstones are written before rows are removed: a row at or below its tombstone is what a crash in between
     # left, and the replayed delete must still take it away.
     left_behind = F.coalesce(row <= grave, F.lit(False))
@@ -87,4 +100,4 @@ def effective(
         .when(won, F.when(row.isNotNull(), UPDATE).otherwise(INSERT))
     )
     tied = F.col(CODE).isNull() & ~deleted & won & comes_again(position, row)
-    return judged.withColumns({ACTION: action, TIED: tied}).drop("_row", "_tombstone")
+    return (ACTION, action), (TIED, tied)

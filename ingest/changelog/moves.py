@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import CODE, COLUMN_POSITIONS, DELETED, MOVED, NEW_KEY, quoted
@@ -12,10 +13,17 @@ from ingest.changelog.change import CODE, COLUMN_POSITIONS, DELETED, MOVED, NEW_
 
 def with_moves(flat: DataFrame, key: Sequence[str]) -> DataFrame:
     """`flat`: changes, and `_old_<n>`, the columns of the key before, null where the event doesn't tell them."""
-    old = [c for c in flat.columns if c.startswith("_old_")]
-    rest = [c for c in flat.columns if c not in old]
+    moves, columns = _moving(tuple(flat.columns), tuple(key))
+    return (flat if moves is None else flat.select("*", moves)).select(*columns)
+
+
+@lru_cache(maxsize=512)
+def _moving(flat: tuple[str, ...], key: tuple[str, ...]) -> tuple[Column | None, tuple[Column, ...]]:
+    """What makes two rows of one that moves, if any can; and the columns of a change."""
+    old = [c for c in flat if c.startswith("_old_")]
+    rest = [c for c in flat if c not in old]
     if not old or len(old) != len(key):
-        return flat.select(*map(quoted, rest), F.lit(False).alias(MOVED))
+        return None, (*map(quoted, rest), F.lit(False).alias(MOVED))
     target = F.struct(*(quoted(k).alias(k) for k in key))
     whole = F.lit(True)
     differs = F.lit(False)
@@ -25,7 +33,7 @@ def with_moves(flat: DataFrame, key: Sequence[str]) -> DataFrame:
         differs |= F.col(old_key) != quoted(name)
     moves = F.col(CODE).isNull() & whole & differs
     copies = F.when(moves, F.array(F.lit(False), F.lit(True))).otherwise(F.array(F.lit(False)))
-    columns = [
+    columns = (
         F.when(F.col(MOVED), F.col(before[c])).otherwise(quoted(c)).alias(c)
         if c in before
         else (F.col(MOVED) | F.col(DELETED)).alias(c)
@@ -36,5 +44,5 @@ def with_moves(flat: DataFrame, key: Sequence[str]) -> DataFrame:
         if c == NEW_KEY
         else quoted(c)
         for c in rest
-    ]
-    return flat.select("*", F.explode(copies).alias(MOVED)).select(*columns, MOVED)
+    )
+    return F.explode(copies).alias(MOVED), (*columns, F.col(MOVED))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -81,32 +81,10 @@ class Group:
 def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int, list[Group]]:
     """The groups of each slice (`EVENT` rows, told apart by `slice_of`), in the order in which they first appear in
     the transport. `few`: there are so few events that their positions can be compared one after the other."""
-    kind = F.when(F.col("op").isin(*CHANGES), CHANGE).otherwise(F.col("op"))
-    schemaless = F.col("schema_id").isNull() & F.col("op").isin(*CHANGES)
-    text = F.when(schemaless, F.col("value").cast("string"))
-    wrapped = F.coalesce("wrapped", F.lit(False)).alias("wrapped")
-    rows = (
-        # Apart: in an aggregate it would be read again for each mention.
-        events.withColumn("_images", images(text))
-        .groupBy(slice_of.alias("slice"), "source_table", kind.alias("kind"), "problem", "schema_id", wrapped)
-        .agg(
-            F.count(F.lit(1)).alias("count"),
-            F.min(F.struct("offset", "topic", "partition")).alias("first"),
-            shape(F.col("_images"), F.col("wrapped")).alias("shape"),
-            F.bool_and(~schemaless | are_whole(F.col("_images"))).alias("opened"),
-            F.min("position").alias("lowest"),
-            F.max("position").alias("highest"),
-            F.collect_set(F.struct("topic", "partition")).alias("partitions"),
-            F.bool_or(names_new_key()).alias("key_changes"),
-            F.max(F.when(F.col("ends_snapshot"), F.col("position"))).alias("snapshot"),
-            F.min(F.when(F.col("op") == "r", F.col("position"))).alias("read"),
-            F.min("progress").alias("earliest"),
-            F.max("progress").alias("furthest"),
-            (_goes_back() if few else F.lit(None).cast("boolean")).alias("goes_back"),
-            F.max(F.unix_millis("source_ts")).alias("newest"),
-        )
-        .collect()  # a row per slice, table and schema
-    )
+    opened, kinds, aggregates = _counting(few)
+    # Opened apart: in an aggregate it would be read again for each mention.
+    grouped = events.withColumn("_images", opened).groupBy(slice_of.alias("slice"), *kinds)
+    rows = grouped.agg(*aggregates).collect()  # a row per slice, table and schema
     found: dict[int, list[Group]] = {}
     for r in (row.asDict() for row in rows):
         first = (r["first"]["topic"], r["first"]["partition"], r["first"]["offset"])
@@ -129,6 +107,36 @@ def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int
         )
         found.setdefault(r["slice"], []).append(group)
     return {n: _in_order(groups) for n, groups in found.items()}
+
+
+@cache
+def _counting(few: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]]:
+    """The images of an event, what tells groups apart, and what is told of each. Kept: writing them down takes as long
+    as to count a small batch."""
+    changed = F.col("op").isin(*CHANGES)
+    kind = F.when(changed, CHANGE).otherwise(F.col("op")).alias("kind")
+    schemaless = F.col("schema_id").isNull() & changed
+    wrapped = F.coalesce("wrapped", F.lit(False)).alias("wrapped")
+    return (
+        images(F.when(schemaless, F.col("value").cast("string"))),
+        (F.col("source_table"), kind, F.col("problem"), F.col("schema_id"), wrapped),
+        (
+            F.count(F.lit(1)).alias("count"),
+            F.min(F.struct("offset", "topic", "partition")).alias("first"),
+            shape(F.col("_images"), F.col("wrapped")).alias("shape"),
+            F.bool_and(~schemaless | are_whole(F.col("_images"))).alias("opened"),
+            F.min("position").alias("lowest"),
+            F.max("position").alias("highest"),
+            F.collect_set(F.struct("topic", "partition")).alias("partitions"),
+            F.bool_or(names_new_key()).alias("key_changes"),
+            F.max(F.when(F.col("ends_snapshot"), F.col("position"))).alias("snapshot"),
+            F.min(F.when(F.col("op") == "r", F.col("position"))).alias("read"),
+            F.min("progress").alias("earliest"),
+            F.max("progress").alias("furthest"),
+            (_goes_back() if few else F.lit(None).cast("boolean")).alias("goes_back"),
+            F.max(F.unix_millis("source_ts")).alias("newest"),
+        ),
+    )
 
 
 def together(groups: Iterable[Group]) -> list[Group]:

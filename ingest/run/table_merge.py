@@ -28,6 +28,7 @@ from ingest.run.schemas import Schemas
 from ingest.run.shapes import Shapes
 from ingest.run.table_batch import TableBatch
 from ingest.run.unordered import Unordered
+from ingest.tables.beside import beside
 from ingest.tables.commit_log import UPTO, WRITER, Told
 from ingest.tables.quarantine import Quarantine
 from ingest.tables.silver import Silver
@@ -119,7 +120,7 @@ class TableMerge:
         if readable:
             self._unordered.check(batch, shape, changes, stored)
         if readable or batch.tombstones is not None or truncated.now:
-            judged = judge(changes, shape, stored, truncated, batch.key_changes)
+            judged = judge(changes, shape, stored, truncated, batch.key_changes, batch.is_small)
         applied = truncated.applied + (judged.applied if judged else 0)
         quarantined += judged.quarantined if judged else 0
         account = Account(batch.table, read, applied, read - applied - quarantined, quarantined)
@@ -180,23 +181,27 @@ class TableMerge:
             if stored.owed_before is None:
                 stored.pending.apply(pending, shape, told)
             pending = None
-        if judged is not None:
-            if judged.refused is not None:
+        with beside(partial(self._bury, stored, judged)) as burying:
+            if judged is not None and judged.refused is not None:
                 self._quarantine_rows(batch, judged.refused)
-            if judged.graves is not None:
-                stored.graves.bury(judged.graves)
-        if pending is not None and pending.actions - {DELETE}:
-            waiting = pending.states.where(F.col(ACTION) != DELETE)
-            stored.pending.apply(replace(pending, states=waiting), shape, told)
-        if judged is not None and judged.silver is not None:
-            stored.silver.apply(judged.silver, shape, told)
-        else:
+            if pending is not None and pending.actions - {DELETE}:
+                waiting = pending.states.where(F.col(ACTION) != DELETE)
+                stored.pending.apply(replace(pending, states=waiting), shape, told)
+            if judged is not None and judged.silver is not None:
+                stored.silver.apply(judged.silver, shape, told, after=burying.result)
+        if judged is None or judged.silver is None:
+            burying.result()
             if not stored.silver.exists():
                 stored.silver.create(shape)
             stored.silver.note(told)
         if pending is not None and DELETE in pending.actions:
             stored.pending.remove(pending.states.where(F.col(ACTION) == DELETE), shape, told)
         _fold(stored, judged, shape)
+
+    @staticmethod
+    def _bury(stored: Stored, judged: Judged | None) -> None:
+        if judged is not None and judged.graves is not None:
+            stored.graves.bury(judged.graves)
 
     def _tell(
         self, chronicle: Chronicle, batch: TableBatch, shape: Shape, changes: Changes, judged: Judged | None

@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.accounting import COUNTS, Account
-from ingest.local_rows import local_rows
 from ingest.tables import delta_log, folding
 from ingest.tables.contention import COLLISIONS_OF_DELTA, again
 from ingest.tables.marks import Progress
+from ingest.tables.ready_rows import ready_rows
 
 _SCHEMA = T.StructType(
     [
@@ -53,11 +53,13 @@ class Accounts:
         Raises Contended where another run has merged as far."""
         now = datetime.now(UTC)
         batch = {"pipeline": self._pipeline, "after_batch": after, "upto_batch": upto, "committed_at": now}
-        frame = local_rows(self._spark, [batch | asdict(a) for a in accounts], _SCHEMA)
+        if not self._table.exists():
+            self._table.create(_SCHEMA, {})
+        file = ready_rows(self._spark, self._table.path, [batch | asdict(a) for a in accounts], _SCHEMA)
         summary = {"batch": upto, "accounts": [asdict(a) for a in accounts]}
         progress = Progress(f"accounts of {self._pipeline}", upto)
         # Those of other pipelines are in this table too.
-        again(COLLISIONS_OF_DELTA)(self._table.commit, frame, told=summary, progress=progress)
+        again(COLLISIONS_OF_DELTA)(self._table.commit, None, ready=[file], told=summary, progress=progress)
         self._fold()
 
     def _fold(self) -> None:

@@ -38,3 +38,11 @@ def again(
         wait=wait_random_exponential(multiplier=_FIRST_WAIT, max=_LONGEST_WAIT),
         reraise=True,
     )
+
+
+def changed_meanwhile(path: str) -> Contended:
+    """What a commit to the table at `path` is told that builds on what isn't there any more."""
+    return Contended(
+        f"another writer changed {path} while a commit to it was under way",
+        "run the same again: it goes on where it stood",
+    )

@@ -7,24 +7,24 @@ are asked for once and followed from commit to commit; a commit by somebody else
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.change import LOCATION
-from ingest.errors import Contended
 from ingest.names import identifier
 from ingest.tables import commit_log, marks
-from ingest.tables.contention import COLLISIONS
+from ingest.tables.beside import beside
+from ingest.tables.contention import COLLISIONS, changed_meanwhile
 from ingest.tables.data_file import DataFile, ReadyFile, data_file
+from ingest.tables.deletion_vectors import thinned
 from ingest.tables.delta_jvm import delta_classes, items
+from ingest.tables.known_files import rows_of
 from ingest.tables.marks import Progress, reached
 from ingest.tables.one_at_a_time import one_at_a_time
 
@@ -89,14 +89,8 @@ class Table:
         files = self.files()
         wanted = list(names)
         if any(name not in files for name in wanted):
-            self._contended()
+            raise changed_meanwhile(self.path)
         return [files[name] for name in wanted]
-
-    def _contended(self) -> NoReturn:
-        raise Contended(
-            f"another writer changed {self.path} while a commit to it was under way",
-            "run the same again: it goes on where it stood",
-        )
 
     def _files_of(self, snapshot: Any) -> dict[str, DataFile]:
         version = int(snapshot.version())
@@ -160,8 +154,7 @@ class Table:
 
     def rows_in(self, files: Iterable[DataFile]) -> DataFrame:
         """The rows of these files, without asking the log; their `_metadata` tells where they lie."""
-        actions = self._delta.sequence([f.action for f in files])
-        return DataFrame(self._log.createDataFrame(self._snapshot(), actions, False, self._delta.none), self._spark)
+        return rows_of(self._spark, self._log, self._snapshot(), [f.action for f in files])
 
     def commit(
         self,
@@ -173,12 +166,13 @@ class Table:
         new: Mapping[str, str] = MappingProxyType({}),
         columns: T.StructType | None = None,
         ready: Sequence[ReadyFile] = (),
+        after: Callable[[], object] | None = None,
     ) -> list[DataFile]:
         """One commit, the first of which makes the table: the rows of `frame` come, in files that are returned, and the
         files `ready`; the files `without` go, and so do `without_rows`, which are known by their `LOCATION`. `frame`
         has the table's columns and types, and may have `CHANGE_TYPE`. `told`: what the commit says of itself (its user
         metadata). `new`: properties of a new table. `columns`: those that the table has from here on, with the
-        properties `new`.
+        properties `new`. `after`: what has to be done before the commit, once its files are written.
 
         Raises Contended where another writer has come as far as `progress`, or has committed a batch since `begin`,
         and what Delta raises where that happens at this very moment."""
@@ -190,17 +184,22 @@ class Table:
             metadata = transaction.snapshot().metadata()
             transaction.updateMetadata(self._delta.with_columns(metadata, columns, new), False)
         progresses = self._marks(transaction, progress)
-        added = [] if frame is None else items(transaction.writeFiles(frame._jdf))
+        pairs, emptied = list[Any](), list[DataFile]()
+        if without_rows is None:
+            added = self._written(transaction, frame)
+        else:
+            with beside(partial(thinned, self._log, self.path, self.files(), without_rows)) as marking:
+                added = self._written(transaction, frame)
+            pairs, emptied = marking.result()
         added += [self._delta.added(file) for file in ready]
-        without, thinned = [*without], list[Any]()
-        if without_rows is not None:
-            thinned, emptied = self._thinned(without_rows)
-            without += emptied
+        without = [*without, *emptied]
         removed = [f.action.remove() for f in without]
-        pairs = [action for pair in thinned for action in (pair._1(), pair._2())]
+        marked = [action for pair in pairs for action in (pair._1(), pair._2())]
         come = [a for a in added if a.getClass().getSimpleName() == "AddFile"]
-        now = [*come, *(pair._1() for pair in thinned)]
-        self._committed(transaction, now, without, [*progresses, *added, *removed, *pairs], told)
+        now = [*come, *(pair._1() for pair in pairs)]
+        if after is not None:
+            after()
+        self._committed(transaction, now, without, [*progresses, *added, *removed, *marked], told)
         self._turn = None if self._turn is None else self._turn + 1
         self._claimed = False
         return [data_file(a) for a in come]
@@ -211,7 +210,7 @@ class Table:
         if gone:
             now = self._files_of(snapshot)
             if any(f.name not in now or now[f.name].vector != f.vector for f in gone):
-                self._contended()
+                raise changed_meanwhile(self.path)
         transaction = self._log.startTransaction(self._delta.none, self._delta.some(snapshot))
         transaction.trackFilesRead(self._delta.sequence([f.action for f in gone]))
         return transaction
@@ -249,27 +248,9 @@ class Table:
         removed = [self._delta.unchanged_without(f.action) for f in files]
         self._committed(transaction, added, files, [*added, *removed], None)
 
-    def _thinned(self, rows: DataFrame) -> tuple[list[Any], list[DataFile]]:
-        """Delta's pairs of actions for files that lose these rows, and the files of which nothing is left."""
-        files = self.files()
-        known = {name: f.action.deletionVector() for name, f in files.items()}
-        before = [F.lit(text) for n, v in known.items() if v is not None for text in (n, v.serializeToBase64())]
-        at = F.col(LOCATION)
-        gone = F.element_at(F.create_map(*before), at["file"]) if before else F.lit(None).cast("string")
-        named = rows.select(
-            at["file"].alias("filePath"), gone.alias("deletionVectorId"), at["row"].alias("rowIndexCol")
-        )
-        pairs, emptied = [], []
-        for made in self._delta.deletion_vectors(named, self._log):
-            if made.filePath() not in files:
-                self._contended()
-            file = files[made.filePath()]
-            whole = self._delta.touched(file.name, file.action, made.deletionVector(), made.matchedRowCount())
-            if whole.isFullyReplaced():
-                emptied.append(file)
-            else:
-                pairs.append(file.action.removeRows(made.deletionVector(), True, True))
-        return pairs, emptied
+    @staticmethod
+    def _written(transaction: Any, frame: DataFrame | None) -> list[Any]:
+        return [] if frame is None else items(transaction.writeFiles(frame._jdf))
 
     def _marks(self, transaction: Any, progress: Progress | None) -> list[Any]:
         """What this commit says of who has come how far, after having seen that nobody else has come there."""
@@ -278,13 +259,13 @@ class Table:
         found = []
         if progress is not None:
             if progress.alone and others and reached(snapshot, progress.application) >= progress.version:
-                self._contended()
+                raise changed_meanwhile(self.path)
             found.append(progress)
             if self._claimed:
                 found.append(Progress(marks.claim_of(progress.application), 0))
         if self._turn is not None:
             if others and reached(snapshot, _TURNS) != self._turn:
-                self._contended()
+                raise changed_meanwhile(self.path)
             found.append(Progress(_TURNS, self._turn + 1))
         self._known = int(snapshot.version())
         for mark in found:

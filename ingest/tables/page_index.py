@@ -36,20 +36,22 @@ _OPTIONS = {
 }
 
 
-def matching(table: Table, key: Sequence[str], wanted: DataFrame, *more: Column) -> DataFrame:
-    """The rows of `table` whose `key` columns have values that they have in `wanted`, and `more` of them.
+def matching(
+    table: Table, key: Sequence[str], wanted: DataFrame, *more: Column, few: bool = False
+) -> tuple[DataFrame, bool]:
+    """The rows of `table` whose `key` columns have values that they have in `wanted`, and `more` of them; and whether
+    `wanted` is known to have no more than `FEW_KEYS` rows. `few`: the caller knows that it hasn't.
 
     The table is read once and not shuffled, only those of its columns that are asked for, and of a large table only
     what may hold one of a few keys."""
     keys = F.broadcast(wanted.select(*(quoted(k) for k in key)))
     # The filter must not be without this join: readers take a column that nobody asks for as one that is null.
-    rows, few = _scan(table, key[0], wanted)
-    found = rows.select("*", *more).join(keys, list(key), "left_semi")
-    return F.broadcast(found) if few else found
+    rows, known = _scan(table, key[0], wanted)
+    return rows.select("*", *more).join(keys, list(key), "left_semi"), few or known
 
 
 def _scan(table: Table, column: str, wanted: DataFrame) -> tuple[DataFrame, bool]:
-    """The rows among which the wanted ones are, and whether these are known to be few."""
+    """The rows among which the wanted ones are, and whether these are found to be few."""
     files = table.files()
     rows = table.rows_in(files.values())
     # Column mapping gives columns other names in the files.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -74,6 +74,7 @@ class Silver:
         self._spark = spark
         self._cores = spark.sparkContext.defaultParallelism
         self._table = delta_log.Table(spark, path)
+        self._columns: dict[Shape, list[Column]] = {}
         self.path = path
 
     def exists(self) -> bool:
@@ -139,9 +140,11 @@ class Silver:
             else:
                 writer.mode("append").option("mergeSchema", "true").save(self.path)
 
-    def matching(self, states: DataFrame, key: Sequence[str]) -> DataFrame:
-        """The rows whose key is in `states`, with their `LOCATION`. The table must be there."""
-        return page_index.matching(self._table, key, states, _location())
+    def matching(self, states: DataFrame, key: Sequence[str], few: bool = False) -> DataFrame:
+        """The rows whose key is in `states`, with their `LOCATION`. The table must be there. `few`: there are no more
+        than `FEW_KEYS` states."""
+        found, few = page_index.matching(self._table, key, states, _location(), few=few)
+        return F.broadcast(found) if few else found
 
     def layered(self) -> DataFrame:
         """The rows of which some column is older than the row, with their `LOCATION`."""
@@ -188,24 +191,27 @@ class Silver:
                 version = told.version - 1
         return version
 
-    def apply(self, writes: Writes, shape: Shape, told: Mapping[str, Any]) -> None:
+    def apply(
+        self, writes: Writes, shape: Shape, told: Mapping[str, Any], after: Callable[[], object] | None = None
+    ) -> None:
         """`told`: what the commit says of itself; by `WRITER` and `UPTO` also how far it takes its writer. One commit.
+        `after`: what has to be done before it, once its files are written.
 
         Raises Contended, or what Delta raises, where another writer's batch came between `begin` and here."""
         if self._mapped(shape) and not self.exists():
             self.create(shape)  # Delta refuses a first write that brings both mapping and a change data feed.
         touched = writes.files
         if not touched:
-            self._commit(self._laid_out(writes, shape), told, new=self._properties(shape))
+            self._commit(self._laid_out(writes, shape), told, new=self._properties(shape), after=after)
             return
         rewritten = self._table.named(touched)
         if sum(f.size for f in rewritten) <= _REWRITABLE:
             frame = self._rewritten(writes.states, shape, rewritten)
-            self._commit(frame, told, without=rewritten)
+            self._commit(frame, told, without=rewritten, after=after)
             return
         gone = writes.states.where(F.col(ACTION).isin(UPDATE, DELETE)).select(LOCATION)
         come = self._laid_out(writes, shape) if writes.actions & {INSERT, UPDATE} else None
-        self._commit(come, told, without_rows=gone)
+        self._commit(come, told, without_rows=gone, after=after)
 
     def _commit(self, frame: DataFrame | None, told: Mapping[str, Any], **more: Any) -> None:
         progress = Progress(told[WRITER], told[UPTO], alone=False) if WRITER in told else None
@@ -269,8 +275,10 @@ class Silver:
 
     def _images(self, rows: DataFrame, shape: Shape, *more: Column) -> DataFrame:
         """The table's columns with their types, and `more`."""
-        fields = self.schema(shape).fields
-        return rows.select(*(quoted(f.name).cast(f.dataType).alias(f.name) for f in fields), *more)
+        if shape not in self._columns:
+            fields = self.schema(shape).fields
+            self._columns = {shape: [quoted(f.name).cast(f.dataType).alias(f.name) for f in fields]}
+        return rows.select(*self._columns[shape], *more)
 
     def _rewritten(self, winners: DataFrame, shape: Shape, files: list[DataFile]) -> DataFrame:
         """The rows of `files` and the winners, for a new file; and what changed, for the change data feed."""

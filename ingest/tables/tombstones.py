@@ -41,16 +41,25 @@ class Tombstones:
         """`_key` and highest `_position` of all. There must be one."""
         return _newest(self._table.rows())
 
-    def matching(self, states: DataFrame) -> DataFrame:
-        """`_key`, highest `_position` and `MOVED_AT` of the tombstones whose key is in `states`. There must be one."""
+    def matching(self, states: DataFrame, few: bool = False) -> DataFrame:
+        """`_key`, highest `_position` and `MOVED_AT` of the tombstones whose key is in `states`. There must be one.
+        `few`: there are no more than `FEW_KEYS` states."""
         moved = F.max(F.when(F.col(MOVED_TO).isNotNull(), F.col(POSITION_COLUMN))).alias(MOVED_AT)
-        return _newest(page_index.matching(self._table, [SURROGATE], states), moved)
+        found, few = self._found(states, few)
+        newest = _newest(found, moved)
+        return F.broadcast(newest) if few else newest
 
     def moves(self, states: DataFrame) -> DataFrame:
         """`_key`, `_position` and `_moved_to`: the moves of rows away from the keys in `states`. There must be a
         tombstone."""
-        found = page_index.matching(self._table, [SURROGATE], states)
+        found, _ = self._found(states)
         return _kept(found.where(F.col(MOVED_TO).isNotNull()))
+
+    def _found(self, states: DataFrame, few: bool = False) -> tuple[DataFrame, bool]:
+        """Those whose key is in `states`, and whether they are known to be few."""
+        found, few = page_index.matching(self._table, [SURROGATE], states, few=few)
+        # In one partition nothing needs a shuffle.
+        return (found.coalesce(1) if few else found), few
 
     def bury(self, graves: DataFrame) -> None:
         """Appends `_key` and `_position` of deletes, and `_moved_to` where they have it."""

@@ -16,13 +16,20 @@ from ingest.run.judging.verdict import Changes, Judged, Stored, Truncated, store
 __all__ = ["Changes", "Judged", "Stored", "Truncated", "judge", "stored_in"]
 
 
-def judge(changes: Changes, shape: Shape, stored: Stored, truncated: Truncated, key_changes: bool = False) -> Judged:
+def judge(
+    changes: Changes,
+    shape: Shape,
+    stored: Stored,
+    truncated: Truncated,
+    key_changes: bool = False,
+    few: bool = False,
+) -> Judged:
     """Reads silver, pending rows and tombstones of the batch's keys; writes nothing. `key_changes`: some delete names
-    the key under which its row goes on."""
+    the key under which its row goes on. `few`: there are no more than `FEW_KEYS` changes."""
     if not shape.key:
         return by_content(changes, shape, stored, truncated)
     if not key_changes and not (truncated.now and _layered(stored)):
-        judged = by_row(changes(Reading.AFTER), shape, stored, truncated)
+        judged = by_row(changes(Reading.AFTER), shape, stored, truncated, few)
         if judged is not None:
             return judged
     return by_column(changes(Reading.AFTER_OR_BEFORE), shape, stored, truncated, key_changes)

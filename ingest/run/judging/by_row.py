@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Row
+from dataclasses import dataclass
+from functools import cache
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import (
     COLUMN_POSITIONS,
+    COLUMN_POSITIONS_TYPE,
     EVENT_ID,
     LOCATION,
     LOCATION_TYPE,
     MOVED,
+    NEW_KEY,
     POSITION_COLUMN,
     content,
     quoted,
@@ -24,24 +29,27 @@ from ingest.run.judging.verdict import Judged, Stored, Truncated, above_truncate
 from ingest.tables.silver import Writes
 from ingest.tables.tombstones import MOVED_AT
 
+_PARTIAL = "_partial"
+"""Of a state: whether columns of it are older than itself, or unknown."""
 
-def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated) -> Judged | None:
-    """None where positions of single columns are needed."""
+
+def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated, few: bool = False) -> Judged | None:
+    """None where positions of single columns are needed. `few`: there are no more than `FEW_KEYS` changes."""
     key = list(shape.identity)
-    states = compacted(above_truncate(changes, truncated), key).withColumn(SURROGATE, surrogate(key))
+    states = compacted(_lean(above_truncate(changes, truncated)), key).withColumn(SURROGATE, surrogate(key))
     rows, graves, waiting = stored.silver.exists(), stored.graves.exists(), stored.pending.exists()
     if rows or graves or waiting:
         # A plan that decodes is large: cut here, what follows plans over plain rows.
         states = cut(states)
-    if waiting and not stored.pending.matching(states, key).isEmpty():
+    if waiting and not stored.pending.matching(states, key, few).isEmpty():
         return None
     live = None
     if rows:
         # Of all that they hold a reader needs to open but the smallest part.
         layered = F.map_values(COLUMN_POSITIONS)["before"].isNotNull().alias("_layered")
         columns = [quoted(k) for k in dict.fromkeys([*key, POSITION_COLUMN])]
-        live = stored.silver.matching(states, key).select(*columns, LOCATION, layered)
-    buried, horizon = (stored.graves.matching(states), stored.graves.horizon()) if graves else (None, None)
+        live = stored.silver.matching(states, key, few).select(*columns, LOCATION, layered)
+    buried, horizon = (stored.graves.matching(states, few), stored.graves.horizon()) if graves else (None, None)
     judged = effective(states, live, buried, key, None if horizon is None else literal(horizon))
     if live is None:
         judged = judged.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), "_layered": F.lit(False)})
@@ -52,44 +60,72 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
     if told.layered or (told.moved and _moved_later(changes, judged, key)):
         return None
     if told.tied:
-        judged = cut(_without_doubled(judged, shape, stored))
+        judged = cut(_without_doubled(judged, shape, stored, few))
         told = _told(judged)
-    applied: int = told.effects
+    applied = told.effects
     if told.moves:  # An event that moves a row is one event with two effects.
         applied = judged.where(_effect()).select(EVENT_ID).distinct().count()
-    actions = frozenset(told.actions)
-    written = F.col(ACTION).isin(*(actions - {BURY, REFUSE}))
-    dead = F.col(ACTION).isin(DELETE, BURY)
+    written = told.actions - {BURY, REFUSE}
+    states = judged.where(F.col(ACTION).isin(*written))
+    whole = states.withColumn(COLUMN_POSITIONS, F.lit(None).cast(COLUMN_POSITIONS_TYPE))
+    dead = judged.where(F.col(ACTION).isin(DELETE, BURY)).select(SURROGATE, POSITION_COLUMN)
     return Judged(
-        Writes(judged.where(written), actions, frozenset(told.files), told.effects)
-        if actions - {BURY, REFUSE}
-        else None,
+        Writes(whole, told.actions, told.files, told.effects) if written else None,
         None,
-        judged.where(dead).select(SURROGATE, POSITION_COLUMN) if actions & {DELETE, BURY} else None,
+        dead if told.actions & {DELETE, BURY} else None,
         judged.where(F.col(ACTION) == REFUSE) if told.refused else None,
         applied,
         told.refused,
     )
 
 
+def _lean(changes: DataFrame) -> DataFrame:
+    """Changes without what by now is null in each that can be judged here: every plan to come would write it down."""
+    return changes.withColumn(_PARTIAL, F.col(COLUMN_POSITIONS).isNotNull()).drop(COLUMN_POSITIONS, NEW_KEY)
+
+
 def _effect() -> Column:
     return F.col(ACTION).isNotNull() & (F.col(ACTION) != REFUSE)
 
 
-def _told(judged: DataFrame) -> Row:
+@dataclass(frozen=True)
+class _Told:
+    """What a verdict comes to. `effects` to `moved` count states: those that take effect, can't be applied, are one
+    half of a move, ask for positions of single columns, stand where their row does, and whose key has moved before."""
+
+    actions: frozenset[str]
+    files: frozenset[str]
+    effects: int
+    refused: int
+    moves: int
+    layered: int
+    tied: int
+    moved: int
+
+
+def _told(judged: DataFrame) -> _Told:
+    by, counts = _counts()
+    told = judged.groupBy(*by).agg(*counts).collect()  # a row per action and file
+    return _Told(
+        frozenset(t[ACTION] for t in told if t[ACTION] is not None),
+        frozenset(t.file for t in told if t.file is not None),
+        *(sum(t[2 + number] for t in told) for number in range(len(counts))),
+    )
+
+
+@cache
+def _counts() -> tuple[tuple[Column, Column], tuple[Column, ...]]:
+    """Action and file of a state, and what `_Told` counts of them in its order."""
     effect = _effect()
-    told = judged.agg(
-        F.collect_set(ACTION).alias("actions"),
-        F.collect_set(F.when(effect, F.col(LOCATION)["file"])).alias("files"),
-        F.count_if(effect).alias("effects"),
-        F.count_if(F.col(ACTION) == REFUSE).alias("refused"),
-        F.count_if(effect & F.col(MOVED)).alias("moves"),
-        F.count_if((effect & F.col(COLUMN_POSITIONS).isNotNull()) | F.col("_layered")).alias("layered"),
-        F.count_if(TIED).alias("tied"),
-        F.count(MOVED_AT).alias("moved"),
-    ).first()
-    assert told is not None
-    return told
+    counts = (
+        effect,
+        F.col(ACTION) == REFUSE,
+        effect & F.col(MOVED),
+        (effect & F.col(_PARTIAL)) | F.col("_layered"),
+        F.col(TIED),
+        F.col(MOVED_AT).isNotNull(),
+    )
+    return (F.col(ACTION), F.when(effect, F.col(LOCATION)["file"]).alias("file")), tuple(map(F.count_if, counts))
 
 
 def _moved_later(changes: DataFrame, judged: DataFrame, key: list[str]) -> bool:
@@ -99,9 +135,10 @@ def _moved_later(changes: DataFrame, judged: DataFrame, key: list[str]) -> bool:
     return not older.isEmpty()
 
 
-def _without_doubled(judged: DataFrame, shape: Shape, stored: Stored) -> DataFrame:
+def _without_doubled(judged: DataFrame, shape: Shape, stored: Stored, few: bool) -> DataFrame:
     """What stands where its row does and says the same was sent twice: it takes no effect."""
     columns, key = shape.names, list(shape.identity)
-    there = stored.silver.matching(judged.where(TIED), key).select(*map(quoted, key), content(columns).alias("_there"))
+    there = stored.silver.matching(judged.where(TIED), key, few)
+    there = there.select(*map(quoted, key), content(columns).alias("_there"))
     same = F.col(TIED) & F.coalesce(F.col("_there") == content(columns), F.lit(False))
     return judged.join(F.broadcast(there), key, "left").withColumn(ACTION, F.when(~same, F.col(ACTION))).drop("_there")

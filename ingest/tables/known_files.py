@@ -1,0 +1,71 @@
+"""Rows of files that are known already.
+
+Delta's own way to read given files sends them through a query at every plan, twice where rows of some are marked as
+gone: as long as planning the rest, and longer the more files there are. It may be subclassed by who answers at once;
+the subclass is Java, compiled by the compiler that Spark brings for the code it generates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ingest.tables.delta_jvm import delta_classes
+
+_NAME = "KnownFiles"
+_SOURCE = f"""
+    import org.apache.hadoop.fs.Path;
+    import org.apache.spark.sql.classic.SparkSession;
+    import org.apache.spark.sql.delta.DeltaLog;
+    import org.apache.spark.sql.delta.SnapshotDescriptor;
+    import org.apache.spark.sql.delta.files.TahoeBatchFileIndex;
+    import scala.collection.immutable.Seq;
+
+    public final class {_NAME} extends TahoeBatchFileIndex {{
+        public {_NAME}(SparkSession spark, Seq files, DeltaLog log, Path path, SnapshotDescriptor snapshot) {{
+            super(spark, "batch", files, log, path, snapshot, false);
+        }}
+
+        // No table here is partitioned: a filter on partitions can't ask for fewer.
+        public Seq matchingFiles(Seq partitionFilters, Seq dataFilters) {{
+            return addFiles();
+        }}
+    }}
+    """
+
+
+class _Classes:
+    """Looked up once per session (`delta_jvm` says why)."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = spark._jvm
+        sql = jvm.org.apache.spark.sql
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+        compiler.cook(_SOURCE)
+        self.index = compiler.getClassLoader().loadClass(_NAME).getConstructors()[0]
+        self.objects = jvm.java.lang.Object
+        self.relations = getattr(getattr(sql.execution.datasources, "LogicalRelation$"), "MODULE$")
+        self.datasets = getattr(getattr(sql.classic, "Dataset$"), "MODULE$")
+
+
+@cache
+def _classes(spark: SparkSession) -> _Classes:
+    return _Classes(spark)
+
+
+def rows_of(spark: SparkSession, log: Any, snapshot: Any, actions: Sequence[Any]) -> DataFrame:
+    """The rows of these `AddFile`s of a table, of which `snapshot` is one; their `_metadata` tells where they lie."""
+    classes, delta = _classes(spark), delta_classes(spark)
+    told = (spark._jsparkSession, delta.sequence(actions), log, log.dataPath(), snapshot)
+    gateway: Any = spark._sc._gateway
+    arguments = gateway.new_array(classes.objects, len(told))
+    for number, value in enumerate(told):
+        arguments[number] = value
+    index = classes.index.newInstance(arguments)
+    relation = log.buildHadoopFsRelationWithFileIndex(snapshot, index, delta.none, True)
+    plan = classes.relations.apply(relation, False)
+    return DataFrame(classes.datasets.ofRows(spark._jsparkSession, plan), spark)
