@@ -235,6 +235,13 @@ MUTANTS = [
         CRASHES,
     ),
     Mutant(
+        "a row goes before its tombstone is there",
+        "run/table_merge.py",
+        "told, after=burying.result)",
+        "told)",
+        (*CRASHES, "-k", "tombstone"),
+    ),
+    Mutant(
         "what is sent again is written again",
         "changelog/merge.py",
         "~deleted & won & comes_again(position, row)",

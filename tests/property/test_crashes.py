@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ingest.changelog.accounting import Account
 from ingest.names import Lakehouse
@@ -24,8 +25,10 @@ from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import Bronze
 from ingest.tables.delta_log import Table
 from ingest.tables.silver import Silver
+from ingest.tables.tombstones import Tombstones
 from ingest.testing import Event, fold, fold_bag
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_bag, random_changelog
+from ingest.testing.notation import parsed
 
 pytestmark = pytest.mark.spark
 CASES = int(os.environ.get("FUZZ_CASES", "200")) // 10
@@ -128,6 +131,34 @@ def test_what_follows_a_slice_that_died_before_it_was_accounted_for(
     deaths = until_it_ends(spark, layout, file, len(records) // 2 + 1, Random(SEED), monkeypatch)
     assert (deaths, died) == (1, [1])
     _holds_bags(table_of(spark, layout, "f.bag"), [said])
+
+
+def test_no_row_goes_before_its_tombstone_is_there(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are written at once: were the row gone first, and the run dead then, a late event would revive it."""
+    file = tmp_path / "events.jsonl"
+    records = as_debezium(parsed("c1@10(x,3,long) d1@20", COLUMNS), "f.keyed", 0, DEFAULT_PLACEHOLDER)
+    file.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+    layout = Lakehouse(str(tmp_path / "lakehouse"))
+    bronze = Bronze(spark, layout.bronze(PIPELINE))
+    capture = Capture(spark, FileSource(list(lines([file]))), bronze, Rules().naming, 1)
+    while capture.step():
+        pass
+    merge = Merge(spark, PIPELINE, layout, Rules(), bronze, slice_events=1)
+    assert [a.applied for a in merge.step()] == [1]
+
+    def dying(graves: Tombstones, states: DataFrame) -> None:
+        time.sleep(5)  # Silver's files are written long before.
+        raise Died
+
+    monkeypatch.setattr(Tombstones, "bury", dying)
+    with pytest.raises(Died):
+        merge.step()
+    assert [row["id"] for row in table_of(spark, layout, "f.keyed")] == [1]
+    monkeypatch.undo()
+    assert [a.applied for a in merge.step()] == [1]
+    assert table_of(spark, layout, "f.keyed") == []
 
 
 def _holds_keyed(rows: list[dict[str, Any]], changelogs: list[list[Event]]) -> None:
