@@ -22,14 +22,16 @@ from tests.bench.workload import Workload
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 console = Console(highlight=False)
+OF_ONE_TABLE = tuple(name for name in CONTENDERS if name != "naive-tables")
 PARTS = {
-    "small": (Workload(1_000_000, 500, 25), 15, (1,)),
-    "catch-up": (Workload(1_000_000, 50_000, 40), 20, (1, 10)),
-    "skewed": (Workload(1_000_000, 50_000, 40, "zipf"), 20, (1, 10)),
-    "append": (Workload(1_000_000, 50_000, 40, "append"), 20, (1, 10)),
+    "small": (Workload(1_000_000, 500, 45), 15, (1,), OF_ONE_TABLE),
+    "tables": (Workload(100_000, 1000, 12, tables=100), 4, (1,), ("ingest", "naive-tables")),
+    "catch-up": (Workload(1_000_000, 50_000, 40), 20, (1, 10), OF_ONE_TABLE),
+    "skewed": (Workload(1_000_000, 50_000, 40, "zipf"), 20, (1, 10), OF_ONE_TABLE),
+    "append": (Workload(1_000_000, 50_000, 40, "append"), 20, (1, 10), OF_ONE_TABLE),
 }
-"""name → the work, how many batches warm a contender up before the clock counts, and how many are taken at once: who is
-behind may choose."""
+"""name → the work, how many batches warm a contender up before the clock counts, how many are taken at once (who is
+behind may choose), and who can do it."""
 
 
 @app.command()
@@ -41,7 +43,7 @@ def main(
         int | None, typer.Option(help="How many; turns of archive and shredding, subjects of erasure.")
     ] = None,
     at_once: Annotated[list[int] | None, typer.Option(help="Batches that are taken as one.")] = None,
-    only: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(CONTENDERS)}; all otherwise.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(CONTENDERS)}; all that can otherwise.")] = None,
     where: Annotated[bool, typer.Option("--where", help="Show where the CPU of a batch goes.")] = False,
     memory: Annotated[str, typer.Option(help="Of each contender's JVM.")] = "4g",
 ) -> None:
@@ -57,7 +59,7 @@ def main(
         return
     if part not in PARTS:
         raise typer.BadParameter(f"choose one of {', '.join(PARTS)}, archive, erasure, shredding")
-    known, warm, several = PARTS[part]
+    known, warm, several, able = PARTS[part]
     said = {"rows": rows, "batch": batch, "batches": batches}
     workload = Workload(**(asdict(known) | {k: v for k, v in said.items() if v is not None}))
     warm = min(warm, workload.batches - 1)
@@ -65,7 +67,7 @@ def main(
     with TemporaryDirectory(prefix="bench-") as prepared:
         _prepare(workload, prepared, memory)
         for together in at_once or several:
-            for name in only or CONTENDERS:
+            for name in only or able:
                 one = _run(name, prepared, workload.batches, warm, together, memory, where)
                 if one is not None:
                     found[name if together == 1 else f"{name}, {together} at once"] = one
@@ -81,7 +83,8 @@ def main(
 
 def _prepare(workload: Workload, folder: str, memory: str) -> None:
     console.print(f"[dim]making: {workload.events:,} events")
-    told = [str(v) for v in (workload.rows, workload.batch, workload.batches, workload.keys, folder, memory)]
+    made = (workload.rows, workload.batch, workload.batches, workload.keys, workload.tables)
+    told = [str(v) for v in (*made, folder, memory)]
     done = subprocess.run(
         [sys.executable, "-m", "tests.bench.prepared", *told], capture_output=True, text=True, check=False
     )
@@ -112,7 +115,7 @@ def _show(part: str, workload: Workload, found: dict[str, dict[str, Any]]) -> No
     title = f"{part}: {workload.batch} events a batch on {workload.rows} rows, median of a batch"
     columns = ("contender", "Spark", "CPU s", "mean", "wall s", "events/s", "mean, of the naive", "wrong rows")
     table = Table(*columns, title=title)
-    naive = found.get("naive", {}).get("mean", {})
+    naive = next((one["mean"] for name, one in found.items() if name.startswith("naive")), None)
     for name, one in found.items():
         cpu, wall = one["median"]["cpu"], one["median"]["wall"]
         ratio = f"{one['mean']['cpu'] / naive['cpu']:.2f}" if naive else ""

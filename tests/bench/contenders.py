@@ -57,12 +57,13 @@ class Waiting:
         return self._spark.read.parquet(self.next_path())
 
 
-def parsed(records: DataFrame) -> DataFrame:
-    """A row for each event: the columns of the table, `lsn`, and whether it is `gone`."""
-    event = records.select(F.from_json(F.col("value").cast("string"), ENVELOPE).alias("e"))
+def parsed(records: DataFrame, *more: str) -> DataFrame:
+    """A row for each event: the columns of the table, `lsn`, whether it is `gone`, and `more` columns of the record."""
+    event = records.select(*more, F.from_json(F.col("value").cast("string"), ENVELOPE).alias("e"))
     key = F.coalesce("e.after.id", "e.before.id").alias("id")
     image = [F.col(f"e.after.{column}").alias(column) for column in COLUMNS[1:]]
-    return event.select(key, *image, F.col("e.source.lsn").alias("lsn"), (F.col("e.op") == "d").alias("gone"))
+    gone = (F.col("e.op") == "d").alias("gone")
+    return event.select(*more, key, *image, F.col("e.source.lsn").alias("lsn"), gone)
 
 
 def newest(changes: DataFrame) -> DataFrame:

@@ -104,6 +104,7 @@ def _like_ours() -> dict[str, str]:
 CONTENDERS = {
     "ingest": Environment("on_delta:Ingest"),
     "naive": Environment("on_delta:NaiveDelta"),
+    "naive-tables": Environment("on_delta:NaiveTables"),
     "iceberg": Environment(
         "peers:Iceberg",
         "4.1.4",

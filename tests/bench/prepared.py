@@ -45,11 +45,11 @@ class Prepared:
 
 
 def main() -> None:
-    """`rows batch batches keys folder memory`, as `make bench` calls it."""
+    """`rows batch batches keys tables folder memory`, as `make bench` calls it."""
     from ingest.session import running
 
-    rows, batch, batches, keys, folder, memory = sys.argv[1:]
-    workload = Workload(int(rows), int(batch), int(batches), keys)  # type: ignore[arg-type]
+    rows, batch, batches, keys, tables, folder, memory = sys.argv[1:]
+    workload = Workload(int(rows), int(batch), int(batches), keys, tables=int(tables))  # type: ignore[arg-type]
     with running("bench prepared", {"spark.driver.memory": memory}) as spark:
         Prepared(Path(folder)).make(spark, workload)
 

@@ -1,4 +1,5 @@
-"""A changelog of one table with ten columns, made from a seed: what a race is run on, and what its result must be.
+"""A changelog of a table with ten columns, or of many, made from a seed: what a race is run on, and what its result
+must be.
 
 Debezium's JSON without schemas: 70 % updates, 10 % inserts, 20 % deletes. One event in a hundred is delivered twice,
 another one late. Nothing is random but by hash: the same workload comes out on every machine.
@@ -14,7 +15,6 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 TABLE = "shop.orders"
-TOPIC = "bench.shop.orders"
 COLUMNS = ("id", "customer", "amount", "status", "quantity", "note", "paid", "email", "city", "changed")
 IMAGE = (
     "id bigint, customer bigint, amount double, status string, quantity bigint, note string, paid boolean, "
@@ -30,13 +30,15 @@ _SKEW = 4
 
 @dataclass(frozen=True)
 class Workload:
-    """`rows` in the table before; then `batches` of `batch` events each. `keys`: which rows change."""
+    """`rows` in the table before; then `batches` of `batch` events each. `keys`: which rows change. `tables`: among so
+    many they are shared out."""
 
     rows: int
     batch: int
     batches: int
     keys: Keys = "uniform"
     seed: int = 1
+    tables: int = 1
 
     @property
     def events(self) -> int:
@@ -46,7 +48,7 @@ class Workload:
         """Records that read the table's first rows, `after` < id ≤ `upto`, in order of the key."""
         ids = spark.range(after + 1, (self.rows if upto is None else upto) + 1)
         said = ids.select("id", *self._image(F.lit(0)), F.lit("r").alias("op"), F.lit(_SNAPSHOT_LSN).alias("lsn"))
-        return _records(said, F.col("id"))
+        return _records(said, F.col("id"), self._table())
 
     def changes(self, spark: SparkSession) -> DataFrame:
         """Records with their number `batch`, from 0, in the order of delivery."""
@@ -54,7 +56,10 @@ class Workload:
         # Of one key several may be delivered in one place: the number keeps their offsets apart.
         offset = F.lit(self.rows + 1) + F.col("place") * (4 * _LATE_WITHIN) + F.col("number") % (4 * _LATE_WITHIN)
         batch = F.floor(F.col("place") / self.batch).cast("int").alias("batch")
-        return _records(delivered.where(F.col("place") < self.events), offset, batch)
+        return _records(delivered.where(F.col("place") < self.events), offset, self._table(), batch)
+
+    def _table(self) -> Column:
+        return F.lit("orders") if self.tables == 1 else F.concat(F.lit("orders_"), F.col("id") % self.tables)
 
     def result(self, spark: SparkSession) -> DataFrame:
         """The rows that are there after all batches: the newest of each key, were it not deleted."""
@@ -120,7 +125,7 @@ class Workload:
         return F.abs(F.xxhash64(F.col(column), F.lit(purpose), F.lit(self.seed)))
 
 
-def _records(said: DataFrame, offset: Column, *more: Column) -> DataFrame:
+def _records(said: DataFrame, offset: Column, table: Column, *more: Column) -> DataFrame:
     """As a Kafka consumer has them."""
     row = F.struct(*COLUMNS)
     deleted = F.col("op") == "d"
@@ -134,7 +139,7 @@ def _records(said: DataFrame, offset: Column, *more: Column) -> DataFrame:
         F.lit("shop").alias("db"),
         F.concat(F.lit('["'), F.col("lsn"), F.lit('","'), F.col("lsn") + 8, F.lit('"]')).alias("sequence"),
         F.lit("shop").alias("schema"),
-        F.lit("orders").alias("table"),
+        table.alias("table"),
         F.col("lsn").alias("txId"),
         F.col("lsn"),
         F.lit(None).cast("bigint").alias("xmin"),
@@ -144,7 +149,7 @@ def _records(said: DataFrame, offset: Column, *more: Column) -> DataFrame:
     value = F.struct(before.alias("before"), after.alias("after"), source.alias("source"), "op", clock)
     return said.select(
         *more,
-        F.lit(TOPIC).alias("topic"),
+        F.concat(F.lit("bench.shop."), table).alias("topic"),
         F.lit(0).alias("partition"),
         offset.cast("bigint").alias("offset"),
         F.timestamp_millis(F.lit(1_760_000_000_200) + F.col("lsn")).alias("timestamp"),
