@@ -25,7 +25,7 @@ console = Console(highlight=False)
 OF_ONE_TABLE = tuple(name for name in CONTENDERS if name != "naive-tables")
 PARTS = {
     "small": (Workload(1_000_000, 500, 45), 15, (1,), OF_ONE_TABLE),
-    "tables": (Workload(100_000, 1000, 12, tables=100), 4, (1,), ("ingest", "naive-tables")),
+    "tables": (Workload(100_000, 1000, 6, tables=100), 3, (1,), ("ingest", "naive-tables")),
     "catch-up": (Workload(1_000_000, 50_000, 40), 20, (1, 10), OF_ONE_TABLE),
     "skewed": (Workload(1_000_000, 50_000, 40, "zipf"), 20, (1, 10), OF_ONE_TABLE),
     "append": (Workload(1_000_000, 50_000, 40, "append"), 20, (1, 10), OF_ONE_TABLE),
