@@ -35,7 +35,8 @@ from ingest.changelog.versions import versions
 from ingest.cut import cut
 from ingest.names import Lakehouse
 from ingest.tables.history import ARRIVED, OTHER_KEY, Changes, Versions
-from ingest.tables.silver import Silver, Writes
+from ingest.tables.silver import Silver
+from ingest.tables.writes import Writes
 
 
 @dataclass(frozen=True)

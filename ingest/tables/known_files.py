@@ -67,5 +67,9 @@ def rows_of(spark: SparkSession, log: Any, snapshot: Any, actions: Sequence[Any]
         arguments[number] = value
     index = classes.index.newInstance(arguments)
     relation = log.buildHadoopFsRelationWithFileIndex(snapshot, index, delta.none, True)
-    plan = classes.relations.apply(relation, False)
-    return DataFrame(classes.datasets.ofRows(spark._jsparkSession, plan), spark)
+    return planned(spark, classes.relations.apply(relation, False))
+
+
+def planned(spark: SparkSession, plan: Any) -> DataFrame:
+    """The rows of a logical plan of Spark's own."""
+    return DataFrame(_classes(spark).datasets.ofRows(spark._jsparkSession, plan), spark)

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.change import quoted
 from ingest.names import identifier
 from ingest.tables.delta_log import Table
+from ingest.tables.known_files import planned
 
 _SEARCHED = 16 << 20
 """Bytes of a table; all of a smaller one is read faster than a batch's keys are asked for."""
@@ -80,7 +81,6 @@ class _Classes:
         self.filters = sql.execution.datasources.parquet.ParquetFilters
         self.schemas = sql.execution.datasources.parquet.SparkToParquetSchemaConverter
         self.one_of = sql.sources.In
-        self.datasets = getattr(getattr(sql.classic, "Dataset$"), "MODULE$")
         policies = getattr(getattr(sql.internal, "LegacyBehaviorPolicy$"), "MODULE$")
         calendar = getattr(sql.catalyst.util, "RebaseDateTime$RebaseSpec")
         self.calendar = calendar(policies.CORRECTED(), jvm.scala.Option.empty())
@@ -142,4 +142,4 @@ def _with_options(spark: SparkSession, rows: DataFrame, options: dict[str, str])
         classes.session,
     )
     plan = scan.copy(new, scan.output(), scan.catalogTable(), scan.isStreaming(), scan.stream())
-    return DataFrame(classes.datasets.ofRows(spark._jsparkSession, plan), spark)
+    return planned(spark, plan)

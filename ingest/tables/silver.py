@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -32,6 +31,7 @@ from ingest.tables.data_file import DataFile
 from ingest.tables.delta_log import CHANGE_TYPE
 from ingest.tables.marks import Progress
 from ingest.tables.one_at_a_time import one_at_a_time
+from ingest.tables.writes import Writes
 
 _PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
 _UNSORTED = (T.BooleanType, T.BinaryType, T.ArrayType, T.MapType, T.StructType)
@@ -41,17 +41,6 @@ _REWRITABLE = 1 << 20
 """Bytes of files that a commit may write anew: so small a table stays one file. Of more, rows are marked as gone."""
 _ROWS_A_FILE = 500_000
 _ROWS_A_TASK = 50_000
-
-
-@dataclass(frozen=True)
-class Writes:
-    """States that take effect, with their `_action` and the `LOCATION` of the row that each replaces; the actions that
-    are among them, the names of the files that hold those rows, and how many states there are."""
-
-    states: DataFrame
-    actions: frozenset[str]
-    files: frozenset[str]
-    rows: int
 
 
 class Silver:

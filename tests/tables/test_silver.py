@@ -20,7 +20,8 @@ from ingest.changelog.types import parse
 from ingest.errors import Contended
 from ingest.tables import delta_log, folding, page_index, silver
 from ingest.tables.delta_jvm import items
-from ingest.tables.silver import Silver, Writes
+from ingest.tables.silver import Silver
+from ingest.tables.writes import Writes
 
 pytestmark = pytest.mark.spark
 KEYS = {

@@ -25,7 +25,7 @@ def judge(
     few: bool = False,
 ) -> Judged:
     """Reads silver, pending rows and tombstones of the batch's keys; writes nothing. `key_changes`: some delete names
-    the key under which its row goes on. `few`: there are no more than `FEW_KEYS` changes."""
+    the key under which its row goes on. `few`: they come of no more than `FEW_KEYS` events."""
     if not shape.key:
         return by_content(changes, shape, stored, truncated)
     if not key_changes and not (truncated.now and _layered(stored)):

@@ -33,7 +33,7 @@ from ingest.changelog.position import literal
 from ingest.cut import cut
 from ingest.run.judging.facts import Facts
 from ingest.run.judging.verdict import Judged, Stored, Truncated, above_truncate
-from ingest.tables.silver import Writes
+from ingest.tables.writes import Writes
 
 
 def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated, key_changes: bool) -> Judged:

@@ -23,7 +23,7 @@ from ingest.changelog.images import Reading, Shape
 from ingest.changelog.merge import ACTION, DELETE, INSERT
 from ingest.cut import cut
 from ingest.run.judging.verdict import Changes, Judged, Stored, Truncated, above_truncate
-from ingest.tables.silver import Writes
+from ingest.tables.writes import Writes
 
 
 def by_content(changes: Changes, shape: Shape, stored: Stored, truncated: Truncated) -> Judged:

@@ -26,15 +26,15 @@ from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, TIED
 from ingest.changelog.position import POSITION, literal
 from ingest.cut import cut
 from ingest.run.judging.verdict import Judged, Stored, Truncated, above_truncate
-from ingest.tables.silver import Writes
 from ingest.tables.tombstones import MOVED_AT
+from ingest.tables.writes import Writes
 
 _PARTIAL = "_partial"
 """Of a state: whether columns of it are older than itself, or unknown."""
 
 
 def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated, few: bool = False) -> Judged | None:
-    """None where positions of single columns are needed. `few`: there are no more than `FEW_KEYS` changes."""
+    """None where positions of single columns are needed. `few`: they come of few events."""
     key = list(shape.identity)
     states = compacted(_lean(above_truncate(changes, truncated)), key).withColumn(SURROGATE, surrogate(key))
     rows, graves, waiting = stored.silver.exists(), stored.graves.exists(), stored.pending.exists()

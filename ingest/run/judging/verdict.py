@@ -13,8 +13,9 @@ from ingest.changelog.images import Reading
 from ingest.changelog.position import literal
 from ingest.names import Lakehouse
 from ingest.run.chronicle import Chronicle, chronicle_of
-from ingest.tables.silver import Silver, Writes
+from ingest.tables.silver import Silver
 from ingest.tables.tombstones import Tombstones
+from ingest.tables.writes import Writes
 
 
 @dataclass(frozen=True)
