@@ -86,6 +86,8 @@ def undecodable(value: SparkColumn, wire: WireType, target: LogicalType) -> Spar
 
     An unavailable value is mostly undecodable too: ask `is_unavailable` first.
     """
+    if _kept_as_it_is(wire, target):
+        return F.lit(False)
     present = value.isNotNull()
     match wire.encoding:
         case Encoding.ARRAY:
@@ -107,6 +109,12 @@ def undecodable(value: SparkColumn, wire: WireType, target: LogicalType) -> Spar
                 present &= ~F.is_variant_null(value)
     # inner is on the left, where Spark sees that it has computed it already
     return F.coalesce(inner & present, F.lit(False))
+
+
+def _kept_as_it_is(wire: WireType, target: LogicalType) -> bool:
+    """Whether `decode` gives back what it is given."""
+    plain = wire.encoding in (Encoding.BOOLEAN, Encoding.NUMBER) and not wire.checked
+    return wire.encoding is Encoding.TEXT or (plain and wire_spark_type(wire) == spark_type(target))
 
 
 def _part(wire: WireType, target: LogicalType) -> Callable[[SparkColumn], SparkColumn]:

@@ -78,6 +78,8 @@ class Reader:
     """Columns whose values, in the main image, are known to be what their type says."""
     doubtful: bool = False
     """Whether some object may name a field twice: which of its values counts nobody knows."""
+    wrapped: bool | None = None
+    """Whether all envelopes lie in another one, as `payload`; None where each tells for itself."""
 
     @property
     def main_wire(self) -> tuple[Column, ...]:
@@ -106,14 +108,17 @@ def _struct(columns: Sequence[Column]) -> T.StructType:
 def _value_type(reader: Reader, keys: Sequence[Column]) -> T.StructType:
     read, other = ("before", "after") if reader.reading is Reading.BEFORE else ("after", "before")
     images = [T.StructField(read, _struct(reader.main_wire)), T.StructField(other, _struct(keys))]
-    return T.StructType(
-        [*images, T.StructField("payload", T.StructType(images)), T.StructField("_corrupt", T.StringType())]
-    )
+    return T.StructType([*_enveloped(images, reader), T.StructField("_corrupt", T.StringType())])
 
 
 def _before_type(reader: Reader) -> T.StructType:
-    image = T.StructField("before", _struct(reader.wire))
-    return T.StructType([image, T.StructField("payload", T.StructType([image]))])
+    return T.StructType(_enveloped([T.StructField("before", _struct(reader.wire))], reader))
+
+
+def _enveloped(images: list[T.StructField], reader: Reader) -> list[T.StructField]:
+    """Where they may lie."""
+    inside = [] if reader.wrapped is False else [T.StructField("payload", T.StructType(images))]
+    return inside if reader.wrapped else [*images, *inside]
 
 
 def _key_type(keys: Sequence[Column]) -> T.StructType:
@@ -156,7 +161,7 @@ def _reading(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
     olds = tuple(f"_old_{i}" for i in range(len(keys)))
     columns = (
         *(_column(c, shape, reader).alias(c.name) for c in shape.columns),
-        *(_old_key(wire[k], c).alias(o) for o, (k, c) in zip(olds, _key_columns(shape, wire), strict=True)),
+        *(_old_key(wire[k], c, reader).alias(o) for o, (k, c) in zip(olds, _key_columns(shape, wire), strict=True)),
         F.col(DELETED),
         F.col("position").alias(POSITION_COLUMN),
         F.col("source_ts").alias(SOURCE_TS),
@@ -164,7 +169,7 @@ def _reading(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
         F.col("op"),
         _new_key(shape, reader).alias(NEW_KEY),
         (F.col("_doubtful") | F.col("_v._corrupt").isNotNull()).alias("_corrupt"),
-        _image(reader.main).isNull().alias("_imageless"),
+        _image(reader.main, reader).isNull().alias("_imageless"),
         *(column.alias(name) for name, column in unread.items()),
     )
     kept = (*(c.name for c in shape.columns), *olds, DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID, NEW_KEY)
@@ -176,7 +181,7 @@ def _needs_key(shape: Shape, reader: Reader) -> SparkColumn:
     main = reader.named_in_main()
     found = F.col(DELETED)
     for column in (main[k] for k in shape.key if k in main):
-        value = _image(reader.main).getField(column.name)
+        value = _image(reader.main, reader).getField(column.name)
         found |= value.isNull() | is_unavailable(value, column.wire, reader.placeholder)
     return found
 
@@ -207,8 +212,11 @@ def _column_positions() -> SparkColumn:
     return F.when(F.size("_partial") > 0, layers).alias(COLUMN_POSITIONS)
 
 
-def _image(name: str) -> SparkColumn:
-    return F.when(F.col("wrapped"), F.col(f"_v.payload.{name}")).otherwise(F.col(f"_v.{name}"))
+def _image(name: str, reader: Reader, opened: str = "_v") -> SparkColumn:
+    inside, outside = F.col(f"{opened}.payload.{name}"), F.col(f"{opened}.{name}")
+    if reader.wrapped is None:
+        return F.when(F.col("wrapped"), inside).otherwise(outside)
+    return inside if reader.wrapped else outside
 
 
 def _key_columns(shape: Shape, wire: dict[str, Column]) -> list[tuple[str, TableColumn]]:
@@ -216,8 +224,9 @@ def _key_columns(shape: Shape, wire: dict[str, Column]) -> list[tuple[str, Table
     return [(k, types[k]) for k in shape.key if k in wire]
 
 
-def _old_key(column: Column, target: TableColumn) -> SparkColumn:
-    return F.when(F.col("op") == "u", decode(_image("before").getField(column.name), column.wire, target.type))
+def _old_key(column: Column, target: TableColumn, reader: Reader) -> SparkColumn:
+    old = _image("before", reader).getField(column.name)
+    return F.when(F.col("op") == "u", decode(old, column.wire, target.type))
 
 
 def _column(target: TableColumn, shape: Shape, reader: Reader) -> SparkColumn:
@@ -232,18 +241,18 @@ def _column(target: TableColumn, shape: Shape, reader: Reader) -> SparkColumn:
     def read(struct: SparkColumn, of: Column = column) -> SparkColumn:
         return F.when(~missing(struct, of), decode(struct.getField(of.name), of.wire, target.type))
 
-    after = read(_image(reader.main), main)
+    after = read(_image(reader.main, reader), main)
     if target.name not in shape.key:
         if reader.reading is Reading.AFTER_OR_BEFORE:
-            after = F.when(missing(_image(reader.main), main), read(_before())).otherwise(after)
+            after = F.when(missing(_image(reader.main, reader), main), read(_before(reader))).otherwise(after)
         return F.when(~F.col(DELETED), after)
     from_key = F.coalesce(read(F.col("_k")), read(F.col("_k.payload")))
-    gone = F.coalesce(from_key, read(_image("before")))
+    gone = F.coalesce(from_key, read(_image("before", reader)))
     return F.when(F.col(DELETED), gone).otherwise(F.coalesce(after, from_key))
 
 
-def _before() -> SparkColumn:
-    return F.when(F.col("wrapped"), F.col("_b.payload.before")).otherwise(F.col("_b.before"))
+def _before(reader: Reader) -> SparkColumn:
+    return _image("before", reader, "_b")
 
 
 def default_of(target: TableColumn) -> SparkColumn:
@@ -262,14 +271,14 @@ def _unread(shape: Shape, reader: Reader) -> dict[str, SparkColumn]:
     types = {c.name: c.type for c in shape.columns}
     partial, before, broken = [], [], []
     for name, c in reader.named_in_main().items():
-        value = _image(reader.main).getField(c.name)
+        value = _image(reader.main, reader).getField(c.name)
         missing = is_unavailable(value, c.wire, reader.placeholder)
         broken.append(F.when(~missing & undecodable(value, c.wire, types[name]), F.lit(name)))
         if name in shape.key:
             continue  # A key stands in the record's key as well.
         partial.append(F.when(missing, F.lit(name)))
         if reader.reading is Reading.AFTER_OR_BEFORE:
-            old = _before().getField(c.name)
+            old = _before(reader).getField(c.name)
             held = old.isNotNull() & ~is_unavailable(old, c.wire, reader.placeholder)
             before.append(F.when(missing & held, F.lit(name)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -31,12 +32,15 @@ def decoded(
     written as in what had `arrived` before."""
 
     def reader(wire: tuple[Column, ...], group: Group | None = None) -> Reader:
-        told = (wire, rules.placeholder, rules.fold_case, reading, batch.key_changes)
-        if group is None or group.schema_id is not None:
-            return Reader(*told)
+        known = Reader(wire, rules.placeholder, rules.fold_case, reading, batch.key_changes)
+        if group is None:
+            return known
+        known = replace(known, wrapped=group.wrapped)
+        if group.schema_id is not None:
+            return known
         if not group.opened:
-            return Reader(*told, doubtful=True)
-        return Reader(*told, plain=vouched(wire, group.shape) if reading is Reading.AFTER else frozenset())
+            return replace(known, doubtful=True)
+        return replace(known, plain=vouched(wire, group.shape) if reading is Reading.AFTER else frozenset())
 
     types = {c.name: c.type for c in shape.columns}
     frames = []
