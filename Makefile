@@ -4,8 +4,8 @@
 # make fuzz   N=10000 SEED=1: so many random changelogs against the reference; a failing one is made small and printed
 # make mutants  put one fault after the other into the code and see that the tests catch each
 # make bench PART=small: the same work by this project, by what is written instead and by other table formats, each in
-#             an environment that is made for it; parts: small, tables, catch-up, skewed, append, archive, erasure,
-#             shredding;
+#             an environment that is made for it; parts: small, tables, catch-up, skewed, append, topic, archive,
+#             erasure, shredding;
 #             ARGS="--rows 5000000 --only ingest --only paimon --where"
 # make soak MINUTES=10: a steady 500 changes a second from Postgres to silver; how lag, files and memory drift
 # make jars   fetch the jars of Spark, Kafka, Kafka Connect and Debezium now rather than at their first use, and write

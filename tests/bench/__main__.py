@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import RESULTS, archive, erasure, shredding
+from tests.bench import RESULTS, archive, erasure, shredding, topic
 from tests.bench.environments import CONTENDERS
 from tests.bench.workload import Workload
 
@@ -36,11 +36,11 @@ behind may choose), and who can do it."""
 
 @app.command()
 def main(
-    part: Annotated[str, typer.Argument(help=f"One of {', '.join(PARTS)}, archive, erasure, shredding.")],
+    part: Annotated[str, typer.Argument(help=f"One of {', '.join(PARTS)}, topic, archive, erasure, shredding.")],
     rows: Annotated[int | None, typer.Option(help="Rows in the table before.")] = None,
     batch: Annotated[int | None, typer.Option(help="Events in a batch.")] = None,
     batches: Annotated[
-        int | None, typer.Option(help="How many; turns of archive and shredding, subjects of erasure.")
+        int | None, typer.Option(help="How many; turns of topic, archive and shredding, subjects of erasure.")
     ] = None,
     at_once: Annotated[list[int] | None, typer.Option(help="Batches that are taken as one.")] = None,
     only: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(CONTENDERS)}; all that can otherwise.")] = None,
@@ -48,6 +48,9 @@ def main(
     memory: Annotated[str, typer.Option(help="Of each contender's JVM.")] = "4g",
 ) -> None:
     """Example: python -m tests.bench small --rows 5000000"""
+    if part == "topic":
+        topic.race(rows or 500_000, batch or 4_500_000, batches or 3, console)
+        return
     if part == "archive":
         archive.race(rows or 500_000, batch or 4_500_000, batches or 3, console)
         return
@@ -58,7 +61,7 @@ def main(
         shredding.race(rows or 500_000, batches or 3, console)
         return
     if part not in PARTS:
-        raise typer.BadParameter(f"choose one of {', '.join(PARTS)}, archive, erasure, shredding")
+        raise typer.BadParameter(f"choose one of {', '.join(PARTS)}, topic, archive, erasure, shredding")
     known, warm, several, able = PARTS[part]
     said = {"rows": rows, "batch": batch, "batches": batches}
     workload = Workload(**(asdict(known) | {k: v for k, v in said.items() if v is not None}))
