@@ -34,4 +34,9 @@ def released() -> Iterator[None]:
     finally:
         _OF_THREAD.kept = outer
         for rows in kept:
-            rows._jdf.queryExecution().logical().rdd().unpersist(False)
+            let_go(rows)
+
+
+def let_go(rows: DataFrame) -> None:
+    """Of rows that were cut: nobody will ask for them any more, nor for anything of them that isn't cut itself."""
+    rows._jdf.queryExecution().logical().rdd().unpersist(False)

@@ -92,6 +92,10 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         "spark.scheduler.mode": "FAIR",
         # Pages are what a reader of a few keys skips: of the default of 20,000 rows nearly each holds one.
         "spark.hadoop.parquet.page.row.count.limit": "1000",
+        # Of a few large tasks the last one is waited for by all cores but one. Files of a few kilobytes are no reason
+        # for a task.
+        "spark.sql.files.maxPartitionBytes": str(16 << 20),
+        "spark.sql.files.openCostInBytes": str(1 << 20),
         # A row group is what a task reads, whole: a batch that one task wrote is read by several.
         "spark.hadoop.parquet.block.size": str(32 << 20),
         # A method of more bytes is never compiled by the JVM: Spark shall make several of it.

@@ -139,8 +139,14 @@ MUTANTS = [
     Mutant(
         "the oldest of a batch wins",
         "changelog/compaction.py",
-        "F.max_by(F.struct(*(quoted(c) for c in rest))",
-        "F.min_by(F.struct(*(quoted(c) for c in rest))",
+        "F.col(POSITION_COLUMN).desc()",
+        "F.col(POSITION_COLUMN).asc()",
+    ),
+    Mutant(
+        "a change that can't be applied stands for its key",
+        "changelog/compaction.py",
+        "orderBy(F.col(CODE).isNotNull(), ",
+        "orderBy(F.col(CODE).isNull(), ",
     ),
     Mutant(
         "batch order breaks ties",

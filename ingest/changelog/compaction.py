@@ -9,26 +9,31 @@ The highest of a set doesn't depend on the order in which it was seen, nor on ho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, quoted
+from ingest.changelog.change import CODE, POSITION_COLUMN, quoted
+
+_NTH = "_nth"
 
 
 def compacted(changes: DataFrame, key: Sequence[str]) -> DataFrame:
     """Changes → the one of the highest position per key. What can't be applied is no change of its key and stays
-    as it is, each for itself."""
-    by, newest, columns = _newest(tuple(key), tuple(c for c in changes.columns if c not in key))
-    return changes.groupBy(*by).agg(newest).select(*columns)
+    as it is, each for itself. They come out shared out and sorted by key: what joins by it needs no more of that."""
+    return changes.withColumn(_NTH, _newest_first(tuple(key))).where(_kept()).drop(_NTH)
 
 
 @lru_cache(maxsize=512)
-def _newest(key: tuple[str, ...], rest: tuple[str, ...]) -> tuple[tuple[Column, ...], Column, tuple[Column, ...]]:
-    """By what changes are grouped, the last one of a group, and its columns. Kept: writing them down takes longer than
-    to compact a small batch."""
-    keys = tuple(quoted(c) for c in key)
-    refused = F.when(F.col(CODE).isNotNull(), F.col(EVENT_ID)).alias("_refused")
-    newest = F.max_by(F.struct(*(quoted(c) for c in rest)), F.col(POSITION_COLUMN)).alias("_newest")
-    return (*keys, refused), newest, (*keys, *(quoted(f"_newest.{c}", c) for c in rest))
+def _newest_first(key: tuple[str, ...]) -> Column:
+    """The number of a change among those of its key. Kept: writing it down takes longer than to compact a small batch.
+
+    One that can't be applied is numbered behind all others."""
+    by = Window.partitionBy(*map(quoted, key)).orderBy(F.col(CODE).isNotNull(), F.col(POSITION_COLUMN).desc())
+    return F.row_number().over(by)
+
+
+@cache
+def _kept() -> Column:
+    return (F.col(_NTH) == 1) | F.col(CODE).isNotNull()

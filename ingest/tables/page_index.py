@@ -38,17 +38,23 @@ _OPTIONS = {
 
 
 def matching(
-    table: Table, key: Sequence[str], wanted: DataFrame, *more: Column, few: bool = False
+    table: Table,
+    key: Sequence[str],
+    wanted: DataFrame,
+    *more: Column,
+    named: Sequence[str] = (),
+    few: bool = False,
 ) -> tuple[DataFrame, bool]:
     """The rows of `table` whose `key` columns have values that they have in `wanted`, and `more` of them; and whether
-    `wanted` is known to have no more than `FEW_KEYS` rows. `few`: the caller knows that it hasn't.
+    `wanted` is known to have no more than `FEW_KEYS` rows. `few`: the caller knows that it hasn't. `named`: columns of
+    `wanted` to come with them; then a row comes once for each that has its key there.
 
     The table is read once and not shuffled, only those of its columns that are asked for, and of a large table only
     what may hold one of a few keys."""
-    keys = F.broadcast(wanted.select(*(quoted(k) for k in key)))
+    keys = F.broadcast(wanted.select(*map(quoted, (*key, *named))))
     # The filter must not be without this join: readers take a column that nobody asks for as one that is null.
     rows, known = _scan(table, key[0], wanted)
-    return rows.select("*", *more).join(keys, list(key), "left_semi"), few or known
+    return rows.select("*", *more).join(keys, list(key), "inner" if named else "left_semi"), few or known
 
 
 def _scan(table: Table, column: str, wanted: DataFrame) -> tuple[DataFrame, bool]:

@@ -8,11 +8,12 @@ surrogate stands for the whole table: a truncate. The horizon is a property of t
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.change import MOVED_TO, POSITION_COLUMN
+from ingest.changelog.change import MOVED_TO, POSITION_COLUMN, quoted
 from ingest.changelog.merge import SURROGATE
 from ingest.changelog.position import literal
 from ingest.tables import delta_log, emptying, folding, page_index
@@ -41,12 +42,12 @@ class Tombstones:
         """`_key` and highest `_position` of all. There must be one."""
         return _newest(self._table.rows())
 
-    def matching(self, states: DataFrame, few: bool = False) -> DataFrame:
-        """`_key`, highest `_position` and `MOVED_AT` of the tombstones whose key is in `states`. There must be one.
-        `few`: there are no more than `FEW_KEYS` states."""
+    def matching(self, states: DataFrame, key: Sequence[str] = (), few: bool = False) -> DataFrame:
+        """The highest `_position` and `MOVED_AT` of the tombstones whose `_key` is in `states`, by the columns `key`
+        that the states have, or else by `_key`. There must be one. `few`: there are no more than `FEW_KEYS` states."""
         moved = F.max(F.when(F.col(MOVED_TO).isNotNull(), F.col(POSITION_COLUMN))).alias(MOVED_AT)
-        found, few = self._found(states, few)
-        newest = _newest(found, moved)
+        found, few = self._found(states, key, few)
+        newest = _newest(found, moved, by=key or [SURROGATE])
         return F.broadcast(newest) if few else newest
 
     def moves(self, states: DataFrame) -> DataFrame:
@@ -55,9 +56,10 @@ class Tombstones:
         found, _ = self._found(states)
         return _kept(found.where(F.col(MOVED_TO).isNotNull()))
 
-    def _found(self, states: DataFrame, few: bool = False) -> tuple[DataFrame, bool]:
-        """Those whose key is in `states`, and whether they are known to be few."""
-        found, few = page_index.matching(self._table, [SURROGATE], states, few=few)
+    def _found(self, states: DataFrame, named: Sequence[str] = (), few: bool = False) -> tuple[DataFrame, bool]:
+        """Those whose `_key` is in `states`, with the columns `named` of these; and whether they are known to be
+        few."""
+        found, few = page_index.matching(self._table, [SURROGATE], states, named=named, few=few)
         # In one partition nothing needs a shuffle.
         return (found.coalesce(1) if few else found), few
 
@@ -116,9 +118,9 @@ class Tombstones:
         self._table.commit(rows, new=delta_log.NO_STATISTICS)
 
 
-def _newest(rows: DataFrame, *more: Column) -> DataFrame:
+def _newest(rows: DataFrame, *more: Column, by: Sequence[str] = (SURROGATE,)) -> DataFrame:
     """One tombstone a key."""
-    return rows.groupBy(SURROGATE).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN), *more)
+    return rows.groupBy(*map(quoted, by)).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN), *more)
 
 
 def _kept(rows: DataFrame) -> DataFrame:

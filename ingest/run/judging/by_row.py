@@ -24,7 +24,7 @@ from ingest.changelog.compaction import compacted
 from ingest.changelog.images import Shape
 from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, TIED, effective, surrogate
 from ingest.changelog.position import POSITION, literal
-from ingest.cut import cut
+from ingest.cut import cut, let_go
 from ingest.run.judging.verdict import Judged, Stored, Truncated, above_truncate
 from ingest.tables.tombstones import MOVED_AT
 from ingest.tables.writes import Writes
@@ -38,7 +38,8 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
     key = list(shape.identity)
     states = compacted(_lean(above_truncate(changes, truncated)), key).withColumn(SURROGATE, surrogate(key))
     rows, graves, waiting = stored.silver.exists(), stored.graves.exists(), stored.pending.exists()
-    if rows or graves or waiting:
+    cut_off = rows or graves or waiting
+    if cut_off:
         # A plan that decodes is large: cut here, what follows plans over plain rows.
         states = cut(states)
     if waiting and not stored.pending.matching(states, key, few).isEmpty():
@@ -49,7 +50,7 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
         layered = F.map_values(COLUMN_POSITIONS)["before"].isNotNull().alias("_layered")
         columns = [quoted(k) for k in dict.fromkeys([*key, POSITION_COLUMN])]
         live = stored.silver.matching(states, key, few).select(*columns, LOCATION, layered)
-    buried, horizon = (stored.graves.matching(states, few), stored.graves.horizon()) if graves else (None, None)
+    buried, horizon = (stored.graves.matching(states, key, few), stored.graves.horizon()) if graves else (None, None)
     judged = effective(states, live, buried, key, None if horizon is None else literal(horizon))
     if live is None:
         judged = judged.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), "_layered": F.lit(False)})
@@ -57,10 +58,12 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
         judged = judged.withColumn(MOVED_AT, F.lit(None).cast(POSITION))
     judged = cut(judged)
     told = _told(judged)
+    if cut_off and not few:
+        let_go(states)
     if told.layered or (told.moved and _moved_later(changes, judged, key)):
         return None
     if told.tied:
-        judged = cut(_without_doubled(judged, shape, stored, few))
+        judged = _without_doubled(judged, shape, stored, few)
         told = _told(judged)
     applied = told.effects
     if told.moves:  # An event that moves a row is one event with two effects.
@@ -140,5 +143,8 @@ def _without_doubled(judged: DataFrame, shape: Shape, stored: Stored, few: bool)
     columns, key = shape.names, list(shape.identity)
     there = stored.silver.matching(judged.where(TIED), key, few)
     there = there.select(*map(quoted, key), content(columns).alias("_there"))
+    # Many rows are not kept once more for the few of them that are doubled: these alone are.
+    there = there if few else cut(there)
     same = F.col(TIED) & F.coalesce(F.col("_there") == content(columns), F.lit(False))
-    return judged.join(F.broadcast(there), key, "left").withColumn(ACTION, F.when(~same, F.col(ACTION))).drop("_there")
+    found = judged.join(F.broadcast(there), key, "left").withColumn(ACTION, F.when(~same, F.col(ACTION)))
+    return cut(found.drop("_there")) if few else found.drop("_there")

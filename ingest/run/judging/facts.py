@@ -132,7 +132,7 @@ class Facts:
             found.append(rows.select(*self._columns, *remembered(kind, self.shape.names, F.col(LOCATION))))
         if self.stored.graves.exists():
             hashed = keys.withColumn(SURROGATE, surrogate(names))
-            graves = self.stored.graves.matching(hashed).join(hashed, SURROGATE)
+            graves = self.stored.graves.matching(hashed, names)
             absent = [f for f in facts.schema.fields if f.name not in graves.columns]
             dead = graves.withColumns({f.name: F.lit(None).cast(f.dataType) for f in absent} | {DELETED: F.lit(True)})
             found.append(dead.select(*self._columns, *remembered(TOMBSTONE, self.shape.names)))
