@@ -96,6 +96,8 @@ class _Classes:
         # Readers have one filter: what Spark itself pushes down (that a joined key isn't null) would take its place.
         self.session = spark._jsparkSession.newSession()
         self.session.conf().set("spark.sql.parquet.filterPushdown", "false")
+        # Each task reads the filter anew, and almost nothing of its files.
+        self.session.conf().set("spark.sql.files.maxPartitionBytes", str(128 << 20))
 
 
 @cache
