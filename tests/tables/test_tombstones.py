@@ -54,6 +54,16 @@ def test_moves_are_remembered_each_and_when_files_are_written_together(spark: Sp
     assert told(graves.moves(asked), asked, MOVED_TO) == [(1, 40, '{"id":2}'), (1, 60, '{"id":3}')]
 
 
+def test_they_are_found_by_the_columns_of_the_key(spark: SparkSession, tmp_path: Path) -> None:
+    """Two states of a key ask for one tombstone: a change that can't be applied beside one that can."""
+    graves = Tombstones(spark, str(tmp_path / "t"))
+    graves.bury(buried(spark, (1, 40, 2), (1, 60, None), (4, 50, None), (5, 70, None)))
+    found = graves.matching(keys(spark, 1, 1, 4, 9), ["id"])
+    assert found.columns == ["id", POSITION_COLUMN, MOVED_AT]
+    rows = found.select("id", f"{POSITION_COLUMN}.major", F.col(MOVED_AT)["major"]).collect()
+    assert sorted(rows) == [(1, 60, 40), (4, 50, None)]
+
+
 def test_with_a_forgotten_key_it_is_forgotten_that_rows_moved_there(spark: SparkSession, tmp_path: Path) -> None:
     """The rows that moved may be somebody else's: they stay dead."""
     graves = Tombstones(spark, str(tmp_path / "t"))

@@ -31,34 +31,23 @@ from ingest.tables.writes import Writes
 
 _PARTIAL = "_partial"
 """Of a state: whether columns of it are older than itself, or unknown."""
+_LAYERED = "_layered"
+"""Whether columns of the row are."""
 
 
 def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated, few: bool = False) -> Judged | None:
     """None where positions of single columns are needed. `few`: they come of few events."""
     key = list(shape.identity)
     states = compacted(_lean(above_truncate(changes, truncated)), key).withColumn(SURROGATE, surrogate(key))
-    rows, graves, waiting = stored.silver.exists(), stored.graves.exists(), stored.pending.exists()
-    cut_off = rows or graves or waiting
-    if cut_off:
+    held = any(table.exists() for table in (stored.silver, stored.graves, stored.pending))
+    if held:
         # A plan that decodes is large: cut here, what follows plans over plain rows.
         states = cut(states)
-    if waiting and not stored.pending.matching(states, key, few).isEmpty():
+    if stored.pending.exists() and not stored.pending.matching(states, key, few).isEmpty():
         return None
-    live = None
-    if rows:
-        # Of all that they hold a reader needs to open but the smallest part.
-        layered = F.map_values(COLUMN_POSITIONS)["before"].isNotNull().alias("_layered")
-        columns = [quoted(k) for k in dict.fromkeys([*key, POSITION_COLUMN])]
-        live = stored.silver.matching(states, key, few).select(*columns, LOCATION, layered)
-    buried, horizon = (stored.graves.matching(states, key, few), stored.graves.horizon()) if graves else (None, None)
-    judged = effective(states, live, buried, key, None if horizon is None else literal(horizon))
-    if live is None:
-        judged = judged.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), "_layered": F.lit(False)})
-    if buried is None:
-        judged = judged.withColumn(MOVED_AT, F.lit(None).cast(POSITION))
-    judged = cut(judged)
+    judged = cut(_held_against(states, stored, key, few))
     told = _told(judged)
-    if cut_off and not few:
+    if held and not few:
         let_go(states)
     if told.layered or (told.moved and _moved_later(changes, judged, key)):
         return None
@@ -80,6 +69,22 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
         applied,
         told.refused,
     )
+
+
+def _held_against(states: DataFrame, stored: Stored, key: list[str], few: bool) -> DataFrame:
+    """The states with what they do to the rows and tombstones of their keys, where these are, and when they moved."""
+    live = buried = horizon = None
+    if stored.silver.exists():
+        # Of all that they hold a reader needs to open but the smallest part.
+        layered = F.map_values(COLUMN_POSITIONS)["before"].isNotNull().alias(_LAYERED)
+        columns = [quoted(k) for k in dict.fromkeys([*key, POSITION_COLUMN])]
+        live = stored.silver.matching(states, key, few).select(*columns, LOCATION, layered)
+    if stored.graves.exists():
+        buried, horizon = stored.graves.matching(states, key, few), stored.graves.horizon()
+    judged = effective(states, live, buried, key, None if horizon is None else literal(horizon))
+    if live is None:
+        judged = judged.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), _LAYERED: F.lit(False)})
+    return judged if buried is not None else judged.withColumn(MOVED_AT, F.lit(None).cast(POSITION))
 
 
 def _lean(changes: DataFrame) -> DataFrame:
@@ -124,7 +129,7 @@ def _counts() -> tuple[tuple[Column, Column], tuple[Column, ...]]:
         effect,
         F.col(ACTION) == REFUSE,
         effect & F.col(MOVED),
-        (effect & F.col(_PARTIAL)) | F.col("_layered"),
+        (effect & F.col(_PARTIAL)) | F.col(_LAYERED),
         F.col(TIED),
         F.col(MOVED_AT).isNotNull(),
     )
