@@ -33,10 +33,12 @@ PARTS = {
 """name → the work, how many batches warm a contender up before the clock counts, how many are taken at once (who is
 behind may choose), and who can do it."""
 
+ALL = ", ".join((*PARTS, "topic", "archive", "erasure", "shredding"))
+
 
 @app.command()
 def main(
-    part: Annotated[str, typer.Argument(help=f"One of {', '.join(PARTS)}, topic, archive, erasure, shredding.")],
+    part: Annotated[str, typer.Argument(help=f"One of {ALL}.")],
     rows: Annotated[int | None, typer.Option(help="Rows in the table before.")] = None,
     batch: Annotated[int | None, typer.Option(help="Events in a batch.")] = None,
     batches: Annotated[
@@ -61,7 +63,7 @@ def main(
         shredding.race(rows or 500_000, batches or 3, console)
         return
     if part not in PARTS:
-        raise typer.BadParameter(f"choose one of {', '.join(PARTS)}, topic, archive, erasure, shredding")
+        raise typer.BadParameter(f"choose one of {ALL}")
     known, warm, several, able = PARTS[part]
     said = {"rows": rows, "batch": batch, "batches": batches}
     workload = Workload(**(asdict(known) | {k: v for k, v in said.items() if v is not None}))
