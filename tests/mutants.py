@@ -147,6 +147,7 @@ MUTANTS = [
         "changelog/compaction.py",
         "orderBy(F.col(CODE).isNotNull(), ",
         "orderBy(F.col(CODE).isNull(), ",
+        ("tests/property/test_compaction.py",),
     ),
     Mutant(
         "batch order breaks ties",

@@ -51,3 +51,15 @@ def test_compaction_does_not_depend_on_the_cut(spark: SparkSession) -> None:
     assert whole.exceptAll(by_parts).isEmpty()
     assert by_parts.exceptAll(whole).isEmpty()
     assert compacted(whole, KEY).select(columns).exceptAll(whole).isEmpty()
+
+
+def test_what_cannot_be_applied_takes_no_change_of_its_key_away(spark: SparkSession) -> None:
+    changes = random_changes(spark, cases=300, events=12)
+    able = F.col(CODE).isNull()
+    states = compacted(changes, KEY)
+    newest = F.max(POSITION_COLUMN).alias(POSITION_COLUMN)
+    wanted = changes.where(able).groupBy(*KEY).agg(newest)
+    assert states.where(able).select(*wanted.columns).exceptAll(wanted).isEmpty()
+    assert wanted.exceptAll(states.where(able).select(*wanted.columns)).isEmpty()
+    refused = changes.where(~able).select(EVENT_ID).distinct()
+    assert refused.exceptAll(states.where(~able).select(EVENT_ID)).isEmpty()
