@@ -14,14 +14,11 @@ from typing import Any
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from ingest import local_disk
 from ingest.class_archive import java_options
 from ingest.errors import EngineDied
 from ingest.jars import jars, require_java
 
-_PLAIN_LOCAL_FILES = {
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-}
 # The optimising compiler takes a quarter of all CPU where plans are many and rows few: code proves itself longer first.
 # What runs for each row has done so after a moment all the same.
 _PATIENT_COMPILER = (
@@ -117,8 +114,7 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
             _JAVA_OPTIONS: f"-XX:+UseParallelGC {_PATIENT_COMPILER}",
             # A hash table takes a page, were it for one row; by default that is 16 MB to be cleared and collected.
             "spark.buffer.pageSize": "1m",
-            # Hadoop's checksums beside local files cost a file each, and a process that sets its permissions.
-            **_PLAIN_LOCAL_FILES,
+            **local_disk.PROPERTIES,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
         }
@@ -133,6 +129,8 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         builder = builder.config(key, value)
     with _stdout_kept():
         session = builder.getOrCreate()
+        if not submitted:
+            local_disk.by_direct_calls(session)
     _remember(session.sparkContext._jvm)
     for logger in _PLAN_LOGGERS:
         PySparkLogger.getLogger(logger).disabled = True

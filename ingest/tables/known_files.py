@@ -1,8 +1,7 @@
 """Rows of files that are known already.
 
 Delta's own way to read given files sends them through a query at every plan, twice where rows of some are marked as
-gone: as long as planning the rest, and longer the more files there are. It may be subclassed by who answers at once;
-the subclass is Java, compiled by the compiler that Spark brings for the code it generates.
+gone: as long as planning the rest, and longer the more files there are. It may be subclassed by who answers at once.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from ingest.java_source import compiled
 from ingest.tables.delta_jvm import delta_classes
 
 _NAME = "KnownFiles"
@@ -43,10 +43,7 @@ class _Classes:
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = spark._jvm
         sql = jvm.org.apache.spark.sql
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-        compiler.cook(_SOURCE)
-        self.index = compiler.getClassLoader().loadClass(_NAME).getConstructors()[0]
+        self.index = compiled(jvm, _SOURCE).getClassLoader().loadClass(_NAME).getConstructors()[0]
         self.objects = jvm.java.lang.Object
         self.relations = getattr(getattr(sql.execution.datasources, "LogicalRelation$"), "MODULE$")
         self.datasets = getattr(getattr(sql.classic, "Dataset$"), "MODULE$")
