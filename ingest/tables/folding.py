@@ -2,7 +2,8 @@
 
 Rows come in small files, one a batch, and in the end lie in few large ones, sorted by key. Written together are eight
 files of about one size, with all that are smaller: so a row is written again once for each size, however many batches
-there are, and a reader meets few files. A file of whose rows most are gone is written anew as well.
+there are, and a reader meets few files. What comes of it is one file, or large ones. A file of whose rows most are
+gone is written anew as well.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ def due(files: Iterable[DataFile], large: int = LARGE) -> list[DataFile]:
     gone = [f for f in sizes if f.rows and f.rows_gone > _MOSTLY_GONE * f.rows and f not in found]
     # One large file at a time: the next batch waits for it.
     return found + gone[-1:]
+
+
+def parts(files: Iterable[DataFile], large: int = LARGE) -> int:
+    """Into how many files to write these together: one, or several that are large for sure, however differently their
+    rows can be pressed. Were they small again, all would be due again at the next batch, and at each."""
+    return max(1, sum(f.live_bytes for f in files) // (2 * large))
 
 
 def _size_class(file: DataFile) -> int:

@@ -238,8 +238,7 @@ class Silver:
 
     def _together(self, files: Sequence[DataFile], shape: Shape) -> DataFrame:
         """What is left in these files."""
-        rows = self._images(self._table.rows_in(files), shape)
-        return self._sorted(rows, shape, sum(f.rows - f.rows_gone for f in files))
+        return self._sorted(self._images(self._table.rows_in(files), shape), shape, folding.parts(files))
 
     def remove(self, states: DataFrame, shape: Shape, told: Mapping[str, Any]) -> int:
         """Takes away the rows of `states`, wherever they lie by now. One commit. How many there were."""
@@ -254,12 +253,14 @@ class Silver:
 
     def _laid_out(self, writes: Writes, shape: Shape) -> DataFrame:
         """The rows that come, sorted by key: a later batch finds its keys without reading the others."""
-        return self._sorted(self._images(writes.states.where(F.col(ACTION) != DELETE), shape), shape, writes.rows)
+        images = self._images(writes.states.where(F.col(ACTION) != DELETE), shape)
+        files = min(-(-writes.rows // _ROWS_A_TASK), max(self._cores, -(-writes.rows // _ROWS_A_FILE)))
+        return self._sorted(images, shape, max(files, 1))
 
-    def _sorted(self, images: DataFrame, shape: Shape, rows: int) -> DataFrame:
-        tasks = min(-(-rows // _ROWS_A_TASK), max(self._cores, -(-rows // _ROWS_A_FILE)))
+    @staticmethod
+    def _sorted(images: DataFrame, shape: Shape, files: int) -> DataFrame:
         key = [quoted(k) for k in shape.key]
-        spread = images.repartitionByRange(tasks, *key) if tasks > 1 and key else images.coalesce(max(tasks, 1))
+        spread = images.repartitionByRange(files, *key) if files > 1 and key else images.coalesce(files)
         return spread.sortWithinPartitions(*key) if key else spread
 
     def _images(self, rows: DataFrame, shape: Shape, *more: Column) -> DataFrame:

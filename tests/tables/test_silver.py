@@ -131,6 +131,23 @@ def test_small_files_are_written_together_and_nothing_changes(spark: SparkSessio
     assert list(feed(spark, table, version.version + 1)) == []
 
 
+def test_what_was_written_together_is_not_due_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows so narrow that as many as a first load puts into a file make a small one: such a table was once written
+    anew, whole, at every batch."""
+    monkeypatch.setattr(silver, "_ROWS_A_TASK", 10)
+    monkeypatch.setattr(silver, "_ROWS_A_FILE", 50)
+    table = Silver(spark, str(tmp_path / "t"))
+    loaded = spark.range(50 * folding.TOGETHER).withColumn("said", F.lit("x"))
+    table.apply(written(loaded, INSERT), shape(), {})
+    assert len(table._table.files()) == folding.TOGETHER
+    table.fold(shape())
+    (file,) = table._table.files()
+    table.fold(shape())
+    assert list(table._table.files()) == [file]
+
+
 @pytest.mark.parametrize("kind", KEYS)
 def test_keys_are_found_by_page(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     name = "a `strange` key.name"

@@ -1,0 +1,40 @@
+"""Files that are written together, again and again, come to rest: however small their rows, and however they press."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingest.tables.data_file import DataFile
+from ingest.tables.folding import LARGE, TOGETHER, due, parts
+
+
+@dataclass(frozen=True)
+class File:
+    """As much of a `DataFile` as decides."""
+
+    live_bytes: int
+    rows: int = 1
+    rows_gone: int = 0
+
+
+@given(
+    st.lists(st.integers(1, 3 * LARGE), max_size=60),
+    st.lists(st.floats(0.6, 1.5), min_size=1, max_size=20),
+)
+def test_what_is_written_together_comes_to_rest(sizes: list[int], presses: list[float]) -> None:
+    """Each time rows are written they may take more bytes or fewer than before."""
+    files = [File(size) for size in sizes]
+    turns = 0
+    while found := due(cast(list[DataFile], files)):
+        count = parts(found)
+        size = sum(f.live_bytes for f in found) / count
+        press = presses[turns % len(presses)]
+        files = [f for f in files if cast(DataFile, f) not in found] + [File(max(1, int(size * press)))] * count
+        turns += 1
+        assert turns <= len(sizes), "every turn leaves fewer small files"
+    small = [f for f in files if f.live_bytes < LARGE]
+    assert len(small) < TOGETHER * 6, "so many size classes there are"
