@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -40,6 +41,8 @@ class KafkaSource:
         self._pattern = pattern
         self._start = start
         self._last = self._until = until
+        self._ids: dict[str, str] = {}
+        self._group = _new_group()
 
     def until_now(self) -> None:
         self._until = self._last or self._admin.end_offsets(self._admin.topics(self._topics, self._pattern))
@@ -57,7 +60,14 @@ class KafkaSource:
                 known = captured.get(topic, {}).get(partition)
                 starts.setdefault(topic, {})[partition] = first[topic][partition] if known is None else known
         span = _limited(starts, ends, limit)
-        return None if span is None else replace(span, topic_ids=self._admin.topic_ids(span.end))
+        return None if span is None else replace(span, topic_ids=self._seen(self._admin.topic_ids(span.end)))
+
+    def _seen(self, ids: Mapping[str, str]) -> Mapping[str, str]:
+        if any(self._ids.get(topic, id_) != id_ for topic, id_ in ids.items()):
+            # What was read ahead of a topic is not of another one that has taken its name.
+            self._group = _new_group()
+        self._ids |= ids
+        return ids
 
     def _first(self, topics: Sequence[str], later: bool) -> Offsets:
         """Where new partitions begin. One that appears `later` holds nothing from before the pipeline began."""
@@ -74,7 +84,7 @@ class KafkaSource:
 
     def read(self, spark: SparkSession, span: Range) -> DataFrame:
         assigned = {topic: sorted(partitions) for topic, partitions in span.end.items()}
-        reader = spark.read.format("kafka").options(**spark_options(self._properties))
+        reader = spark.read.format("kafka").options(**spark_options(self._group | self._properties))
         return (
             reader.option("assign", json.dumps(assigned))
             .option("startingOffsets", json.dumps(span.start))
@@ -85,6 +95,13 @@ class KafkaSource:
             .load()
             .select(*(F.col(f.name).cast(f.dataType) for f in RECORD.fields))
         )
+
+
+def _new_group() -> dict[str, str]:
+    """Spark keeps a consumer for the next batch of the same group, with what it has read ahead; of a group that is new
+    with each batch it keeps them too, for minutes, and for nobody. The broker sees no group at all: nothing is
+    subscribed to, nothing committed."""
+    return {"group.id": f"ingest-{uuid.uuid4()}"}
 
 
 def _tasks(span: Range, at_once: int) -> int:

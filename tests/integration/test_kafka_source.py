@@ -1,0 +1,85 @@
+"""Records of a real broker by ranges of offsets: each range as often as it is asked for, with one consumer for all."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from pyspark.sql import SparkSession
+
+from ingest.sources.contract import Range
+from ingest.sources.kafka import KafkaSource
+from ingest.stack import Stack
+
+pytestmark = pytest.mark.integration
+_RECORDS = 300
+
+
+@pytest.fixture(scope="module")
+def servers(stack: Stack) -> str:
+    return stack.kafka.bootstrap_servers
+
+
+def _make(servers: str, topic: str, values: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(_RECORDS):
+        producer.produce(topic, f"{values}{number}".encode(), partition=0)
+    assert producer.flush(10) == 0
+
+
+def _values(spark: SparkSession, source: KafkaSource, span: Range) -> list[str]:
+    rows = source.read(spark, span).orderBy("offset").collect()
+    return [bytes(row.value).decode() for row in rows]
+
+
+def _consumers(spark: SparkSession) -> int:
+    """That live in the JVM, as Kafka's client registers them."""
+    jvm: Any = spark._jvm
+    gateway: Any = spark._sc._gateway
+    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
+    name = jvm.javax.management.ObjectName("kafka.consumer:type=app-info,*")
+    # Its class is hidden in its module; what it implements isn't.
+    types = gateway.new_array(jvm.java.lang.Class, 2)
+    types[0], types[1] = name.getClass(), jvm.java.lang.Class.forName("javax.management.QueryExp")
+    told = gateway.new_array(jvm.java.lang.Object, 2)
+    told[0] = name
+    asked = jvm.java.lang.Class.forName("javax.management.MBeanServer").getMethod("queryNames", types)
+    return int(asked.invoke(server, told).size())
+
+
+def test_batches_share_a_consumer(spark: SparkSession, servers: str) -> None:
+    topic = f"source.{uuid4().hex[:8]}"
+    _make(servers, topic, "")
+    source = KafkaSource({"bootstrap.servers": servers}, [topic], None)
+    there: list[int] = []
+    captured: dict[str, dict[int, int]] = {}
+    for begin in range(0, _RECORDS, 50):
+        span = source.pending(captured, 50)
+        assert span is not None
+        assert _values(spark, source, span) == [str(n) for n in range(begin, begin + 50)]
+        captured = span.end
+        there.append(_consumers(spark))
+    again = Range({topic: {0: 70}}, {topic: {0: 140}})
+    assert _values(spark, source, again) == [str(n) for n in range(70, 140)]
+    assert source.pending(captured, 50) is None
+    assert {*there, _consumers(spark)} == {there[0]}, "the first batch's do for all"
+
+
+def test_nothing_is_read_ahead_of_a_topic_that_another_one_follows(spark: SparkSession, servers: str) -> None:
+    topic = f"source.{uuid4().hex[:8]}"
+    _make(servers, topic, "old ")
+    source = KafkaSource({"bootstrap.servers": servers}, [topic], None)
+    span = source.pending({}, 10)
+    assert span is not None
+    assert _values(spark, source, span)[-1] == "old 9"
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([topic])[topic].result()
+    _make(servers, topic, "new ")
+    span = source.pending(span.end, 10)
+    assert span is not None
+    assert _values(spark, source, span) == [f"new {n}" for n in range(10, 20)]
