@@ -6,7 +6,6 @@ are asked for once and followed from commit to commit; a commit by somebody else
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
@@ -26,15 +25,13 @@ from ingest.tables.deletion_vectors import thinned
 from ingest.tables.delta_jvm import delta_classes, items
 from ingest.tables.known_files import rows_of
 from ingest.tables.marks import Progress, reached
+from ingest.tables.newest_snapshot import NewestSnapshot
 from ingest.tables.one_at_a_time import one_at_a_time
 
 SELDOM_CHECKPOINTS = {"delta.checkpointInterval": "100"}
 """Delta's default of 10 costs a small batch seconds each tenth time; a hundred commit files are read at once."""
 
 NO_STATISTICS = {"delta.dataSkippingNumIndexedCols": "0"}
-
-_FRESH = 1000
-"""Milliseconds."""
 
 _TURNS = "batches"
 """An application that every batch of every writer belongs to; its progress is how many there were."""
@@ -112,7 +109,7 @@ class Table:
 
     def version(self) -> int:
         """The newest one."""
-        return int(self._log.update(False, self._delta.none, self._delta.none).version())
+        return int(self._newest.now().version())
 
     def claim(self, application: str, seconds: float) -> None:
         """Other writers wait before they `begin`: until the next commit of the application, at most for so long."""
@@ -277,7 +274,9 @@ class Table:
     def _log(self) -> Any:
         return self._delta.log(self.path)
 
+    @cached_property
+    def _newest(self) -> NewestSnapshot:
+        return NewestSnapshot(self._delta, self._log)
+
     def _snapshot(self) -> Any:
-        """Within a second the log is not listed again: who else commits meanwhile is noticed at our own commit."""
-        since = self._delta.some(int(time.time() * 1000) - _FRESH)
-        return self._log.update(False, since, self._delta.none)
+        return self._newest.lately()

@@ -1,0 +1,79 @@
+"""Whoever has written, the newest snapshot is the newest; and a log that nobody else writes to is not listed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+from ingest.tables import newest_snapshot
+from ingest.tables.delta_log import Table
+
+pytestmark = pytest.mark.spark
+
+
+class Counted:
+    """A `DeltaLog` that counts how often it is listed."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self.listings = 0
+
+    def update(self, *told: Any) -> Any:
+        self.listings += 1
+        return self._log.update(*told)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+@pytest.fixture(autouse=True)
+def never_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(newest_snapshot, "_FRESH", 0.0)
+
+
+def _written(spark: SparkSession, path: Path, commits: int = 3) -> tuple[Table, Counted]:
+    table = Table(spark, str(path))
+    for number in range(commits):
+        table.begin("w")
+        table.commit(spark.range(number, number + 1))
+    counted = Counted(table._log)
+    table._newest._log = counted
+    return table, counted
+
+
+def _append(path: Path) -> None:
+    write_deltalake(str(path), pa.table({"id": pa.array([100], pa.int64())}), mode="append")
+
+
+def test_of_a_table_that_is_its_own_the_log_is_not_listed(spark: SparkSession, tmp_path: Path) -> None:
+    table, log = _written(spark, tmp_path / "t")
+    for number in range(3):
+        assert not table.begin("w")
+        table.commit(spark.range(number, number + 1))
+    assert (table.version(), len(table.files()), log.listings) == (5, 6, 0)
+
+
+def test_what_another_process_commits_is_seen(spark: SparkSession, tmp_path: Path) -> None:
+    table, log = _written(spark, tmp_path / "t")
+    for version in (3, 4):
+        _append(tmp_path / "t")
+        assert table.begin("w"), "somebody else has written"
+        assert (table.version(), len(table.files())) == (version, version + 1)
+    assert log.listings == 2
+
+
+def test_another_table_in_its_place_is_seen(spark: SparkSession, tmp_path: Path) -> None:
+    """With as many versions."""
+    table, _ = _written(spark, tmp_path / "t")
+    before = table._newest.now().metadata().id()
+    shutil.rmtree(tmp_path / "t")
+    for _ in range(3):
+        _append(tmp_path / "t")
+    assert table.version() == 2
+    assert table._newest.now().metadata().id() != before
