@@ -40,6 +40,9 @@ ADOPTED = (
 )
 AS_OF = ("tests/integration/test_archive_as_of.py", "-k", "bronze_says and more0")
 FAR_BEHIND = ("tests/history/test_batch_is_stream.py", "-k", "far_behind")
+FOLDED = ("tests/contract/test_folding.py",)
+NEWEST = ("tests/tables/test_newest_snapshot.py",)
+CONSUMED = ("tests/integration/test_kafka_source.py",)
 LATE = ("tests/property/test_merge.py", "-k", "late")
 
 
@@ -449,6 +452,41 @@ MUTANTS = [
         'F.when(value.isNotNull() | ~marked(ERASED), F.col("key"))',
         'F.col("key")',
         COMPACTED,
+    ),
+    Mutant(
+        "files that were written together are due again",
+        "tables/folding.py",
+        "// (2 * large))",
+        "// (large // 4))",
+        FOLDED,
+    ),
+    Mutant(
+        "a commit by another process is not seen",
+        "tables/newest_snapshot.py",
+        "and not self._files.exists(next_)",
+        "and next_ is not None",
+        NEWEST,
+    ),
+    Mutant(
+        "another table in the place of one is taken for it",
+        "tables/newest_snapshot.py",
+        "written == snapshot.logSegment().lastCommitFileModificationTimestamp()",
+        "written",
+        NEWEST,
+    ),
+    Mutant(
+        "a log is listed at every look",
+        "tables/newest_snapshot.py",
+        "if not self._is_known():",
+        "if not self._is_known() or True:",
+        NEWEST,
+    ),
+    Mutant(
+        "what was read ahead of a topic is taken for that of its successor",
+        "sources/kafka.py",
+        "if any(self._ids.get(topic, id_) != id_ for topic, id_ in ids.items()):",
+        "if not ids:",
+        CONSUMED,
     ),
 ]
 
