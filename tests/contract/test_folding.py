@@ -21,8 +21,12 @@ class File:
     rows_gone: int = 0
 
 
+_SIZES = st.integers(1, 3 * LARGE) | st.integers(LARGE // 2, LARGE - 1)
+"""Many are nearly large: as a load writes them whose rows are narrow."""
+
+
 @given(
-    st.lists(st.integers(1, 3 * LARGE), max_size=60),
+    st.lists(_SIZES, min_size=TOGETHER, max_size=60),
     st.lists(st.floats(0.6, 1.5), min_size=1, max_size=20),
 )
 def test_what_is_written_together_comes_to_rest(sizes: list[int], presses: list[float]) -> None:
