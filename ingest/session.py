@@ -35,7 +35,7 @@ SMALL = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # A rename into the log and the checksum of a table's state cost processes too; one process at a time writes these.
+    # One process at a time writes these: it needs no rename into the log, and no checksum of a table's state.
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
     # Of tables touched in the last hour, with their plans; otherwise of 10,000: a gigabyte for a thousand small tables.
@@ -114,6 +114,7 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
             _JAVA_OPTIONS: f"-XX:+UseParallelGC {_PATIENT_COMPILER}",
             # A hash table takes a page, were it for one row; by default that is 16 MB to be cleared and collected.
             "spark.buffer.pageSize": "1m",
+            # Hadoop's checksums beside local files cost a file each.
             **local_disk.PROPERTIES,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",

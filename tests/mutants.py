@@ -456,8 +456,8 @@ MUTANTS = [
     Mutant(
         "files that were written together are due again",
         "tables/folding.py",
-        "// (2 * large))",
-        "// (large // 4))",
+        "// (2 * LARGE))",
+        "// (LARGE // 4))",
         FOLDED,
     ),
     Mutant(

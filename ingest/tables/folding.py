@@ -32,10 +32,10 @@ def due(files: Iterable[DataFile], large: int = LARGE) -> list[DataFile]:
     return found + gone[-1:]
 
 
-def parts(files: Iterable[DataFile], large: int = LARGE) -> int:
+def parts(files: Iterable[DataFile]) -> int:
     """Into how many files to write these together: one, or several that are large for sure, however differently their
     rows can be pressed. Were they small again, all would be due again at the next batch, and at each."""
-    return max(1, sum(f.live_bytes for f in files) // (2 * large))
+    return max(1, sum(f.live_bytes for f in files) // (2 * LARGE))
 
 
 def _size_class(file: DataFile) -> int:
