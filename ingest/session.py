@@ -22,8 +22,8 @@ from ingest.jars import jars, require_java
 # The optimising compiler takes a quarter of all CPU where plans are many and rows few: code proves itself longer first.
 # What runs for each row has done so after a moment all the same.
 _PATIENT_COMPILER = (
-    "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=3000 "
-    "-XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
+    "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
+    "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
 )
 _SMALL_JVM = "-XX:+UseSerialGC"
 SMALL = {

@@ -27,8 +27,8 @@ _CATALOG = "spark.sql.catalog.peer"
 _FILES_WITH_A_SCHEME = {"spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem"}
 """These formats ask the file system for its scheme, which the raw one can't say."""
 _JAVA_OPTIONS = (
-    "-XX:+UseParallelGC -XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=3000 "
-    "-XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
+    "-XX:+UseParallelGC -XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
+    "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
 )
 """As `ingest.session` says them, which can't be imported beside an older PySpark."""
 
