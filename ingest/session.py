@@ -18,13 +18,8 @@ from ingest import local_disk
 from ingest.class_archive import java_options
 from ingest.errors import EngineDied
 from ingest.jars import jars, require_java
+from ingest.patient_compiler import PATIENT_COMPILER
 
-# The optimising compiler takes a quarter of all CPU where plans are many and rows few: code proves itself longer first.
-# What runs for each row has done so after a moment all the same.
-_PATIENT_COMPILER = (
-    "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
-    "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
-)
 _SMALL_JVM = "-XX:+UseSerialGC"
 SMALL = {
     # For many plans over a handful of rows each, such as cases and tests: tasks, compiled plans and an optimising
@@ -44,7 +39,7 @@ SMALL = {
     "spark.buffer.pageSize": "64k",
     # Spark checks its own optimiser after each rule, which is a tenth of the driver's work on such plans.
     "spark.sql.lightweightPlanChangeValidation": "false",
-    "spark.driver.extraJavaOptions": f"{_SMALL_JVM} {_PATIENT_COMPILER}",
+    "spark.driver.extraJavaOptions": f"{_SMALL_JVM} {PATIENT_COMPILER}",
 }
 SHORT_LIVED = SMALL | {
     # A process that lives for a minute is over before an optimising compiler has paid for itself. The other one alone
@@ -111,7 +106,7 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
             # One machine gains nothing by planning anew between stages, and a small batch pays for it; nor from a
             # collector that works beside the program on cores that the program needs.
             "spark.sql.adaptive.enabled": "false",
-            _JAVA_OPTIONS: f"-XX:+UseParallelGC {_PATIENT_COMPILER}",
+            _JAVA_OPTIONS: f"-XX:+UseParallelGC {PATIENT_COMPILER}",
             # A hash table takes a page, were it for one row; by default that is 16 MB to be cleared and collected.
             "spark.buffer.pageSize": "1m",
             # Hadoop's checksums beside local files cost a file each.

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from ingest.patient_compiler import PATIENT_COMPILER
 from tests.bench import RESULTS
 from tests.bench.contenders import Contender
 
@@ -26,11 +27,8 @@ _FOLDER = RESULTS.parent / ".venv-peers"
 _CATALOG = "spark.sql.catalog.peer"
 _FILES_WITH_A_SCHEME = {"spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem"}
 """These formats ask the file system for its scheme, which the raw one can't say."""
-_JAVA_OPTIONS = (
-    "-XX:+UseParallelGC -XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
-    "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
-)
-"""As `ingest.session` says them, which can't be imported beside an older PySpark."""
+_JAVA_OPTIONS = f"-XX:+UseParallelGC {PATIENT_COMPILER}"
+"""As of a session of `ingest.session`, which can't be imported beside an older PySpark."""
 
 
 @dataclass(frozen=True)
