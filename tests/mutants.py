@@ -293,6 +293,13 @@ MUTANTS = [
         "isin(DELETE)).select(LOCATION)",
     ),
     Mutant(
+        "what a commit under way has written goes with old versions",
+        "run/upkeep.py",
+        "old_versions.removed(self._spark, [path])",
+        "old_versions.removed(self._spark, [path], 0)",
+        ("tests/history/test_upkeep.py",),
+    ),
+    Mutant(
         "of many keys some are not looked for",
         "tables/page_index.py",
         "range(0, values.size(), _AT_ONCE)",

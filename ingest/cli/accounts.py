@@ -36,7 +36,7 @@ def accounts(
     """
     del debug
     loaded = load(pipeline)
-    with running("ingest accounts", loaded.spark) as spark:
+    with running("ingest accounts", loaded.session) as spark:
         bronze = Bronze(spark, loaded.layout.bronze(loaded.name)).rows()
         kept = Accounts(spark, loaded.layout.accounts, loaded.name).rows()
         found = audit(bronze, kept, from_batch, to_batch)

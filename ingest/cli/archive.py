@@ -40,7 +40,7 @@ def run(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
     loaded = load(pipeline)
     archive_of(loaded)  # A mistake in the file is told before Spark starts.
     written = []
-    with running("ingest archive", loaded.spark) as spark, explaining(loaded):
+    with running("ingest archive", loaded.session) as spark, explaining(loaded):
         archiving = archiving_of(spark, loaded)
         with bar("records", as_json, archiving.waiting) as advance:
             while (manifest := archiving.step()) is not None:
@@ -65,7 +65,7 @@ def restore(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> N
     del debug
     loaded = load(pipeline)
     with (
-        running("ingest archive", loaded.spark) as spark,
+        running("ingest archive", loaded.session) as spark,
         explaining(loaded),
         stop_on_signal() as stop,
         shown(loaded.name, as_json) as report,
@@ -86,7 +86,7 @@ def verify(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> No
     """
     del debug
     loaded = load(pipeline)
-    with running("ingest archive", loaded.spark) as spark, explaining(loaded):
+    with running("ingest archive", loaded.session) as spark, explaining(loaded):
         layout = layout_of(spark, loaded)
         objects = layout.objects()
         with bar("objects", as_json, lambda: len(objects)) as advance:

@@ -61,7 +61,7 @@ def as_of(
     loaded = load(pipeline)
     until = _point(time, position, len(loaded.source.epochs))
     root = out if "://" in out else str(Path(out).absolute())
-    with running(f"ingest as-of {loaded.name}", loaded.spark) as spark, explaining(loaded):
+    with running(f"ingest as-of {loaded.name}", loaded.session) as spark, explaining(loaded):
         if not is_empty(spark, root):
             raise ConfigError(f"{root} is not empty", "choose another --out")
         into = Lakehouse(root)

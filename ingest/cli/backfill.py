@@ -78,7 +78,7 @@ def backfill(
         asked = _of_dump(loaded, dump, at, tuple(table or ()))
     else:
         asked = _of_window(loaded, source, begin, end, tuple(table or ()))
-    with running(f"ingest backfill {loaded.name}", loaded.spark) as spark, explaining(loaded):
+    with running(f"ingest backfill {loaded.name}", loaded.session) as spark, explaining(loaded):
         if dry_run:
             _show_plan(planned(spark, loaded, asked), as_json)
             return
@@ -116,7 +116,7 @@ def _of_dump(pipeline: Pipeline, path: str | None, at: str | None, tables: tuple
 
 def _rebuild(pipeline: Pipeline, tables: tuple[str, ...], as_json: bool) -> None:
     with (
-        running(f"ingest backfill {pipeline.name}", pipeline.spark) as spark,
+        running(f"ingest backfill {pipeline.name}", pipeline.session) as spark,
         explaining(pipeline),
         counting(as_json) as advance,
     ):

@@ -64,7 +64,7 @@ def issue(
     places, left_out = places_of(loaded)
     places += [Folder(path.expanduser().absolute()) for path in folder or ()]
     signer = signing_key(key, [place.path for place in places if isinstance(place, Folder)])
-    with running(f"ingest certificate {loaded.name}", loaded.spark) as spark, explaining(loaded):
+    with running(f"ingest certificate {loaded.name}", loaded.session) as spark, explaining(loaded):
         erasure = erasure_of(spark, loaded, request)
     certificate = issued(erasure, proof(places, needles, left_out), signer, datetime.now(UTC))
     out.mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ def digest(
     """
     del debug
     loaded = load(pipeline)
-    with running("ingest digest", loaded.spark) as spark:
+    with running("ingest digest", loaded.session) as spark:
         entries = {e.shape.table: e for e in Catalog(spark, loaded.layout.tables).entries(loaded.name)}
         if table not in entries:
             known = ", ".join(sorted(entries)) or "none yet"

@@ -50,8 +50,8 @@ def erase(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
     ask_only: Annotated[bool, typer.Option("--ask-only", help="Remove nothing yet: a later run does.")] = False,
     keep_hours: Annotated[
-        float | None,
-        typer.Option("--keep-old-files", min=0.0, help="Hours, in place of privacy: {keep_old_files_hours: …}."),
+        int | None,
+        typer.Option("--keep-old-files", min=0, help="Hours, in place of privacy: {keep_old_files_hours: …}."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
@@ -69,7 +69,7 @@ def erase(
     if not subjects and (dry_run or ask_only):
         raise ConfigError("whom to erase is not clear", "give either --subject or --all")
     told: dict[str, Any] = {"dry_run": dry_run}
-    with running(f"ingest erase {loaded.name}", loaded.spark) as spark, explaining(loaded):
+    with running(f"ingest erase {loaded.name}", loaded.session) as spark, explaining(loaded):
         if subjects:
             cut_off = written_by_now(spark, loaded, upto is Upto.TOPICS and not dry_run)
             asked = found(spark, loaded, subjects, reason, cut_off)
@@ -99,7 +99,7 @@ def _require_readable(pipeline: Pipeline, left: list[dict[str, Any]]) -> None:
 
 
 def _worked_off(
-    spark: SparkSession, pipeline: Pipeline, keep_hours: float | None, quiet: bool, asks_topic: bool
+    spark: SparkSession, pipeline: Pipeline, keep_hours: int | None, quiet: bool, asks_topic: bool
 ) -> dict[str, Any]:
     """Removes whatever was asked for, by somebody, in a topic, or by deletes at the source."""
     removal, seen = Removal(spark, pipeline, keep_hours), _nothing if quiet else _tell

@@ -37,7 +37,7 @@ def gc(
 
     loaded = load(pipeline)
     days = loaded.tombstones.keep_days if keep_days is None else keep_days
-    with running("ingest gc", loaded.spark) as spark:
+    with running("ingest gc", loaded.session) as spark:
         bronze = Bronze(spark, loaded.layout.bronze(loaded.name), loaded.source.epochs)
         if days is None:
             horizons = tombstone_gc.retained(spark, bronze, tombstone_gc.earliest(spark, loaded))

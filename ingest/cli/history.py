@@ -39,7 +39,7 @@ def history(
     named = dict(_pair(text) for text in key)
     beside = loaded.layout.beside(f"life-{uuid.uuid4().hex[:12]}")
     with (
-        running(f"ingest history {loaded.name}", loaded.spark) as spark,
+        running(f"ingest history {loaded.name}", loaded.session) as spark,
         explaining(loaded),
         gone_afterwards(spark, beside.root),
     ):

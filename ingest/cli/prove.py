@@ -43,7 +43,7 @@ def prove(
     loaded = load(pipeline)
     beside = loaded.layout.beside(f"proof-{uuid.uuid4().hex[:12]}")
     with (
-        running(f"ingest prove {loaded.name}", loaded.spark) as spark,
+        running(f"ingest prove {loaded.name}", loaded.session) as spark,
         explaining(loaded),
         gone_afterwards(spark, beside.root),
         counting(as_json) as advance,

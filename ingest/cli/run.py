@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Annotated
 
 import typer
@@ -17,6 +17,7 @@ from ingest.config import Pipeline, load
 from ingest.errors import IngestError
 from ingest.run.failures import explained
 from ingest.run.pipeline import BOTH, Part, Run
+from ingest.run.upkeep import upkeep
 from ingest.session import running
 
 PipelineName = Annotated[str, typer.Argument(help="A pipeline of conf/pipelines, or the path of its file.")]
@@ -59,10 +60,15 @@ def job(*parts: Part) -> typer.Typer:
 def drive(name: str, parts: Sequence[Part], available_now: bool, as_json: bool) -> None:
     """Runs parts of a pipeline in the given mode. Jobs submitted to a cluster come in here too."""
     loaded = load(name)
-    with running(f"ingest {loaded.name}", loaded.spark) as spark, stop_on_signal() as stop, explaining(loaded):
+    with running(f"ingest {loaded.name}", loaded.session) as spark, stop_on_signal() as stop, explaining(loaded):
         engine = Run(spark, loaded, parts)
         with shown(loaded.name, as_json) as report:
-            (engine.available_now if available_now else engine.continuous)(stop, report)
+            if available_now:
+                engine.available_now(stop, report)
+                return
+            # One of the processes of a pipeline is enough.
+            with upkeep(spark, loaded) if "merge" in parts else nullcontext(lambda: None) as between_batches:
+                engine.continuous(stop, report, between_batches)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ def status(
     from ingest.run import status as standing
 
     loaded = load(pipeline)
-    with running("ingest status", loaded.spark) as spark:
+    with running("ingest status", loaded.session) as spark:
         found = standing.status(spark, loaded.name, loaded.layout)
     console = verbatim()
     if as_json:

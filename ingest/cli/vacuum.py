@@ -1,4 +1,4 @@
-"""`ingest vacuum`: files of old versions go."""
+"""`ingest vacuum`: what only old versions of tables need goes."""
 
 from __future__ import annotations
 
@@ -9,28 +9,34 @@ import typer
 
 from ingest.cli.run import PipelineName, explaining
 from ingest.config import load
-from ingest.run.old_files import WEEK, every_table, vacuum
+from ingest.run.old_files import every_table, vacuum
 from ingest.session import running
 
 
 def vacuum_tables(
     pipeline: PipelineName,
     keep_hours: Annotated[
-        float, typer.Option("--keep-hours", min=0.0, help="How old a version may be and still be read.")
-    ] = WEEK,
+        int | None,
+        typer.Option(
+            "--keep-hours",
+            min=0,
+            help="How old a version may be and still be read, in place of what the pipeline's file says.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
-    """Delete the files of a pipeline's tables that no version younger than this has. No query and no batch may take
-    longer than that.
+    """Delete what no version of a pipeline's tables needs that is younger than this: files, and what the log tells of
+    older ones. No query and no batch may take longer than that. A stream does so by itself.
 
     Example: ingest vacuum claims --keep-hours 72
     """
     del debug
     loaded = load(pipeline)
-    with running(f"ingest vacuum {loaded.name}", loaded.spark) as spark, explaining(loaded):
-        tables = vacuum(spark, every_table(spark, loaded), keep_hours)
+    hours = loaded.old_versions.keep_hours if keep_hours is None else keep_hours
+    with running(f"ingest vacuum {loaded.name}", loaded.session) as spark, explaining(loaded):
+        tables = vacuum(spark, every_table(spark, loaded), hours)
     if as_json:
-        typer.echo(json.dumps({"tables": tables, "keep_hours": keep_hours}))
+        typer.echo(json.dumps({"tables": tables, "keep_hours": hours}))
     else:
-        typer.echo(f"{tables} tables: files of versions older than {keep_hours:g} hours are gone")
+        typer.echo(f"{tables} tables: what only versions older than {hours} hours needed is gone")

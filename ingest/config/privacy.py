@@ -234,8 +234,8 @@ class Privacy(Section):
         "topic of the source. Its user needs Write on these topics. Whoever else reads them sees a delete; another "
         "pipeline of ingest takes no notice, and has to be asked itself.",
     )
-    keep_old_files_hours: float = Field(
-        default=1.0,
+    keep_old_files_hours: int = Field(
+        default=1,
         ge=0,
         description="For how long files stay that an erasure has replaced. Then they go with all older versions of "
         "their tables: let no query and no batch take longer.",

@@ -11,10 +11,7 @@ from ingest.names import Lakehouse
 from ingest.run.readers import readers
 from ingest.tables import delta_log
 from ingest.tables.catalog import Catalog
-from ingest.tables.emptying import old_files_removed
-
-WEEK = 168.0
-"""Hours."""
+from ingest.tables.old_versions import files_removed, removed
 
 
 def every_table(spark: SparkSession, pipeline: Pipeline) -> list[str]:
@@ -37,9 +34,14 @@ def folded(layout: Lakehouse, pipeline: str, tables: Sequence[str]) -> Iterator[
             yield place(pipeline, table)
 
 
-def vacuum(spark: SparkSession, folders: Sequence[str], hours: float) -> int:
-    """Deletes what no version younger than `hours` has, of the tables that are there: how many those were. Nobody reads
-    older versions from then on, and who has been writing for longer loses what he has not committed."""
+def vacuum(spark: SparkSession, folders: Sequence[str], hours: int) -> int:
+    """Deletes what no version younger than `hours` needs, of the tables that are there: how many those were. Nobody
+    reads older versions from then on, and who has been writing for longer loses what he has not committed."""
     there = [folder for folder in folders if delta_log.exists(spark, folder)]
-    old_files_removed(spark, there, hours)
+    removed(spark, there, hours)
     return len(there)
+
+
+def without_old_files(spark: SparkSession, folders: Sequence[str], hours: int) -> None:
+    """The same of files alone: logs tell what was there."""
+    files_removed(spark, [folder for folder in folders if delta_log.exists(spark, folder)], hours)

@@ -195,10 +195,16 @@ class Run:
                 return
             report(progress)
 
-    def continuous(self, stop: threading.Event, report: Callable[[Progress], None]) -> None:
+    def continuous(
+        self,
+        stop: threading.Event,
+        report: Callable[[Progress], None],
+        between_batches: Callable[[], None] = lambda: None,
+    ) -> None:
         """Until `stop`; the batch in hand is finished."""
         while not stop.is_set():
             progress = self.step()
+            between_batches()
             if progress.idle:
                 stop.wait(self._poll)
             else:

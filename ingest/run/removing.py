@@ -31,7 +31,7 @@ from ingest.run.fencing import Fencing
 from ingest.run.judging import Stored, stored_in
 from ingest.run.masking import Masking
 from ingest.run.mentioned import GRAVES
-from ingest.run.old_files import folded, raw, vacuum
+from ingest.run.old_files import folded, raw, without_old_files
 from ingest.run.pipeline import rules_of
 from ingest.run.readers import Reader, readers
 from ingest.run.shapes import Shapes
@@ -67,12 +67,12 @@ class Outcome:
 class Removal:
     """Of one pipeline."""
 
-    def __init__(self, spark: SparkSession, pipeline: Pipeline, keep_hours: float | None = None) -> None:
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, keep_hours: int | None = None) -> None:
         """`keep_hours`: for how long old files stay, in place of what the pipeline's file says."""
         self._spark = spark
         self._pipeline = pipeline
         self._rules = rules_of(pipeline)
-        told = pipeline.privacy.keep_old_files_hours if pipeline.privacy else 0.0
+        told = pipeline.privacy.keep_old_files_hours if pipeline.privacy else 0
         self._keep = told if keep_hours is None else keep_hours
         self._ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
         self._shapes = Shapes(spark, pipeline.name, pipeline.layout, self._rules)
@@ -212,7 +212,7 @@ class Removal:
         if datetime.now(UTC) < due:
             return due
         tables = folded(self._pipeline.layout, self._pipeline.name, [e.shape.table for e in self._subjects])
-        vacuum(self._spark, [*raw(self._spark, self._pipeline), *tables], self._keep)
+        without_old_files(self._spark, [*raw(self._spark, self._pipeline), *tables], self._keep)
         self._ledger.append([Entry(STATE, "", place=OLD_FILES, state=REMOVED, upto=upto)])
         return None
 

@@ -40,6 +40,12 @@ class DeltaClasses:
     def some(self, value: Any) -> Any:
         return self._option.apply(value)
 
+    def some_long(self, value: int) -> Any:
+        """`some` of a Java `Long`, which a small number from Python would not be."""
+        numbers = self._spark._sc._gateway.new_array(self._jvm.long, 1)  # type: ignore[union-attr]
+        numbers[0] = value
+        return getattr(getattr(self._jvm.scala, "Predef$"), "MODULE$").wrapLongArray(numbers).headOption()
+
     @cached_property
     def _option(self) -> Any:
         return self._jvm.scala.Option
@@ -56,6 +62,11 @@ class DeltaClasses:
     def commit_files(self) -> Any:
         """Names of the files of a log."""
         return getattr(getattr(self._delta.util, "FileNames$"), "MODULE$")
+
+    @cached_property
+    def to_the_minute(self) -> Any:
+        """How exactly a time is meant by which files of a log go."""
+        return getattr(getattr(self._delta, "TruncationGranularity$"), "MODULE$").MINUTE()
 
     def metadata(self, frame: DataFrame, properties: Mapping[str, str]) -> Any:
         """Of a new table with the columns of `frame`, any of which may be null."""

@@ -133,10 +133,24 @@ class Table:
 
     def set_property(self, name: str, value: str) -> None:
         """Sets a property of a table that is there."""
-        # Markers can't stand for a property's name or value.
-        name, value = (text.replace("\\", "\\\\").replace("'", "\\'") for text in (name, value))
+        self.set_properties({name: value})
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Sets several, in one commit."""
+
+        def text(said: str) -> str:
+            # Markers can't stand for a property's name or value.
+            return "'" + said.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+        pairs = ", ".join(f"{text(name)} = {text(value)}" for name, value in properties.items())
         with one_at_a_time(self.path):
-            self._spark.sql(f"ALTER TABLE delta.{identifier(self.path)} SET TBLPROPERTIES ('{name}' = '{value}')")
+            self._spark.sql(f"ALTER TABLE delta.{identifier(self.path)} SET TBLPROPERTIES ({pairs})")
+
+    def shorten_log(self, hours: int | None) -> None:
+        """Deletes what is in the log from more than `hours` ago, or than the table says itself, but for what the
+        versions since then are told by."""
+        since = self._delta.none if hours is None else self._delta.some_long(hours * 3_600_000)
+        self._log.cleanUpExpiredLogs(self._newest.now(), self._delta.none, since, self._delta.to_the_minute)
 
     def delete(self, condition: Column) -> None:
         """Takes away the rows of a table that is there for which `condition` holds."""

@@ -1,15 +1,11 @@
 """Rows that go for good. Their files are written anew, in commits that change nothing for who follows the table; the
-files that held them are old then, and go with `old_files_removed`."""
+files that held them are old then, and go with `old_versions.files_removed`."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 
-from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import quoted
@@ -18,10 +14,6 @@ from ingest.tables.data_file import DataFile
 from ingest.tables.delta_log import Table
 
 _FILE = "_file"
-_AT_ONCE = 4
-_SHORT_RETENTION = "spark.databricks.delta.retentionDurationCheck.enabled"
-_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
-"""Spark's default of 10,000 costs half a minute for a folder of three files."""
 
 LaidOut = Callable[[DataFrame, int], DataFrame]
 """How rows are to lie in so many files."""
@@ -72,30 +64,3 @@ def holding(table: Table, wanted: DataFrame, on: Sequence[str]) -> list[DataFile
     there = table.rows_in(live.values()).select(*on, F.col("_metadata.file_name").alias(_FILE))
     found = there.join(F.broadcast(wanted.select(*on)), list(on), "left_semi").select(_FILE).distinct()
     return [live[row[_FILE]] for row in found.collect()]  # a row per file
-
-
-def old_files_removed(spark: SparkSession, paths: Sequence[str], hours: float) -> None:
-    """Deletes the files below these tables that are in no version that is younger than `hours`: nobody reads older
-    versions from then on. Whoever has been writing for longer than that loses what he has not committed."""
-    tasks = str(4 * spark.sparkContext.defaultParallelism)
-
-    def vacuum(path: str) -> None:
-        DeltaTable.forPath(spark, path).vacuum(hours)
-
-    with _settings(spark, {_SHORT_RETENTION: "false", _LISTING_TASKS: tasks}), ThreadPoolExecutor(_AT_ONCE) as pool:
-        deque(pool.map(vacuum, paths), maxlen=0)
-
-
-@contextmanager
-def _settings(spark: SparkSession, told: Mapping[str, str]) -> Iterator[None]:
-    before = {name: spark.conf.get(name, None) for name in told}
-    for name, value in told.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)

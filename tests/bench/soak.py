@@ -26,12 +26,13 @@ from rich.console import Console
 from rich.table import Table
 
 from ingest.changelog.point import Point
-from ingest.config import Pipeline
+from ingest.config import OldVersions, Pipeline
 from ingest.demo.lakehouse import LakehouseView
 from ingest.quality import compare_with_postgres
 from ingest.quality.accounting import audit
 from ingest.run.backfill import Asked, Backfill
 from ingest.run.pipeline import Run, bronze_of
+from ingest.run.upkeep import upkeep
 from ingest.session import running
 from ingest.stack import Stack
 from ingest.tables.accounts import Accounts
@@ -124,12 +125,15 @@ class Backfiller(threading.Thread):
 class Soak:
     """The pipeline in this thread, the writer and the one who looks in two others."""
 
-    def __init__(self, spark: SparkSession, stack: Stack, folder: Path, console: Console) -> None:
+    def __init__(
+        self, spark: SparkSession, stack: Stack, folder: Path, old_versions: OldVersions, console: Console
+    ) -> None:
         self._spark, self._folder, self._console = spark, folder, console
         kafka = {"bootstrap.servers": stack.kafka.bootstrap_servers}
         source = {"kafka": kafka, "topic_pattern": rf"{NAME}\.shop\..*"}
         lakehouse = str(folder / "lakehouse")
-        self._pipeline = Pipeline.model_validate({"name": NAME, "source": source, "lakehouse": lakehouse})
+        told = Pipeline.model_validate({"name": NAME, "source": source, "lakehouse": lakehouse})
+        self._pipeline = told.model_copy(update={"old_versions": old_versions})
         self._view = LakehouseView(spark, self._pipeline)
         self._stop = threading.Event()
         self._batches = 0
@@ -144,7 +148,8 @@ class Soak:
         threads = [writer, looks, *([backfiller] if backfills else [])]
         for thread in threads:
             thread.start()
-        Run(self._spark, self._pipeline).continuous(self._stop, lambda _: self._count())
+        with upkeep(self._spark, self._pipeline) as between_batches:
+            Run(self._spark, self._pipeline).continuous(self._stop, lambda _: self._count(), between_batches)
         for thread in threads:
             thread.join()
         if backfiller.failure is not None:
@@ -230,14 +235,21 @@ def main(
     rate: Annotated[float, typer.Option(help="Changes a second.")] = 500.0,
     rows: Annotated[int, typer.Option(help="Rows in the table before.")] = 100_000,
     every: Annotated[float, typer.Option(help="Minutes of a window.")] = 1.0,
+    keep: Annotated[float, typer.Option(help="Minutes for which old versions are kept.")] = 5.0,
     backfills: Annotated[
         bool, typer.Option("--backfills", help="Meanwhile, windows of history are merged once more.")
     ] = False,
 ) -> None:
     """Example: python -m tests.bench.soak --minutes 60 --every 5"""
     console = Console(highlight=False)
-    with tempfile.TemporaryDirectory(prefix="soak-") as folder, source(rows) as stack, running(NAME) as spark:
-        soak = Soak(spark, stack, Path(folder), console)
+    # A pipeline's file has to leave hours for a batch, which no soak could wait for.
+    old = OldVersions.model_construct(keep_hours=keep / 60)
+    with (
+        tempfile.TemporaryDirectory(prefix="soak-") as folder,
+        source(rows) as stack,
+        running(NAME, old.of_new_tables) as spark,
+    ):
+        soak = Soak(spark, stack, Path(folder), old, console)
         soak.run(stack.postgres.dsn, rows, rate, minutes, every, backfills)
     console.print(table(soak.windows))
     first, last = soak.windows[0], soak.windows[-1]

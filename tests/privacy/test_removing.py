@@ -139,7 +139,7 @@ def dying_after(owner: Any, method: str) -> Iterator[None]:
 
 
 def remove(spark: SparkSession, pipeline: Pipeline) -> Outcome:
-    return Removal(spark, pipeline, keep_hours=0.0).run()
+    return Removal(spark, pipeline, keep_hours=0).run()
 
 
 def adds_up(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:

@@ -1,0 +1,167 @@
+"""What a pipeline file says of its changelog. Properties of Kafka and Debezium keep their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    AwareDatetime,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from ingest.config.properties import PropertiesField
+from ingest.config.section import Section, Table, Text
+
+# The reader decides these itself; a value from outside would be refused by Spark or change what is read.
+_READER_DECIDES = {
+    "auto.offset.reset": "say source.start_offsets instead",
+    "enable.auto.commit": "the lakehouse itself remembers how far it has read",
+    "key.deserializer": "keys are read as bytes",
+    "value.deserializer": "values are read as bytes",
+    "interceptor.classes": "Spark's Kafka source does not support it",
+}
+
+Offsets = Mapping[str, Mapping[NonNegativeInt, NonNegativeInt]]
+
+
+def _regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"is not a regular expression: {error}") from None
+    return text
+
+
+def _start_offsets(value: Any) -> Any:
+    """One error for the union, in place of one for each of its members."""
+    if value in ("earliest", "latest") or isinstance(value, Mapping):
+        return value
+    raise PydanticCustomError("start_offsets", "should be earliest, latest or {topic: {partition: offset}}")
+
+
+Regex = Annotated[Text, AfterValidator(_regex), Field(json_schema_extra={"format": "regex"})]
+
+
+StartOffsets = Annotated[Literal["earliest", "latest"] | Offsets, BeforeValidator(_start_offsets)]
+
+
+def _older_names(schema: dict[str, Any]) -> None:
+    schema["properties"]["heartbeat.topics.prefix"] = {"type": "string", "minLength": 1, "deprecated": True}
+
+
+class Debezium(Section):
+    """What the connector was told, where the reader has to know it. Debezium's own property names."""
+
+    model_config = ConfigDict(json_schema_extra=_older_names)
+
+    topic_prefix: Text | None = Field(
+        default=None,
+        alias="topic.prefix",
+        description="First part of the topics' names. Not needed to read them.",
+    )
+    unavailable_value_placeholder: Text = Field(
+        default="__debezium_unavailable_value",
+        alias="unavailable.value.placeholder",
+        description="What stands for a value that the log did not hold, such as an unchanged TOASTed one.",
+    )
+    heartbeat_prefix: Text = Field(
+        default="__debezium-heartbeat",
+        # Debezium renamed it in 2.0 and still reads the older one in places.
+        validation_alias=AliasChoices("topic.heartbeat.prefix", "heartbeat.topics.prefix"),
+        serialization_alias="topic.heartbeat.prefix",
+        description="First part of the names of heartbeat topics. heartbeat.topics.prefix is its older name.",
+    )
+    topic_transaction: Text = Field(
+        default="transaction",
+        alias="topic.transaction",
+        description="Last part of the transaction topic's name.",
+    )
+
+
+class Source(Section):
+    """A changelog on Kafka: where it is, and which of its topics and tables to take."""
+
+    kafka: PropertiesField = Field(
+        description="Kafka client properties under Kafka's own (Java) names, passed through unchanged."
+    )
+    topics: Annotated[tuple[Text, ...], Field(min_length=1)] | None = Field(
+        default=None, description="Topics by name. Either these or topic_pattern."
+    )
+    topic_pattern: Regex | None = Field(
+        default=None, description="A regular expression that matches whole topic names."
+    )
+    debezium: Debezium = Field(default_factory=Debezium)
+    start_offsets: Annotated[Literal["earliest", "latest"] | Offsets, BeforeValidator(_start_offsets)] = Field(
+        "earliest", description="Where a first run begins; a later run goes on where the last one ended."
+    )
+    include_tables: Regex | None = Field(
+        default=None,
+        description="A regular expression of the tables that are taken; every table without it. It matches "
+        "whole names, with or without their schema.",
+    )
+    exclude_tables: Regex | None = Field(
+        default=None,
+        description="Likewise, of the tables that are left out, whether included or not.",
+    )
+    topic_tables: Mapping[Text, Table] = Field(
+        default={}, description="topic: table, for events that don't name their table."
+    )
+    snapshots: Literal["whole", "partial"] = Field(
+        default="whole",
+        description="whole: a snapshot reads every row of a table, so rows that it lacks are gone once it has ended. "
+        "partial: it may leave rows out (snapshot.select.statement.overrides, conditions of an ad-hoc snapshot).",
+    )
+    case_insensitive: bool = Field(default=False, description="Columns that differ only in case are the same column.")
+    epochs: tuple[AwareDatetime, ...] = Field(
+        default=(),
+        description="Times, with a zone, from which positions of the source begin anew: another server took over, a "
+        "backup was restored, the log was reset. Every record written to Kafka since then is newer than all before.",
+    )
+    keys_in_two_partitions: Literal["offset", "stop"] = Field(
+        default="offset",
+        description="Where the source gives no position, and changes of one key stand in two partitions, nothing tells "
+        "their order. offset: the higher offset counts, with a warning. stop: with an error.",
+    )
+    restarts: Literal["stop", "ignore"] = Field(
+        default="stop",
+        description="Where positions go back to events never seen. stop: with an error, before any of it is merged. "
+        "ignore: these are late events of the same log.",
+    )
+    recreated_topics: Literal["stop", "ignore"] = Field(
+        default="stop",
+        description="Where a topic was deleted and created again. stop: with an error, before any of it is captured. "
+        "ignore: the new one goes on at the old one's offsets.",
+    )
+
+    @model_validator(mode="after")
+    def _topics_or_pattern(self) -> Self:
+        if (self.topics is None) == (self.topic_pattern is None):
+            raise ValueError("needs exactly one of topics and topic_pattern")
+        if self.topics is not None:
+            if len(set(self.topics)) < len(self.topics):
+                raise ValueError("names a topic twice in topics")
+            offsets = {} if isinstance(self.start_offsets, str) else self.start_offsets
+            absent = sorted((set(offsets) | set(self.topic_tables)) - set(self.topics))
+            if absent:
+                raise ValueError(f"start_offsets or topic_tables name {absent[0]!r}, which is not in topics")
+        return self
+
+    @model_validator(mode="after")
+    def _kafka_properties(self) -> Self:
+        for key in self.kafka:
+            if key in _READER_DECIDES:
+                raise ValueError(f"kafka can't hold {key!r}: {_READER_DECIDES[key]}")
+            if key.startswith("kafka."):
+                raise ValueError(f"kafka holds {key!r}: leave out the leading 'kafka.'")
+        if not self.kafka.get("bootstrap.servers", "").strip():
+            raise ValueError("kafka needs 'bootstrap.servers', a list such as host:9092,host:9092")
+        return self
