@@ -15,5 +15,14 @@ _OWN = {
 }
 """The JVM's defaults."""
 
-PATIENT_COMPILER = " ".join(f"-XX:{name}={_TIMES * times}" for name, times in _OWN.items())
+_CODE_MEGABYTES = 512
+"""Code that waits for it is kept in one of the two halves: of the JVM's own 240 a stream fills that half within a
+quarter of an hour, and what is thrown away then has to be compiled again."""
+
+PATIENT_COMPILER = " ".join(
+    [
+        *(f"-XX:{name}={_TIMES * times}" for name, times in _OWN.items()),
+        f"-XX:ReservedCodeCacheSize={_CODE_MEGABYTES}m",
+    ]
+)
 """What a JVM is told."""

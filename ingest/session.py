@@ -74,6 +74,8 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         # Delta's default of 50 tasks per snapshot costs seconds on a small machine.
         "spark.databricks.delta.snapshotPartitions": cores,
         "spark.sql.shuffle.partitions": cores,
+        # Otherwise each commit writes down all files of a small table beside itself: two thirds of a stream's log.
+        "spark.databricks.delta.allFilesInCrc.enabled": "false",
         "spark.ui.enabled": "false",
         # What a page nobody looks at would show of past jobs and plans.
         "spark.ui.retainedJobs": "50",

@@ -63,6 +63,6 @@ class Accounts:
         self._fold()
 
     def _fold(self) -> None:
-        files = folding.due(self._table.files().values())
+        files = folding.due(self._table.files().values(), together=folding.SELDOM)
         if files:
             self._table.fold(files, self._table.rows_in(files).coalesce(1).sortWithinPartitions("upto_batch"))

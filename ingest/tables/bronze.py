@@ -141,7 +141,8 @@ class Bronze:
         if not self._table.exists():
             return
         bounds = [(f, f.bounds(BATCH)) for f in self._table.files().values()]
-        files = folding.due((f for f, batches in bounds if batches and batches[1] <= upto), _LARGE)
+        merged = (f for f, batches in bounds if batches and batches[1] <= upto)
+        files = folding.due(merged, _LARGE, folding.SELDOM)
         if files:
             self._table.fold(files, _laid_out(self._table.rows_in(files), 1))
 

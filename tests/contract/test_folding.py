@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.tables.data_file import DataFile
-from ingest.tables.folding import LARGE, TOGETHER, due, parts
+from ingest.tables.folding import LARGE, SELDOM, TOGETHER, due, parts
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,13 @@ _SIZES = st.integers(1, 3 * LARGE) | st.integers(LARGE // 2, LARGE - 1)
 @given(
     st.lists(_SIZES, min_size=TOGETHER, max_size=60),
     st.lists(st.floats(0.6, 1.5), min_size=1, max_size=20),
+    st.sampled_from([TOGETHER, SELDOM]),
 )
-def test_what_is_written_together_comes_to_rest(sizes: list[int], presses: list[float]) -> None:
+def test_what_is_written_together_comes_to_rest(sizes: list[int], presses: list[float], together: int) -> None:
     """Each time rows are written they may take more bytes or fewer than before."""
     files = [File(size) for size in sizes]
     turns = 0
-    while found := due(cast(list[DataFile], files)):
+    while found := due(cast(list[DataFile], files), together=together):
         count = parts(found)
         size = sum(f.live_bytes for f in found) / count
         press = presses[turns % len(presses)]
@@ -41,4 +42,4 @@ def test_what_is_written_together_comes_to_rest(sizes: list[int], presses: list[
         turns += 1
         assert turns <= len(sizes), "every turn leaves fewer small files"
     small = [f for f in files if f.live_bytes < LARGE]
-    assert len(small) < TOGETHER * 6, "so many size classes there are"
+    assert len(small) < together * 6, "so many size classes there are"

@@ -159,7 +159,7 @@ def test_a_removal_that_dies_after_each_step_leaves_nothing_in_the_end(
         (Quarantine, "forget"),
         (Silver, "remove"),
         (Bronze, "empty"),
-        (removing, "vacuum"),
+        (removing, "without_old_files"),
     ]
     for owner, method in steps:
         with dying_after(owner, method):

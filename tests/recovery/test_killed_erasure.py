@@ -52,7 +52,7 @@ def dying(done):
         return told
     return die
 
-place = {"asked": (erasing, "shred"), "old files": (removing, "vacuum")}.get(step, (erase, "_tell"))
+place = {"asked": (erasing, "shred"), "old files": (removing, "without_old_files")}.get(step, (erase, "_tell"))
 setattr(*place, dying(getattr(*place)))
 main()
 """

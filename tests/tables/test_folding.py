@@ -20,6 +20,12 @@ from ingest.tables.folding import TOGETHER, due
 pytestmark = pytest.mark.spark
 
 
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As often as tables are folded in which batches look for rows: the same, after fewer commits."""
+    monkeypatch.setattr(folding, "SELDOM", TOGETHER)
+
+
 def batch(spark: SparkSession, number: int) -> DataFrame:
     """Three records."""
     value = '{"op":"c","after":{"id":%d},"source":{"lsn":%d,"schema":"s","table":"t","ts_ms":0}}'
@@ -91,9 +97,9 @@ def test_two_pipelines_that_fold_at_once(spark: SparkSession, tmp_path: Path, mo
     for upto in range(1, TOGETHER):
         one.add(upto - 1, upto, [Account("s.t", 5, 3, 2)])
 
-    def due_late(files: Iterable[DataFile]) -> list[DataFile]:
+    def due_late(files: Iterable[DataFile], together: int) -> list[DataFile]:
         monkeypatch.setattr(folding, "due", due)
-        found = due(files)
+        found = due(files, together=together)
         assert found
         other.add(0, 1, [Account("s.t", 4, 4)])
         return found
