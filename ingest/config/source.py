@@ -49,8 +49,6 @@ def _start_offsets(value: Any) -> Any:
 
 
 Regex = Annotated[Text, AfterValidator(_regex), Field(json_schema_extra={"format": "regex"})]
-
-
 StartOffsets = Annotated[Literal["earliest", "latest"] | Offsets, BeforeValidator(_start_offsets)]
 
 
@@ -100,7 +98,7 @@ class Source(Section):
         default=None, description="A regular expression that matches whole topic names."
     )
     debezium: Debezium = Field(default_factory=Debezium)
-    start_offsets: Annotated[Literal["earliest", "latest"] | Offsets, BeforeValidator(_start_offsets)] = Field(
+    start_offsets: StartOffsets = Field(
         "earliest", description="Where a first run begins; a later run goes on where the last one ended."
     )
     include_tables: Regex | None = Field(

@@ -34,14 +34,19 @@ def folded(layout: Lakehouse, pipeline: str, tables: Sequence[str]) -> Iterator[
             yield place(pipeline, table)
 
 
+def there(spark: SparkSession, folders: Sequence[str]) -> list[str]:
+    """Those of them in which there is a table by now."""
+    return [folder for folder in folders if delta_log.exists(spark, folder)]
+
+
 def vacuum(spark: SparkSession, folders: Sequence[str], hours: int) -> int:
     """Deletes what no version younger than `hours` needs, of the tables that are there: how many those were. Nobody
     reads older versions from then on, and who has been writing for longer loses what he has not committed."""
-    there = [folder for folder in folders if delta_log.exists(spark, folder)]
-    removed(spark, there, hours)
-    return len(there)
+    tables = there(spark, folders)
+    removed(spark, tables, hours)
+    return len(tables)
 
 
 def without_old_files(spark: SparkSession, folders: Sequence[str], hours: int) -> None:
     """The same of files alone: logs tell what was there."""
-    files_removed(spark, [folder for folder in folders if delta_log.exists(spark, folder)], hours)
+    files_removed(spark, there(spark, folders), hours)

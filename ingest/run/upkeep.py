@@ -13,8 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
-from ingest.run.old_files import every_table
-from ingest.tables import delta_log, old_versions
+from ingest.run.old_files import every_table, there
+from ingest.tables import old_versions
 from ingest.tables.contention import again
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,6 @@ class _Upkeep:
         self._beside = beside
         self._every = min(_MOST_SECONDS, pipeline.old_versions.keep_hours * 3600 * _OF_WHAT_IS_KEPT)
         self._due = time.monotonic() + self._every
-        self._told: set[str] = set()
         self._under_way: Future[None] | None = None
 
     def between_batches(self) -> None:
@@ -51,11 +50,9 @@ class _Upkeep:
             return
         self.end()
         self._due = time.monotonic() + self._every
-        there = [path for path in every_table(self._spark, self._pipeline) if delta_log.exists(self._spark, path)]
-        new = [path for path in there if path not in self._told]
-        again()(old_versions.kept, self._spark, new, self._pipeline.old_versions.properties)
-        self._told.update(new)
-        self._under_way = self._beside.submit(self._let_go, there)
+        tables = there(self._spark, every_table(self._spark, self._pipeline))
+        again()(old_versions.kept, self._spark, tables, self._pipeline.old_versions.properties)
+        self._under_way = self._beside.submit(self._let_go, tables)
 
     def end(self) -> None:
         """Waits for what is under way."""

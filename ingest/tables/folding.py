@@ -17,7 +17,7 @@ from ingest.tables.data_file import DataFile
 
 TOGETHER = 8
 SELDOM = 32
-"""Files of a table in which no batch looks for anything: few readers meet more of them, and each batch pays for it."""
+"""So many of a table in which no batch looks for anything: its few readers meet more files, and batches wait less."""
 _SMALLEST = 64 << 10
 LARGE = 32 << 20
 """Bytes; so large a file is not written again before most of its rows are gone."""
