@@ -19,7 +19,9 @@ OTHERS = 300
 @pytest.fixture(scope="module")
 def lakehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     settings = {
+        # As others write: our own sessions leave the list of files out of a checksum.
         "spark.databricks.delta.writeChecksumFile.enabled": "true",
+        "spark.databricks.delta.allFilesInCrc.enabled": "true",
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     }
     before = {key: spark.conf.get(key, None) for key in settings}
