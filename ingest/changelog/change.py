@@ -63,6 +63,7 @@ def _content(columns: tuple[str, ...]) -> Column:
     return F.unhex(F.sha2(told, 256))
 
 
+@lru_cache(maxsize=4096)
 def quoted(path: str, name: str | None = None) -> Column:
     """A column whose name may hold dots and quotes. With `name`, `path` is `struct.name`."""
     if name is None:

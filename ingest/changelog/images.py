@@ -32,6 +32,7 @@ from ingest.changelog.inference import are_whole, images
 from ingest.changelog.key_change import new_key_text
 from ingest.changelog.moves import with_moves
 from ingest.changelog.position import POSITION
+from ingest.changelog.projection import Projection
 from ingest.changelog.refusal import refusal
 from ingest.changelog.types import spark_type
 
@@ -129,12 +130,12 @@ def _key_type(keys: Sequence[Column]) -> T.StructType:
 def changes(events: DataFrame, shape: Shape, reader: Reader) -> DataFrame:
     """`EVENT` rows → changes. An update that moves a row to another key yields two: its image, and the delete of the
     old key."""
-    frame = reduce(lambda rows, columns: rows.select(*columns), _reading(shape, reader), events)
+    frame = reduce(lambda rows, projection: projection.of(rows), _reading(shape, reader), events)
     return with_moves(frame, shape.key)
 
 
 @lru_cache(maxsize=512)
-def _reading(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...]:
+def _reading(shape: Shape, reader: Reader) -> tuple[Projection, ...]:
     """Projections, one over the other: the JSON of the value, that of the key, the columns in both, what can't be
     applied. Kept: writing them down takes longer than a small batch."""
     wire = reader.named()
@@ -173,7 +174,8 @@ def _reading(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
         *(column.alias(name) for name, column in unread.items()),
     )
     kept = (*(c.name for c in shape.columns), *olds, DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID, NEW_KEY)
-    return parsed, keyed, columns, (*(quoted(c) for c in kept), _column_positions(), *refusal(shape.key, reader.main))
+    told = (*(quoted(c) for c in kept), _column_positions(), *refusal(shape.key, reader.main))
+    return tuple(map(Projection, (parsed, keyed, columns, told)))
 
 
 def _needs_key(shape: Shape, reader: Reader) -> SparkColumn:

@@ -9,21 +9,22 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import CODE, COLUMN_POSITIONS, DELETED, MOVED, NEW_KEY, quoted
+from ingest.changelog.projection import Projection
 
 
 def with_moves(flat: DataFrame, key: Sequence[str]) -> DataFrame:
     """`flat`: changes, and `_old_<n>`, the columns of the key before, null where the event doesn't tell them."""
     moves, columns = _moving(tuple(flat.columns), tuple(key))
-    return (flat if moves is None else flat.select("*", moves)).select(*columns)
+    return columns.of(flat if moves is None else flat.select("*", moves))
 
 
 @lru_cache(maxsize=512)
-def _moving(flat: tuple[str, ...], key: tuple[str, ...]) -> tuple[Column | None, tuple[Column, ...]]:
+def _moving(flat: tuple[str, ...], key: tuple[str, ...]) -> tuple[Column | None, Projection]:
     """What makes two rows of one that moves, if any can; and the columns of a change."""
     old = [c for c in flat if c.startswith("_old_")]
     rest = [c for c in flat if c not in old]
     if not old or len(old) != len(key):
-        return None, (*map(quoted, rest), F.lit(False).alias(MOVED))
+        return None, Projection((*map(quoted, rest), F.lit(False).alias(MOVED)))
     target = F.struct(*(quoted(k).alias(k) for k in key))
     whole = F.lit(True)
     differs = F.lit(False)
@@ -45,4 +46,4 @@ def _moving(flat: tuple[str, ...], key: tuple[str, ...]) -> tuple[Column | None,
         else quoted(c)
         for c in rest
     )
-    return F.explode(copies).alias(MOVED), (*columns, F.col(MOVED))
+    return F.explode(copies).alias(MOVED), Projection((*columns, F.col(MOVED)))

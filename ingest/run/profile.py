@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -207,6 +207,11 @@ def at(coordinates: Sequence[Coordinates]) -> Column:
 
 def belongs_to(group: Group) -> Column:
     """Selects the events of a group of changes."""
-    wrapped = F.coalesce(F.col("wrapped"), F.lit(False)) == F.lit(group.wrapped)
-    schema = F.col("schema_id").eqNullSafe(F.lit(group.schema_id).cast("bigint"))
-    return F.col("op").isin(*CHANGES) & (F.col("source_table") == group.table) & schema & wrapped
+    return _of(group.table, group.schema_id, group.wrapped)
+
+
+@lru_cache(maxsize=512)
+def _of(table: str | None, schema_id: int | None, wrapped: bool) -> Column:
+    inside = F.coalesce(F.col("wrapped"), F.lit(False)) == F.lit(wrapped)
+    schema = F.col("schema_id").eqNullSafe(F.lit(schema_id).cast("bigint"))
+    return F.col("op").isin(*CHANGES) & (F.col("source_table") == table) & schema & inside

@@ -91,10 +91,13 @@ class Slices:
         if wanted not in self._profiles:
             size = upto - after
             ahead = min(last, after + _READ_AHEAD * size)
+            few = self._bronze.count_between(after, ahead) <= _FEW
+            waiting = self._bronze.between(after, ahead)
+            if ahead == upto:
+                return profiles(waiting, F.lit(0), few).get(0, [])
             first = varying(after)
             number = F.floor((F.col(BATCH) - 1 - first) / varying(size))
-            few = self._bronze.count_between(after, ahead) <= _FEW
-            found = profiles(self._bronze.between(after, ahead), first + number * varying(size), few)
+            found = profiles(waiting, first + number * varying(size), few)
             # A last slice that isn't full yet will be longer when its turn comes.
             whole = (begin for begin in found if begin + size <= ahead)
             self._profiles = {(begin, begin + size): found[begin] for begin in whole}

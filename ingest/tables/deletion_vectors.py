@@ -27,9 +27,9 @@ def thinned(log: Any, path: str, files: Mapping[str, DataFile], rows: DataFrame)
     named = rows.select(at["file"].alias("filePath"), gone.alias("deletionVectorId"), at["row"].alias("rowIndexCol"))
     pairs, emptied = [], []
     for made in delta.deletion_vectors(named, log):
-        if made.filePath() not in files:
+        file = files.get(made.filePath())
+        if file is None:
             raise changed_meanwhile(path)
-        file = files[made.filePath()]
         whole = delta.touched(file.name, file.action, made.deletionVector(), made.matchedRowCount())
         if whole.isFullyReplaced():
             emptied.append(file)

@@ -14,6 +14,9 @@ from pyspark.sql import types as T
 
 from ingest.tables.data_file import ReadyFile
 
+_AT_ONCE = 10
+"""So many items does Java's `List.of` take, each as an argument of its own."""
+
 
 class DeltaClasses:
     """What a transaction is made of. The objects are Java's or Scala's; which, their Scaladoc tells."""
@@ -56,7 +59,29 @@ class DeltaClasses:
         return getattr(getattr(self._jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
 
     def sequence(self, items: Sequence[Any]) -> Any:
-        return self._jvm.PythonUtils.toSeq(list(items))
+        """Scala's `Seq` of what lies in the JVM. Py4j hands over a list by a call for each of its items."""
+        if not items:
+            return self.nothing
+        parts = [self._list(*items[at : at + _AT_ONCE]) for at in range(0, len(items), _AT_ONCE)]
+        if len(parts) == 1:
+            return self._sequence(parts[0])
+        whole = self._jvm.java.util.ArrayList()
+        for part in parts:
+            whole.addAll(part)
+        return self._sequence(whole)
+
+    @cached_property
+    def nothing(self) -> Any:
+        """Scala's empty `Seq`."""
+        return self._sequence(self._list())
+
+    @cached_property
+    def _list(self) -> Any:
+        return self._jvm.java.util.List.of
+
+    @cached_property
+    def _sequence(self) -> Any:
+        return self._jvm.PythonUtils.toSeq
 
     @cached_property
     def commit_files(self) -> Any:
@@ -72,7 +97,7 @@ class DeltaClasses:
         """Of a new table with the columns of `frame`, any of which may be null."""
         schema = frame._jdf.schema().asNullable().json()
         actions = self._delta.actions
-        parquet, nowhere = actions.Format("parquet", self.empty), self.sequence([])
+        parquet, nowhere = actions.Format("parquet", self.empty), self.nothing
         told = self._map(properties)
         return actions.Metadata(str(uuid.uuid4()), None, None, parquet, schema, nowhere, told, self._now())
 

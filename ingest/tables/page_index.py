@@ -8,13 +8,14 @@ to Parquet's readers alone, as the filter in their configuration.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import quoted
+from ingest.changelog.projection import Projection
 from ingest.names import identifier
 from ingest.tables.delta_log import Table
 from ingest.tables.known_files import planned
@@ -23,8 +24,9 @@ _SEARCHED = 16 << 20
 """Bytes of a table; all of a smaller one is read faster than a batch's keys are asked for."""
 FEW_KEYS = 5000
 """Of more keys hardly a page can be skipped, and comparing with each takes longer than it saves."""
-_AT_ONCE = 16
-"""So many comparisons in a row; of such rows a tree is made, over which readers go in logarithmic time."""
+_AT_ONCE = 128
+"""So many comparisons in a row, each of which is one call for it; of such rows a tree is made, for readers go down a
+row by calls within calls."""
 _ROWS_OF_A_PARTITION = (1 << 33) - 1
 """In Spark's increasing ids."""
 _FILTER = "parquet.private.read.filter.predicate"
@@ -65,17 +67,24 @@ def _scan(table: Table, column: str, wanted: DataFrame) -> tuple[DataFrame, bool
     if sum(f.size for f in files.values()) <= _SEARCHED or table.property("delta.columnMapping.mode") is not None:
         return rows, False
     spark = rows.sparkSession
-    # Not `limit`: Spark numbers its limits, and would compile what it generates for them anew each time.
-    place = F.monotonically_increasing_id().bitwiseAND(_ROWS_OF_A_PARTITION)
-    some = wanted.select(quoted(column).alias("key"), (place <= FEW_KEYS).alias("early"))
-    keys = F.sort_array(F.collect_set(F.when(F.col("early"), F.col("key"))))
-    found = some.agg(keys.alias("keys"), F.count("key").alias("rows"))
+    keyed, told = _asking(column)
+    found = keyed.of(wanted).agg(*told)
     # Stays in the JVM: a value that went through Python would have to come back as the same.
     row = found._jdf.head()
     if row.getLong(1) > FEW_KEYS:
         return rows, False
     predicate = _any_of(spark, rows.select(quoted(column)), row.getList(0))
     return rows if predicate is None else _with_options(spark, rows, _OPTIONS | {_FILTER: predicate}), True
+
+
+@lru_cache(maxsize=512)
+def _asking(column: str) -> tuple[Projection, tuple[Column, Column]]:
+    """The key of each row, and whether the row is an early one; of these all keys, and how many rows there are."""
+    # Not `limit`: Spark numbers its limits, and would compile what it generates for them anew each time.
+    place = F.monotonically_increasing_id().bitwiseAND(_ROWS_OF_A_PARTITION)
+    keyed = Projection((quoted(column).alias("key"), (place <= FEW_KEYS).alias("early")))
+    keys = F.sort_array(F.collect_set(F.when(F.col("early"), F.col("key"))))
+    return keyed, (keys.alias("keys"), F.count("key").alias("rows"))
 
 
 class _Classes:

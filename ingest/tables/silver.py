@@ -21,6 +21,7 @@ from ingest.changelog.change import (
 from ingest.changelog.images import Shape, default_of
 from ingest.changelog.merge import ACTION, DELETE, INSERT, UPDATE
 from ingest.changelog.position import POSITION
+from ingest.changelog.projection import Projection
 from ingest.changelog.types import spark_type
 from ingest.cut import cut
 from ingest.names import identifier
@@ -63,7 +64,7 @@ class Silver:
         self._spark = spark
         self._cores = spark.sparkContext.defaultParallelism
         self._table = delta_log.Table(spark, path)
-        self._columns: dict[Shape, list[Column]] = {}
+        self._columns: dict[Shape, tuple[list[Column], Projection]] = {}
         self.path = path
 
     def exists(self) -> bool:
@@ -267,8 +268,10 @@ class Silver:
         """The table's columns with their types, and `more`."""
         if shape not in self._columns:
             fields = self.schema(shape).fields
-            self._columns = {shape: [quoted(f.name).cast(f.dataType).alias(f.name) for f in fields]}
-        return rows.select(*self._columns[shape], *more)
+            columns = [quoted(f.name).cast(f.dataType).alias(f.name) for f in fields]
+            self._columns = {shape: (columns, Projection(columns))}
+        columns, projection = self._columns[shape]
+        return rows.select(*columns, *more) if more else projection.of(rows)
 
     def _rewritten(self, winners: DataFrame, shape: Shape, files: list[DataFile]) -> DataFrame:
         """The rows of `files` and the winners, for a new file; and what changed, for the change data feed."""
