@@ -2,7 +2,6 @@
 
 Delta's own way to read given files sends them through a query at every plan, twice where rows of some are marked as
 gone: as long as planning the rest, and longer the more files there are. It may be subclassed by who answers at once.
-All of it is one call into the JVM: five would take longer than what they do there.
 """
 
 from __future__ import annotations
@@ -16,35 +15,23 @@ from pyspark.sql import DataFrame, SparkSession
 from ingest.java_source import compiled
 from ingest.tables.delta_jvm import delta_classes
 
-_READER = "KnownFilesReader"
+_NAME = "KnownFiles"
 _SOURCE = f"""
     import org.apache.hadoop.fs.Path;
-    import org.apache.spark.sql.classic.Dataset$;
     import org.apache.spark.sql.classic.SparkSession;
     import org.apache.spark.sql.delta.DeltaLog;
     import org.apache.spark.sql.delta.SnapshotDescriptor;
     import org.apache.spark.sql.delta.files.TahoeBatchFileIndex;
-    import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
-    import org.apache.spark.sql.execution.datasources.LogicalRelation$;
-    import scala.Option;
     import scala.collection.immutable.Seq;
 
-    final class KnownFiles extends TahoeBatchFileIndex {{
-        KnownFiles(SparkSession spark, Seq files, DeltaLog log, Path path, SnapshotDescriptor snapshot) {{
+    public final class {_NAME} extends TahoeBatchFileIndex {{
+        public {_NAME}(SparkSession spark, Seq files, DeltaLog log, Path path, SnapshotDescriptor snapshot) {{
             super(spark, "batch", files, log, path, snapshot, false);
         }}
 
         // No table here is partitioned: a filter on partitions can't ask for fewer.
         public Seq matchingFiles(Seq partitionFilters, Seq dataFilters) {{
             return addFiles();
-        }}
-    }}
-
-    public final class {_READER} {{
-        public Object rows(SparkSession spark, Seq files, DeltaLog log, SnapshotDescriptor snapshot) {{
-            KnownFiles index = new KnownFiles(spark, files, log, log.dataPath(), snapshot);
-            HadoopFsRelation relation = log.buildHadoopFsRelationWithFileIndex(snapshot, index, Option.empty(), true);
-            return Dataset$.MODULE$.ofRows(spark, LogicalRelation$.MODULE$.apply(relation, false));
         }}
     }}
     """
@@ -55,10 +42,11 @@ class _Classes:
 
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = spark._jvm
-        gateway: Any = spark._sc._gateway
-        made = compiled(jvm, _SOURCE).getClassLoader().loadClass(_READER).getConstructors()[0]
-        self.reader = made.newInstance(gateway.new_array(jvm.java.lang.Object, 0))
-        self.datasets = getattr(getattr(jvm.org.apache.spark.sql.classic, "Dataset$"), "MODULE$")
+        sql = jvm.org.apache.spark.sql
+        self.index = compiled(jvm, _SOURCE).getClassLoader().loadClass(_NAME).getConstructors()[0]
+        self.objects = jvm.java.lang.Object
+        self.relations = getattr(getattr(sql.execution.datasources, "LogicalRelation$"), "MODULE$")
+        self.datasets = getattr(getattr(sql.classic, "Dataset$"), "MODULE$")
 
 
 @cache
@@ -68,8 +56,15 @@ def _classes(spark: SparkSession) -> _Classes:
 
 def rows_of(spark: SparkSession, log: Any, snapshot: Any, actions: Sequence[Any]) -> DataFrame:
     """The rows of these `AddFile`s of a table, of which `snapshot` is one; their `_metadata` tells where they lie."""
-    files = delta_classes(spark).sequence(actions)
-    return DataFrame(_classes(spark).reader.rows(spark._jsparkSession, files, log, snapshot), spark)
+    classes, delta = _classes(spark), delta_classes(spark)
+    told = (spark._jsparkSession, delta.sequence(actions), log, log.dataPath(), snapshot)
+    gateway: Any = spark._sc._gateway
+    arguments = gateway.new_array(classes.objects, len(told))
+    for number, value in enumerate(told):
+        arguments[number] = value
+    index = classes.index.newInstance(arguments)
+    relation = log.buildHadoopFsRelationWithFileIndex(snapshot, index, delta.none, True)
+    return planned(spark, classes.relations.apply(relation, False))
 
 
 def planned(spark: SparkSession, plan: Any) -> DataFrame:
