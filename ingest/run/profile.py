@@ -207,11 +207,11 @@ def at(coordinates: Sequence[Coordinates]) -> Column:
 
 def belongs_to(group: Group) -> Column:
     """Selects the events of a group of changes."""
-    return _of(group.table, group.schema_id, group.wrapped)
+    return _events_of(group.table, group.schema_id, group.wrapped)
 
 
 @lru_cache(maxsize=512)
-def _of(table: str | None, schema_id: int | None, wrapped: bool) -> Column:
+def _events_of(table: str | None, schema_id: int | None, wrapped: bool) -> Column:
     inside = F.coalesce(F.col("wrapped"), F.lit(False)) == F.lit(wrapped)
     schema = F.col("schema_id").eqNullSafe(F.lit(schema_id).cast("bigint"))
     return F.col("op").isin(*CHANGES) & (F.col("source_table") == table) & schema & inside

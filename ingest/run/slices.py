@@ -94,6 +94,7 @@ class Slices:
             few = self._bronze.count_between(after, ahead) <= _FEW
             waiting = self._bronze.between(after, ahead)
             if ahead == upto:
+                self._profiles = {}
                 return profiles(waiting, F.lit(0), few).get(0, [])
             first = varying(after)
             number = F.floor((F.col(BATCH) - 1 - first) / varying(size))

@@ -64,7 +64,7 @@ class Silver:
         self._spark = spark
         self._cores = spark.sparkContext.defaultParallelism
         self._table = delta_log.Table(spark, path)
-        self._columns: dict[Shape, tuple[list[Column], Projection]] = {}
+        self._columns: dict[Shape, Projection] = {}
         self.path = path
 
     def exists(self) -> bool:
@@ -268,10 +268,9 @@ class Silver:
         """The table's columns with their types, and `more`."""
         if shape not in self._columns:
             fields = self.schema(shape).fields
-            columns = [quoted(f.name).cast(f.dataType).alias(f.name) for f in fields]
-            self._columns = {shape: (columns, Projection(columns))}
-        columns, projection = self._columns[shape]
-        return rows.select(*columns, *more) if more else projection.of(rows)
+            self._columns = {shape: Projection([quoted(f.name).cast(f.dataType).alias(f.name) for f in fields])}
+        projection = self._columns[shape]
+        return rows.select(*projection.columns, *more) if more else projection.of(rows)
 
     def _rewritten(self, winners: DataFrame, shape: Shape, files: list[DataFile]) -> DataFrame:
         """The rows of `files` and the winners, for a new file; and what changed, for the change data feed."""
