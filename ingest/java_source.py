@@ -1,9 +1,12 @@
-"""Java that this project brings, where a library can only be told by a subclass: compiled by the compiler that Spark
+"""Java that this project brings, where a library can only be told by a class: compiled by the compiler that Spark
 brings for the code it generates."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
+
+from py4j.protocol import Py4JJavaError
 
 
 def compiled(jvm: Any, source: str) -> Any:
@@ -12,3 +15,27 @@ def compiled(jvm: Any, source: str) -> Any:
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(source)
     return compiler
+
+
+@cache
+def define(jvm: Any, source: str, beside: str, names: tuple[str, ...]) -> None:
+    """The classes `names` of `source`, one that another is made of before it, in the loader of the class `beside`,
+    which is of their package: by their names they are found from everywhere in this JVM. Once in it: it may have
+    several sessions, one after the other, and what it has stays as it is."""
+    package, _, _ = beside.rpartition(".")
+    whole = [f"{package}.{name}" for name in names]
+    if _has(jvm, whole[-1]):
+        return
+    handles = jvm.java.lang.invoke.MethodHandles
+    classes = compiled(jvm, source).getBytecodes()
+    lookup = handles.privateLookupIn(jvm.java.lang.Class.forName(beside), handles.lookup())
+    for name in whole:
+        lookup.defineClass(classes[name])
+
+
+def _has(jvm: Any, name: str) -> bool:
+    try:
+        jvm.java.lang.Class.forName(name)
+    except Py4JJavaError:
+        return False
+    return True

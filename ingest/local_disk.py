@@ -8,12 +8,11 @@ one commit is lost. A link takes a name only where it is free.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ingest.java_source import compiled
+from ingest.java_source import define
 
 _FILES, _CONTEXT = "DirectLocalFileSystem", "DirectLocalFs"
 _PACKAGE = "org.apache.hadoop.fs"
@@ -102,20 +101,8 @@ def by_direct_calls(session: SparkSession) -> None:
     wanted = {n: c for n, (plain, c) in _IMPLEMENTATIONS.items() if configuration.get(n) == f"{_PACKAGE}.{plain}"}
     if not wanted:
         return
-    _define(jvm)
+    define(jvm, _SOURCE, f"{_PACKAGE}.RawLocalFileSystem", (_FILES, _CONTEXT))
     for name, its in wanted.items():
         configuration.set(name, f"{_PACKAGE}.{its}")
     # What was opened while the session started is kept by its scheme.
     jvm.org.apache.hadoop.fs.FileSystem.closeAll()
-
-
-@cache
-def _define(jvm: Any) -> None:
-    """In the loader of Hadoop's own classes: by their names they are found from everywhere. Once in a JVM, which may
-    have several sessions, one after the other."""
-    plain = jvm.java.lang.Class.forName(f"{_PACKAGE}.RawLocalFileSystem")
-    handles = jvm.java.lang.invoke.MethodHandles
-    classes = compiled(jvm, _SOURCE).getBytecodes()
-    lookup = handles.privateLookupIn(plain, handles.lookup())
-    for name in (_FILES, _CONTEXT):
-        lookup.defineClass(classes[f"{_PACKAGE}.{name}"])

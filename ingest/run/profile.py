@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.envelope import CHANGES
 from ingest.changelog.inference import are_whole, images, joined, outline, shape
 from ingest.changelog.key_change import names_new_key
+from ingest.run.image_news import news
 
 Coordinates = tuple[str, int, int]
 Progress = tuple[str, int, int]
@@ -82,8 +83,10 @@ def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int
     """The groups of each slice (`EVENT` rows, told apart by `slice_of`), in the order in which they first appear in
     the transport. `few`: there are so few events that their positions can be compared one after the other."""
     opened, kinds, aggregates = _counting(few)
-    # Opened apart: in an aggregate it would be read again for each mention.
-    grouped = events.withColumn("_images", opened).groupBy(slice_of.alias("slice"), *kinds)
+    told = news(events.sparkSession, F.col("value"), (slice_of.cast("bigint"), F.col("source_table"), _is_wrapped()))
+    # Apart: in an aggregate it would be asked, and read, again for each mention.
+    asked = events.withColumn("_news", _is_schemaless() & told)
+    grouped = asked.withColumn("_images", opened).groupBy(slice_of.alias("slice"), *kinds)
     rows = grouped.agg(*aggregates).collect()  # a row per slice, table and schema
     found: dict[int, list[Group]] = {}
     for r in (row.asDict() for row in rows):
@@ -113,18 +116,15 @@ def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int
 def _counting(few: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]]:
     """The images of an event, what tells groups apart, and what is told of each. Kept: writing them down takes as long
     as to count a small batch."""
-    changed = F.col("op").isin(*CHANGES)
-    kind = F.when(changed, CHANGE).otherwise(F.col("op")).alias("kind")
-    schemaless = F.col("schema_id").isNull() & changed
-    wrapped = F.coalesce("wrapped", F.lit(False)).alias("wrapped")
+    kind = F.when(F.col("op").isin(*CHANGES), CHANGE).otherwise(F.col("op")).alias("kind")
     return (
-        images(F.when(schemaless, F.col("value").cast("string"))),
-        (F.col("source_table"), kind, F.col("problem"), F.col("schema_id"), wrapped),
+        images(F.when(F.col("_news"), F.col("value").cast("string"))),
+        (F.col("source_table"), kind, F.col("problem"), F.col("schema_id"), _is_wrapped().alias("wrapped")),
         (
             F.count(F.lit(1)).alias("count"),
             F.min(F.struct("offset", "topic", "partition")).alias("first"),
             shape(F.col("_images"), F.col("wrapped")).alias("shape"),
-            F.bool_and(~schemaless | are_whole(F.col("_images"))).alias("opened"),
+            F.bool_and(~F.col("_news") | are_whole(F.col("_images"))).alias("opened"),
             F.min("position").alias("lowest"),
             F.max("position").alias("highest"),
             F.collect_set(F.struct("topic", "partition")).alias("partitions"),
@@ -137,6 +137,15 @@ def _counting(few: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]
             F.max(F.unix_millis("source_ts")).alias("newest"),
         ),
     )
+
+
+def _is_schemaless() -> Column:
+    """Whether it is a change that brings no schema."""
+    return F.col("schema_id").isNull() & F.coalesce(F.col("op").isin(*CHANGES), F.lit(False))
+
+
+def _is_wrapped() -> Column:
+    return F.coalesce("wrapped", F.lit(False))
 
 
 def together(groups: Iterable[Group]) -> list[Group]:

@@ -1,0 +1,45 @@
+"""Which changes tell anything of the shape of their table's rows that none before them did.
+
+Of a million changes a handful do, and a shape is joined out of whatever brings something new: the others needn't be
+opened for it. To see that costs a tenth of opening them.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ingest.java_source import define
+
+_LOCAL = re.compile(r"local(\[.*\])?")
+_PACKAGE = "org.apache.spark.sql.api.java"
+_CLASSES = {"PlainJson": ("NotPlain", "PlainJson"), "ImageNews": ("Place", "ImageNews")}
+"""File → its classes. What a class is made of comes before it."""
+
+
+def news(spark: SparkSession, value: SparkColumn, group: tuple[SparkColumn, SparkColumn, SparkColumn]) -> SparkColumn:
+    """Whether the images in `value`, the bytes of a change without a schema, have to be opened to know the shape of all
+    in its `group` (slice, table, and whether it is wrapped; only the table may be null).
+
+    Each task knows what it has seen itself. Executors beside this JVM don't know its classes: there each has to be."""
+    if not _LOCAL.fullmatch(spark.sparkContext.master):
+        return F.lit(True)
+    asked: Any = _asked(spark._jvm)
+    columns = [column._jc for column in (value, *group)]  # type: ignore[attr-defined]
+    return SparkColumn(asked.apply(spark._jvm.PythonUtils.toSeq(columns)))
+
+
+@cache
+def _asked(jvm: Any) -> Any:
+    for file, classes in _CLASSES.items():
+        source = Path(__file__).with_name(f"{file}.java").read_text(encoding="utf-8")
+        define(jvm, source, f"{_PACKAGE}.UDF4", classes)
+    boolean = jvm.org.apache.spark.sql.types.DataTypes.BooleanType
+    function = jvm.org.apache.spark.sql.api.java.ImageNews()
+    return jvm.functions.udf(function, boolean).asNondeterministic()

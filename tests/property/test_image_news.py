@@ -1,0 +1,186 @@
+"""Of many changes those alone are opened that bring something new: the shape must be that of all of them."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.envelope import EVENT
+from ingest.changelog.inference import are_whole, images, joined, shape
+from ingest.changelog.position import POSITION, literal
+from ingest.run.image_news import news
+from ingest.run.profile import profiles
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+Value = tuple[int, bool, str]
+"""Of a case, whether it is wrapped, and what it is."""
+_CASES = 500
+_SEED = 11
+_NUMBERS = (
+    *("0", "-0", "7", "-12", "0.00", "1.50", "12.5", "100.00", "0.001", "-3.25", "1e5", "1E-7", "-2.5e+10", "1e400"),
+    *(
+        "9223372036854775807",
+        "9223372036854775808",
+        "-9223372036854775808",
+        "99999999999999999999",
+        "1" * 40,
+    ),
+    *("0." + "1" * 37, "0." + "1" * 50, "123456789.987654321"),
+)
+_NAMES = ("a", "b c", "d`e", "ü", "before")
+_ODD_NAMES = (*_NAMES, "\\u0061", 'q\\"', "payload")
+_ODD_NUMBERS = (*_NUMBERS, "NaN", "1" * 130)
+
+
+def _value(random: Random, depth: int, odd: bool) -> str:
+    match random.choice(["null", "bool", "text", "number", "number", *(["array", "object"] if depth else [])]):
+        case "bool":
+            return random.choice(["true", "false"])
+        case "text":
+            return random.choice(['""', '"x"', '"1"', '"{"', '"\\\\"', '"\\""', '"ü"', '"a,b]"'])
+        case "number":
+            return random.choice(_ODD_NUMBERS if odd else _NUMBERS)
+        case "array":
+            return "[" + ", ".join(_value(random, depth - 1, odd) for _ in range(random.randint(0, 3))) + "]"
+        case "object":
+            return _object(random, depth, odd)
+    return "null"
+
+
+def _object(random: Random, depth: int, odd: bool) -> str:
+    known = _ODD_NAMES if odd else _NAMES
+    # Now and then a name stands twice.
+    twice = odd and random.random() < 0.05
+    names = random.choices(known, k=2) if twice else random.sample(known, random.randint(0, 4))
+    return _of([(name, _value(random, depth - 1, odd)) for name in names], random)
+
+
+def _of(members: list[tuple[str, str]], random: Random) -> str:
+    blank = random.choice(["", "", " ", "\n\t"])
+    return "{" + blank + f"{blank},".join(f'"{name}"{blank}:{blank}{text}' for name, text in members) + blank + "}"
+
+
+def _image(random: Random, odd: bool) -> str:
+    kind = random.random()
+    return "null" if kind < 0.2 else _value(random, 2, odd) if kind < 0.3 else _object(random, 2, odd)
+
+
+def _change(random: Random, wrapped: bool, odd: bool) -> str:
+    members = [("after", _image(random, odd)), ("before", _image(random, odd)), ("op", '"u"'), ("x", '{"y": [{}, 1]}')]
+    if random.random() < 0.2:
+        del members[random.randint(0, 1)]
+    random.shuffle(members)
+    change = _of(members, random)
+    if not wrapped:
+        return change
+    return _of([("schema", "null"), ("payload", change if random.random() < 0.95 else "null")], random)
+
+
+def _number(random: Random) -> str:
+    """A change of one number: how many digits it has, and where its noughts are, is all that tells it from another."""
+    fraction = random.choice(["", "5", "50", "05", "005", "55", "500", "00"])
+    return _of(
+        [("after", f'{{"n": {random.choice(["0", "7", "10", "100", "1" * 20])}{fraction and "."}{fraction}}}')], random
+    )
+
+
+def _values(random: Random) -> list[Value]:
+    plain: list[Value] = []
+    rest: list[Value] = []
+    for case in range(_CASES):
+        odd = random.random() < 0.2
+        some = [(case, wrapped, _change(random, wrapped, odd)) for wrapped in random.choices([False, True], k=6)]
+        (rest if odd else plain).extend([*some, *random.choices(some, k=2)])
+    plain += [(_CASES + case, False, _number(random)) for case in range(_CASES) for _ in range(2)]
+    random.shuffle(plain)
+    # Behind the others: what is odd makes a task forget what it has seen.
+    random.shuffle(rest)
+    return plain + rest
+
+
+def _events(spark: SparkSession, values: list[Value]) -> DataFrame:
+    """Change events, all in one task, in this order."""
+    rows = spark.createDataFrame(
+        [(n, case, wrapped, bytearray(value, "utf-8")) for n, (case, wrapped, value) in enumerate(values)],
+        "offset long, case long, wrapped boolean, value binary",
+    )
+    given = {"op": F.lit("u"), "topic": F.lit("t"), "partition": F.lit(0), "source_table": F.lit("t")}
+    given["position"] = literal((0,) * len(POSITION))
+    there = {"offset", "value", "wrapped"}
+    columns = [
+        (F.col(f.name) if f.name in there else given.get(f.name, F.lit(None))).cast(f.dataType).alias(f.name)
+        for f in EVENT.fields
+    ]
+    return rows.coalesce(1).sortWithinPartitions("offset").select(*columns, "case")
+
+
+def _known(text: str | None) -> str | None:
+    """In one way of writing it."""
+    return joined(joined(text, "OBJECT<`zz`: VOID>"), "OBJECT<>")
+
+
+def test_a_shape_is_that_of_all_changes(spark: SparkSession) -> None:
+    values = _values(Random(_SEED))
+    events = _events(spark, values).localCheckpoint()
+
+    opened = images(F.col("value").cast("string"))
+    whole = F.bool_and(are_whole(F.col("_i"))).alias("opened")
+    all_of_them = events.withColumn("_i", opened).groupBy("case", "wrapped")
+    expected = all_of_them.agg(shape(F.col("_i"), F.col("wrapped")).alias("shape"), whole).collect()
+
+    found = profiles(events, F.col("case"))
+    by_group = {(case, g.wrapped): g for case, groups in found.items() for g in groups}
+    assert len(by_group) == len(expected)
+    for row in expected:
+        group = by_group[row["case"], row["wrapped"]]
+        told = (_SEED, [v for v in values if v[:2] == (row["case"], row["wrapped"])])
+        assert group.opened == row["opened"], told
+        assert _known(group.shape) == _known(row["shape"]), told
+    assert {row["opened"] for row in expected} == {True, False}, "they vary"
+
+
+def _news(spark: SparkSession, values: list[Value]) -> list[Any]:
+    events = _events(spark, values)
+    asked = news(spark, F.col("value"), (F.col("case"), F.col("source_table"), F.col("wrapped")))
+    return [row["news"] for row in events.select("offset", asked.alias("news")).orderBy("offset").collect()]
+
+
+def test_what_was_seen_before_is_no_news(spark: SparkSession) -> None:
+    def change(after: dict[str, Any] | None, before: dict[str, Any] | None = None) -> str:
+        return json.dumps({"before": before, "after": after, "op": "u", "ts_ms": 1})
+
+    told = [
+        (change({"id": 1, "name": "x", "price": 1.25}), True),
+        (change({"id": -99, "name": "", "price": 7.35}), False),
+        (change({"id": 2, "name": None, "price": 1.25}), True),
+        (change({"id": 3, "name": None}), False),
+        (change({"id": 2**63, "name": "y"}), True),
+        (change({"id": 2**63 + 5}), False),
+        (change({"id": 1, "new": 1}), True),
+        (change({"new": 2, "id": 1}), False),
+        (change(None, {"id": 4, "name": "z"}), False),
+        (change(None, {"id": 4, "old": True}), True),
+        (change(None, {"id": 4, "old": False}), False),
+    ]
+    assert _news(spark, [(0, False, value) for value, _ in told]) == [expected for _, expected in told]
+
+
+def test_what_came_with_something_unreadable_is_news_once_more(spark: SparkSession) -> None:
+    twice = '{"op": "u", "after": {"id": 1, "fresh": 1, "id": 2}}'
+    clean = '{"op": "u", "after": {"id": 1, "fresh": 1}}'
+    assert _news(spark, [(0, False, value) for value in (twice, clean, clean, twice, clean)]) == [
+        *(True, True, False, True, False)
+    ]
+
+
+def test_of_another_slice_or_table_nothing_is_known(spark: SparkSession) -> None:
+    value = '{"op": "u", "after": {"id": 1}}'
+    assert _news(spark, [(0, False, value), (1, False, value), (0, False, value), (1, False, value)]) == [
+        *(True, True, False, False)
+    ]
