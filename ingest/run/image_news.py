@@ -28,11 +28,11 @@ def news(spark: SparkSession, value: SparkColumn, group: tuple[SparkColumn, Spar
     in its `group` (slice, table, and whether it is wrapped; only the table may be null).
 
     Each task knows what it has seen itself. Executors beside this JVM don't know its classes: there each has to be."""
-    if not _LOCAL.fullmatch(spark.sparkContext.master):
+    if not _LOCAL.fullmatch(str(spark.sparkContext.master)):
         return F.lit(True)
-    asked: Any = _asked(spark._jvm)
-    columns = [column._jc for column in (value, *group)]  # type: ignore[attr-defined]
-    return SparkColumn(asked.apply(spark._jvm.PythonUtils.toSeq(columns)))
+    jvm: Any = spark._jvm
+    columns = [column._jc for column in (value, *group)]
+    return SparkColumn(_asked(jvm).apply(jvm.PythonUtils.toSeq(columns)))
 
 
 @cache
