@@ -25,6 +25,7 @@ ONE_BATCH = ("tests/property/test_merge.py", "-k", "reference and small")
 BATCHES = ("tests/replay/test_rules.py", "-k", "record")
 TRUNCATES = ("tests/property/test_merge.py", "-k", "truncates")
 CRASHES = ("tests/property/test_crashes.py",)
+DOUBLED = ("tests/replay/test_doubled.py", "-k", "another")
 QUALITY = ("tests/replay/test_quality.py",)
 ORDER = ("tests/replay/test_order.py",)
 FENCE = ("tests/privacy/test_fence.py", "-k", "old_life or photo")
@@ -246,10 +247,17 @@ MUTANTS = [
     ),
     Mutant(
         "a row goes before its tombstone is there",
-        "run/table_merge.py",
+        "run/writing.py",
         "told, after=burying.result)",
         "told)",
         (*CRASHES, "-k", "tombstone"),
+    ),
+    Mutant(
+        "what stands where its row does is taken for the same",
+        "run/judging/by_row.py",
+        'F.coalesce(F.col("_there") == content(columns), F.lit(False))',
+        "F.lit(True)",
+        DOUBLED,
     ),
     Mutant(
         "what is sent again is written again",

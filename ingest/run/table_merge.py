@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 from ingest.changelog.accounting import Account
 from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, REASON
 from ingest.changelog.images import Reading, Shape
-from ingest.changelog.merge import ACTION, DELETE
 from ingest.changelog.position import literal, right_before_snapshot
 from ingest.changelog.refusal import NO_KEY
 from ingest.cut import released
@@ -28,7 +27,7 @@ from ingest.run.schemas import Schemas
 from ingest.run.shapes import Shapes
 from ingest.run.table_batch import TableBatch
 from ingest.run.unordered import Unordered
-from ingest.tables.beside import beside
+from ingest.run.writing import note, write
 from ingest.tables.commit_log import UPTO, WRITER, Told
 from ingest.tables.quarantine import Quarantine
 from ingest.tables.silver import Silver
@@ -84,7 +83,7 @@ class TableMerge:
 
     @released()
     def merge(self, batch: TableBatch, schemas: Schemas) -> Account:
-        """Writes tombstones, then quarantine, then silver; what became of the events comes back as an account.
+        """What became of the events comes back as an account.
 
         A slice that had begun when a run died is merged again as a whole: what is there already changes nothing. Where
         rows are counted rather than known by a key, what is there is left out instead."""
@@ -110,25 +109,46 @@ class TableMerge:
         for group, conflicts in refused.items():
             reason = "; ".join(str(c) for c in conflicts)
             self._set_aside(batch, batch.events.where(belongs_to(group)), INCOMPATIBLE, reason)
-        quarantined = sum(group.count for group in refused)
         readable = [(g, c) for g, c in incoming if g not in refused]
-        judged = None
         if not shape.key:
             batch = replace(batch, events=self._deliveries.once(batch))
         arrived = self.shapes.arrived(batch.table)
         changes = partial(decoded, batch, shape, readable, self._rules, arrived)
         if readable:
             self._unordered.check(batch, shape, changes, stored)
-        if readable or batch.tombstones is not None or truncated.now:
+        quarantined = sum(group.count for group in refused)
+        account = Account(batch.table, read, truncated.applied, quarantined=quarantined)
+        wanted = bool(readable or batch.tombstones is not None or truncated.now)
+        return self._apply(batch, shape, changes, wanted, stored, truncated, account)
+
+    def _apply(
+        self,
+        batch: TableBatch,
+        shape: Shape,
+        changes: Changes,
+        wanted: bool,
+        stored: Stored,
+        truncated: Truncated,
+        known: Account,
+    ) -> Account:
+        """Judges the changes, where there are any that are `wanted`, and writes what comes of it. `known`: what became
+        of the events beside them."""
+        judged = None
+        if wanted:
             judged = judge(changes, shape, stored, truncated, batch.key_changes, batch.is_small)
-        applied = truncated.applied + (judged.applied if judged else 0)
-        quarantined += judged.quarantined if judged else 0
-        account = Account(batch.table, read, applied, read - applied - quarantined, quarantined)
+        applied = known.applied + (judged.applied if judged else 0)
+        quarantined = known.quarantined + (judged.quarantined if judged else 0)
+        account = Account(batch.table, known.read, applied, known.read - applied - quarantined, quarantined)
+        begun = self._begun_of(batch)
         if begun.silver is not None:
             account = Account(**begun.silver.said[_ACCOUNT])
         if stored.chronicle is not None:
             self._tell(stored.chronicle, batch, shape, changes, judged)
-        self._write(batch, judged, shape, stored, account)
+        told = {WRITER: self._writer, UPTO: batch.upto, _ACCOUNT: asdict(account)}
+        if judged is None:
+            note(shape, stored, told)
+        else:
+            write(judged, shape, stored, told, partial(self._quarantine_rows, batch))
         return account
 
     def _begun_of(self, batch: TableBatch) -> Begun:
@@ -171,37 +191,6 @@ class TableMerge:
         if kept.reached(self._writer) <= merged:
             return None
         return next((t for t in kept.commits() if t.said.get(WRITER) == self._writer), None)
-
-    def _write(self, batch: TableBatch, judged: Judged | None, shape: Shape, stored: Stored, account: Account) -> None:
-        """In an order in which a crash in between is healed by the same batch when it comes again: tombstones and
-        rows that begin to wait, then silver, then rows that wait no more."""
-        told = {WRITER: self._writer, UPTO: batch.upto, _ACCOUNT: asdict(account)}
-        pending = judged.pending if judged else None
-        if pending is not None and not shape.key:
-            if stored.owed_before is None:
-                stored.pending.apply(pending, shape, told)
-            pending = None
-        with beside(partial(self._bury, stored, judged)) as burying:
-            if judged is not None and judged.refused is not None:
-                self._quarantine_rows(batch, judged.refused)
-            if pending is not None and pending.actions - {DELETE}:
-                waiting = pending.states.where(F.col(ACTION) != DELETE)
-                stored.pending.apply(replace(pending, states=waiting), shape, told)
-            if judged is not None and judged.silver is not None:
-                stored.silver.apply(judged.silver, shape, told, after=burying.result)
-        if judged is None or judged.silver is None:
-            burying.result()
-            if not stored.silver.exists():
-                stored.silver.create(shape)
-            stored.silver.note(told)
-        if pending is not None and DELETE in pending.actions:
-            stored.pending.remove(pending.states.where(F.col(ACTION) == DELETE), shape, told)
-        _fold(stored, judged, shape)
-
-    @staticmethod
-    def _bury(stored: Stored, judged: Judged | None) -> None:
-        if judged is not None and judged.graves is not None:
-            stored.graves.bury(judged.graves)
 
     def _tell(
         self, chronicle: Chronicle, batch: TableBatch, shape: Shape, changes: Changes, judged: Judged | None
@@ -256,14 +245,6 @@ class TableMerge:
             if kept.exists():
                 kept.truncate(literal(last))
         return Truncated(last, new, int(new and latest in truncates))
-
-
-def _fold(stored: Stored, judged: Judged | None, shape: Shape) -> None:
-    """What was written to now may have gathered small files."""
-    if judged is not None and judged.silver is not None:
-        stored.silver.fold(shape)
-    if judged is not None and judged.pending is not None:
-        stored.pending.fold(shape)
 
 
 def _require_same(stored: Stored, shape: Shape) -> None:

@@ -1,0 +1,69 @@
+"""A verdict as it is written to the tables of one source table.
+
+In an order in which a crash in between is healed by the same batch when it comes again: tombstones and rows that begin
+to wait, then silver, then rows that wait no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.changelog.images import Shape
+from ingest.changelog.merge import ACTION, DELETE
+from ingest.run.judging import Judged, Stored
+from ingest.tables.beside import beside
+
+
+def write(
+    judged: Judged,
+    shape: Shape,
+    stored: Stored,
+    told: Mapping[str, Any],
+    set_aside: Callable[[DataFrame], None],
+) -> None:
+    """`told`: what the commits say of themselves. `set_aside`: takes the changes that can't be applied."""
+    pending = judged.pending
+    if pending is not None and not shape.key:
+        if stored.owed_before is None:
+            stored.pending.apply(pending, shape, told)
+        pending = None
+    with beside(partial(_bury, stored, judged)) as burying:
+        if judged.refused is not None:
+            set_aside(judged.refused)
+        if pending is not None and pending.actions - {DELETE}:
+            waiting = pending.states.where(F.col(ACTION) != DELETE)
+            stored.pending.apply(replace(pending, states=waiting), shape, told)
+        if judged.silver is not None:
+            stored.silver.apply(judged.silver, shape, told, after=burying.result)
+    if judged.silver is None:
+        burying.result()
+        note(shape, stored, told)
+    if pending is not None and DELETE in pending.actions:
+        stored.pending.remove(pending.states.where(F.col(ACTION) == DELETE), shape, told)
+    _fold(stored, judged, shape)
+
+
+def note(shape: Shape, stored: Stored, told: Mapping[str, Any]) -> None:
+    """A batch that does nothing to silver says so there."""
+    if not stored.silver.exists():
+        stored.silver.create(shape)
+    stored.silver.note(told)
+
+
+def _bury(stored: Stored, judged: Judged) -> None:
+    if judged.graves is not None:
+        stored.graves.bury(judged.graves)
+
+
+def _fold(stored: Stored, judged: Judged, shape: Shape) -> None:
+    """What was written to now may have gathered small files."""
+    if judged.silver is not None:
+        stored.silver.fold(shape)
+    if judged.pending is not None:
+        stored.pending.fold(shape)
