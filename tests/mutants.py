@@ -118,26 +118,26 @@ MUTANTS = [
     Mutant(
         "an equal position wins again",
         "changelog/merge.py",
-        "newest.isNull() | (position > newest)",
-        "newest.isNull() | (position >= newest)",
+        "held = (position > row,",
+        "held = (position >= row,",
         QUALITY,
     ),
     Mutant(
         "a late image wins",
         "changelog/merge.py",
-        "newest.isNull() | (position > newest)",
-        "newest.isNull() | (position != newest)",
+        "held = (position > row,",
+        "held = (position != row,",
     ),
     Mutant(
         "tombstones are forgotten",
         "changelog/merge.py",
-        "newest = F.greatest(row, grave)",
-        "newest = row",
+        "F.coalesce(over_grave, F.lit(True))",
+        "F.lit(True)",
     ),
     Mutant(
         "a late delete removes a newer row",
         "changelog/merge.py",
-        "(position > row) | left_behind",
+        "over_row | left_behind",
         "F.lit(True)",
     ),
     Mutant(
