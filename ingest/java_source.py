@@ -4,9 +4,12 @@ brings for the code it generates."""
 from __future__ import annotations
 
 from functools import cache
+from threading import Lock
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+
+_ONE_AT_A_TIME = Lock()
 
 
 def compiled(jvm: Any, source: str) -> Any:
@@ -22,6 +25,11 @@ def define(jvm: Any, source: str, beside: str, names: tuple[str, ...]) -> None:
     """The classes `names` of `source`, one that another is made of before it, in the loader of the class `beside`,
     which is of their package: by their names they are found from everywhere in this JVM. Once in it: it may have
     several sessions, one after the other, and what it has stays as it is."""
+    with _ONE_AT_A_TIME:
+        _define(jvm, source, beside, names)
+
+
+def _define(jvm: Any, source: str, beside: str, names: tuple[str, ...]) -> None:
     package, _, _ = beside.rpartition(".")
     whole = [f"{package}.{name}" for name in names]
     if _has(jvm, whole[-1]):
