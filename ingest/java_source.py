@@ -3,7 +3,6 @@ brings for the code it generates."""
 
 from __future__ import annotations
 
-from functools import cache
 from threading import Lock
 from typing import Any
 
@@ -20,25 +19,20 @@ def compiled(jvm: Any, source: str) -> Any:
     return compiler
 
 
-@cache
 def define(jvm: Any, source: str, beside: str, names: tuple[str, ...]) -> None:
     """The classes `names` of `source`, one that another is made of before it, in the loader of the class `beside`,
     which is of their package: by their names they are found from everywhere in this JVM. Once in it: it may have
     several sessions, one after the other, and what it has stays as it is."""
-    with _ONE_AT_A_TIME:
-        _define(jvm, source, beside, names)
-
-
-def _define(jvm: Any, source: str, beside: str, names: tuple[str, ...]) -> None:
     package, _, _ = beside.rpartition(".")
     whole = [f"{package}.{name}" for name in names]
-    if _has(jvm, whole[-1]):
-        return
-    handles = jvm.java.lang.invoke.MethodHandles
-    classes = compiled(jvm, source).getBytecodes()
-    lookup = handles.privateLookupIn(jvm.java.lang.Class.forName(beside), handles.lookup())
-    for name in whole:
-        lookup.defineClass(classes[name])
+    with _ONE_AT_A_TIME:
+        if _has(jvm, whole[-1]):
+            return
+        handles = jvm.java.lang.invoke.MethodHandles
+        classes = compiled(jvm, source).getBytecodes()
+        lookup = handles.privateLookupIn(jvm.java.lang.Class.forName(beside), handles.lookup())
+        for name in whole:
+            lookup.defineClass(classes[name])
 
 
 def _has(jvm: Any, name: str) -> bool:

@@ -139,11 +139,13 @@ def _counting(few: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]
     )
 
 
+@cache
 def _is_schemaless() -> Column:
     """Whether it is a change that brings no schema."""
     return F.col("schema_id").isNull() & F.coalesce(F.col("op").isin(*CHANGES), F.lit(False))
 
 
+@cache
 def _is_wrapped() -> Column:
     return F.coalesce("wrapped", F.lit(False))
 

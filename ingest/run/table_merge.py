@@ -109,46 +109,25 @@ class TableMerge:
         for group, conflicts in refused.items():
             reason = "; ".join(str(c) for c in conflicts)
             self._set_aside(batch, batch.events.where(belongs_to(group)), INCOMPATIBLE, reason)
+        quarantined = sum(group.count for group in refused)
         readable = [(g, c) for g, c in incoming if g not in refused]
+        judged = None
         if not shape.key:
             batch = replace(batch, events=self._deliveries.once(batch))
         arrived = self.shapes.arrived(batch.table)
         changes = partial(decoded, batch, shape, readable, self._rules, arrived)
         if readable:
             self._unordered.check(batch, shape, changes, stored)
-        quarantined = sum(group.count for group in refused)
-        account = Account(batch.table, read, truncated.applied, quarantined=quarantined)
-        wanted = bool(readable or batch.tombstones is not None or truncated.now)
-        return self._apply(batch, shape, changes, wanted, stored, truncated, account)
-
-    def _apply(
-        self,
-        batch: TableBatch,
-        shape: Shape,
-        changes: Changes,
-        wanted: bool,
-        stored: Stored,
-        truncated: Truncated,
-        known: Account,
-    ) -> Account:
-        """Judges the changes, where there are any that are `wanted`, and writes what comes of it. `known`: what became
-        of the events beside them."""
-        judged = None
-        if wanted:
+        if readable or batch.tombstones is not None or truncated.now:
             judged = judge(changes, shape, stored, truncated, batch.key_changes, batch.is_small)
-        applied = known.applied + (judged.applied if judged else 0)
-        quarantined = known.quarantined + (judged.quarantined if judged else 0)
-        account = Account(batch.table, known.read, applied, known.read - applied - quarantined, quarantined)
-        begun = self._begun_of(batch)
+        applied = truncated.applied + (judged.applied if judged else 0)
+        quarantined += judged.quarantined if judged else 0
+        account = Account(batch.table, read, applied, read - applied - quarantined, quarantined)
         if begun.silver is not None:
             account = Account(**begun.silver.said[_ACCOUNT])
         if stored.chronicle is not None:
             self._tell(stored.chronicle, batch, shape, changes, judged)
-        told = {WRITER: self._writer, UPTO: batch.upto, _ACCOUNT: asdict(account)}
-        if judged is None:
-            note(shape, stored, told)
-        else:
-            write(judged, shape, stored, told, partial(self._quarantine_rows, batch))
+        self._write(batch, judged, shape, stored, account)
         return account
 
     def _begun_of(self, batch: TableBatch) -> Begun:
@@ -191,6 +170,13 @@ class TableMerge:
         if kept.reached(self._writer) <= merged:
             return None
         return next((t for t in kept.commits() if t.said.get(WRITER) == self._writer), None)
+
+    def _write(self, batch: TableBatch, judged: Judged | None, shape: Shape, stored: Stored, account: Account) -> None:
+        told = {WRITER: self._writer, UPTO: batch.upto, _ACCOUNT: asdict(account)}
+        if judged is None:
+            note(shape, stored, told)
+        else:
+            write(judged, shape, stored, told, partial(self._quarantine_rows, batch))
 
     def _tell(
         self, chronicle: Chronicle, batch: TableBatch, shape: Shape, changes: Changes, judged: Judged | None

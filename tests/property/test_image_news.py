@@ -77,10 +77,9 @@ def _change(random: Random, wrapped: bool, odd: bool) -> str:
 
 def _number(random: Random) -> str:
     """A change of one number: how many digits it has, and where its noughts are, is all that tells it from another."""
-    fraction = random.choice(["", "5", "50", "05", "005", "55", "500", "00"])
-    return _of(
-        [("after", f'{{"n": {random.choice(["0", "7", "10", "100", "1" * 20])}{fraction and "."}{fraction}}}')], random
-    )
+    whole = random.choice(["0", "7", "10", "100", "1" * 20])
+    fraction = random.choice(["", ".5", ".50", ".05", ".005", ".55", ".500", ".00"])
+    return _of([("after", f'{{"n": {whole}{fraction}}}')], random)
 
 
 def _values(random: Random) -> list[Value]:
@@ -138,10 +137,13 @@ def test_a_shape_is_that_of_all_changes(spark: SparkSession) -> None:
     assert {row["opened"] for row in expected} == {True, False}, "they vary"
 
 
-def _news(spark: SparkSession, values: list[Value]) -> list[Any]:
-    events = _events(spark, values)
-    asked = news(spark, F.col("value"), (F.col("case"), F.col("source_table"), F.col("wrapped")))
-    return [row["news"] for row in events.select("offset", asked.alias("news")).orderBy("offset").collect()]
+def _news(spark: SparkSession, values: list[Value], told_apart_by: str = "slice") -> list[Any]:
+    """Of each, whether it is news; cases are slices of one table, or tables of one slice."""
+    case, one = F.col("case"), F.lit(0)
+    slices, tables = (case, one) if told_apart_by == "slice" else (one, case)
+    asked = news(spark, F.col("value"), (slices.cast("bigint"), tables.cast("string"), F.col("wrapped")))
+    events = _events(spark, values).select("offset", asked.alias("news"))
+    return [row["news"] for row in events.orderBy("offset").collect()]
 
 
 def test_what_was_seen_before_is_no_news(spark: SparkSession) -> None:
@@ -167,13 +169,11 @@ def test_what_was_seen_before_is_no_news(spark: SparkSession) -> None:
 def test_what_came_with_something_unreadable_is_news_once_more(spark: SparkSession) -> None:
     twice = '{"op": "u", "after": {"id": 1, "fresh": 1, "id": 2}}'
     clean = '{"op": "u", "after": {"id": 1, "fresh": 1}}'
-    assert _news(spark, [(0, False, value) for value in (twice, clean, clean, twice, clean)]) == [
-        *(True, True, False, True, False)
-    ]
+    values = [(0, False, value) for value in (twice, clean, clean, twice, clean)]
+    assert _news(spark, values) == [True, True, False, True, False]
 
 
-def test_of_another_slice_or_table_nothing_is_known(spark: SparkSession) -> None:
-    value = '{"op": "u", "after": {"id": 1}}'
-    assert _news(spark, [(0, False, value), (1, False, value), (0, False, value), (1, False, value)]) == [
-        *(True, True, False, False)
-    ]
+@pytest.mark.parametrize("told_apart_by", ["slice", "table"])
+def test_of_another_slice_or_table_nothing_is_known(spark: SparkSession, told_apart_by: str) -> None:
+    values = [(case, False, '{"op": "u", "after": {"id": 1}}') for case in (0, 1, 0, 1)]
+    assert _news(spark, values, told_apart_by) == [True, True, False, False]

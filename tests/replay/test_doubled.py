@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from ingest.changelog.accounting import Account
 from ingest.names import Lakehouse
 from ingest.run.capture import Capture
 from ingest.run.merge import Merge
@@ -46,12 +45,12 @@ def test_what_stands_where_its_row_does_counts_if_it_says_something_else(
         (7, "a"),
     ]
     assert graves.count() == 2
-    told = [(a["read"], a["applied"], a["superseded"]) for a in accounts]
+    told = [(a.read, a.applied, a.superseded) for a in accounts]
     assert told == [(5, 5, 0), (5, 3 + other, 2 - other), (5, 1, 4)]
     assert [told.said["account"]["applied"] for told in silver.commits()] == [1, 3 + other, 5], "a commit each"
 
 
-def merged(spark: SparkSession, root: Path, topic: Topic) -> tuple[Silver, Tombstones, list[dict[str, Any]]]:
+def merged(spark: SparkSession, root: Path, topic: Topic) -> tuple[Silver, Tombstones, list[Account]]:
     """Five events at a time; the account of each slice."""
     folder = write(root / "events", topic.records, None)
     lakehouse = Lakehouse(str(root / "lake"))
@@ -59,8 +58,8 @@ def merged(spark: SparkSession, root: Path, topic: Topic) -> tuple[Silver, Tombs
     rules = Rules(stops_at_restart=False)
     capture = Capture(spark, FileSource(list(lines([folder / "events.jsonl"]))), bronze, rules.naming, 5)
     merge = Merge(spark, "shop", lakehouse, rules, bronze, 1)
-    accounts = []
+    accounts: list[Account] = []
     while capture.step():
-        accounts += [asdict(account) for account in merge.step()]
+        accounts += merge.step()
     stored = merge.tables.stored_in(ORDERS)
     return stored.silver, stored.graves, accounts
