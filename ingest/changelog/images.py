@@ -5,9 +5,7 @@ Every event yields at least one row. A row with a `_code` can't be applied; `_re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import dataclass
 from functools import lru_cache, reduce
 
 from pyspark.sql import Column as SparkColumn
@@ -33,6 +31,7 @@ from ingest.changelog.key_change import new_key_text
 from ingest.changelog.moves import with_moves
 from ingest.changelog.position import POSITION
 from ingest.changelog.projection import Projection
+from ingest.changelog.reader import Reader, Reading, before_type, image, key_type, value_type
 from ingest.changelog.refusal import refusal
 from ingest.changelog.types import spark_type
 
@@ -57,76 +56,6 @@ class Shape:
         return self.key or (POSITION_COLUMN,)
 
 
-class Reading(Enum):
-    """Which image an event is read for."""
-
-    AFTER = "after"
-    AFTER_OR_BEFORE = "after, and a value that was not sent out of the image before"
-    BEFORE = "before"
-
-
-@dataclass(frozen=True)
-class Reader:
-    """How to read the images of one schema."""
-
-    wire: tuple[Column, ...]
-    placeholder: str
-    fold_case: bool = False
-    reading: Reading = Reading.AFTER
-    key_changes: bool = False
-    """Whether any delete names a new key."""
-    plain: frozenset[str] = frozenset()
-    """Columns whose values, in the main image, are known to be what their type says."""
-    doubtful: bool = False
-    """Whether some object may name a field twice: which of its values counts nobody knows."""
-    wrapped: bool | None = None
-    """Whether all envelopes lie in another one, as `payload`; None where each tells for itself."""
-
-    @property
-    def main_wire(self) -> tuple[Column, ...]:
-        """The columns as the main image is read."""
-        return tuple(replace(c, wire=replace(c.wire, checked=False)) if c.name in self.plain else c for c in self.wire)
-
-    @property
-    def main(self) -> str:
-        """The image that the columns come from."""
-        return "before" if self.reading is Reading.BEFORE else "after"
-
-    def named(self) -> dict[str, Column]:
-        return self._by_name(self.wire)
-
-    def named_in_main(self) -> dict[str, Column]:
-        return self._by_name(self.main_wire)
-
-    def _by_name(self, columns: Sequence[Column]) -> dict[str, Column]:
-        return {c.name.lower() if self.fold_case else c.name: c for c in columns}
-
-
-def _struct(columns: Sequence[Column]) -> T.StructType:
-    return T.StructType([T.StructField(c.name, wire_spark_type(c.wire)) for c in columns])
-
-
-def _value_type(reader: Reader, keys: Sequence[Column]) -> T.StructType:
-    read, other = ("before", "after") if reader.reading is Reading.BEFORE else ("after", "before")
-    images = [T.StructField(read, _struct(reader.main_wire)), T.StructField(other, _struct(keys))]
-    return T.StructType([*_enveloped(images, reader), T.StructField("_corrupt", T.StringType())])
-
-
-def _before_type(reader: Reader) -> T.StructType:
-    return T.StructType(_enveloped([T.StructField("before", _struct(reader.wire))], reader))
-
-
-def _enveloped(images: list[T.StructField], reader: Reader) -> list[T.StructField]:
-    """Where they may lie."""
-    inside = [] if reader.wrapped is False else [T.StructField("payload", T.StructType(images))]
-    return inside if reader.wrapped else [*images, *inside]
-
-
-def _key_type(keys: Sequence[Column]) -> T.StructType:
-    inner = _struct(keys)
-    return T.StructType([*inner.fields, T.StructField("payload", inner)])
-
-
 def changes(events: DataFrame, shape: Shape, reader: Reader) -> DataFrame:
     """`EVENT` rows → changes. An update that moves a row to another key yields two: its image, and the delete of the
     old key."""
@@ -146,17 +75,18 @@ def _reading(shape: Shape, reader: Reader) -> tuple[Projection, ...]:
     event = ("topic", "partition", "offset", "op", "wrapped", "position", "source_ts")
     parsed = (
         *(F.col(c) for c in (*event, "key")),
-        F.from_json(text, _value_type(reader, keys), _CORRUPT).alias("_v"),
+        F.from_json(text, value_type(reader, keys), _CORRUPT).alias("_v"),
         # Apart: what is wrong in an image before is no reason to refuse the event.
-        (F.from_json(text, _before_type(reader)) if also_before else F.lit(None)).alias("_b"),
-        (F.from_json(new_key_text(), _key_type(keys)) if reader.key_changes else F.lit(None)).alias("_n"),
+        (F.from_json(text, before_type(reader)) if also_before else F.lit(None)).alias("_b"),
+        (F.from_json(new_key_text(), key_type(keys)) if reader.key_changes else F.lit(None)).alias("_n"),
         (~are_whole(images(text)) if reader.doubtful else F.lit(False)).alias("_doubtful"),
         deleted.alias(DELETED),
     )
     key = F.when(_needs_key(shape, reader), F.col("key").cast("string"))
     keyed = (
         *(F.col(c) for c in (*event, "_v", "_b", "_n", "_doubtful", DELETED)),
-        F.from_json(key, _key_type(keys)).alias("_k"),
+        F.from_json(key, key_type(keys)).alias("_k"),
+        *(flag.alias(name) for name, flag in _withheld(reader).items()),
     )
     unread = _unread(shape, reader)
     olds = tuple(f"_old_{i}" for i in range(len(keys)))
@@ -170,7 +100,7 @@ def _reading(shape: Shape, reader: Reader) -> tuple[Projection, ...]:
         F.col("op"),
         _new_key(shape, reader).alias(NEW_KEY),
         (F.col("_doubtful") | F.col("_v._corrupt").isNotNull()).alias("_corrupt"),
-        _image(reader.main, reader).isNull().alias("_imageless"),
+        image(reader.main, reader).isNull().alias("_imageless"),
         *(column.alias(name) for name, column in unread.items()),
     )
     kept = (*(c.name for c in shape.columns), *olds, DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID, NEW_KEY)
@@ -183,7 +113,7 @@ def _needs_key(shape: Shape, reader: Reader) -> SparkColumn:
     main = reader.named_in_main()
     found = F.col(DELETED)
     for column in (main[k] for k in shape.key if k in main):
-        value = _image(reader.main, reader).getField(column.name)
+        value = image(reader.main, reader).getField(column.name)
         found |= value.isNull() | is_unavailable(value, column.wire, reader.placeholder)
     return found
 
@@ -214,20 +144,13 @@ def _column_positions() -> SparkColumn:
     return F.when(F.size("_partial") > 0, layers).alias(COLUMN_POSITIONS)
 
 
-def _image(name: str, reader: Reader, opened: str = "_v") -> SparkColumn:
-    inside, outside = F.col(f"{opened}.payload.{name}"), F.col(f"{opened}.{name}")
-    if reader.wrapped is None:
-        return F.when(F.col("wrapped"), inside).otherwise(outside)
-    return inside if reader.wrapped else outside
-
-
 def _key_columns(shape: Shape, wire: dict[str, Column]) -> list[tuple[str, TableColumn]]:
     types = {c.name: c for c in shape.columns}
     return [(k, types[k]) for k in shape.key if k in wire]
 
 
 def _old_key(column: Column, target: TableColumn, reader: Reader) -> SparkColumn:
-    old = _image("before", reader).getField(column.name)
+    old = image("before", reader).getField(column.name)
     return F.when(F.col("op") == "u", decode(old, column.wire, target.type))
 
 
@@ -236,25 +159,44 @@ def _column(target: TableColumn, shape: Shape, reader: Reader) -> SparkColumn:
     if column is None:
         return F.when(~F.col(DELETED), default_of(target))
     main = reader.named_in_main()[target.name]
-
-    def missing(struct: SparkColumn, of: Column) -> SparkColumn:
-        return is_unavailable(struct.getField(of.name), of.wire, reader.placeholder)
-
-    def read(struct: SparkColumn, of: Column = column) -> SparkColumn:
-        return F.when(~missing(struct, of), decode(struct.getField(of.name), of.wire, target.type))
-
-    after = read(_image(reader.main, reader), main)
+    withheld, withheld_before = (F.col(flag) for flag in _flags(target.name, reader))
+    after = F.when(~withheld, decode(image(reader.main, reader).getField(main.name), main.wire, target.type))
     if target.name not in shape.key:
         if reader.reading is Reading.AFTER_OR_BEFORE:
-            after = F.when(missing(_image(reader.main, reader), main), read(_before(reader))).otherwise(after)
+            before = decode(_before(reader).getField(column.name), column.wire, target.type)
+            after = F.when(withheld, F.when(~withheld_before, before)).otherwise(after)
         return F.when(~F.col(DELETED), after)
+
+    def read(struct: SparkColumn) -> SparkColumn:
+        value = struct.getField(column.name)
+        missing = is_unavailable(value, column.wire, reader.placeholder)
+        return F.when(~missing, decode(value, column.wire, target.type))
+
     from_key = F.coalesce(read(F.col("_k")), read(F.col("_k.payload")))
-    gone = F.coalesce(from_key, read(_image("before", reader)))
+    gone = F.coalesce(from_key, read(image("before", reader)))
     return F.when(F.col(DELETED), gone).otherwise(F.coalesce(after, from_key))
 
 
+def _withheld(reader: Reader) -> dict[str, SparkColumn]:
+    """Of each column, whether the log did not hold its value: in the image that is read, and in the one before where
+    that is opened. Columns of their own: several others ask, and generated code would compare for each of them."""
+    found = {}
+    for name, c in reader.named_in_main().items():
+        main, before = _flags(name, reader)
+        found[main] = is_unavailable(image(reader.main, reader).getField(c.name), c.wire, reader.placeholder)
+        if reader.reading is Reading.AFTER_OR_BEFORE:
+            found[before] = is_unavailable(_before(reader).getField(c.name), c.wire, reader.placeholder)
+    return found
+
+
+def _flags(name: str, reader: Reader) -> tuple[str, str]:
+    """The names of a column's flags: by its number, as its own name may be any."""
+    number = list(reader.named()).index(name)
+    return f"_withheld_{number}", f"_withheld_before_{number}"
+
+
 def _before(reader: Reader) -> SparkColumn:
-    return _image("before", reader, "_b")
+    return image("before", reader, "_b")
 
 
 def default_of(target: TableColumn) -> SparkColumn:
@@ -273,16 +215,15 @@ def _unread(shape: Shape, reader: Reader) -> dict[str, SparkColumn]:
     types = {c.name: c.type for c in shape.columns}
     partial, before, broken = [], [], []
     for name, c in reader.named_in_main().items():
-        value = _image(reader.main, reader).getField(c.name)
-        missing = is_unavailable(value, c.wire, reader.placeholder)
-        broken.append(F.when(~missing & undecodable(value, c.wire, types[name]), F.lit(name)))
+        value = image(reader.main, reader).getField(c.name)
+        withheld, withheld_before = (F.col(flag) for flag in _flags(name, reader))
+        broken.append(F.when(~withheld & undecodable(value, c.wire, types[name]), F.lit(name)))
         if name in shape.key:
             continue  # A key stands in the record's key as well.
-        partial.append(F.when(missing, F.lit(name)))
+        partial.append(F.when(withheld, F.lit(name)))
         if reader.reading is Reading.AFTER_OR_BEFORE:
-            old = _before(reader).getField(c.name)
-            held = old.isNotNull() & ~is_unavailable(old, c.wire, reader.placeholder)
-            before.append(F.when(missing & held, F.lit(name)))
+            held = _before(reader).getField(c.name).isNotNull() & ~withheld_before
+            before.append(F.when(withheld & held, F.lit(name)))
 
     def names(flags: list[SparkColumn]) -> SparkColumn:
         none = F.array().cast("array<string>")

@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.columns import Column
 from ingest.changelog.connect_schema import declared
-from ingest.changelog.images import Reader, Reading, Shape, changes
+from ingest.changelog.images import Shape, changes
 from ingest.changelog.inference import settled, vouched
+from ingest.changelog.reader import Reader, Reading
 from ingest.run.profile import Group, belongs_to
 from ingest.run.rules import Rules
 from ingest.run.table_batch import TableBatch

@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 from ingest.changelog.change import EVENT_ID, NEW_KEY
 from ingest.changelog.columns import Column
 from ingest.changelog.evolution import TableColumn
-from ingest.changelog.images import Reader, Reading, Shape, changes
+from ingest.changelog.images import Shape, changes
 from ingest.changelog.merge import surrogate, surrogate_of
+from ingest.changelog.reader import Reader, Reading
 from ingest.privacy.mentions import NAMED, OWN, led, own
 from ingest.run.profile import Group, belongs_to
 from ingest.run.rules import Rules

@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.accounting import Account
 from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, REASON
-from ingest.changelog.images import Reading, Shape
+from ingest.changelog.images import Shape
 from ingest.changelog.position import literal, right_before_snapshot
+from ingest.changelog.reader import Reading
 from ingest.changelog.refusal import NO_KEY
 from ingest.cut import released
 from ingest.errors import ConfigError, Contended

@@ -9,8 +9,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import CODE, POSITION_COLUMN
-from ingest.changelog.images import Reading, Shape
+from ingest.changelog.images import Shape
 from ingest.changelog.merge import SURROGATE, surrogate
+from ingest.changelog.reader import Reading
 from ingest.errors import ChangelogUnusable
 from ingest.run.judging import Changes, Stored
 from ingest.run.profile import CHANGE

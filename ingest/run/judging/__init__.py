@@ -7,7 +7,8 @@ content where a table has no key (`bag`).
 
 from __future__ import annotations
 
-from ingest.changelog.images import Reading, Shape
+from ingest.changelog.images import Shape
+from ingest.changelog.reader import Reading
 from ingest.run.judging.by_column import by_column
 from ingest.run.judging.by_content import by_content
 from ingest.run.judging.by_row import by_row

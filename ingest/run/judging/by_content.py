@@ -19,8 +19,9 @@ from ingest.changelog.change import (
     content,
     quoted,
 )
-from ingest.changelog.images import Reading, Shape
+from ingest.changelog.images import Shape
 from ingest.changelog.merge import ACTION, DELETE, INSERT
+from ingest.changelog.reader import Reading
 from ingest.cut import cut
 from ingest.run.judging.verdict import Changes, Judged, Stored, Truncated, above_truncate
 from ingest.tables.writes import Writes

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import CODE, POSITION_COLUMN
-from ingest.changelog.images import Reading
 from ingest.changelog.position import literal
+from ingest.changelog.reader import Reading
 from ingest.names import Lakehouse
 from ingest.run.chronicle import Chronicle, chronicle_of
 from ingest.tables.silver import Silver
