@@ -13,12 +13,18 @@ _OF_THREAD = threading.local()
 
 def cut(frame: DataFrame) -> DataFrame:
     """The rows of `frame`, computed once, where they are first asked for. Gone with the process, or with `released`."""
-    rows = frame.localCheckpoint(eager=False)
-    # Spark forgets the metrics of a plan that nobody holds, and then complains of every task that reports to them.
-    vars(rows)["computed_from"] = frame
+    rows = held(frame)
     kept: list[DataFrame] | None = getattr(_OF_THREAD, "kept", None)
     if kept is not None:
         kept.append(rows)
+    return rows
+
+
+def held(frame: DataFrame) -> DataFrame:
+    """The same until somebody says `let_go`."""
+    rows = frame.localCheckpoint(eager=False)
+    # Spark forgets the metrics of a plan that nobody holds, and then complains of every task that reports to them.
+    vars(rows)["computed_from"] = frame
     return rows
 
 

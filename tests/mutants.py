@@ -45,6 +45,8 @@ FOLDED = ("tests/contract/test_folding.py",)
 NEWEST = ("tests/tables/test_newest_snapshot.py",)
 CONSUMED = ("tests/integration/test_kafka_source.py",)
 LATE = ("tests/property/test_merge.py", "-k", "late")
+REPEATED = ("tests/replay/test_repeated_tombstones.py",)
+AT_HAND = ("tests/tables/test_bronze.py",)
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,27 @@ MUTANTS = [
         "rowsBetween(Window.unboundedPreceding, -1)",
         "rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)",
         ONE_BATCH,
+    ),
+    Mutant(
+        "a null tombstone is taken to repeat whatever delete stands before it",
+        "run/profile.py",
+        '(before["offset"] + 1 == F.col("offset")) & (before["key"] == F.col("key"))',
+        'before["offset"] + 1 == F.col("offset")',
+        REPEATED,
+    ),
+    Mutant(
+        "a null tombstone is taken to repeat a delete that stands anywhere before it",
+        "run/profile.py",
+        '(before["offset"] + 1 == F.col("offset")) & (before["key"] == F.col("key"))',
+        'before["key"] == F.col("key")',
+        REPEATED,
+    ),
+    Mutant(
+        "a batch at hand is given for several",
+        "tables/bronze.py",
+        "(after + 1, upto) == (self._at_hand[0], self._at_hand[0])",
+        "upto == self._at_hand[0]",
+        AT_HAND,
     ),
     Mutant(
         "a run delivered again counts twice",

@@ -11,7 +11,10 @@ from ingest.cut import released
 from ingest.errors import SourceRefused
 from ingest.run.adopting import Adoption
 from ingest.sources.contract import Offsets, Source
-from ingest.tables.bronze import Bronze, Captured
+from ingest.tables.bronze import Bronze, Captured, Told
+
+_AT_HAND = 5000
+"""So many events of a batch at most are kept for who merges it."""
 
 
 class Capture:
@@ -27,9 +30,11 @@ class Capture:
         stops_at_new_topic: bool = True,
         seal: Callable[[DataFrame], DataFrame] = lambda events: events,
         adoption: Adoption | None = None,
+        count: Callable[[DataFrame], Told] | None = None,
     ) -> None:
         """`stops_at_new_topic`: where another topic has taken a captured one's name. `seal`: what becomes of events
-        before they are kept. `adoption`: brings what the source holds in bronze's own form already."""
+        before they are kept. `adoption`: brings what the source holds in bronze's own form already. `count`: what is
+        told of a small batch to who merges it next, in this process."""
         self._spark = spark
         self._source = source
         self._bronze = bronze
@@ -38,6 +43,7 @@ class Capture:
         self._stops_at_new_topic = stops_at_new_topic
         self._seal = seal
         self._adoption = adoption
+        self._count = count
         self.captured = bronze.captured()
         self.behind = 0
         """How many offsets waited at the source after the last batch."""
@@ -63,7 +69,7 @@ class Capture:
             self._require_same(ids)
         batch = self._seal(events(self._source.read(self._spark, span), self._naming))
         upto = Captured(self.captured.batch + 1, _advanced(self.captured.offsets, span.end), ids)
-        self._bronze.append(batch, upto)
+        self._bronze.append(batch, upto, self._count if span.size <= _AT_HAND else None)
         self.captured = upto
         return span.size
 

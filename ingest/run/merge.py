@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from tenacity import RetryCallState
 
 from ingest.changelog.accounting import Account, by_table
-from ingest.changelog.envelope import CONTROL, NO_SEQUENCE, NOT_JSON, UNKNOWN_OP
+from ingest.changelog.envelope import CONTROL, NO_SEQUENCE, NOT_JSON, TOMBSTONE, UNKNOWN_OP
 from ingest.cut import released
 from ingest.names import Lakehouse
 from ingest.run.fencing import Fencing
@@ -129,6 +129,8 @@ class Merge:
             table = group.table or NO_TABLE
             if group.problem is not None:
                 accounts.append(Account(table, group.count, quarantined=group.count))
+            elif group.kind == TOMBSTONE:
+                continue  # They are counted where they stand.
             elif group.kind in (CONTROL, "m") or not (group.table is None or self._rules.takes(group.table)):
                 accounts.append(Account(table, group.count, suppressed=group.count))
         for name, (count, _) in tombstones.counts.items():

@@ -22,6 +22,7 @@ from ingest.privacy.subjects import subjects_of
 from ingest.run.adopting import Adoption
 from ingest.run.capture import Capture
 from ingest.run.merge import Merge
+from ingest.run.profile import told_of_few
 from ingest.run.rules import Rules
 from ingest.run.shredding import sealing_of
 from ingest.sources.captured import is_remote
@@ -166,7 +167,8 @@ class Run:
             seal = sealing_of(pipeline)
             adoption = adoption_of(spark, pipeline, bronze, rules) if adopts else None
             what = source or source_of(pipeline)
-            self._capture = Capture(spark, what, bronze, rules.naming, limit, stops, seal, adoption)
+            count = told_of_few if "merge" in parts else None
+            self._capture = Capture(spark, what, bronze, rules.naming, limit, stops, seal, adoption, count)
         if "merge" in parts:
             self._merge = Merge(spark, pipeline.name, pipeline.layout, rules, bronze, pipeline.batch.merged_at_once)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
+from ingest.changelog.envelope import TOMBSTONE
 from ingest.changelog.tombstone_placement import placed, predecessors, searched_in
 from ingest.cut import cut
+from ingest.run.profile import Group
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,16 @@ class Placed:
     events: DataFrame | None
     counts: Mapping[str | None, tuple[int, int]]
     told: frozenset[str] = frozenset()
+
+
+def repeating(groups: Sequence[Group]) -> Placed | None:
+    """Of a slice whose null tombstones are known to repeat what stands right before them, each. None where one may say
+    more."""
+    counts: Counter[str | None] = Counter()
+    for group in groups:
+        if group.kind == TOMBSTONE:
+            counts[group.table] += group.count
+    return None if None in counts else Placed(None, {table: (count, count) for table, count in counts.items()})
 
 
 def place(

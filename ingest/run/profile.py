@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache, reduce
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from ingest.changelog.envelope import CHANGES
+from ingest.changelog.envelope import CHANGES, TOMBSTONE
 from ingest.changelog.inference import are_whole, images, joined, outline, shape
 from ingest.changelog.key_change import names_new_key
 from ingest.run.image_news import news
@@ -24,7 +24,8 @@ CHANGE = "change"
 
 @dataclass(frozen=True)
 class Group:
-    """Events of one table, one schema and one kind. `kind`: "change", or an op that is none."""
+    """Events of one table, one schema and one kind. `kind`: "change", or an op that is none. Of null tombstones
+    `table` is known where each only repeats the delete right before it."""
 
     table: str | None
     kind: str | None
@@ -85,7 +86,7 @@ def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int
     opened, kinds, aggregates = _counting(few)
     told = news(events.sparkSession, F.col("value"), (slice_of.cast("bigint"), F.col("source_table"), _is_wrapped()))
     # Apart: in an aggregate it would be asked, and read, again for each mention.
-    asked = events.withColumn("_news", _is_schemaless() & told)
+    asked = events.withColumns({"_news": _is_schemaless() & told, "_repeated": _repeated(few)})
     grouped = asked.withColumn("_images", opened).groupBy(slice_of.alias("slice"), *kinds)
     rows = grouped.agg(*aggregates).collect()  # a row per slice, table and schema
     found: dict[int, list[Group]] = {}
@@ -112,6 +113,11 @@ def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int
     return {n: _in_order(groups) for n, groups in found.items()}
 
 
+def told_of_few(events: DataFrame) -> list[dict[str, Any]]:
+    """What the groups of one slice say, of so few events that their positions can be compared one after the other."""
+    return [group.said for group in profiles(events, F.lit(0), few=True).get(0, [])]
+
+
 @cache
 def _counting(few: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]]:
     """The images of an event, what tells groups apart, and what is told of each. Kept: writing them down takes as long
@@ -119,7 +125,7 @@ def _counting(few: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]
     kind = F.when(F.col("op").isin(*CHANGES), CHANGE).otherwise(F.col("op")).alias("kind")
     return (
         images(F.when(F.col("_news"), F.col("value").cast("string"))),
-        (F.col("source_table"), kind, F.col("problem"), F.col("schema_id"), _is_wrapped().alias("wrapped")),
+        (_table(), kind, F.col("problem"), F.col("schema_id"), _is_wrapped().alias("wrapped")),
         (
             F.count(F.lit(1)).alias("count"),
             F.min(F.struct("offset", "topic", "partition")).alias("first"),
@@ -143,6 +149,23 @@ def _counting(few: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]
 def _is_schemaless() -> Column:
     """Whether it is a change that brings no schema."""
     return F.col("schema_id").isNull() & F.coalesce(F.col("op").isin(*CHANGES), F.lit(False))
+
+
+@cache
+def _table() -> Column:
+    return F.coalesce("_repeated", "source_table").alias("source_table")
+
+
+@cache
+def _repeated(few: bool) -> Column:
+    """The table of a null tombstone that stands right behind its delete, where a source puts it: all that it says is
+    known. Where there are many events nobody looks."""
+    if not few:
+        return F.lit(None).cast("string")
+    before = F.lag(F.struct("op", "key", "offset", F.col("source_table").alias("table")))
+    before = before.over(Window.partitionBy("topic", "partition").orderBy("offset"))
+    next_to_it = (before["offset"] + 1 == F.col("offset")) & (before["key"] == F.col("key"))
+    return F.when((F.col("op") == TOMBSTONE) & (before["op"] == "d") & next_to_it, before["table"])
 
 
 @cache

@@ -9,8 +9,8 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.changelog.envelope import BATCH, TOMBSTONE
-from ingest.run.placement import Placed, place
+from ingest.changelog.envelope import BATCH
+from ingest.run.placement import Placed, place, repeating
 from ingest.run.profile import CHANGE, Group, profiles, together
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
@@ -107,13 +107,17 @@ class Slices:
     def read(self, after: int, upto: int, groups: Sequence[Group], repeated: bool = False) -> Slice:
         """`repeated`: with null tombstones that only repeat the delete before them."""
         events = self._bronze.between(after, upto)
-        tombstones = Placed(None, {})
-        if any(g.kind == TOMBSTONE for g in groups):
-            whole, before = self._bronze.whole(after, upto), self._bronze.whole(0, after)
-            tombstones = place(whole, before, self._topics(groups), self._bronze.chosen, repeated)
+        tombstones = self._placed(after, upto, groups, repeated)
         batches = self._batches(after, upto, events, groups, tombstones)
         self.schemas.learn(events, [g for b in batches for g in b.groups if g.kind == CHANGE])
         return Slice(after, upto, groups, events, tombstones, batches)
+
+    def _placed(self, after: int, upto: int, groups: Sequence[Group], repeated: bool) -> Placed:
+        known, chosen = repeating(groups), self._bronze.chosen
+        if known is not None and (not known.counts or (chosen is None and not repeated)):
+            return known
+        whole, before = self._bronze.whole(after, upto), self._bronze.whole(0, after)
+        return place(whole, before, self._topics(groups), chosen, repeated)
 
     def _topics(self, groups: Sequence[Group]) -> dict[str, str]:
         """topic → the one table in it, as declared or as seen."""

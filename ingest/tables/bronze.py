@@ -8,9 +8,10 @@ lost, or disagree with the data.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,7 +19,9 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import BATCH, CAPTURED, ERASED, emptied
 from ingest.changelog.position import in_epoch
+from ingest.cut import held, let_go
 from ingest.tables import delta_log, emptying, folding
+from ingest.tables.beside import beside
 from ingest.tables.data_file import DataFile, ReadyFile
 from ingest.tables.marks import Progress
 from ingest.varying import varying
@@ -36,6 +39,9 @@ _LARGE = 4 << 20
 _WINDOW_BYTES = 1 << 30
 
 COORDINATES = ["topic", "partition", "offset"]
+
+Told = Sequence[Mapping[str, Any]]
+"""What is told of the events of a batch, as JSON has it."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +67,9 @@ class Bronze:
         self._table = delta_log.Table(spark, path)
         self._epochs = tuple(epochs)
         self._topic_ids: Mapping[str, str] = {}
-        self.counted: dict[int, tuple[int, Sequence[Mapping[str, Any]]]] = {}
+        self.counted: dict[int, tuple[int, Told]] = {}
         """What is known of some batches by whoever brought them: after which one, up to which, and what."""
+        self._at_hand: tuple[int, DataFrame] | None = None
 
     def captured(self) -> Captured:
         """Read from the rows: right even after the log has expired or files were rewritten."""
@@ -87,6 +94,8 @@ class Bronze:
         """The events of the capture batches `after` < batch ≤ `upto`."""
         if not self._table.exists():
             return self.rows()
+        if self._at_hand is not None and (after + 1, upto) == (self._at_hand[0], self._at_hand[0]):
+            return self._placed(self._at_hand[1]).coalesce(1)
         files = self._files(after, upto)
         rows = self._placed(self._table.rows_in([f for f, _, _ in files]))
         if sum(f.rows for f, _, _ in files) <= _ROWS_A_TASK:
@@ -158,12 +167,24 @@ class Bronze:
         empty = self.rows().where(F.col("key").isNull() & F.col("value").isNull() & (F.size(marks) == 1))
         return empty.select(*COORDINATES, "timestamp", F.element_at(marks, 1)["value"].cast("string").alias("request"))
 
-    def append(self, events: DataFrame, upto: Captured) -> None:
-        """One commit: the events of batch `upto.batch` and the offsets that follow them.
+    def append(self, events: DataFrame, upto: Captured, count: Callable[[DataFrame], Told] | None = None) -> None:
+        """One commit: the events of batch `upto.batch` and the offsets that follow them. `count`: what is told of few
+        events, who are about to be read: they stay at hand until the next batch, and are counted beside the writing.
 
         Raises Contended where another capture has written this batch."""
         frame = events.withColumn(BATCH, varying(upto.batch)).select(*CAPTURED.names)
-        self._commit(frame, [], upto)
+        if self._at_hand is not None:
+            let_go(self._at_hand[1])
+            self._at_hand = None
+        if count is None:
+            self._commit(frame, [], upto)
+            return
+        # Of many topics each has a few: a file for each core is enough.
+        rows = held(frame.coalesce(frame.sparkSession.sparkContext.defaultParallelism))
+        with beside(partial(count, self._placed(rows).coalesce(1))) as counting:
+            self._commit(rows, [], upto)
+        self.counted[upto.batch - 1] = upto.batch, counting.result()
+        self._at_hand = upto.batch, rows
 
     def adopt(self, files: Sequence[ReadyFile], upto: Captured) -> None:
         """One commit: files that lie in `folder` already, with `CAPTURED` rows of batches up to `upto.batch`, and the

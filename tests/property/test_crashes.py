@@ -18,6 +18,7 @@ from ingest.names import Lakehouse
 from ingest.quality.accounting import audit
 from ingest.run.capture import Capture
 from ingest.run.merge import Merge
+from ingest.run.profile import told_of_few
 from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
 from ingest.sources.files import FileSource, lines
 from ingest.tables import silver
@@ -62,19 +63,21 @@ def until_it_ends(
     spark: SparkSession, layout: Lakehouse, file: Path, size: int, random: Random, monkeypatch: pytest.MonkeyPatch
 ) -> int:
     """Runs until all is merged; how many of them died. Each either rewrites files or marks rows as gone. Every other
-    one takes all that is left as one slice: but not what had begun as a smaller one."""
+    one takes all that is left as one slice: but not what had begun as a smaller one. The rest merge each batch as soon
+    as it is captured, while it is still at hand."""
     deaths = 0
     rewritable = silver._REWRITABLE
     while True:
         bronze = Bronze(spark, layout.bronze(PIPELINE))
         source = FileSource(list(lines([file])))
         monkeypatch.setattr(silver, "_REWRITABLE", random.choice([0, rewritable]))
-        limit = 1 << 30 if deaths % 2 else 1
+        later = bool(deaths % 2)
         try:
-            capture = Capture(spark, source, bronze, Rules().naming, size)
-            merge = Merge(spark, PIPELINE, layout, Rules(), bronze, slice_events=limit)
+            capture = Capture(spark, source, bronze, Rules().naming, size, count=None if later else told_of_few)
+            merge = Merge(spark, PIPELINE, layout, Rules(), bronze, slice_events=1 << 30 if later else 1)
             while capture.step():
-                pass
+                if not later:
+                    merge.step(capture.captured.batch)
             while merge.step():
                 pass
         except Died:
