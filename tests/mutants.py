@@ -47,6 +47,7 @@ CONSUMED = ("tests/integration/test_kafka_source.py",)
 LATE = ("tests/property/test_merge.py", "-k", "late")
 REPEATED = ("tests/replay/test_repeated_tombstones.py",)
 AT_HAND = ("tests/tables/test_bronze.py",)
+NAMED = ("tests/replay/test_own_names.py", "-k", "refused")
 
 
 @dataclass(frozen=True)
@@ -232,6 +233,13 @@ MUTANTS = [
         '(before["offset"] + 1 == F.col("offset")) & (before["key"] == F.col("key"))',
         'before["key"] == F.col("key")',
         REPEATED,
+    ),
+    Mutant(
+        "a source's column may have any name",
+        "changelog/evolution.py",
+        "if is_own(name):",
+        "if False:",
+        NAMED,
     ),
     Mutant(
         "a batch at hand is given for several",

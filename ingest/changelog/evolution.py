@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from ingest.changelog.columns import Column
+from ingest.changelog.own_names import is_own
 from ingest.changelog.types import Kind, LogicalType, widest
 
 
@@ -28,6 +30,7 @@ class TableColumn:
 class Conflict:
     """A column whose incoming type no type holds together with the table's."""
 
+    code: ClassVar[str] = "incompatible-type"
     column: str
     have: LogicalType
     got: LogicalType
@@ -37,11 +40,25 @@ class Conflict:
 
 
 @dataclass(frozen=True)
+class Taken:
+    """A column that can't be in the table: a column beside those of the source has its name."""
+
+    code: ClassVar[str] = "reserved-name"
+    column: str
+
+    def __str__(self) -> str:
+        return (
+            f"column {self.column!r} has a name that tables here use themselves: leave it out at the connector "
+            "(column.exclude.list), or rename it there (transforms, ReplaceField)"
+        )
+
+
+@dataclass(frozen=True)
 class Evolution:
     """`columns`: the table's columns afterwards; unchanged where there is a conflict."""
 
     columns: tuple[TableColumn, ...]
-    conflicts: tuple[Conflict, ...]
+    conflicts: tuple[Conflict | Taken, ...]
 
 
 def evolved(
@@ -51,9 +68,12 @@ def evolved(
 
     `inferred`: nobody declared the types; 1 and 1.5 are then numbers of one column, as JSON means them."""
     columns = {c.name: c for c in current}
-    conflicts: list[Conflict] = []
+    conflicts: list[Conflict | Taken] = []
     for column in incoming:
         name = column.name.lower() if fold_case else column.name
+        if is_own(name):
+            conflicts.append(Taken(name))
+            continue
         have = columns.get(name)
         if have is None:
             filled = column if column.has_default and not column.optional else None

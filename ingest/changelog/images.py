@@ -97,7 +97,6 @@ def _reading(shape: Shape, reader: Reader) -> tuple[Projection, ...]:
         F.col("position").alias(POSITION_COLUMN),
         F.col("source_ts").alias(SOURCE_TS),
         F.struct("topic", "partition", "offset").alias(EVENT_ID),
-        F.col("op"),
         _new_key(shape, reader).alias(NEW_KEY),
         (F.col("_doubtful") | F.col("_v._corrupt").isNotNull()).alias("_corrupt"),
         image(reader.main, reader).isNull().alias("_imageless"),

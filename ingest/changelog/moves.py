@@ -21,7 +21,7 @@ def with_moves(flat: DataFrame, key: Sequence[str]) -> DataFrame:
 @lru_cache(maxsize=512)
 def _moving(flat: tuple[str, ...], key: tuple[str, ...]) -> tuple[Column | None, Projection]:
     """What makes two rows of one that moves, if any can; and the columns of a change."""
-    old = [c for c in flat if c.startswith("_old_")]
+    old = [c for c in (f"_old_{n}" for n in range(len(key))) if c in flat]
     rest = [c for c in flat if c not in old]
     if not old or len(old) != len(key):
         return None, Projection((*map(quoted, rest), F.lit(False).alias(MOVED)))

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.columns import Column
 from ingest.changelog.connect_schema import declared
 from ingest.changelog.envelope import key_json
-from ingest.changelog.evolution import Conflict, evolved
+from ingest.changelog.evolution import Conflict, Taken, evolved
 from ingest.changelog.images import Shape
 from ingest.names import Lakehouse
 from ingest.run.judging import Stored
@@ -19,6 +19,8 @@ from ingest.run.rules import Rules
 from ingest.run.table_batch import TableBatch
 from ingest.tables.catalog import Catalog, Entry
 
+Refused = dict[Group, tuple[Conflict | Taken, ...]]
+"""Groups of changes that can't be in their table, and why."""
 Incoming = Sequence[tuple[Group, tuple[Column, ...]]]
 """Groups of changes, each with the columns that came."""
 
@@ -83,13 +85,11 @@ class Shapes:
             declared(c.name, str(c.type)) for c in (entry.shape.columns if entry else ())
         )
 
-    def settled(
-        self, batch: TableBatch, incoming: Incoming, stored: Stored
-    ) -> tuple[Shape | None, dict[Group, tuple[Conflict, ...]]]:
+    def settled(self, batch: TableBatch, incoming: Incoming, stored: Stored) -> tuple[Shape | None, Refused]:
         """The table's shape after these groups, written to silver and catalog; and the groups it refuses."""
         entry = self._entries.get(batch.table)
         columns = entry.shape.columns if entry else ()
-        refused: dict[Group, tuple[Conflict, ...]] = {}
+        refused: Refused = {}
         for group, arrived in incoming:
             outcome = evolved(columns, arrived, self._rules.fold_case, inferred=group.schema_id is None)
             columns = outcome.columns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.accounting import Account
 from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, REASON
+from ingest.changelog.evolution import Conflict, Taken
 from ingest.changelog.images import Shape
 from ingest.changelog.position import literal, right_before_snapshot
 from ingest.changelog.reader import Reading
@@ -21,11 +23,11 @@ from ingest.names import Lakehouse
 from ingest.run.chronicle import Chronicle
 from ingest.run.decoding import decoded
 from ingest.run.judging import Changes, Judged, Stored, Truncated, judge, stored_in
-from ingest.run.profile import CHANGE, belongs_to
+from ingest.run.profile import CHANGE, Group, belongs_to
 from ingest.run.redelivery import Redelivery
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
-from ingest.run.shapes import Shapes
+from ingest.run.shapes import Refused, Shapes
 from ingest.run.table_batch import TableBatch
 from ingest.run.unordered import Unordered
 from ingest.run.writing import note, write
@@ -33,7 +35,6 @@ from ingest.tables.commit_log import UPTO, WRITER, Told
 from ingest.tables.quarantine import Quarantine
 from ingest.tables.silver import Silver
 
-INCOMPATIBLE = "incompatible-type"
 _ACCOUNT = "account"
 """What a commit tells beside whose slice it is."""
 
@@ -106,10 +107,9 @@ class TableMerge:
             stored = replace(stored, owed_before=begun.pending.version)
         truncated = self._truncate(batch, stored)
         if shape is None:
-            return self._refuse_all(batch, read, truncated.applied)
+            return self._refuse_all(batch, read, truncated.applied, refused)
         for group, conflicts in refused.items():
-            reason = "; ".join(str(c) for c in conflicts)
-            self._set_aside(batch, batch.events.where(belongs_to(group)), INCOMPATIBLE, reason)
+            self._refuse(batch, group, conflicts)
         quarantined = sum(group.count for group in refused)
         readable = [(g, c) for g, c in incoming if g not in refused]
         judged = None
@@ -203,12 +203,19 @@ class TableMerge:
         told = events.withColumn("table", F.lit(batch.table)).withColumn("code", F.lit(code))
         self._quarantine.add(told.withColumn("reason", F.lit(reason)))
 
-    def _refuse_all(self, batch: TableBatch, read: int, applied: int) -> Account:
+    def _refuse(self, batch: TableBatch, group: Group, conflicts: Sequence[Conflict | Taken]) -> None:
+        reason = "; ".join(str(c) for c in conflicts)
+        self._set_aside(batch, batch.events.where(belongs_to(group)), conflicts[0].code, reason)
+
+    def _refuse_all(self, batch: TableBatch, read: int, applied: int, refused: Refused) -> Account:
         """No key, or no column: no change of this table can be placed yet."""
         reason = "no primary key is known: declare it under tables.<table>.primary_key, then replay the quarantine"
         changed = [g for g in batch.groups if g.kind == CHANGE]
         for group in changed:
-            self._set_aside(batch, batch.events.where(belongs_to(group)), NO_KEY, reason)
+            if group in refused:
+                self._refuse(batch, group, refused[group])
+            else:
+                self._set_aside(batch, batch.events.where(belongs_to(group)), NO_KEY, reason)
         quarantined = sum(g.count for g in changed)
         return Account(batch.table, read, applied, read - applied - quarantined, quarantined)
 
