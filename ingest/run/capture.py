@@ -10,11 +10,9 @@ from ingest.changelog.envelope import Naming, events
 from ingest.cut import released
 from ingest.errors import SourceRefused
 from ingest.run.adopting import Adoption
+from ingest.run.profile import FEW
 from ingest.sources.contract import Offsets, Source
 from ingest.tables.bronze import Bronze, Captured, Told
-
-_AT_HAND = 5000
-"""So many events of a batch at most are kept for who merges it."""
 
 
 class Capture:
@@ -69,7 +67,7 @@ class Capture:
             self._require_same(ids)
         batch = self._seal(events(self._source.read(self._spark, span), self._naming))
         upto = Captured(self.captured.batch + 1, _advanced(self.captured.offsets, span.end), ids)
-        self._bronze.append(batch, upto, self._count if span.size <= _AT_HAND else None)
+        self._bronze.append(batch, upto, self._count if span.size <= FEW else None)
         self.captured = upto
         return span.size
 

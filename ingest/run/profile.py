@@ -20,6 +20,8 @@ Coordinates = tuple[str, int, int]
 Progress = tuple[str, int, int]
 """How far the log of a server had been sent: its name, and two numbers."""
 CHANGE = "change"
+FEW = 5000
+"""Events whose positions are compared one after the other while they are counted."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import BATCH
 from ingest.run.placement import Placed, place, repeating
-from ingest.run.profile import CHANGE, Group, profiles, together
+from ingest.run.profile import CHANGE, FEW, Group, profiles, together
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
 from ingest.run.shapes import Shapes
@@ -24,8 +24,6 @@ _MOST_BATCHES = 1000
 _ABOUT = 1.25
 """So much larger than asked for may be a slice whose events have been counted together."""
 _READ_AHEAD = 64
-_FEW = 5000
-"""Events whose positions are compared one after the other while they are counted."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ class Slices:
         if wanted not in self._profiles:
             size = upto - after
             ahead = min(last, after + _READ_AHEAD * size)
-            few = self._bronze.count_between(after, ahead) <= _FEW
+            few = self._bronze.count_between(after, ahead) <= FEW
             waiting = self._bronze.between(after, ahead)
             if ahead == upto:
                 self._profiles = {}

@@ -40,6 +40,10 @@ def row(names: list[str], i: int, said: str) -> dict[str, Any]:
     return {"id": i} | {name: f"{said} {name}" for name in names}
 
 
+def unsent(names: list[str], i: int) -> dict[str, Any]:
+    return {"id": i} | dict.fromkeys(names, UNAVAILABLE)
+
+
 def story(names: list[str]) -> list[Record]:
     """Everything that can happen to rows whose columns have these names."""
     found = []
@@ -52,10 +56,10 @@ def story(names: list[str]) -> list[Record]:
         t.change("d", 31, before=row(names, 2, "first"))
         t.tombstone({"id": 2})
         t.change("u", 32, row(names, 13, "moved"), before=row(names, 3, "first"))
-        t.change("u", 33, {n: UNAVAILABLE if n != "id" else v for n, v in row(names, 4, "").items()})
+        t.change("u", 33, unsent(names, 4))
         t.change("d", 34, before={"id": 5}, headers=moves_to(15))
-        t.change("c", 34, {n: UNAVAILABLE if n != "id" else v for n, v in row(names, 15, "").items()})
-        t.change("u", 40, {n: UNAVAILABLE if n != "id" else v for n, v in row(names, 20, "").items()})
+        t.change("c", 34, unsent(names, 15))
+        t.change("u", 40, unsent(names, 20))
         t.change("u", 39, row(names, 20, "waited for"))
         found += t.records
     bag = Topic("shop.public.bag", ("public", "bag"), key=())

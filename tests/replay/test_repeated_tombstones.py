@@ -41,14 +41,14 @@ def both_tables() -> tuple[Topic, Topic]:
 
 
 def merged(
-    spark: SparkSession, folder: Path, records: list[Record], at_hand: bool, batch: int = 100
+    spark: SparkSession, folder: Path, records: list[Record], at_hand: bool
 ) -> tuple[list[Account], list[Any], int]:
     """The accounts, the rows of silver, and how many keys are buried."""
     file = write(folder / "events", records, None) / "events.jsonl"
     lakehouse = Lakehouse(str(folder / "lake"))
     bronze = Bronze(spark, lakehouse.bronze("shop"))
     source = FileSource(list(lines([file])))
-    capture = Capture(spark, source, bronze, RULES.naming, batch, count=told_of_few if at_hand else None)
+    capture = Capture(spark, source, bronze, RULES.naming, 100, count=told_of_few if at_hand else None)
     merge = Merge(spark, "shop", lakehouse, RULES, bronze, 1)
     accounts: list[Account] = []
     while capture.step():
@@ -65,7 +65,7 @@ def test_nobody_looks_for_what_is_right_before_them(
 ) -> None:
     records = [r for topic in both_tables() for r in topic.records]
     with monkeypatch.context() as patched:
-        patched.setattr(slices, "_FEW", 0)
+        patched.setattr(slices, "FEW", 0)
         looked_for = merged(spark, tmp_path / "looked for", records, at_hand=False)
     monkeypatch.setattr(slices, "place", None)
     assert merged(spark, tmp_path / "known", records, at_hand) == looked_for
@@ -112,7 +112,7 @@ def test_another_one_is_looked_for(
     story(taken)
     records = [*taken.records, *left.records]
     with monkeypatch.context() as patched:
-        patched.setattr(slices, "_FEW", 0)
+        patched.setattr(slices, "FEW", 0)
         expected = merged(spark, tmp_path / "looked for", records, at_hand=False)
     asked = list[int]()
 

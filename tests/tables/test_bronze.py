@@ -47,7 +47,7 @@ def test_what_was_captured_last_is_read_from_no_file(spark: SparkSession, tmp_pa
 def test_many_events_are_read_from_files_alone(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.run.capture._AT_HAND", 9)
+    monkeypatch.setattr("ingest.run.capture.FEW", 9)
     shop = pipeline(tmp_path)
     bronze = Bronze(spark, shop.layout.bronze(shop.name))
     source = FileSource(list(lines([write(tmp_path / "said", events(), None) / "events.jsonl"])))
