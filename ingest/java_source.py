@@ -3,12 +3,21 @@ brings for the code it generates."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
 _ONE_AT_A_TIME = Lock()
+_LOCAL = re.compile(r"local(\[.*\])?")
+_FUNCTIONS = "org.apache.spark.sql.api.java.UDF4"
+
+
+def reaches_tasks(context: Any) -> bool:
+    """Whether the tasks of a Spark context run in its own JVM: executors beside it don't know what is defined there."""
+    return _LOCAL.fullmatch(str(context.master)) is not None
 
 
 def compiled(jvm: Any, source: str) -> Any:
@@ -33,6 +42,11 @@ def define(jvm: Any, source: str, beside: str, names: tuple[str, ...]) -> None:
         lookup = handles.privateLookupIn(jvm.java.lang.Class.forName(beside), handles.lookup())
         for name in whole:
             lookup.defineClass(classes[name])
+
+
+def define_function(jvm: Any, file: Path, names: tuple[str, ...]) -> None:
+    """The classes `names` of a Java file, which says to be of the package of Spark's functions."""
+    define(jvm, file.read_text(encoding="utf-8"), _FUNCTIONS, names)
 
 
 def _has(jvm: Any, name: str) -> bool:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.position import POSITION, PROGRESS, SOURCE_FIELDS, position, progress, sequenced
+from ingest.plain_json import CORRUPT, Plainly, opened
 
 RECORD = T.StructType(
     [
@@ -122,7 +123,7 @@ def _narrow(naming: Naming) -> T.StructType:
             *envelope,
             T.StructField("schema", T.StringType()),
             T.StructField("payload", T.StructType(envelope)),
-            T.StructField("_corrupt", T.StringType()),
+            T.StructField(CORRUPT, T.StringType()),
         ]
     )
 
@@ -152,11 +153,14 @@ def emptied(request: Column) -> dict[str, Column]:
     return nothing | told | {"headers": mark(ERASED, request)}
 
 
-def events(records: DataFrame, naming: Naming, also: Sequence[str] = ()) -> DataFrame:
+def events(records: DataFrame, naming: Naming, also: Sequence[str] = (), in_bulk: bool = False) -> DataFrame:
     """`RECORD` rows → `EVENT` rows, one for one, with the columns `also` as they are. What can't be read keeps its
-    record and names its `problem`."""
-    json = F.from_json(F.col("value").cast("string"), _narrow(naming), {"columnNameOfCorruptRecord": "_corrupt"})
-    return records.select(*RECORD.names, *also, json.alias("_json")).select(*_columns(naming), *also)
+    record and names its `problem`. `in_bulk`: they are so many that a longer plan is worth what it saves with each."""
+    kept, value = (*RECORD.names, *also), Plainly("value", _narrow(naming))
+    json = value.whole() if in_bulk else opened(F.col("value").cast("string"), value.into)
+    if in_bulk:
+        records = records.select(*kept, value.plain).select(*kept, value.name, value.rest)
+    return records.select(*kept, json.alias("_json")).select(*_columns(naming), *also)
 
 
 @cache

@@ -34,8 +34,10 @@ from ingest.changelog.projection import Projection
 from ingest.changelog.reader import Reader, Reading, before_type, image, key_type, value_type
 from ingest.changelog.refusal import refusal
 from ingest.changelog.types import spark_type
+from ingest.plain_json import Plainly, opened
 
-_CORRUPT = {"columnNameOfCorruptRecord": "_corrupt"}
+_EVENT = ("topic", "partition", "offset", "op", "wrapped", "position", "source_ts")
+"""Of an event, what a change is made of beside its JSON."""
 
 
 @dataclass(frozen=True)
@@ -56,43 +58,24 @@ class Shape:
         return self.key or (POSITION_COLUMN,)
 
 
-def changes(events: DataFrame, shape: Shape, reader: Reader) -> DataFrame:
+def changes(events: DataFrame, shape: Shape, reader: Reader, in_bulk: bool = False) -> DataFrame:
     """`EVENT` rows → changes. An update that moves a row to another key yields two: its image, and the delete of the
-    old key."""
-    frame = reduce(lambda rows, projection: projection.of(rows), _reading(shape, reader), events)
+    old key. `in_bulk`: they are so many that a longer plan is worth what it saves with each."""
+    frame = reduce(lambda rows, projection: projection.of(rows), _reading(shape, reader, in_bulk), events)
     return with_moves(frame, shape.key)
 
 
 @lru_cache(maxsize=512)
-def _reading(shape: Shape, reader: Reader) -> tuple[Projection, ...]:
+def _reading(shape: Shape, reader: Reader, in_bulk: bool) -> tuple[Projection, ...]:
     """Projections, one over the other: the JSON of the value, that of the key, the columns in both, what can't be
     applied. Kept: writing them down takes longer than a small batch."""
     wire = reader.named()
-    keys = [wire[k] for k in shape.key if k in wire]
-    text = F.col("value").cast("string")
-    also_before = reader.reading is Reading.AFTER_OR_BEFORE
-    deleted = F.lit(False) if reader.reading is Reading.BEFORE else F.col("op").isin("d", "tombstone")
-    event = ("topic", "partition", "offset", "op", "wrapped", "position", "source_ts")
-    parsed = (
-        *(F.col(c) for c in (*event, "key")),
-        F.from_json(text, value_type(reader, keys), _CORRUPT).alias("_v"),
-        # Apart: what is wrong in an image before is no reason to refuse the event.
-        (F.from_json(text, before_type(reader)) if also_before else F.lit(None)).alias("_b"),
-        (F.from_json(new_key_text(), key_type(keys)) if reader.key_changes else F.lit(None)).alias("_n"),
-        (~are_whole(images(text)) if reader.doubtful else F.lit(False)).alias("_doubtful"),
-        deleted.alias(DELETED),
-    )
-    key = F.when(_needs_key(shape, reader), F.col("key").cast("string"))
-    keyed = (
-        *(F.col(c) for c in (*event, "_v", "_b", "_n", "_doubtful", DELETED)),
-        F.from_json(key, key_type(keys)).alias("_k"),
-        *(flag.alias(name) for name, flag in _withheld(reader).items()),
-    )
     unread = _unread(shape, reader)
-    olds = tuple(f"_old_{i}" for i in range(len(keys)))
+    keys = _key_columns(shape, wire)
+    olds = [f"_old_{i}" for i in range(len(keys))]
     columns = (
         *(_column(c, shape, reader).alias(c.name) for c in shape.columns),
-        *(_old_key(wire[k], c, reader).alias(o) for o, (k, c) in zip(olds, _key_columns(shape, wire), strict=True)),
+        *(_old_key(wire[k], c, reader).alias(o) for o, (k, c) in zip(olds, keys, strict=True)),
         F.col(DELETED),
         F.col("position").alias(POSITION_COLUMN),
         F.col("source_ts").alias(SOURCE_TS),
@@ -104,7 +87,46 @@ def _reading(shape: Shape, reader: Reader) -> tuple[Projection, ...]:
     )
     kept = (*(c.name for c in shape.columns), *olds, DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID, NEW_KEY)
     told = (*(quoted(c) for c in kept), _column_positions(), *refusal(shape.key, reader.main))
-    return tuple(map(Projection, (parsed, keyed, columns, told)))
+    return tuple(map(Projection, (*_opening(shape, reader, in_bulk), columns, told)))
+
+
+def _opening(shape: Shape, reader: Reader, in_bulk: bool) -> tuple[tuple[SparkColumn, ...], ...]:
+    """The JSON of the value, then that of the key; `in_bulk` after what is plain of both."""
+    keys = [reader.named()[k] for k in shape.key if k in reader.named()]
+    value, key = Plainly("value", value_type(reader, keys)), Plainly("key", key_type(keys))
+    text = F.col("value").cast("string")
+    also_before = reader.reading is Reading.AFTER_OR_BEFORE
+    deleted = F.lit(False) if reader.reading is Reading.BEFORE else F.col("op").isin("d", "tombstone")
+    needs_key = _needs_key(shape, reader)
+
+    def parsed(opened: SparkColumn, *of_key: str) -> tuple[SparkColumn, ...]:
+        return (
+            *_named(*_EVENT, *of_key),
+            opened.alias("_v"),
+            # Apart: what is wrong in an image before is no reason to refuse the event.
+            (F.from_json(text, before_type(reader)) if also_before else F.lit(None)).alias("_b"),
+            (F.from_json(new_key_text(), key_type(keys)) if reader.key_changes else F.lit(None)).alias("_n"),
+            (~are_whole(images(text)) if reader.doubtful else F.lit(False)).alias("_doubtful"),
+            deleted.alias(DELETED),
+        )
+
+    def keyed(opened: SparkColumn) -> tuple[SparkColumn, ...]:
+        flags = (flag.alias(name) for name, flag in _withheld(reader).items())
+        return (*_named(*_EVENT, "_v", "_b", "_n", "_doubtful", DELETED), opened.alias("_k"), *flags)
+
+    if not in_bulk:
+        key_text = F.when(needs_key, F.col("key").cast("string"))
+        return parsed(opened(text, value.into), "key"), keyed(opened(key_text, key.into))
+    return (
+        (*_named(*_EVENT, "headers", "key", "value"), value.plain, key.plain),
+        (*_named(*_EVENT, "headers", "value", value.name, key.name), value.rest, key.rest),
+        parsed(value.whole(), *key.names),
+        keyed(key.whole(needs_key)),
+    )
+
+
+def _named(*names: str) -> tuple[SparkColumn, ...]:
+    return tuple(map(F.col, names))
 
 
 def _needs_key(shape: Shape, reader: Reader) -> SparkColumn:

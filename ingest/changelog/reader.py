@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 from ingest.changelog.columns import Column
 from ingest.changelog.decode import wire_spark_type
+from ingest.plain_json import CORRUPT
 
 
 class Reading(Enum):
@@ -64,10 +65,10 @@ def _struct(columns: Sequence[Column]) -> T.StructType:
 
 
 def value_type(reader: Reader, keys: Sequence[Column]) -> T.StructType:
-    """Of a record's value, as `from_json` takes it: the image that is read, and the key in the other one."""
+    """Of a record's value, as it is opened by: the image that is read, and the key in the other one."""
     read, other = ("before", "after") if reader.reading is Reading.BEFORE else ("after", "before")
     images = [T.StructField(read, _struct(reader.main_wire)), T.StructField(other, _struct(keys))]
-    return T.StructType([*_enveloped(images, reader), T.StructField("_corrupt", T.StringType())])
+    return T.StructType([*_enveloped(images, reader), T.StructField(CORRUPT, T.StringType())])
 
 
 def before_type(reader: Reader) -> T.StructType:

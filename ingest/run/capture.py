@@ -65,9 +65,10 @@ class Capture:
         ids = {**self.captured.topic_ids, **span.topic_ids}
         if self._stops_at_new_topic:
             self._require_same(ids)
-        batch = self._seal(events(self._source.read(self._spark, span), self._naming))
+        few = span.size <= FEW
+        batch = self._seal(events(self._source.read(self._spark, span), self._naming, in_bulk=not few))
         upto = Captured(self.captured.batch + 1, _advanced(self.captured.offsets, span.end), ids)
-        self._bronze.append(batch, upto, self._count if span.size <= FEW else None)
+        self._bronze.append(batch, upto, self._count if few else None)
         self.captured = upto
         return span.size
 

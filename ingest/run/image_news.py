@@ -6,7 +6,6 @@ opened for it. In bulk, to see that costs about a seventh of opening them.
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,8 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.java_source import define
-
-_LOCAL = re.compile(r"local(\[.*\])?")
-_PACKAGE = "org.apache.spark.sql.api.java"
-_CLASSES = {"PlainJson": ("NotPlain", "PlainJson"), "ImageNews": ("Place", "ImageNews")}
-"""File → its classes. What a class is made of comes before it."""
+from ingest.java_source import define_function, reaches_tasks
+from ingest.plain_json import tokens
 
 
 def news(spark: SparkSession, value: SparkColumn, group: tuple[SparkColumn, SparkColumn, SparkColumn]) -> SparkColumn:
@@ -28,7 +23,7 @@ def news(spark: SparkSession, value: SparkColumn, group: tuple[SparkColumn, Spar
     in its `group` (slice, table, and whether it is wrapped; only the table may be null).
 
     Each task knows what it has seen itself. Executors beside this JVM don't know its classes: there each has to be."""
-    if not _LOCAL.fullmatch(str(spark.sparkContext.master)):
+    if not reaches_tasks(spark.sparkContext):
         return F.lit(True)
     jvm: Any = spark._jvm
     columns = [column._jc for column in (value, *group)]
@@ -37,9 +32,8 @@ def news(spark: SparkSession, value: SparkColumn, group: tuple[SparkColumn, Spar
 
 @cache
 def _asked(jvm: Any) -> Any:
-    for file, classes in _CLASSES.items():
-        source = Path(__file__).with_name(f"{file}.java").read_text(encoding="utf-8")
-        define(jvm, source, f"{_PACKAGE}.UDF4", classes)
+    tokens(jvm)
+    define_function(jvm, Path(__file__).with_name("ImageNews.java"), ("Place", "ImageNews"))
     boolean = jvm.org.apache.spark.sql.types.DataTypes.BooleanType
     function = jvm.org.apache.spark.sql.api.java.ImageNews()
     return jvm.functions.udf(function, boolean).asNondeterministic()

@@ -1,4 +1,4 @@
-"""Each rule of the changelog, folded in one batch, and one record at a time."""
+"""Each rule of the changelog, folded in one batch, as many events would be, and one record at a time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.run.replay import Case, Delivery, replay
+from tests.in_bulk import read_in_bulk
 from tests.replay.changelogs import write
 from tests.replay.rules import Rows, Rule, rules
 from tests.replay.side_by_side import Neighbours, neighbours
@@ -60,7 +61,8 @@ def folded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory
         folder = write(root / "events" / str(number), [record for record, _, _ in turns], together.told())
         case = Case("rules", (folder / "events.jsonl",), folder / "tables.json", root / str(number))
         one_each = request.param == "one record a batch"
-        ((_, summary),) = replay(spark, [case], Delivery(len(together.rules) if one_each else 0), "jsonl")
+        with read_in_bulk(not one_each):
+            ((_, summary),) = replay(spark, [case], Delivery(len(together.rules) if one_each else 0), "jsonl")
         all_found.outcomes.update(_outcomes(together, case, summary))
         right = {
             "read": len(turns),

@@ -1,0 +1,163 @@
+"""What is read without a parser is what `from_json` makes of it, whatever the bytes are; and most that comes is."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.plain_json import CORRUPT, Plainly, opened
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+_SEED = 28
+_CASES = 4000
+_FIELDS = {
+    "text": T.StringType(),
+    "big": T.LongType(),
+    "int": T.IntegerType(),
+    "small": T.ShortType(),
+    "tiny": T.ByteType(),
+    "real": T.DoubleType(),
+    "flag": T.BooleanType(),
+    "größe": T.StringType(),
+    "single": T.FloatType(),
+    "list": T.ArrayType(T.LongType()),
+    "open": T.VariantType(),
+}
+_INNER = T.StructType([T.StructField(name, kind) for name, kind in _FIELDS.items()])
+_TYPE = T.StructType(
+    [T.StructField("after", _INNER), T.StructField("before", _INNER), T.StructField(CORRUPT, T.StringType())]
+)
+_TEXTS = (
+    '""',
+    '"x"',
+    '"1"',
+    '"ü€😀"',
+    r'"a\"b\\\/\b\f\n\r\t"',
+    r'"\u00e4\u20ac\u0041"',
+    '"[1,{"',
+    '"' + "y" * 300 + '"',
+)
+_WHOLE = ("0", "7", "-12", "123", "-128", "127", "32767", "2147483647", "-9" * 1, "9" * 18)
+_REAL = ("0.5", "-0.0", "1.50", "12345.678", "1e5", "-2.5E-7", "0." + "1" * 14, "1" * 15 + ".5", "3.0e400")
+_FITTING = {
+    "text": (*_TEXTS, *_WHOLE, "true", "false"),
+    "größe": _TEXTS,
+    "big": _WHOLE,
+    "int": _WHOLE[:-1],
+    "small": _WHOLE[:7],
+    "tiny": _WHOLE[:6],
+    "real": (*_WHOLE, *_REAL),
+    "flag": ("true", "false"),
+}
+"""What is plain for each."""
+_ODD = (
+    *("-0", "00", "01", "1.", ".5", "+1", "1e", "-", "128", "-129", "256", "32768", "2147483648", "9" * 19, "9" * 40),
+    *("NaN", "Infinity", "-INF", '"NaN"', "nul", "nullx", "truex", "tru", "True", "'x'", '"1.5"', '"true"', '" 7 "'),
+    *(r'"\q"', r'"\u12"', r'"\ud83d\ude00"', r'"\ud800"', r'"\u0000"', '"\x01"', '"\n"', '"open', r'"\\\"', "1" * 130),
+    *("[]", "[1, 2]", "[1,]", "{}", '{"a": 1}', '{"a": }', "[[[]]]", "[" * 120 + "]" * 120, "// x", "1 2", ""),
+)
+_AROUND = ("null", "{}", "[]", "[1]", '"x"', "1", "true", "")
+_TOO_MUCH = ('{"' + "n" * 60_000 + '": 1}', '{"x": ' + "1" * 2000 + "}", '{"x": ' + "[" * 1100 + "]" * 1100 + "}")
+_BYTES = (
+    b"\xff",
+    b"\xc3",
+    b"\xed\xa0\x80",
+    b"\xef\xbb\xbf",
+    b"\\",
+    b'"',
+    b"{",
+    b"}",
+    b",",
+    b" ",
+    b"\x00",
+    b"\\u",
+    b"-",
+    b"e",
+)
+
+
+def _image(random: Random, odd: bool) -> str:
+    known = [*_FITTING, "other", "außen"]
+    names = random.sample(known, random.randint(0, len(known)))
+    if odd and random.random() < 0.2:
+        names.append(random.choice([*names, "single", "list", "open", "\\u0074ext", 'q"']))
+    return _object([(name, _value(random, name, odd)) for name in names], random)
+
+
+def _value(random: Random, name: str, odd: bool) -> str:
+    fitting = _FITTING.get(name, (*_WHOLE, *_REAL, *_TEXTS, '{"x": [{"y": null}, -1.5e3]}', "[]"))
+    return "null" if random.random() < 0.15 else random.choice(_ODD if odd and random.random() < 0.05 else fitting)
+
+
+def _object(members: list[tuple[str, str]], random: Random) -> str:
+    blank = random.choice(["", "", " ", "\n\t\r"])
+    return (
+        "{" + blank + f"{blank},{blank}".join(f'"{name}"{blank}:{blank}{text}' for name, text in members) + blank + "}"
+    )
+
+
+def _change(random: Random, odd: bool) -> str:
+    images = [(name, "null" if random.random() < 0.2 else _image(random, odd)) for name in ("after", "before")]
+    if odd and random.random() < 0.1:
+        images.append((random.choice(["after", CORRUPT, "x"]), random.choice(_AROUND)))
+    members = [*images, ("op", '"u"'), ("source", _object([("lsn", "12"), ("sequence", r'"[\"1\",\"2\"]"')], random))]
+    random.shuffle(members)
+    return _object(members[random.randint(0, 2) :], random)
+
+
+def _broken(random: Random, text: bytes) -> bytes:
+    """With something in it put elsewhere, left out, or put in."""
+    place = random.randrange(len(text) + 1)
+    match random.randrange(4):
+        case 0:
+            return text[:place]
+        case 1:
+            return text[:place] + text[place + random.randint(1, 3) :]
+        case 2:
+            return text + random.choice(_BYTES)
+    return text[:place] + random.choice(_BYTES) + text[place + random.randint(0, 1) :]
+
+
+def _read(spark: SparkSession, values: list[bytes | None], into: T.StructType = _TYPE) -> DataFrame:
+    """`value`, what was plain of it, the whole, and what the parser makes of it."""
+    rows = spark.createDataFrame([(None if v is None else bytearray(v),) for v in values], "value binary")
+    read = Plainly("value", into)
+    told = rows.select("value", read.plain).select("value", read.name, read.rest)
+    parsed = opened(F.col("value").cast("string"), into).alias("parsed")
+    return told.select("value", F.col(read.name).alias("plain"), read.whole().alias("whole"), parsed).localCheckpoint()
+
+
+def _same(one: str, other: str) -> Column:
+    """By their JSON and their bytes: as numbers 0 and -0 are equal, variants can't be compared, and JSON is text."""
+    alone = (F.struct(F.col(name).alias("it")) for name in (one, other))
+    shown = [(F.to_json(it, {"ignoreNullFields": "false"}), it.cast("string").cast("binary")) for it in alone]
+    return (shown[0][0] == shown[1][0]) & (shown[0][1] == shown[1][1])
+
+
+def test_what_is_plain_is_what_a_parser_makes_of_it(spark: SparkSession) -> None:
+    random = Random(_SEED)
+    plain = [_change(random, odd=False).encode() for _ in range(_CASES)]
+    odd = [_change(random, odd=True).encode() for _ in range(_CASES)]
+    broken = [_broken(random, text) for text in random.choices(plain + odd, k=2 * _CASES)]
+    rest = [*odd, *broken, *(text.encode() for text in (*_AROUND, *_ODD, *_TOO_MUCH)), None]
+
+    read = _read(spark, [*plain, *rest])
+    wrong = read.where(~_same("whole", "parsed") | (F.col("plain").isNotNull() & ~_same("plain", "parsed")))
+    assert wrong.limit(5).collect() == [], _SEED
+
+    told = _read(spark, list(plain)).where(F.col("plain").isNull())
+    assert told.limit(5).collect() == [], _SEED
+    kinds = read.groupBy(F.col("plain").isNull(), F.col(f"parsed.{CORRUPT}").isNull()).count().collect()
+    assert len(kinds) == 3, "of what can't be read nothing is plain, and not all that can is"
+
+
+@pytest.mark.parametrize("names", [("\ufffd",), ("a", "a")])
+def test_of_a_name_that_may_be_another_nothing_is_plain(spark: SparkSession, names: tuple[str, ...]) -> None:
+    into = T.StructType([T.StructField(name, T.LongType()) for name in names])
+    read = _read(spark, [b'{"\xff": 1, "a": 2}'], into)
+    assert read.where(~_same("whole", "parsed") | F.col("plain").isNotNull()).collect() == []
