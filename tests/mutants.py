@@ -47,6 +47,7 @@ CONSUMED = ("tests/integration/test_kafka_source.py",)
 LATE = ("tests/property/test_merge.py", "-k", "late")
 REPEATED = ("tests/replay/test_repeated_tombstones.py",)
 AT_HAND = ("tests/tables/test_bronze.py",)
+IN_TURNS = ("tests/tables/test_folding.py", "-k", "slice")
 NAMED = ("tests/replay/test_own_names.py", "-k", "refused")
 
 
@@ -62,6 +63,13 @@ class Mutant:
 
 
 MUTANTS = [
+    Mutant(
+        "a slice waits for all tables to be folded",
+        "run/merge.py",
+        "if self._put_off % TOGETHER == 0:",
+        "if True:",
+        IN_TURNS,
+    ),
     Mutant(
         "keys of one millisecond are one key",
         "changelog/merge.py",

@@ -27,6 +27,7 @@ from ingest.run.table_merge import TableMerge
 from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import Bronze
 from ingest.tables.contention import again
+from ingest.tables.folding import TOGETHER
 from ingest.tables.quarantine import Quarantine
 
 NO_TABLE = ""
@@ -68,6 +69,7 @@ class Merge:
         # Kept: each of its threads has a connection to the JVM.
         self._side_by_side = ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="merge")
         self._asked = False
+        self._put_off = 0
         self._restarts = Restarts(spark, bronze, rules.stops_at_restart)
         self.merged = max(self._accounts.merged_upto(), bronze.begins_after)
         self.newest: datetime | None = None
@@ -89,12 +91,19 @@ class Merge:
             accounts = self._slice_accounts(upto, groups)
         self._accounts.add(self.merged, upto, accounts)
         self.merged = upto
-        self._bronze.fold(upto)
+        self._fold(upto)
         times = [datetime.fromtimestamp(g.newest / 1000, UTC) for g in groups if g.newest is not None]
         self.newest = max([*times, *([self.newest] if self.newest else [])], default=None)
         # Py4j's objects are in cycles: until Python looks for these, the JVM keeps all rows and plans of the slice.
         gc.collect()
         return accounts
+
+    def _fold(self, upto: int) -> None:
+        """Small files of one table a slice: the next one waits for it. Where merged tables have theirs written together
+        all the time, the others' wait some slices long."""
+        self._put_off = self._put_off + 1 if self.tables.have_folded() else 0
+        if self._put_off % TOGETHER == 0:
+            _ = self._accounts.fold() or self._bronze.fold(upto)
 
     def _old_lives(self, upto: int, groups: Sequence[Group]) -> list[DataFrame]:
         read = self._slices.read(self.merged, upto, groups, repeated=True)

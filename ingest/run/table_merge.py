@@ -72,6 +72,12 @@ class TableMerge:
         self._truncated: dict[str, tuple[int, ...] | None] = {}
         self._begun: dict[str, Begun] = {}
         self._met: set[str] = set()
+        self._folded = False
+
+    def have_folded(self) -> bool:
+        """Whether small files of any table were written together since this was asked last."""
+        folded, self._folded = self._folded, False
+        return folded
 
     def begun(self, merged: int) -> int | None:
         """The end of a slice after `merged` that some table holds already: a run died before it was accounted for.
@@ -176,8 +182,8 @@ class TableMerge:
         told = {WRITER: self._writer, UPTO: batch.upto, _ACCOUNT: asdict(account)}
         if judged is None:
             note(shape, stored, told)
-        else:
-            write(judged, shape, stored, told, partial(self._quarantine_rows, batch))
+        elif write(judged, shape, stored, told, partial(self._quarantine_rows, batch)):
+            self._folded = True
 
     def _tell(
         self, chronicle: Chronicle, batch: TableBatch, shape: Shape, changes: Changes, judged: Judged | None

@@ -26,8 +26,9 @@ def write(
     stored: Stored,
     told: Mapping[str, Any],
     set_aside: Callable[[DataFrame], None],
-) -> None:
-    """`told`: what the commits say of themselves. `set_aside`: takes the changes that can't be applied."""
+) -> bool:
+    """`told`: what the commits say of themselves. `set_aside`: takes the changes that can't be applied. Whether small
+    files were written together at the end."""
     pending = judged.pending
     if pending is not None and not shape.key:
         if stored.owed_before is None:
@@ -46,7 +47,7 @@ def write(
         note(shape, stored, told)
     if pending is not None and DELETE in pending.actions:
         stored.pending.remove(pending.states.where(F.col(ACTION) == DELETE), shape, told)
-    _fold(stored, judged, shape)
+    return _fold(stored, judged, shape)
 
 
 def note(shape: Shape, stored: Stored, told: Mapping[str, Any]) -> None:
@@ -61,9 +62,7 @@ def _bury(stored: Stored, judged: Judged) -> None:
         stored.graves.bury(judged.graves)
 
 
-def _fold(stored: Stored, judged: Judged, shape: Shape) -> None:
-    """What was written to now may have gathered small files."""
-    if judged.silver is not None:
-        stored.silver.fold(shape)
-    if judged.pending is not None:
-        stored.pending.fold(shape)
+def _fold(stored: Stored, judged: Judged, shape: Shape) -> bool:
+    """What was written to now may have gathered small files: those of one table are enough for a batch."""
+    written = ((judged.silver, stored.silver), (judged.pending, stored.pending))
+    return any(kept.fold(shape) for what, kept in written if what is not None)

@@ -60,9 +60,10 @@ class Accounts:
         progress = Progress(f"accounts of {self._pipeline}", upto)
         # Those of other pipelines are in this table too.
         again(COLLISIONS_OF_DELTA)(self._table.commit, None, ready=[file], told=summary, progress=progress)
-        self._fold()
 
-    def _fold(self) -> None:
+    def fold(self) -> bool:
+        """Writes small files together, where it is time to. Whether it was."""
         files = folding.due(self._table.files().values(), together=folding.SELDOM)
         if files:
             self._table.fold(files, self._table.rows_in(files).coalesce(1).sortWithinPartitions("upto_batch"))
+        return bool(files)

@@ -144,16 +144,17 @@ class Bronze:
             return rows
         return rows.withColumn("position", in_epoch(F.col("position"), F.col("timestamp"), self._epochs))
 
-    def fold(self, upto: int) -> None:
+    def fold(self, upto: int) -> bool:
         """Writes small files together, where it is time to: of batches up to `upto`, which nobody reads one by one any
-        more. The rows stay what they are, in the order in which they were captured."""
+        more. The rows stay what they are, in the order in which they were captured. Whether it was time."""
         if not self._table.exists():
-            return
+            return False
         bounds = [(f, f.bounds(BATCH)) for f in self._table.files().values()]
         merged = (f for f, batches in bounds if batches and batches[1] <= upto)
         files = folding.due(merged, _LARGE, folding.SELDOM)
         if files:
             self._table.fold(files, _laid_out(self._table.rows_in(files), 1))
+        return bool(files)
 
     def empty(self, erased: DataFrame) -> int:
         """Leaves of the events at `COORDINATES` no more than their place, and which `request` it was. How many files

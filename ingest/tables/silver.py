@@ -219,11 +219,12 @@ class Silver:
         properties, columns = self._properties(shape), self.schema(shape)
         self._commit(frame, told, without=gone, new=properties, columns=columns)
 
-    def fold(self, shape: Shape) -> None:
-        """Writes small files together, where it is time to: the rows stay what they are."""
+    def fold(self, shape: Shape) -> bool:
+        """Writes small files together, where it is time to: the rows stay what they are. Whether it was."""
         files = folding.due(self._table.files().values())
         if files:
             self._table.fold(files, self._together(files, shape))
+        return bool(files)
 
     def purge(self, shape: Shape) -> int:
         """Writes anew the files of which rows are marked as gone, without them. How many there were."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -11,10 +13,14 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.accounting import Account
 from ingest.changelog.envelope import RECORD, Naming, events
-from ingest.tables import folding
+from ingest.names import Lakehouse
+from ingest.run.merge import Merge
+from ingest.run.rules import Rules
+from ingest.tables import folding, silver
 from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import Bronze, Captured
 from ingest.tables.data_file import DataFile
+from ingest.tables.delta_log import Table
 from ingest.tables.folding import TOGETHER, due
 
 pytestmark = pytest.mark.spark
@@ -86,6 +92,7 @@ def test_accounts_of_several_pipelines_share_files(spark: SparkSession, tmp_path
     for upto in range(1, TOGETHER + 1):
         for accounts in pipelines.values():
             accounts.add(upto - 1, upto, [Account("s.t", 5, 3, 2)])
+            accounts.fold()
     assert len(pipelines["one"]._table.files()) < TOGETHER
     for accounts in pipelines.values():
         assert accounts.merged_upto() == TOGETHER
@@ -102,9 +109,34 @@ def test_two_pipelines_that_fold_at_once(spark: SparkSession, tmp_path: Path, mo
         found = due(files, together=together)
         assert found
         other.add(0, 1, [Account("s.t", 4, 4)])
+        other.fold()
         return found
 
     monkeypatch.setattr(folding, "due", due_late)
     one.add(TOGETHER - 1, TOGETHER, [Account("s.t", 5, 3, 2)])
+    one.fold()
     assert len(other._table.files()) == 1, "the other one was faster"
     assert (one.merged_upto(), one.rows().count(), other.rows().count()) == (TOGETHER, TOGETHER, 1)
+
+
+def test_a_slice_waits_for_one_table_to_be_folded(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each table has gathered as many files after as many slices."""
+    monkeypatch.setattr(silver, "_REWRITABLE", 0)
+    folds: dict[int, list[str]] = defaultdict(list)
+
+    def fold(table: Table, *given: Any) -> None:
+        folds[number].append(table.path)
+        real(table, *given)
+
+    real = Table.fold
+    monkeypatch.setattr(Table, "fold", fold)
+    lakehouse = Lakehouse(str(tmp_path))
+    bronze = Bronze(spark, lakehouse.bronze("p"))
+    merge = Merge(spark, "p", lakehouse, Rules(primary_keys={"s.t": ("id",)}), bronze)
+    for number in range(1, TOGETHER + 3):
+        capture(spark, bronze, range(number, number + 1))
+        merge.step(number)
+    assert [len(of_a_slice) for of_a_slice in folds.values()] == [1, 1, 1], folds
+    assert len({path for (path,) in folds.values()}) == 3, folds
