@@ -99,10 +99,10 @@ def _opening(shape: Shape, reader: Reader, in_bulk: bool) -> tuple[tuple[SparkCo
     deleted = F.lit(False) if reader.reading is Reading.BEFORE else F.col("op").isin("d", "tombstone")
     needs_key = _needs_key(shape, reader)
 
-    def parsed(opened: SparkColumn, *of_key: str) -> tuple[SparkColumn, ...]:
+    def parsed(json: SparkColumn, *of_key: str) -> tuple[SparkColumn, ...]:
         return (
             *_named(*_EVENT, *of_key),
-            opened.alias("_v"),
+            json.alias("_v"),
             # Apart: what is wrong in an image before is no reason to refuse the event.
             (F.from_json(text, before_type(reader)) if also_before else F.lit(None)).alias("_b"),
             (F.from_json(new_key_text(), key_type(keys)) if reader.key_changes else F.lit(None)).alias("_n"),
@@ -110,9 +110,9 @@ def _opening(shape: Shape, reader: Reader, in_bulk: bool) -> tuple[tuple[SparkCo
             deleted.alias(DELETED),
         )
 
-    def keyed(opened: SparkColumn) -> tuple[SparkColumn, ...]:
+    def keyed(json: SparkColumn) -> tuple[SparkColumn, ...]:
         flags = (flag.alias(name) for name, flag in _withheld(reader).items())
-        return (*_named(*_EVENT, "_v", "_b", "_n", "_doubtful", DELETED), opened.alias("_k"), *flags)
+        return (*_named(*_EVENT, "_v", "_b", "_n", "_doubtful", DELETED), json.alias("_k"), *flags)
 
     if not in_bulk:
         key_text = F.when(needs_key, F.col("key").cast("string"))

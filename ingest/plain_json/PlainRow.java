@@ -2,7 +2,6 @@ package org.apache.spark.sql.api.java;
 
 import java.io.Serializable;
 import java.nio.charset.StandardCharsets;
-import java.util.Arrays;
 import java.util.HashSet;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -11,7 +10,6 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.VariantType;
-import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * What from_json makes of a JSON object, for a type of texts, whole numbers, doubles, booleans and structs of these;
@@ -82,20 +80,9 @@ public final class PlainRow implements Serializable {
 }
 
 /** The fields that a PlainRow asks for, out of one text. It checks all of the text, as from_json would. */
-final class PlainFields extends PlainJson {
+final class PlainFields extends PlainValue {
     private static final int DEEPEST = 100;
     private static final int LONGEST_NAME = 1000;
-    private static final int MOST_DIGITS = 127;
-    private static final int DIGITS_OF_ANY_LONG = 18;
-    /** With so many digits, and a power of ten up to the last of these, a quotient is the double next to the decimal. */
-    private static final int DIGITS_OF_ANY_DOUBLE = 15;
-    private static final double[] POWERS = new double[] {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
-        1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-
-    private boolean whole;
-    private int digits;
-    private int fraction;
-    private long mantissa;
 
     PlainFields(byte[] text) {
         this.text = text;
@@ -162,169 +149,6 @@ final class PlainFields extends PlainJson {
                 return Byte.valueOf((byte) within(Byte.MIN_VALUE, Byte.MAX_VALUE));
             case PlainRow.DOUBLE:
                 return Double.valueOf(floating());
-            default:
-                throw NotPlain.INSTANCE;
-        }
-    }
-
-    private long within(long least, long most) {
-        boolean negative = text[at] == '-';
-        number();
-        require(whole && digits <= DIGITS_OF_ANY_LONG);
-        long found = negative ? -mantissa : mantissa;
-        require(least <= found && found <= most);
-        return found;
-    }
-
-    private double floating() {
-        int first = at;
-        boolean negative = text[first] == '-';
-        number();
-        if (whole) {
-            require(digits <= DIGITS_OF_ANY_LONG);
-            return negative ? -mantissa : mantissa;
-        }
-        if (fraction >= 0 && fraction < POWERS.length && digits <= DIGITS_OF_ANY_DOUBLE) {
-            double found = mantissa / POWERS[fraction];
-            return negative ? -found : found;
-        }
-        return Double.parseDouble(new String(text, first, at - first, StandardCharsets.US_ASCII));
-    }
-
-    /** Past a number: whether it is a whole one, its digits without the exponent's, how many of them are behind the
-     * point (less than none where it has an exponent), and what they come to where a long holds them. */
-    private void number() {
-        if (text[at] == '-') {
-            at++;
-        }
-        int first = at;
-        mantissa = 0;
-        some();
-        digits = at - first;
-        require(digits == 1 || text[first] != '0');
-        whole = true;
-        fraction = 0;
-        if (at < text.length && text[at] == '.') {
-            int point = at++;
-            some();
-            fraction = at - point - 1;
-            digits += fraction;
-            whole = false;
-        }
-        if (at < text.length && (text[at] == 'e' || text[at] == 'E')) {
-            at++;
-            if (text[at] == '+' || text[at] == '-') {
-                at++;
-            }
-            digits();
-            fraction = -1;
-            whole = false;
-        }
-        require(at - first <= MOST_DIGITS);
-    }
-
-    private void some() {
-        int first = at;
-        long sum = mantissa;
-        for (; at < text.length && text[at] >= '0' && text[at] <= '9'; at++) {
-            sum = 10 * sum + (text[at] - '0');
-        }
-        mantissa = sum;
-        require(at > first);
-    }
-
-    /** What is no text but can stand as one in one way only: true, false, a whole number. */
-    private UTF8String asText() {
-        int first = at;
-        if (text[first] == 't' || text[first] == 'f') {
-            literal(text[first] == 't' ? "true" : "false");
-            return UTF8String.fromBytes(text, first, at - first);
-        }
-        number();
-        // Of -0 nothing is left but 0.
-        require(whole && digits <= DIGITS_OF_ANY_LONG && (mantissa != 0 || text[first] != '-'));
-        return UTF8String.fromBytes(text, first, at - first);
-    }
-
-    private UTF8String words() {
-        byte[] bytes = text;
-        int first = at + 1;
-        int i = first;
-        int all = 0;
-        byte next = bytes[i];
-        while (next != '"' && next != '\\') {
-            require(next < 0 || next >= ' ');
-            all |= next;
-            next = bytes[++i];
-        }
-        UTF8String found;
-        if (next == '"') {
-            at = i + 1;
-            found = UTF8String.fromBytes(bytes, first, i - first);
-        } else {
-            found = unescaped(first);
-            all = -1;
-        }
-        // What is no text from_json replaces by a character that says so.
-        require(all >= 0 || found.isValid());
-        return found;
-    }
-
-    private UTF8String unescaped(int first) {
-        at = first - 1;
-        string();
-        byte[] found = new byte[at - first];
-        int length = 0;
-        for (int i = first; i < at - 1; i++) {
-            byte next = text[i];
-            if (next != '\\') {
-                found[length++] = next;
-                continue;
-            }
-            int meant = escaped(++i);
-            if (text[i] == 'u') {
-                i += 4;
-            }
-            if (meant < 0x80) {
-                found[length++] = (byte) meant;
-            } else {
-                if (meant < 0x800) {
-                    found[length++] = (byte) (0xc0 | meant >> 6);
-                } else {
-                    found[length++] = (byte) (0xe0 | meant >> 12);
-                    found[length++] = (byte) (0x80 | meant >> 6 & 0x3f);
-                }
-                found[length++] = (byte) (0x80 | meant & 0x3f);
-            }
-        }
-        return UTF8String.fromBytes(Arrays.copyOf(found, length));
-    }
-
-    /** The character that the escape stands for whose letter is at `i`. */
-    private int escaped(int i) {
-        switch (text[i]) {
-            case '"':
-            case '\\':
-            case '/':
-                return text[i];
-            case 'b':
-                return '\b';
-            case 'f':
-                return '\f';
-            case 'n':
-                return '\n';
-            case 'r':
-                return '\r';
-            case 't':
-                return '\t';
-            case 'u':
-                int meant = 0;
-                for (int digit = i + 1; digit <= i + 4; digit++) {
-                    int value = Character.digit((char) text[digit], 16);
-                    require(value >= 0);
-                    meant = meant << 4 | value;
-                }
-                return meant;
             default:
                 throw NotPlain.INSTANCE;
         }

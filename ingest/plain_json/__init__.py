@@ -53,7 +53,7 @@ class Plainly:
     @property
     def rest(self) -> Column:
         """The text of what is not plain."""
-        # With what it is made of it would be read twice: so it is for the parser alone, which asks for it twice.
+        # In the last step it is named twice: what is named once Spark puts there whole, and hands each value on for it.
         return F.when(F.col(self.name).isNull(), F.col(self.column).cast("string")).alias(self._rest)
 
     def whole(self, asked: Column | None = None) -> Column:
@@ -91,5 +91,6 @@ def tokens(jvm: Any) -> None:
 @cache
 def _reader(jvm: Any) -> Any:
     tokens(jvm)
+    define_function(jvm, _HERE / "PlainValue.java", ("PlainValue",))
     define_function(jvm, _HERE / "PlainRow.java", ("PlainRow", "PlainFields"))
     return jvm.org.apache.spark.sql.api.java.PlainRow
