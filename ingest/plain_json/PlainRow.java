@@ -24,6 +24,9 @@ public final class PlainRow implements Serializable {
     final byte[][] names;
     final int[] kinds;
     final PlainRow[] structs;
+    /** Which field came last behind each, and first of all: the next object mostly has them in the same order. A guess,
+     * so it does no harm that several threads write it. */
+    final int[] followers;
 
     private final boolean certain;
 
@@ -33,6 +36,7 @@ public final class PlainRow implements Serializable {
         names = new byte[fields.length][];
         kinds = new int[fields.length];
         structs = new PlainRow[fields.length];
+        followers = new int[fields.length + 1];
         HashSet seen = new HashSet();
         boolean clear = true;
         for (int i = 0; i < fields.length; i++) {
@@ -97,27 +101,29 @@ final class PlainFields extends PlainValue {
     private InternalRow object(PlainRow type, int depth) {
         byte[][] names = type.names;
         Object[] values = new Object[names.length];
-        int expected = 0;
+        int last = names.length;
         for (boolean more = opened('{', '}'); more; more = another('}')) {
             name();
-            int field = field(names, expected);
+            int field = field(names, type.followers, last);
             if (field < 0) {
                 require(stop - start <= LONGEST_NAME);
                 pass(depth + 1);
             } else {
                 values[field] = value(type.kinds[field], type.structs[field], depth + 1);
-                expected = field + 1;
+                last = field;
             }
         }
         return new GenericInternalRow(values);
     }
 
-    private int field(byte[][] names, int expected) {
+    private int field(byte[][] names, int[] followers, int last) {
+        int expected = followers[last];
         if (expected < names.length && is(names[expected])) {
             return expected;
         }
         for (int i = 0; i < names.length; i++) {
             if (is(names[i])) {
+                followers[last] = i;
                 return i;
             }
         }
