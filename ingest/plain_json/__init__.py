@@ -84,13 +84,13 @@ def _plain(value: Column, into: T.StructType) -> Column:
 
 
 def tokens(jvm: Any) -> None:
-    """Sees to it that `jvm` knows PlainJson, which other classes of this project extend."""
+    """Sees to it that `jvm` knows PlainJson and PlainValue, which other classes of this project extend."""
     define_function(jvm, _HERE / "PlainJson.java", ("NotPlain", "PlainJson"))
+    define_function(jvm, _HERE / "PlainValue.java", ("PlainValue",))
 
 
 @cache
 def _reader(jvm: Any) -> Any:
     tokens(jvm)
-    define_function(jvm, _HERE / "PlainValue.java", ("PlainValue",))
     define_function(jvm, _HERE / "PlainRow.java", ("PlainRow", "PlainFields"))
     return jvm.org.apache.spark.sql.api.java.PlainRow

@@ -11,12 +11,11 @@ import java.util.HashSet;
  * nothing of them. What it doesn't know for certain (a name that stands twice or is written with escapes, anything
  * that isn't plain JSON) it calls news as well: who asks reads those whole.
  */
-public final class ImageNews extends PlainJson implements UDF4 {
+public final class ImageNews extends PlainValue implements UDF4 {
     private static final int LONGEST = 1 << 20;
     private static final int MOST_NAMES = 1000;
     private static final int LONGEST_NAME = 1000;
     private static final int DEEPEST = 100;
-    private static final int MOST_DIGITS = 127;
 
     private static final int NULL = 1, BOOLEAN = 2, LONG = 3, FLOAT = 4, STRING = 5, ARRAY = 6, OBJECT = 7;
     private static final int WHOLE = 1 << 28, DECIMAL = 2 << 28;
@@ -173,7 +172,7 @@ public final class ImageNews extends PlainJson implements UDF4 {
                 literal("null");
                 break;
             default:
-                seen(place, number());
+                seen(place, kindOfNumber());
         }
     }
 
@@ -210,32 +209,15 @@ public final class ImageNews extends PlainJson implements UDF4 {
     }
 
     /** Its kind: what is read as a number of 64 bits, or else all of its digits that a decimal's type depends on. */
-    private int number() {
-        if (text[at] == '-') {
-            at++;
-        }
-        int first = at;
-        digits();
-        int whole = at - first;
-        require(whole == 1 || text[first] != '0');
-        int fraction = 0;
-        if (at < text.length && text[at] == '.') {
-            int point = at++;
-            digits();
-            fraction = at - point - 1;
-        }
-        int end = at;
-        if (at < text.length && (text[at] == 'e' || text[at] == 'E')) {
-            at++;
-            if (text[at] == '+' || text[at] == '-') {
-                at++;
-            }
-            digits();
-            require(at - first <= MOST_DIGITS);
+    private int kindOfNumber() {
+        int first = text[at] == '-' ? at + 1 : at;
+        number();
+        if (fraction < 0) {
             return FLOAT;
         }
-        if (fraction == 0 && (whole < MOST.length
-                || whole == MOST.length && Arrays.compare(text, first, end, MOST, 0, MOST.length) <= 0)) {
+        int end = at;
+        if (whole && (digits < MOST.length
+                || digits == MOST.length && Arrays.compare(text, first, end, MOST, 0, MOST.length) <= 0)) {
             return LONG;
         }
         int leading = 0, trailing = 0;
@@ -245,8 +227,7 @@ public final class ImageNews extends PlainJson implements UDF4 {
         for (int i = end - 1; i >= first && (text[i] == '0' || text[i] == '.'); i--) {
             trailing += text[i] == '0' ? 1 : 0;
         }
-        require(whole + fraction <= MOST_DIGITS);
-        return (fraction == 0 ? WHOLE : DECIMAL) | (whole + fraction) << 21 | fraction << 14 | leading << 7 | trailing;
+        return (whole ? WHOLE : DECIMAL) | digits << 21 | fraction << 14 | leading << 7 | trailing;
     }
 }
 
