@@ -66,8 +66,8 @@ MUTANTS = [
     Mutant(
         "a slice waits for all tables to be folded",
         "run/merge.py",
-        "if self._put_off % TOGETHER == 0:",
-        "if True:",
+        "if self._put_off % TOGETHER:",
+        "if False:",
         IN_TURNS,
     ),
     Mutant(

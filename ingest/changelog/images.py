@@ -92,7 +92,8 @@ def _reading(shape: Shape, reader: Reader, in_bulk: bool) -> tuple[Projection, .
 
 def _opening(shape: Shape, reader: Reader, in_bulk: bool) -> tuple[tuple[SparkColumn, ...], ...]:
     """The JSON of the value, then that of the key; `in_bulk` after what is plain of both."""
-    keys = [reader.named()[k] for k in shape.key if k in reader.named()]
+    wire = reader.named()
+    keys = [wire[k] for k in shape.key if k in wire]
     value, key = Plainly("value", value_type(reader, keys)), Plainly("key", key_type(keys))
     text = F.col("value").cast("string")
     also_before = reader.reading is Reading.AFTER_OR_BEFORE

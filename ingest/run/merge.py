@@ -102,8 +102,10 @@ class Merge:
         """Small files of one table a slice: the next one waits for it. Where merged tables have theirs written together
         all the time, the others' wait some slices long."""
         self._put_off = self._put_off + 1 if self.tables.have_folded() else 0
-        if self._put_off % TOGETHER == 0:
-            _ = self._accounts.fold() or self._bronze.fold(upto)
+        if self._put_off % TOGETHER:
+            return
+        if not self._accounts.fold():
+            self._bronze.fold(upto)
 
     def _old_lives(self, upto: int, groups: Sequence[Group]) -> list[DataFrame]:
         read = self._slices.read(self.merged, upto, groups, repeated=True)

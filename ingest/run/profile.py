@@ -89,8 +89,6 @@ def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int
     told = news(events.sparkSession, F.col("value"), (slice_of.cast("bigint"), F.col("source_table"), _is_wrapped()))
     # Apart: in an aggregate it would be asked, and read, again for each mention.
     asked = events.withColumns({"_news": _is_schemaless() & told, "_repeated": _repeated(few)})
-    # Its text is named twice from here on: Spark would hand each value on otherwise, for the few that are opened.
-    asked = asked.withColumn("_text", F.when(F.col("_news"), F.col("value").cast("string")))
     grouped = asked.withColumn("_images", opened).groupBy(slice_of.alias("slice"), *kinds)
     rows = grouped.agg(*aggregates).collect()  # a row per slice, table and schema
     found: dict[int, list[Group]] = {}
@@ -128,13 +126,13 @@ def _counting(few: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]
     as to count a small batch."""
     kind = F.when(F.col("op").isin(*CHANGES), CHANGE).otherwise(F.col("op")).alias("kind")
     return (
-        images(F.col("_text")),
+        images(F.when(F.col("_news"), F.col("value").cast("string"))),
         (_table(), kind, F.col("problem"), F.col("schema_id"), _is_wrapped().alias("wrapped")),
         (
             F.count(F.lit(1)).alias("count"),
             F.min(F.struct("offset", "topic", "partition")).alias("first"),
             shape(F.col("_images"), F.col("wrapped")).alias("shape"),
-            F.bool_and(F.col("_text").isNull() | are_whole(F.col("_images"))).alias("opened"),
+            F.bool_and(~F.col("_news") | are_whole(F.col("_images"))).alias("opened"),
             F.min("position").alias("lowest"),
             F.max("position").alias("highest"),
             F.collect_set(F.struct("topic", "partition")).alias("partitions"),
