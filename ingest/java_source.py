@@ -4,11 +4,14 @@ brings for the code it generates."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import Column
+from pyspark.sql import types as T
 
 _ONE_AT_A_TIME = Lock()
 _LOCAL = re.compile(r"local(\[.*\])?")
@@ -47,6 +50,17 @@ def define(jvm: Any, source: str, beside: str, names: tuple[str, ...]) -> None:
 def define_function(jvm: Any, file: Path, names: tuple[str, ...]) -> None:
     """The classes `names` of a Java file, which says to be of the package of Spark's functions."""
     define(jvm, file.read_text(encoding="utf-8"), _FUNCTIONS, names)
+
+
+def called(jvm: Any, target: Any, method: str, returns: T.DataType, on: Sequence[Column], pure: bool) -> Column:
+    """What `target`, an object of which tasks have copies, answers to `method` with these columns. `pure`: null where
+    any of them is, and always the same; otherwise it is never null, and asked once for each row."""
+    types, expressions = jvm.org.apache.spark.sql.types, jvm.org.apache.spark.sql.catalyst.expressions
+    columns, listed = jvm.org.apache.spark.sql.classic.ExpressionUtils, jvm.PythonUtils.toSeq
+    of = listed([columns.expression(column._jc) for column in on])
+    literal = expressions.Literal(target, types.ObjectType(target.getClass()))
+    kind = types.DataType.fromJson(returns.json())
+    return Column(columns.column(expressions.objects.Invoke(literal, method, kind, of, listed([]), pure, pure, pure)))
 
 
 def _has(jvm: Any, name: str) -> bool:

@@ -15,7 +15,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.java_source import define_function, reaches_tasks
+from ingest.java_source import called, define_function, reaches_tasks
 
 CORRUPT = "_corrupt"
 """The field of a type that holds the text of what can't be read by it."""
@@ -73,14 +73,9 @@ def _plain(value: Column, into: T.StructType) -> Column:
     if not reaches_tasks(context):
         return F.lit(None).cast(into)
     jvm = context._jvm
-    types, expressions = jvm.org.apache.spark.sql.types, jvm.org.apache.spark.sql.catalyst.expressions
-    columns, listed = jvm.org.apache.spark.sql.classic.ExpressionUtils, jvm.PythonUtils.toSeq
-    kind = types.DataType.fromJson(into.json())
-    reader = _reader(jvm)(kind, CORRUPT)
-    target = expressions.Literal(reader, types.ObjectType(reader.getClass()))
-    of = listed([columns.expression(value._jc)])
+    kind = jvm.org.apache.spark.sql.types.DataType.fromJson(into.json())
     # Null for null, null where it is not certain, the same each time.
-    return Column(columns.column(expressions.objects.Invoke(target, "read", kind, of, listed([]), True, True, True)))
+    return called(jvm, _reader(jvm)(kind, CORRUPT), "read", into, (value,), pure=True)
 
 
 def tokens(jvm: Any) -> None:

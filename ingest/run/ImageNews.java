@@ -18,6 +18,8 @@ public final class ImageNews extends PlainValue implements UDF4 {
     private static final int DEEPEST = 100;
 
     private static final int NULL = 1, BOOLEAN = 2, LONG = 3, FLOAT = 4, STRING = 5, ARRAY = 6, OBJECT = 7;
+    /** Of what it tells, between place and kind: no name has such a character. */
+    private static final String KIND = "\2";
     private static final int WHOLE = 1 << 28, DECIMAL = 2 << 28;
 
     private static final byte[] BEFORE = "before".getBytes(StandardCharsets.UTF_8);
@@ -32,11 +34,16 @@ public final class ImageNews extends PlainValue implements UDF4 {
     private transient Object ofTable;
     private transient Object ofWrapped;
 
+    /** Whom it tells each thing that is new, as text: where, and which kind of value. Nobody where null. */
+    transient HashSet told;
+    /** Whether it knows all that the value asked about last tells. */
+    transient boolean certain;
     private transient boolean news;
     private transient long objects;
 
     /** The value of a change, and what tells its group apart: its slice, its table, whether it is wrapped. */
     public Object call(Object value, Object slice, Object table, Object wrapped) {
+        certain = value != null;
         if (value == null) {
             return Boolean.TRUE;
         }
@@ -63,6 +70,7 @@ public final class ImageNews extends PlainValue implements UDF4 {
 
     /** Whoever reads it whole may find that it can't be read: then nobody was told what was new in it. */
     private void unknown() {
+        certain = false;
         if (news) {
             places.clear();
             taken = null;
@@ -81,7 +89,7 @@ public final class ImageNews extends PlainValue implements UDF4 {
         Object group = Arrays.asList(new Object[] {slice, table, wrapped});
         Place[] both = (Place[]) places.get(group);
         if (both == null) {
-            both = new Place[] {new Place(null), new Place(null)};
+            both = new Place[] {new Place("", null), new Place("", null)};
             places.put(group, both);
         }
         taken = both[0];
@@ -119,7 +127,10 @@ public final class ImageNews extends PlainValue implements UDF4 {
                 require(before < 0);
                 before = at;
                 boolean known = news;
+                HashSet asked = told;
+                told = null;
                 value(other, 0);
+                told = asked;
                 news = known;
             } else if (is(AFTER)) {
                 require(after < 0);
@@ -204,7 +215,12 @@ public final class ImageNews extends PlainValue implements UDF4 {
     private void seen(Place place, int kind) {
         if (place.last != kind) {
             place.last = kind;
-            news |= place.kinds.add(Integer.valueOf(kind));
+            if (place.kinds.add(Integer.valueOf(kind))) {
+                news = true;
+                if (told != null) {
+                    told.add(place.path + KIND + kind);
+                }
+            }
         }
     }
 
@@ -233,6 +249,7 @@ public final class ImageNews extends PlainValue implements UDF4 {
 
 /** A place in the images of a group: the whole, a member, or the elements of an array. */
 final class Place {
+    final String path;
     final byte[] name;
     final HashSet kinds = new HashSet();
     int last;
@@ -242,13 +259,14 @@ final class Place {
     int count;
     private Place elements;
 
-    Place(byte[] name) {
+    Place(String path, byte[] name) {
+        this.path = path;
         this.name = name;
     }
 
     Place element() {
         if (elements == null) {
-            elements = new Place(null);
+            elements = new Place(path + "\1", null);
         }
         return elements;
     }
@@ -270,7 +288,7 @@ final class Place {
         if (count == members.length) {
             members = (Place[]) Arrays.copyOf(members, 2 * count);
         }
-        Place added = new Place(name);
+        Place added = new Place(path + "\0" + new String(name, StandardCharsets.UTF_8), name);
         added.number = count;
         members[count++] = added;
         return added;

@@ -11,8 +11,9 @@ from ingest.cut import released
 from ingest.errors import SourceRefused
 from ingest.run.adopting import Adoption
 from ingest.run.profile import FEW
+from ingest.run.tally import Tally
 from ingest.sources.contract import Offsets, Source
-from ingest.tables.bronze import Bronze, Captured, Told
+from ingest.tables.bronze import Bronze, Captured
 
 
 class Capture:
@@ -28,11 +29,11 @@ class Capture:
         stops_at_new_topic: bool = True,
         seal: Callable[[DataFrame], DataFrame] = lambda events: events,
         adoption: Adoption | None = None,
-        count: Callable[[DataFrame], Told] | None = None,
+        merges: bool = False,
     ) -> None:
         """`stops_at_new_topic`: where another topic has taken a captured one's name. `seal`: what becomes of events
-        before they are kept. `adoption`: brings what the source holds in bronze's own form already. `count`: what is
-        told of a small batch to who merges it next, in this process."""
+        before they are kept. `adoption`: brings what the source holds in bronze's own form already. `merges`:
+        who merges it next is in this process: it need neither count nor, of a small batch, read it."""
         self._spark = spark
         self._source = source
         self._bronze = bronze
@@ -41,7 +42,7 @@ class Capture:
         self._stops_at_new_topic = stops_at_new_topic
         self._seal = seal
         self._adoption = adoption
-        self._count = count
+        self._merges = merges
         self.captured = bronze.captured()
         self.behind = 0
         """How many offsets waited at the source after the last batch."""
@@ -68,7 +69,8 @@ class Capture:
         few = span.size <= FEW
         batch = self._seal(events(self._source.read(self._spark, span), self._naming, in_bulk=not few))
         upto = Captured(self.captured.batch + 1, _advanced(self.captured.offsets, span.end), ids)
-        self._bronze.append(batch, upto, self._count if few else None)
+        counting = Tally(self._spark) if self._merges and Tally.counts(self._spark) else None
+        self._bronze.append(batch, upto, counting, at_hand=few and self._merges)
         self.captured = upto
         return span.size
 

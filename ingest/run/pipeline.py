@@ -22,7 +22,6 @@ from ingest.privacy.subjects import subjects_of
 from ingest.run.adopting import Adoption
 from ingest.run.capture import Capture
 from ingest.run.merge import Merge
-from ingest.run.profile import told_of_few
 from ingest.run.rules import Rules
 from ingest.run.shredding import sealing_of
 from ingest.sources.captured import is_remote
@@ -167,8 +166,8 @@ class Run:
             seal = sealing_of(pipeline)
             adoption = adoption_of(spark, pipeline, bronze, rules) if adopts else None
             what = source or source_of(pipeline)
-            count = told_of_few if "merge" in parts else None
-            self._capture = Capture(spark, what, bronze, rules.naming, limit, stops, seal, adoption, count)
+            merges = "merge" in parts
+            self._capture = Capture(spark, what, bronze, rules.naming, limit, stops, seal, adoption, merges)
         if "merge" in parts:
             self._merge = Merge(spark, pipeline.name, pipeline.layout, rules, bronze, pipeline.batch.merged_at_once)
 

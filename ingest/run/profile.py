@@ -112,12 +112,7 @@ def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int
             r["newest"],
         )
         found.setdefault(r["slice"], []).append(group)
-    return {n: _in_order(groups) for n, groups in found.items()}
-
-
-def told_of_few(events: DataFrame) -> list[dict[str, Any]]:
-    """What the groups of one slice say, of so few events that their positions can be compared one after the other."""
-    return [group.said for group in profiles(events, F.lit(0), few=True).get(0, [])]
+    return {n: in_order(groups) for n, groups in found.items()}
 
 
 @cache
@@ -181,7 +176,7 @@ def together(groups: Iterable[Group]) -> list[Group]:
     for group in groups:
         kind = (group.table, group.kind, group.problem, group.schema_id, group.wrapped)
         found.setdefault(kind, []).append(group)
-    return _in_order(reduce(_both, alike) for alike in found.values())
+    return in_order(reduce(_both, alike) for alike in found.values())
 
 
 def _both(one: Group, other: Group) -> Group:
@@ -198,14 +193,19 @@ def _both(one: Group, other: Group) -> Group:
         last_read=max(filter(None, (one.last_read, other.last_read)), default=None),
         first_read=min(filter(None, (one.first_read, other.first_read)), default=None),
         progress=(min(p[0] for p in progress), max(p[1] for p in progress)) if progress else None,
-        # Between the two nobody has looked.
-        goes_back=None,
+        goes_back=_goes_back_in(one, other),
         opened=one.opened and other.opened,
         newest=max((n for n in (one.newest, other.newest) if n is not None), default=None),
     )
 
 
-def _in_order(groups: Iterable[Group]) -> list[Group]:
+def _goes_back_in(one: Group, other: Group) -> bool | None:
+    """Of a group and its part that comes after it: between them nobody has looked, but the one may end before."""
+    apart = one.progress is None or other.progress is None or one.progress[1] <= other.progress[0]
+    return False if apart and one.goes_back is False and other.goes_back is False else None
+
+
+def in_order(groups: Iterable[Group]) -> list[Group]:
     return sorted(groups, key=lambda one: _place(one.first))
 
 

@@ -69,7 +69,8 @@ class Slices:
         end = after
         while end in self._bronze.counted:
             upto, said = self._bronze.counted[end]
-            if upto > last or sum(g.count for g in groups) + sum(g["count"] for g in said) > self._most * _ABOUT:
+            count = sum(g.count for g in groups) + sum(g["count"] for g in said)
+            if upto > last or (groups and count > self._most * _ABOUT):
                 break
             groups += map(Group.heard, said)
             del self._bronze.counted[end]

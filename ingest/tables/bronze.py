@@ -8,11 +8,10 @@ lost, or disagree with the data.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,7 +20,6 @@ from ingest.changelog.envelope import BATCH, CAPTURED, ERASED, emptied
 from ingest.changelog.position import in_epoch
 from ingest.cut import held, let_go
 from ingest.tables import delta_log, emptying, folding
-from ingest.tables.beside import beside
 from ingest.tables.data_file import DataFile, ReadyFile
 from ingest.tables.marks import Progress
 from ingest.varying import varying
@@ -42,6 +40,16 @@ COORDINATES = ["topic", "partition", "offset"]
 
 Told = Sequence[Mapping[str, Any]]
 """What is told of the events of a batch, as JSON has it."""
+
+
+class Counting(Protocol):
+    """Counts the events of one batch."""
+
+    def passing(self, batch: Column, position: Column) -> Column:
+        """`batch`, for each event once: selected beside it, it is counted. `position`: where it stands."""
+
+    def told(self) -> Told | None:
+        """Of all that have passed by; None where it can't be told."""
 
 
 @dataclass(frozen=True)
@@ -140,9 +148,12 @@ class Bronze:
         return [(f, low, high) for f, (low, high) in bounds if low <= upto and high > after]
 
     def _placed(self, rows: DataFrame) -> DataFrame:
-        if not self._epochs:
-            return rows
-        return rows.withColumn("position", in_epoch(F.col("position"), F.col("timestamp"), self._epochs))
+        return rows.withColumn("position", self._position()) if self._epochs else rows
+
+    def _position(self) -> Column:
+        """Where an event stands: bronze keeps what the source gave."""
+        position = F.col("position")
+        return in_epoch(position, F.col("timestamp"), self._epochs) if self._epochs else position
 
     def fold(self, upto: int) -> bool:
         """Writes small files together, where it is time to: of batches up to `upto`, which nobody reads one by one any
@@ -168,24 +179,29 @@ class Bronze:
         empty = self.rows().where(F.col("key").isNull() & F.col("value").isNull() & (F.size(marks) == 1))
         return empty.select(*COORDINATES, "timestamp", F.element_at(marks, 1)["value"].cast("string").alias("request"))
 
-    def append(self, events: DataFrame, upto: Captured, count: Callable[[DataFrame], Told] | None = None) -> None:
-        """One commit: the events of batch `upto.batch` and the offsets that follow them. `count`: what is told of few
-        events, who are about to be read: they stay at hand until the next batch, and are counted beside the writing.
+    def append(
+        self, events: DataFrame, upto: Captured, counting: Counting | None = None, at_hand: bool = False
+    ) -> None:
+        """One commit: the events of batch `upto.batch` and the offsets that follow them. `counting`: counts them on
+        their way. `at_hand`: they are few, and about to be read: they stay at hand until the next batch.
 
         Raises Contended where another capture has written this batch."""
-        frame = events.withColumn(BATCH, varying(upto.batch)).select(*CAPTURED.names)
+        batch = varying(upto.batch)
+        if counting is not None:
+            batch = counting.passing(batch, self._position())
+        frame = events.withColumn(BATCH, batch).select(*CAPTURED.names)
         if self._at_hand is not None:
             let_go(self._at_hand[1])
             self._at_hand = None
-        if count is None:
-            self._commit(frame, [], upto)
-            return
-        # Of many topics each has a few: a file for each core is enough.
-        rows = held(frame.coalesce(frame.sparkSession.sparkContext.defaultParallelism))
-        with beside(partial(count, self._placed(rows).coalesce(1))) as counting:
-            self._commit(rows, [], upto)
-        self.counted[upto.batch - 1] = upto.batch, counting.result()
-        self._at_hand = upto.batch, rows
+        if at_hand:
+            # Of many topics each has a few: a file for each core is enough.
+            frame = held(frame.coalesce(frame.sparkSession.sparkContext.defaultParallelism))
+        self._commit(frame, [], upto)
+        told = None if counting is None else counting.told()
+        if told is not None:
+            self.counted[upto.batch - 1] = upto.batch, told
+        if at_hand:
+            self._at_hand = upto.batch, frame
 
     def adopt(self, files: Sequence[ReadyFile], upto: Captured) -> None:
         """One commit: files that lie in `folder` already, with `CAPTURED` rows of batches up to `upto.batch`, and the

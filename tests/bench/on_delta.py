@@ -14,6 +14,7 @@ from ingest.changelog.envelope import events
 from ingest.names import Lakehouse
 from ingest.run.merge import Merge
 from ingest.run.rules import Rules
+from ingest.run.tally import Tally
 from ingest.tables.bronze import Bronze, Captured
 from ingest.tables.catalog import Catalog
 from tests.bench.contenders import Waiting, newest, parsed
@@ -43,7 +44,8 @@ class Ingest:
 
     def hand_over(self, batch: DataFrame) -> None:
         self._captured = Captured(self._captured.batch + 1, {})
-        self._bronze.append(events(batch, Rules().naming), self._captured)
+        # As a run does that merges what it captures.
+        self._bronze.append(events(batch, Rules().naming), self._captured, Tally(self._spark))
 
     def apply(self) -> None:
         self._merge.step(self._captured.batch)

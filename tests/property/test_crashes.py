@@ -18,7 +18,6 @@ from ingest.names import Lakehouse
 from ingest.quality.accounting import audit
 from ingest.run.capture import Capture
 from ingest.run.merge import Merge
-from ingest.run.profile import told_of_few
 from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
 from ingest.sources.files import FileSource, lines
 from ingest.tables import silver
@@ -73,7 +72,7 @@ def until_it_ends(
         monkeypatch.setattr(silver, "_REWRITABLE", random.choice([0, rewritable]))
         later = bool(deaths % 2)
         try:
-            capture = Capture(spark, source, bronze, Rules().naming, size, count=None if later else told_of_few)
+            capture = Capture(spark, source, bronze, Rules().naming, size, merges=not later)
             merge = Merge(spark, PIPELINE, layout, Rules(), bronze, slice_events=1 << 30 if later else 1)
             while capture.step():
                 if not later:

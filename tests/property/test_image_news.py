@@ -42,11 +42,11 @@ def _value(random: Random, depth: int, odd: bool) -> str:
         case "array":
             return "[" + ", ".join(_value(random, depth - 1, odd) for _ in range(random.randint(0, 3))) + "]"
         case "object":
-            return _object(random, depth, odd)
+            return json_object(random, depth, odd)
     return "null"
 
 
-def _object(random: Random, depth: int, odd: bool) -> str:
+def json_object(random: Random, depth: int, odd: bool) -> str:
     known = _ODD_NAMES if odd else _NAMES
     # Now and then a name stands twice.
     twice = odd and random.random() < 0.05
@@ -61,7 +61,7 @@ def _of(members: list[tuple[str, str]], random: Random) -> str:
 
 def _image(random: Random, odd: bool) -> str:
     kind = random.random()
-    return "null" if kind < 0.2 else _value(random, 2, odd) if kind < 0.3 else _object(random, 2, odd)
+    return "null" if kind < 0.2 else _value(random, 2, odd) if kind < 0.3 else json_object(random, 2, odd)
 
 
 def _change(random: Random, wrapped: bool, odd: bool) -> str:

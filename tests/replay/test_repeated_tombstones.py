@@ -14,7 +14,6 @@ from ingest.names import Lakehouse
 from ingest.run import placement, slices
 from ingest.run.capture import Capture
 from ingest.run.merge import Merge
-from ingest.run.profile import told_of_few
 from ingest.run.rules import Rules
 from ingest.sources.files import FileSource, lines
 from ingest.tables.bronze import Bronze
@@ -48,7 +47,7 @@ def merged(
     lakehouse = Lakehouse(str(folder / "lake"))
     bronze = Bronze(spark, lakehouse.bronze("shop"))
     source = FileSource(list(lines([file])))
-    capture = Capture(spark, source, bronze, RULES.naming, 100, count=told_of_few if at_hand else None)
+    capture = Capture(spark, source, bronze, RULES.naming, 100, merges=at_hand)
     merge = Merge(spark, "shop", lakehouse, RULES, bronze, 1)
     accounts: list[Account] = []
     while capture.step():

@@ -1,0 +1,311 @@
+package org.apache.spark.sql.api.java;
+
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.TreeSet;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** What is told of the events of one group. */
+final class Counted implements Serializable {
+    final String table;
+    final Long schemaId;
+    final boolean wrapped;
+    private final UTF8String tableText;
+    private final UTF8String kind;
+    private final UTF8String problem;
+
+    private long count;
+    private long newest = Long.MIN_VALUE;
+    private boolean keyChanges;
+    private long[] lowest, highest, firstRead, lastRead;
+    private Sent earliest, furthest;
+    /** Of each partition, one for each task that saw it. */
+    private final ArrayList runs = new ArrayList();
+    /** Values of which each told something new of the shape, and what that was; unsure where that isn't known. */
+    private final ArrayList values = new ArrayList();
+    final HashSet seen = new HashSet();
+    private boolean unsure;
+
+    private transient HashMap byPartition;
+    private transient Run run;
+    private transient Partition ofRun;
+
+    Counted(UTF8String table, UTF8String kind, UTF8String problem, Long schemaId, boolean wrapped) {
+        this.tableText = table == null ? null : table.clone();
+        this.table = table == null ? null : table.toString();
+        this.kind = kind == null ? null : kind.clone();
+        this.problem = problem == null ? null : problem.clone();
+        this.schemaId = schemaId;
+        this.wrapped = wrapped;
+    }
+
+    /** One of the same group that has seen nothing. */
+    Counted(Counted other) {
+        this(other.tableText, other.kind, other.problem, other.schemaId, other.wrapped);
+    }
+
+    boolean is(UTF8String table, UTF8String kind, UTF8String problem, Long schemaId, boolean wrapped) {
+        return this.wrapped == wrapped && same(this.schemaId, schemaId) && same(this.kind, kind)
+            && same(this.problem, problem) && same(tableText, table);
+    }
+
+    private static boolean same(Object one, Object other) {
+        return one == null ? other == null : one.equals(other);
+    }
+
+    Object key() {
+        return Arrays.asList(new Object[] {tableText, kind, problem, schemaId, Boolean.valueOf(wrapped)});
+    }
+
+    void saw(InternalRow event, boolean read, Partition partition, long offset) {
+        count++;
+        long[] position = position(event.getStruct(8, 7));
+        lowest = lower(lowest, position);
+        highest = higher(highest, position);
+        if (read) {
+            firstRead = lower(firstRead, position);
+        }
+        if (!event.isNullAt(10) && event.getBoolean(10)) {
+            lastRead = higher(lastRead, position);
+        }
+        if (!event.isNullAt(14)) {
+            newest = Math.max(newest, Math.floorDiv(event.getLong(14), 1000L));
+        }
+        keyChanges |= event.getBoolean(11);
+        if (ofRun != partition) {
+            ofRun = partition;
+            run = runIn(partition);
+        }
+        InternalRow progress = event.isNullAt(9) ? null : event.getStruct(9, 3);
+        run.saw(offset, progress);
+        if (progress != null) {
+            earliest = earliest == null || earliest.compare(progress) > 0 ? new Sent(progress) : earliest;
+            furthest = furthest == null || furthest.compare(progress) < 0 ? new Sent(progress) : furthest;
+        }
+    }
+
+    private Run runIn(Partition partition) {
+        if (byPartition == null) {
+            byPartition = new HashMap();
+        }
+        Run found = (Run) byPartition.get(partition);
+        if (found == null) {
+            found = new Run(partition.topic, partition.number);
+            byPartition.put(partition, found);
+            runs.add(found);
+        }
+        return found;
+    }
+
+    /** A value that is news: what is new of it has been `seen`, unless nobody is `certain` of it. How many bytes of it
+     * are kept. */
+    long keep(byte[] value, boolean certain) {
+        values.add(value);
+        unsure |= !certain;
+        return value == null ? 0 : value.length;
+    }
+
+    void join(Counted other) {
+        count += other.count;
+        newest = Math.max(newest, other.newest);
+        keyChanges |= other.keyChanges;
+        lowest = lower(lowest, other.lowest);
+        highest = higher(highest, other.highest);
+        firstRead = lower(firstRead, other.firstRead);
+        lastRead = higher(lastRead, other.lastRead);
+        earliest = earliest == null || (other.earliest != null && other.earliest.compareTo(earliest) < 0)
+            ? other.earliest : earliest;
+        furthest = furthest == null || (other.furthest != null && other.furthest.compareTo(furthest) > 0)
+            ? other.furthest : furthest;
+        runs.addAll(other.runs);
+        values.addAll(other.values);
+        seen.addAll(other.seen);
+        unsure |= other.unsure;
+    }
+
+    private static long[] position(InternalRow row) {
+        return new long[] {row.getInt(0), row.getLong(1), row.getLong(2), row.getLong(3), row.getInt(4),
+            row.getLong(5), row.getInt(6)};
+    }
+
+    private static long[] lower(long[] one, long[] other) {
+        return one == null || (other != null && Arrays.compare(other, one) < 0) ? other : one;
+    }
+
+    private static long[] higher(long[] one, long[] other) {
+        return one == null || (other != null && Arrays.compare(other, one) > 0) ? other : one;
+    }
+
+    /** By the names that `profile.Group` has; beside these what was `seen`, and the `values`. */
+    Object told() {
+        Run first = (Run) runs.get(0);
+        ArrayList partitions = new ArrayList();
+        for (int i = 0; i < runs.size(); i++) {
+            Run one = (Run) runs.get(i);
+            first = one.beginsBefore(first) ? one : first;
+            partitions.add(one.partition());
+        }
+        LinkedHashMap said = new LinkedHashMap();
+        said.put("table", table);
+        said.put("kind", text(kind));
+        said.put("problem", text(problem));
+        said.put("schema_id", schemaId);
+        said.put("wrapped", Boolean.valueOf(wrapped));
+        said.put("count", Long.valueOf(count));
+        said.put("first", first.begin());
+        said.put("first_position", lowest);
+        said.put("last_position", highest);
+        said.put("partitions", partitions);
+        said.put("key_changes", Boolean.valueOf(keyChanges));
+        said.put("last_read", lastRead);
+        said.put("first_read", firstRead);
+        said.put("progress", earliest == null ? null : new Object[] {earliest.told(), furthest.told()});
+        said.put("goes_back", Run.goBack(runs));
+        said.put("newest", newest == Long.MIN_VALUE ? null : Long.valueOf(newest));
+        said.put("seen", unsure ? null : new TreeSet(seen));
+        said.put("values", values);
+        return said;
+    }
+
+    private static String text(UTF8String said) {
+        return said == null ? null : said.toString();
+    }
+}
+
+/** The events of a group in one partition that one task saw. */
+final class Run implements Serializable, Comparable {
+    private final UTF8String topic;
+    private final int partition;
+    private long first = Long.MAX_VALUE;
+    private long last = Long.MIN_VALUE;
+    private Sent begin, end;
+    private boolean goesBack;
+    private boolean disordered;
+
+    Run(UTF8String topic, int partition) {
+        this.topic = topic;
+        this.partition = partition;
+    }
+
+    void saw(long offset, InternalRow progress) {
+        disordered |= offset <= last;
+        first = Math.min(first, offset);
+        last = Math.max(last, offset);
+        if (progress == null) {
+            return;
+        }
+        int compared = end == null ? -1 : end.compare(progress);
+        goesBack |= compared > 0;
+        if (compared != 0) {
+            end = new Sent(progress);
+        }
+        begin = begin == null ? end : begin;
+    }
+
+    boolean beginsBefore(Run other) {
+        if (first != other.first) {
+            return first < other.first;
+        }
+        int compared = topic.compareTo(other.topic);
+        return compared < 0 || compared == 0 && partition < other.partition;
+    }
+
+    public int compareTo(Object with) {
+        Run other = (Run) with;
+        int compared = topic.compareTo(other.topic);
+        compared = compared == 0 ? Integer.compare(partition, other.partition) : compared;
+        return compared == 0 ? Long.compare(first, other.first) : compared;
+    }
+
+    Object begin() {
+        return new Object[] {topic.toString(), Integer.valueOf(partition), Long.valueOf(first)};
+    }
+
+    Object partition() {
+        return new Object[] {topic.toString(), Integer.valueOf(partition)};
+    }
+
+    /** Whether the log goes back in any partition; null where events were not seen in their order. */
+    static Boolean goBack(ArrayList runs) {
+        Collections.sort(runs);
+        boolean back = false;
+        Run before = null;
+        Sent sent = null;
+        for (int i = 0; i < runs.size(); i++) {
+            Run next = (Run) runs.get(i);
+            boolean goesOn = before != null && next.partition == before.partition && next.topic.equals(before.topic);
+            if (next.disordered || goesOn && next.first <= before.last) {
+                return null;
+            }
+            back |= next.goesBack || goesOn && sent != null && next.begin != null && sent.compareTo(next.begin) > 0;
+            sent = next.end != null ? next.end : goesOn ? sent : null;
+            before = next;
+        }
+        return Boolean.valueOf(back);
+    }
+}
+
+/** How far the log of a server had been sent. */
+final class Sent implements Serializable {
+    private final UTF8String server;
+    private final long major;
+    private final long minor;
+
+    Sent(InternalRow progress) {
+        server = progress.getUTF8String(0).clone();
+        major = progress.getLong(1);
+        minor = progress.getLong(2);
+    }
+
+    int compare(InternalRow other) {
+        int compared = server.compareTo(other.getUTF8String(0));
+        compared = compared == 0 ? Long.compare(major, other.getLong(1)) : compared;
+        return compared == 0 ? Long.compare(minor, other.getLong(2)) : compared;
+    }
+
+    int compareTo(Sent other) {
+        int compared = server.compareTo(other.server);
+        compared = compared == 0 ? Long.compare(major, other.major) : compared;
+        return compared == 0 ? Long.compare(minor, other.minor) : compared;
+    }
+
+    Object told() {
+        return new Object[] {server.toString(), Long.valueOf(major), Long.valueOf(minor)};
+    }
+}
+
+/** A partition of a topic, and the last event that passed by of it, where that was a delete. */
+final class Partition {
+    final UTF8String topic;
+    final int number;
+    UTF8String table;
+    private boolean deleted;
+    private long offset;
+    private byte[] key;
+
+    Partition(UTF8String topic, int number) {
+        this.topic = topic;
+        this.number = number;
+    }
+
+    /** Whether a null tombstone stands right behind its delete. */
+    boolean repeats(InternalRow tombstone, long at) {
+        return deleted && offset + 1 == at && key != null && !tombstone.isNullAt(12)
+            && Arrays.equals(key, tombstone.getBinary(12));
+    }
+
+    void passed(boolean isDelete, InternalRow event, long at, UTF8String of) {
+        deleted = isDelete;
+        if (isDelete) {
+            offset = at;
+            key = event.isNullAt(12) ? null : event.getBinary(12);
+            table = of == null ? null : of.clone();
+        }
+    }
+}
