@@ -136,6 +136,11 @@ class Silver:
         found, few = page_index.matching(self._table, key, states, _location(), few=few)
         return F.broadcast(found) if few else found
 
+    def matched(self, states: DataFrame, key: Sequence[str], named: Sequence[str]) -> DataFrame:
+        """The same of few states, with the columns `named` of them."""
+        found, _ = page_index.matching(self._table, key, states, named=named, few=True)
+        return found
+
     def layered(self) -> DataFrame:
         """The rows of which some column is older than the row, with their `LOCATION`."""
         return self.located().where(F.col(COLUMN_POSITIONS).isNotNull())

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from ingest.changelog.change import (
     COLUMN_POSITIONS,
     COLUMN_POSITIONS_TYPE,
     EVENT_ID,
+    EVENT_ID_TYPE,
     LOCATION,
     LOCATION_TYPE,
     MOVED,
@@ -33,6 +38,8 @@ _PARTIAL = "_partial"
 """Of a state: whether columns of it are older than itself, or unknown."""
 _LAYERED = "_layered"
 """Whether columns of the row are."""
+_NAMED = 500
+"""So many doubled states are named one by one, rather than joined to all."""
 
 
 def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated, few: bool = False) -> Judged | None:
@@ -52,8 +59,7 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
     if told.layered or (told.moved and _moved_later(changes, judged, key)):
         return None
     if told.tied:
-        judged = _without_doubled(judged, shape, stored, few)
-        told = _told(judged)
+        judged, told = _without_doubled(judged, told, shape, stored, few)
     applied = told.effects
     if told.moves:  # An event that moves a row is one event with two effects.
         applied = judged.where(_effect()).select(EVENT_ID).distinct().count()
@@ -98,42 +104,59 @@ def _effect() -> Column:
 
 @dataclass(frozen=True)
 class _Told:
-    """What a verdict comes to. `effects` to `moved` count states: those that take effect, can't be applied, are one
-    half of a move, ask for positions of single columns, stand where their row does, and whose key has moved before."""
+    """What a verdict comes to. `states` by their action, and the file of the row that it takes away. The numbers count
+    states: those that can't be applied, are one half of a move, ask for positions of single columns, stand where their
+    row does, and whose key has moved before."""
 
-    actions: frozenset[str]
-    files: frozenset[str]
-    effects: int
+    states: Counter[tuple[str | None, str | None]]
     refused: int
     moves: int
     layered: int
     tied: int
     moved: int
 
+    @property
+    def actions(self) -> frozenset[str]:
+        return frozenset(action for action, _ in self.states if action is not None)
+
+    @property
+    def files(self) -> frozenset[str]:
+        return frozenset(file for _, file in self.states if file is not None)
+
+    @property
+    def effects(self) -> int:
+        return sum(count for (action, _), count in self.states.items() if action not in (None, REFUSE))
+
+    def without(self, states: Sequence[Row]) -> _Told:
+        """The same where these take no effect."""
+        gone = Counter((state[ACTION], state["_file"]) for state in states)
+        # What comes to nothing is no longer there.
+        return replace(self, states=self.states - gone, moves=self.moves - sum(bool(state[MOVED]) for state in states))
+
 
 def _told(judged: DataFrame) -> _Told:
     by, counts = _counts()
-    told = judged.groupBy(*by).agg(*counts).collect()  # a row per action and file
-    return _Told(
-        frozenset(t[ACTION] for t in told if t[ACTION] is not None),
-        frozenset(t.file for t in told if t.file is not None),
-        *(sum(t[2 + number] for t in told) for number in range(len(counts))),
-    )
+    rows = judged.groupBy(*by).agg(*counts).collect()  # a row per action and file
+    numbers = (sum(row[3 + number] for row in rows) for number in range(len(counts) - 1))
+    return _Told(Counter({(row[ACTION], row["_file"]): row["states"] for row in rows}), *numbers)
 
 
 @cache
 def _counts() -> tuple[tuple[Column, Column], tuple[Column, ...]]:
-    """Action and file of a state, and what `_Told` counts of them in its order."""
+    """Action and file of a state, how many have these, and what else `_Told` counts in its order."""
     effect = _effect()
     counts = (
-        effect,
         F.col(ACTION) == REFUSE,
         effect & F.col(MOVED),
         (effect & F.col(_PARTIAL)) | F.col(_LAYERED),
         F.col(TIED),
         F.col(MOVED_AT).isNotNull(),
     )
-    return (F.col(ACTION), F.when(effect, F.col(LOCATION)["file"]).alias("file")), tuple(map(F.count_if, counts))
+    return (F.col(ACTION), _file()), (F.count(F.lit(1)).alias("states"), *map(F.count_if, counts))
+
+
+def _file() -> Column:
+    return F.when(_effect(), F.col(LOCATION)["file"]).alias("_file")
 
 
 def _moved_later(changes: DataFrame, judged: DataFrame, key: list[str]) -> bool:
@@ -143,13 +166,33 @@ def _moved_later(changes: DataFrame, judged: DataFrame, key: list[str]) -> bool:
     return not older.isEmpty()
 
 
-def _without_doubled(judged: DataFrame, shape: Shape, stored: Stored, few: bool) -> DataFrame:
+def _without_doubled(
+    judged: DataFrame, told: _Told, shape: Shape, stored: Stored, few: bool
+) -> tuple[DataFrame, _Told]:
     """What stands where its row does and says the same was sent twice: it takes no effect."""
     columns, key = shape.names, list(shape.identity)
-    there = stored.silver.matching(judged.where(TIED), key, few)
-    there = there.select(*map(quoted, key), content(columns).alias("_there"))
+    tied = judged.where(TIED)
+    if told.tied <= _NAMED:
+        named = (ACTION, "_file", MOVED, EVENT_ID, "_said")
+        saying = tied.select(*map(quoted, key), ACTION, _file(), MOVED, EVENT_ID, content(columns).alias("_said"))
+        there = stored.silver.matched(saying, key, named)
+        doubled = there.where(F.col("_said") == content(columns)).select(*named[:-1]).collect()  # a row for each
+        return _idle(judged, doubled), told.without(doubled)
+    there = stored.silver.matching(tied, key, few).select(*map(quoted, key), content(columns).alias("_there"))
+    same = F.col(TIED) & F.coalesce(F.col("_there") == content(columns), F.lit(False))
     # Many rows are not kept once more for the few of them that are doubled: these alone are.
     there = there if few else cut(there)
-    same = F.col(TIED) & F.coalesce(F.col("_there") == content(columns), F.lit(False))
     found = judged.join(F.broadcast(there), key, "left").withColumn(ACTION, F.when(~same, F.col(ACTION)))
-    return cut(found.drop("_there")) if few else found.drop("_there")
+    found = cut(found.drop("_there")) if few else found.drop("_there")
+    return found, _told(found)
+
+
+def _idle(judged: DataFrame, doubled: Sequence[Row]) -> DataFrame:
+    """The states, of which these take no effect."""
+    if not doubled:
+        return judged
+    named = json.dumps([list(state[EVENT_ID]) for state in doubled])
+    # As one text: of a list Python would tell the JVM each part by itself.
+    events = F.from_json(F.lit(named), T.ArrayType(T.ArrayType(T.StringType())))
+    own = F.array(*(F.col(EVENT_ID)[name].cast("string") for name in EVENT_ID_TYPE.names))
+    return judged.withColumn(ACTION, F.when(~(F.col(TIED) & F.array_contains(events, own)), F.col(ACTION)))
