@@ -299,6 +299,20 @@ MUTANTS = [
         DOUBLED,
     ),
     Mutant(
+        "what stands where its row does is named as the same",
+        "run/judging/by_row.py",
+        'there.where(F.col("_said") == content(columns))',
+        "there",
+        DOUBLED,
+    ),
+    Mutant(
+        "where a log goes back between two batches nobody looks",
+        "run/profile.py",
+        "one.progress[1] <= other.progress[0]",
+        "one.progress[1] is not None",
+        (*ORDER, "-k", "counted"),
+    ),
+    Mutant(
         "what is sent again is written again",
         "changelog/merge.py",
         "~deleted & won & comes_again(position, row)",

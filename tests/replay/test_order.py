@@ -71,6 +71,29 @@ def test_a_log_that_begins_anew_stops_the_merge(
     assert "source: {epochs:" in stopped.value.remedy
 
 
+@pytest.mark.parametrize("back", [False, True], ids=["on and on", "back"])
+def test_batches_that_were_counted_tell_whether_the_log_goes_on_from_one_to_the_next(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back: bool
+) -> None:
+    lsns = [100, 200, 300, *([150, 350, 400] if back else [350, 400, 500])]
+    folder = write(tmp_path / "events", sent(*lsns), None)
+    lakehouse = Lakehouse(str(tmp_path / "lake"))
+    bronze = Bronze(spark, lakehouse.bronze("shop"))
+    source = FileSource(list(lines([folder / "events.jsonl"])))
+    capture = Capture(spark, source, bronze, Rules().naming, 3, merges=True)
+    while capture.step():
+        pass
+    merge = Merge(spark, "shop", lakehouse, Rules(), bronze, slice_events=100)
+    if back:
+        with pytest.raises(
+            ChangelogUnusable, match=r"at offset 3, .* goes back from 299:0 of the log of shop to 149:0"
+        ):
+            merge.step(capture.captured.batch)
+        return
+    monkeypatch.setattr(Restarts, "_look", None)
+    assert [a.applied for a in merge.step(capture.captured.batch)] == [6]
+
+
 def test_of_mysql_the_stop_names_the_transaction_by_its_gtid(spark: SparkSession, tmp_path: Path) -> None:
     """By which one can look it up on both servers."""
     topic = Topic()
