@@ -74,7 +74,7 @@ class Adoption:
             told = sum(group["count"] for part in manifest.parts for group in part["groups"])
             # What doesn't count every record is counted anew.
             for part in manifest.parts if self._counted and told == manifest.records else ():
-                self._bronze.counted[after] = (part["upto"], part["groups"])
+                self._bronze.told(after, part["upto"], part["groups"])
                 after = part["upto"]
             after = manifest.upto_batch
 

@@ -66,14 +66,14 @@ class Slices:
     def _counted(self, after: int, last: int) -> int | None:
         """The end of a slice of which all is known by whoever captured it."""
         groups: list[Group] = []
-        end = after
-        while end in self._bronze.counted:
-            upto, said = self._bronze.counted[end]
+        end, counted = after, self._bronze.counted()
+        while end in counted:
+            upto, said = counted[end]
             count = sum(g.count for g in groups) + sum(g["count"] for g in said)
             if upto > last or (groups and count > self._most * _ABOUT):
                 break
             groups += map(Group.heard, said)
-            del self._bronze.counted[end]
+            del counted[end]
             end = upto
         if end == after:
             return None

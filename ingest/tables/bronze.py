@@ -75,9 +75,19 @@ class Bronze:
         self._table = delta_log.Table(spark, path)
         self._epochs = tuple(epochs)
         self._topic_ids: Mapping[str, str] = {}
-        self.counted: dict[int, tuple[int, Told]] = {}
-        """What is known of some batches by whoever brought them: after which one, up to which, and what."""
+        self._counted: dict[int, tuple[int, Told]] = {}
         self._at_hand: tuple[int, DataFrame] | None = None
+
+    def told(self, after: int, upto: int, told: Told) -> None:
+        """Whoever brought the batches `after` < batch ≤ `upto` knows this of them."""
+        self._counted[after] = upto, told
+
+    def counted(self) -> dict[int, tuple[int, Told]]:
+        """What is known of some batches: after which one, up to which, and what. Nothing where somebody else has
+        written since they came: of events that were erased it would say what they have been."""
+        if self._counted and not self._table.is_as_left():
+            self._counted.clear()
+        return self._counted
 
     def captured(self) -> Captured:
         """Read from the rows: right even after the log has expired or files were rewritten."""
@@ -186,6 +196,7 @@ class Bronze:
         their way. `at_hand`: they are few, and about to be read: they stay at hand until the next batch.
 
         Raises Contended where another capture has written this batch."""
+        self.counted()
         batch = varying(upto.batch)
         if counting is not None:
             batch = counting.passing(batch, self._position())
@@ -199,7 +210,7 @@ class Bronze:
         self._commit(frame, [], upto)
         told = None if counting is None else counting.told()
         if told is not None:
-            self.counted[upto.batch - 1] = upto.batch, told
+            self.told(upto.batch - 1, upto.batch, told)
         if at_hand:
             self._at_hand = upto.batch, frame
 

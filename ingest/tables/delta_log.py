@@ -111,6 +111,10 @@ class Table:
         """The newest one."""
         return int(self._newest.now().version())
 
+    def is_as_left(self) -> bool:
+        """Whether nobody else has written since this one did."""
+        return self.version() == self._known
+
     def claim(self, application: str, seconds: float) -> None:
         """Other writers wait before they `begin`: until the next commit of the application, at most for so long."""
         transaction = self._log.startTransaction(self._delta.none, self._delta.some(self._snapshot()))

@@ -13,7 +13,7 @@ from ingest.run.capture import Capture
 from ingest.run.pipeline import rules_of
 from ingest.run.profile import profiles
 from ingest.sources.files import FileSource, lines
-from ingest.tables.bronze import Bronze
+from ingest.tables.bronze import Bronze, Told
 from tests.history.shop import events, pipeline
 from tests.replay.changelogs import write
 
@@ -24,6 +24,11 @@ EPOCHS = (datetime(2020, 1, 1, tzinfo=UTC),)
 
 def as_sets(rows: DataFrame) -> list[str]:
     return sorted(map(repr, rows.collect()))
+
+
+def read(events: DataFrame) -> Told:
+    """What is told of them by who reads them."""
+    return [group.said for group in profiles(events, F.lit(0), few=True)[0]]
 
 
 def test_what_was_captured_last_is_read_from_no_file(spark: SparkSession, tmp_path: Path) -> None:
@@ -40,13 +45,12 @@ def test_what_was_captured_last_is_read_from_no_file(spark: SparkSession, tmp_pa
         assert not held.inputFiles()
         assert held.schema.simpleString() == stored.schema.simpleString()
         assert as_sets(held) == as_sets(stored)
-        told = [group.said for group in profiles(stored, F.lit(0), few=True)[0]]
-        assert bronze.counted[batch - 1] == (batch, told)
+        assert bronze.counted()[batch - 1] == (batch, read(stored))
     assert bronze.between(0, 1).inputFiles(), "one batch is at hand"
     assert as_sets(bronze.between(0, 2)) == as_sets(Bronze(spark, path, EPOCHS).between(0, 2))
 
 
-def test_many_events_are_read_from_files_alone(
+def test_many_events_are_read_from_files_and_counted_all_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingest.run.capture.FEW", 9)
@@ -56,4 +60,23 @@ def test_many_events_are_read_from_files_alone(
     capture = Capture(spark, source, bronze, rules_of(shop).naming, 10, merges=True)
     assert capture.step() == 10
     assert bronze.between(0, 1).inputFiles()
-    assert [group["count"] for group in bronze.counted[0][1]], "they are counted all the same"
+    assert bronze.counted() == {0: (1, read(bronze.between(0, 1)))}
+
+
+def test_what_was_counted_is_forgotten_where_events_have_been_erased_since(spark: SparkSession, tmp_path: Path) -> None:
+    shop = pipeline(tmp_path)
+    path = shop.layout.bronze(shop.name)
+    bronze, other = Bronze(spark, path), Bronze(spark, path)
+    source = FileSource(list(lines([write(tmp_path / "said", events(), None) / "events.jsonl"])))
+    capture = Capture(spark, source, bronze, rules_of(shop).naming, 10, merges=True)
+    assert capture.step()
+    assert list(bronze.counted()) == [0]
+
+    def erase() -> None:
+        other.empty(other.rows().limit(1).withColumn("request", F.lit("r1")))
+
+    erase()
+    assert capture.step()
+    assert list(bronze.counted()) == [1], "before the second batch came"
+    erase()
+    assert not bronze.counted(), "and after it"
