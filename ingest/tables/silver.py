@@ -130,16 +130,13 @@ class Silver:
             else:
                 writer.mode("append").option("mergeSchema", "true").save(self.path)
 
-    def matching(self, states: DataFrame, key: Sequence[str], few: bool = False) -> DataFrame:
-        """The rows whose key is in `states`, with their `LOCATION`. The table must be there. `few`: there are no more
-        than `FEW_KEYS` states."""
-        found, few = page_index.matching(self._table, key, states, _location(), few=few)
+    def matching(
+        self, states: DataFrame, key: Sequence[str], few: bool = False, named: Sequence[str] = ()
+    ) -> DataFrame:
+        """The rows whose key is in `states`, with their `LOCATION`, and with the columns `named` of these. The table
+        must be there. `few`: there are no more than `FEW_KEYS` states."""
+        found, few = page_index.matching(self._table, key, states, _location(), named=named, few=few)
         return F.broadcast(found) if few else found
-
-    def matched(self, states: DataFrame, key: Sequence[str], named: Sequence[str]) -> DataFrame:
-        """The same of few states, with the columns `named` of them."""
-        found, _ = page_index.matching(self._table, key, states, named=named, few=True)
-        return found
 
     def layered(self) -> DataFrame:
         """The rows of which some column is older than the row, with their `LOCATION`."""

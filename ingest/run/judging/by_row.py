@@ -175,7 +175,7 @@ def _without_doubled(
     if told.tied <= _NAMED:
         named = (ACTION, "_file", MOVED, EVENT_ID, "_said")
         saying = tied.select(*map(quoted, key), ACTION, _file(), MOVED, EVENT_ID, content(columns).alias("_said"))
-        there = stored.silver.matched(saying, key, named)
+        there = stored.silver.matching(saying, key, few=True, named=named)
         doubled = there.where(F.col("_said") == content(columns)).select(*named[:-1]).collect()  # a row for each
         return _idle(judged, doubled), told.without(doubled)
     there = stored.silver.matching(tied, key, few).select(*map(quoted, key), content(columns).alias("_there"))
