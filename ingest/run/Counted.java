@@ -3,7 +3,6 @@ package org.apache.spark.sql.api.java;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
@@ -175,108 +174,6 @@ final class Counted implements Serializable {
 
     private static String text(UTF8String said) {
         return said == null ? null : said.toString();
-    }
-}
-
-/** The events of a group in one partition that one task saw. */
-final class Run implements Serializable, Comparable {
-    private final UTF8String topic;
-    private final int partition;
-    private long first = Long.MAX_VALUE;
-    private long last = Long.MIN_VALUE;
-    private Sent begin, end;
-    private boolean goesBack;
-    private boolean disordered;
-
-    Run(UTF8String topic, int partition) {
-        this.topic = topic;
-        this.partition = partition;
-    }
-
-    void saw(long offset, InternalRow progress) {
-        disordered |= offset <= last;
-        first = Math.min(first, offset);
-        last = Math.max(last, offset);
-        if (progress == null) {
-            return;
-        }
-        int compared = end == null ? -1 : end.compare(progress);
-        goesBack |= compared > 0;
-        if (compared != 0) {
-            end = new Sent(progress);
-        }
-        begin = begin == null ? end : begin;
-    }
-
-    boolean beginsBefore(Run other) {
-        if (first != other.first) {
-            return first < other.first;
-        }
-        int compared = topic.compareTo(other.topic);
-        return compared < 0 || compared == 0 && partition < other.partition;
-    }
-
-    public int compareTo(Object with) {
-        Run other = (Run) with;
-        int compared = topic.compareTo(other.topic);
-        compared = compared == 0 ? Integer.compare(partition, other.partition) : compared;
-        return compared == 0 ? Long.compare(first, other.first) : compared;
-    }
-
-    Object begin() {
-        return new Object[] {topic.toString(), Integer.valueOf(partition), Long.valueOf(first)};
-    }
-
-    Object partition() {
-        return new Object[] {topic.toString(), Integer.valueOf(partition)};
-    }
-
-    /** Whether the log goes back in any partition; null where events were not seen in their order. */
-    static Boolean goBack(ArrayList runs) {
-        Collections.sort(runs);
-        boolean back = false;
-        Run before = null;
-        Sent sent = null;
-        for (int i = 0; i < runs.size(); i++) {
-            Run next = (Run) runs.get(i);
-            boolean goesOn = before != null && next.partition == before.partition && next.topic.equals(before.topic);
-            if (next.disordered || goesOn && next.first <= before.last) {
-                return null;
-            }
-            back |= next.goesBack || goesOn && sent != null && next.begin != null && sent.compareTo(next.begin) > 0;
-            sent = next.end != null ? next.end : goesOn ? sent : null;
-            before = next;
-        }
-        return Boolean.valueOf(back);
-    }
-}
-
-/** How far the log of a server had been sent. */
-final class Sent implements Serializable {
-    private final UTF8String server;
-    private final long major;
-    private final long minor;
-
-    Sent(InternalRow progress) {
-        server = progress.getUTF8String(0).clone();
-        major = progress.getLong(1);
-        minor = progress.getLong(2);
-    }
-
-    int compare(InternalRow other) {
-        int compared = server.compareTo(other.getUTF8String(0));
-        compared = compared == 0 ? Long.compare(major, other.getLong(1)) : compared;
-        return compared == 0 ? Long.compare(minor, other.getLong(2)) : compared;
-    }
-
-    int compareTo(Sent other) {
-        int compared = server.compareTo(other.server);
-        compared = compared == 0 ? Long.compare(major, other.major) : compared;
-        return compared == 0 ? Long.compare(minor, other.minor) : compared;
-    }
-
-    Object told() {
-        return new Object[] {server.toString(), Long.valueOf(major), Long.valueOf(minor)};
     }
 }
 

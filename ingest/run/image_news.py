@@ -30,10 +30,14 @@ def news(spark: SparkSession, value: SparkColumn, group: tuple[SparkColumn, Spar
     return SparkColumn(_asked(jvm).apply(jvm.PythonUtils.toSeq(columns)))
 
 
-@cache
-def _asked(jvm: Any) -> Any:
+def asking(jvm: Any) -> Any:
+    """The class that asks it, for who asks it value by value."""
     tokens(jvm)
     define_function(jvm, Path(__file__).with_name("ImageNews.java"), ("Place", "ImageNews"))
+    return jvm.org.apache.spark.sql.api.java.ImageNews
+
+
+@cache
+def _asked(jvm: Any) -> Any:
     boolean = jvm.org.apache.spark.sql.types.DataTypes.BooleanType
-    function = jvm.org.apache.spark.sql.api.java.ImageNews()
-    return jvm.functions.udf(function, boolean).asNondeterministic()
+    return jvm.functions.udf(asking(jvm)(), boolean).asNondeterministic()

@@ -22,7 +22,7 @@ from ingest.changelog.inference import are_whole, images, outline, shape
 from ingest.changelog.key_change import names_new_key
 from ingest.java_source import called, define_function, reaches_tasks
 from ingest.local_rows import local_rows
-from ingest.plain_json import tokens
+from ingest.run.image_news import asking
 from ingest.run.profile import Group, in_order
 
 _Shape = tuple[str | None, bool]
@@ -74,9 +74,9 @@ class Tally:
     def _shapes(self, counted: Sequence[dict[str, Any]]) -> list[_Shape]:
         """Of each group the shape, and whether every value that tells of it could be opened."""
         names = [_name(group["seen"]) for group in counted]
-        unknown = {n: group for n, group in enumerate(counted) if names[n] not in self._known}
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
+        unknown = {n: group for n, group in enumerate(counted) if names[n] not in self._known}
         looked = self._looked_up(unknown) if unknown else {}
         found = [looked[n] if n in looked else self._known[names[n]] for n in range(len(counted))]
         self._known.update((name, told) for name, told in zip(names, found, strict=True) if name and told[1])
@@ -102,9 +102,9 @@ def _name(seen: Sequence[str] | None) -> str | None:
 
 @cache
 def _class(jvm: Any) -> Any:
-    tokens(jvm)
-    define_function(jvm, _HERE / "ImageNews.java", ("Place", "ImageNews"))
-    define_function(jvm, _HERE / "Counted.java", ("Sent", "Run", "Partition", "Counted"))
+    asking(jvm)
+    define_function(jvm, _HERE / "Run.java", ("Sent", "Run"))
+    define_function(jvm, _HERE / "Counted.java", ("Partition", "Counted"))
     define_function(jvm, _HERE / "Tally.java", ("Passing", "Tally"))
     return jvm.org.apache.spark.sql.api.java.Tally
 

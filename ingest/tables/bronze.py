@@ -85,9 +85,12 @@ class Bronze:
     def counted(self) -> dict[int, tuple[int, Told]]:
         """What is known of some batches: after which one, up to which, and what. Nothing where somebody else has
         written since they came: of events that were erased it would say what they have been."""
+        self._forget_changed()
+        return self._counted
+
+    def _forget_changed(self) -> None:
         if self._counted and not self._table.is_as_left():
             self._counted.clear()
-        return self._counted
 
     def captured(self) -> Captured:
         """Read from the rows: right even after the log has expired or files were rewritten."""
@@ -196,7 +199,7 @@ class Bronze:
         their way. `at_hand`: they are few, and about to be read: they stay at hand until the next batch.
 
         Raises Contended where another capture has written this batch."""
-        self.counted()
+        self._forget_changed()
         batch = varying(upto.batch)
         if counting is not None:
             batch = counting.passing(batch, self._position())

@@ -155,6 +155,16 @@ def test_a_second_batch_knows_the_shapes_of_the_first(
     assert _counted(spark, passing) == first
 
 
+def test_once_too_many_shapes_are_known_they_are_looked_up_again(
+    spark: SparkSession, captured: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a batch are forgotten before it asks which it knows, not after."""
+    passing = captured.where("schema_id is null and source_table in ('s.t1', 's.t2')").coalesce(1)
+    first = _counted(spark, passing)
+    monkeypatch.setattr("ingest.run.tally._MOST_KNOWN", 0)
+    assert _counted(spark, passing) == first
+
+
 def test_what_tells_something_new_each_time_is_counted_by_who_reads_it(spark: SparkSession) -> None:
     rows: list[Row] = []
     for n in range(2500):

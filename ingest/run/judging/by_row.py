@@ -59,7 +59,7 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
     if told.layered or (told.moved and _moved_later(changes, judged, key)):
         return None
     if told.tied:
-        judged, told = _without_doubled(judged, told, shape, stored, few)
+        judged, told = _without_doubled(judged, told, shape, stored)
     applied = told.effects
     if told.moves:  # An event that moves a row is one event with two effects.
         applied = judged.where(_effect()).select(EVENT_ID).distinct().count()
@@ -166,9 +166,7 @@ def _moved_later(changes: DataFrame, judged: DataFrame, key: list[str]) -> bool:
     return not older.isEmpty()
 
 
-def _without_doubled(
-    judged: DataFrame, told: _Told, shape: Shape, stored: Stored, few: bool
-) -> tuple[DataFrame, _Told]:
+def _without_doubled(judged: DataFrame, told: _Told, shape: Shape, stored: Stored) -> tuple[DataFrame, _Told]:
     """What stands where its row does and says the same was sent twice: it takes no effect."""
     columns, key = shape.names, list(shape.identity)
     tied = judged.where(TIED)
@@ -178,12 +176,10 @@ def _without_doubled(
         there = stored.silver.matching(saying, key, few=True, named=named)
         doubled = there.where(F.col("_said") == content(columns)).select(*named[:-1]).collect()  # a row for each
         return _idle(judged, doubled), told.without(doubled)
-    there = stored.silver.matching(tied, key, few).select(*map(quoted, key), content(columns).alias("_there"))
+    # All the others are not kept once more for these.
+    there = cut(stored.silver.matching(tied, key).select(*map(quoted, key), content(columns).alias("_there")))
     same = F.col(TIED) & F.coalesce(F.col("_there") == content(columns), F.lit(False))
-    # Many rows are not kept once more for the few of them that are doubled: these alone are.
-    there = there if few else cut(there)
-    found = judged.join(F.broadcast(there), key, "left").withColumn(ACTION, F.when(~same, F.col(ACTION)))
-    found = cut(found.drop("_there")) if few else found.drop("_there")
+    found = judged.join(F.broadcast(there), key, "left").withColumn(ACTION, F.when(~same, F.col(ACTION))).drop("_there")
     return found, _told(found)
 
 
