@@ -87,7 +87,7 @@ MUTANTS = [
     Mutant(
         "of a field that is named twice the last value counts",
         "changelog/images.py",
-        "(~are_whole(images(text)) if reader.doubtful else F.lit(False))",
+        '(~are_whole(images(value.cast("string"))) if reader.doubtful else F.lit(False))',
         "F.lit(False)",
         RULES,
     ),

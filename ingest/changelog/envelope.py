@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.position import POSITION, PROGRESS, SOURCE_FIELDS, position, progress, sequenced
-from ingest.plain_json import CORRUPT, Plainly, opened
+from ingest.plain_json import CORRUPT, opened
 
 RECORD = T.StructType(
     [
@@ -153,14 +153,15 @@ def emptied(request: Column) -> dict[str, Column]:
     return nothing | told | {"headers": mark(ERASED, request)}
 
 
-def events(records: DataFrame, naming: Naming, also: Sequence[str] = (), in_bulk: bool = False) -> DataFrame:
+def events(records: DataFrame, naming: Naming, also: Sequence[str] = ()) -> DataFrame:
     """`RECORD` rows → `EVENT` rows, one for one, with the columns `also` as they are. What can't be read keeps its
-    record and names its `problem`. `in_bulk`: they are so many that a longer plan is worth what it saves with each."""
-    kept, value = (*RECORD.names, *also), Plainly("value", _narrow(naming))
-    json = value.whole() if in_bulk else opened(F.col("value").cast("string"), value.into)
-    if in_bulk:
-        records = records.select(*kept, value.plain).select(*kept, value.name, value.rest)
-    return records.select(*kept, json.alias("_json")).select(*_columns(naming), *also)
+    record and names its `problem`."""
+    return records.select(*RECORD.names, *also, _json(naming)).select(*_columns(naming), *also)
+
+
+@cache
+def _json(naming: Naming) -> Column:
+    return opened(F.col("value"), _narrow(naming)).alias("_json")
 
 
 @cache

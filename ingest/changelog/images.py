@@ -34,7 +34,7 @@ from ingest.changelog.projection import Projection
 from ingest.changelog.reader import Reader, Reading, before_type, image, key_type, value_type
 from ingest.changelog.refusal import refusal
 from ingest.changelog.types import spark_type
-from ingest.plain_json import Plainly, opened
+from ingest.plain_json import opened
 
 _EVENT = ("topic", "partition", "offset", "op", "wrapped", "position", "source_ts")
 """Of an event, what a change is made of beside its JSON."""
@@ -58,15 +58,15 @@ class Shape:
         return self.key or (POSITION_COLUMN,)
 
 
-def changes(events: DataFrame, shape: Shape, reader: Reader, in_bulk: bool = False) -> DataFrame:
+def changes(events: DataFrame, shape: Shape, reader: Reader) -> DataFrame:
     """`EVENT` rows → changes. An update that moves a row to another key yields two: its image, and the delete of the
-    old key. `in_bulk`: they are so many that a longer plan is worth what it saves with each."""
-    frame = reduce(lambda rows, projection: projection.of(rows), _reading(shape, reader, in_bulk), events)
+    old key."""
+    frame = reduce(lambda rows, projection: projection.of(rows), _reading(shape, reader), events)
     return with_moves(frame, shape.key)
 
 
 @lru_cache(maxsize=512)
-def _reading(shape: Shape, reader: Reader, in_bulk: bool) -> tuple[Projection, ...]:
+def _reading(shape: Shape, reader: Reader) -> tuple[Projection, ...]:
     """Projections, one over the other: the JSON of the value, that of the key, the columns in both, what can't be
     applied. Kept: writing them down takes longer than a small batch."""
     wire = reader.named()
@@ -86,44 +86,29 @@ def _reading(shape: Shape, reader: Reader, in_bulk: bool) -> tuple[Projection, .
         *(column.alias(name) for name, column in unread.items()),
     )
     kept = (*(c.name for c in shape.columns), *olds, DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID, NEW_KEY)
-    told = (*(quoted(c) for c in kept), _column_positions(), *refusal(shape.key, reader.main))
-    return tuple(map(Projection, (*_opening(shape, reader, in_bulk), columns, told)))
+    told = (*(quoted(c) for c in kept), _column_positions(reader), *refusal(shape.key, reader.main))
+    return tuple(map(Projection, (*_opening(shape, reader), columns, told)))
 
 
-def _opening(shape: Shape, reader: Reader, in_bulk: bool) -> tuple[tuple[SparkColumn, ...], ...]:
-    """The JSON of the value, then that of the key; `in_bulk` after what is plain of both."""
+def _opening(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...]:
+    """The JSON of the value, then that of the key."""
     wire = reader.named()
     keys = [wire[k] for k in shape.key if k in wire]
-    value, key = Plainly("value", value_type(reader, keys)), Plainly("key", key_type(keys))
-    text = F.col("value").cast("string")
+    value = F.col("value")
     also_before = reader.reading is Reading.AFTER_OR_BEFORE
     deleted = F.lit(False) if reader.reading is Reading.BEFORE else F.col("op").isin("d", "tombstone")
-    needs_key = _needs_key(shape, reader)
-
-    def parsed(json: SparkColumn, *of_key: str) -> tuple[SparkColumn, ...]:
-        return (
-            *_named(*_EVENT, *of_key),
-            json.alias("_v"),
-            # Apart: what is wrong in an image before is no reason to refuse the event.
-            (F.from_json(text, before_type(reader)) if also_before else F.lit(None)).alias("_b"),
-            (F.from_json(new_key_text(), key_type(keys)) if reader.key_changes else F.lit(None)).alias("_n"),
-            (~are_whole(images(text)) if reader.doubtful else F.lit(False)).alias("_doubtful"),
-            deleted.alias(DELETED),
-        )
-
-    def keyed(json: SparkColumn) -> tuple[SparkColumn, ...]:
-        flags = (flag.alias(name) for name, flag in _withheld(reader).items())
-        return (*_named(*_EVENT, "_v", "_b", "_n", "_doubtful", DELETED), json.alias("_k"), *flags)
-
-    if not in_bulk:
-        key_text = F.when(needs_key, F.col("key").cast("string"))
-        return parsed(opened(text, value.into), "key"), keyed(opened(key_text, key.into))
-    return (
-        (*_named(*_EVENT, "headers", "key", "value"), value.plain, key.plain),
-        (*_named(*_EVENT, "headers", "value", value.name, key.name), value.rest, key.rest),
-        parsed(value.whole(), *key.names),
-        keyed(key.whole(needs_key)),
+    of_value = (
+        *_named(*_EVENT, "key"),
+        opened(value, value_type(reader, keys)).alias("_v"),
+        # Apart: what is wrong in an image before is no reason to refuse the event.
+        (opened(value, before_type(reader)) if also_before else F.lit(None)).alias("_b"),
+        (F.from_json(new_key_text(), key_type(keys)) if reader.key_changes else F.lit(None)).alias("_n"),
+        (~are_whole(images(value.cast("string"))) if reader.doubtful else F.lit(False)).alias("_doubtful"),
+        deleted.alias(DELETED),
     )
+    key = opened(F.when(_needs_key(shape, reader), F.col("key")), key_type(keys))
+    flags = (flag.alias(name) for name, flag in _withheld(reader).items())
+    return of_value, (*_named(*_EVENT, "_v", "_b", "_n", "_doubtful", DELETED), key.alias("_k"), *flags)
 
 
 def _named(*names: str) -> tuple[SparkColumn, ...]:
@@ -157,11 +142,14 @@ def _new_key(shape: Shape, reader: Reader) -> SparkColumn:
     return F.when(F.col(DELETED) & whole, named)
 
 
-def _column_positions() -> SparkColumn:
+def _column_positions(reader: Reader) -> SparkColumn:
     """Where the image lacks values: from the image before, or not known."""
     nobody = F.lit(None).cast(POSITION).alias("told")
     before = F.struct(F.col(POSITION_COLUMN).alias("position"), F.lit(True).alias("before"), nobody)
-    found = F.transform("_partial", lambda name: F.when(F.array_contains("_before", name), before))
+    if reader.reading is Reading.AFTER_OR_BEFORE:
+        found = F.transform("_partial", lambda name: F.when(F.array_contains("_before", name), before))
+    else:  # No transform: Spark generates no code for it, nor then for what stands around it.
+        found = F.array_repeat(F.when(F.lit(False), before), F.size("_partial"))
     layers = F.map_from_arrays(F.col("_partial"), found).cast(COLUMN_POSITIONS_TYPE)
     return F.when(F.size("_partial") > 0, layers).alias(COLUMN_POSITIONS)
 

@@ -68,7 +68,7 @@ class Archiving:
         upto = self._bronze.window_end(after, last, self._most)
         records = self._bronze.between(after, upto).select(*RECORD.names, BATCH)
         # As the pipeline reads them now: they may have been captured otherwise.
-        read = events(records, self._naming, (BATCH,), in_bulk=True)
+        read = events(records, self._naming, (BATCH,))
         objects = written(read, self._bronze.count_between(after, upto), self._store, self._pipeline)
         parts = self._parts(read, after, upto)
         now = datetime.now(UTC).isoformat(timespec="microseconds")

@@ -67,7 +67,7 @@ class Capture:
         if self._stops_at_new_topic:
             self._require_same(ids)
         few = span.size <= FEW
-        batch = self._seal(events(self._source.read(self._spark, span), self._naming, in_bulk=not few))
+        batch = self._seal(events(self._source.read(self._spark, span), self._naming))
         upto = Captured(self.captured.batch + 1, _advanced(self.captured.offsets, span.end), ids)
         counting = Tally(self._spark) if self._merges and Tally.counts(self._spark) else None
         self._bronze.append(batch, upto, counting, at_hand=few and self._merges)

@@ -50,7 +50,7 @@ def decoded(
         events = batch.events.where(belongs_to(group))
         if not shape.key:
             events = events.where(F.col("op").isin(*_ops_with(reading, batch.table, rules)))
-        frames.append(changes(events, shape, reader(wire, group), not batch.is_small))
+        frames.append(changes(events, shape, reader(wire, group)))
     if batch.tombstones is not None or not frames:
         wire = arrived or tuple(declared(c.name, str(c.type)) for c in shape.columns)
         rest = batch.events.limit(0) if batch.tombstones is None else batch.tombstones

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from ingest.run.replay import Case, Delivery, replay
 from tests.conformance.reading import bag, read, rows_of
-from tests.in_bulk import read_in_bulk
 
 FOLDER = Path(os.environ.get("INGEST_CONFORMANCE", Path(__file__).parents[3] / "shared" / "conformance"))
 CASES = sorted((FOLDER / "cases").glob("*/")) if FOLDER.is_dir() else []
@@ -44,8 +43,7 @@ def folded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory
     root = tmp_path_factory.mktemp("folded")
     cases = [Case(c.name, (c / "events.jsonl",), c / "tables.json", root / c.name) for c in CASES]
     delivery = DELIVERIES[request.param]
-    with read_in_bulk(request.param == "one batch"):
-        return {c.name: (c.out, summary) for c, summary in replay(spark, cases, delivery, "jsonl")}
+    return {c.name: (c.out, summary) for c, summary in replay(spark, cases, delivery, "jsonl")}
 
 
 def _check(out: Path, summary: dict[str, Any], tables: dict[str, Any]) -> None:

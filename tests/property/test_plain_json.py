@@ -10,7 +10,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.plain_json import CORRUPT, Plainly, opened
+from ingest.java_source import called
+from ingest.plain_json import CORRUPT, opened, parsed, plain_row
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -127,10 +128,10 @@ def _broken(random: Random, text: bytes) -> bytes:
 def _read(spark: SparkSession, values: Sequence[bytes | None], into: T.StructType = _TYPE) -> DataFrame:
     """`value`, what was plain of it, the whole, and what the parser makes of it."""
     rows = spark.createDataFrame([(None if v is None else bytearray(v),) for v in values], "value binary")
-    read = Plainly("value", into)
-    told = rows.select("value", read.plain).select("value", read.name, read.rest)
-    parsed = opened(F.col("value").cast("string"), into).alias("parsed")
-    return told.select("value", F.col(read.name).alias("plain"), read.whole().alias("whole"), parsed).localCheckpoint()
+    value, jvm = F.col("value"), spark._jvm
+    plain = called(jvm, plain_row(jvm, into), "read", into, (value,), pure=True)
+    readings = {"plain": plain, "whole": opened(value, into), "parsed": parsed(value, into)}
+    return rows.select(value, *(reading.alias(name) for name, reading in readings.items())).localCheckpoint()
 
 
 def _same(one: str, other: str) -> Column:

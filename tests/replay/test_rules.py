@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.run.replay import Case, Delivery, replay
-from tests.in_bulk import read_in_bulk
 from tests.replay.changelogs import write
 from tests.replay.rules import Rows, Rule, rules
 from tests.replay.side_by_side import Neighbours, neighbours
@@ -61,8 +60,7 @@ def folded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory
         folder = write(root / "events" / str(number), [record for record, _, _ in turns], together.told())
         case = Case("rules", (folder / "events.jsonl",), folder / "tables.json", root / str(number))
         one_each = request.param == "one record a batch"
-        with read_in_bulk(not one_each):
-            ((_, summary),) = replay(spark, [case], Delivery(len(together.rules) if one_each else 0), "jsonl")
+        ((_, summary),) = replay(spark, [case], Delivery(len(together.rules) if one_each else 0), "jsonl")
         all_found.outcomes.update(_outcomes(together, case, summary))
         right = {
             "read": len(turns),
