@@ -24,6 +24,7 @@ MERGE = ("tests/property/test_merge.py", "-k", "reference and 7")
 ONE_BATCH = ("tests/property/test_merge.py", "-k", "reference and small")
 BATCHES = ("tests/replay/test_rules.py", "-k", "record")
 TRUNCATES = ("tests/property/test_merge.py", "-k", "truncates")
+PLAIN_JSON = ("tests/property/test_plain_json.py",)
 CRASHES = ("tests/property/test_crashes.py",)
 DOUBLED = ("tests/replay/test_doubled.py", "-k", "another")
 QUALITY = ("tests/replay/test_quality.py",)
@@ -69,6 +70,13 @@ MUTANTS = [
         "if self._put_off % TOGETHER:",
         "if False:",
         IN_TURNS,
+    ),
+    Mutant(
+        "a row is handed out that the parser fills again",
+        "plain_json/OpenedJson.java",
+        "found.copy()",
+        "found",
+        PLAIN_JSON,
     ),
     Mutant(
         "keys of one millisecond are one key",

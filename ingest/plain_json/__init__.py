@@ -28,17 +28,20 @@ def opened(value: Column, into: T.StructType) -> Column:
     if not reaches_tasks(context):
         # Executors beside this JVM don't know the classes that read it.
         return parsed(value, into)
-    jvm = context._jvm
-    zone = jvm.scala.Option.apply(jvm.org.apache.spark.sql.internal.SQLConf.get().sessionLocalTimeZone())
-    parsing = jvm.org.apache.spark.sql.catalyst.expressions.json.JsonToStructsEvaluator
-    parser = parsing(jvm.PythonUtils.toScalaMap({}), _kind(jvm, into), CORRUPT, zone, False)
-    reader = _classes(jvm).OpenedJson(plain_row(jvm, into), parser)
-    return called(jvm, reader, "read", into, (value,), pure=True)
+    return called(context._jvm, reader(context._jvm, into), "read", into, (value,), pure=True)
 
 
 def parsed(value: Column, into: T.StructType) -> Column:
     """The same by Spark's parser alone."""
     return F.from_json(value.cast("string"), into, {"columnNameOfCorruptRecord": CORRUPT})
+
+
+def reader(jvm: Any, into: T.StructType) -> Any:
+    """What `opened` asks."""
+    zone = jvm.scala.Option.apply(jvm.org.apache.spark.sql.internal.SQLConf.get().sessionLocalTimeZone())
+    parsing = jvm.org.apache.spark.sql.catalyst.expressions.json.JsonToStructsEvaluator
+    parser = parsing(jvm.PythonUtils.toScalaMap({}), _kind(jvm, into), CORRUPT, zone, False)
+    return _classes(jvm).OpenedJson(plain_row(jvm, into), parser)
 
 
 def plain_row(jvm: Any, into: T.StructType) -> Any:

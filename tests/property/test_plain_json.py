@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.java_source import called
-from ingest.plain_json import CORRUPT, opened, parsed, plain_row
+from ingest.plain_json import CORRUPT, opened, parsed, plain_row, reader
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -163,3 +163,9 @@ def test_of_a_name_that_may_be_another_nothing_is_plain(spark: SparkSession, nam
     into = T.StructType([T.StructField(name, T.LongType()) for name in names])
     read = _read(spark, [b'{"\xff": 1, "a": 2}'], into)
     assert read.where(~_same("whole", "parsed") | F.col("plain").isNotNull()).collect() == []
+
+
+def test_what_was_read_stays_what_it_is_when_more_is_read(spark: SparkSession) -> None:
+    read = reader(spark._jvm, T.StructType([T.StructField("a", T.LongType())]))
+    first, second = (read.read(f"{{'a': {number}}}".encode()) for number in (1, 2))
+    assert (first.getLong(0), second.getLong(0)) == (1, 2)
