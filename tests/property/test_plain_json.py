@@ -166,6 +166,6 @@ def test_of_a_name_that_may_be_another_nothing_is_plain(spark: SparkSession, nam
 
 
 def test_what_was_read_stays_what_it_is_when_more_is_read(spark: SparkSession) -> None:
-    read = reader(spark._jvm, T.StructType([T.StructField("a", T.LongType())]))
+    read = reader(spark._jvm, T.StructType([T.StructField("a", T.LongType()), T.StructField(CORRUPT, T.StringType())]))
     first, second = (read.read(f"{{'a': {number}}}".encode()) for number in (1, 2))
     assert (first.getLong(0), second.getLong(0)) == (1, 2)
