@@ -55,12 +55,17 @@ def define_function(jvm: Any, file: Path, names: tuple[str, ...]) -> None:
 def called(jvm: Any, target: Any, method: str, returns: T.DataType, on: Sequence[Column], pure: bool) -> Column:
     """What `target`, an object of which tasks have copies, answers to `method` with these columns. `pure`: null where
     any of them is, and always the same; otherwise it is never null, and asked once for each row."""
-    types, expressions = jvm.org.apache.spark.sql.types, jvm.org.apache.spark.sql.catalyst.expressions
+    expressions, objects = jvm.org.apache.spark.sql.catalyst.expressions, jvm.org.apache.spark.sql.types.ObjectType
     columns, listed = jvm.org.apache.spark.sql.classic.ExpressionUtils, jvm.PythonUtils.toSeq
     of = listed([columns.expression(column._jc) for column in on])
-    literal = expressions.Literal(target, types.ObjectType(target.getClass()))
-    kind = types.DataType.fromJson(returns.json())
+    literal = expressions.Literal(target, objects(target.getClass()))
+    kind = type_in(jvm, returns)
     return Column(columns.column(expressions.objects.Invoke(literal, method, kind, of, listed([]), pure, pure, pure)))
+
+
+def type_in(jvm: Any, kind: T.DataType) -> Any:
+    """The type as the JVM has it."""
+    return jvm.org.apache.spark.sql.types.DataType.fromJson(kind.json())
 
 
 def _has(jvm: Any, name: str) -> bool:

@@ -15,7 +15,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.java_source import called, define_function, reaches_tasks
+from ingest.java_source import called, define_function, reaches_tasks, type_in
 
 CORRUPT = "_corrupt"
 """The field of a type that holds the text of what can't be read by it."""
@@ -40,17 +40,13 @@ def reader(jvm: Any, into: T.StructType) -> Any:
     """What `opened` asks."""
     zone = jvm.scala.Option.apply(jvm.org.apache.spark.sql.internal.SQLConf.get().sessionLocalTimeZone())
     parsing = jvm.org.apache.spark.sql.catalyst.expressions.json.JsonToStructsEvaluator
-    parser = parsing(jvm.PythonUtils.toScalaMap({}), _kind(jvm, into), CORRUPT, zone, False)
+    parser = parsing(jvm.PythonUtils.toScalaMap({}), type_in(jvm, into), CORRUPT, zone, False)
     return _classes(jvm).OpenedJson(plain_row(jvm, into), parser)
 
 
 def plain_row(jvm: Any, into: T.StructType) -> Any:
     """What reads it without a parser: its `read` is null wherever it isn't certain that one would make the same."""
-    return _classes(jvm).PlainRow(_kind(jvm, into), CORRUPT)
-
-
-def _kind(jvm: Any, into: T.StructType) -> Any:
-    return jvm.org.apache.spark.sql.types.DataType.fromJson(into.json())
+    return _classes(jvm).PlainRow(type_in(jvm, into), CORRUPT)
 
 
 def tokens(jvm: Any) -> None:
