@@ -111,6 +111,8 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
             _JAVA_OPTIONS: f"-XX:+UseParallelGC {PATIENT_COMPILER}",
             # A hash table takes a page, were it for one row; by default that is 16 MB to be cleared and collected.
             "spark.buffer.pageSize": "1m",
+            # Of what attempts of a task wrote, should they differ: here none is made again alone.
+            "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
             # Hadoop's checksums beside local files cost a file each.
             **local_disk.PROPERTIES,
             "spark.driver.host": "127.0.0.1",

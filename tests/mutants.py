@@ -79,6 +79,13 @@ MUTANTS = [
         PLAIN_JSON,
     ),
     Mutant(
+        "what is no text is taken for one where eight bytes are read at once",
+        "plain_json/PlainJson.java",
+        "letters |= eight & (found & -found) - 1;",
+        "",
+        PLAIN_JSON,
+    ),
+    Mutant(
         "keys of one millisecond are one key",
         "changelog/merge.py",
         "F.to_json(F.struct(*values), IN_FULL)",
@@ -302,9 +309,15 @@ MUTANTS = [
     Mutant(
         "what stands where its row does is taken for the same",
         "run/judging/by_row.py",
-        'F.coalesce(F.col("_there") == content(columns), F.lit(False))',
+        'F.col("_said") == F.col("_there")',
         "F.lit(True)",
         DOUBLED,
+    ),
+    Mutant(
+        "many changes are held against no tombstone",
+        "run/judging/by_row.py",
+        "stored.graves.all()",
+        "stored.graves.all().limit(0)",
     ),
     Mutant(
         "what stands where its row does is named as the same",

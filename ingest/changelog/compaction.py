@@ -19,9 +19,12 @@ from ingest.changelog.change import CODE, POSITION_COLUMN, quoted
 _NTH = "_nth"
 
 
-def compacted(changes: DataFrame, key: Sequence[str]) -> DataFrame:
+def compacted(changes: DataFrame, key: Sequence[str], parts: int | None = None) -> DataFrame:
     """Changes → the one of the highest position per key. What can't be applied is no change of its key and stays
-    as it is, each for itself. They come out shared out and sorted by key: what joins by it needs no more of that."""
+    as it is, each for itself. They come out shared out and sorted by key: what joins by it needs no more of that.
+    `parts`: into how many, if not as Spark is told to."""
+    if parts is not None:
+        changes = changes.repartition(parts, *map(quoted, key))
     return changes.withColumn(_NTH, _newest_first(tuple(key))).where(_kept()).drop(_NTH)
 
 

@@ -65,18 +65,19 @@ def effective(
     """The states with their `_action`: null for what was late or doubled. `_tied`: an image that stands where its row
     does, and is the same event once more if they are equal.
 
-    `states`: compacted changes. `rows` and `tombstones`: key columns and `_position`, one row per key at most, at
-    least those of the same keys; what else they have is handed on. None where there are none at all. `horizon`:
-    tombstones below it have been forgotten.
+    `states`: compacted changes. `rows` and `tombstones`: key columns, or the `_key` of these, and `_position`, one row
+    per key at most, at least those of the same keys; what else they have is handed on. None where there are none at
+    all. `horizon`: tombstones below it have been forgotten.
     """
     judged = states
     for name, remembered in (("_row", rows), ("_tombstone", tombstones)):
         if remembered is None:
             judged = judged.withColumn(name, F.lit(None).cast(POSITION))
         else:
-            more = (quoted(c) for c in remembered.columns if c not in key and c != POSITION_COLUMN)
-            known = remembered.select(*map(quoted, key), F.col(POSITION_COLUMN).alias(name), *more)
-            judged = judged.join(known, list(key), "left")
+            by = [SURROGATE] if SURROGATE in remembered.columns else list(key)
+            more = (quoted(c) for c in remembered.columns if c not in by and c != POSITION_COLUMN)
+            known = remembered.select(*map(quoted, by), F.col(POSITION_COLUMN).alias(name), *more)
+            judged = judged.join(known, by, "left")
     if horizon is not None:
         nothing_known = F.col("_row").isNull() & F.col("_tombstone").isNull()
         judged = unjudgeable(judged, F.col(POSITION_COLUMN), nothing_known, horizon)

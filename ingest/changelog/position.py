@@ -166,7 +166,9 @@ def is_placed(position: Column) -> Column:
 
 def comes_again(position: Column, known: Column) -> Column:
     """Whether an event stands where `known` does in the source: the same once more, if it says the same."""
-    return F.coalesce(is_placed(position) & (place(position) == place(known)), F.lit(False))
+    # Field by field: two structs would be made of them, for each row.
+    same = reduce(lambda one, other: one & other, (position[name].eqNullSafe(known[name]) for name in _PLACE))
+    return F.coalesce(is_placed(position) & same, F.lit(False))
 
 
 def right_before_snapshot(at: tuple[int, ...]) -> tuple[int, ...]:

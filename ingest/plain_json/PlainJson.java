@@ -1,16 +1,52 @@
 package org.apache.spark.sql.api.java;
 
+import java.nio.ByteOrder;
 import java.util.Arrays;
+import org.apache.spark.unsafe.Platform;
 
 /**
  * The tokens of plain JSON in bytes, one after the other, as they stand: nothing is decoded. Raises NotPlain, or
  * ArrayIndexOutOfBoundsException where the bytes end, for what isn't; it takes names without escapes alone.
  */
 abstract class PlainJson {
+    private static final boolean LITTLE_ENDIAN = ByteOrder.nativeOrder() == ByteOrder.LITTLE_ENDIAN;
+    /** In each of eight bytes: one, the highest bit, a space, a quote, a backslash. */
+    private static final long ONES = 0x0101010101010101L, HIGHEST = 0x8080808080808080L, SPACES = 0x2020202020202020L,
+        QUOTES = 0x2222222222222222L, ESCAPES = 0x5c5c5c5c5c5c5c5cL;
+
     byte[] text;
     int at;
     int start;
     int stop;
+    /** Whether the letters that `past` went by last are all ASCII. */
+    boolean ascii;
+
+    /** The first byte from `i` on that is more than a letter of a text: its end, an escape, or what stands in none. */
+    final int past(int i) {
+        byte[] bytes = text;
+        long letters = 0;
+        for (int last = bytes.length - 8; i <= last; i += 8) {
+            long eight = Platform.getLong(bytes, Platform.BYTE_ARRAY_OFFSET + i);
+            eight = LITTLE_ENDIAN ? eight : Long.reverseBytes(eight);
+            long quotes = eight ^ QUOTES;
+            long escapes = eight ^ ESCAPES;
+            // The highest bit of each byte that is less than a space, or one of the others: exact for the first one.
+            long found = ((eight - SPACES & ~eight) | (quotes - ONES & ~quotes) | (escapes - ONES & ~escapes)) & HIGHEST;
+            if (found != 0) {
+                letters |= eight & (found & -found) - 1;
+                ascii = (letters & HIGHEST) == 0;
+                return i + (Long.numberOfTrailingZeros(found) >>> 3);
+            }
+            letters |= eight;
+        }
+        byte next = bytes[i];
+        while (next != '"' && next != '\\' && (next < 0 || next >= ' ')) {
+            letters |= next;
+            next = bytes[++i];
+        }
+        ascii = (letters & HIGHEST) == 0;
+        return i;
+    }
 
     final void digits() {
         int first = at;
@@ -23,12 +59,10 @@ abstract class PlainJson {
     /** At the name of a member: its bytes are `start` to `stop`. Goes to its value. */
     final void name() {
         require(text[at] == '"');
-        start = ++at;
-        while (text[at] != '"') {
-            require(text[at] != '\\' && (text[at] < 0 || text[at] >= ' '));
-            at++;
-        }
-        stop = at++;
+        start = at + 1;
+        stop = past(start);
+        require(text[stop] == '"');
+        at = stop + 1;
         blank();
         require(text[at++] == ':');
         blank();
@@ -39,12 +73,11 @@ abstract class PlainJson {
     }
 
     final void string() {
-        byte[] bytes = text;
-        int i = at + 1;
-        for (byte next = bytes[i]; next != '"'; next = bytes[i]) {
-            require(next < 0 || next >= ' ');
-            i += next == '\\' ? 2 : 1;
+        int i = past(at + 1);
+        while (text[i] == '\\') {
+            i = past(i + 2);
         }
+        require(text[i] == '"');
         at = i + 1;
     }
 

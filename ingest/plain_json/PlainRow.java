@@ -177,13 +177,12 @@ final class PlainFields extends PlainValue {
                 }
                 break;
             case '"':
-                int first = at;
-                string();
-                for (int i = first + 1; i < at - 1; i++) {
-                    if (text[i] == '\\') {
-                        escaped(++i);
-                    }
+                int i = past(at + 1);
+                for (; text[i] == '\\'; i = past(i + 2)) {
+                    escaped(i + 1);
                 }
+                require(text[i] == '"');
+                at = i + 1;
                 break;
             case 't':
                 literal("true");

@@ -2,6 +2,7 @@ package org.apache.spark.sql.api.java;
 
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** What tokens of plain JSON come to: numbers and texts, as from_json would read them. */
@@ -97,27 +98,21 @@ abstract class PlainValue extends PlainJson {
         return UTF8String.fromBytes(text, first, at - first);
     }
 
+    /** Refers to the bytes of `text` where it stands there as it is. */
     final UTF8String words() {
-        byte[] bytes = text;
         int first = at + 1;
-        int i = first;
-        int all = 0;
-        byte next = bytes[i];
-        while (next != '"' && next != '\\') {
-            require(next < 0 || next >= ' ');
-            all |= next;
-            next = bytes[++i];
-        }
+        int i = past(first);
+        boolean certain = ascii;
         UTF8String found;
-        if (next == '"') {
+        if (text[i] == '"') {
             at = i + 1;
-            found = UTF8String.fromBytes(bytes, first, i - first);
+            found = UTF8String.fromAddress(text, Platform.BYTE_ARRAY_OFFSET + first, i - first);
         } else {
             found = unescaped(first);
-            all = -1;
+            certain = false;
         }
         // What is no text from_json replaces by a character that says so.
-        require(all >= 0 || found.isValid());
+        require(certain || found.isValid());
         return found;
     }
 

@@ -13,7 +13,6 @@ from ingest.changelog.change import POSITION_COLUMN, SOURCE_TS
 from ingest.changelog.envelope import CHANGES
 from ingest.changelog.position import literal, right_before_snapshot
 from ingest.run.profile import Group
-from ingest.tables.page_index import FEW_KEYS
 
 
 @dataclass(frozen=True)
@@ -56,12 +55,12 @@ class TableBatch:
     def is_empty(self) -> bool:
         """Whether nothing is left of it that says anything of a row."""
         whole = any(g.kind == "t" or g.snapshot is not None for g in self.groups)
-        return not whole and not sum(g.count for g in self.groups) + self.tombstone_count
+        return not whole and not self.count
 
     @property
-    def is_small(self) -> bool:
-        """Whether it has few events, so few that each can be looked for by its key."""
-        return sum(g.count for g in self.groups) + self.tombstone_count <= FEW_KEYS
+    def count(self) -> int:
+        """How many events say something of a row."""
+        return sum(g.count for g in self.groups) + self.tombstone_count
 
     @property
     def key_changes(self) -> bool:

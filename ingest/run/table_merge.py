@@ -98,7 +98,7 @@ class TableMerge:
         changed = [g for g in batch.groups if g.kind == CHANGE]
         types = self._rules.columns.get(batch.table, {})
         incoming = [(g, schemas.columns(g, types)) for g in changed]
-        read = sum(g.count for g in batch.groups) + batch.tombstone_count
+        read = batch.count
         if not self._rules.keyless and self.shapes.is_keyless(batch):
             return Account(batch.table, read, suppressed=read)
         stored = self.stored_in(batch.table)
@@ -126,7 +126,7 @@ class TableMerge:
         if readable:
             self._unordered.check(batch, shape, changes, stored)
         if readable or batch.tombstones is not None or truncated.now:
-            judged = judge(changes, shape, stored, truncated, batch.key_changes, batch.is_small)
+            judged = judge(changes, shape, stored, truncated, batch.key_changes, batch.count)
         applied = truncated.applied + (judged.applied if judged else 0)
         quarantined += judged.quarantined if judged else 0
         account = Account(batch.table, read, applied, read - applied - quarantined, quarantined)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -67,6 +67,11 @@ class ReadyFile:
     def statistics(self) -> str:
         """As they stand in a log."""
         return json.dumps({"numRecords": self.rows, "minValues": dict(self.lowest), "maxValues": dict(self.highest)})
+
+
+def live_rows(files: Iterable[DataFile]) -> int:
+    """How many rows are left in them."""
+    return sum(f.rows - f.rows_gone for f in files)
 
 
 def data_file(action: Any) -> DataFile:

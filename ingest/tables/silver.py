@@ -28,8 +28,9 @@ from ingest.names import identifier
 from ingest.tables import delta_log, folding, page_index
 from ingest.tables.commit_log import UPTO, WRITER, Told
 from ingest.tables.contention import again
-from ingest.tables.data_file import DataFile
+from ingest.tables.data_file import DataFile, live_rows
 from ingest.tables.delta_log import CHANGE_TYPE
+from ingest.tables.file_layout import files_of, laid_out
 from ingest.tables.marks import Progress
 from ingest.tables.one_at_a_time import one_at_a_time
 from ingest.tables.writes import Writes
@@ -40,8 +41,6 @@ _UNSORTED = (T.BooleanType, T.BinaryType, T.ArrayType, T.MapType, T.StructType)
 _NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 _REWRITABLE = 1 << 20
 """Bytes of files that a commit may write anew: so small a table stays one file. Of more, rows are marked as gone."""
-_ROWS_A_FILE = 500_000
-_ROWS_A_TASK = 50_000
 
 
 class Silver:
@@ -69,6 +68,10 @@ class Silver:
 
     def exists(self) -> bool:
         return self._table.exists()
+
+    def size(self) -> int:
+        """How many rows there are, by what the log tells."""
+        return live_rows(self._table.files().values()) if self.exists() else 0
 
     def rows(self, as_of: str | None = None) -> DataFrame:
         """The live rows; with `as_of`, those of a version of the table or of a time (ISO 8601)."""
@@ -242,7 +245,7 @@ class Silver:
 
     def _together(self, files: Sequence[DataFile], shape: Shape) -> DataFrame:
         """What is left in these files."""
-        return self._sorted(self._images(self._table.rows_in(files), shape), shape, folding.parts(files))
+        return laid_out(self._images(self._table.rows_in(files), shape), shape.key, folding.parts(files))
 
     def remove(self, states: DataFrame, shape: Shape, told: Mapping[str, Any]) -> int:
         """Takes away the rows of `states`, wherever they lie by now. One commit. How many there were."""
@@ -256,16 +259,9 @@ class Silver:
         return gone.rows
 
     def _laid_out(self, writes: Writes, shape: Shape) -> DataFrame:
-        """The rows that come, sorted by key: a later batch finds its keys without reading the others."""
+        """The rows that come."""
         images = self._images(writes.states.where(F.col(ACTION) != DELETE), shape)
-        files = min(-(-writes.rows // _ROWS_A_TASK), max(self._cores, -(-writes.rows // _ROWS_A_FILE)))
-        return self._sorted(images, shape, max(files, 1))
-
-    @staticmethod
-    def _sorted(images: DataFrame, shape: Shape, files: int) -> DataFrame:
-        key = [quoted(k) for k in shape.key]
-        spread = images.repartitionByRange(files, *key) if files > 1 and key else images.coalesce(files)
-        return spread.sortWithinPartitions(*key) if key else spread
+        return laid_out(images, shape.key, files_of(writes.rows, self._cores), writes.parts)
 
     def _images(self, rows: DataFrame, shape: Shape, *more: Column) -> DataFrame:
         """The table's columns with their types, and `more`."""

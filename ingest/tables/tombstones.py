@@ -17,6 +17,7 @@ from ingest.changelog.change import MOVED_TO, POSITION_COLUMN, quoted
 from ingest.changelog.merge import SURROGATE
 from ingest.changelog.position import literal
 from ingest.tables import delta_log, emptying, folding, page_index
+from ingest.tables.data_file import live_rows
 
 _HORIZON = "ingest.gcHorizon"
 MOVED_AT = "_moved_at"
@@ -42,12 +43,19 @@ class Tombstones:
         """`_key` and highest `_position` of all. There must be one."""
         return _newest(self._table.rows())
 
+    def size(self) -> int:
+        """How many rows there are, by what the log tells."""
+        return live_rows(self._table.files().values()) if self.exists() else 0
+
+    def all(self) -> DataFrame:
+        """`_key`, highest `_position` and `MOVED_AT` of all. There must be one."""
+        return _newest(self._table.rows_in(self._table.files().values()), _moved_at())
+
     def matching(self, states: DataFrame, key: Sequence[str] = (), few: bool = False) -> DataFrame:
         """The highest `_position` and `MOVED_AT` of the tombstones whose `_key` is in `states`, by the columns `key`
         that the states have, or else by `_key`. There must be one. `few`: there are no more than `FEW_KEYS` states."""
-        moved = F.max(F.when(F.col(MOVED_TO).isNotNull(), F.col(POSITION_COLUMN))).alias(MOVED_AT)
         found, few = self._found(states, key, few)
-        newest = _newest(found, moved, by=key or [SURROGATE])
+        newest = _newest(found, _moved_at(), by=key or [SURROGATE])
         return F.broadcast(newest) if few else newest
 
     def moves(self, states: DataFrame) -> DataFrame:
@@ -64,10 +72,11 @@ class Tombstones:
         return (found.coalesce(1) if few else found), few
 
     def bury(self, graves: DataFrame) -> None:
-        """Appends `_key` and `_position` of deletes, and `_moved_to` where they have it."""
+        """Appends `_key` and `_position` of deletes, one of a key, or with `_moved_to`, where they have it, one of each
+        that it moved to beside."""
         if MOVED_TO not in graves.columns:
             graves = graves.withColumn(MOVED_TO, _nowhere())
-        self._append(_sorted(_kept(graves), 1))
+        self._append(_sorted(graves, 1))
         files = folding.due(self._table.files().values())
         if files:
             self._table.fold(files, _sorted(_kept(self._table.rows_in(files)), 1))
@@ -130,6 +139,10 @@ def _kept(rows: DataFrame) -> DataFrame:
 
 def _sorted(rows: DataFrame, files: int) -> DataFrame:
     return rows.select(SURROGATE, POSITION_COLUMN, MOVED_TO).coalesce(files).sortWithinPartitions(SURROGATE)
+
+
+def _moved_at() -> Column:
+    return F.max(F.when(F.col(MOVED_TO).isNotNull(), F.col(POSITION_COLUMN))).alias(MOVED_AT)
 
 
 def _nowhere() -> Column:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain, count, zip_longest
@@ -136,11 +137,14 @@ def test_silver_is_what_the_reference_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int, size: str
 ) -> None:
     """Tables of any size are written as `size` ones are: files anew, or rows marked and keys looked for by page. Of
-    large ones the events are not at hand, as very many are not."""
+    large ones the events are not at hand, as very many are not, and as of these the first batches are held against all
+    that is stored, later ones against what is there of their keys."""
     if size == "large":
         monkeypatch.setattr(capture, "FEW", -1)
         monkeypatch.setattr(silver, "_REWRITABLE", 0)
         monkeypatch.setattr(page_index, "_SEARCHED", 0)
+        monkeypatch.setattr(sys.modules["ingest.run.judging.by_row"], "FEW_KEYS", -1)
+        monkeypatch.setattr(sys.modules["ingest.run.judging.by_row"], "_WHOLE", 1)
     random = Random(SEED)
     for number, cases in enumerate(sizes(CASES)):
         holds(spark, tmp_path / str(number), sampled(random, cases, number), batches, tables=2)

@@ -18,7 +18,7 @@ from ingest.changelog.merge import ACTION, DELETE, INSERT, UPDATE
 from ingest.changelog.position import POSITION
 from ingest.changelog.types import parse
 from ingest.errors import Contended
-from ingest.tables import delta_log, folding, page_index, silver
+from ingest.tables import delta_log, file_layout, folding, page_index, silver
 from ingest.tables.delta_jvm import items
 from ingest.tables.silver import Silver
 from ingest.tables.writes import Writes
@@ -136,8 +136,8 @@ def test_what_was_written_together_is_not_due_again(
 ) -> None:
     """Rows so narrow that as many as a first load puts into a file make a small one: such a table was once written
     anew, whole, at every batch."""
-    monkeypatch.setattr(silver, "_ROWS_A_TASK", 10)
-    monkeypatch.setattr(silver, "_ROWS_A_FILE", 50)
+    monkeypatch.setattr(file_layout, "_ROWS_A_TASK", 10)
+    monkeypatch.setattr(file_layout, "_ROWS_A_FILE", 50)
     table = Silver(spark, str(tmp_path / "t"))
     loaded = spark.range(50 * folding.TOGETHER).withColumn("said", F.lit("x"))
     table.apply(written(loaded, INSERT), shape(), {})

@@ -23,14 +23,14 @@ def judge(
     stored: Stored,
     truncated: Truncated,
     key_changes: bool = False,
-    few: bool = False,
+    events: int = 0,
 ) -> Judged:
     """Reads silver, pending rows and tombstones of the batch's keys; writes nothing. `key_changes`: some delete names
-    the key under which its row goes on. `few`: they come of no more than `FEW_KEYS` events."""
+    the key under which its row goes on. `events`: of so many the changes come."""
     if not shape.key:
         return by_content(changes, shape, stored, truncated)
     if not key_changes and not (truncated.now and _layered(stored)):
-        judged = by_row(changes(Reading.AFTER), shape, stored, truncated, few)
+        judged = by_row(changes(Reading.AFTER), shape, stored, truncated, events)
         if judged is not None:
             return judged
     return by_column(changes(Reading.AFTER_OR_BEFORE), shape, stored, truncated, key_changes)

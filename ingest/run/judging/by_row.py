@@ -29,8 +29,9 @@ from ingest.changelog.compaction import compacted
 from ingest.changelog.images import Shape
 from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, TIED, effective, surrogate
 from ingest.changelog.position import POSITION, literal
-from ingest.cut import cut, let_go
+from ingest.cut import cut, let_go, parts
 from ingest.run.judging.verdict import Judged, Stored, Truncated, above_truncate
+from ingest.tables.page_index import FEW_KEYS
 from ingest.tables.tombstones import MOVED_AT
 from ingest.tables.writes import Writes
 
@@ -38,23 +39,31 @@ _PARTIAL = "_partial"
 """Of a state: whether columns of it are older than itself, or unknown."""
 _LAYERED = "_layered"
 """Whether columns of the row are."""
+_WHOLE = 4
+"""Of each event so many rows and tombstones: of more it is less work to send the keys to where these are."""
+_SENT = 2_000_000
+"""So many tombstones at most are sent to each task whole: a quarter of a gigabyte."""
+_EVENTS_A_PART = 1_000_000
+"""As rows that are sorted they take half a gigabyte."""
 _NAMED = 500
 """So many doubled states are named one by one, rather than joined to all."""
 
 
-def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated, few: bool = False) -> Judged | None:
-    """None where positions of single columns are needed. `few`: they come of few events."""
-    key = list(shape.identity)
-    states = compacted(_lean(above_truncate(changes, truncated)), key).withColumn(SURROGATE, surrogate(key))
-    held = any(table.exists() for table in (stored.silver, stored.graves, stored.pending))
-    if held:
+def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated, events: int) -> Judged | None:
+    """None where positions of single columns are needed. `events`: about so many changes there are."""
+    key, few = list(shape.identity), events <= FEW_KEYS
+    brought = _lean(above_truncate(changes, truncated))
+    states = compacted(brought, key, _parts(brought, events)).withColumn(SURROGATE, surrogate(key))
+    whole = _most_is_wanted(stored, events)
+    if not whole:
         # A plan that decodes is large: cut here, what follows plans over plain rows.
         states = cut(states)
-    if stored.pending.exists() and not stored.pending.matching(states, key, few).isEmpty():
-        return None
-    judged = cut(_held_against(states, stored, key, few))
+        if stored.pending.exists() and not stored.pending.matching(states, key, few).isEmpty():
+            return None
+    judged = cut(_held_against(states, stored, key, few, whole))
+    lie = None if few else parts(judged)
     told = _told(judged)
-    if held and not few:
+    if not whole and not few:
         let_go(states)
     if told.layered or (told.moved and _moved_later(changes, judged, key)):
         return None
@@ -65,10 +74,10 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
         applied = judged.where(_effect()).select(EVENT_ID).distinct().count()
     written = told.actions - {BURY, REFUSE}
     states = judged.where(F.col(ACTION).isin(*written))
-    whole = states.withColumn(COLUMN_POSITIONS, F.lit(None).cast(COLUMN_POSITIONS_TYPE))
+    rows = states.withColumn(COLUMN_POSITIONS, F.lit(None).cast(COLUMN_POSITIONS_TYPE))
     dead = judged.where(F.col(ACTION).isin(DELETE, BURY)).select(SURROGATE, POSITION_COLUMN)
     return Judged(
-        Writes(whole, told.actions, told.files, told.effects) if written else None,
+        Writes(rows, told.actions, told.files, told.effects, lie) if written else None,
         None,
         dead if told.actions & {DELETE, BURY} else None,
         judged.where(F.col(ACTION) == REFUSE) if told.refused else None,
@@ -77,16 +86,37 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
     )
 
 
-def _held_against(states: DataFrame, stored: Stored, key: list[str], few: bool) -> DataFrame:
-    """The states with what they do to the rows and tombstones of their keys, where these are, and when they moved."""
+def _parts(changes: DataFrame, events: int) -> int | None:
+    """Where Spark's number would make parts that no task can sort in its memory, several times as many."""
+    told = int(changes.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    times = -(-events // (told * _EVENTS_A_PART))
+    return None if times == 1 else told * times
+
+
+def _most_is_wanted(stored: Stored, events: int) -> bool:
+    """Whether so many events may be about most of what is stored, or nothing is: then nobody has to know their keys
+    before all is read."""
+    if not any(table.exists() for table in (stored.silver, stored.graves, stored.pending)):
+        return True
+    if events <= FEW_KEYS or stored.pending.exists():
+        return False
+    rows, graves = stored.silver.size(), stored.graves.size()
+    return rows + graves <= _WHOLE * events and graves <= _SENT
+
+
+def _held_against(states: DataFrame, stored: Stored, key: list[str], few: bool, whole: bool) -> DataFrame:
+    """The states with what they do to the rows and tombstones of their keys, where these are, and when they moved.
+    `whole`: these are sought among all that is stored."""
     live = buried = horizon = None
     if stored.silver.exists():
         # Of all that they hold a reader needs to open but the smallest part.
         layered = F.map_values(COLUMN_POSITIONS)["before"].isNotNull().alias(_LAYERED)
         columns = [quoted(k) for k in dict.fromkeys([*key, POSITION_COLUMN])]
-        live = stored.silver.matching(states, key, few).select(*columns, LOCATION, layered)
+        live = stored.silver.located() if whole else stored.silver.matching(states, key, few)
+        live = live.select(*columns, LOCATION, layered)
     if stored.graves.exists():
-        buried, horizon = stored.graves.matching(states, key, few), stored.graves.horizon()
+        buried = F.broadcast(stored.graves.all()) if whole else stored.graves.matching(states, key, few)
+        horizon = stored.graves.horizon()
     judged = effective(states, live, buried, key, None if horizon is None else literal(horizon))
     if live is None:
         judged = judged.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), _LAYERED: F.lit(False)})
@@ -127,11 +157,10 @@ class _Told:
     def effects(self) -> int:
         return sum(count for (action, _), count in self.states.items() if action not in (None, REFUSE))
 
-    def without(self, states: Sequence[Row]) -> _Told:
-        """The same where these take no effect."""
-        gone = Counter((state[ACTION], state["_file"]) for state in states)
+    def without(self, states: Counter[tuple[str | None, str | None]], moves: int) -> _Told:
+        """The same where these take no effect, of which so many are one half of a move."""
         # What comes to nothing is no longer there.
-        return replace(self, states=self.states - gone, moves=self.moves - sum(bool(state[MOVED]) for state in states))
+        return replace(self, states=self.states - states, moves=self.moves - moves)
 
 
 def _told(judged: DataFrame) -> _Told:
@@ -169,18 +198,25 @@ def _moved_later(changes: DataFrame, judged: DataFrame, key: list[str]) -> bool:
 def _without_doubled(judged: DataFrame, told: _Told, shape: Shape, stored: Stored) -> tuple[DataFrame, _Told]:
     """What stands where its row does and says the same was sent twice: it takes no effect."""
     columns, key = shape.names, list(shape.identity)
-    tied = judged.where(TIED)
+    tied, said = judged.where(TIED), content(columns).alias("_said")
     if told.tied <= _NAMED:
         named = (ACTION, "_file", MOVED, EVENT_ID, "_said")
-        saying = tied.select(*map(quoted, key), ACTION, _file(), MOVED, EVENT_ID, content(columns).alias("_said"))
+        saying = tied.select(*map(quoted, key), ACTION, _file(), MOVED, EVENT_ID, said)
         there = stored.silver.matching(saying, key, few=True, named=named)
-        doubled = there.where(F.col("_said") == content(columns)).select(*named[:-1]).collect()  # a row for each
-        return _idle(judged, doubled), told.without(doubled)
-    # All the others are not kept once more for these.
-    there = cut(stored.silver.matching(tied, key).select(*map(quoted, key), content(columns).alias("_there")))
-    same = F.col(TIED) & F.coalesce(F.col("_there") == content(columns), F.lit(False))
-    found = judged.join(F.broadcast(there), key, "left").withColumn(ACTION, F.when(~same, F.col(ACTION))).drop("_there")
-    return found, _told(found)
+        rows = there.where(F.col("_said") == content(columns)).select(*named[:-1]).collect()  # a row for each
+        doubled = Counter((row[ACTION], row["_file"]) for row in rows)
+        return _idle(judged, rows), told.without(doubled, sum(bool(row[MOVED]) for row in rows))
+    there = stored.silver.matching(tied, key).select(*map(quoted, key), content(columns).alias("_there"))
+    saying = tied.select(*map(quoted, key), ACTION, _file(), MOVED, said)
+    same = cut(saying.join(there, key).where(F.col("_said") == F.col("_there")).drop("_said", "_there"))
+    counts = (F.count(F.lit(1)).alias("states"), F.count_if(MOVED).alias("moves"))
+    counted = same.groupBy(ACTION, "_file").agg(*counts).collect()  # a row per action and file
+    doubled = Counter({(row[ACTION], row["_file"]): row["states"] for row in counted})
+    # A change that can't be applied may have the same key.
+    known = F.broadcast(same.select(*map(quoted, key), F.lit(True).alias("_same")))
+    found = judged.join(known, key, "left")
+    found = found.withColumn(ACTION, F.when(~(F.col(TIED) & F.col("_same").isNotNull()), F.col(ACTION))).drop("_same")
+    return found, told.without(doubled, sum(row["moves"] for row in counted))
 
 
 def _idle(judged: DataFrame, doubled: Sequence[Row]) -> DataFrame:
