@@ -113,6 +113,7 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
             "spark.buffer.pageSize": "1m",
             # Of what attempts of a task wrote, should they differ: here none is made again alone.
             "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+            "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
             # Hadoop's checksums beside local files cost a file each.
             **local_disk.PROPERTIES,
             "spark.driver.host": "127.0.0.1",

@@ -14,29 +14,35 @@ from functools import cache, lru_cache
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from ingest.changelog.change import CODE, POSITION_COLUMN, quoted
+from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, quoted
 
 _NTH = "_nth"
+_ITSELF = "_itself"
+"""Of a change that can't be applied: what tells it from all others."""
+_LEADING = ("epoch", "major")
+"""The fields of a position that mostly decide: numbers are compared with less work than structs of them."""
 
 
 def compacted(changes: DataFrame, key: Sequence[str], parts: int | None = None) -> DataFrame:
     """Changes → the one of the highest position per key. What can't be applied is no change of its key and stays
     as it is, each for itself. They come out shared out and sorted by key: what joins by it needs no more of that.
     `parts`: into how many, if not as Spark is told to."""
-    if parts is not None:
-        changes = changes.repartition(parts, *map(quoted, key))
-    return changes.withColumn(_NTH, _newest_first(tuple(key))).where(_kept()).drop(_NTH)
+    columns = [quoted(k) for k in key]
+    told = changes.withColumns(_compared())
+    # Shared out before Spark is asked for the first of each: it would look for these in what isn't shared out yet too.
+    shared = told.repartition(*columns) if parts is None else told.repartition(parts, *columns)
+    return shared.withColumn(_NTH, _newest_first(tuple(key))).where(F.col(_NTH) == 1).drop(_NTH, *_compared())
+
+
+@cache
+def _compared() -> dict[str, Column]:
+    """What changes are compared by, beside key and position."""
+    itself = F.when(F.col(CODE).isNotNull(), F.col(EVENT_ID))
+    return {_ITSELF: itself} | {f"_{name}": F.col(POSITION_COLUMN)[name] for name in _LEADING}
 
 
 @lru_cache(maxsize=512)
 def _newest_first(key: tuple[str, ...]) -> Column:
-    """The number of a change among those of its key. Kept: writing it down takes longer than to compact a small batch.
-
-    One that can't be applied is numbered behind all others."""
-    by = Window.partitionBy(*map(quoted, key)).orderBy(F.col(CODE).isNotNull(), F.col(POSITION_COLUMN).desc())
-    return F.row_number().over(by)
-
-
-@cache
-def _kept() -> Column:
-    return (F.col(_NTH) == 1) | F.col(CODE).isNotNull()
+    """The number of a change among those of its key. Kept: writing it down takes longer than to compact few."""
+    order = [F.col(column).desc() for column in (*(f"_{name}" for name in _LEADING), POSITION_COLUMN)]
+    return F.row_number().over(Window.partitionBy(*map(quoted, key), _ITSELF).orderBy(*order))

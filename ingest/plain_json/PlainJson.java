@@ -63,6 +63,22 @@ abstract class PlainJson {
         stop = past(start);
         require(text[stop] == '"');
         at = stop + 1;
+        toValue();
+    }
+
+    /** Whether the name of a member that comes is `name`: then goes to its value. */
+    final boolean isNext(byte[] name) {
+        int end = at + 1 + name.length;
+        if (end >= text.length || text[end] != '"' || !Arrays.equals(text, at + 1, end, name, 0, name.length)) {
+            return false;
+        }
+        require(text[at] == '"');
+        at = end + 1;
+        toValue();
+        return true;
+    }
+
+    private void toValue() {
         blank();
         require(text[at++] == ':');
         blank();

@@ -42,7 +42,7 @@ public final class PlainRow implements Serializable {
         for (int i = 0; i < fields.length; i++) {
             String name = fields[i].name();
             // What is no text from_json reads as this character.
-            clear &= seen.add(name) && name.indexOf('\ufffd') < 0;
+            clear &= seen.add(name) && name.indexOf('\ufffd') < 0 && unescaped(name);
             names[i] = name.getBytes(StandardCharsets.UTF_8);
             DataType kind = fields[i].dataType();
             kinds[i] = name.equals(unread) ? UNREAD : kindOf(kind);
@@ -50,6 +50,16 @@ public final class PlainRow implements Serializable {
             clear &= structs[i] == null || structs[i].certain;
         }
         certain = clear;
+    }
+
+    /** Whether a name stands in JSON as it is. */
+    private static boolean unescaped(String name) {
+        for (int i = 0; i < name.length(); i++) {
+            if (name.charAt(i) < ' ' || name.charAt(i) == '"' || name.charAt(i) == '\\') {
+                return false;
+            }
+        }
+        return true;
     }
 
     private static int kindOf(DataType type) {
@@ -103,8 +113,11 @@ final class PlainFields extends PlainValue {
         Object[] values = new Object[names.length];
         int last = names.length;
         for (boolean more = opened('{', '}'); more; more = another('}')) {
-            name();
-            int field = field(names, type.followers, last);
+            int field = type.followers[last];
+            if (field >= names.length || !isNext(names[field])) {
+                name();
+                field = field(names, type.followers, last);
+            }
             if (field < 0) {
                 require(stop - start <= LONGEST_NAME);
                 pass(depth + 1);
@@ -117,10 +130,6 @@ final class PlainFields extends PlainValue {
     }
 
     private int field(byte[][] names, int[] followers, int last) {
-        int expected = followers[last];
-        if (expected < names.length && is(names[expected])) {
-            return expected;
-        }
         for (int i = 0; i < names.length; i++) {
             if (is(names[i])) {
                 followers[last] = i;
