@@ -169,14 +169,21 @@ MUTANTS = [
     Mutant(
         "the oldest of a batch wins",
         "changelog/compaction.py",
-        "F.col(POSITION_COLUMN).desc()",
-        "F.col(POSITION_COLUMN).asc()",
+        "F.col(column).desc()",
+        "F.col(column).asc()",
+    ),
+    Mutant(
+        "a position is told by its first fields alone",
+        "changelog/compaction.py",
+        "for name in _LEADING), POSITION_COLUMN)",
+        "for name in _LEADING),)",
+        ("tests/property/test_compaction.py",),
     ),
     Mutant(
         "a change that can't be applied stands for its key",
         "changelog/compaction.py",
-        "orderBy(F.col(CODE).isNotNull(), ",
-        "orderBy(F.col(CODE).isNull(), ",
+        "key), _ITSELF)",
+        "key))",
         ("tests/property/test_compaction.py",),
     ),
     Mutant(
