@@ -26,12 +26,17 @@ _LEADING = ("epoch", "major")
 def compacted(changes: DataFrame, key: Sequence[str], parts: int | None = None) -> DataFrame:
     """Changes → the one of the highest position per key. What can't be applied is no change of its key and stays
     as it is, each for itself. They come out shared out and sorted by key: what joins by it needs no more of that.
-    `parts`: into how many, if not as Spark is told to."""
-    columns = [quoted(k) for k in key]
+    `parts`: into how many where they are many; None: they are few."""
     told = changes.withColumns(_compared())
-    # Shared out before Spark is asked for the first of each: it would look for these in what isn't shared out yet too.
-    shared = told.repartition(*columns) if parts is None else told.repartition(parts, *columns)
-    return shared.withColumn(_NTH, _newest_first(tuple(key))).where(F.col(_NTH) == 1).drop(_NTH, *_compared())
+    first = F.col(_NTH) == 1
+    if parts is None:
+        # Each of these is the first of its own anyway. Said so, Spark numbers all: to go by the first ones alone, as
+        # it does otherwise, takes longer to plan than it saves.
+        first = first | F.col(_ITSELF).isNotNull()
+    else:
+        # Now, or Spark would look for the first ones in what isn't shared out yet too.
+        told = told.repartition(parts, *map(quoted, key))
+    return told.withColumn(_NTH, _newest_first(tuple(key))).where(first).drop(_NTH, *_compared())
 
 
 @cache

@@ -40,23 +40,27 @@ def random_changes(spark: SparkSession, cases: int, events: int) -> DataFrame:
     return once.unionByName(once.sample(0.3, SEED)).localCheckpoint()
 
 
-def test_compaction_does_not_depend_on_the_cut(spark: SparkSession) -> None:
+@pytest.mark.parametrize("parts", [None, 3], ids=["few", "many"])
+def test_compaction_does_not_depend_on_the_cut(spark: SparkSession, parts: int | None) -> None:
     changes = random_changes(spark, cases=300, events=12)
     cut = changes.withColumn("side", F.rand(SEED + 6) < 0.5).localCheckpoint()
     left, right = (cut.where(F.col("side") == side).drop("side") for side in (True, False))
-    whole = compacted(changes, KEY)
+    whole = compacted(changes, KEY, parts)
     columns = whole.columns
-    by_parts = compacted(compacted(left, KEY).unionByName(compacted(right, KEY)), KEY).select(columns)
+    by_parts = compacted(compacted(left, KEY, parts).unionByName(compacted(right, KEY, parts)), KEY, parts).select(
+        columns
+    )
     assert whole.count() > 900
     assert whole.exceptAll(by_parts).isEmpty()
     assert by_parts.exceptAll(whole).isEmpty()
-    assert compacted(whole, KEY).select(columns).exceptAll(whole).isEmpty()
+    assert compacted(whole, KEY, parts).select(columns).exceptAll(whole).isEmpty()
 
 
-def test_what_cannot_be_applied_takes_no_change_of_its_key_away(spark: SparkSession) -> None:
+@pytest.mark.parametrize("parts", [None, 3], ids=["few", "many"])
+def test_what_cannot_be_applied_takes_no_change_of_its_key_away(spark: SparkSession, parts: int | None) -> None:
     changes = random_changes(spark, cases=300, events=12)
     able = F.col(CODE).isNull()
-    states = compacted(changes, KEY)
+    states = compacted(changes, KEY, parts)
     newest = F.max(POSITION_COLUMN).alias(POSITION_COLUMN)
     wanted = changes.where(able).groupBy(*KEY).agg(newest)
     assert states.where(able).select(*wanted.columns).exceptAll(wanted).isEmpty()

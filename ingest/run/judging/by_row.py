@@ -53,7 +53,7 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
     """None where positions of single columns are needed. `events`: about so many changes there are."""
     key, few = list(shape.identity), events <= FEW_KEYS
     brought = _lean(above_truncate(changes, truncated))
-    states = compacted(brought, key, _parts(brought, events)).withColumn(SURROGATE, surrogate(key))
+    states = compacted(brought, key, None if few else _parts(brought, events)).withColumn(SURROGATE, surrogate(key))
     whole = _most_is_wanted(stored, events)
     if not whole:
         # A plan that decodes is large: cut here, what follows plans over plain rows.
@@ -86,11 +86,11 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
     )
 
 
-def _parts(changes: DataFrame, events: int) -> int | None:
-    """Where Spark's number would make parts that no task can sort in its memory, several times as many."""
+def _parts(changes: DataFrame, events: int) -> int:
+    """As many as Spark is told to make, or several times as many, where no task could sort such a part in its
+    memory."""
     told = int(changes.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    times = -(-events // (told * _EVENTS_A_PART))
-    return None if times == 1 else told * times
+    return told * max(1, -(-events // (told * _EVENTS_A_PART)))
 
 
 def _most_is_wanted(stored: Stored, events: int) -> bool:
