@@ -28,11 +28,6 @@ def held(frame: DataFrame) -> DataFrame:
     return rows
 
 
-def parts(rows: DataFrame) -> int:
-    """In how many parts rows that were cut lie."""
-    return int(rows._jdf.queryExecution().logical().rdd().getNumPartitions())
-
-
 @contextmanager
 def released() -> Iterator[None]:
     """Lets go, at its end, of the rows that this thread has cut in it: the JVM would keep them until its collector

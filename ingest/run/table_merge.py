@@ -126,7 +126,7 @@ class TableMerge:
         if readable:
             self._unordered.check(batch, shape, changes, stored)
         if readable or batch.tombstones is not None or truncated.now:
-            judged = judge(changes, shape, stored, truncated, batch.key_changes, batch.count)
+            judged = judge(changes, shape, stored, truncated, batch.count, batch.key_changes)
         applied = truncated.applied + (judged.applied if judged else 0)
         quarantined += judged.quarantined if judged else 0
         account = Account(batch.table, read, applied, read - applied - quarantined, quarantined)

@@ -22,8 +22,8 @@ def judge(
     shape: Shape,
     stored: Stored,
     truncated: Truncated,
+    events: int,
     key_changes: bool = False,
-    events: int = 0,
 ) -> Judged:
     """Reads silver, pending rows and tombstones of the batch's keys; writes nothing. `key_changes`: some delete names
     the key under which its row goes on. `events`: of so many the changes come."""

@@ -29,7 +29,7 @@ from ingest.changelog.compaction import compacted
 from ingest.changelog.images import Shape
 from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, TIED, effective, surrogate
 from ingest.changelog.position import POSITION, literal
-from ingest.cut import cut, let_go, parts
+from ingest.cut import cut, let_go
 from ingest.run.judging.verdict import Judged, Stored, Truncated, above_truncate
 from ingest.tables.page_index import FEW_KEYS
 from ingest.tables.tombstones import MOVED_AT
@@ -53,7 +53,8 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
     """None where positions of single columns are needed. `events`: about so many changes there are."""
     key, few = list(shape.identity), events <= FEW_KEYS
     brought = _lean(above_truncate(changes, truncated))
-    states = compacted(brought, key, None if few else _parts(brought, events)).withColumn(SURROGATE, surrogate(key))
+    parts = None if few else _parts(brought, events)
+    states = compacted(brought, key, parts).withColumn(SURROGATE, surrogate(key))
     whole = _most_is_wanted(stored, events)
     if not whole:
         # A plan that decodes is large: cut here, what follows plans over plain rows.
@@ -61,7 +62,6 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
         if stored.pending.exists() and not stored.pending.matching(states, key, few).isEmpty():
             return None
     judged = cut(_held_against(states, stored, key, few, whole))
-    lie = None if few else parts(judged)
     told = _told(judged)
     if not whole and not few:
         let_go(states)
@@ -77,7 +77,7 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
     rows = states.withColumn(COLUMN_POSITIONS, F.lit(None).cast(COLUMN_POSITIONS_TYPE))
     dead = judged.where(F.col(ACTION).isin(DELETE, BURY)).select(SURROGATE, POSITION_COLUMN)
     return Judged(
-        Writes(rows, told.actions, told.files, told.effects, lie) if written else None,
+        Writes(rows, told.actions, told.files, told.effects, parts) if written else None,
         None,
         dead if told.actions & {DELETE, BURY} else None,
         judged.where(F.col(ACTION) == REFUSE) if told.refused else None,
