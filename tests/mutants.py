@@ -175,8 +175,8 @@ MUTANTS = [
     Mutant(
         "a position is told by its first fields alone",
         "changelog/compaction.py",
-        "for name in _LEADING), POSITION_COLUMN)",
-        "for name in _LEADING),)",
+        "(*_FIRST, POSITION_COLUMN)",
+        "_FIRST",
         ("tests/property/test_compaction.py",),
     ),
     Mutant(

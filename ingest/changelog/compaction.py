@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, quoted
 
 _NTH = "_nth"
-_ITSELF = "_itself"
-"""Of a change that can't be applied: what tells it from all others."""
 _LEADING = ("epoch", "major")
 """The fields of a position that mostly decide: numbers are compared with less work than structs of them."""
+_ITSELF, *_FIRST = (f"_compared_{n}" for n in range(1 + len(_LEADING)))
+"""Of a change that can't be applied, what tells it from all others; and those fields."""
 
 
 def compacted(changes: DataFrame, key: Sequence[str], parts: int | None = None) -> DataFrame:
@@ -43,11 +43,11 @@ def compacted(changes: DataFrame, key: Sequence[str], parts: int | None = None) 
 def _compared() -> dict[str, Column]:
     """What changes are compared by, beside key and position."""
     itself = F.when(F.col(CODE).isNotNull(), F.col(EVENT_ID))
-    return {_ITSELF: itself} | {f"_{name}": F.col(POSITION_COLUMN)[name] for name in _LEADING}
+    return {_ITSELF: itself} | {c: F.col(POSITION_COLUMN)[name] for c, name in zip(_FIRST, _LEADING, strict=True)}
 
 
 @lru_cache(maxsize=512)
 def _newest_first(key: tuple[str, ...]) -> Column:
     """The number of a change among those of its key. Kept: writing it down takes longer than to compact few."""
-    order = [F.col(column).desc() for column in (*(f"_{name}" for name in _LEADING), POSITION_COLUMN)]
+    order = [F.col(column).desc() for column in (*_FIRST, POSITION_COLUMN)]
     return F.row_number().over(Window.partitionBy(*map(quoted, key), _ITSELF).orderBy(*order))

@@ -14,7 +14,7 @@ _OF_VERDICTS += " _file _layered _there _moved_at _carried _dead _alive _plain _
 _OF_BAGS = "_side _content _cancelled _place _number _settled _said _run _first"
 _OF_LIVES = "_life _next _wanted _other"
 OWN = frozenset(" ".join((_OF_TABLES, _OF_DELTA, _OF_CHANGES, _OF_VERDICTS, _OF_BAGS, _OF_LIVES)).split())
-_NUMBERED = re.compile(r"_(old|before|brought|lasting)_\d+")
+_NUMBERED = re.compile(r"_(old|before|brought|lasting|compared)_\d+")
 
 
 def is_own(name: str) -> bool:
