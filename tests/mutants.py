@@ -173,6 +173,20 @@ MUTANTS = [
         "F.col(column).asc()",
     ),
     Mutant(
+        "of an image that is named twice the first one counts",
+        "run/profile.py",
+        'F.bool_and(F.col("_told").isNotNull())',
+        "F.lit(True)",
+        ("tests/replay/test_doubled.py",),
+    ),
+    Mutant(
+        "what a tally isn't sure of counts as known",
+        "run/tally.py",
+        'said["seen"] is not None',
+        "bool(said)",
+        ("tests/property/test_tally.py",),
+    ),
+    Mutant(
         "a position is told by its first fields alone",
         "changelog/compaction.py",
         "(*_FIRST, POSITION_COLUMN)",

@@ -99,9 +99,9 @@ def _opening(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
     deleted = F.lit(False) if reader.reading is Reading.BEFORE else F.col("op").isin("d", "tombstone")
     of_value = (
         *_named(*_EVENT, "key"),
-        opened(value, value_type(reader, keys)).alias("_v"),
+        opened(value, value_type(reader, keys), reader.known).alias("_v"),
         # Apart: what is wrong in an image before is no reason to refuse the event.
-        (opened(value, before_type(reader)) if also_before else F.lit(None)).alias("_b"),
+        (opened(value, before_type(reader), reader.known) if also_before else F.lit(None)).alias("_b"),
         (F.from_json(new_key_text(), key_type(keys)) if reader.key_changes else F.lit(None)).alias("_n"),
         (~are_whole(images(value.cast("string"))) if reader.doubtful else F.lit(False)).alias("_doubtful"),
         deleted.alias(DELETED),

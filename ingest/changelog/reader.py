@@ -37,6 +37,8 @@ class Reader:
     """Columns whose values, in the main image, are known to be what their type says."""
     doubtful: bool = False
     """Whether some object may name a field twice: which of its values counts nobody knows."""
+    known: bool = False
+    """Whether every value has been read before: whole JSON, of which no envelope names an image twice."""
     wrapped: bool | None = None
     """Whether all envelopes lie in another one, as `payload`; None where each tells for itself."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -22,8 +23,9 @@ def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:
     `_imageless`, and the names of columns that were not sent (`_partial`) or can't be decoded (`_broken`). `image`:
     the one that the columns come from."""
     shown = ~F.col(DELETED)
-    keys = [F.when(quoted(k).isNull(), F.lit(k)) for k in key]
-    keyless = F.array_join(F.array(*keys), ", ") if keys else F.lit("")
+    lacking = [quoted(k).isNull() for k in key]
+    names = [F.when(gone, F.lit(k)) for k, gone in zip(key, lacking, strict=True)]
+    lacked = F.array_join(F.array(*names), ", ") if names else F.lit("")
     advice = "" if key else _WITHOUT_A_KEY
     cases = [
         (
@@ -42,7 +44,11 @@ def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:
             UNDECODABLE,
             F.concat(F.lit("can't be read by their type: "), F.array_join("_broken", ", ")),
         ),
-        (keyless != "", NO_KEY, F.concat(F.lit("no value for key column: "), keyless, F.lit(_NOT_SENT))),
+        (
+            reduce(lambda one, other: one | other, lacking, F.lit(False)),
+            NO_KEY,
+            F.concat(F.lit("no value for key column: "), lacked, F.lit(_NOT_SENT)),
+        ),
     ]
     code = reason = F.lit(None).cast("string")
     for test, named, why in reversed(cases):

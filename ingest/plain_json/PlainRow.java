@@ -28,10 +28,14 @@ public final class PlainRow implements Serializable {
      * so it does no harm that several threads write it. */
     final int[] followers;
 
+    /** So many fields are all there are: what stands behind the last of them needs no reading. */
+    final int all;
+
     private final boolean certain;
 
-    /** `unread`: the field that from_json fills with what it can't read. */
-    public PlainRow(StructType type, String unread) {
+    /** `unread`: the field that from_json fills with what it can't read. `known`: each text is known to be whole, and
+     * to name no field of its object twice. */
+    public PlainRow(StructType type, String unread, boolean known) {
         StructField[] fields = type.fields();
         names = new byte[fields.length][];
         kinds = new int[fields.length];
@@ -39,6 +43,7 @@ public final class PlainRow implements Serializable {
         followers = new int[fields.length + 1];
         HashSet seen = new HashSet();
         boolean clear = true;
+        int readable = 0;
         for (int i = 0; i < fields.length; i++) {
             String name = fields[i].name();
             // What is no text from_json reads as this character.
@@ -46,10 +51,12 @@ public final class PlainRow implements Serializable {
             names[i] = name.getBytes(StandardCharsets.UTF_8);
             DataType kind = fields[i].dataType();
             kinds[i] = name.equals(unread) ? UNREAD : kindOf(kind);
-            structs[i] = kinds[i] == STRUCT ? new PlainRow((StructType) kind, null) : null;
+            structs[i] = kinds[i] == STRUCT ? new PlainRow((StructType) kind, null, false) : null;
             clear &= structs[i] == null || structs[i].certain;
+            readable += kinds[i] == UNREAD ? 0 : 1;
         }
         certain = clear;
+        all = known ? readable : Integer.MAX_VALUE;
     }
 
     /** Whether a name stands in JSON as it is. */
@@ -93,7 +100,8 @@ public final class PlainRow implements Serializable {
     }
 }
 
-/** The fields that a PlainRow asks for, out of one text. It checks all of the text, as from_json would. */
+/** The fields that a PlainRow asks for, out of one text. It checks all of the text that isn't known to be whole, as
+ * from_json would. */
 final class PlainFields extends PlainValue {
     private static final int DEEPEST = 100;
     private static final int LONGEST_NAME = 1000;
@@ -112,6 +120,7 @@ final class PlainFields extends PlainValue {
         byte[][] names = type.names;
         Object[] values = new Object[names.length];
         int last = names.length;
+        int missing = type.all;
         for (boolean more = opened('{', '}'); more; more = another('}')) {
             int field = type.followers[last];
             if (field >= names.length || !isNext(names[field])) {
@@ -124,6 +133,9 @@ final class PlainFields extends PlainValue {
             } else {
                 values[field] = value(type.kinds[field], type.structs[field], depth + 1);
                 last = field;
+                if (--missing == 0) {
+                    break;
+                }
             }
         }
         return new GenericInternalRow(values);

@@ -22,13 +22,14 @@ CORRUPT = "_corrupt"
 _HERE = Path(__file__).parent
 
 
-def opened(value: Column, into: T.StructType) -> Column:
-    """The object in these bytes; null for null."""
+def opened(value: Column, into: T.StructType, known: bool = False) -> Column:
+    """The object in these bytes; null for null. `known`: each has been read before, is whole, and names none of its
+    fields twice; what isn't asked for then needn't be read again."""
     context: Any = SparkContext._active_spark_context
     if not reaches_tasks(context):
         # Executors beside this JVM don't know the classes that read it.
         return parsed(value, into)
-    return called(context._jvm, reader(context._jvm, into), "read", into, (value,), pure=True)
+    return called(context._jvm, reader(context._jvm, into, known), "read", into, (value,), pure=True)
 
 
 def parsed(value: Column, into: T.StructType) -> Column:
@@ -36,17 +37,17 @@ def parsed(value: Column, into: T.StructType) -> Column:
     return F.from_json(value.cast("string"), into, {"columnNameOfCorruptRecord": CORRUPT})
 
 
-def reader(jvm: Any, into: T.StructType) -> Any:
+def reader(jvm: Any, into: T.StructType, known: bool = False) -> Any:
     """What `opened` asks."""
     zone = jvm.scala.Option.apply(jvm.org.apache.spark.sql.internal.SQLConf.get().sessionLocalTimeZone())
     parsing = jvm.org.apache.spark.sql.catalyst.expressions.json.JsonToStructsEvaluator
     parser = parsing(jvm.PythonUtils.toScalaMap({}), type_in(jvm, into), CORRUPT, zone, False)
-    return _classes(jvm).OpenedJson(plain_row(jvm, into), parser)
+    return _classes(jvm).OpenedJson(plain_row(jvm, into, known), parser)
 
 
-def plain_row(jvm: Any, into: T.StructType) -> Any:
+def plain_row(jvm: Any, into: T.StructType, known: bool = False) -> Any:
     """What reads it without a parser: its `read` is null wherever it isn't certain that one would make the same."""
-    return _classes(jvm).PlainRow(type_in(jvm, into), CORRUPT)
+    return _classes(jvm).PlainRow(type_in(jvm, into), CORRUPT, known)
 
 
 def tokens(jvm: Any) -> None:

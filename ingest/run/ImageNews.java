@@ -8,8 +8,8 @@ import java.util.HashSet;
 /**
  * Whether the row images of a change tell anything of their shape that no earlier one told this task: a name at a place
  * where it had not been seen, or a kind of value there. It reads bytes, in the order in which they stand, and makes
- * nothing of them. What it doesn't know for certain (a name that stands twice or is written with escapes, anything
- * that isn't plain JSON) it calls news as well: who asks reads those whole.
+ * nothing of them. Of what it doesn't know for certain (a name that stands twice or is written with escapes, anything
+ * that isn't plain JSON) it tells nothing: who asks reads those whole.
  */
 public final class ImageNews extends PlainValue implements UDF4 {
     private static final int LONGEST = 1 << 20;
@@ -36,17 +36,16 @@ public final class ImageNews extends PlainValue implements UDF4 {
 
     /** Whom it tells each thing that is new, as text: where, and which kind of value. Nobody where null. */
     transient HashSet told;
-    /** Whether it knows all that the value asked about last tells. */
-    transient boolean certain;
     private transient boolean news;
     private transient long objects;
 
-    /** The value of a change, and what tells its group apart: its slice, its table, whether it is wrapped. */
+    /** The value of a change, and what tells its group apart: its slice, its table, whether it is wrapped. Null where
+     * it doesn't know all that the value tells. */
     public Object call(Object value, Object slice, Object table, Object wrapped) {
-        certain = value != null;
         if (value == null) {
-            return Boolean.TRUE;
+            return null;
         }
+        boolean certain = true;
         turnTo(slice, table, wrapped);
         text = (byte[]) value;
         at = 0;
@@ -60,22 +59,17 @@ public final class ImageNews extends PlainValue implements UDF4 {
                 envelope();
             }
         } catch (NotPlain e) {
-            unknown();
+            certain = false;
         } catch (ArrayIndexOutOfBoundsException e) {
-            unknown();
+            certain = false;
         }
         text = null;
-        return news ? Boolean.TRUE : Boolean.FALSE;
-    }
-
-    /** Whoever reads it whole may find that it can't be read: then nobody was told what was new in it. */
-    private void unknown() {
-        certain = false;
-        if (news) {
+        if (!certain && news) {
+            // Whoever reads it whole may find that it can't be read: then nobody was told what was new in it.
             places.clear();
             taken = null;
         }
-        news = true;
+        return certain ? Boolean.valueOf(news) : null;
     }
 
     private void turnTo(Object slice, Object table, Object wrapped) {

@@ -158,8 +158,8 @@ final class Passing {
         }
         byte[] value = event.isNullAt(13) ? null : event.getBinary(13);
         news.told = group.seen;
-        boolean is = ((Boolean) news.call(value, SLICE, group.table, Boolean.valueOf(group.wrapped))).booleanValue();
-        return is ? group.keep(value, news.certain) : 0;
+        Boolean is = (Boolean) news.call(value, SLICE, group.table, Boolean.valueOf(group.wrapped));
+        return is == null || is.booleanValue() ? group.keep(value, is != null) : 0;
     }
 
     private Partition partition(UTF8String topic, int number) {

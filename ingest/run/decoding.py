@@ -33,15 +33,16 @@ def decoded(
     written as in what had `arrived` before."""
 
     def reader(wire: tuple[Column, ...], group: Group | None = None) -> Reader:
-        known = Reader(wire, rules.placeholder, rules.fold_case, reading, batch.key_changes)
+        one = Reader(wire, rules.placeholder, rules.fold_case, reading, batch.key_changes)
         if group is None:
-            return known
-        known = replace(known, wrapped=group.wrapped)
+            return one
+        one = replace(one, wrapped=group.wrapped)
         if group.schema_id is not None:
-            return known
+            return one
         if not group.opened:
-            return replace(known, doubtful=True)
-        return replace(known, plain=vouched(wire, group.shape) if reading is Reading.AFTER else frozenset())
+            return replace(one, doubtful=True)
+        plain = vouched(wire, group.shape) if reading is Reading.AFTER else frozenset()
+        return replace(one, plain=plain, known=group.known)
 
     types = {c.name: c.type for c in shape.columns}
     frames = []

@@ -20,11 +20,13 @@ from ingest.plain_json import tokens
 
 def news(spark: SparkSession, value: SparkColumn, group: tuple[SparkColumn, SparkColumn, SparkColumn]) -> SparkColumn:
     """Whether the images in `value`, the bytes of a change without a schema, have to be opened to know the shape of all
-    in its `group` (slice, table, and whether it is wrapped; only the table may be null).
+    in its `group` (slice, table, and whether it is wrapped; only the table may be null). Null where that isn't known:
+    they have to be. What is known is plain JSON that names either image once.
 
-    Each task knows what it has seen itself. Executors beside this JVM don't know its classes: there each has to be."""
+    Each task knows what it has seen itself. Executors beside this JVM don't know its classes: there nothing is known.
+    """
     if not reaches_tasks(spark.sparkContext):
-        return F.lit(True)
+        return F.lit(None).cast("boolean")
     jvm: Any = spark._jvm
     columns = [column._jc for column in (value, *group)]
     return SparkColumn(_asked(jvm).apply(jvm.PythonUtils.toSeq(columns)))

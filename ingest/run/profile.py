@@ -51,6 +51,8 @@ class Group:
     """Whether one is lower than one before it in its partition; None where nobody has looked."""
     opened: bool = True
     """Whether every image without a schema could be opened: `shape` is one of all."""
+    known: bool = False
+    """Whether each is a change without a schema that was read: plain JSON that names either image once."""
     newest: int | None = None
     """When the last of its changes was made at its source, in milliseconds since 1970."""
 
@@ -88,7 +90,8 @@ def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int
     opened, kinds, aggregates = _counting(few)
     told = news(events.sparkSession, F.col("value"), (slice_of.cast("bigint"), F.col("source_table"), _is_wrapped()))
     # Apart: in an aggregate it would be asked, and read, again for each mention.
-    asked = events.withColumns({"_news": _is_schemaless() & told, "_repeated": _repeated(few)})
+    asked = events.withColumns({"_told": F.when(_is_schemaless(), told), "_repeated": _repeated(few)})
+    asked = asked.withColumn("_news", _is_schemaless() & F.coalesce("_told", F.lit(True)))
     grouped = asked.withColumn("_images", opened).groupBy(slice_of.alias("slice"), *kinds)
     rows = grouped.agg(*aggregates).collect()  # a row per slice, table and schema
     found: dict[int, list[Group]] = {}
@@ -109,6 +112,7 @@ def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int
             None if r["earliest"] is None else (tuple(r["earliest"]), tuple(r["furthest"])),
             r["goes_back"],
             r["opened"],
+            r["known"],
             r["newest"],
         )
         found.setdefault(r["slice"], []).append(group)
@@ -128,6 +132,7 @@ def _counting(few: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]
             F.min(F.struct("offset", "topic", "partition")).alias("first"),
             shape(F.col("_images"), F.col("wrapped")).alias("shape"),
             F.bool_and(~F.col("_news") | are_whole(F.col("_images"))).alias("opened"),
+            F.bool_and(F.col("_told").isNotNull()).alias("known"),
             F.min("position").alias("lowest"),
             F.max("position").alias("highest"),
             F.collect_set(F.struct("topic", "partition")).alias("partitions"),
@@ -195,6 +200,7 @@ def _both(one: Group, other: Group) -> Group:
         progress=(min(p[0] for p in progress), max(p[1] for p in progress)) if progress else None,
         goes_back=_goes_back_in(one, other),
         opened=one.opened and other.opened,
+        known=one.known and other.known,
         newest=max((n for n in (one.newest, other.newest) if n is not None), default=None),
     )
 

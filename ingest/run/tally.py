@@ -23,7 +23,7 @@ from ingest.changelog.key_change import names_new_key
 from ingest.java_source import called, define_function, reaches_tasks
 from ingest.local_rows import local_rows
 from ingest.run.image_news import asking
-from ingest.run.profile import Group, in_order
+from ingest.run.profile import CHANGE, Group, in_order
 
 _Shape = tuple[str | None, bool]
 _HERE = Path(__file__).parent
@@ -66,9 +66,11 @@ class Tally:
         counted = json.loads(text)
         groups = []
         for said, (joined, opened) in zip(counted, self._shapes(counted), strict=True):
+            known = said["kind"] == CHANGE and said["schema_id"] is None and said["seen"] is not None
             del said["seen"], said["values"]
             partitions = sorted({tuple(place) for place in said["partitions"]})
-            groups.append(Group.heard(said | {"partitions": partitions, "shape": joined, "opened": opened}))
+            told = {"partitions": partitions, "shape": joined, "opened": opened, "known": known}
+            groups.append(Group.heard(said | told))
         return [group.said for group in in_order(groups)]
 
     def _shapes(self, counted: Sequence[dict[str, Any]]) -> list[_Shape]:

@@ -138,7 +138,7 @@ def test_a_shape_is_that_of_all_changes(spark: SparkSession) -> None:
 
 
 def _news(spark: SparkSession, values: list[Value], told_apart_by: str = "slice") -> list[Any]:
-    """Of each, whether it is news; cases are slices of one table, or tables of one slice."""
+    """Of each, whether it is news, if that is known; cases are slices of one table, or tables of one slice."""
     case, one = F.col("case"), F.lit(0)
     slices, tables = (case, one) if told_apart_by == "slice" else (one, case)
     asked = news(spark, F.col("value"), (slices.cast("bigint"), tables.cast("string"), F.col("wrapped")))
@@ -166,11 +166,11 @@ def test_what_was_seen_before_is_no_news(spark: SparkSession) -> None:
     assert _news(spark, [(0, False, value) for value, _ in told]) == [expected for _, expected in told]
 
 
-def test_what_came_with_something_unreadable_is_news_once_more(spark: SparkSession) -> None:
+def test_what_came_with_something_unknown_is_news_once_more(spark: SparkSession) -> None:
     twice = '{"op": "u", "after": {"id": 1, "fresh": 1, "id": 2}}'
     clean = '{"op": "u", "after": {"id": 1, "fresh": 1}}'
     values = [(0, False, value) for value in (twice, clean, clean, twice, clean)]
-    assert _news(spark, values) == [True, True, False, True, False]
+    assert _news(spark, values) == [None, True, False, None, False]
 
 
 @pytest.mark.parametrize("told_apart_by", ["slice", "table"])

@@ -126,11 +126,13 @@ def _broken(random: Random, text: bytes) -> bytes:
 
 
 def _read(spark: SparkSession, values: Sequence[bytes | None], into: T.StructType = _TYPE) -> DataFrame:
-    """`value`, what was plain of it, the whole, and what the parser makes of it."""
+    """`value`, what was plain of it, the whole, what the parser makes of it, and what is read of it where it's known to
+    be whole."""
     rows = spark.createDataFrame([(None if v is None else bytearray(v),) for v in values], "value binary")
     value, jvm = F.col("value"), spark._jvm
     plain = called(jvm, plain_row(jvm, into), "read", into, (value,), pure=True)
     readings = {"plain": plain, "whole": opened(value, into), "parsed": parsed(value, into)}
+    readings["known"] = opened(value, into, known=True)
     return rows.select(value, *(reading.alias(name) for name, reading in readings.items())).localCheckpoint()
 
 
@@ -152,8 +154,8 @@ def test_what_is_plain_is_what_a_parser_makes_of_it(spark: SparkSession) -> None
     wrong = read.where(~_same("whole", "parsed") | (F.col("plain").isNotNull() & ~_same("plain", "parsed")))
     assert wrong.limit(5).collect() == [], _SEED
 
-    told = _read(spark, plain).where(F.col("plain").isNull())
-    assert told.limit(5).collect() == [], _SEED
+    told = _read(spark, plain)
+    assert told.where(F.col("plain").isNull() | ~_same("known", "parsed")).limit(5).collect() == [], _SEED
     kinds = read.groupBy(F.col("plain").isNull(), F.col(f"parsed.{CORRUPT}").isNull()).count().collect()
     assert len(kinds) == 3, "of what can't be read nothing is plain, and not all that can is"
 
@@ -163,6 +165,15 @@ def test_of_a_name_that_may_be_another_nothing_is_plain(spark: SparkSession, nam
     into = T.StructType([T.StructField(name, T.LongType()) for name in names])
     read = _read(spark, [b'{"\xff": 1, "a": 2}'], into)
     assert read.where(~_same("whole", "parsed") | F.col("plain").isNotNull()).collect() == []
+
+
+def test_of_what_is_known_to_be_whole_no_more_is_read_than_is_asked_for(spark: SparkSession) -> None:
+    into = T.StructType([T.StructField(name, T.LongType()) for name in ("a", "b")])
+    into.add(CORRUPT, T.StringType())
+    (row,) = _read(spark, [b'{"x": [], "b": null, "a": 1, "c": {here it ends'], into).collect()
+    assert (row["known"]["a"], row["known"]["b"], row["known"][CORRUPT]) == (1, None, None)
+    assert row["plain"] is None
+    assert row["whole"][CORRUPT] is not None
 
 
 def test_what_was_read_stays_what_it_is_when_more_is_read(spark: SparkSession) -> None:

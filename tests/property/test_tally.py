@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 _SEED = 17
 _TABLES = 150
 _NAMING = Naming(sequences=(("s.t7", "n"), ("s.t8", "n")))
+_BEFORE, _AFTER, _REST = '"before": {"id": 1}', '"after": {"id": 1}', '"source": {"lsn": 1}, "op": "u"'
 Row = tuple[str, int, int, list[tuple[str, bytes]] | None, bytes | None, bytes | None]
 Said = dict[str, Any]
 
@@ -108,11 +109,31 @@ def test_in_one_task(spark: SparkSession, captured: DataFrame) -> None:
     told, read = _counted(spark, passing), _read(passing)
     assert told is not None
     assert _sorted(told) == _sorted(read), _SEED
-    for name in ("goes_back", "opened", "key_changes", "wrapped"):
+    for name in ("goes_back", "opened", "known", "key_changes", "wrapped"):
         assert {group[name] for group in read} == {True, False}, f"{name} varies"
     for name in ("progress", "last_read", "first_read", "problem", "table", "kind", "schema_id", "newest"):
         assert len({group[name] is None for group in read}) == 2, f"{name} varies"
     assert {group["table"] is None for group in read if group["kind"] == "tombstone"} == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("value", "known"),
+    [
+        (f"{{{_AFTER}, {_REST}}}", True),
+        (f'{{"payload": {{{_AFTER}, {_REST}}}}}', True),
+        (f"{{{_AFTER}, {_REST}, {_AFTER}}}", False),
+        (f"{{{_BEFORE}, {_AFTER}, {_REST}, {_BEFORE}}}", False),
+        (f'{{"payload": {{{_AFTER}, {_REST}, {_AFTER}}}}}', False),
+        (f'{{{_AFTER}, {_REST}, "\\u0061fter": null}}', False),
+        (f'{{"schema": {{"type": "struct"}}, "payload": {{{_AFTER}, {_REST}}}}}', False),
+    ],
+)
+def test_what_may_name_an_image_twice_is_not_known(spark: SparkSession, value: str, known: bool) -> None:
+    records = [("t", 0, n, None, b"{}", value.encode()) for n in range(2)]
+    told = _counted(spark, events(_records(spark, records), _NAMING).coalesce(1))
+    assert told is not None
+    (group,) = told
+    assert group["known"] is known
 
 
 def test_in_several_tasks(spark: SparkSession, captured: DataFrame) -> None:

@@ -1,4 +1,4 @@
-"""Events that stand where a row does: sent twice, or others at one place of the log."""
+"""Events that stand where a row does: sent twice, or others at one place of the log. And what stands twice in one."""
 
 from __future__ import annotations
 
@@ -53,6 +53,16 @@ def test_what_stands_where_its_row_does_counts_if_it_says_something_else(
     told = [(a.read, a.applied, a.superseded) for a in accounts]
     assert told == [(5, 5, 0), (5, 3 + other, 2 - other), (5, 1, 4)]
     assert [told.said["account"]["applied"] for told in silver.commits()] == [1, 3 + other, 5], "a commit each"
+
+
+def test_of_an_image_that_is_named_twice_the_last_one_counts(spark: SparkSession, tmp_path: Path) -> None:
+    t = Topic()
+    t.change("c", 10, {"id": 1, "v": "a"})
+    first, last = (f'"after": {{"id": 1, "v": "{said}"}}' for said in ("first", "last"))
+    source = '"source": {"connector": "postgresql", "schema": "public", "table": "orders", "lsn": 11}'
+    t.record({"id": 1}, None, value_bytes=f'{{"before": null, {first}, {source}, "op": "u", {last}}}')
+    silver, _, _ = merged(spark, tmp_path, t)
+    assert silver.rows().select("id", "v").collect() == [(1, "last")]
 
 
 def merged(spark: SparkSession, root: Path, topic: Topic) -> tuple[Silver, Tombstones, list[Account]]:
