@@ -189,8 +189,8 @@ MUTANTS = [
     Mutant(
         "a position is told by its first fields alone",
         "changelog/compaction.py",
-        "(*_FIRST, POSITION_COLUMN)",
-        "_FIRST",
+        "tuple(_PLACE)",
+        "tuple(_PLACE[:2])",
         ("tests/property/test_compaction.py",),
     ),
     Mutant(
