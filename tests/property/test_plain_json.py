@@ -131,8 +131,8 @@ def _read(spark: SparkSession, values: Sequence[bytes | None], into: T.StructTyp
     rows = spark.createDataFrame([(None if v is None else bytearray(v),) for v in values], "value binary")
     value, jvm = F.col("value"), spark._jvm
     plain = called(jvm, plain_row(jvm, into), "read", into, (value,), pure=True)
-    readings = {"plain": plain, "whole": opened(value, into), "parsed": parsed(value, into)}
-    readings["known"] = opened(value, into, known=True)
+    whole, known = opened(value, into), opened(value, into, known=True)
+    readings = {"plain": plain, "whole": whole, "parsed": parsed(value, into), "known": known}
     return rows.select(value, *(reading.alias(name) for name, reading in readings.items())).localCheckpoint()
 
 

@@ -29,11 +29,9 @@ def names_in_code() -> Iterator[str]:
     for package in ("changelog", "run", "tables"):
         for file in sorted((Path(ingest.__file__).parent / package).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-                numbered = isinstance(node, ast.JoinedStr)
-                name = node.values[0] if isinstance(node, ast.JoinedStr) and node.values else node
-                text = str(name.value) if isinstance(name, ast.Constant) else ""
-                if re.fullmatch(r"_[a-z][a-z_]*", text):
-                    yield text + "0" * numbered
+                name, number = (node.values[0], "0") if isinstance(node, ast.JoinedStr) and node.values else (node, "")
+                if isinstance(name, ast.Constant) and re.fullmatch(r"_[a-z][a-z_]*", str(name.value)):
+                    yield str(name.value) + number
 
 
 FREE = sorted({n for n in names_in_code() if not is_own(n)} | {"op", "topic", "partition", "offset", "key", "value"})
