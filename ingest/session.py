@@ -94,6 +94,8 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         "spark.hadoop.parquet.block.size": str(32 << 20),
         # A method of more bytes is never compiled by the JVM: Spark shall make several of it.
         "spark.sql.codegen.hugeMethodLimit": "8000",
+        # What lies in one partition was put there; how large it is Spark only guesses, and would share it out again.
+        "spark.sql.maxSinglePartitionBytes": "1t",
         # A batch of a few tables has more generated classes than the default of 100: each would be compiled anew.
         "spark.sql.codegen.cache.maxEntries": "4000",
         # Otherwise every expression that is written down in Python captures two stack traces.

@@ -341,10 +341,17 @@ MUTANTS = [
         "stored.graves.all().limit(0)",
     ),
     Mutant(
-        "what stands where its row does is named as the same",
-        "run/judging/by_row.py",
-        'there.where(F.col("_said") == content(columns))',
-        "there",
+        "what stands where its row does is the same without a look at it",
+        "run/writing.py",
+        "beside(judged.proof or _nothing)",
+        "beside(_nothing)",
+        DOUBLED,
+    ),
+    Mutant(
+        "tombstones of a verdict that doesn't hold count",
+        "run/writing.py",
+        "bury(judged.graves, after=proven)",
+        "bury(judged.graves)",
         DOUBLED,
     ),
     Mutant(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from ingest.errors import ConfigError, Contended
 from ingest.names import Lakehouse
 from ingest.run.chronicle import Chronicle
 from ingest.run.decoding import decoded
-from ingest.run.judging import Changes, Judged, Stored, Truncated, judge, stored_in
+from ingest.run.judging import Changes, Contradicted, Judged, Stored, Truncated, judge, stored_in
 from ingest.run.profile import CHANGE, Group, belongs_to
 from ingest.run.redelivery import Redelivery
 from ingest.run.rules import Rules
@@ -118,18 +118,38 @@ class TableMerge:
             self._refuse(batch, group, conflicts)
         quarantined = sum(group.count for group in refused)
         readable = [(g, c) for g, c in incoming if g not in refused]
-        judged = None
         if not shape.key:
             batch = replace(batch, events=self._deliveries.once(batch))
         arrived = self.shapes.arrived(batch.table)
         changes = partial(decoded, batch, shape, readable, self._rules, arrived)
         if readable:
             self._unordered.check(batch, shape, changes, stored)
+        judging = None
         if readable or batch.tombstones is not None or truncated.now:
-            judged = judge(changes, shape, stored, truncated, batch.count, batch.key_changes)
-        applied = truncated.applied + (judged.applied if judged else 0)
-        quarantined += judged.quarantined if judged else 0
-        account = Account(batch.table, read, applied, read - applied - quarantined, quarantined)
+            judging = partial(judge, changes, shape, stored, truncated, batch.count, batch.key_changes)
+        before = Account(batch.table, read, truncated.applied, quarantined=quarantined)
+        settle = partial(self._settle, batch, shape, stored, changes, judging, before)
+        try:
+            return settle()
+        except Contradicted:
+            return settle(sure=True)
+
+    def _settle(
+        self,
+        batch: TableBatch,
+        shape: Shape,
+        stored: Stored,
+        changes: Changes,
+        judging: Callable[..., Judged] | None,
+        before: Account,
+        sure: bool = False,
+    ) -> Account:
+        """Judges the changes and writes what follows. `before`: what is accounted for already."""
+        judged = None if judging is None else judging(sure=sure)
+        applied = before.applied + (judged.applied if judged else 0)
+        quarantined = before.quarantined + (judged.quarantined if judged else 0)
+        account = Account(batch.table, before.read, applied, before.read - applied - quarantined, quarantined)
+        begun = self._begun_of(batch)
         if begun.silver is not None:
             account = Account(**begun.silver.said[_ACCOUNT])
         if stored.chronicle is not None:

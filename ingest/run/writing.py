@@ -28,13 +28,16 @@ def write(
     set_aside: Callable[[DataFrame], None],
 ) -> bool:
     """`told`: what the commits say of themselves. `set_aside`: takes the changes that can't be applied. Whether small
-    files were written together at the end."""
+    files were written together at the end.
+
+    Raises Contradicted where the verdict doesn't hold; silver is as it was then."""
     pending = judged.pending
     if pending is not None and not shape.key:
         if stored.owed_before is None:
             stored.pending.apply(pending, shape, told)
         pending = None
-    with beside(partial(_bury, stored, judged)) as burying:
+    # Who waits for another comes after it: so many threads there are, the first of them waits for nobody.
+    with beside(judged.proof or _nothing) as proving, beside(partial(_bury, stored, judged, proving.result)) as burying:
         if judged.refused is not None:
             set_aside(judged.refused)
         if pending is not None and pending.actions - {DELETE}:
@@ -57,9 +60,16 @@ def note(shape: Shape, stored: Stored, told: Mapping[str, Any]) -> None:
     stored.silver.note(told)
 
 
-def _bury(stored: Stored, judged: Judged) -> None:
-    if judged.graves is not None:
-        stored.graves.bury(judged.graves)
+def _nothing() -> None:
+    """What holds needs no proof."""
+
+
+def _bury(stored: Stored, judged: Judged, proven: Callable[[], object]) -> None:
+    """Tombstones that are there already would not count as news where the batch is judged again."""
+    if judged.graves is None:
+        proven()
+    else:
+        stored.graves.bury(judged.graves, after=proven)
 
 
 def _fold(stored: Stored, judged: Judged, shape: Shape) -> bool:

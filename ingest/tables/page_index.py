@@ -17,11 +17,14 @@ from pyspark.sql import functions as F
 from ingest.changelog.change import quoted
 from ingest.changelog.projection import Projection
 from ingest.names import identifier
+from ingest.tables.data_file import DataFile
 from ingest.tables.delta_log import Table
 from ingest.tables.known_files import planned
 
 _SEARCHED = 16 << 20
 """Bytes of a table; all of a smaller one is read faster than a batch's keys are asked for."""
+_IN_ONE_TASK = 4 << 20
+"""Bytes of files that one task reads as fast as several."""
 FEW_KEYS = 5000
 """Of more keys hardly a page can be skipped, and comparing with each takes longer than it saves."""
 _AT_ONCE = 128
@@ -46,25 +49,31 @@ def matching(
     *more: Column,
     named: Sequence[str] = (),
     few: bool = False,
+    files: Sequence[DataFile] | None = None,
 ) -> tuple[DataFrame, bool]:
     """The rows of `table` whose `key` columns have values that they have in `wanted`, and `more` of them; and whether
     `wanted` is known to have no more than `FEW_KEYS` rows. `few`: the caller knows that it hasn't. `named`: columns of
-    `wanted` to come with them; then a row comes once for each that has its key there.
+    `wanted` to come with them; then a row comes once for each that has its key there. `files`: they lie in these.
 
     The table is read once and not shuffled, only those of its columns that are asked for, and of a large table only
     what may hold one of a few keys."""
-    keys = F.broadcast(wanted.select(*map(quoted, (*key, *named))))
+    searched = list(table.files().values()) if files is None else files
+    keys = wanted.select(*map(quoted, (*key, *named)))
     # The filter must not be without this join: readers take a column that nobody asks for as one that is null.
-    rows, known = _scan(table, key[0], wanted)
+    rows, known = _scan(table, key[0], wanted, searched)
+    if named and few and sum(f.size for f in searched) <= _IN_ONE_TASK:
+        # Each side in one partition, they are joined where they are read: nobody waits for keys that are sent around.
+        rows, keys = rows.coalesce(1), keys.coalesce(1).hint("shuffle_hash")
+    else:
+        keys = F.broadcast(keys)
     return rows.select("*", *more).join(keys, list(key), "inner" if named else "left_semi"), few or known
 
 
-def _scan(table: Table, column: str, wanted: DataFrame) -> tuple[DataFrame, bool]:
+def _scan(table: Table, column: str, wanted: DataFrame, files: Sequence[DataFile]) -> tuple[DataFrame, bool]:
     """The rows among which the wanted ones are, and whether these are found to be few."""
-    files = table.files()
-    rows = table.rows_in(files.values())
+    rows = table.rows_in(files)
     # Column mapping gives columns other names in the files.
-    if sum(f.size for f in files.values()) <= _SEARCHED or table.property("delta.columnMapping.mode") is not None:
+    if sum(f.size for f in files) <= _SEARCHED or table.property("delta.columnMapping.mode") is not None:
         return rows, False
     spark = rows.sparkSession
     keyed, told = _asking(column)

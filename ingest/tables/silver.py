@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -133,13 +133,18 @@ class Silver:
             else:
                 writer.mode("append").option("mergeSchema", "true").save(self.path)
 
-    def matching(
-        self, states: DataFrame, key: Sequence[str], few: bool = False, named: Sequence[str] = ()
-    ) -> DataFrame:
-        """The rows whose key is in `states`, with their `LOCATION`, and with the columns `named` of these. The table
-        must be there. `few`: there are no more than `FEW_KEYS` states."""
-        found, few = page_index.matching(self._table, key, states, _location(), named=named, few=few)
+    def matching(self, states: DataFrame, key: Sequence[str], few: bool = False) -> DataFrame:
+        """The rows whose key is in `states`, with their `LOCATION`. The table must be there. `few`: there are no more
+        than `FEW_KEYS` states."""
+        found, few = page_index.matching(self._table, key, states, _location(), few=few)
         return F.broadcast(found) if few else found
+
+    def named(
+        self, states: DataFrame, key: Sequence[str], names: Sequence[str], files: Iterable[str], few: bool
+    ) -> DataFrame:
+        """The rows whose key is in `states`, with the columns `names` of these; they lie in `files`."""
+        there = self._table.named(files)
+        return page_index.matching(self._table, key, states, named=names, few=few, files=there)[0]
 
     def layered(self) -> DataFrame:
         """The rows of which some column is older than the row, with their `LOCATION`."""

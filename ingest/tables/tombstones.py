@@ -8,7 +8,7 @@ surrogate stands for the whole table: a truncate. The horizon is a property of t
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -71,12 +71,12 @@ class Tombstones:
         # In one partition nothing needs a shuffle.
         return (found.coalesce(1) if few else found), few
 
-    def bury(self, graves: DataFrame) -> None:
+    def bury(self, graves: DataFrame, after: Callable[[], object] | None = None) -> None:
         """Appends `_key` and `_position` of deletes, one of a key, or with `_moved_to`, where they have it, one of each
-        that it moved to beside."""
+        that it moved to beside. `after`: what has to be done before they count, once their file is written."""
         if MOVED_TO not in graves.columns:
             graves = graves.withColumn(MOVED_TO, _nowhere())
-        self._append(_sorted(graves, 1))
+        self._append(_sorted(graves, 1), after)
         files = folding.due(self._table.files().values())
         if files:
             self._table.fold(files, _sorted(_kept(self._table.rows_in(files)), 1))
@@ -123,8 +123,8 @@ class Tombstones:
         led = led.join(newest, SURROGATE).select(MOVED_TO).distinct().localCheckpoint()
         return files + emptying.emptied(self._table, led, [MOVED_TO], {MOVED_TO: _nowhere()}, _sorted)
 
-    def _append(self, rows: DataFrame) -> None:
-        self._table.commit(rows, new=delta_log.NO_STATISTICS)
+    def _append(self, rows: DataFrame, after: Callable[[], object] | None = None) -> None:
+        self._table.commit(rows, new=delta_log.NO_STATISTICS, after=after)
 
 
 def _newest(rows: DataFrame, *more: Column, by: Sequence[str] = (SURROGATE,)) -> DataFrame:

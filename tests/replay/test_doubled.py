@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,16 +20,12 @@ from tests.replay.changelogs import Topic, write
 
 pytestmark = pytest.mark.spark
 ORDERS = "public.orders"
-BY_ROW = "ingest.run.judging.by_row"
-"""The package has a function of this name too."""
 
 
-@pytest.mark.parametrize("few", [True, False], ids=["named", "joined"])
 @pytest.mark.parametrize("other", [False, True], ids=["the same", "another"])
 def test_what_stands_where_its_row_does_counts_if_it_says_something_else(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: bool, few: bool
+    spark: SparkSession, tmp_path: Path, other: bool
 ) -> None:
-    monkeypatch.setattr(sys.modules[BY_ROW], "_NAMED", 100 if few else 0)
     t = Topic()
     for i in (1, 2, 3, 4, 7):
         t.change("c", 10 + i, {"id": i, "v": "a"})

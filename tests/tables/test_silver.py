@@ -160,7 +160,7 @@ def test_keys_are_found_by_page(spark: SparkSession, tmp_path: Path, kind: str) 
     found = table.matching(wanted, named.key)
     assert found.count() == wanted.count()
     assert found.select(quoted(named.key[0])).exceptAll(wanted.select(quoted(named.key[0]))).isEmpty()
-    scan, few = page_index._scan(table._table, named.key[0], wanted)
+    scan, few = page_index._scan(table._table, named.key[0], wanted, [*table._table.files().values()])
     assert few
     told = scan._jdf.queryExecution().analyzed().relation().options().mkString()
     # Times are nothing that Spark's filters for Parquet compare as they are stored: all rows are looked through.

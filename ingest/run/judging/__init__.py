@@ -12,9 +12,9 @@ from ingest.changelog.reader import Reading
 from ingest.run.judging.by_column import by_column
 from ingest.run.judging.by_content import by_content
 from ingest.run.judging.by_row import by_row
-from ingest.run.judging.verdict import Changes, Judged, Stored, Truncated, stored_in
+from ingest.run.judging.verdict import Changes, Contradicted, Judged, Stored, Truncated, stored_in
 
-__all__ = ["Changes", "Judged", "Stored", "Truncated", "judge", "stored_in"]
+__all__ = ["Changes", "Contradicted", "Judged", "Stored", "Truncated", "judge", "stored_in"]
 
 
 def judge(
@@ -24,13 +24,15 @@ def judge(
     truncated: Truncated,
     events: int,
     key_changes: bool = False,
+    sure: bool = False,
 ) -> Judged:
     """Reads silver, pending rows and tombstones of the batch's keys; writes nothing. `key_changes`: some delete names
-    the key under which its row goes on. `events`: of so many the changes come."""
+    the key under which its row goes on. `events`: of so many the changes come. `sure`: so that nothing contradicts
+    it."""
     if not shape.key:
         return by_content(changes, shape, stored, truncated)
     if not key_changes and not (truncated.now and _layered(stored)):
-        judged = by_row(changes(Reading.AFTER), shape, stored, truncated, events)
+        judged = by_row(changes(Reading.AFTER), shape, stored, truncated, events, sure)
         if judged is not None:
             return judged
     return by_column(changes(Reading.AFTER_OR_BEFORE), shape, stored, truncated, key_changes)

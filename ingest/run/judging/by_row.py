@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from ingest.changelog.change import (
     COLUMN_POSITIONS,
     COLUMN_POSITIONS_TYPE,
     EVENT_ID,
-    EVENT_ID_TYPE,
     LOCATION,
     LOCATION_TYPE,
     MOVED,
@@ -30,7 +26,7 @@ from ingest.changelog.images import Shape
 from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, TIED, effective, surrogate
 from ingest.changelog.position import POSITION, literal
 from ingest.cut import cut, let_go
-from ingest.run.judging.verdict import Judged, Stored, Truncated, above_truncate
+from ingest.run.judging.verdict import Contradicted, Judged, Stored, Truncated, above_truncate
 from ingest.tables.page_index import FEW_KEYS
 from ingest.tables.tombstones import MOVED_AT
 from ingest.tables.writes import Writes
@@ -45,12 +41,13 @@ _SENT = 2_000_000
 """So many tombstones at most are sent to each task whole: a quarter of a gigabyte."""
 _EVENTS_A_PART = 1_000_000
 """As rows that are sorted they take half a gigabyte."""
-_NAMED = 500
-"""So many doubled states are named one by one, rather than joined to all."""
 
 
-def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated, events: int) -> Judged | None:
-    """None where positions of single columns are needed. `events`: about so many changes there are."""
+def by_row(
+    changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated, events: int, sure: bool = False
+) -> Judged | None:
+    """None where positions of single columns are needed. `events`: about so many changes there are. `sure`: what stands
+    where its row does is not taken for the same, but compared first."""
     key, few = list(shape.identity), events <= FEW_KEYS
     brought = _lean(above_truncate(changes, truncated))
     parts = None if few else _parts(brought, events)
@@ -67,8 +64,13 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
         let_go(states)
     if told.layered or (told.moved and _moved_later(changes, judged, key)):
         return None
-    if told.tied:
+    proof = None
+    if told.tied and sure:
         judged, told = _without_doubled(judged, told, shape, stored)
+    elif told.tied:
+        proof = partial(_prove_doubled, judged.where(TIED), told, shape, stored)
+        judged = judged.withColumn(ACTION, F.when(~F.col(TIED), F.col(ACTION)))
+        told = told.without(told.tied, told.tied_moves)
     applied = told.effects
     if told.moves:  # An event that moves a row is one event with two effects.
         applied = judged.where(_effect()).select(EVENT_ID).distinct().count()
@@ -83,6 +85,7 @@ def by_row(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncate
         judged.where(F.col(ACTION) == REFUSE) if told.refused else None,
         applied,
         told.refused,
+        proof,
     )
 
 
@@ -134,16 +137,17 @@ def _effect() -> Column:
 
 @dataclass(frozen=True)
 class _Told:
-    """What a verdict comes to. `states` by their action, and the file of the row that it takes away. The numbers count
-    states: those that can't be applied, are one half of a move, ask for positions of single columns, stand where their
-    row does, and whose key has moved before."""
+    """What a verdict comes to. `states` by their action, and the file of the row that they take away; `tied`: those of
+    them that stand where their row does. The numbers count states: those that can't be applied, are one half of a move,
+    ask for positions of single columns, whose key has moved before, and are both tied and one half of a move."""
 
     states: Counter[tuple[str | None, str | None]]
+    tied: Counter[tuple[str | None, str | None]]
     refused: int
     moves: int
     layered: int
-    tied: int
     moved: int
+    tied_moves: int
 
     @property
     def actions(self) -> frozenset[str]:
@@ -163,25 +167,32 @@ class _Told:
         return replace(self, states=self.states - states, moves=self.moves - moves)
 
 
+_COUNTED = ("refused", "moves", "layered", "moved", "tied_moves")
+
+
 def _told(judged: DataFrame) -> _Told:
     by, counts = _counts()
     rows = judged.groupBy(*by).agg(*counts).collect()  # a row per action and file
-    numbers = (sum(row[3 + number] for row in rows) for number in range(len(counts) - 1))
-    return _Told(Counter({(row[ACTION], row["_file"]): row["states"] for row in rows}), *numbers)
+    states, tied = (
+        Counter({(row[ACTION], row["_file"]): row[n] for row in rows if row[n]}) for n in ("states", "tied")
+    )
+    return _Told(states, tied, *(sum(row[name] for row in rows) for name in _COUNTED))
 
 
 @cache
 def _counts() -> tuple[tuple[Column, Column], tuple[Column, ...]]:
-    """Action and file of a state, how many have these, and what else `_Told` counts in its order."""
-    effect = _effect()
-    counts = (
-        F.col(ACTION) == REFUSE,
-        effect & F.col(MOVED),
-        (effect & F.col(_PARTIAL)) | F.col(_LAYERED),
-        F.col(TIED),
-        F.col(MOVED_AT).isNotNull(),
-    )
-    return (F.col(ACTION), _file()), (F.count(F.lit(1)).alias("states"), *map(F.count_if, counts))
+    """Action and file of a state, how many have these, and what else `_Told` counts of them."""
+    effect, tied = _effect(), F.col(TIED)
+    counted = {
+        "tied": tied,
+        "refused": F.col(ACTION) == REFUSE,
+        "moves": effect & F.col(MOVED),
+        "layered": (effect & F.col(_PARTIAL)) | F.col(_LAYERED),
+        "moved": F.col(MOVED_AT).isNotNull(),
+        "tied_moves": tied & F.col(MOVED),
+    }
+    counts = (F.count_if(those).alias(name) for name, those in counted.items())
+    return (F.col(ACTION), _file()), (F.count(F.lit(1)).alias("states"), *counts)
 
 
 def _file() -> Column:
@@ -195,19 +206,23 @@ def _moved_later(changes: DataFrame, judged: DataFrame, key: list[str]) -> bool:
     return not older.isEmpty()
 
 
+def _prove_doubled(tied: DataFrame, told: _Told, shape: Shape, stored: Stored) -> None:
+    """Raises Contradicted where one of these states says something else than the row where it stands."""
+    key, said, count = list(shape.identity), content(shape.names), sum(told.tied.values())
+    saying = tied.select(*map(quoted, key), said.alias("_said"))
+    files = {file for _, file in told.tied if file is not None}
+    there = stored.silver.named(saying, key, ("_said",), files, few=count <= FEW_KEYS)
+    same = there.agg(F.count_if(F.col("_said") == said).alias("same")).first()
+    if same is None or same["same"] != count:
+        raise Contradicted(shape.table)
+
+
 def _without_doubled(judged: DataFrame, told: _Told, shape: Shape, stored: Stored) -> tuple[DataFrame, _Told]:
     """What stands where its row does and says the same was sent twice: it takes no effect."""
     columns, key = shape.names, list(shape.identity)
-    tied, said = judged.where(TIED), content(columns).alias("_said")
-    if told.tied <= _NAMED:
-        named = (ACTION, "_file", MOVED, EVENT_ID, "_said")
-        saying = tied.select(*map(quoted, key), ACTION, _file(), MOVED, EVENT_ID, said)
-        there = stored.silver.matching(saying, key, few=True, named=named)
-        rows = there.where(F.col("_said") == content(columns)).select(*named[:-1]).collect()  # a row for each
-        doubled = Counter((row[ACTION], row["_file"]) for row in rows)
-        return _idle(judged, rows), told.without(doubled, sum(bool(row[MOVED]) for row in rows))
+    tied = judged.where(TIED)
     there = stored.silver.matching(tied, key).select(*map(quoted, key), content(columns).alias("_there"))
-    saying = tied.select(*map(quoted, key), ACTION, _file(), MOVED, said)
+    saying = tied.select(*map(quoted, key), ACTION, _file(), MOVED, content(columns).alias("_said"))
     same = cut(saying.join(there, key).where(F.col("_said") == F.col("_there")).drop("_said", "_there"))
     counts = (F.count(F.lit(1)).alias("states"), F.count_if(MOVED).alias("moves"))
     counted = same.groupBy(ACTION, "_file").agg(*counts).collect()  # a row per action and file
@@ -217,14 +232,3 @@ def _without_doubled(judged: DataFrame, told: _Told, shape: Shape, stored: Store
     found = judged.join(known, key, "left")
     found = found.withColumn(ACTION, F.when(~(F.col(TIED) & F.col("_same").isNotNull()), F.col(ACTION))).drop("_same")
     return found, told.without(doubled, sum(row["moves"] for row in counted))
-
-
-def _idle(judged: DataFrame, doubled: Sequence[Row]) -> DataFrame:
-    """The states, of which these take no effect."""
-    if not doubled:
-        return judged
-    named = json.dumps([list(state[EVENT_ID]) for state in doubled])
-    # As one text: of a list Python would tell the JVM each part by itself.
-    events = F.from_json(F.lit(named), T.ArrayType(T.ArrayType(T.StringType())))
-    own = F.array(*(F.col(EVENT_ID)[name].cast("string") for name in EVENT_ID_TYPE.names))
-    return judged.withColumn(ACTION, F.when(~(F.col(TIED) & F.array_contains(events, own)), F.col(ACTION)))

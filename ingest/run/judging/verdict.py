@@ -69,9 +69,15 @@ class Truncated:
     applied: int = 0
 
 
+class Contradicted(Exception):
+    """A verdict doesn't hold: an event that was taken for doubled says something else than the row where it stands.
+    Named is the table. What was judged so has to be judged again, for sure."""
+
+
 @dataclass(frozen=True)
 class Judged:
-    """What is to be written; None: nothing. `refused`: changes with their `_code`. The numbers count events."""
+    """What is to be written; None: nothing. `refused`: changes with their `_code`. The numbers count events. `proof`:
+    what raises Contradicted if the verdict doesn't hold, to be asked before silver says that it does."""
 
     silver: Writes | None
     pending: Writes | None
@@ -79,6 +85,7 @@ class Judged:
     refused: DataFrame | None
     applied: int
     quarantined: int
+    proof: Callable[[], None] | None = None
 
 
 Changes = Callable[[Reading], DataFrame]
