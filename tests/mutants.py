@@ -144,21 +144,21 @@ MUTANTS = [
     Mutant(
         "an equal position wins again",
         "changelog/merge.py",
-        "held = (position > row,",
-        "held = (position >= row,",
+        "F.coalesce(position > known,",
+        "F.coalesce(position >= known,",
         QUALITY,
     ),
     Mutant(
         "a late image wins",
         "changelog/merge.py",
-        "held = (position > row,",
-        "held = (position != row,",
+        "F.coalesce(position > known,",
+        "F.coalesce(position != known,",
     ),
     Mutant(
         "tombstones are forgotten",
         "changelog/merge.py",
-        "F.coalesce(over_grave, F.lit(True))",
-        "F.lit(True)",
+        "over_row & over_grave & ~repeated",
+        "over_row & ~repeated",
     ),
     Mutant(
         "a late delete removes a newer row",
@@ -364,7 +364,7 @@ MUTANTS = [
     Mutant(
         "what is sent again is written again",
         "changelog/merge.py",
-        "~deleted & won & comes_again(position, row)",
+        "won & ~deleted & comes_again(position, row)",
         "F.lit(False)",
         QUALITY,
     ),

@@ -27,8 +27,6 @@ OLDER_THAN_HORIZON = "older-than-horizon"
 _FORGOTTEN = "tombstones this old have been forgotten: whether the key was deleted since can't be known"
 ACTION = "_action"
 TIED = "_tied"
-_HELD = ("_over_row", "_over_tombstone", "_buried")
-_WON = "_won"
 INSERT, UPDATE, DELETE, BURY, REFUSE = "insert", "update", "delete", "bury", "refuse"
 """`bury`: a delete of a key that has no row: only its tombstone is written. `refuse`: it can't be applied."""
 
@@ -81,33 +79,23 @@ def effective(
     if horizon is not None:
         nothing_known = F.col("_row").isNull() & F.col("_tombstone").isNull()
         judged = unjudgeable(judged, F.col(POSITION_COLUMN), nothing_known, horizon)
-    for step in _verdict():
-        judged = judged.withColumns(dict(step))
-    return judged.drop("_row", "_tombstone", *_HELD, _WON)
+    return judged.withColumns(_verdict()).drop("_row", "_tombstone")
 
 
 @cache
-def _verdict() -> tuple[tuple[tuple[str, Column], ...], ...]:
-    """`_action` and `_tied` of a state, out of its position and those of the row and tombstone of its key. In steps:
-    in one, what is named twice would be compared twice, by generated code that takes longer to make than to run.
-    Kept: writing them down takes longer than to judge a small batch."""
+def _verdict() -> dict[str, Column]:
+    """`_action` and `_tied` of a state, out of its position and those of the row and tombstone of its key. Without
+    branches, as far as two positions are compared: of what is in one branch of several Spark doesn't see that it is
+    named twice, and generates it twice. Kept: writing them down takes longer than to judge a small batch."""
     position, row, grave, deleted = (F.col(c) for c in (POSITION_COLUMN, "_row", "_tombstone", DELETED))
-    held = (position > row, position > grave, comes_again(position, grave))
-    over_row, over_grave, buried = map(F.col, _HELD)
+    over_row, over_grave = (F.coalesce(position > known, F.lit(True)) for known in (row, grave))
+    there = row.isNotNull()
     # Tombstones are written before rows are removed: a row at or below its tombstone is what a crash in between
     # left, and the replayed delete must still take it away.
     left_behind = F.coalesce(row <= grave, F.lit(False))
-    removes = F.when(row.isNotNull(), over_row | left_behind).otherwise(grave.isNull() | (over_grave & ~buried))
-    newest = F.coalesce(over_row, F.lit(True)) & F.coalesce(over_grave, F.lit(True))
-    won = F.col(_WON)
-    action = (
-        F.when(F.col(CODE).isNotNull(), REFUSE)
-        .when(deleted & won, F.when(row.isNotNull(), DELETE).otherwise(BURY))
-        .when(won, F.when(row.isNotNull(), UPDATE).otherwise(INSERT))
-    )
-    tied = F.col(CODE).isNull() & ~deleted & won & comes_again(position, row)
-    return (
-        tuple(zip(_HELD, held, strict=True)),
-        ((_WON, F.when(deleted, removes).otherwise(newest)),),
-        ((ACTION, action), (TIED, tied)),
-    )
+    repeated = deleted & ~there & comes_again(position, grave)
+    newest = over_row & over_grave & ~repeated
+    won = F.col(CODE).isNull() & (newest | (deleted & there & (over_row | left_behind)))
+    gone, come = F.when(there, DELETE).otherwise(BURY), F.when(there, UPDATE).otherwise(INSERT)
+    action = F.when(won, F.when(deleted, gone).otherwise(come)).when(F.col(CODE).isNotNull(), REFUSE)
+    return {ACTION: action, TIED: won & ~deleted & comes_again(position, row)}

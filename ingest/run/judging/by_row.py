@@ -27,6 +27,7 @@ from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, TIED
 from ingest.changelog.position import POSITION, literal
 from ingest.cut import cut, let_go
 from ingest.run.judging.verdict import Contradicted, Judged, Stored, Truncated, above_truncate
+from ingest.tables.beside import beside
 from ingest.tables.page_index import FEW_KEYS
 from ingest.tables.tombstones import MOVED_AT
 from ingest.tables.writes import Writes
@@ -110,20 +111,33 @@ def _most_is_wanted(stored: Stored, events: int) -> bool:
 def _held_against(states: DataFrame, stored: Stored, key: list[str], few: bool, whole: bool) -> DataFrame:
     """The states with what they do to the rows and tombstones of their keys, where these are, and when they moved.
     `whole`: these are sought among all that is stored."""
-    live = buried = horizon = None
-    if stored.silver.exists():
-        # Of all that they hold a reader needs to open but the smallest part.
-        layered = F.map_values(COLUMN_POSITIONS)["before"].isNotNull().alias(_LAYERED)
-        columns = [quoted(k) for k in dict.fromkeys([*key, POSITION_COLUMN])]
-        live = stored.silver.located() if whole else stored.silver.matching(states, key, few)
-        live = live.select(*columns, LOCATION, layered)
-    if stored.graves.exists():
-        buried = F.broadcast(stored.graves.all()) if whole else stored.graves.matching(states, key, few)
-        horizon = stored.graves.horizon()
+    with beside(partial(_buried, states, stored, key, few, whole)) as looking:
+        live = _live(states, stored, key, few, whole)
+    buried, horizon = looking.result()
     judged = effective(states, live, buried, key, None if horizon is None else literal(horizon))
     if live is None:
         judged = judged.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), _LAYERED: F.lit(False)})
     return judged if buried is not None else judged.withColumn(MOVED_AT, F.lit(None).cast(POSITION))
+
+
+def _live(states: DataFrame, stored: Stored, key: list[str], few: bool, whole: bool) -> DataFrame | None:
+    if not stored.silver.exists():
+        return None
+    # Of all that they hold a reader needs to open but the smallest part.
+    layered = F.map_values(COLUMN_POSITIONS)["before"].isNotNull().alias(_LAYERED)
+    columns = [quoted(k) for k in dict.fromkeys([*key, POSITION_COLUMN])]
+    live = stored.silver.located() if whole else stored.silver.matching(states, key, few)
+    return live.select(*columns, LOCATION, layered)
+
+
+def _buried(
+    states: DataFrame, stored: Stored, key: list[str], few: bool, whole: bool
+) -> tuple[DataFrame | None, tuple[int, ...] | None]:
+    """Tombstones, and the gc horizon."""
+    if not stored.graves.exists():
+        return None, None
+    buried = F.broadcast(stored.graves.all()) if whole else stored.graves.matching(states, key, few)
+    return buried, stored.graves.horizon()
 
 
 def _lean(changes: DataFrame) -> DataFrame:
