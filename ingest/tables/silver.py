@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -139,12 +139,9 @@ class Silver:
         found, few = page_index.matching(self._table, key, states, _location(), few=few)
         return F.broadcast(found) if few else found
 
-    def named(
-        self, states: DataFrame, key: Sequence[str], names: Sequence[str], files: Iterable[str], few: bool
-    ) -> DataFrame:
-        """The rows whose key is in `states`, with the columns `names` of these; they lie in `files`."""
-        there = self._table.named(files)
-        return page_index.matching(self._table, key, states, named=names, few=few, files=there)[0]
+    def named(self, states: DataFrame, key: list[str], names: list[str], files: set[str], few: bool) -> DataFrame:
+        """The rows whose key is in `states`, with their columns `names`; they lie in `files`. `few`: as above."""
+        return page_index.matching(self._table, key, states, named=names, few=few, files=self._table.named(files))[0]
 
     def layered(self) -> DataFrame:
         """The rows of which some column is older than the row, with their `LOCATION`."""

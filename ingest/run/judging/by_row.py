@@ -225,7 +225,7 @@ def _prove_doubled(tied: DataFrame, told: _Told, shape: Shape, stored: Stored) -
     key, said, count = list(shape.identity), content(shape.names), sum(told.tied.values())
     saying = tied.select(*map(quoted, key), said.alias("_said"))
     files = {file for _, file in told.tied if file is not None}
-    there = stored.silver.named(saying, key, ("_said",), files, few=count <= FEW_KEYS)
+    there = stored.silver.named(saying, key, ["_said"], files, few=count <= FEW_KEYS)
     same = there.agg(F.count_if(F.col("_said") == said).alias("same")).first()
     if same is None or same["same"] != count:
         raise Contradicted(shape.table)
