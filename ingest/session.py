@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from ingest import local_disk
 from ingest.class_archive import java_options
 from ingest.errors import EngineDied
+from ingest.hadoop_settings import forget_origins
 from ingest.jars import jars, require_java
 from ingest.patient_compiler import PATIENT_COMPILER
 
@@ -134,6 +135,7 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         session = builder.getOrCreate()
         if not submitted:
             local_disk.by_direct_calls(session)
+        forget_origins(session)
     _remember(session.sparkContext._jvm)
     for logger in _PLAN_LOGGERS:
         PySparkLogger.getLogger(logger).disabled = True

@@ -1,0 +1,28 @@
+"""Settings that go with each scan and each write: all values, and only of a few where they were set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+_OF_SPARK = "parquet.page.row.count.limit"
+
+
+@pytest.fixture
+def settings(spark: SparkSession) -> Any:
+    """As a scan is given them."""
+    return spark._jsparkSession.sessionState().newHadoopConf()
+
+
+def test_nobody_carries_where_hadoop_has_its_settings_from(settings: Any) -> None:
+    known = settings.getValByRegex(r"^(ipc|yarn|mapreduce)\.")
+    assert known.size() > 500
+    assert [name for name in known if settings.getPropertySources(name) is not None] == []
+
+
+def test_what_spark_was_told_keeps_its_origin(settings: Any) -> None:
+    assert settings.get(_OF_SPARK) == "1000"
+    assert list(settings.getPropertySources(_OF_SPARK)) == ["Set by Spark from keys starting with 'spark.hadoop'"]
