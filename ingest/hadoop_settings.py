@@ -13,7 +13,7 @@ _SET_BY_SPARK = "spark.hadoop."
 
 
 def forget_origins(spark: SparkSession) -> None:
-    """Of all settings but those that Spark was told. Their values stay."""
+    """Of all settings but those that Spark was told. Their values stay. Whoever asks hears that nobody knows."""
     context: Any = spark.sparkContext
     jvm, settings = context._jvm, context._jsc.hadoopConfiguration()
     settings.size()  # Only now they are read.

@@ -135,7 +135,7 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         session = builder.getOrCreate()
         if not submitted:
             local_disk.by_direct_calls(session)
-        forget_origins(session)
+            forget_origins(session)
     _remember(session.sparkContext._jvm)
     for logger in _PLAN_LOGGERS:
         PySparkLogger.getLogger(logger).disabled = True
