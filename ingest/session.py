@@ -38,14 +38,14 @@ SMALL = {
     "spark.databricks.delta.delta.log.cacheSize": "64",
     # Otherwise a hash table of one row takes a megabyte, which stays until the collector finds it.
     "spark.buffer.pageSize": "64k",
-    # Spark checks its own optimiser after each rule, which is a tenth of the driver's work on such plans.
-    "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.driver.extraJavaOptions": f"{_SMALL_JVM} {PATIENT_COMPILER}",
 }
 SHORT_LIVED = SMALL | {
     # A process that lives for a minute is over before an optimising compiler has paid for itself. The other one alone
     # is given too little room for its code.
     "spark.driver.extraJavaOptions": f"{_SMALL_JVM} -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+    # It opens more tables than it commits to: with a checksum Delta needs no query for the columns of each.
+    "spark.databricks.delta.writeChecksumFile.enabled": "true",
 }
 _LOOKED_UP = {
     "functions": "org.apache.spark.sql.functions",
@@ -99,6 +99,11 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         "spark.sql.maxSinglePartitionBytes": "1t",
         # A batch of a few tables has more generated classes than the default of 100: each would be compiled anew.
         "spark.sql.codegen.cache.maxEntries": "4000",
+        # Of each plan that runs Spark writes a text, for a page that nobody looks at: what it has to say, in short.
+        "spark.sql.ui.explainMode": "simple",
+        "spark.sql.debug.maxToStringFields": "0",
+        # Spark checks its own optimiser after each of its rules, which is a tenth of the work on a small plan.
+        "spark.sql.lightweightPlanChangeValidation": "false",
         # Otherwise every expression that is written down in Python captures two stack traces.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
     }

@@ -36,6 +36,16 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture
+def whole_plans(spark: SparkSession) -> Iterator[None]:
+    """Texts of plans say all there is to say: what must not stand in them might be what is left out."""
+    name = "spark.sql.debug.maxToStringFields"
+    short = spark.conf.get(name)
+    spark.conf.set(name, "1000")
+    yield
+    spark.conf.set(name, short or "0")
+
+
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
     """Postgres, Kafka and Kafka Connect. Tests share them: choose table, topic, slot and connector names."""

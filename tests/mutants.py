@@ -72,6 +72,13 @@ MUTANTS = [
         IN_TURNS,
     ),
     Mutant(
+        "a batch waits for its rows and its tombstones to be folded",
+        "run/writing.py",
+        "or stored.graves.fold()",
+        "| stored.graves.fold()",
+        IN_TURNS,
+    ),
+    Mutant(
         "a row is handed out that the parser fills again",
         "plain_json/OpenedJson.java",
         "found.copy()",
@@ -566,7 +573,7 @@ MUTANTS = [
     Mutant(
         "a tombstone that an erasure wrote brings the key back",
         "changelog/envelope.py",
-        'F.when(value.isNotNull() | ~marked(ERASED), F.col("key"))',
+        'F.when(F.col("value").isNotNull() | ~marked(ERASED), F.col("key"))',
         'F.col("key")',
         COMPACTED,
     ),

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache, reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.position import POSITION, PROGRESS, SOURCE_FIELDS, position, progress, sequenced
+from ingest.changelog.position import POSITION, PROGRESS, SOURCE_FIELDS, numbers, position, progress, sequenced
+from ingest.changelog.projection import Projection
 from ingest.plain_json import CORRUPT, opened
 
 RECORD = T.StructType(
@@ -148,7 +149,7 @@ def emptied(request: Column) -> dict[str, Column]:
     """What an `EVENT` holds beside its place and time once an erasure has emptied it: what an empty record comes to."""
     kept = ("topic", "partition", "offset", "timestamp")
     nothing = {f.name: F.lit(None).cast(f.dataType) for f in EVENT if f.name not in kept}
-    at = position(F.lit(None).cast(SOURCE_FIELDS), F.lit(CONTROL), F.col("offset"), F.col("partition"))
+    at = sequenced(F.lit(0), F.lit(CONTROL), F.col("offset"), F.col("partition"))
     told = {"op": F.lit(CONTROL), "position": at, "wrapped": F.lit(False), "ends_snapshot": F.lit(False)}
     return nothing | told | {"headers": mark(ERASED, request)}
 
@@ -156,51 +157,74 @@ def emptied(request: Column) -> dict[str, Column]:
 def events(records: DataFrame, naming: Naming, also: Sequence[str] = ()) -> DataFrame:
     """`RECORD` rows → `EVENT` rows, one for one, with the columns `also` as they are. What can't be read keeps its
     record and names its `problem`."""
-    return records.select(*RECORD.names, *also, _json(naming)).select(*_columns(naming), *also)
+    return reduce(lambda rows, projection: projection.of(rows), _reading(naming, tuple(also)), records)
 
 
-@cache
-def _json(naming: Naming) -> Column:
-    return opened(F.col("value"), _narrow(naming)).alias("_json")
+@lru_cache(maxsize=64)
+def _reading(naming: Naming, also: tuple[str, ...]) -> tuple[Projection, ...]:
+    """Projections, one over the other: the JSON of the value; what it says, wherever its envelope lies; what kind of
+    event that is; the event. Whatever several columns are made of stands in one before them: written down in each,
+    the plan would be many times as long. Kept: writing it down takes longer than a small batch."""
+    kept, beside = [F.col(f.name) for f in RECORD.fields], [F.col(c) for c in also]
+    said = _said(naming)
+    steps = (
+        [*kept, *beside, opened(F.col("value"), _narrow(naming)).alias("_json")],
+        [*kept, *beside, *(column.alias(name) for name, column in said.items())],
+        [*kept, *beside, *map(F.col, said), *(column.alias(name) for name, column in _kind(naming).items())],
+        [*_event(naming), *beside],
+    )
+    return tuple(map(Projection, steps))
 
 
-@cache
-def _columns(naming: Naming) -> tuple[Column, ...]:
-    """The columns of `EVENT`. Kept: writing them down takes longer than a small batch."""
-    value = F.col("value")
-    # A tombstone that an erasure wrote says whose it is to nobody but the topic's cleaner.
-    key = F.when(value.isNotNull() | ~marked(ERASED), F.col("key"))
-    wrapped = F.col("_json.payload").isNotNull()
-    source = F.when(wrapped, F.col("_json.payload.source")).otherwise(F.col("_json.source"))
-    said_op = F.when(wrapped, F.col("_json.payload.op")).otherwise(F.col("_json.op"))
-    corrupt = F.col("_json._corrupt").isNotNull()
-    silent = F.when(value.isNull(), key.isNull()).otherwise(F.length(value) == 0)
-    control = silent | (value.isNotNull() & naming.control(F.col("topic"), said_op))
+def _said(naming: Naming) -> dict[str, Column]:
+    """What a value says of its event, and both images where some column in them orders a table."""
+    wrapped, corrupt = F.col("_json.payload").isNotNull(), F.col("_json._corrupt").isNotNull()
+
+    def inside(name: str) -> Column:
+        return F.when(wrapped, F.col(f"_json.payload.{name}")).otherwise(F.col(f"_json.{name}"))
+
+    own = {"_wrapped": wrapped, "_schema": F.col("_json.schema"), "_corrupt": corrupt}
+    wanted = ("op", "source", *(("after", "before") if naming.sequences else ()))
+    return own | {"_unread": F.col("_json").isNull() | corrupt} | {f"_{name}": inside(name) for name in wanted}
+
+
+def _kind(naming: Naming) -> dict[str, Column]:
+    """The numbers of its source, whose event it is (`source_table`), and whether it says anything of rows."""
+    value, source = F.col("value"), F.col("_source")
+    silent = F.when(value.isNull(), _key().isNull()).otherwise(F.length(value) == 0)
+    control = silent | (value.isNotNull() & naming.control(F.col("topic"), F.col("_op")))
     # A null tombstone is of the table of the change before it, which its place in the log decides later.
     table = F.when(~control & value.isNotNull(), naming.table(F.col("topic"), source))
+    return numbers(source) | {"_control": control, "source_table": table}
+
+
+def _key() -> Column:
+    # A tombstone that an erasure wrote says whose it is to nobody but the topic's cleaner.
+    return F.when(F.col("value").isNotNull() | ~marked(ERASED), F.col("key"))
+
+
+def _event(naming: Naming) -> list[Column]:
+    """The columns of `EVENT`."""
+    value, source, said_op, table = (F.col(name) for name in ("value", "_source", "_op", "source_table"))
     at = position(source, said_op, F.col("offset"), F.col("partition"))
     unordered = F.lit(False)
     if naming.sequences:
-        images = (
-            F.when(wrapped, F.col(f"_json.payload.{image}")).otherwise(F.col(f"_json.{image}"))
-            for image in ("after", "before")
-        )
-        number, ordered = naming.sequence(table, *images)
+        number, ordered = naming.sequence(table, F.col("_after"), F.col("_before"))
         unordered = said_op.isin(*CHANGES) & ordered & number.isNull()
         own = sequenced(number, said_op, F.col("offset"), F.col("partition"))
         at = F.when(ordered & number.isNotNull(), own).otherwise(at)
-    known = said_op.isin(*CHANGES, "t", "m") & ~corrupt & ~unordered
-    op = F.when(control, CONTROL).when(value.isNull(), TOMBSTONE).when(known, said_op)
-    unreadable = F.when(F.col("_json").isNull() | corrupt, NOT_JSON).when(unordered, NO_SEQUENCE).otherwise(UNKNOWN_OP)
-    return (
-        *(key.alias("key") if f.name == "key" else F.col(f.name) for f in RECORD.fields),
-        table.alias("source_table"),
+    known = said_op.isin(*CHANGES, "t", "m") & ~F.col("_corrupt") & ~unordered
+    op = F.when(F.col("_control"), CONTROL).when(value.isNull(), TOMBSTONE).when(known, said_op)
+    unreadable = F.when(F.col("_unread"), NOT_JSON).when(unordered, NO_SEQUENCE).otherwise(UNKNOWN_OP)
+    return [
+        *(_key().alias("key") if f.name == "key" else F.col(f.name) for f in RECORD.fields),
+        table,
         op.alias("op"),
         at.alias("position"),
         F.timestamp_millis(source["ts_ms"]).alias("source_ts"),
-        wrapped.alias("wrapped"),
-        F.when(F.col("_json.schema").isNotNull(), F.xxhash64("_json.schema")).alias("schema_id"),
+        F.col("_wrapped").alias("wrapped"),
+        F.when(F.col("_schema").isNotNull(), F.xxhash64("_schema")).alias("schema_id"),
         F.when(op.isNull(), unreadable).alias("problem"),
         F.coalesce(source["snapshot"].isin(*_LAST_OF_SNAPSHOT), F.lit(False)).alias("ends_snapshot"),
         progress(source, said_op).alias("progress"),
-    )
+    ]

@@ -86,19 +86,26 @@ def _file_number(source: Column) -> Column:
     return F.regexp_extract(source["file"], r"(\d+)$", 1).try_cast("bigint")
 
 
-def position(source: Column, op: Column, offset: Column, partition: Column) -> Column:
-    """`POSITION` of an event out of its envelope's `source` (a `SOURCE_FIELDS` struct, may be null)."""
+def numbers(source: Column) -> dict[str, Column]:
+    """What `position` and `progress` take out of texts in an envelope's `source` (a `SOURCE_FIELDS` struct, may be
+    null), as columns that have to stand beside it: each is read once, and written down once in a plan."""
     commit, _ = _sql_server(source["commit_lsn"])
     change, slot = _sql_server(source["change_lsn"])
-    file_number = _file_number(source)
+    return {"_file": _file_number(source), "_commit": commit, "_change": change, "_slot": slot}
+
+
+def position(source: Column, op: Column, offset: Column, partition: Column) -> Column:
+    """`POSITION` of an event out of its envelope's `source`, and the `numbers` of that."""
     serial = F.coalesce(source["event_serial_no"], F.lit(0))
     none = F.lit(0).cast("bigint")
     return F.struct(
         F.lit(0).alias("epoch"),
-        F.coalesce(source["lsn"], file_number, commit, none).alias("major"),
-        F.when(source["lsn"].isNotNull(), none).otherwise(F.coalesce(source["pos"], change, none)).alias("minor"),
+        F.coalesce(source["lsn"], F.col("_file"), F.col("_commit"), none).alias("major"),
         F.when(source["lsn"].isNotNull(), none)
-        .otherwise(F.coalesce(source["row"], F.shiftleft(slot, 32) + serial, none))
+        .otherwise(F.coalesce(source["pos"], F.col("_change"), none))
+        .alias("minor"),
+        F.when(source["lsn"].isNotNull(), none)
+        .otherwise(F.coalesce(source["row"], F.shiftleft("_slot", 32) + serial, none))
         .alias("ordinal"),
         F.when(op == "r", 0).otherwise(1).alias("streamed"),
         offset.alias("offset"),
@@ -123,12 +130,11 @@ def in_epoch(position: Column, timestamp: Column, begins: Sequence[datetime]) ->
 def progress(source: Column, op: Column) -> Column:
     """`PROGRESS` when an event was sent: a connector sends transactions in the order in which they were committed, so
     it goes back only where events are sent again, or where the log begins anew. Null for snapshots and where the
-    source doesn't tell."""
-    commit, _ = _sql_server(source["commit_lsn"])
+    source doesn't tell. Beside `source` stand its `numbers`."""
     # The last commit before the event, then the event: ["24023119","24023128"].
     committed = F.regexp_extract(source["sequence"], r'^\["?(\d+)', 1).try_cast("bigint")
     of_postgres = source["lsn"].isNotNull()
-    major = F.when(of_postgres, committed).otherwise(F.coalesce(_file_number(source), commit))
+    major = F.when(of_postgres, committed).otherwise(F.coalesce("_file", "_commit"))
     minor = F.when(of_postgres, 0).otherwise(F.coalesce(source["pos"], F.lit(0)))
     told = F.struct(F.coalesce(source["name"], F.lit("")), major, minor).cast(PROGRESS)
     return F.when((op != "r") & major.isNotNull(), told)

@@ -30,6 +30,8 @@ def searched_in(history: DataFrame, orphans: DataFrame) -> DataFrame:
         F.col("offset").alias("_offset"),
         F.struct(F.col("source_table").alias("table"), "position", "op").alias("_found"),
     )
+    # Of all that there was few have their key: the others needn't be sorted.
+    changes = changes.join(F.broadcast(orphans.select(*SAME_KEY).distinct()), SAME_KEY, "left_semi")
     own = [*orphans.columns]
     joined = orphans.drop("_before").join(changes, SAME_KEY, "left")
     candidate = F.when(F.col("_offset") < F.col("offset"), F.col("_found"))

@@ -21,7 +21,7 @@ from ingest.names import Lakehouse, identifier
 from ingest.privacy.shredding.owners import shredded_by
 from ingest.run.shredding import rows_in_clear
 from ingest.session import spark_session
-from ingest.tables import delta_log
+from ingest.tables import read_table
 from ingest.tables.catalog import Catalog
 
 
@@ -55,7 +55,12 @@ def sql(
     # Names live in this session alone; Spark would make a folder for each schema where the command is run.
     warehouse = tempfile.mkdtemp(prefix="ingest-sql-")
     spark = spark_session(
-        "ingest sql", {"spark.sql.catalogImplementation": "in-memory", "spark.sql.warehouse.dir": warehouse}
+        "ingest sql",
+        {
+            "spark.sql.catalogImplementation": "in-memory",
+            "spark.sql.warehouse.dir": warehouse,
+            "spark.sql.debug.maxToStringFields": "1000",  # Who asks to EXPLAIN a query wants to see its columns.
+        },
     )
     try:
         register(spark, Lakehouse(root))
@@ -82,7 +87,7 @@ def register(spark: SparkSession, lakehouse: Lakehouse) -> None:
         found[entry.shape.table] = lakehouse.silver(entry.pipeline, entry.shape.table)
         found[f"{entry.shape.table}__history"] = lakehouse.history(entry.pipeline, entry.shape.table)
     for name, path in found.items():
-        if not delta_log.exists(spark, path):
+        if not read_table.exists(spark, path):
             continue
         schema, _, table = name.rpartition(".")
         space = identifier(schema or "default")

@@ -60,6 +60,7 @@ def _middle(bronze: DataFrame) -> int:
 
 
 def _rows(silver: DataFrame) -> Rows:
+    # The demo's own rows.
     return {row["id"]: {_TOLD: row[_TOLD]} for row in silver.select("id", _TOLD).collect()}
 
 

@@ -53,10 +53,12 @@ def audit(bronze: DataFrame, accounts: DataFrame, first: int = 1, last: int | No
     bronze = bronze.where(F.col("batch") > after)
     if last is not None:
         bronze = bronze.where(F.col("batch") <= max(last, (begin[1] if begin else None) or 0))
+    # A row per table.
     sums = chosen.groupBy("table").agg(*(F.sum(c).alias(c) for c in COUNTS)).orderBy("table").collect()
     tables = {r["table"]: {c: int(r[c]) for c in COUNTS} for r in sums}
     inside = (F.col("batch") > F.col("after_batch")) & (F.col("batch") <= F.col("upto_batch"))
     held = bronze.join(F.broadcast(slices), inside).groupBy("after_batch", "upto_batch").agg(F.count("*").alias("held"))
+    # A row per slice that is looked at.
     rows = slices.join(held, ["after_batch", "upto_batch"], "left").orderBy("after_batch").collect()
     ends = bronze.groupBy("topic", "partition").agg(
         F.min("offset").alias("first"), F.max("offset").alias("last"), F.count("*").alias("records")

@@ -65,9 +65,6 @@ class Chronicle:
         _apply(self.changes, _new(fresh), shape, told)
         keys = (kept if emptied is None else self.changes.rows()).select(*map(quoted, key))
         self._tell(cut(keys.where(quoted(key[0]).isNotNull()).distinct()), shape, told)
-        for table in self.tables:
-            if table.exists():
-                table.fold(shape)
 
     def _tell(self, keys: DataFrame, shape: Shape, told: Mapping[str, Any]) -> None:
         """The versions of `keys`, and of those that rows came from or went on to."""

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from ingest.config import Pipeline
 from ingest.names import Lakehouse
 from ingest.run.readers import readers
-from ingest.tables import delta_log
+from ingest.tables import read_table
 from ingest.tables.catalog import Catalog
 from ingest.tables.old_versions import files_removed, removed
 
@@ -36,7 +36,7 @@ def folded(layout: Lakehouse, pipeline: str, tables: Sequence[str]) -> Iterator[
 
 def there(spark: SparkSession, folders: Sequence[str]) -> list[str]:
     """Those of them in which there is a table by now."""
-    return [folder for folder in folders if delta_log.exists(spark, folder)]
+    return [folder for folder in folders if read_table.exists(spark, folder)]
 
 
 def vacuum(spark: SparkSession, folders: Sequence[str], hours: int) -> int:

@@ -27,6 +27,7 @@ from ingest.run.shredding import sealing_of
 from ingest.sources.captured import is_remote
 from ingest.sources.contract import Source
 from ingest.sources.kafka import KafkaSource
+from ingest.tables.beside import put_off
 from ingest.tables.bronze import Bronze
 
 Part = Literal["capture", "merge"]
@@ -203,10 +204,12 @@ class Run:
         between_batches: Callable[[], None] = lambda: None,
     ) -> None:
         """Until `stop`; the batch in hand is finished."""
-        while not stop.is_set():
-            progress = self.step()
-            between_batches()
-            if progress.idle:
-                stop.wait(self._poll)
-            else:
-                report(progress)
+        with put_off() as settle:
+            while not stop.is_set():
+                progress = self.step()
+                settle()
+                between_batches()
+                if progress.idle:
+                    stop.wait(self._poll)
+                else:
+                    report(progress)

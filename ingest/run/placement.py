@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Row
@@ -38,22 +38,24 @@ def repeating(groups: Sequence[Group]) -> Placed | None:
 
 def place(
     events: DataFrame,
-    history: DataFrame,
+    earlier: Iterator[DataFrame],
     topics: Mapping[str, str],
     chosen: Column | None = None,
     repeated: bool = False,
 ) -> Placed:
-    """`history`: bronze before the slice. `topics`: topic → its one table, for a tombstone without history. `chosen`:
-    which of them count, by where they stand then. `repeated`: those that only repeat a delete are wanted too."""
+    """`earlier`: bronze before the slice, first the end of it, where a tombstone's change mostly is, last all of it.
+    `topics`: topic → its one table, for a tombstone without history. `chosen`: which of them count, by where they stand
+    then. `repeated`: those that only repeat a delete are wanted too."""
     named = F.lit(None).cast("string")
     if topics:
         pairs = [F.lit(text) for pair in topics.items() for text in pair]
         named = F.element_at(F.create_map(*pairs), F.col("topic"))
     found = cut(predecessors(events))
     settled, tables = _settled(found, named)
-    if any(table["orphans"] for table in tables):
-        lone = F.col("_before").isNull()
-        settled, tables = _settled(found.where(~lone).unionByName(searched_in(history, found.where(lone))), named)
+    lone = F.col("_before").isNull()
+    while any(table["orphans"] for table in tables) and (history := next(earlier, None)) is not None:
+        found = cut(found.where(~lone).unionByName(searched_in(history, found.where(lone))))
+        settled, tables = _settled(found, named)
     if chosen is not None:
         settled = cut(settled.where(chosen))
         tables = _counted(settled)

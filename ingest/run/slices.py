@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -115,8 +115,14 @@ class Slices:
         known, chosen = repeating(groups), self._bronze.chosen
         if known is not None and (not known.counts or (chosen is None and not repeated)):
             return known
-        whole, before = self._bronze.whole(after, upto), self._bronze.whole(0, after)
-        return place(whole, before, self._topics(groups), chosen, repeated)
+        whole = self._bronze.whole(after, upto)
+        return place(whole, self._before(after), self._topics(groups), chosen, repeated)
+
+    def _before(self, after: int) -> Iterator[DataFrame]:
+        """Bronze up to the batch `after`: the last batch, then all."""
+        if after > 1:
+            yield self._bronze.whole(after - 1, after)
+        yield self._bronze.whole(0, after)
 
     def _topics(self, groups: Sequence[Group]) -> dict[str, str]:
         """topic → the one table in it, as declared or as seen."""

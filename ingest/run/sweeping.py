@@ -65,9 +65,11 @@ class Sweep:
     def _swept(self, entry: Known, brought: DataFrame) -> DataFrame:
         """The `KEYS` of the table's rows that are gone."""
         stored = self._stored_in(entry.shape.table)
-        gone = [brought.limit(0)]
+        gone, versions = [brought.limit(0)], self._versions(brought)
         for kept in stored.tables:
-            gone += [self._of_version(kept, entry, brought, version) for version in self._versions(brought)]
+            # Nothing is pending most of the time.
+            if not kept.is_empty():
+                gone += [self._of_version(kept, entry, brought, version) for version in versions]
         return reduce(DataFrame.unionByName, gone).distinct()
 
     def _of_version(self, kept: Silver, entry: Known, brought: DataFrame, version: int) -> DataFrame:

@@ -50,7 +50,7 @@ def write(
         note(shape, stored, told)
     if pending is not None and DELETE in pending.actions:
         stored.pending.remove(pending.states.where(F.col(ACTION) == DELETE), shape, told)
-    return _fold(stored, judged, shape)
+    return _fold(stored, shape)
 
 
 def note(shape: Shape, stored: Stored, told: Mapping[str, Any]) -> None:
@@ -72,7 +72,7 @@ def _bury(stored: Stored, judged: Judged, proven: Callable[[], object]) -> None:
         stored.graves.bury(judged.graves, after=proven)
 
 
-def _fold(stored: Stored, judged: Judged, shape: Shape) -> bool:
-    """What was written to now may have gathered small files: those of one table are enough for a batch."""
-    written = ((judged.silver, stored.silver), (judged.pending, stored.pending))
-    return any(kept.fold(shape) for what, kept in written if what is not None)
+def _fold(stored: Stored, shape: Shape) -> bool:
+    """Now that silver shows the batch. Each table may have gathered small files: those of one are enough for a batch,
+    as the next one waits for it."""
+    return any(kept.fold(shape) for kept in stored.tables) or stored.graves.fold()

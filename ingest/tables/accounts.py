@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from ingest.changelog.accounting import COUNTS, Account
 from ingest.tables import delta_log, folding
 from ingest.tables.contention import COLLISIONS_OF_DELTA, again
+from ingest.tables.folded import FoldedLater
 from ingest.tables.marks import Progress
 from ingest.tables.ready_rows import ready_rows
 
@@ -34,6 +35,7 @@ class Accounts:
     def __init__(self, spark: SparkSession, path: str, pipeline: str) -> None:
         self._spark = spark
         self._table = delta_log.Table(spark, path)
+        self._folded = FoldedLater(self._table)
         self._pipeline = pipeline
 
     def rows(self) -> DataFrame:
@@ -64,6 +66,6 @@ class Accounts:
     def fold(self) -> bool:
         """Writes small files together, where it is time to. Whether it was."""
         files = folding.due(self._table.files().values(), together=folding.SELDOM)
-        if files:
-            self._table.fold(files, self._table.rows_in(files).coalesce(1).sortWithinPartitions("upto_batch"))
-        return bool(files)
+        return self._folded.fold(
+            files, lambda due: self._table.rows_in(due).coalesce(1).sortWithinPartitions("upto_batch")
+        )

@@ -1,12 +1,15 @@
-"""What is done beside something else that a commit waits for: on threads that are kept, for each has a connection to
-the JVM of its own."""
+"""What is done beside something else: on threads that are kept, for each has a connection to the JVM of its own.
+
+Some of it a commit waits for. The rest can wait itself, and a stream puts it off: it is done beside the next batches.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 _THREADS = 8
@@ -21,3 +24,45 @@ def beside(work: Callable[[], _T]) -> Iterator[Future[_T]]:
         yield future
     finally:
         wait([future])
+
+
+class _PutOff:
+    """What is put off just now, in its order."""
+
+    now: _PutOff | None = None
+
+    def __init__(self, thread: ThreadPoolExecutor) -> None:
+        self._thread = thread
+        self._begun: deque[tuple[Future[Any], Callable[[Callable[[], Any]], object]]] = deque()
+
+    def begin(self, work: Callable[[], Any], then: Callable[[Callable[[], Any]], object]) -> None:
+        self._begun.append((self._thread.submit(work), then))
+
+    def settle(self) -> None:
+        """Ends what is done."""
+        while self._begun and self._begun[0][0].done():
+            work, then = self._begun.popleft()
+            then(work.result)
+
+
+@contextmanager
+def put_off() -> Iterator[Callable[[], None]]:
+    """What can wait is done beside what goes on, one after the other. What to call now and then, from where nothing of
+    it is in use: it ends what is done by then. At the end all has been."""
+    before = _PutOff.now
+    with ThreadPoolExecutor(1, thread_name_prefix="put off") as thread:
+        _PutOff.now = one = _PutOff(thread)
+        try:
+            yield one.settle
+        finally:
+            _PutOff.now = before
+    one.settle()
+
+
+def later(work: Callable[[], _T], then: Callable[[Callable[[], _T]], object]) -> None:
+    """Does `work`, which can wait, and `then` what it is for, with what tells how that ended. At once, or where such
+    work is put off, in its turn."""
+    if _PutOff.now is not None:
+        _PutOff.now.begin(work, then)
+    else:
+        then(work)

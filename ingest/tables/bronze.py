@@ -21,6 +21,7 @@ from ingest.changelog.position import in_epoch
 from ingest.cut import held, let_go
 from ingest.tables import delta_log, emptying, folding
 from ingest.tables.data_file import DataFile, ReadyFile
+from ingest.tables.folded import FoldedLater
 from ingest.tables.marks import Progress
 from ingest.varying import varying
 
@@ -73,6 +74,7 @@ class Bronze:
     def __init__(self, spark: SparkSession, path: str, epochs: Sequence[datetime] = ()) -> None:
         """`epochs`: when the source's log began anew."""
         self._table = delta_log.Table(spark, path)
+        self._folded = FoldedLater(self._table)
         self._epochs = tuple(epochs)
         self._topic_ids: Mapping[str, str] = {}
         self._counted: dict[int, tuple[int, Told]] = {}
@@ -176,9 +178,7 @@ class Bronze:
         bounds = [(f, f.bounds(BATCH)) for f in self._table.files().values()]
         merged = (f for f, batches in bounds if batches and batches[1] <= upto)
         files = folding.due(merged, _LARGE, folding.SELDOM)
-        if files:
-            self._table.fold(files, _laid_out(self._table.rows_in(files), 1))
-        return bool(files)
+        return self._folded.fold(files, lambda due: _laid_out(self._table.rows_in(due), 1))
 
     def empty(self, erased: DataFrame) -> int:
         """Leaves of the events at `COORDINATES` no more than their place, and which `request` it was. How many files

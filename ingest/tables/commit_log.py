@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ingest.tables.delta_jvm import DeltaClasses, items
+from ingest.tables.delta_jvm import DeltaClasses
 
 WRITER, UPTO = "writer", "upto_batch"
 """What a commit of a slice tells: whose it is, and its last capture batch."""
@@ -21,6 +21,13 @@ class Told:
     said: Mapping[str, Any]
 
 
+def actions(delta: DeltaClasses, log: Any, version: int) -> list[tuple[str, dict[str, Any]]]:
+    """What was done in a commit: each line, as it stands there and as JSON. Raises Py4JJavaError where it has gone."""
+    path = delta.commit_files.unsafeDeltaFile(log.logPath(), version)
+    lines = log.store().read(path, log.newDeltaHadoopConf()).mkString("\n")
+    return [(line, json.loads(line)) for line in str(lines).split("\n")]
+
+
 def commits(delta: DeltaClasses, log: Any, newest: int) -> Iterator[Told]:
     """Those that say something, from the version `newest` backwards, as far as the log goes. `log`: a `DeltaLog`."""
     configuration = log.newDeltaHadoopConf()
@@ -28,7 +35,7 @@ def commits(delta: DeltaClasses, log: Any, newest: int) -> Iterator[Told]:
         path = delta.commit_files.unsafeDeltaFile(log.logPath(), version)
         if not path.getFileSystem(configuration).exists(path):
             return
-        lines = (json.loads(line) for line in items(log.store().read(path, configuration)))
-        said = next((a["commitInfo"].get("userMetadata") for a in lines if "commitInfo" in a), None)
+        every = (action for _, action in actions(delta, log, version))
+        said = next((a["commitInfo"].get("userMetadata") for a in every if "commitInfo" in a), None)
         if said is not None:
             yield Told(version, json.loads(said))

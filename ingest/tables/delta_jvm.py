@@ -88,6 +88,18 @@ class DeltaClasses:
         """Names of the files of a log."""
         return getattr(getattr(self._delta.util, "FileNames$"), "MODULE$")
 
+    def action(self, line: str) -> Any:
+        """What a line of a commit says."""
+        return self._action.fromJson(line)
+
+    @cached_property
+    def _action(self) -> Any:
+        return getattr(getattr(self._delta.actions, "Action$"), "MODULE$")
+
+    def kept_milliseconds(self, metadata: Any) -> int:
+        """For how long a table keeps files that have gone."""
+        return int(self._logs.tombstoneRetentionMillis(metadata))
+
     @cached_property
     def to_the_minute(self) -> Any:
         """How exactly a time is meant by which files of a log go."""

@@ -8,11 +8,9 @@ changed is seen at the commit.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from ingest.tables.delta_jvm import items
 
 _CLAIM = "claim of "
 _POLL_SECONDS = 0.2
@@ -28,12 +26,6 @@ class Progress:
     alone: bool = True
 
 
-def reached(snapshot: Any, application: str) -> int:
-    """How far an application has come as of a snapshot of the table; 0 where it never wrote."""
-    found = snapshot.transactions().get(application) if int(snapshot.version()) >= 0 else None
-    return int(found.get()) if found is not None and found.isDefined() else 0
-
-
 def claim_of(application: str) -> str:
     """The application whose progress is the end of the claim, in milliseconds since 1970."""
     return _CLAIM + application
@@ -43,18 +35,16 @@ def end_of_claim(seconds: float) -> int:
     return int((time.time() + seconds) * 1000)
 
 
-def let_pass(snapshot: Callable[[], Any], application: str) -> Any:
-    """Waits for those that have claimed their turn. The table's newest snapshot then."""
+def let_pass(snapshot: Callable[[], Any], marks: Callable[[Any], Mapping[str, int]], application: str) -> Any:
+    """Waits for those that have claimed their turn. The table's newest snapshot then. `marks`: of a snapshot, how far
+    each application has come."""
     newest = snapshot()
-    while _claimed(newest, application):
+    while _claimed(marks(newest), application):
         time.sleep(_POLL_SECONDS)
         newest = snapshot()
     return newest
 
 
-def _claimed(snapshot: Any, application: str) -> bool:
-    if int(snapshot.version()) < 0:
-        return False
-    marks = ((pair._1(), int(pair._2())) for pair in items(snapshot.transactions().toSeq()))
+def _claimed(marks: Mapping[str, int], application: str) -> bool:
     now = time.time() * 1000
-    return any(name.startswith(_CLAIM) and name != claim_of(application) and end > now for name, end in marks)
+    return any(name.startswith(_CLAIM) and name != claim_of(application) and end > now for name, end in marks.items())

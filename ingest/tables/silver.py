@@ -31,6 +31,7 @@ from ingest.tables.contention import again
 from ingest.tables.data_file import DataFile, live_rows
 from ingest.tables.delta_log import CHANGE_TYPE
 from ingest.tables.file_layout import files_of, laid_out
+from ingest.tables.folded import folded
 from ingest.tables.marks import Progress
 from ingest.tables.one_at_a_time import one_at_a_time
 from ingest.tables.writes import Writes
@@ -73,12 +74,17 @@ class Silver:
         """How many rows there are, by what the log tells."""
         return live_rows(self._table.files().values()) if self.exists() else 0
 
+    def is_empty(self) -> bool:
+        """Whether there is no file, not even of rows that have gone."""
+        return not self._table.files()
+
     def rows(self, as_of: str | None = None) -> DataFrame:
         """The live rows; with `as_of`, those of a version of the table or of a time (ISO 8601)."""
         if as_of is None:
             return self._table.rows()
-        option = "versionAsOf" if as_of.isdigit() else "timestampAsOf"
-        return self._spark.read.format("delta").option(option, as_of).load(self.path)
+        if as_of.isdigit():
+            return self._table.rows_at(int(as_of))
+        return self._spark.read.format("delta").option("timestampAsOf", as_of).load(self.path)
 
     def schema(self, shape: Shape) -> T.StructType:
         """The columns by their logical types, then the few that begin with `_`."""
@@ -228,10 +234,7 @@ class Silver:
 
     def fold(self, shape: Shape) -> bool:
         """Writes small files together, where it is time to: the rows stay what they are. Whether it was."""
-        files = folding.due(self._table.files().values())
-        if files:
-            self._table.fold(files, self._together(files, shape))
-        return bool(files)
+        return folded(self._table, folding.due(self._table.files().values()), lambda due: self._together(due, shape))
 
     def purge(self, shape: Shape) -> int:
         """Writes anew the files of which rows are marked as gone, without them. How many there were."""

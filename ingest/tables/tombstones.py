@@ -18,6 +18,7 @@ from ingest.changelog.merge import SURROGATE
 from ingest.changelog.position import literal
 from ingest.tables import delta_log, emptying, folding, page_index
 from ingest.tables.data_file import live_rows
+from ingest.tables.folded import FoldedLater
 
 _HORIZON = "ingest.gcHorizon"
 MOVED_AT = "_moved_at"
@@ -29,6 +30,7 @@ class Tombstones:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._table = delta_log.Table(spark, path)
+        self._folded = FoldedLater(self._table)
 
     def exists(self) -> bool:
         """Whether anything of this table was ever deleted."""
@@ -77,9 +79,11 @@ class Tombstones:
         if MOVED_TO not in graves.columns:
             graves = graves.withColumn(MOVED_TO, _nowhere())
         self._append(_sorted(graves, 1), after)
-        files = folding.due(self._table.files().values())
-        if files:
-            self._table.fold(files, _sorted(_kept(self._table.rows_in(files)), 1))
+
+    def fold(self) -> bool:
+        """Writes small files together, where it is time to, without what nobody asks for any more. Whether it was."""
+        files = folding.due(self._table.files().values()) if self.exists() else []
+        return self._folded.fold(files, lambda due: _sorted(_kept(self._table.rows_in(due)), 1))
 
     def bury_table(self, at: DataFrame) -> None:
         """Appends a truncate: `at` holds its `_position`."""

@@ -7,6 +7,7 @@ import threading
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,7 +19,9 @@ from ingest.run.backfill import Asked, Backfill
 from ingest.run.pipeline import Progress, Run
 from ingest.run.proving import prove
 from ingest.sources.files import FileSource, lines
+from ingest.tables import folding
 from ingest.tables.accounts import Accounts
+from ingest.tables.delta_log import Table
 from tests.history.shop import captured, digests, events, merged, pipeline
 from tests.replay.changelogs import write
 
@@ -51,8 +54,20 @@ def proved(spark: SparkSession, shop: Pipeline) -> None:
     assert all(p.equal for p in proofs)
 
 
-def test_a_stream(spark: SparkSession, tmp_path: Path, available_now: dict[str, Digest]) -> None:
-    shop, stop, read = pipeline(tmp_path, batch={"max_events": 7, "poll_seconds": 0}), threading.Event(), list[int]()
+def test_a_stream(
+    spark: SparkSession, tmp_path: Path, available_now: dict[str, Digest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of which bronze is folded while it goes on."""
+    shop, stop, read = pipeline(tmp_path, batch={"max_events": 9, "poll_seconds": 0}), threading.Event(), list[int]()
+    folds, exchange = list[int](), Table.exchange
+
+    def exchanged(table: Table, *given: Any) -> None:
+        exchange(table, *given)
+        if table.path == shop.layout.bronze(shop.name):
+            folds.append(len(read))
+
+    monkeypatch.setattr(Table, "exchange", exchanged)
+    monkeypatch.setattr(folding, "SELDOM", 4)
 
     def report(progress: Progress) -> None:
         read.append(sum(a.read for a in progress.accounts))
@@ -60,7 +75,8 @@ def test_a_stream(spark: SparkSession, tmp_path: Path, available_now: dict[str, 
             stop.set()
 
     Run(spark, shop, source=source(tmp_path)).continuous(stop, report)
-    assert len(read) > 10
+    assert len(read) > 10, read
+    assert any(after < len(read) for after in folds)
     assert digests(spark, shop) == available_now
     proved(spark, shop)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -22,6 +24,7 @@ from ingest.tables.bronze import Bronze
 from tests.replay.changelogs import Record, Topic, write
 
 SHOP = "Shop 1"
+_ONCE = TemporaryDirectory(prefix="captured-")
 
 
 def events() -> list[Record]:
@@ -69,8 +72,15 @@ def adopted(spark: SparkSession, store: ObjectStore, path: Path, limit: int) -> 
 
 
 def from_file(spark: SparkSession, tmp_path: Path, batch: int = 8) -> Bronze:
+    """Captured once for each size of batches, and copied for every test."""
     folder = write(tmp_path / "events", events(), None)
-    return captured(spark, FileSource(list(lines([folder / "events.jsonl"]))), tmp_path / "lakehouse", batch)
+    here, once = tmp_path / "lakehouse", Path(_ONCE.name) / str(batch)
+    if once.exists():
+        shutil.copytree(once, here)
+        return Bronze(spark, Lakehouse(str(here)).bronze(SHOP))
+    bronze = captured(spark, FileSource(list(lines([folder / "events.jsonl"]))), here, batch)
+    shutil.copytree(here, once)
+    return bronze
 
 
 def archived(spark: SparkSession, bronze: Bronze, store: ObjectStore, most: int = 10) -> list[Manifest]:

@@ -83,6 +83,7 @@ def test_a_cut_off_is_what_it_says() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("whole_plans")
 @pytest.mark.parametrize("secret", [b"k" * 32, b"k" * 64, b"k" * 100])
 def test_spark_hashes_as_python_does_and_its_plan_shows_no_secret(
     spark: SparkSession, tmp_path: Path, secret: bytes
@@ -98,6 +99,7 @@ def test_spark_hashes_as_python_does_and_its_plan_shows_no_secret(
     assert [r.h for r in found.collect()] == expected
     assert [None if t is None else read.hash("public.members", t) for t in texts] == expected
     plan = found._jdf.queryExecution().toString()
+    assert "public.members" in plan
     assert secret.hex() not in plan.lower()
     assert bytes(b ^ 0x36 for b in secret[:8]).hex() not in plan.lower()
 

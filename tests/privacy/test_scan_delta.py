@@ -23,6 +23,8 @@ def lakehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
         "spark.databricks.delta.writeChecksumFile.enabled": "true",
         "spark.databricks.delta.allFilesInCrc.enabled": "true",
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        # Into so many parts a vacuum cuts its list of files.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
     }
     before = {key: spark.conf.get(key, None) for key in settings}
     for key, value in settings.items():

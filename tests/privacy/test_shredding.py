@@ -205,6 +205,7 @@ def test_what_is_kept_is_what_the_book_says(spark: SparkSession, tmp_path: Path)
     assert text not in json.dumps(rows(spark, pipeline, CLAIMS))
 
 
+@pytest.mark.usefixtures("whole_plans")
 def test_no_plan_shows_a_key(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = shredding(tmp_path)
     take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))

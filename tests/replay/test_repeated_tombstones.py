@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ingest.changelog.accounting import Account
 from ingest.names import Lakehouse
@@ -40,14 +40,14 @@ def both_tables() -> tuple[Topic, Topic]:
 
 
 def merged(
-    spark: SparkSession, folder: Path, records: list[Record], at_hand: bool
+    spark: SparkSession, folder: Path, records: list[Record], at_hand: bool, limit: int = 100
 ) -> tuple[list[Account], list[Any], int]:
-    """The accounts, the rows of silver, and how many keys are buried."""
+    """The accounts, the rows of silver, and how many keys are buried. `limit`: so many records are in a batch."""
     file = write(folder / "events", records, None) / "events.jsonl"
     lakehouse = Lakehouse(str(folder / "lake"))
     bronze = Bronze(spark, lakehouse.bronze("shop"))
     source = FileSource(list(lines([file])))
-    capture = Capture(spark, source, bronze, RULES.naming, 100, merges=at_hand)
+    capture = Capture(spark, source, bronze, RULES.naming, limit, merges=at_hand)
     merge = Merge(spark, "shop", lakehouse, RULES, bronze, 1)
     accounts: list[Account] = []
     while capture.step():
@@ -122,3 +122,29 @@ def test_another_one_is_looked_for(
     monkeypatch.setattr(slices, "place", looking)
     assert merged(spark, tmp_path / "at hand", records, at_hand=True) == expected
     assert asked
+
+
+@pytest.mark.parametrize("others", [0, 1], ids=["right before it", "further back"])
+def test_all_of_bronze_is_read_only_where_its_end_tells_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    """A batch may begin with a tombstone, whose delete ends the one before: bronze may have grown large by then."""
+    topic = Topic()
+    topic.change("c", 10, {"id": 1, "v": "a"})
+    topic.change("d", 20, before={"id": 1, "v": "a"})
+    for n in range(others):
+        topic.change("c", 30, {"id": 2 + n, "v": "b"})
+    topic.tombstone({"id": 1})
+    read = list[tuple[int, int]]()
+    whole = Bronze.whole
+
+    def reading(bronze: Bronze, after: int, upto: int) -> DataFrame:
+        read.append((after, upto))
+        return whole(bronze, after, upto)
+
+    monkeypatch.setattr(Bronze, "whole", reading)
+    accounts, rows, graves = merged(spark, tmp_path, topic.records, at_hand=False, limit=1)
+    assert sum(a.read for a in accounts) == 3 + others
+    assert (len(rows), graves) == (others, 1)
+    before = 2 + others
+    assert read == [(before, before + 1), (before - 1, before), *[(0, before)] * others]

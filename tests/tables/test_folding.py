@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ from ingest.changelog.envelope import RECORD, Naming, events
 from ingest.names import Lakehouse
 from ingest.run.merge import Merge
 from ingest.run.rules import Rules
-from ingest.tables import folding, silver
+from ingest.tables import folded, folding, silver
 from ingest.tables.accounts import Accounts
+from ingest.tables.beside import later, put_off
 from ingest.tables.bronze import Bronze, Captured
 from ingest.tables.data_file import DataFile
 from ingest.tables.delta_log import Table
@@ -33,11 +35,12 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def batch(spark: SparkSession, number: int) -> DataFrame:
-    """Three records."""
-    value = '{"op":"c","after":{"id":%d},"source":{"lsn":%d,"schema":"s","table":"t","ts_ms":0}}'
+    """Three records: two rows come, and one goes that never was."""
+    value = '{"op":"%s","%s":{"id":%d},"source":{"lsn":%d,"schema":"s","table":"t","ts_ms":0}}'
+    said = enumerate([("c", "after"), ("c", "after"), ("d", "before")], start=3 * number)
     records = [
-        ("t", 0, offset, None, None, None, bytearray((value % (offset, offset)).encode()))
-        for offset in range(3 * number, 3 * number + 3)
+        ("t", 0, offset, None, None, None, bytearray((value % (*what, offset, offset)).encode()))
+        for offset, what in said
     ]
     return events(spark.createDataFrame(records, RECORD), Naming())
 
@@ -86,6 +89,73 @@ def test_files_are_folded_in_the_order_in_which_they_were_captured(spark: SparkS
     assert [r.offset for r in rows] == sorted(r.offset for r in rows)
 
 
+class Stream:
+    """In which files are written beside batches, and only once they may."""
+
+    def __init__(self, settle: Callable[[], None]) -> None:
+        self.settle = settle
+        self.allowed, self.written = Event(), Event()
+
+    def later(self, write: Callable[[], Any], then: Callable[[Any], Any]) -> None:
+        def late() -> Any:
+            assert self.allowed.wait(60)
+            return write()
+
+        later(late, then)
+        later(self.written.set, lambda _: None)
+
+    def goes_on(self) -> None:
+        """Until they are written, and for a moment more."""
+        self.allowed.set()
+        assert self.written.wait(60)
+        self.settle()
+
+
+@pytest.fixture
+def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
+    with put_off() as settle:
+        found = Stream(settle)
+        monkeypatch.setattr(folded, "later", found.later)
+        yield found
+        found.allowed.set()
+
+
+def test_a_stream_goes_on_while_bronze_is_folded(spark: SparkSession, tmp_path: Path, stream: Stream) -> None:
+    bronze = Bronze(spark, str(tmp_path / "b"))
+    capture(spark, bronze, range(1, TOGETHER + 1))
+    assert bronze.fold(TOGETHER), "it begins"
+    stream.settle()
+    capture(spark, bronze, range(TOGETHER + 1, TOGETHER + 3))
+    bronze.told(TOGETHER + 1, TOGETHER + 2, [{"count": 3}])
+    assert not bronze.fold(TOGETHER + 2), "one is in hand"
+    assert len(bronze._table.files()) == TOGETHER + 2
+    stream.goes_on()
+    assert len(bronze._table.files()) == 3
+    assert list(bronze.counted()) == [TOGETHER + 1], "who has folded is the one who has counted"
+    assert offsets(bronze.rows()) == list(range(3, 3 * TOGETHER + 9))
+    assert not bronze.fold(TOGETHER + 2)
+
+
+def test_at_the_end_of_a_stream_bronze_is_folded(spark: SparkSession, tmp_path: Path) -> None:
+    bronze = Bronze(spark, str(tmp_path / "b"))
+    capture(spark, bronze, range(1, TOGETHER + 1))
+    with put_off():
+        bronze.fold(TOGETHER)
+    assert len(bronze._table.files()) == 1
+    assert offsets(bronze.rows()) == list(range(3, 3 * TOGETHER + 3))
+
+
+def test_what_is_erased_while_bronze_is_folded_stays_away(spark: SparkSession, tmp_path: Path, stream: Stream) -> None:
+    bronze, other = (Bronze(spark, str(tmp_path / "b")) for _ in range(2))
+    capture(spark, bronze, range(1, TOGETHER + 1))
+    bronze.fold(TOGETHER)
+    other.empty(spark.createDataFrame([("t", 0, 3, "r")], "topic string, partition int, offset long, request string"))
+    stream.goes_on()
+    assert len(bronze._table.files()) == TOGETHER
+    assert [row.offset for row in bronze.emptied().collect()] == [3]
+    assert bronze.fold(TOGETHER), "what is in the way of one is not of the next"
+
+
 def test_accounts_of_several_pipelines_share_files(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "a")
     pipelines = {name: Accounts(spark, path, name) for name in ("one", "other")}
@@ -126,17 +196,17 @@ def test_a_slice_waits_for_one_table_to_be_folded(
     monkeypatch.setattr(silver, "_REWRITABLE", 0)
     folds: dict[int, list[str]] = defaultdict(list)
 
-    def fold(table: Table, *given: Any) -> None:
+    def exchange(table: Table, *given: Any) -> None:
         folds[number].append(table.path)
         real(table, *given)
 
-    real = Table.fold
-    monkeypatch.setattr(Table, "fold", fold)
+    real = Table.exchange
+    monkeypatch.setattr(Table, "exchange", exchange)
     lakehouse = Lakehouse(str(tmp_path))
     bronze = Bronze(spark, lakehouse.bronze("p"))
     merge = Merge(spark, "p", lakehouse, Rules(primary_keys={"s.t": ("id",)}), bronze)
-    for number in range(1, TOGETHER + 3):
+    for number in range(1, TOGETHER + 4):
         capture(spark, bronze, range(number, number + 1))
         merge.step(number)
-    assert [len(of_a_slice) for of_a_slice in folds.values()] == [1, 1, 1], folds
-    assert len({path for (path,) in folds.values()}) == 3, folds
+    assert [len(of_a_slice) for of_a_slice in folds.values()] == [1, 1, 1, 1], folds
+    assert len({path for (path,) in folds.values()}) == 4, folds

@@ -15,9 +15,9 @@ from ingest.errors import ConfigError
 pytestmark = pytest.mark.spark
 
 
-def asked(query: str, lakehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Result:
+def asked(query: str, lakehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, *options: str) -> Result:
     monkeypatch.setattr(type(spark), "stop", lambda _: None)
-    return CliRunner().invoke(app, ["sql", "--lakehouse", str(lakehouse), query])
+    return CliRunner().invoke(app, ["sql", "--lakehouse", str(lakehouse), query, *options])
 
 
 def test_values_are_what_they_are(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,3 +37,16 @@ def test_a_query_that_cant_be_run_is_logged_nowhere(
     assert "TABLE_OR_VIEW_NOT_FOUND" in str(failed.exception)
     assert "zora" not in str(failed.exception)
     assert heard == []
+
+
+def test_an_explained_query_shows_its_columns(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "spark.sql.debug.maxToStringFields"
+    short = spark.conf.get(name)
+    try:
+        query = "EXPLAIN SELECT id + 1 AS next, id * 2 AS twice FROM range(3)"
+        told = asked(query, tmp_path, spark, monkeypatch, "--json").output
+    finally:
+        spark.conf.set(name, short or "0")
+    assert "AS next" in told and "AS twice" in told

@@ -47,6 +47,7 @@ def test_moves_are_remembered_each_and_when_files_are_written_together(spark: Sp
         graves.bury(buried(spark, move))
     for lsn in range(TOGETHER):
         graves.bury(buried(spark, (5, lsn, None)))
+        graves.fold()
     assert len(list((tmp_path / "t").glob("*.parquet"))) > len(graves._table.files()), "some were written together"
     asked = keys(spark, 1, 4)
     found = graves.matching(asked).withColumn("moved", F.col(MOVED_AT)["major"])

@@ -1,0 +1,94 @@
+"""A stream's commits wait for no checkpoint, and none is left out for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.tables import checkpoints
+from ingest.tables.beside import put_off
+from ingest.tables.delta_log import Table
+
+pytestmark = pytest.mark.spark
+EVERY = 3
+
+
+def made(folder: Path) -> list[int]:
+    """The versions of which there is a checkpoint."""
+    return sorted(int(f.name.split(".")[0]) for f in (folder / "_delta_log").glob("*.checkpoint*.parquet"))
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "_EVERY", EVERY)
+
+
+def committed(spark: SparkSession, folder: Path, commits: int, **properties: str) -> Table:
+    table = Table(spark, str(folder))
+    for n in range(commits):
+        table.commit(spark.range(n, n + 1), new=properties)
+    return table
+
+
+def ids(spark: SparkSession, folder: Path) -> Sequence[Any]:
+    return sorted(row.id for row in spark.read.format("delta").load(str(folder)).collect())
+
+
+def test_a_commit_does_not_wait_for_one(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done, write = Event(), checkpoints._write
+
+    def late(*arguments: Any) -> None:
+        assert done.wait(60)
+        write(*arguments)
+
+    monkeypatch.setattr(checkpoints, "_write", late)
+    with put_off():
+        committed(spark, tmp_path / "t", 2 * EVERY + 2)
+        assert made(tmp_path / "t") == []
+        done.set()
+    assert made(tmp_path / "t") == [EVERY, 2 * EVERY]
+    assert ids(spark, tmp_path / "t") == list(range(2 * EVERY + 2))
+
+
+def test_who_is_no_stream_has_it_with_the_commit(spark: SparkSession, tmp_path: Path) -> None:
+    committed(spark, tmp_path / "t", EVERY + 1)
+    assert made(tmp_path / "t") == [EVERY]
+
+
+def test_of_a_table_that_says_so_itself_it_is_written_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "_write", None)
+    committed(spark, tmp_path / "t", EVERY + 1, **{"delta.checkpointInterval": str(EVERY)})
+    assert made(tmp_path / "t") == [EVERY]
+
+
+def test_one_that_fails_stops_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where the log can't be read for a moment."""
+    write = checkpoints._write
+
+    def unreadable(*arguments: Any) -> None:
+        files = list((tmp_path / "t" / "_delta_log").glob("*.json"))
+        moved = [file.rename(tmp_path / file.name) for file in files]
+        write(*arguments)
+        for file, away in zip(files, moved, strict=True):
+            away.rename(file)
+
+    monkeypatch.setattr(checkpoints, "_write", unreadable)
+    throws = "spark.databricks.delta.checkpoint.exceptionThrowing.enabled"
+    spark.conf.set(throws, "true")
+    try:
+        with put_off():
+            committed(spark, tmp_path / "t", EVERY + 1)
+    finally:
+        spark.conf.unset(throws)
+    assert "has no checkpoint of its newest commits" in caplog.text
+    assert made(tmp_path / "t") == []
+    assert ids(spark, tmp_path / "t") == list(range(EVERY + 1))

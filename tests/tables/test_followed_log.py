@@ -1,0 +1,165 @@
+"""What a table has is what Delta says, whoever committed last, and however far back the log goes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ingest.tables import followed_log, newest_snapshot
+from ingest.tables.data_file import data_file
+from ingest.tables.delta_jvm import items
+from ingest.tables.delta_log import Table
+from ingest.tables.marks import Progress
+
+pytestmark = pytest.mark.spark
+VECTORS = {"delta.enableDeletionVectors": "true"}
+ROWS = 10
+_ASKS = "UnresolvedDataSource format: delta"
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each sees at once what others have written, and nobody goes on from what an earlier test has seen."""
+    monkeypatch.setattr(newest_snapshot, "_FRESH", 0.0)
+    followed_log._shared.cache_clear()
+    yield
+    followed_log._shared.cache_clear()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Where Delta had to be asked for all that a table has."""
+    found: list[str] = []
+    whole = followed_log._files_of
+
+    def counted(snapshot: Any) -> Any:
+        found.append(str(snapshot.path()))
+        return whole(snapshot)
+
+    monkeypatch.setattr(followed_log, "_files_of", counted)
+    return found
+
+
+def written(spark: SparkSession, folder: Path, commits: int = 3) -> Table:
+    table = Table(spark, str(folder))
+    for n in range(commits):
+        frame = spark.range(ROWS * n, ROWS * (n + 1), numPartitions=1)
+        table.commit(frame, progress=Progress("w", n + 1), new=VECTORS)
+    return table
+
+
+def is_right(spark: SparkSession, *tables: Table) -> None:
+    """By Delta's own account of what is there now, the files and the marks, and by what it reads."""
+    for table in tables:
+        snapshot = table._newest.now()
+        told = {(f.name, f.vector, f.rows) for f in map(data_file, snapshot.allFiles().collect())}
+        marks = {m.appId(): m.version() for m in items(snapshot.setTransactions())}
+        ids = {row.id for row in spark.read.format("delta").load(table.path).collect()}
+        assert {(f.name, f.vector, f.rows) for f in table.files().values()} == told
+        assert {name: table.reached(name) for name in marks} == marks
+        assert {row.id for row in table.rows().collect()} == ids
+
+
+def in_place_of(spark: SparkSession, folder: Path) -> Table:
+    """Opened by somebody else, later."""
+    return Table(spark, str(folder))
+
+
+def test_what_delta_itself_and_other_programs_commit_is_followed(
+    spark: SparkSession, tmp_path: Path, asked: list[str]
+) -> None:
+    table = written(spark, tmp_path / "t")
+    # Some rows of a file, all of another.
+    table.delete(F.col("id").isin(3, 4) | (F.col("id") >= 2 * ROWS))
+    is_right(spark, table, in_place_of(spark, tmp_path / "t"))
+    write_deltalake(str(tmp_path / "t"), pa.table({"id": pa.array([100, 101], pa.int64())}), mode="append")
+    table.set_property("x.y", "z")
+    table.delete(F.col("id").isin(5, 100))
+    is_right(spark, table, in_place_of(spark, tmp_path / "t"))
+    assert asked == []
+
+
+def test_what_one_has_committed_another_knows(spark: SparkSession, tmp_path: Path, asked: list[str]) -> None:
+    one = written(spark, tmp_path / "t", followed_log._READ_ONE_BY_ONE + 5)
+    other = in_place_of(spark, tmp_path / "t")
+    files = list(other.files().values())
+    other.rewrite(files[:3], other.rows_in(files[:3]).coalesce(1))
+    is_right(spark, one, other)
+    assert asked == []
+
+
+def test_a_long_log_is_delta_s_to_read(spark: SparkSession, tmp_path: Path, asked: list[str]) -> None:
+    written(spark, tmp_path / "t", followed_log._READ_ONE_BY_ONE + 1)
+    followed_log._shared.cache_clear()
+    table = in_place_of(spark, tmp_path / "t")
+    is_right(spark, table)
+    assert len(asked) == 1
+    table.commit(spark.range(1000, 1001))
+    is_right(spark, table)
+    assert len(asked) == 1
+
+
+def test_what_is_in_a_checkpoint_alone_is_there(spark: SparkSession, tmp_path: Path, asked: list[str]) -> None:
+    table = written(spark, tmp_path / "t")
+    table._log.checkpoint(table._newest.now(), table._delta.none)
+    for version in range(2):
+        (tmp_path / "t" / "_delta_log" / f"{version:020}.json").unlink()
+    followed_log._shared.cache_clear()
+    is_right(spark, in_place_of(spark, tmp_path / "t"))
+    assert len(asked) == 1
+
+
+def test_a_file_of_which_nothing_was_known_is_a_reason_to_ask(
+    spark: SparkSession, tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Should another program write a file's name in another way when it removes it."""
+    table = written(spark, tmp_path / "t")
+    snapshot = table._newest.now()
+    monkeypatch.setattr(table._followed(snapshot)._versions[-1], "files", {})
+    table.delete(F.col("id") < ROWS)
+    is_right(spark, table)
+    assert len(asked) == 1
+
+
+def test_another_table_in_its_place_is_another_one(spark: SparkSession, tmp_path: Path) -> None:
+    """With as many versions."""
+    table = written(spark, tmp_path / "t")
+    is_right(spark, table)
+    shutil.rmtree(tmp_path / "t")
+    for number in range(3):
+        write_deltalake(str(tmp_path / "t"), pa.table({"id": pa.array([number], pa.int64())}), mode="append")
+    is_right(spark, table, in_place_of(spark, tmp_path / "t"))
+
+
+def test_of_many_files_a_reader_asks_delta(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which by their statistics leaves most of them out."""
+    table = written(spark, tmp_path / "t")
+    assert _ASKS not in table.rows()._jdf.queryExecution().toString()
+    monkeypatch.setattr(followed_log, "_FEW", 2)
+    assert _ASKS in table.rows()._jdf.queryExecution().toString()
+    is_right(spark, table)
+
+
+def test_of_no_table_there_are_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Nor an empty table, where somebody asks for one that there must be."""
+    with pytest.raises(AnalysisException, match=r"PATH_NOT_FOUND|DELTA_MISSING_DELTA_TABLE|DELTA_PATH_DOES_NOT_EXIST"):
+        Table(spark, str(tmp_path / "t")).rows().collect()
+    assert Table(spark, str(tmp_path / "t")).files() == {}
+
+
+def test_a_version_is_the_same_when_others_have_come(spark: SparkSession, tmp_path: Path) -> None:
+    table = written(spark, tmp_path / "t")
+    newest, before = table.rows_at(2), table.rows_at(1)
+    table.delete(F.col("id") >= 0)
+    assert (newest.count(), before.count(), table.rows().count()) == (3 * ROWS, 2 * ROWS, 0)

@@ -1,0 +1,147 @@
+"""What goes as left over is what Delta's own vacuum would take, no more and no less."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ingest.tables import followed_log, left_over, old_versions
+from ingest.tables.delta_log import Table
+
+pytestmark = pytest.mark.spark
+KEPT = {
+    "delta.enableDeletionVectors": "true",
+    "delta.enableChangeDataFeed": "true",
+    "delta.deletedFileRetentionDuration": "interval 1 hour",
+}
+HOUR = 3600
+
+
+def eventful(spark: SparkSession, folder: Path, told: dict[str, str]) -> Table:
+    """Rows came, went in part, twice in a file, and were written together; and some were never committed."""
+    table = Table(spark, str(folder))
+    for n in range(4):
+        table.commit(spark.range(10 * n, 10 * n + 10, numPartitions=1), new=told)
+    table.delete(F.col("id").isin(3, 14))
+    table.delete(F.col("id").isin(4, 25) | (F.col("id") >= 30))
+    files = list(table.files().values())
+    table.rewrite(files[:2], table.rows_in(files[:2]).coalesce(1))
+    table.delete(F.col("id").isin(5, 26))
+    for strange in ("never-committed.parquet", "deletion_vector_of_nobody.bin", "_not_its_own/x", ".hidden", "a/b/c"):
+        (folder / strange).parent.mkdir(parents=True, exist_ok=True)
+        (folder / strange).write_bytes(b"x")
+    return table
+
+
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("left over") / "t"
+    eventful(spark, folder, KEPT)
+    return folder
+
+
+@pytest.fixture
+def table(spark: SparkSession, whole: Path, tmp_path: Path) -> Table:
+    """Of its own for each test."""
+    return Table(spark, str(shutil.copytree(whole, tmp_path / "t")))
+
+
+def older(spark: SparkSession, table: Table, hours: float) -> Table:
+    """As if all had been written, and gone, some time ago."""
+
+    def before(said: re.Match[str]) -> str:
+        return said[1] + str(int(said[2]) - int(hours * HOUR * 1000))
+
+    for file in filter(Path.is_file, Path(table.path).rglob("*")):
+        moment = file.stat().st_mtime - hours * HOUR
+        if file.suffix == ".json":
+            file.write_text(re.sub(r'("deletionTimestamp":)(\d+)', before, file.read_text()))
+        os.utime(file, (moment, moment))
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    followed_log._shared.cache_clear()
+    return Table(spark, table.path)
+
+
+def below(folder: Path) -> set[str]:
+    return {str(f.relative_to(folder)) for f in folder.rglob("*") if f.is_file() and "_delta_log" not in f.parts}
+
+
+def delta_would(spark: SparkSession, table: Table, hours: int | None) -> set[str]:
+    """Of its files those that Delta would let go."""
+    settings = {old_versions._SHORT_RETENTION: "false", old_versions._LISTING_TASKS: "2"}
+    retain = "" if hours is None else f"RETAIN {hours} HOURS"
+    with old_versions._settings(spark, settings):
+        told = spark.sql(f"VACUUM delta.`{table.path}` {retain} DRY RUN").collect()
+    gone = {row.path.removeprefix(f"file:{table.path}/") for row in told}
+    return {name for name in gone if (Path(table.path) / name).is_file()}
+
+
+@pytest.mark.parametrize(("hours", "age"), [(0, 0), (1, 2), (1, 0.5), (None, 2)])
+def test_it_is_what_delta_would_let_go(spark: SparkSession, table: Table, hours: int | None, age: float) -> None:
+    is_what_delta_lets_go(spark, older(spark, table, age), hours)
+    if hours == 0 or age > 1:
+        assert {"never-committed.parquet", "deletion_vector_of_nobody.bin", "a/b/c"}.isdisjoint(below(Path(table.path)))
+    assert {"_not_its_own/x", ".hidden"} <= below(Path(table.path))
+
+
+def test_so_it_is_without_deletion_vectors(spark: SparkSession, tmp_path: Path) -> None:
+    table = eventful(spark, tmp_path / "t", KEPT | {"delta.enableDeletionVectors": "false"})
+    is_what_delta_lets_go(spark, older(spark, table, 2), None)
+
+
+def is_what_delta_lets_go(spark: SparkSession, table: Table, hours: int | None) -> None:
+    # Something is written and removed now, by a commit that is younger than all.
+    table.commit(spark.range(100, 110, numPartitions=1))
+    table.delete(F.col("id") > 104)
+    time.sleep(0.01)
+    before, ids = below(Path(table.path)), sorted(row.id for row in table.rows().collect())
+    expected = delta_would(spark, table, hours)
+    assert left_over.let_go(spark, table.path, hours)
+    assert before - below(Path(table.path)) == expected
+    assert sorted(row.id for row in spark.read.format("delta").load(table.path).collect()) == ids
+
+
+def test_what_a_version_needs_that_is_asked_for_can_be_read(spark: SparkSession, table: Table) -> None:
+    def counts() -> list[int]:
+        as_of = (spark.read.format("delta").option("versionAsOf", v) for v in range(table.version() + 1))
+        return [version.load(table.path).count() for version in as_of]
+
+    told = counts()
+    assert left_over.let_go(spark, table.path, 1)
+    assert counts() == told
+
+
+def test_a_table_of_other_making_is_left_to_delta(
+    spark: SparkSession, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In parts by a column; of many files; of many commits in the time that counts; with a log that doesn't reach so
+    far back."""
+    frame = spark.range(4, numPartitions=1).withColumn("part", F.lit(1))
+    frame.write.format("delta").partitionBy("part").save(str(tmp_path / "parts"))
+    assert not left_over.let_go(spark, str(tmp_path / "parts"), 0)
+    for module, name in ((left_over, "_LISTED"), (left_over, "_COMMITS"), (followed_log, "_FEW")):
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, 1)
+            before = below(Path(table.path))
+            assert not left_over.let_go(spark, table.path, 1)
+            assert below(Path(table.path)) == before
+    table._log.checkpoint(table._newest.now(), table._delta.none)
+    for version in range(table.version()):
+        Path(table.path, "_delta_log", f"{version:020}.json").unlink()
+    assert not left_over.let_go(spark, table.path, 1)
+
+
+def test_such_a_table_loses_the_same(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(left_over, "_LISTED", 1)
+    time.sleep(0.01)
+    old_versions.files_removed(spark, [table.path], 0)
+    assert "never-committed.parquet" not in below(Path(table.path))
+    assert DeltaTable.forPath(spark, table.path).toDF().count() == len(table.rows().collect())
