@@ -21,18 +21,22 @@ class Told:
     said: Mapping[str, Any]
 
 
+def file_of(delta: DeltaClasses, log: Any, version: int) -> Any:
+    """Where a commit is, or would be: a Hadoop `Path`. `log`: a `DeltaLog`."""
+    return delta.commit_files.unsafeDeltaFile(log.logPath(), version)
+
+
 def actions(delta: DeltaClasses, log: Any, version: int) -> list[tuple[str, dict[str, Any]]]:
     """What was done in a commit: each line, as it stands there and as JSON. Raises Py4JJavaError where it has gone."""
-    path = delta.commit_files.unsafeDeltaFile(log.logPath(), version)
-    lines = log.store().read(path, log.newDeltaHadoopConf()).mkString("\n")
+    lines = log.store().read(file_of(delta, log, version), log.newDeltaHadoopConf()).mkString("\n")
     return [(line, json.loads(line)) for line in str(lines).split("\n")]
 
 
 def commits(delta: DeltaClasses, log: Any, newest: int) -> Iterator[Told]:
-    """Those that say something, from the version `newest` backwards, as far as the log goes. `log`: a `DeltaLog`."""
+    """Those that say something, from the version `newest` backwards, as far as the log goes."""
     configuration = log.newDeltaHadoopConf()
     for version in range(newest, -1, -1):
-        path = delta.commit_files.unsafeDeltaFile(log.logPath(), version)
+        path = file_of(delta, log, version)
         if not path.getFileSystem(configuration).exists(path):
             return
         every = (action for _, action in actions(delta, log, version))

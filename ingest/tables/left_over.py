@@ -69,9 +69,8 @@ def _gone(delta: DeltaClasses, log: Any, newest: int, since: int) -> list[Any]:
     found = list[Any]()
     files = log.logPath().getFileSystem(log.newDeltaHadoopConf())
     for version in range(newest, -1, -1):
-        path = delta.commit_files.unsafeDeltaFile(log.logPath(), version)
         try:
-            if files.getFileStatus(path).getModificationTime() < since:
+            if files.getFileStatus(commit_log.file_of(delta, log, version)).getModificationTime() < since:
                 break
             if newest - version == _COMMITS:
                 raise _Many

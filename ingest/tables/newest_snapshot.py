@@ -13,6 +13,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
+from ingest.tables import commit_log
 from ingest.tables.delta_jvm import DeltaClasses
 
 _FRESH = 1.0
@@ -45,7 +46,7 @@ class NewestSnapshot:
         version = int(snapshot.version())
         if version < 0:
             return False
-        own, next_ = (self._delta.commit_files.unsafeDeltaFile(self._log.logPath(), v) for v in (version, version + 1))
+        own, next_ = (commit_log.file_of(self._delta, self._log, v) for v in (version, version + 1))
         try:
             written = self._files.getFileStatus(own).getModificationTime()
             return bool(

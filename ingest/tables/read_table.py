@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from ingest.tables.contention import changed_meanwhile
-from ingest.tables.data_file import DataFile
+from ingest.tables.data_file import DataFile, live_rows
 from ingest.tables.delta_jvm import delta_classes
 from ingest.tables.followed_log import FollowedLog, followed_log
 from ingest.tables.known_files import rows_of
@@ -63,6 +63,10 @@ class ReadTable:
         """name → file, as of now."""
         snapshot = self._snapshot()
         return self._followed(snapshot).files(snapshot)
+
+    def size(self) -> int:
+        """How many rows there are, by what the log tells; 0 where there is no table."""
+        return live_rows(self.files().values()) if self.exists() else 0
 
     def named(self, names: Iterable[str]) -> list[DataFile]:
         """The files of these names, as of now. Raises Contended where one is gone."""

@@ -28,7 +28,7 @@ from ingest.names import identifier
 from ingest.tables import delta_log, folding, page_index
 from ingest.tables.commit_log import UPTO, WRITER, Told
 from ingest.tables.contention import again
-from ingest.tables.data_file import DataFile, live_rows
+from ingest.tables.data_file import DataFile
 from ingest.tables.delta_log import CHANGE_TYPE
 from ingest.tables.file_layout import files_of, laid_out
 from ingest.tables.folded import folded
@@ -71,8 +71,7 @@ class Silver:
         return self._table.exists()
 
     def size(self) -> int:
-        """How many rows there are, by what the log tells."""
-        return live_rows(self._table.files().values()) if self.exists() else 0
+        return self._table.size()
 
     def is_empty(self) -> bool:
         """Whether there is no file, not even of rows that have gone."""

@@ -17,7 +17,6 @@ from ingest.changelog.change import MOVED_TO, POSITION_COLUMN, quoted
 from ingest.changelog.merge import SURROGATE
 from ingest.changelog.position import literal
 from ingest.tables import delta_log, emptying, folding, page_index
-from ingest.tables.data_file import live_rows
 from ingest.tables.folded import FoldedLater
 
 _HORIZON = "ingest.gcHorizon"
@@ -46,8 +45,7 @@ class Tombstones:
         return _newest(self._table.rows())
 
     def size(self) -> int:
-        """How many rows there are, by what the log tells."""
-        return live_rows(self._table.files().values()) if self.exists() else 0
+        return self._table.size()
 
     def all(self) -> DataFrame:
         """`_key`, highest `_position` and `MOVED_AT` of all. There must be one."""
