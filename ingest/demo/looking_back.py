@@ -68,7 +68,7 @@ def _folded(bronze: DataFrame, position: int) -> dict[str, Rows]:
     """table → its rows, by the naive reference, out of the records as they came."""
     said: dict[str, list[Event]] = {}
     changes = bronze.where(F.col("op").isin(*CHANGES)).select("source_table", "offset", "value")
-    for row in changes.toLocalIterator():
+    for row in changes.toLocalIterator():  # the demo's own changes
         envelope = json.loads(row["value"])
         envelope = envelope.get("payload", envelope)
         if _committed(envelope, position):

@@ -92,20 +92,23 @@ class FollowedLog:
     ) -> None:
         """The commit `number` did this to the version before it."""
         with self._lock:
-            before = next((v for v in self._versions if v.number == number - 1), None)
+            before = self._known(number - 1)
             if before is not None:
                 left = {f.name for f in gone}
                 self._add(_next(before, {f.name: f for f in come}, left, {m.application: m.version for m in marks}))
 
     def _at(self, number: int) -> _Version:
-        found = next((v for v in self._versions if v.number == number), None)
+        found = self._known(number)
         if found is None:
             found = self._followed(number) or _Version(number)
             self._add(found)
         return found
 
+    def _known(self, number: int) -> _Version | None:
+        return next((v for v in self._versions if v.number == number), None)
+
     def _add(self, version: _Version) -> None:
-        if all(v.number != version.number for v in self._versions):
+        if self._known(version.number) is None:
             self._versions.append(version)
 
     def _followed(self, number: int) -> _Version | None:

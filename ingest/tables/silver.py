@@ -224,9 +224,7 @@ class Silver:
         they are. Raises Contended as `apply` does."""
         if not self.exists():
             self.create(shape)
-        frame = None
-        if anew.exists():
-            frame = anew._together(list(anew._table.files().values()), shape)
+        frame = anew._together(list(anew._table.files().values()), shape) if anew.exists() else None
         gone = [*self._table.files().values()]
         properties, columns = self._properties(shape), self.schema(shape)
         self._commit(frame, told, without=gone, new=properties, columns=columns)
