@@ -21,6 +21,7 @@ from rich.console import Console
 
 ROOT = Path(__file__).parents[1]
 MERGE = ("tests/property/test_merge.py", "-k", "reference and 7")
+FEW = ("tests/property/test_merge.py", "-k", "reference and few")
 ONE_BATCH = ("tests/property/test_merge.py", "-k", "reference and small")
 BATCHES = ("tests/replay/test_rules.py", "-k", "record")
 TRUNCATES = ("tests/property/test_merge.py", "-k", "truncates")
@@ -405,9 +406,23 @@ MUTANTS = [
     ),
     Mutant(
         "the row that an update replaces stays",
-        "tables/silver.py",
+        "tables/writes.py",
         "isin(UPDATE, DELETE)).select(LOCATION)",
         "isin(DELETE)).select(LOCATION)",
+    ),
+    Mutant(
+        "the row that an update of a few replaces stays",
+        "run/judging/by_row.py",
+        "_effect() & ~F.col(TIED), F.col(LOCATION)",
+        "F.col(ACTION) == DELETE, F.col(LOCATION)",
+        FEW,
+    ),
+    Mutant(
+        "the row where a doubled event of a few stands goes",
+        "run/judging/by_row.py",
+        "_effect() & ~F.col(TIED), F.col(LOCATION)",
+        "_effect(), F.col(LOCATION)",
+        FEW,
     ),
     Mutant(
         "what a commit under way has written goes with old versions",

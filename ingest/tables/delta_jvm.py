@@ -161,21 +161,6 @@ class DeltaClasses:
         """The `RemoveFile` of an `AddFile` whose rows are in other files now."""
         return file.removeWithTimestamp(int(time.time() * 1000), False)
 
-    def deletion_vectors(self, rows: DataFrame, log: Any) -> list[Any]:
-        """Of rows by the name of their file (`filePath`), their number in it (`rowIndexCol`) and what is deleted of the
-        file already (`deletionVectorId`): for each file a `DeletionVectorResult` of both, written beside the table."""
-        made = self._bitmaps.buildDeletionVectors(self._spark._jsparkSession, rows._jdf, log, 0)
-        return items(made)
-
-    @cached_property
-    def _bitmaps(self) -> Any:
-        return getattr(getattr(self._delta.commands, "DeletionVectorBitmapGenerator$"), "MODULE$")
-
-    @cached_property
-    def touched(self) -> Any:
-        """The class of a file with a new deletion vector: file, `AddFile`, vector, rows that it adds."""
-        return self._delta.commands.TouchedFileWithDV
-
     def _now(self) -> Any:
         return self.some(int(time.time() * 1000))
 

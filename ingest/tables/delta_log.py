@@ -16,7 +16,7 @@ from ingest.tables import checkpoints, commit_log, marks
 from ingest.tables.beside import beside
 from ingest.tables.contention import changed_meanwhile
 from ingest.tables.data_file import DataFile, ReadyFile, data_file
-from ingest.tables.deletion_vectors import thinned
+from ingest.tables.deletion_vectors import GoneRows, thinned
 from ingest.tables.delta_jvm import items
 from ingest.tables.marks import Progress
 from ingest.tables.one_at_a_time import one_at_a_time
@@ -104,7 +104,7 @@ class Table(ReadTable):
         self,
         frame: DataFrame | None,
         without: Sequence[DataFile] = (),
-        without_rows: DataFrame | None = None,
+        without_rows: GoneRows | None = None,
         told: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
         new: Mapping[str, str] = MappingProxyType({}),
@@ -113,10 +113,10 @@ class Table(ReadTable):
         after: Callable[[], object] | None = None,
     ) -> list[DataFile]:
         """One commit, the first of which makes the table: the rows of `frame` come, in files that are returned, and the
-        files `ready`; the files `without` go, and so do `without_rows`, which are known by their `LOCATION`. `frame`
-        has the table's columns and types, and may have `CHANGE_TYPE`. `told`: what the commit says of itself (its user
-        metadata). `new`: properties of a new table. `columns`: those that the table has from here on, with the
-        properties `new`. `after`: what has to be done before the commit, once its files are written.
+        files `ready`; the files `without` go, and so do `without_rows`. `frame` has the table's columns and types, and
+        may have `CHANGE_TYPE`. `told`: what the commit says of itself (its user metadata). `new`: properties of a new
+        table. `columns`: those that the table has from here on, with the properties `new`. `after`: what has to be done
+        before the commit, once its files are written.
 
         Raises Contended where another writer has come as far as `progress`, or has committed a batch since `begin`,
         and what Delta raises where that happens at this very moment."""
@@ -132,7 +132,7 @@ class Table(ReadTable):
         if without_rows is None:
             added = self._written(transaction, frame)
         else:
-            with beside(partial(thinned, self._log, self.path, self.files(), without_rows)) as marking:
+            with beside(partial(thinned, self._spark, self._log, self.path, self.files(), without_rows)) as marking:
                 added = self._written(transaction, frame)
             pairs, emptied = marking.result()
         added += [self._delta.added(file) for file in ready]

@@ -211,9 +211,8 @@ class Silver:
             frame = self._rewritten(writes.states, shape, rewritten)
             self._commit(frame, told, without=rewritten, after=after)
             return
-        gone = writes.states.where(F.col(ACTION).isin(UPDATE, DELETE)).select(LOCATION)
         come = self._laid_out(writes, shape) if writes.actions & {INSERT, UPDATE} else None
-        self._commit(come, told, without_rows=gone, after=after)
+        self._commit(come, told, without_rows=writes.gone, after=after)
 
     def _commit(self, frame: DataFrame | None, told: Mapping[str, Any], **more: Any) -> None:
         progress = Progress(told[WRITER], told[UPTO], alone=False) if WRITER in told else None

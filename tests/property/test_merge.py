@@ -132,17 +132,18 @@ def sampled(random: Random, size: int, number: int) -> list[list[Event]]:
     ]
 
 
-@pytest.mark.parametrize(("batches", "size"), [(1, "small"), (7, "large")])
+@pytest.mark.parametrize(("batches", "size"), [(1, "small"), (7, "large"), (12, "few of large")])
 def test_silver_is_what_the_reference_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int, size: str
 ) -> None:
     """Tables of any size are written as `size` ones are: files anew, or rows marked and keys looked for by page. Of
     large ones the events are not at hand, as very many are not, and as of these the first batches are held against all
-    that is stored, later ones against what is there of their keys."""
-    if size == "large":
-        monkeypatch.setattr(capture, "FEW", -1)
+    that is stored, later ones against what is there of their keys; unless they are few."""
+    if size != "small":
         monkeypatch.setattr(silver, "_REWRITABLE", 0)
         monkeypatch.setattr(page_index, "_SEARCHED", 0)
+    if size == "large":
+        monkeypatch.setattr(capture, "FEW", -1)
         monkeypatch.setattr(sys.modules["ingest.run.judging.by_row"], "FEW_KEYS", -1)
         monkeypatch.setattr(sys.modules["ingest.run.judging.by_row"], "_WHOLE", 1)
     random = Random(SEED)

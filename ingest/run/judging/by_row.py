@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import (
@@ -23,13 +24,15 @@ from ingest.changelog.change import (
 )
 from ingest.changelog.compaction import compacted
 from ingest.changelog.images import Shape
-from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, TIED, effective, surrogate
+from ingest.changelog.merge import ACTION, BURY, DELETE, INSERT, REFUSE, SURROGATE, TIED, UPDATE, effective, surrogate
 from ingest.changelog.position import POSITION, literal
 from ingest.cut import cut, let_go
 from ingest.run.judging.verdict import Contradicted, Judged, Stored, Truncated, above_truncate
 from ingest.tables.beside import beside
+from ingest.tables.deletion_vectors import numbers_of
 from ingest.tables.page_index import FEW_KEYS
 from ingest.tables.tombstones import MOVED_AT
+from ingest.tables.vector_store import RowNumbers
 from ingest.tables.writes import Writes
 
 _PARTIAL = "_partial"
@@ -60,7 +63,7 @@ def by_row(
         if stored.pending.exists() and not stored.pending.matching(states, key, few).isEmpty():
             return None
     judged = cut(_held_against(states, stored, key, few, whole))
-    told = _told(judged)
+    told = _told(judged, few)
     if not whole and not few:
         let_go(states)
     if told.layered or (told.moved and _moved_later(changes, judged, key)):
@@ -80,7 +83,7 @@ def by_row(
     rows = states.withColumn(COLUMN_POSITIONS, F.lit(None).cast(COLUMN_POSITIONS_TYPE))
     dead = judged.where(F.col(ACTION).isin(DELETE, BURY)).select(SURROGATE, POSITION_COLUMN)
     return Judged(
-        Writes(rows, told.actions, told.files, told.effects, parts) if written else None,
+        Writes(rows, told.actions, told.files, told.effects, parts, told.gone) if written else None,
         None,
         dead if told.actions & {DELETE, BURY} else None,
         judged.where(F.col(ACTION) == REFUSE) if told.refused else None,
@@ -152,12 +155,13 @@ def _effect() -> Column:
 @dataclass(frozen=True)
 class _Told:
     """What a verdict comes to. `states` by their action, and the file of the row that they take away; `tied`: those of
-    them that stand where their row does. The numbers count states: those that can't be applied, are one half of a move,
-    ask for positions of single columns, whose key has moved before, and are both tied and one half of a move."""
+    them that stand where their row does. `gone`: the rows that the others take away, where states are few. The numbers
+    count states: those that are one half of a move, ask for positions of single columns, whose key has moved before,
+    and are both tied and one half of a move."""
 
-    states: Counter[tuple[str | None, str | None]]
-    tied: Counter[tuple[str | None, str | None]]
-    refused: int
+    states: Counter[tuple[str, str | None]]
+    tied: Counter[tuple[str, str | None]]
+    gone: Mapping[str, RowNumbers] | None
     moves: int
     layered: int
     moved: int
@@ -165,48 +169,62 @@ class _Told:
 
     @property
     def actions(self) -> frozenset[str]:
-        return frozenset(action for action, _ in self.states if action is not None)
+        return frozenset(action for action, _ in self.states)
 
     @property
     def files(self) -> frozenset[str]:
         return frozenset(file for _, file in self.states if file is not None)
 
     @property
-    def effects(self) -> int:
-        return sum(count for (action, _), count in self.states.items() if action not in (None, REFUSE))
+    def refused(self) -> int:
+        return self.states[REFUSE, None]
 
-    def without(self, states: Counter[tuple[str | None, str | None]], moves: int) -> _Told:
+    @property
+    def effects(self) -> int:
+        return sum(count for (action, _), count in self.states.items() if action != REFUSE)
+
+    def without(self, states: Counter[tuple[str, str | None]], moves: int) -> _Told:
         """The same where these take no effect, of which so many are one half of a move."""
         # What comes to nothing is no longer there.
         return replace(self, states=self.states - states, moves=self.moves - moves)
 
 
-_COUNTED = ("refused", "moves", "layered", "moved", "tied_moves")
+_ACTIONS = (INSERT, UPDATE, DELETE, BURY, REFUSE)
+_COUNTED = ("moves", "layered", "moved", "tied_moves")
 
 
-def _told(judged: DataFrame) -> _Told:
-    by, counts = _counts()
-    rows = judged.groupBy(*by).agg(*counts).collect()  # a row per action and file
-    states, tied = (
-        Counter({(row[ACTION], row["_file"]): row[n] for row in rows if row[n]}) for n in ("states", "tied")
-    )
-    return _Told(states, tied, *(sum(row[name] for row in rows) for name in _COUNTED))
+def _told(judged: DataFrame, few: bool) -> _Told:
+    """`few`: so are the states."""
+    counts = _counts()
+    if few:
+        counts = (*counts, _gone(judged.sparkSession))
+    rows = judged.groupBy(_file()).agg(*counts).collect()  # a row per file
+    states = Counter({(action, row["_file"]): row[action] for row in rows for action in _ACTIONS if row[action]})
+    tied = Counter({(UPDATE, row["_file"]): row["tied"] for row in rows if row["tied"]})
+    gone = {row["_file"]: RowNumbers(*row["gone"]) for row in rows if row["gone"]["count"]} if few else None
+    return _Told(states, tied, gone, *(sum(row[name] for row in rows) for name in _COUNTED))
 
 
 @cache
-def _counts() -> tuple[tuple[Column, Column], tuple[Column, ...]]:
-    """Action and file of a state, how many have these, and what else `_Told` counts of them."""
+def _counts() -> tuple[Column, ...]:
+    """Of the states of a file how many have each action, and what else `_Told` counts of them."""
     effect, tied = _effect(), F.col(TIED)
-    counted = {
+    counted = {action: F.col(ACTION) == action for action in _ACTIONS}
+    counted |= {
         "tied": tied,
-        "refused": F.col(ACTION) == REFUSE,
         "moves": effect & F.col(MOVED),
         "layered": (effect & F.col(_PARTIAL)) | F.col(_LAYERED),
         "moved": F.col(MOVED_AT).isNotNull(),
         "tied_moves": tied & F.col(MOVED),
     }
-    counts = (F.count_if(those).alias(name) for name, those in counted.items())
-    return (F.col(ACTION), _file()), (F.count(F.lit(1)).alias("states"), *counts)
+    return tuple(F.count_if(those).alias(name) for name, those in counted.items())
+
+
+@cache
+def _gone(spark: SparkSession) -> Column:
+    """The numbers of the rows that go from a file, if nothing comes of what is tied."""
+    row = F.when(_effect() & ~F.col(TIED), F.col(LOCATION)["row"])
+    return numbers_of(spark, row).alias("gone")
 
 
 def _file() -> Column:
@@ -245,4 +263,4 @@ def _without_doubled(judged: DataFrame, told: _Told, shape: Shape, stored: Store
     known = F.broadcast(same.select(*map(quoted, key), F.lit(True).alias("_same")))
     found = judged.join(known, key, "left")
     found = found.withColumn(ACTION, F.when(~(F.col(TIED) & F.col("_same").isNotNull()), F.col(ACTION))).drop("_same")
-    return found, told.without(doubled, sum(row["moves"] for row in counted))
+    return found, replace(told, gone=None).without(doubled, sum(row["moves"] for row in counted))
