@@ -13,9 +13,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column
 from pyspark.sql import types as T
 
+from ingest.java_classes import java_class
+
 _ONE_AT_A_TIME = Lock()
 _LOCAL = re.compile(r"local(\[.*\])?")
-_FUNCTIONS = "org.apache.spark.sql.api.java.UDF4"
+_SQL = "org.apache.spark.sql"
+_FUNCTIONS = f"{_SQL}.api.java.UDF4"
 
 
 def reaches_tasks(context: Any) -> bool:
@@ -55,17 +58,18 @@ def define_function(jvm: Any, file: Path, names: tuple[str, ...]) -> None:
 def called(jvm: Any, target: Any, method: str, returns: T.DataType, on: Sequence[Column], pure: bool) -> Column:
     """What `target`, an object of which tasks have copies, answers to `method` with these columns. `pure`: null where
     any of them is, and always the same; otherwise it is never null, and asked once for each row."""
-    expressions, objects = jvm.org.apache.spark.sql.catalyst.expressions, jvm.org.apache.spark.sql.types.ObjectType
-    columns, listed = jvm.org.apache.spark.sql.classic.ExpressionUtils, jvm.PythonUtils.toSeq
+    columns, listed = java_class(jvm, f"{_SQL}.classic.ExpressionUtils"), jvm.PythonUtils.toSeq
     of = listed([columns.expression(column._jc) for column in on])
-    literal = expressions.Literal(target, objects(target.getClass()))
-    kind = type_in(jvm, returns)
-    return Column(columns.column(expressions.objects.Invoke(literal, method, kind, of, listed([]), pure, pure, pure)))
+    kind_of_target = java_class(jvm, f"{_SQL}.types.ObjectType")(target.getClass())
+    literal = java_class(jvm, f"{_SQL}.catalyst.expressions.Literal")(target, kind_of_target)
+    invoke = java_class(jvm, f"{_SQL}.catalyst.expressions.objects.Invoke")
+    made = invoke(literal, method, type_in(jvm, returns), of, listed([]), pure, pure, pure)
+    return Column(columns.column(made))
 
 
 def type_in(jvm: Any, kind: T.DataType) -> Any:
     """The type as the JVM has it."""
-    return jvm.org.apache.spark.sql.types.DataType.fromJson(kind.json())
+    return java_class(jvm, f"{_SQL}.types.DataType").fromJson(kind.json())
 
 
 def _has(jvm: Any, name: str) -> bool:

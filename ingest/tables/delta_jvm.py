@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from ingest.java_classes import java_class
 from ingest.tables.data_file import ReadyFile
 
 _AT_ONCE = 10
@@ -65,7 +66,7 @@ class DeltaClasses:
         parts = [self._list(*items[at : at + _AT_ONCE]) for at in range(0, len(items), _AT_ONCE)]
         if len(parts) == 1:
             return self._sequence(parts[0])
-        whole = self._jvm.java.util.ArrayList()
+        whole = java_class(self._jvm, "java.util.ArrayList")()
         for part in parts:
             whole.addAll(part)
         return self._sequence(whole)
@@ -120,7 +121,7 @@ class DeltaClasses:
 
     def _map(self, pairs: Mapping[str, str]) -> Any:
         """Scala's `Map` of them."""
-        made = self._jvm.java.util.HashMap()
+        made = java_class(self._jvm, "java.util.HashMap")()
         for key, value in pairs.items():
             made.put(key, value)
         return self._jvm.PythonUtils.toScalaMap(made)

@@ -8,6 +8,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from ingest.java_classes import java_class
+
 
 def is_empty(spark: SparkSession, path: str) -> bool:
     """Whether nothing is there."""
@@ -32,5 +34,5 @@ def removed(spark: SparkSession, path: str) -> None:
 
 def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
     jvm: Any = spark._jvm
-    place = jvm.org.apache.hadoop.fs.Path(path)
+    place = java_class(jvm, "org.apache.hadoop.fs.Path")(path)
     return place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()), place

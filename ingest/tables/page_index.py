@@ -79,7 +79,7 @@ def _scan(table: Table, column: str, wanted: DataFrame, files: Sequence[DataFile
     keyed, told = _asking(column)
     found = keyed.of(wanted).agg(*told)
     # Stays in the JVM: a value that went through Python would have to come back as the same.
-    row = found._jdf.head()
+    row = found._jdf.collectAsList().get(0)
     if row.getLong(1) > FEW_KEYS:
         return rows, False
     predicate = _any_of(spark, rows.select(quoted(column)), row.getList(0))

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
-from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from ingest.java_classes import java_class
 from ingest.tables.contention import changed_meanwhile
 from ingest.tables.data_file import DataFile, live_rows
 from ingest.tables.delta_jvm import delta_classes
@@ -24,7 +24,7 @@ from ingest.tables.newest_snapshot import NewestSnapshot
 
 def exists(spark: SparkSession, path: str) -> bool:
     """Whether there is a Delta table at `path`."""
-    return bool(DeltaTable.isDeltaTable(spark, path))
+    return bool(java_class(spark._jvm, "io.delta.tables.DeltaTable").isDeltaTable(spark._jsparkSession, path))
 
 
 class ReadTable:

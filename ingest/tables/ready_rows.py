@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
+from ingest.java_classes import java_class
 from ingest.local_rows import arrow_table
 from ingest.tables.data_file import ReadyFile
 
@@ -20,9 +21,8 @@ def ready_rows(spark: SparkSession, folder: str, rows: Sequence[Mapping[str, Any
     their zone; no column has a name that Parquet can't hold."""
     content = io.BytesIO()
     pq.write_table(arrow_table(rows, schema), content)
-    jvm: Any = spark._jvm
     name = f"part-{uuid.uuid4()}.parquet"
-    path = jvm.org.apache.hadoop.fs.Path(folder, name)
+    path = java_class(spark._jvm, "org.apache.hadoop.fs.Path")(folder, name)
     stream = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).create(path, False)
     try:
         stream.write(content.getvalue())

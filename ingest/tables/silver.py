@@ -262,7 +262,8 @@ class Silver:
     def _laid_out(self, writes: Writes, shape: Shape) -> DataFrame:
         """The rows that come."""
         images = self._images(writes.states.where(F.col(ACTION) != DELETE), shape)
-        return laid_out(images, shape.key, files_of(writes.rows, self._cores), writes.parts)
+        # New rows alone fill a table: there it pays to share them out by ranges, for a key is then sought in one file.
+        return laid_out(images, shape.key, files_of(writes.rows, self._cores), writes.parts if writes.files else None)
 
     def _images(self, rows: DataFrame, shape: Shape, *more: Column) -> DataFrame:
         """The table's columns with their types, and `more`."""

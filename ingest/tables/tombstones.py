@@ -74,9 +74,8 @@ class Tombstones:
     def bury(self, graves: DataFrame, after: Callable[[], object] | None = None) -> None:
         """Appends `_key` and `_position` of deletes, one of a key, or with `_moved_to`, where they have it, one of each
         that it moved to beside. `after`: what has to be done before they count, once their file is written."""
-        if MOVED_TO not in graves.columns:
-            graves = graves.withColumn(MOVED_TO, _nowhere())
-        self._append(_sorted(graves, 1), after)
+        moved_to = F.col(MOVED_TO) if MOVED_TO in graves.columns else _nowhere().alias(MOVED_TO)
+        self._append(_sorted(graves, 1, moved_to), after)
 
     def fold(self) -> bool:
         """Writes small files together, where it is time to, without what nobody asks for any more. Whether it was."""
@@ -139,8 +138,8 @@ def _kept(rows: DataFrame) -> DataFrame:
     return rows.groupBy(SURROGATE, MOVED_TO).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN))
 
 
-def _sorted(rows: DataFrame, files: int) -> DataFrame:
-    return rows.select(SURROGATE, POSITION_COLUMN, MOVED_TO).coalesce(files).sortWithinPartitions(SURROGATE)
+def _sorted(rows: DataFrame, files: int, moved_to: Column | str = MOVED_TO) -> DataFrame:
+    return rows.select(SURROGATE, POSITION_COLUMN, moved_to).coalesce(files).sortWithinPartitions(SURROGATE)
 
 
 def _moved_at() -> Column:

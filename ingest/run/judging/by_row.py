@@ -73,7 +73,7 @@ def by_row(
         judged, told = _without_doubled(judged, told, shape, stored)
     elif told.tied:
         proof = partial(_prove_doubled, judged.where(TIED), told, shape, stored)
-        judged = judged.withColumn(ACTION, F.when(~F.col(TIED), F.col(ACTION)))
+        judged = judged.where(~F.col(TIED))
         told = told.without(told.tied, told.tied_moves)
     applied = told.effects
     if told.moves:  # An event that moves a row is one event with two effects.
@@ -244,8 +244,8 @@ def _prove_doubled(tied: DataFrame, told: _Told, shape: Shape, stored: Stored) -
     saying = tied.select(*map(quoted, key), said.alias("_said"))
     files = {file for _, file in told.tied if file is not None}
     there = stored.silver.named(saying, key, ["_said"], files, few=count <= FEW_KEYS)
-    same = there.agg(F.count_if(F.col("_said") == said).alias("same")).first()
-    if same is None or same["same"] != count:
+    (same,) = there.agg(F.count_if(F.col("_said") == said).alias("same")).collect()
+    if same["same"] != count:
         raise Contradicted(shape.table)
 
 
