@@ -26,6 +26,11 @@ def beside(work: Callable[[], _T]) -> Iterator[Future[_T]]:
         wait([future])
 
 
+def begun(work: Callable[[], _T]) -> Callable[[], _T]:
+    """Does `work` from now on. What to call for how it ends; `work` itself uses none of this."""
+    return _BESIDE.submit(work).result
+
+
 class _PutOff:
     """What is put off just now, in its order."""
 

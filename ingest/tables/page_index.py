@@ -66,7 +66,8 @@ def matching(
         rows, keys = rows.coalesce(1), keys.coalesce(1).hint("shuffle_hash")
     else:
         keys = F.broadcast(keys)
-    return rows.select("*", *more).join(keys, list(key), "inner" if named else "left_semi"), few or known
+    found = rows.select("*", *more) if more else rows
+    return found.join(keys, list(key), "inner" if named else "left_semi"), few or known
 
 
 def _scan(table: Table, column: str, wanted: DataFrame, files: Sequence[DataFile]) -> tuple[DataFrame, bool]:

@@ -28,7 +28,7 @@ from ingest.changelog.merge import ACTION, BURY, DELETE, INSERT, REFUSE, SURROGA
 from ingest.changelog.position import POSITION, literal
 from ingest.cut import cut, let_go
 from ingest.run.judging.verdict import Contradicted, Judged, Stored, Truncated, above_truncate
-from ingest.tables.beside import beside
+from ingest.tables.beside import begun, beside
 from ingest.tables.deletion_vectors import numbers_of
 from ingest.tables.page_index import FEW_KEYS
 from ingest.tables.tombstones import MOVED_AT
@@ -72,14 +72,14 @@ def by_row(
     if told.tied and sure:
         judged, told = _without_doubled(judged, told, shape, stored)
     elif told.tied:
-        proof = partial(_prove_doubled, judged.where(TIED), told, shape, stored)
-        judged = judged.where(~F.col(TIED))
+        # At once: of all that is left to do before a commit it takes longest.
+        proof = begun(partial(_prove_doubled, judged.where(TIED), told, shape, stored))
         told = told.without(told.tied, told.tied_moves)
-    applied = told.effects
+    applied, effect = told.effects, _effect() if sure else _effect() & ~F.col(TIED)
     if told.moves:  # An event that moves a row is one event with two effects.
-        applied = judged.where(_effect()).select(EVENT_ID).distinct().count()
+        applied = judged.where(effect).select(EVENT_ID).distinct().count()
     written = told.actions - {BURY, REFUSE}
-    states = judged.where(F.col(ACTION).isin(*written))
+    states = judged.where(effect & (F.col(ACTION) != BURY))
     rows = states.withColumn(COLUMN_POSITIONS, F.lit(None).cast(COLUMN_POSITIONS_TYPE))
     dead = judged.where(F.col(ACTION).isin(DELETE, BURY)).select(SURROGATE, POSITION_COLUMN)
     return Judged(
