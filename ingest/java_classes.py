@@ -11,3 +11,8 @@ from typing import Any
 def java_class(jvm: Any, name: str) -> Any:
     """The class `name`, with its package, looked up once; py4j's own error where it is called and isn't there."""
     return reduce(getattr, name.split("."), jvm)
+
+
+def scala_object(package: Any, name: str) -> Any:
+    """Scala's object of this name."""
+    return getattr(getattr(package, f"{name}$"), "MODULE$")

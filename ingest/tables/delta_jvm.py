@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from ingest.java_classes import java_class
+from ingest.java_classes import java_class, scala_object
 from ingest.tables.data_file import ReadyFile
 
 _AT_ONCE = 10
@@ -48,7 +48,7 @@ class DeltaClasses:
         """`some` of a Java `Long`, which a small number from Python would not be."""
         numbers = self._spark._sc._gateway.new_array(self._jvm.long, 1)  # type: ignore[union-attr]
         numbers[0] = value
-        return getattr(getattr(self._jvm.scala, "Predef$"), "MODULE$").wrapLongArray(numbers).headOption()
+        return scala_object(self._jvm.scala, "Predef").wrapLongArray(numbers).headOption()
 
     @cached_property
     def _option(self) -> Any:
@@ -57,7 +57,7 @@ class DeltaClasses:
     @cached_property
     def empty(self) -> Any:
         """Scala's empty `Map`."""
-        return getattr(getattr(self._jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
+        return scala_object(self._jvm.scala.collection.immutable, "Map").empty()
 
     def sequence(self, items: Sequence[Any]) -> Any:
         """Scala's `Seq` of what lies in the JVM. Py4j hands over a list by a call for each of its items."""
@@ -87,7 +87,7 @@ class DeltaClasses:
     @cached_property
     def commit_files(self) -> Any:
         """Names of the files of a log."""
-        return getattr(getattr(self._delta.util, "FileNames$"), "MODULE$")
+        return scala_object(self._delta.util, "FileNames")
 
     def action(self, line: str) -> Any:
         """What a line of a commit says."""
@@ -95,7 +95,7 @@ class DeltaClasses:
 
     @cached_property
     def _action(self) -> Any:
-        return getattr(getattr(self._delta.actions, "Action$"), "MODULE$")
+        return scala_object(self._delta.actions, "Action")
 
     def kept_milliseconds(self, metadata: Any) -> int:
         """For how long a table keeps files that have gone."""
@@ -104,7 +104,7 @@ class DeltaClasses:
     @cached_property
     def to_the_minute(self) -> Any:
         """How exactly a time is meant by which files of a log go."""
-        return getattr(getattr(self._delta, "TruncationGranularity$"), "MODULE$").MINUTE()
+        return scala_object(self._delta, "TruncationGranularity").MINUTE()
 
     def metadata(self, frame: DataFrame, properties: Mapping[str, str]) -> Any:
         """Of a new table with the columns of `frame`, any of which may be null."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from ingest.java_classes import scala_object
 from ingest.java_source import compiled
 from ingest.tables.delta_jvm import delta_classes
 
@@ -45,8 +46,8 @@ class _Classes:
         sql = jvm.org.apache.spark.sql
         self.index = compiled(jvm, _SOURCE).getClassLoader().loadClass(_NAME).getConstructors()[0]
         self.objects = jvm.java.lang.Object
-        self.relations = getattr(getattr(sql.execution.datasources, "LogicalRelation$"), "MODULE$")
-        self.datasets = getattr(getattr(sql.classic, "Dataset$"), "MODULE$")
+        self.relations = scala_object(sql.execution.datasources, "LogicalRelation")
+        self.datasets = scala_object(sql.classic, "Dataset")
 
 
 @cache

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.change import quoted
 from ingest.changelog.projection import Projection
+from ingest.java_classes import scala_object
 from ingest.names import identifier
 from ingest.tables.data_file import DataFile
 from ingest.tables.delta_log import Table
@@ -106,7 +107,7 @@ class _Classes:
         self.filters = sql.execution.datasources.parquet.ParquetFilters
         self.schemas = sql.execution.datasources.parquet.SparkToParquetSchemaConverter
         self.one_of = sql.sources.In
-        policies = getattr(getattr(sql.internal, "LegacyBehaviorPolicy$"), "MODULE$")
+        policies = scala_object(sql.internal, "LegacyBehaviorPolicy")
         calendar = getattr(sql.catalyst.util, "RebaseDateTime$RebaseSpec")
         self.calendar = calendar(policies.CORRECTED(), jvm.scala.Option.empty())
         self.either = getattr(jvm.org.apache.parquet.filter2.predicate.FilterApi, "or")

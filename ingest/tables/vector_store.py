@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from ingest.java_classes import scala_object
 from ingest.tables.delta_jvm import delta_classes, items
 
 
@@ -68,11 +69,11 @@ class VectorStore:
 
     @cached_property
     def _generator(self) -> Any:
-        return _object(self._delta.commands, "DeletionVectorBitmapGenerator")
+        return scala_object(self._delta.commands, "DeletionVectorBitmapGenerator")
 
     @cached_property
     def _writers(self) -> Any:
-        return _object(self._delta.commands, "DeletionVectorWriter")
+        return scala_object(self._delta.commands, "DeletionVectorWriter")
 
     @cached_property
     def _context(self) -> Any:
@@ -84,12 +85,7 @@ class VectorStore:
 
     @cached_property
     def _stores(self) -> Any:
-        return _object(self._delta.storage.dv, "DeletionVectorStore")
-
-
-def _object(package: Any, name: str) -> Any:
-    """Scala's object of this name."""
-    return getattr(getattr(package, f"{name}$"), "MODULE$")
+        return scala_object(self._delta.storage.dv, "DeletionVectorStore")
 
 
 @cache
