@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from pyspark.sql import DataFrame
 
 _OF_THREAD = threading.local()
+_T = TypeVar("_T")
 
 
-def cut(frame: DataFrame) -> DataFrame:
-    """The rows of `frame`, computed once, where they are first asked for. Gone with the process, or with `released`."""
-    rows = held(frame)
-    kept: list[DataFrame] | None = getattr(_OF_THREAD, "kept", None)
-    if kept is not None:
-        kept.append(rows)
+def cut(frame: DataFrame, now: bool = False) -> DataFrame:
+    """The rows of `frame`, computed once, where they are first asked for, or `now`. Gone with the process, or with
+    `released`."""
+    return kept(held(frame, now))
+
+
+def kept(rows: DataFrame, computed_from: object = None) -> DataFrame:
+    """Rows that are computed once: gone with the process, or with `released`. What they are `computed_from` stays
+    until then."""
+    if computed_from is not None:
+        vars(rows)["computed_from"] = computed_from
+    all_kept: list[DataFrame] | None = getattr(_OF_THREAD, "kept", None)
+    if all_kept is not None:
+        all_kept.append(rows)
     return rows
 
 
-def held(frame: DataFrame) -> DataFrame:
-    """The same until somebody says `let_go`."""
-    rows = frame.localCheckpoint(eager=False)
+def held(frame: DataFrame, now: bool = False) -> DataFrame:
+    """What `cut` gives, until somebody says `let_go`."""
+    rows = frame.localCheckpoint(eager=now)
     # Spark forgets the metrics of a plan that nobody holds, and then complains of every task that reports to them.
     vars(rows)["computed_from"] = frame
     return rows
@@ -33,14 +43,28 @@ def released() -> Iterator[None]:
     """Lets go, at its end, of the rows that this thread has cut in it: the JVM would keep them until its collector
     comes by, and meanwhile copy them about."""
     outer = getattr(_OF_THREAD, "kept", None)
-    kept: list[DataFrame] = []
-    _OF_THREAD.kept = kept
+    cut_here: list[DataFrame] = []
+    _OF_THREAD.kept = cut_here
     try:
         yield
     finally:
         _OF_THREAD.kept = outer
-        for rows in kept:
+        for rows in cut_here:
             let_go(rows)
+
+
+def as_here(work: Callable[[], _T]) -> Callable[[], _T]:
+    """`work` for another thread: what it cuts there is let go with what this one has cut."""
+    cut_here = getattr(_OF_THREAD, "kept", None)
+
+    def there() -> _T:
+        before, _OF_THREAD.kept = getattr(_OF_THREAD, "kept", None), cut_here
+        try:
+            return work()
+        finally:
+            _OF_THREAD.kept = before
+
+    return there
 
 
 def let_go(rows: DataFrame) -> None:

@@ -21,6 +21,7 @@ from rich.console import Console
 
 ROOT = Path(__file__).parents[1]
 MERGE = ("tests/property/test_merge.py", "-k", "reference and 7")
+PREPARED = ("tests/tables/test_prepared.py",)
 FEW = ("tests/property/test_merge.py", "-k", "reference and few")
 ONE_BATCH = ("tests/property/test_merge.py", "-k", "reference and small")
 BATCHES = ("tests/replay/test_rules.py", "-k", "record")
@@ -261,7 +262,7 @@ MUTANTS = [
     Mutant(
         "a truncate is forgotten",
         "run/judging/verdict.py",
-        "(F.col(POSITION_COLUMN) > literal(truncated.position))",
+        "(F.col(POSITION_COLUMN) > literal(position))",
         "F.lit(True)",
         TRUNCATES,
     ),
@@ -358,8 +359,8 @@ MUTANTS = [
     Mutant(
         "tombstones of a verdict that doesn't hold count",
         "run/writing.py",
-        "bury(judged.graves, after=proven)",
-        "bury(judged.graves)",
+        "bury(judged.graves, after=proven, few=judged.few)",
+        "bury(judged.graves, few=judged.few)",
         DOUBLED,
     ),
     Mutant(
@@ -412,17 +413,24 @@ MUTANTS = [
     ),
     Mutant(
         "the row that an update of a few replaces stays",
-        "run/judging/by_row.py",
-        "_effect() & ~F.col(TIED), F.col(LOCATION)",
+        "run/judging/told.py",
+        "effect(sure=False), F.col(LOCATION)",
         "F.col(ACTION) == DELETE, F.col(LOCATION)",
         FEW,
     ),
     Mutant(
         "the row where a doubled event of a few stands goes",
-        "run/judging/by_row.py",
-        "_effect() & ~F.col(TIED), F.col(LOCATION)",
-        "_effect(), F.col(LOCATION)",
+        "run/judging/told.py",
+        "effect(sure=False), F.col(LOCATION)",
+        "effect(), F.col(LOCATION)",
         FEW,
+    ),
+    Mutant(
+        "a plan that sends rows from task to task is asked again",
+        "prepared/__init__.py",
+        "if plan is None or not plan.repeats:",
+        "if plan is None:",
+        PREPARED,
     ),
     Mutant(
         "what a commit under way has written goes with old versions",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.columns import Column
@@ -14,26 +14,83 @@ from ingest.changelog.connect_schema import declared
 from ingest.changelog.images import Shape, changes
 from ingest.changelog.inference import settled, vouched
 from ingest.changelog.reader import Reader, Reading
-from ingest.run.profile import Group, belongs_to
+from ingest.run.profile import Group, Kind, of_kind
 from ingest.run.rules import Rules
 from ingest.run.table_batch import TableBatch
 
 _OPS_WITH = {Reading.AFTER: ("c", "r", "u"), Reading.BEFORE: ("u", "d")}
 
 
-def decoded(
-    batch: TableBatch,
-    shape: Shape,
-    readable: Sequence[tuple[Group, tuple[Column, ...]]],
-    rules: Rules,
-    arrived: tuple[Column, ...],
-    reading: Reading,
-) -> DataFrame:
-    """The changes of `readable`, groups with the columns that they came with, and of null tombstones, whose keys are
-    written as in what had `arrived` before."""
+@dataclass(frozen=True)
+class Decoding:
+    """How the events of a table are read. `parts`: those of a kind, of these ops alone if they are named; `rest`: null
+    tombstones."""
 
-    def reader(wire: tuple[Column, ...], group: Group | None = None) -> Reader:
-        one = Reader(wire, rules.placeholder, rules.fold_case, reading, batch.key_changes)
+    shape: Shape
+    parts: tuple[tuple[Kind, tuple[str, ...] | None, Reader], ...]
+    rest: Reader | None
+
+    def of(self, events: DataFrame, tombstones: DataFrame | None = None) -> DataFrame:
+        """The changes."""
+        frames = []
+        for kind, ops, reader in self.parts:
+            mine = events.where(of_kind(kind))
+            frames.append(changes(mine if ops is None else mine.where(F.col("op").isin(*ops)), self.shape, reader))
+        if self.rest is not None:
+            rest = events.limit(0) if tombstones is None else tombstones
+            frames.append(changes(rest, self.shape, self.rest))
+        return reduce(DataFrame.unionByName, frames)
+
+
+class Changes:
+    """The changes of a batch: of `readable`, groups with the columns that they came with, and of null tombstones, whose
+    keys are written as in what had `arrived` before."""
+
+    def __init__(
+        self,
+        batch: TableBatch,
+        shape: Shape,
+        readable: Sequence[tuple[Group, tuple[Column, ...]]],
+        rules: Rules,
+        arrived: tuple[Column, ...],
+    ) -> None:
+        self._batch = batch
+        self._shape = shape
+        self._readable = readable
+        self._rules = rules
+        self._arrived = arrived
+
+    def __call__(self, reading: Reading) -> DataFrame:
+        """Read for one image or the other."""
+        return self.decoding(reading).of(*self.events)
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._batch.events.sparkSession
+
+    @property
+    def events(self) -> tuple[DataFrame, ...]:
+        """What a `Decoding` reads."""
+        tombstones = self._batch.tombstones
+        return (self._batch.events,) if tombstones is None else (self._batch.events, tombstones)
+
+    def decoding(self, reading: Reading) -> Decoding:
+        """How it is done."""
+        shape, rules = self._shape, self._rules
+        types = {c.name: c.type for c in shape.columns}
+        ops = None if shape.key else _ops_with(reading, shape.table, rules)
+        parts = []
+        for group, own in self._readable:
+            wire = own if group.schema_id is not None else settled(own, types, shape.key, rules.fold_case)
+            parts.append((group.of, ops, self._reader(reading, wire, group)))
+        rest = None
+        if self._batch.tombstones is not None or not parts:
+            wire = self._arrived or tuple(declared(c.name, str(c.type)) for c in shape.columns)
+            rest = self._reader(reading, wire)
+        return Decoding(shape, tuple(parts), rest)
+
+    def _reader(self, reading: Reading, wire: tuple[Column, ...], group: Group | None = None) -> Reader:
+        one = Reader(wire, self._rules.placeholder, self._rules.fold_case, reading, self._batch.key_changes)
         if group is None:
             return one
         one = replace(one, wrapped=group.wrapped)
@@ -43,20 +100,6 @@ def decoded(
             return replace(one, doubtful=True)
         plain = vouched(wire, group.shape) if reading is Reading.AFTER else frozenset()
         return replace(one, plain=plain, known=group.known)
-
-    types = {c.name: c.type for c in shape.columns}
-    frames = []
-    for group, own in readable:
-        wire = own if group.schema_id is not None else settled(own, types, shape.key, rules.fold_case)
-        events = batch.events.where(belongs_to(group))
-        if not shape.key:
-            events = events.where(F.col("op").isin(*_ops_with(reading, batch.table, rules)))
-        frames.append(changes(events, shape, reader(wire, group)))
-    if batch.tombstones is not None or not frames:
-        wire = arrived or tuple(declared(c.name, str(c.type)) for c in shape.columns)
-        rest = batch.events.limit(0) if batch.tombstones is None else batch.tombstones
-        frames.append(changes(rest, shape, reader(wire)))
-    return reduce(DataFrame.unionByName, frames)
 
 
 def _ops_with(reading: Reading, table: str, rules: Rules) -> tuple[str, ...]:

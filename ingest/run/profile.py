@@ -19,6 +19,8 @@ from ingest.run.image_news import news
 Coordinates = tuple[str, int, int]
 Progress = tuple[str, int, int]
 """How far the log of a server had been sent: its name, and two numbers."""
+Kind = tuple[str | None, int | None, bool]
+"""What changes that are read alike have in common: their table, their schema, and whether they are wrapped."""
 CHANGE = "change"
 FEW = 5000
 """Events whose positions are compared one after the other while they are counted."""
@@ -55,6 +57,10 @@ class Group:
     """Whether each is a change without a schema that was read: plain JSON that names either image once."""
     newest: int | None = None
     """When the last of its changes was made at its source, in milliseconds since 1970."""
+
+    @property
+    def of(self) -> Kind:
+        return self.table, self.schema_id, self.wrapped
 
     @property
     def snapshot(self) -> tuple[int, ...] | None:
@@ -249,11 +255,13 @@ def at(coordinates: Sequence[Coordinates]) -> Column:
 
 def belongs_to(group: Group) -> Column:
     """Selects the events of a group of changes."""
-    return _events_of(group.table, group.schema_id, group.wrapped)
+    return of_kind(group.of)
 
 
 @lru_cache(maxsize=512)
-def _events_of(table: str | None, schema_id: int | None, wrapped: bool) -> Column:
+def of_kind(kind: Kind) -> Column:
+    """Selects the changes of a kind."""
+    table, schema_id, wrapped = kind
     inside = F.coalesce(F.col("wrapped"), F.lit(False)) == F.lit(wrapped)
     schema = F.col("schema_id").eqNullSafe(F.lit(schema_id).cast("bigint"))
     return F.col("op").isin(*CHANGES) & (F.col("source_table") == table) & schema & inside

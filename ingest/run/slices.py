@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import BATCH
+from ingest.cut import cut
 from ingest.run.placement import Placed, place, repeating
 from ingest.run.profile import CHANGE, FEW, Group, profiles, together
 from ingest.run.rules import Rules
@@ -106,6 +107,8 @@ class Slices:
     def read(self, after: int, upto: int, groups: Sequence[Group], repeated: bool = False) -> Slice:
         """`repeated`: with null tombstones that only repeat the delete before them."""
         events = self._bronze.between(after, upto)
+        if len({g.table for g in groups}) > 1 and sum(g.count for g in groups) <= FEW:
+            events = cut(events)  # Each table reads them all.
         tombstones = self._placed(after, upto, groups, repeated)
         batches = self._batches(after, upto, events, groups, tombstones)
         self.schemas.learn(events, [g for b in batches for g in b.groups if g.kind == CHANGE])

@@ -21,8 +21,8 @@ from ingest.cut import released
 from ingest.errors import ConfigError, Contended
 from ingest.names import Lakehouse
 from ingest.run.chronicle import Chronicle
-from ingest.run.decoding import decoded
-from ingest.run.judging import Changes, Contradicted, Judged, Stored, Truncated, judge, stored_in
+from ingest.run.decoding import Changes
+from ingest.run.judging import Contradicted, Judged, Stored, Truncated, judge, stored_in
 from ingest.run.profile import CHANGE, Group, belongs_to
 from ingest.run.redelivery import Redelivery
 from ingest.run.rules import Rules
@@ -121,7 +121,7 @@ class TableMerge:
         if not shape.key:
             batch = replace(batch, events=self._deliveries.once(batch))
         arrived = self.shapes.arrived(batch.table)
-        changes = partial(decoded, batch, shape, readable, self._rules, arrived)
+        changes = Changes(batch, shape, readable, self._rules, arrived)
         if readable:
             self._unordered.check(batch, shape, changes, stored)
         judging = None

@@ -13,7 +13,8 @@ from ingest.changelog.images import Shape
 from ingest.changelog.merge import SURROGATE, surrogate
 from ingest.changelog.reader import Reading
 from ingest.errors import ChangelogUnusable
-from ingest.run.judging import Changes, Stored
+from ingest.run.decoding import Changes
+from ingest.run.judging import Stored
 from ingest.run.profile import CHANGE
 from ingest.run.table_batch import TableBatch
 

@@ -69,7 +69,7 @@ def _bury(stored: Stored, judged: Judged, proven: Callable[[], object]) -> None:
     if judged.graves is None:
         proven()
     else:
-        stored.graves.bury(judged.graves, after=proven)
+        stored.graves.bury(judged.graves, after=proven, few=judged.few)
 
 
 def _fold(stored: Stored, shape: Shape) -> bool:

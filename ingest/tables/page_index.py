@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.change import quoted
 from ingest.changelog.projection import Projection
+from ingest.cut import cut
 from ingest.java_classes import scala_object
 from ingest.names import identifier
 from ingest.tables.data_file import DataFile
@@ -69,6 +70,17 @@ def matching(
         keys = F.broadcast(keys)
     found = rows.select("*", *more) if more else rows
     return found.join(keys, list(key), "inner" if named else "left_semi"), few or known
+
+
+def near(table: Table, key: Sequence[str], wanted: DataFrame, columns: Sequence[Column], *more: Column) -> DataFrame:
+    """`columns`, which may be of `more`, of rows of `table` among which are all whose `key` columns have values that
+    they have in `wanted`, of which there are few: of a small table all rows; of a larger one these, which several tasks
+    have found by then."""
+    files = list(table.files().values())
+    if sum(f.size for f in files) <= _IN_ONE_TASK:
+        return table.rows_in(files).select("*", *more).select(*columns)
+    found, _ = matching(table, key, wanted, *more, few=True)
+    return cut(found.select(*columns), now=True)
 
 
 def _scan(table: Table, column: str, wanted: DataFrame, files: Sequence[DataFile]) -> tuple[DataFrame, bool]:

@@ -19,21 +19,21 @@ from ingest.changelog.change import (
     quoted,
 )
 from ingest.changelog.images import Shape, default_of
-from ingest.changelog.merge import ACTION, DELETE, INSERT, UPDATE
+from ingest.changelog.merge import DELETE, INSERT, UPDATE
 from ingest.changelog.position import POSITION
-from ingest.changelog.projection import Projection
 from ingest.changelog.types import spark_type
 from ingest.cut import cut
 from ingest.names import identifier
+from ingest.prepared import Query, asked
 from ingest.tables import delta_log, folding, page_index
 from ingest.tables.commit_log import UPTO, WRITER, Told
 from ingest.tables.contention import again
 from ingest.tables.data_file import DataFile
-from ingest.tables.delta_log import CHANGE_TYPE
-from ingest.tables.file_layout import files_of, laid_out
+from ingest.tables.file_layout import files_of
 from ingest.tables.folded import folded
 from ingest.tables.marks import Progress
 from ingest.tables.one_at_a_time import one_at_a_time
+from ingest.tables.silver_rows import SilverRows
 from ingest.tables.writes import Writes
 
 _PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
@@ -64,7 +64,6 @@ class Silver:
         self._spark = spark
         self._cores = spark.sparkContext.defaultParallelism
         self._table = delta_log.Table(spark, path)
-        self._columns: dict[Shape, Projection] = {}
         self.path = path
 
     def exists(self) -> bool:
@@ -87,7 +86,7 @@ class Silver:
 
     def schema(self, shape: Shape) -> T.StructType:
         """The columns by their logical types, then the few that begin with `_`."""
-        return T.StructType([*(T.StructField(c.name, spark_type(c.type)) for c in shape.columns), *self.beside])
+        return self._rows_of(shape).schema
 
     @staticmethod
     def _mapped(shape: Shape) -> bool:
@@ -143,6 +142,11 @@ class Silver:
         than `FEW_KEYS` states."""
         found, few = page_index.matching(self._table, key, states, _location(), few=few)
         return F.broadcast(found) if few else found
+
+    def near(self, states: DataFrame, key: Sequence[str], columns: Sequence[Column]) -> DataFrame:
+        """`columns`, which may tell a row's `LOCATION`, of rows among which are all whose key is in `states`, of which
+        there are few. The table must be there."""
+        return page_index.near(self._table, key, states, columns, _location())
 
     def named(self, states: DataFrame, key: list[str], names: list[str], files: set[str], few: bool) -> DataFrame:
         """The rows whose key is in `states`, with their columns `names`; they lie in `files`. `few`: as above."""
@@ -204,14 +208,15 @@ class Silver:
             self.create(shape)  # Delta refuses a first write that brings both mapping and a change data feed.
         touched = writes.files
         if not touched:
-            self._commit(self._laid_out(writes, shape), told, new=self._properties(shape), after=after)
+            self._commit(self._come(writes, shape), told, new=self._properties(shape), after=after)
             return
         rewritten = self._table.named(touched)
         if sum(f.size for f in rewritten) <= _REWRITABLE:
-            frame = self._rewritten(writes.states, shape, rewritten)
+            rows, old = self._rows_of(shape), self._table.rows_in(rewritten)
+            frame = _asked(writes, SilverRows.rewritten, (rows, writes.few is not None), writes.states, old)
             self._commit(frame, told, without=rewritten, after=after)
             return
-        come = self._laid_out(writes, shape) if writes.actions & {INSERT, UPDATE} else None
+        come = self._come(writes, shape) if writes.actions & {INSERT, UPDATE} else None
         self._commit(come, told, without_rows=writes.gone, after=after)
 
     def _commit(self, frame: DataFrame | None, told: Mapping[str, Any], **more: Any) -> None:
@@ -246,7 +251,7 @@ class Silver:
 
     def _together(self, files: Sequence[DataFile], shape: Shape) -> DataFrame:
         """What is left in these files."""
-        return laid_out(self._images(self._table.rows_in(files), shape), shape.key, folding.parts(files))
+        return self._rows_of(shape).laid_out(self._table.rows_in(files), folding.parts(files))
 
     def remove(self, states: DataFrame, shape: Shape, told: Mapping[str, Any]) -> int:
         """Takes away the rows of `states`, wherever they lie by now. One commit. How many there were."""
@@ -259,31 +264,14 @@ class Silver:
         self.apply(gone, shape, told)
         return gone.rows
 
-    def _laid_out(self, writes: Writes, shape: Shape) -> DataFrame:
+    def _come(self, writes: Writes, shape: Shape) -> DataFrame:
         """The rows that come."""
-        images = self._images(writes.states.where(F.col(ACTION) != DELETE), shape)
         # New rows alone fill a table: there it pays to share them out by ranges, for a key is then sought in one file.
-        return laid_out(images, shape.key, files_of(writes.rows, self._cores), writes.parts if writes.files else None)
+        files, parts = files_of(writes.rows, self._cores), writes.parts if writes.files else None
+        return _asked(writes, SilverRows.come, (self._rows_of(shape), files, parts), writes.states)
 
-    def _images(self, rows: DataFrame, shape: Shape, *more: Column) -> DataFrame:
-        """The table's columns with their types, and `more`."""
-        if shape not in self._columns:
-            fields = self.schema(shape).fields
-            self._columns = {shape: Projection([quoted(f.name).cast(f.dataType).alias(f.name) for f in fields])}
-        projection = self._columns[shape]
-        return rows.select(*projection.columns, *more) if more else projection.of(rows)
-
-    def _rewritten(self, winners: DataFrame, shape: Shape, files: list[DataFile]) -> DataFrame:
-        """The rows of `files` and the winners, for a new file; and what changed, for the change data feed."""
-        key = [*shape.identity, *self.apart]
-        taken = winners.select(*(quoted(k) for k in key), ACTION)
-        gone = F.when(F.col(ACTION) == DELETE, "delete").when(F.col(ACTION) == UPDATE, "update_preimage")
-        old = self._table.rows_in(files).join(F.broadcast(taken), key, "left").withColumn(CHANGE_TYPE, gone)
-        come = F.when(F.col(ACTION) == INSERT, "insert").otherwise("update_postimage")
-        # A new row is written twice: into the table, and into the feed.
-        twice = F.explode(F.array(F.lit(None).cast("string"), come)).alias(CHANGE_TYPE)
-        new = self._images(winners.where(F.col(ACTION) != DELETE), shape, twice)
-        return self._images(old, shape, F.col(CHANGE_TYPE)).unionByName(new).coalesce(1)
+    def _rows_of(self, shape: Shape) -> SilverRows:
+        return SilverRows(shape, self.beside, self.apart)
 
     def note(self, told: Mapping[str, Any]) -> None:
         """A commit that changes nothing, and says so: what a batch without effect has to tell."""
@@ -292,6 +280,11 @@ class Silver:
     def truncate(self, before: Column) -> None:
         """Removes every row whose position is below `before`, a `POSITION` struct."""
         self._table.delete(F.col(POSITION_COLUMN) < before)
+
+
+def _asked(writes: Writes, query: Query, by: tuple[Any, ...], *rows: DataFrame) -> DataFrame:
+    """Where they are few, by a plan that is made once."""
+    return query(*by, *rows) if writes.few is None else asked(query, by, *rows)
 
 
 def _location() -> Column:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.change import MOVED_TO, POSITION_COLUMN, quoted
 from ingest.changelog.merge import SURROGATE
 from ingest.changelog.position import literal
+from ingest.prepared import asked
 from ingest.tables import delta_log, emptying, folding, page_index
 from ingest.tables.folded import FoldedLater
 
@@ -49,20 +50,25 @@ class Tombstones:
 
     def all(self) -> DataFrame:
         """`_key`, highest `_position` and `MOVED_AT` of all. There must be one."""
-        return _newest(self._table.rows_in(self._table.files().values()), _moved_at())
+        return newest(self._table.rows_in(self._table.files().values()))
 
     def matching(self, states: DataFrame, key: Sequence[str] = (), few: bool = False) -> DataFrame:
         """The highest `_position` and `MOVED_AT` of the tombstones whose `_key` is in `states`, by the columns `key`
         that the states have, or else by `_key`. There must be one. `few`: there are no more than `FEW_KEYS` states."""
         found, few = self._found(states, key, few)
-        newest = _newest(found, _moved_at(), by=key or [SURROGATE])
-        return F.broadcast(newest) if few else newest
+        highest = _newest(found, _moved_at(), by=key or [SURROGATE])
+        return F.broadcast(highest) if few else highest
 
     def moves(self, states: DataFrame) -> DataFrame:
         """`_key`, `_position` and `_moved_to`: the moves of rows away from the keys in `states`. There must be a
         tombstone."""
         found, _ = self._found(states)
         return _kept(found.where(F.col(MOVED_TO).isNotNull()))
+
+    def near(self, states: DataFrame) -> DataFrame:
+        """Tombstones among which are all whose `_key` is in `states`, of which there are few. There must be a table."""
+        columns = (F.col(SURROGATE), F.col(POSITION_COLUMN), F.col(MOVED_TO))
+        return page_index.near(self._table, [SURROGATE], states, columns)
 
     def _found(self, states: DataFrame, named: Sequence[str] = (), few: bool = False) -> tuple[DataFrame, bool]:
         """Those whose `_key` is in `states`, with the columns `named` of these; and whether they are known to be
@@ -71,11 +77,11 @@ class Tombstones:
         # In one partition nothing needs a shuffle.
         return (found.coalesce(1) if few else found), few
 
-    def bury(self, graves: DataFrame, after: Callable[[], object] | None = None) -> None:
+    def bury(self, graves: DataFrame, after: Callable[[], object] | None = None, few: bool = False) -> None:
         """Appends `_key` and `_position` of deletes, one of a key, or with `_moved_to`, where they have it, one of each
-        that it moved to beside. `after`: what has to be done before they count, once their file is written."""
-        moved_to = F.col(MOVED_TO) if MOVED_TO in graves.columns else _nowhere().alias(MOVED_TO)
-        self._append(_sorted(graves, 1, moved_to), after)
+        that it moved to beside. `after`: what has to be done before they count, once their file is written. `few`:
+        there are few, in one part."""
+        self._append(asked(_new, (), graves) if few else _new(graves), after)
 
     def fold(self) -> bool:
         """Writes small files together, where it is time to, without what nobody asks for any more. Whether it was."""
@@ -116,12 +122,12 @@ class Tombstones:
     def forget_these(self, graves: DataFrame) -> int:
         """Takes away these tombstones (`_key` and `_position`), older ones of their keys, and that rows moved to these
         keys: from then on a fence has to know them. How many files were written anew for it."""
-        newest = F.broadcast(graves.select(SURROGATE, F.col(POSITION_COLUMN).alias("_upto")))
-        rows = self._table.rows().join(newest, SURROGATE).where(F.col(POSITION_COLUMN) <= F.col("_upto"))
+        asked_for = F.broadcast(graves.select(SURROGATE, F.col(POSITION_COLUMN).alias("_upto")))
+        rows = self._table.rows().join(asked_for, SURROGATE).where(F.col(POSITION_COLUMN) <= F.col("_upto"))
         gone = rows.select(SURROGATE, POSITION_COLUMN).distinct().localCheckpoint()
         files = emptying.without(self._table, gone, [SURROGATE, POSITION_COLUMN], _sorted)
         led = self._table.rows().select(MOVED_TO, F.unhex(F.sha2(MOVED_TO, 256)).alias(SURROGATE))
-        led = led.join(newest, SURROGATE).select(MOVED_TO).distinct().localCheckpoint()
+        led = led.join(asked_for, SURROGATE).select(MOVED_TO).distinct().localCheckpoint()
         return files + emptying.emptied(self._table, led, [MOVED_TO], {MOVED_TO: _nowhere()}, _sorted)
 
     def _append(self, rows: DataFrame, after: Callable[[], object] | None = None) -> None:
@@ -131,6 +137,17 @@ class Tombstones:
 def _newest(rows: DataFrame, *more: Column, by: Sequence[str] = (SURROGATE,)) -> DataFrame:
     """One tombstone a key."""
     return rows.groupBy(*map(quoted, by)).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN), *more)
+
+
+def newest(rows: DataFrame) -> DataFrame:
+    """Of tombstones one a key: `_key`, highest `_position` and `MOVED_AT`."""
+    return _newest(rows, _moved_at())
+
+
+def _new(graves: DataFrame) -> DataFrame:
+    """Tombstones as they are written."""
+    moved_to = F.col(MOVED_TO) if MOVED_TO in graves.columns else _nowhere().alias(MOVED_TO)
+    return _sorted(graves, 1, moved_to)
 
 
 def _kept(rows: DataFrame) -> DataFrame:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from ingest.changelog.images import Shape
 from ingest.changelog.reader import Reading
+from ingest.run.decoding import Changes
 from ingest.run.judging.by_column import by_column
 from ingest.run.judging.by_content import by_content
 from ingest.run.judging.by_row import by_row
-from ingest.run.judging.verdict import Changes, Contradicted, Judged, Stored, Truncated, stored_in
+from ingest.run.judging.verdict import Contradicted, Judged, Stored, Truncated, stored_in
 
-__all__ = ["Changes", "Contradicted", "Judged", "Stored", "Truncated", "judge", "stored_in"]
+__all__ = ["Contradicted", "Judged", "Stored", "Truncated", "judge", "stored_in"]
 
 
 def judge(
@@ -32,7 +33,7 @@ def judge(
     if not shape.key:
         return by_content(changes, shape, stored, truncated)
     if not key_changes and not (truncated.now and _layered(stored)):
-        judged = by_row(changes(Reading.AFTER), shape, stored, truncated, events, sure)
+        judged = by_row(changes, shape, stored, truncated, events, sure)
         if judged is not None:
             return judged
     return by_column(changes(Reading.AFTER_OR_BEFORE), shape, stored, truncated, key_changes)

@@ -39,7 +39,7 @@ from ingest.tables.writes import Writes
 def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated, key_changes: bool) -> Judged:
     """`key_changes`: some delete names the key under which its row goes on."""
     key = list(shape.identity)
-    everything = cut(above_truncate(changes, truncated))
+    everything = cut(above_truncate(changes, truncated.position))
     bad = F.col(CODE).isNotNull()
     facts, moves, layered = _facts(everything.where(~bad), Facts(shape, stored, truncated), key_changes)
     columns = [c.name for c in shape.columns if c.name not in key]

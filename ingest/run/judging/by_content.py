@@ -23,7 +23,8 @@ from ingest.changelog.images import Shape
 from ingest.changelog.merge import ACTION, DELETE, INSERT
 from ingest.changelog.reader import Reading
 from ingest.cut import cut
-from ingest.run.judging.verdict import Changes, Judged, Stored, Truncated, above_truncate
+from ingest.run.decoding import Changes
+from ingest.run.judging.verdict import Judged, Stored, Truncated, above_truncate
 from ingest.tables.writes import Writes
 
 
@@ -73,7 +74,7 @@ def _columns(shape: Shape) -> list[str]:
 def _entries(changes: Changes, shape: Shape, truncated: Truncated) -> DataFrame:
     """What the batch adds, and what it takes away."""
     sides = {CREDIT: changes(Reading.AFTER), DEBT: changes(Reading.BEFORE)}
-    frames = (above_truncate(frame, truncated).withColumn(SIDE, F.lit(side)) for side, frame in sides.items())
+    frames = (above_truncate(frame, truncated.position).withColumn(SIDE, F.lit(side)) for side, frame in sides.items())
     new = reduce(DataFrame.unionByName, frames)
     return new.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), CONTENT: content(shape.names)})
 

@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.change import CODE, POSITION_COLUMN
 from ingest.changelog.position import literal
-from ingest.changelog.reader import Reading
 from ingest.names import Lakehouse
 from ingest.run.chronicle import Chronicle, chronicle_of
 from ingest.tables.silver import Silver
@@ -77,7 +76,8 @@ class Contradicted(Exception):
 @dataclass(frozen=True)
 class Judged:
     """What is to be written; None: nothing. `refused`: changes with their `_code`. The numbers count events. `proof`:
-    what raises Contradicted if the verdict doesn't hold, to be asked before silver says that it does."""
+    what raises Contradicted if the verdict doesn't hold, to be asked before silver says that it does. `few`: there is
+    little to write, and it is in one part."""
 
     silver: Writes | None
     pending: Writes | None
@@ -86,14 +86,11 @@ class Judged:
     applied: int
     quarantined: int
     proof: Callable[[], None] | None = None
+    few: bool = False
 
 
-Changes = Callable[[Reading], DataFrame]
-"""The batch's changes, read for one image or the other."""
-
-
-def above_truncate(changes: DataFrame, truncated: Truncated) -> DataFrame:
-    """The changes that a truncate leaves; what can't be applied stays."""
-    if truncated.position is None:
+def above_truncate(changes: DataFrame, position: tuple[int, ...] | None) -> DataFrame:
+    """The changes that a truncate at this position leaves; what can't be applied stays."""
+    if position is None:
         return changes
-    return changes.where(F.col(CODE).isNotNull() | (F.col(POSITION_COLUMN) > literal(truncated.position)))
+    return changes.where(F.col(CODE).isNotNull() | (F.col(POSITION_COLUMN) > literal(position)))

@@ -1,0 +1,54 @@
+"""The states of a few changes, held against what is stored of their keys: by a plan that is made once."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pyspark.sql import DataFrame
+
+from ingest.changelog.change import quoted
+from ingest.changelog.merge import SURROGATE
+from ingest.cut import as_here
+from ingest.prepared import asked
+from ingest.run.judging.known import row_columns, with_verdict
+from ingest.run.judging.verdict import Stored
+from ingest.tables.beside import beside
+from ingest.tables.tombstones import newest
+
+_IN_ONE_TASK = "shuffle_hash"
+
+
+def held_against(states: DataFrame, stored: Stored, key: tuple[str, ...]) -> DataFrame:
+    """The states `with_verdict`, computed once."""
+    with beside(as_here(partial(_buried, stored, states))) as looking:
+        live = stored.silver.near(states, key, row_columns(key)) if stored.silver.exists() else None
+    buried = looking.result()
+    by = (key, stored.graves.horizon(), live is not None, buried is not None)
+    return asked(_judged, by, states, *(rows for rows in (live, buried) if rows is not None), once=True)
+
+
+def _buried(stored: Stored, states: DataFrame) -> DataFrame | None:
+    return stored.graves.near(states) if stored.graves.exists() else None
+
+
+def _judged(
+    key: tuple[str, ...],
+    horizon: tuple[int, ...] | None,
+    any_live: bool,
+    any_buried: bool,
+    states: DataFrame,
+    *stored: DataFrame,
+) -> DataFrame:
+    """`stored`: rows and tombstones, where there are any, those of other keys among them."""
+    there = iter(stored)
+    live, buried = (next(there) if any_of_it else None for any_of_it in (any_live, any_buried))
+    if live is not None:
+        live = _of(states, live, key).hint(_IN_ONE_TASK)
+    if buried is not None:
+        buried = newest(_of(states, buried, (SURROGATE,))).hint(_IN_ONE_TASK)
+    return with_verdict(key, horizon, states, live, buried)
+
+
+def _of(states: DataFrame, stored: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """What is stored of the states' keys."""
+    return stored.join(states.select(*map(quoted, key)).hint(_IN_ONE_TASK), list(key), "left_semi")

@@ -1,0 +1,119 @@
+"""A plan that is made once answers for whatever rows it is asked of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.cut import released
+from ingest.prepared import Query, asked
+
+pytestmark = pytest.mark.spark
+_ROWS: tuple[list[tuple[int, str | None]], ...] = (
+    [(1, "a"), (2, "b"), (2, "c")],
+    [(3, "d")],
+    [],
+    [(1, "e"), (1, "a"), (4, None)],
+)
+
+
+def _frame(spark: SparkSession, rows: Iterable[tuple[int, str | None]], parts: int = 1) -> DataFrame:
+    listed = list(rows)
+    frame = (
+        spark.createDataFrame(listed, "id int, name string")
+        if listed
+        else spark.sql("SELECT 1 AS id, 'a' AS name WHERE false")
+    )
+    return frame.repartition(parts).select(F.col("id").cast("int"), F.col("name").cast("string"))
+
+
+def _found(answer: DataFrame) -> list[tuple[object, ...]]:
+    return sorted(map(tuple, answer.collect()), key=repr)
+
+
+def _names(least: int, rows: DataFrame) -> DataFrame:
+    return rows.where(F.col("id") >= least).groupBy("id").agg(F.array_sort(F.collect_list("name")).alias("names"))
+
+
+def _joined(rows: DataFrame, others: DataFrame) -> DataFrame:
+    there = others.select("id", F.upper("name").alias("other")).hint("shuffle_hash")
+    return rows.join(there, "id").coalesce(1).groupBy("id", "other").count()
+
+
+def _sent_around(rows: DataFrame, others: DataFrame) -> DataFrame:
+    return rows.join(F.broadcast(others.select("id")), "id", "left_semi").repartition(2, "id").distinct()
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("once", [True, False])
+def test_an_answer_is_that_of_its_own_rows(spark: SparkSession, parts: int, once: bool) -> None:
+    with released():
+        answers = [asked(_names, (2,), _frame(spark, rows, parts), once=once) for rows in _ROWS]
+        # Not before all have been asked: what one is given doesn't reach the other.
+        for answer, rows in zip(answers, _ROWS, strict=True):
+            assert _found(answer) == _found(_names(2, _frame(spark, rows)))
+
+
+@pytest.mark.parametrize("query", [_joined, _sent_around])
+def test_whatever_a_query_needs_it_is_answered_for_these_rows(spark: SparkSession, query: Query) -> None:
+    for rows in _ROWS:
+        for others in _ROWS:
+            given = (_frame(spark, rows, 2), _frame(spark, others, 2))
+            assert _found(asked(query, (), *given)) == _found(query(*given))
+
+
+def test_of_an_answer_more_is_asked(spark: SparkSession) -> None:
+    for rows in _ROWS:
+        frame = _frame(spark, rows)
+        first = asked(_names, (1,), frame, once=True)
+        again = asked(_named, (), asked(_named, (), first))
+        assert _found(again) == _found(_named(_named(_names(1, frame))))
+
+
+def _named(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("id", F.col("id") + 1)
+
+
+def test_it_is_planned_once(spark: SparkSession) -> None:
+    planned = []
+
+    def counted(rows: DataFrame) -> DataFrame:
+        planned.append(rows)
+        return rows.where(F.col("id") > 1)
+
+    for rows in _ROWS[:2]:
+        asked(counted, (), _frame(spark, rows)).collect()
+    assert len(planned) == 1
+
+
+def test_rows_with_other_columns_are_planned_for(spark: SparkSession) -> None:
+    for rows in _ROWS[:2]:
+        frame = _frame(spark, rows)
+        turned = frame.select("name", "id", F.lit(5).alias("more"))
+        for given in (frame, turned, frame):
+            assert _found(asked(_names, (0,), given)) == _found(_names(0, given))
+
+
+def test_what_is_computed_once_is_not_computed_again(spark: SparkSession) -> None:
+    with released():
+        answer = asked(_drawn, (), _frame(spark, _ROWS[0]), once=True)
+        assert _found(answer) == _found(answer)
+    always = asked(_drawn, (), _frame(spark, _ROWS[0]))
+    assert _found(always) != _found(always)
+
+
+def _drawn(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("drawn", F.expr("reflect('java.util.UUID', 'randomUUID')"))
+
+
+def test_several_may_ask_at_a_time(spark: SparkSession) -> None:
+    def ask(number: int) -> bool:
+        rows = [(number, str(n)) for n in range(number)]
+        return _found(asked(_names, (0,), _frame(spark, rows))) == _found(_names(0, _frame(spark, rows)))
+
+    with ThreadPoolExecutor(4) as several:
+        assert all(several.map(ask, range(1, 20)))
