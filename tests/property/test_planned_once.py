@@ -1,0 +1,56 @@
+"""What comes again with every batch of few changes is planned for the first ones, and not again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest import prepared
+from ingest.names import Lakehouse
+from ingest.run.capture import Capture
+from ingest.run.merge import Merge
+from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
+from ingest.sources.files import FileSource, lines
+from ingest.tables.bronze import Bronze
+from ingest.testing.changelogs import COLUMNS, as_debezium
+from ingest.testing.notation import parsed
+
+pytestmark = pytest.mark.spark
+_PIPELINE = "planned"
+_FIRST = "c1@10(x,3,long) c2@20(y,4,long) u1@30(z,3,long) d1@40 c3@50(x,1,long) u2@60(x,5,long) d2@70"
+"""Of each kind one before there is a tombstone, and one after."""
+_MORE = "c4@80(x,1,long) u3@90(w,1,long) d3@100 c5@110(q,1,long) u4@120(q,1,long) d4@130"
+
+
+def test_no_later_batch_of_few_changes_is_planned_anew(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[tuple[str, bool]]()
+
+    class Told(prepared._Plan):
+        def __init__(self, spark: SparkSession, query: prepared.Query, *of: Any) -> None:
+            super().__init__(spark, query, *of)
+            made.append((query.__name__, self.repeats))
+
+    monkeypatch.setattr(prepared, "_Plan", Told)
+    file = tmp_path / "events.jsonl"
+    changes = parsed(f"{_FIRST} {_MORE}", COLUMNS)
+    records = as_debezium(changes, "f.planned", 0, DEFAULT_PLACEHOLDER)
+    file.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+    bronze = Bronze(spark, Lakehouse(str(tmp_path / "lakehouse")).bronze(_PIPELINE))
+    capture = Capture(spark, FileSource(list(lines([file]))), bronze, Rules().naming, 1)
+    while capture.step():
+        pass
+    merge = Merge(spark, _PIPELINE, Lakehouse(str(tmp_path / "lakehouse")), Rules(), bronze, slice_events=1)
+    for _ in parsed(_FIRST, COLUMNS):
+        assert [a.applied for a in merge.step()] == [1]
+    assert {name for name, _ in made} >= {"_states", "_judged", "_counted_with_rows", "_taking_effect", "_new", "come"}
+    assert [name for name, repeats in made if not repeats] == []
+    planned = len(made)
+    for _ in parsed(_MORE, COLUMNS):
+        assert [a.applied for a in merge.step()] == [1]
+    assert made[planned:] == []
