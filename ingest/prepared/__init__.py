@@ -19,8 +19,8 @@ from ingest.java_classes import java_class
 from ingest.java_source import define, reaches_tasks
 
 _CLASSES = ("PreparedPart", "PreparedParts", "PreparedSlot", "PreparedCopies", "PreparedNeeds", "Prepared")
-_AT_HAND = 2048
-"""Plans that are kept: of a few hundred tables all that their batches ask."""
+_AT_HAND = 1024
+"""Plans that are kept, each a third of a megabyte: all that the batches of a hundred tables ask."""
 
 Query = Callable[..., DataFrame]
 

@@ -52,10 +52,10 @@ class Tombstones:
         """`_key`, highest `_position` and `MOVED_AT` of all. There must be one."""
         return newest(self._table.rows_in(self._table.files().values()))
 
-    def matching(self, states: DataFrame, key: Sequence[str] = (), few: bool = False) -> DataFrame:
+    def matching(self, states: DataFrame, key: Sequence[str] = ()) -> DataFrame:
         """The highest `_position` and `MOVED_AT` of the tombstones whose `_key` is in `states`, by the columns `key`
-        that the states have, or else by `_key`. There must be one. `few`: there are no more than `FEW_KEYS` states."""
-        found, few = self._found(states, key, few)
+        that the states have, or else by `_key`. There must be one."""
+        found, few = self._found(states, key)
         highest = _newest(found, _moved_at(), by=key or [SURROGATE])
         return F.broadcast(highest) if few else highest
 
@@ -70,10 +70,10 @@ class Tombstones:
         columns = (F.col(SURROGATE), F.col(POSITION_COLUMN), F.col(MOVED_TO))
         return page_index.near(self._table, [SURROGATE], states, columns)
 
-    def _found(self, states: DataFrame, named: Sequence[str] = (), few: bool = False) -> tuple[DataFrame, bool]:
+    def _found(self, states: DataFrame, named: Sequence[str] = ()) -> tuple[DataFrame, bool]:
         """Those whose `_key` is in `states`, with the columns `named` of these; and whether they are known to be
         few."""
-        found, few = page_index.matching(self._table, [SURROGATE], states, named=named, few=few)
+        found, few = page_index.matching(self._table, [SURROGATE], states, named=named)
         # In one partition nothing needs a shuffle.
         return (found.coalesce(1) if few else found), few
 

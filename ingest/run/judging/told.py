@@ -94,7 +94,7 @@ def _counted_with_rows(judged: DataFrame) -> DataFrame:
 
 @cache
 def _counts() -> tuple[Column, ...]:
-    """Of the states of a file how many have each action, and what else `_Told` counts of them."""
+    """Of the states of a file how many have each action, and what else `Told` counts of them."""
     taking_effect, tied = effect(), F.col(TIED)
     counted = {action: F.col(ACTION) == action for action in _ACTIONS}
     counted |= {
