@@ -42,13 +42,11 @@ def held(frame: DataFrame, now: bool = False) -> DataFrame:
 def released() -> Iterator[None]:
     """Lets go, at its end, of the rows that this thread has cut in it: the JVM would keep them until its collector
     comes by, and meanwhile copy them about."""
-    outer = getattr(_OF_THREAD, "kept", None)
     cut_here: list[DataFrame] = []
-    _OF_THREAD.kept = cut_here
     try:
-        yield
+        with _kept_in(cut_here):
+            yield
     finally:
-        _OF_THREAD.kept = outer
         for rows in cut_here:
             let_go(rows)
 
@@ -58,13 +56,21 @@ def as_here(work: Callable[[], _T]) -> Callable[[], _T]:
     cut_here = getattr(_OF_THREAD, "kept", None)
 
     def there() -> _T:
-        before, _OF_THREAD.kept = getattr(_OF_THREAD, "kept", None), cut_here
-        try:
+        with _kept_in(cut_here):
             return work()
-        finally:
-            _OF_THREAD.kept = before
 
     return there
+
+
+@contextmanager
+def _kept_in(cut_here: list[DataFrame] | None) -> Iterator[None]:
+    """What this thread cuts is noted there."""
+    outer = getattr(_OF_THREAD, "kept", None)
+    _OF_THREAD.kept = cut_here
+    try:
+        yield
+    finally:
+        _OF_THREAD.kept = outer
 
 
 def let_go(rows: DataFrame) -> None:

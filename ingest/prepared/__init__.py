@@ -25,16 +25,17 @@ _AT_HAND = 1024
 Query = Callable[..., DataFrame]
 
 
-def asked(query: Query, by: tuple[Hashable, ...], *rows: DataFrame, once: bool = False) -> DataFrame:
+def asked(query: Query, by: tuple[Hashable, ...], *rows: DataFrame, once: bool = False, few: bool = True) -> DataFrame:
     """`query(*by, *rows)`, in one task. Of `by` and of the columns of `rows`, and of nothing else, may depend what the
-    query is. `once`: the answer is computed once, as that of `cut`.
+    query is. `once`: the answer is computed once, as that of `cut`. `few`: so are the rows; of many it is planned anew,
+    for several tasks.
 
     The query's joins have the hint `shuffle_hash`, and what joins rows that both sides have is brought together
     (`coalesce(1)`): one that Spark would share out is planned anew each time."""
     spark = rows[0].sparkSession
     plan = None
     # Executors beside this JVM don't know the class.
-    if reaches_tasks(spark.sparkContext):
+    if few and reaches_tasks(spark.sparkContext):
         given = java_class(spark._jvm, "java.util.ArrayList")()
         for frame in rows:
             given.add(frame._jdf)

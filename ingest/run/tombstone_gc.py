@@ -93,7 +93,7 @@ def collect_garbage(
 
 
 def _collected(graves: Tombstones, table: str, horizon: Position | None, dry_run: bool) -> Collected:
-    known = graves.horizon() if graves.exists() else None
+    known = graves.horizon()
     count = graves.count()
     if horizon is None or not count or (known is not None and horizon <= known):
         return Collected(table, count, 0, None)

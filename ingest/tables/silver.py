@@ -24,7 +24,7 @@ from ingest.changelog.position import POSITION
 from ingest.changelog.types import spark_type
 from ingest.cut import cut
 from ingest.names import identifier
-from ingest.prepared import Query, asked
+from ingest.prepared import asked
 from ingest.tables import delta_log, folding, page_index
 from ingest.tables.commit_log import UPTO, WRITER, Told
 from ingest.tables.contention import again
@@ -213,7 +213,8 @@ class Silver:
         rewritten = self._table.named(touched)
         if sum(f.size for f in rewritten) <= _REWRITABLE:
             rows, old = self._rows_of(shape), self._table.rows_in(rewritten)
-            frame = _asked(writes, SilverRows.rewritten, (rows, writes.few is not None), writes.states, old)
+            few = writes.few is not None
+            frame = asked(SilverRows.rewritten, (rows, few), writes.states, old, few=few)
             self._commit(frame, told, without=rewritten, after=after)
             return
         come = self._come(writes, shape) if writes.actions & {INSERT, UPDATE} else None
@@ -268,7 +269,8 @@ class Silver:
         """The rows that come."""
         # New rows alone fill a table: there it pays to share them out by ranges, for a key is then sought in one file.
         files, parts = files_of(writes.rows, self._cores), writes.parts if writes.files else None
-        return _asked(writes, SilverRows.come, (self._rows_of(shape), files, parts), writes.states)
+        by, few = (self._rows_of(shape), files, parts), writes.few is not None
+        return asked(SilverRows.come, by, writes.states, few=few)
 
     def _rows_of(self, shape: Shape) -> SilverRows:
         return SilverRows(shape, self.beside, self.apart)
@@ -280,11 +282,6 @@ class Silver:
     def truncate(self, before: Column) -> None:
         """Removes every row whose position is below `before`, a `POSITION` struct."""
         self._table.delete(F.col(POSITION_COLUMN) < before)
-
-
-def _asked(writes: Writes, query: Query, by: tuple[Any, ...], *rows: DataFrame) -> DataFrame:
-    """Where they are few, by a plan that is made once."""
-    return query(*by, *rows) if writes.few is None else asked(query, by, *rows)
 
 
 def _location() -> Column:

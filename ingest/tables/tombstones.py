@@ -81,7 +81,7 @@ class Tombstones:
         """Appends `_key` and `_position` of deletes, one of a key, or with `_moved_to`, where they have it, one of each
         that it moved to beside. `after`: what has to be done before they count, once their file is written. `few`:
         there are few, in one part."""
-        self._append(asked(_new, (), graves) if few else _new(graves), after)
+        self._append(asked(_new, (), graves, few=few), after)
 
     def fold(self) -> bool:
         """Writes small files together, where it is time to, without what nobody asks for any more. Whether it was."""
@@ -108,8 +108,8 @@ class Tombstones:
         return keys.count() if below is None else keys.where(F.col(POSITION_COLUMN) < literal(below)).count()
 
     def horizon(self) -> tuple[int, ...] | None:
-        """The position below which tombstones have been forgotten."""
-        told = self._table.property(_HORIZON)
+        """The position below which tombstones have been forgotten; None where none have been, or there are none."""
+        told = self._table.property(_HORIZON) if self._table.exists() else None
         return None if told is None else tuple(json.loads(told))
 
     def forget(self, below: tuple[int, ...]) -> None:

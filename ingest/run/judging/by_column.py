@@ -45,7 +45,7 @@ def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Trunc
     columns = [c.name for c in shape.columns if c.name not in key]
     states = with_actions(joined(facts, key, columns, layered), shape.names)
     states = cut(states.withColumn(SURROGATE, surrogate(key)))
-    horizon = stored.graves.horizon() if stored.graves.exists() else None
+    horizon = stored.graves.horizon()
     if horizon is not None:
         everything, states = _beyond(everything, states, key, horizon)
     changed = F.col(ACTION).isNotNull() | F.col(PENDING_ACTION).isNotNull() | F.col(BURIES)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -26,7 +25,7 @@ from ingest.changelog.images import Shape
 from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, TIED, surrogate
 from ingest.changelog.reader import Reading
 from ingest.cut import cut, let_go
-from ingest.prepared import Query, asked
+from ingest.prepared import asked
 from ingest.run.decoding import Changes, Decoding
 from ingest.run.judging.few import held_against
 from ingest.run.judging.known import row_columns, with_verdict
@@ -73,8 +72,8 @@ def by_row(
     applied = told.effects
     if told.moves:  # An event that moves a row is one event with two effects.
         applied = judged.where(effect(sure)).select(EVENT_ID).distinct().count()
-    ask = asked if few else _ask
-    rows, dead = (ask(query, (sure,), judged) for query in (_taking_effect, _dead))
+    rows = asked(_taking_effect, (sure,), judged, few=few)
+    dead = asked(_dead, (), judged, few=few)
     return Judged(
         Writes(rows, told.actions, told.files, told.effects, parts, told.gone)
         if told.actions - {BURY, REFUSE}
@@ -93,12 +92,9 @@ def _compacted(
     changes: Changes, truncated: Truncated, key: tuple[str, ...], parts: int | None, whole: bool
 ) -> DataFrame:
     """The states of the changes' keys. `parts`: into how many they are shared out; None: they are few."""
-    by = (changes.decoding(Reading.AFTER), truncated.position, key, parts)
-    if parts is None:
-        return asked(_states, by, *changes.events, once=True)
-    states = _states(*by, *changes.events)
+    by, few = (changes.decoding(Reading.AFTER), truncated.position, key, parts), parts is None
     # A plan that decodes is large: cut here, what follows plans over plain rows.
-    return states if whole else cut(states)
+    return asked(_states, by, *changes.events, once=few or not whole, few=few)
 
 
 def _states(
@@ -110,17 +106,13 @@ def _states(
     return compacted(brought, key, parts).withColumn(SURROGATE, surrogate(key))
 
 
-def _ask(query: Query, by: tuple[Any, ...], *rows: DataFrame) -> DataFrame:
-    return query(*by, *rows)
-
-
 def _taking_effect(sure: bool, judged: DataFrame) -> DataFrame:
     """What is written to silver, or taken away there."""
     states = judged.where(effect(sure) & (F.col(ACTION) != BURY))
     return states.withColumn(COLUMN_POSITIONS, F.lit(None).cast(COLUMN_POSITIONS_TYPE))
 
 
-def _dead(_sure: bool, judged: DataFrame) -> DataFrame:
+def _dead(judged: DataFrame) -> DataFrame:
     """New tombstones."""
     return judged.where(F.col(ACTION).isin(DELETE, BURY)).select(SURROGATE, POSITION_COLUMN)
 
@@ -155,7 +147,7 @@ def _live(states: DataFrame, stored: Stored, key: Sequence[str], whole: bool) ->
     if not stored.silver.exists():
         return None
     live = stored.silver.located() if whole else stored.silver.matching(states, key)
-    return live.select(*row_columns(tuple(key)))
+    return live.select(*row_columns(key))
 
 
 def _buried(states: DataFrame, stored: Stored, key: Sequence[str], whole: bool) -> DataFrame | None:
