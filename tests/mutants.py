@@ -427,9 +427,9 @@ MUTANTS = [
     ),
     Mutant(
         "a plan that sends rows from task to task is asked again",
-        "prepared/__init__.py",
-        "if plan is None or not plan.repeats:",
-        "if plan is None:",
+        "prepared/Prepared.java",
+        "if (!repeats(executed)) {",
+        "if (false) {",
         PREPARED,
     ),
     Mutant(

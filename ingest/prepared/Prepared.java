@@ -2,7 +2,6 @@ package org.apache.spark.rdd;
 
 import org.apache.spark.NarrowDependency;
 import org.apache.spark.Partition;
-import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.AttributeMap$;
@@ -18,23 +17,19 @@ import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.exchange.Exchange;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
-import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 import scala.collection.immutable.List;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Range$;
 import scala.collection.immutable.Seq;
 import scala.math.BigInt$;
-import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 
-/** The one part of an answer: the parts of the plan, and those of the rows that each slot is given. */
+/** The one part of an answer: the parts of the rows that each slot is given. */
 final class PreparedPart implements Partition {
-    final Partition[] plan;
     final Partition[][] given;
 
-    PreparedPart(Partition[] plan, Partition[][] given) {
-        this.plan = plan;
+    PreparedPart(Partition[][] given) {
         this.given = given;
     }
 
@@ -55,74 +50,6 @@ final class PreparedPart implements Partition {
     }
 }
 
-/** Rows of several parts, one part after the other. */
-final class PreparedParts extends AbstractIterator {
-    private final RDD rows;
-    private final Partition[] parts;
-    private final TaskContext context;
-    private Iterator open;
-    private int next;
-
-    PreparedParts(RDD rows, Partition[] parts, TaskContext context) {
-        this.rows = rows;
-        this.parts = parts;
-        this.context = context;
-    }
-
-    public boolean hasNext() {
-        while ((open == null || !open.hasNext()) && next < parts.length) {
-            open = rows.iterator(parts[next++], context);
-        }
-        return open != null && open.hasNext();
-    }
-
-    public Object next() {
-        hasNext();
-        return open.next();
-    }
-}
-
-/** Where a plan that was made before its rows were there finds them: in each task, those that it is given there. */
-final class PreparedSlot extends RDD {
-    private transient RDD rows;
-    private transient Partition[] parts;
-
-    PreparedSlot(SparkContext context, ClassTag kind) {
-        super(context, Nil$.MODULE$, kind);
-    }
-
-    /** In the task's own copy of the plan. */
-    void fill(RDD rows, Partition[] parts) {
-        this.rows = rows;
-        this.parts = parts;
-    }
-
-    public Partition[] getPartitions() {
-        return new Partition[] {new PreparedPart(null, null)};
-    }
-
-    public Iterator compute(Partition split, TaskContext context) {
-        return new PreparedParts(rows, parts, context);
-    }
-}
-
-/** Rows that may be kept: a plan writes each of its rows over the one before. */
-final class PreparedCopies extends AbstractIterator {
-    private final Iterator rows;
-
-    PreparedCopies(Iterator rows) {
-        this.rows = rows;
-    }
-
-    public boolean hasNext() {
-        return rows.hasNext();
-    }
-
-    public Object next() {
-        return ((InternalRow) rows.next()).copy();
-    }
-}
-
 /** The one part of an answer needs all parts of what it is made of. */
 final class PreparedNeeds extends NarrowDependency {
     private final int parts;
@@ -139,22 +66,24 @@ final class PreparedNeeds extends NarrowDependency {
 
 /** What a plan with slots makes of the rows that it is given: in one task, and without another plan. */
 public final class Prepared extends RDD {
-    private RDD plan;
-    private PreparedSlot[] slots;
+    private PreparedPlan plan;
     private RDD[] given;
     // Known from the start: once its rows are computed, who still asks for its parts finds nothing else here.
     private final transient Partition[] parts;
 
-    private Prepared(RDD plan, PreparedSlot[] slots, RDD[] given) {
-        super(plan.context(), needs(plan, given), plan.elementClassTag());
+    private Prepared(PreparedPlan plan, java.util.List frames) {
+        this(plan, rowsOf(frames));
+    }
+
+    private Prepared(PreparedPlan plan, RDD[] given) {
+        super(given[0].context(), needs(given), ClassTag$.MODULE$.apply(InternalRow.class));
         this.plan = plan;
-        this.slots = slots;
         this.given = given;
         Partition[][] all = new Partition[given.length][];
         for (int i = 0; i < given.length; i++) {
             all[i] = given[i].partitions();
         }
-        this.parts = new Partition[] {new PreparedPart(plan.partitions(), all)};
+        this.parts = new Partition[] {new PreparedPart(all)};
     }
 
     /** The columns of frames, one field for each of them. */
@@ -177,21 +106,35 @@ public final class Prepared extends RDD {
         return made;
     }
 
-    /** What `planned`, made of `slots`, is of the rows of other frames; if `once`, they are computed once. */
-    public static Dataset answer(Dataset planned, java.util.List slots, java.util.List frames, boolean once) {
-        PreparedSlot[] free = new PreparedSlot[slots.size()];
-        RDD[] given = new RDD[free.length];
-        for (int i = 0; i < free.length; i++) {
-            free[i] = (PreparedSlot) rowsOf((Dataset) slots.get(i));
-            given[i] = rowsOf((Dataset) frames.get(i));
+    /** The plan of `planned`, a frame made of `slots`; null where it can't be asked again. */
+    public static PreparedPlan plan(Dataset planned, java.util.List slots) {
+        SparkPlan executed = planned.queryExecution().executedPlan();
+        if (!repeats(executed)) {
+            return null;
         }
-        RDD rows = new Prepared(planned.queryExecution().toRdd(), free, given);
+        RDD[] free = rowsOf(slots);
+        return new PreparedPlan(executed.execute(), free, planned.sparkSession().sessionState().conf());
+    }
+
+    /** What `plan`, that of `planned`, is of the rows of these frames; if `once`, they are computed once. */
+    public static Dataset answer(Dataset planned, PreparedPlan plan, java.util.List frames, boolean once) {
+        RDD rows = new Prepared(plan, frames);
         Seq output = planned.queryExecution().analyzed().output();
         return frame((SparkSession) planned.sparkSession(), output, once ? rows.localCheckpoint() : rows);
     }
 
+    /** The same rows, where each is an object in JSON: a list of them in JSON. */
+    public static String told(PreparedPlan plan, java.util.List frames) {
+        Object[] rows = (Object[]) new Prepared(plan, frames).collect();
+        StringBuilder listed = new StringBuilder("[");
+        for (int i = 0; i < rows.length; i++) {
+            listed.append(i == 0 ? "" : ",").append(((InternalRow) rows[i]).getUTF8String(0));
+        }
+        return listed.append("]").toString();
+    }
+
     /** Whether a plan may be asked again: what goes from task to task is kept, and would come again as it was. */
-    public static boolean repeats(SparkPlan plan) {
+    private static boolean repeats(SparkPlan plan) {
         if (plan instanceof Exchange || plan.subqueries().nonEmpty()) {
             return false;
         }
@@ -218,12 +161,20 @@ public final class Prepared extends RDD {
         return plan instanceof LogicalRDD ? ((LogicalRDD) plan).rdd() : frame.queryExecution().toRdd();
     }
 
-    private static Seq needs(RDD plan, RDD[] given) {
+    private static RDD[] rowsOf(java.util.List frames) {
+        RDD[] rows = new RDD[frames.size()];
+        for (int i = 0; i < rows.length; i++) {
+            rows[i] = rowsOf((Dataset) frames.get(i));
+        }
+        return rows;
+    }
+
+    private static Seq needs(RDD[] given) {
         List found = Nil$.MODULE$;
         for (int i = 0; i < given.length; i++) {
             found = found.prepended(new PreparedNeeds(given[i]));
         }
-        return found.prepended(new PreparedNeeds(plan));
+        return found;
     }
 
     public Partition[] getPartitions() {
@@ -231,17 +182,12 @@ public final class Prepared extends RDD {
     }
 
     public Iterator compute(Partition split, TaskContext context) {
-        PreparedPart part = (PreparedPart) split;
-        for (int i = 0; i < slots.length; i++) {
-            slots[i].fill(given[i], part.given[i]);
-        }
-        return new PreparedCopies(new PreparedParts(plan, part.plan, context));
+        return plan.of(given, ((PreparedPart) split).given, context);
     }
 
     public void clearDependencies() {
         super.clearDependencies();
         plan = null;
-        slots = null;
         given = null;
     }
 }

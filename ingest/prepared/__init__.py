@@ -7,18 +7,24 @@ fills them with the rows at hand. It runs in one task: nothing in it may be sent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import json
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from ingest.cut import cut, kept
 from ingest.java_classes import java_class
 from ingest.java_source import define, reaches_tasks
 
-_CLASSES = ("PreparedPart", "PreparedParts", "PreparedSlot", "PreparedCopies", "PreparedNeeds", "Prepared")
+_CLASSES = {
+    "PreparedPlan": ("PreparedParts", "PreparedPlace", "PreparedSlot", "PreparedCopy", "PreparedRows", "PreparedStart"),
+    "Prepared": ("PreparedPart", "PreparedNeeds"),
+}
+"""By the last one that is defined, which the file is named for."""
 _AT_HAND = 1024
 """Plans that are kept, each a third of a megabyte: all that the batches of a hundred tables ask."""
 
@@ -32,18 +38,45 @@ def asked(query: Query, by: tuple[Hashable, ...], *rows: DataFrame, once: bool =
 
     The query's joins have the hint `shuffle_hash`, and what joins rows that both sides have is brought together
     (`coalesce(1)`): one that Spark would share out is planned anew each time."""
-    spark = rows[0].sparkSession
-    plan = None
-    # Executors beside this JVM don't know the class.
-    if few and reaches_tasks(spark.sparkContext):
-        given = java_class(spark._jvm, "java.util.ArrayList")()
-        for frame in rows:
-            given.add(frame._jdf)
-        plan = _plan(spark, query, by, _prepared(spark).columns(given))
-    if plan is None or not plan.repeats:
+    given = _listed(rows)
+    plan = _planned(query, by, rows, given) if few else None
+    if plan is None:
         answer = query(*by, *rows)
         return cut(answer) if once else answer
     return plan.answer(given, once)
+
+
+def told(query: Query, by: tuple[Hashable, ...], *rows: DataFrame, few: bool = True) -> list[dict[str, Any]]:
+    """The rows that `asked` would give, of which there are few, by their columns: what is null is left out, what is
+    binary is in base64."""
+    given = _listed(rows)
+    plan = _planned(_in_json, (query, *by), rows, given) if few else None
+    if plan is None:
+        return [json.loads(row[0]) for row in _in_json(query, *by, *rows).collect()]
+    found: list[dict[str, Any]] = json.loads(plan.told(given))
+    return found
+
+
+def _in_json(query: Query, *of: Any) -> DataFrame:
+    return query(*of).select(F.to_json(F.struct("*")))
+
+
+def _listed(rows: Sequence[DataFrame]) -> Any:
+    """As the JVM has them."""
+    listed = java_class(rows[0].sparkSession._jvm, "java.util.ArrayList")()
+    for frame in rows:
+        listed.add(frame._jdf)
+    return listed
+
+
+def _planned(query: Query, by: tuple[Hashable, ...], rows: Sequence[DataFrame], given: Any) -> _Plan | None:
+    """The plan of `query` for rows with the columns of `given`; None where none can be asked again."""
+    spark = rows[0].sparkSession
+    # Executors beside this JVM don't know the class.
+    if not reaches_tasks(spark.sparkContext):
+        return None
+    plan = _plan(spark, query, by, _prepared(spark).columns(given))
+    return plan if plan.repeats else None
 
 
 class _Plan:
@@ -52,14 +85,22 @@ class _Plan:
     def __init__(self, spark: SparkSession, query: Query, by: tuple[Hashable, ...], columns: Any) -> None:
         self._spark = spark
         self._prepared = _prepared(spark)
-        self._slots = self._prepared.slots(spark._jsparkSession, columns)
-        self._planned = query(*by, *(DataFrame(slot, spark) for slot in self._slots))
-        self.repeats = bool(self._prepared.repeats(self._planned._jdf.queryExecution().executedPlan()))
+        slots = self._prepared.slots(spark._jsparkSession, columns)
+        self._planned = query(*by, *(DataFrame(slot, spark) for slot in slots))
+        self._plan = self._prepared.plan(self._planned._jdf, slots)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether it may be asked again."""
+        return self._plan is not None
 
     def answer(self, given: Any, once: bool) -> DataFrame:
-        answer = DataFrame(self._prepared.answer(self._planned._jdf, self._slots, given, once), self._spark)
-        # Spark forgets the metrics of a plan that nobody holds, and then complains of every task that tells them.
-        return kept(answer, self) if once else answer
+        answer = DataFrame(self._prepared.answer(self._planned._jdf, self._plan, given, once), self._spark)
+        return kept(answer) if once else answer
+
+    def told(self, given: Any) -> str:
+        """Of a query in JSON."""
+        return str(self._prepared.told(self._plan, given))
 
 
 @lru_cache(maxsize=_AT_HAND)
@@ -72,6 +113,7 @@ def _plan(spark: SparkSession, query: Query, by: tuple[Hashable, ...], columns: 
 def _prepared(spark: SparkSession) -> Any:
     """The class, looked up once per session."""
     jvm: Any = spark._jvm
-    source = Path(__file__).with_name("Prepared.java").read_text(encoding="utf-8")
-    define(jvm, source, "org.apache.spark.rdd.RDD", _CLASSES)
+    for name, others in _CLASSES.items():
+        source = Path(__file__).with_name(f"{name}.java").read_text(encoding="utf-8")
+        define(jvm, source, "org.apache.spark.rdd.RDD", (*others, name))
     return java_class(jvm, "org.apache.spark.rdd.Prepared")

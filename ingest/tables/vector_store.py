@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -19,6 +20,11 @@ class RowNumbers:
 
     count: int
     bitmap: bytes
+
+    @classmethod
+    def told(cls, count: int, bitmap: str) -> RowNumbers:
+        """As JSON has them."""
+        return cls(count, base64.b64decode(bitmap))
 
 
 class VectorStore:

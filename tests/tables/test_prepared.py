@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.cut import released
-from ingest.prepared import Query, asked
+from ingest.prepared import Query, asked, told
 
 pytestmark = pytest.mark.spark
 _ROWS: tuple[list[tuple[int, str | None]], ...] = (
@@ -72,6 +74,21 @@ def test_of_an_answer_more_is_asked(spark: SparkSession) -> None:
         first = asked(_names, (1,), frame, once=True)
         again = asked(_named, (), asked(_named, (), first))
         assert _found(again) == _found(_named(_named(_names(1, frame))))
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_it_is_told_by_column(spark: SparkSession, few: bool) -> None:
+    for rows in _ROWS:
+        given = [row | {"blob": base64.b64encode(b"\0\1").decode()} for row in map(_as_told, rows)]
+        assert told(_with_blob, (), _frame(spark, rows), few=few) == given
+
+
+def _as_told(row: tuple[int, str | None]) -> dict[str, Any]:
+    return {name: value for name, value in zip(("id", "name"), row, strict=True) if value is not None}
+
+
+def _with_blob(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("blob", F.unhex(F.lit("0001")))
 
 
 def _named(rows: DataFrame) -> DataFrame:

@@ -10,9 +10,9 @@ from functools import cache
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest import prepared
 from ingest.changelog.change import LOCATION, MOVED
 from ingest.changelog.merge import ACTION, BURY, DELETE, INSERT, REFUSE, TIED, UPDATE
-from ingest.prepared import asked
 from ingest.run.judging.known import LAYERED
 from ingest.tables.deletion_vectors import numbers_of
 from ingest.tables.tombstones import MOVED_AT
@@ -76,11 +76,10 @@ _COUNTED = ("moves", "layered", "moved", "tied_moves")
 
 def told_of(judged: DataFrame, few: bool) -> Told:
     """`few`: so are the states."""
-    counted = asked(_counted_with_rows, (), judged) if few else _counted(judged)
-    rows = counted.collect()  # a row per file
-    states = Counter({(action, row["_file"]): row[action] for row in rows for action in _ACTIONS if row[action]})
-    tied = Counter({(UPDATE, row["_file"]): row["tied"] for row in rows if row["tied"]})
-    gone = {row["_file"]: RowNumbers(*row["gone"]) for row in rows if row["gone"]["count"]} if few else None
+    rows = prepared.told(_counted_with_rows if few else _counted, (), judged, few=few)  # a row per file
+    states = Counter({(action, row.get("_file")): row[action] for row in rows for action in _ACTIONS if row[action]})
+    tied = Counter({(UPDATE, row.get("_file")): row["tied"] for row in rows if row["tied"]})
+    gone = {row["_file"]: RowNumbers.told(**row["gone"]) for row in rows if row["gone"]["count"]} if few else None
     return Told(states, tied, gone, *(sum(row[name] for row in rows) for name in _COUNTED))
 
 
