@@ -45,7 +45,7 @@ def define(jvm: Any, source: str, beside: str, names: tuple[str, ...]) -> None:
             return
         handles = jvm.java.lang.invoke.MethodHandles
         classes = compiled(jvm, source).getBytecodes()
-        lookup = handles.privateLookupIn(jvm.java.lang.Class.forName(beside), handles.lookup())
+        lookup = handles.privateLookupIn(_named(jvm, beside), handles.lookup())
         for name in whole:
             lookup.defineClass(classes[name])
 
@@ -72,9 +72,14 @@ def type_in(jvm: Any, kind: T.DataType) -> Any:
     return java_class(jvm, f"{_SQL}.types.DataType").fromJson(kind.json())
 
 
+def _named(jvm: Any, name: str) -> Any:
+    """The class, from the jars of the session too, which may have come with it."""
+    return jvm.java.lang.Class.forName(name, True, jvm.java.lang.Thread.currentThread().getContextClassLoader())
+
+
 def _has(jvm: Any, name: str) -> bool:
     try:
-        jvm.java.lang.Class.forName(name)
+        _named(jvm, name)
     except Py4JJavaError:
         return False
     return True

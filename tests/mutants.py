@@ -433,6 +433,20 @@ MUTANTS = [
         PREPARED,
     ),
     Mutant(
+        "two tasks have the use of one copy",
+        "prepared/Copies.java",
+        "free.poll()",
+        "free.peek()",
+        PREPARED,
+    ),
+    Mutant(
+        "what changed is in the table once more",
+        "tables/FewRows.java",
+        "kind.changeType >= 0 && ",
+        "kind.changeType < 0 && ",
+        ("tests/tables/test_few_rows.py",),
+    ),
+    Mutant(
         "what a commit under way has written goes with old versions",
         "run/upkeep.py",
         "old_versions.removed(self._spark, [path])",

@@ -156,7 +156,8 @@ public final class Prepared extends RDD {
         return Dataset$.MODULE$.ofRows(session, plan);
     }
 
-    private static RDD rowsOf(Dataset frame) {
+    /** The rows of a frame: of an answer without a plan of their own. */
+    public static RDD rowsOf(Dataset frame) {
         LogicalPlan plan = frame.queryExecution().analyzed();
         return plan instanceof LogicalRDD ? ((LogicalRDD) plan).rdd() : frame.queryExecution().toRdd();
     }

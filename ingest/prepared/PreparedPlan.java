@@ -1,20 +1,10 @@
 package org.apache.spark.rdd;
 
 import java.io.Serializable;
-import java.lang.ref.WeakReference;
-import java.nio.ByteBuffer;
-import java.util.ArrayList;
-import java.util.Deque;
-import java.util.HashMap;
-import java.util.Map;
-import java.util.UUID;
-import java.util.concurrent.ConcurrentLinkedDeque;
 import org.apache.spark.Dependency;
 import org.apache.spark.Partition;
 import org.apache.spark.SparkContext;
-import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
-import org.apache.spark.TaskContext$;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.internal.SQLConf$;
@@ -22,7 +12,6 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 import scala.collection.immutable.Nil$;
 import scala.reflect.ClassTag;
-import scala.reflect.ClassTag$;
 import scala.runtime.AbstractFunction0;
 
 /** Rows of several parts, one part after the other. */
@@ -136,52 +125,32 @@ final class PreparedRows extends AbstractIterator {
     }
 }
 
-/** A plan with slots, and its copies. To tasks, which run in the same JVM, goes its name alone: to read a plan anew from
- * its bytes takes longer than to ask it of a few rows. */
-public final class PreparedPlan implements Serializable {
-    private static final String INTERPRETED = "spark.sql.codegen.factoryMode";
-    private static final Map HERE = new HashMap();
-
-    private final String name = UUID.randomUUID().toString();
+/** A plan with slots. */
+public final class PreparedPlan extends InThisJvm {
     private final transient Partition[] parts;
-    private final transient byte[] bytes;
+    private final transient Copies copies;
     private final transient SQLConf settings;
-    private final transient Deque free = new ConcurrentLinkedDeque();
 
     /** `settings`: those of the plan's session. */
     PreparedPlan(RDD plan, RDD[] slots, SQLConf settings) {
         this.parts = plan.partitions();
         needed(plan);
-        ByteBuffer written = SparkEnv.get().closureSerializer().newInstance()
-            .serialize(new PreparedCopy(plan, slots), kind());
-        this.bytes = new byte[written.remaining()];
-        written.get(bytes);
-        // What a task generates of code beside that of the plan, it generates anew each time: longer than few rows take.
-        this.settings = settings.clone();
-        this.settings.setConfString(INTERPRETED, "NO_CODEGEN");
-        synchronized (HERE) {
-            // Of plans that nobody asks any more.
-            java.util.Iterator all = HERE.values().iterator();
-            while (all.hasNext()) {
-                if (((WeakReference) all.next()).get() == null) {
-                    all.remove();
-                }
-            }
-            HERE.put(name, new WeakReference(this));
-        }
+        this.copies = new Copies(new PreparedCopy(plan, slots));
+        this.settings = ofFewRows(settings);
     }
 
-    // Not private: Janino would give it another name.
-    Object readResolve() {
-        synchronized (HERE) {
-            return ((WeakReference) HERE.get(name)).get();
-        }
+    /** The settings of a session, for a task with few rows: what it generates of code beside that of its plan it
+     * generates anew each time, which takes longer than they do. */
+    public static SQLConf ofFewRows(SQLConf settings) {
+        SQLConf changed = settings.clone();
+        changed.setConfString("spark.sql.codegen.factoryMode", "NO_CODEGEN");
+        changed.setConfString("spark.databricks.delta.collectStats.fallbackToInterpretedProjection", "true");
+        return changed;
     }
 
     /** What it is of these parts of other rows, each of which is for one of its slots. */
     Iterator of(RDD[] rows, Partition[][] given, TaskContext context) {
-        Object kept = free.poll();
-        PreparedCopy copy = kept == null ? copied(context) : (PreparedCopy) kept;
+        PreparedCopy copy = (PreparedCopy) copies.take();
         for (int i = 0; i < copy.slots.length; i++) {
             ((PreparedSlot) copy.slots[i]).fill(rows[i], given[i]);
         }
@@ -194,19 +163,7 @@ public final class PreparedPlan implements Serializable {
         for (int i = 0; i < copy.slots.length; i++) {
             ((PreparedSlot) copy.slots[i]).fill(null, null);
         }
-        free.push(copy);
-    }
-
-    /** The counters of a copy belong to no task: it outlives them. */
-    private PreparedCopy copied(TaskContext context) {
-        TaskContext$.MODULE$.unset();
-        try {
-            ClassLoader loader = Thread.currentThread().getContextClassLoader();
-            return (PreparedCopy) SparkEnv.get().closureSerializer().newInstance()
-                .deserialize(ByteBuffer.wrap(bytes), loader, kind());
-        } finally {
-            TaskContext$.MODULE$.setTaskContext(context);
-        }
+        copies.giveBack(copy);
     }
 
     /** What a copy can't find out any more: on what each of its steps depends. */
@@ -215,10 +172,6 @@ public final class PreparedPlan implements Serializable {
         while (below.hasNext()) {
             needed(((Dependency) below.next()).rdd());
         }
-    }
-
-    private static ClassTag kind() {
-        return ClassTag$.MODULE$.apply(PreparedCopy.class);
     }
 }
 

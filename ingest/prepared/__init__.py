@@ -20,7 +20,9 @@ from ingest.cut import cut, kept
 from ingest.java_classes import java_class
 from ingest.java_source import define, reaches_tasks
 
-_CLASSES = {
+_CLASSES: dict[str, tuple[str, ...]] = {
+    "InThisJvm": (),
+    "Copies": (),
     "PreparedPlan": ("PreparedParts", "PreparedPlace", "PreparedSlot", "PreparedCopy", "PreparedRows", "PreparedStart"),
     "Prepared": ("PreparedPart", "PreparedNeeds"),
 }
@@ -75,7 +77,7 @@ def _planned(query: Query, by: tuple[Hashable, ...], rows: Sequence[DataFrame], 
     # Executors beside this JVM don't know the class.
     if not reaches_tasks(spark.sparkContext):
         return None
-    plan = _plan(spark, query, by, _prepared(spark).columns(given))
+    plan = _plan(spark, query, by, classes(spark).columns(given))
     return plan if plan.repeats else None
 
 
@@ -84,10 +86,10 @@ class _Plan:
 
     def __init__(self, spark: SparkSession, query: Query, by: tuple[Hashable, ...], columns: Any) -> None:
         self._spark = spark
-        self._prepared = _prepared(spark)
-        slots = self._prepared.slots(spark._jsparkSession, columns)
+        self._classes = classes(spark)
+        slots = self._classes.slots(spark._jsparkSession, columns)
         self._planned = query(*by, *(DataFrame(slot, spark) for slot in slots))
-        self._plan = self._prepared.plan(self._planned._jdf, slots)
+        self._plan = self._classes.plan(self._planned._jdf, slots)
 
     @property
     def repeats(self) -> bool:
@@ -95,12 +97,13 @@ class _Plan:
         return self._plan is not None
 
     def answer(self, given: Any, once: bool) -> DataFrame:
-        answer = DataFrame(self._prepared.answer(self._planned._jdf, self._plan, given, once), self._spark)
-        return kept(answer) if once else answer
+        answer = DataFrame(self._classes.answer(self._planned._jdf, self._plan, given, once), self._spark)
+        # Tasks find a plan as long as somebody holds it.
+        return kept(answer, self) if once else answer
 
     def told(self, given: Any) -> str:
         """Of a query in JSON."""
-        return str(self._prepared.told(self._plan, given))
+        return str(self._classes.told(self._plan, given))
 
 
 @lru_cache(maxsize=_AT_HAND)
@@ -110,8 +113,8 @@ def _plan(spark: SparkSession, query: Query, by: tuple[Hashable, ...], columns: 
 
 
 @cache
-def _prepared(spark: SparkSession) -> Any:
-    """The class, looked up once per session."""
+def classes(spark: SparkSession) -> Any:
+    """The class `Prepared`, looked up once per session; with it those that it is made of are there."""
     jvm: Any = spark._jvm
     for name, others in _CLASSES.items():
         source = Path(__file__).with_name(f"{name}.java").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from ingest.names import identifier
-from ingest.tables import checkpoints, commit_log, marks
+from ingest.tables import checkpoints, commit_log, few_rows, marks
 from ingest.tables.beside import beside
 from ingest.tables.contention import changed_meanwhile
 from ingest.tables.data_file import DataFile, ReadyFile, data_file
@@ -111,12 +111,13 @@ class Table(ReadTable):
         columns: T.StructType | None = None,
         ready: Sequence[ReadyFile] = (),
         after: Callable[[], object] | None = None,
+        few: bool = False,
     ) -> list[DataFile]:
         """One commit, the first of which makes the table: the rows of `frame` come, in files that are returned, and the
         files `ready`; the files `without` go, and so do `without_rows`. `frame` has the table's columns and types, and
         may have `CHANGE_TYPE`. `told`: what the commit says of itself (its user metadata). `new`: properties of a new
         table. `columns`: those that the table has from here on, with the properties `new`. `after`: what has to be done
-        before the commit, once its files are written.
+        before the commit, once its files are written. `few`: so are the rows of `frame`.
 
         Raises Contended where another writer has come as far as `progress`, or has committed a batch since `begin`,
         and what Delta raises where that happens at this very moment."""
@@ -130,10 +131,10 @@ class Table(ReadTable):
         progresses = self._progresses(transaction, progress)
         pairs, emptied = list[Any](), list[DataFile]()
         if without_rows is None:
-            added = self._written(transaction, frame)
+            added = self._written(transaction, frame, few)
         else:
             with beside(partial(thinned, self._spark, self._log, self.path, self.files(), without_rows)) as marking:
-                added = self._written(transaction, frame)
+                added = self._written(transaction, frame, few)
             pairs, emptied = marking.result()
         added += [self._delta.added(file) for file in ready]
         without = [*without, *emptied]
@@ -197,8 +198,11 @@ class Table(ReadTable):
         self._committed(transaction, [data_file(a) for a in added], files, [*added, *removed], None)
 
     @staticmethod
-    def _written(transaction: Any, frame: DataFrame | None) -> list[Any]:
-        return [] if frame is None else items(transaction.writeFiles(frame._jdf))
+    def _written(transaction: Any, frame: DataFrame | None, few: bool = False) -> list[Any]:
+        if frame is None:
+            return []
+        added = few_rows.written(transaction, frame) if few else None
+        return items(transaction.writeFiles(frame._jdf)) if added is None else added
 
     def _progresses(self, transaction: Any, progress: Progress | None) -> list[Progress]:
         """What this commit says of who has come how far, after having seen that nobody else has come there."""

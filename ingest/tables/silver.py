@@ -206,19 +206,18 @@ class Silver:
         Raises Contended, or what Delta raises, where another writer's batch came between `begin` and here."""
         if self._mapped(shape) and not self.exists():
             self.create(shape)  # Delta refuses a first write that brings both mapping and a change data feed.
-        touched = writes.files
+        touched, few = writes.files, writes.few is not None
         if not touched:
-            self._commit(self._come(writes, shape), told, new=self._properties(shape), after=after)
+            self._commit(self._come(writes, shape), told, new=self._properties(shape), after=after, few=few)
             return
         rewritten = self._table.named(touched)
         if sum(f.size for f in rewritten) <= _REWRITABLE:
             rows, old = self._rows_of(shape), self._table.rows_in(rewritten)
-            few = writes.few is not None
             frame = asked(SilverRows.rewritten, (rows, few), writes.states, old, few=few)
-            self._commit(frame, told, without=rewritten, after=after)
+            self._commit(frame, told, without=rewritten, after=after, few=few)
             return
         come = self._come(writes, shape) if writes.actions & {INSERT, UPDATE} else None
-        self._commit(come, told, without_rows=writes.gone, after=after)
+        self._commit(come, told, without_rows=writes.gone, after=after, few=few)
 
     def _commit(self, frame: DataFrame | None, told: Mapping[str, Any], **more: Any) -> None:
         progress = Progress(told[WRITER], told[UPTO], alone=False) if WRITER in told else None

@@ -81,7 +81,7 @@ class Tombstones:
         """Appends `_key` and `_position` of deletes, one of a key, or with `_moved_to`, where they have it, one of each
         that it moved to beside. `after`: what has to be done before they count, once their file is written. `few`:
         there are few, in one part."""
-        self._append(asked(_new, (), graves, few=few), after)
+        self._append(asked(_new, (), graves, few=few), after, few)
 
     def fold(self) -> bool:
         """Writes small files together, where it is time to, without what nobody asks for any more. Whether it was."""
@@ -130,8 +130,8 @@ class Tombstones:
         led = led.join(asked_for, SURROGATE).select(MOVED_TO).distinct().localCheckpoint()
         return files + emptying.emptied(self._table, led, [MOVED_TO], {MOVED_TO: _nowhere()}, _sorted)
 
-    def _append(self, rows: DataFrame, after: Callable[[], object] | None = None) -> None:
-        self._table.commit(rows, new=delta_log.NO_STATISTICS, after=after)
+    def _append(self, rows: DataFrame, after: Callable[[], object] | None = None, few: bool = False) -> None:
+        self._table.commit(rows, new=delta_log.NO_STATISTICS, after=after, few=few)
 
 
 def _newest(rows: DataFrame, *more: Column, by: Sequence[str] = (SURROGATE,)) -> DataFrame:

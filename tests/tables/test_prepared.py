@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.cut import released
-from ingest.prepared import Query, asked, told
+from ingest.java_classes import java_class
+from ingest.prepared import Query, asked, classes, told
 
 pytestmark = pytest.mark.spark
 _ROWS: tuple[list[tuple[int, str | None]], ...] = (
@@ -134,3 +135,14 @@ def test_several_may_ask_at_a_time(spark: SparkSession) -> None:
 
     with ThreadPoolExecutor(4) as several:
         assert all(several.map(ask, range(1, 20)))
+
+
+def test_a_copy_is_one_tasks_until_it_comes_back(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    classes(spark)
+    copies = java_class(jvm, "org.apache.spark.rdd.Copies")(java_class(jvm, "java.util.ArrayList")())
+    one, other = copies.take(), copies.take()
+    one.add("written on")
+    assert list(other) == []
+    copies.giveBack(one)
+    assert [list(copies.take()), list(copies.take())] == [["written on"], []]

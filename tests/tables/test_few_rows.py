@@ -1,0 +1,119 @@
+"""Files that the tasks of few rows write themselves are what Delta's own writer would have written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.prepared import asked
+from ingest.tables.delta_log import NO_STATISTICS, Table
+from ingest.tables.marks import Progress
+
+pytestmark = pytest.mark.spark
+_COLUMNS = {
+    "id": "string",
+    "n": "bigint",
+    "price": "decimal(9,2)",
+    "at": "timestamp",
+    "tags": "array<string>",
+    "at_least": "struct<a: int, b: int>",
+}
+_ROWS: tuple[tuple[str, ...], ...] = (
+    ("'é\"\\\\ \n'", "1", "1.50", "timestamp'2026-01-01 00:00:00.123456'", "array('x', null)", "struct(1, 2)"),
+    ("repeat('long ', 40)", "-7", "null", "timestamp'1900-01-01 00:00:00'", "null", "null"),
+    ("null", "null", "-0.01", "null", "array()", "struct(null, 5)"),
+)
+_PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
+_KEY_ALONE = _PROPERTIES | {"delta.dataSkippingStatsColumns": "id,n,at,price"}
+
+
+def _rows(spark: SparkSession, rows: Iterable[tuple[str, ...]]) -> DataFrame:
+    kinds = _COLUMNS.items()
+    of_rows = (", ".join(f"CAST({v} AS {k}) AS {n}" for v, (n, k) in zip(row, kinds, strict=True)) for row in rows)
+    typed = [f"SELECT {columns}" for columns in of_rows]
+    return spark.sql(" UNION ALL ".join(typed)) if typed else _rows(spark, _ROWS).where("false")
+
+
+def _as_they_are(rows: DataFrame) -> DataFrame:
+    return rows.coalesce(1)
+
+
+def _written(spark: SparkSession, path: Path, frame: DataFrame, few: bool, new: dict[str, str]) -> dict[str, Any]:
+    table = Table(spark, str(path))
+    frame = asked(_as_they_are, (), frame) if few else frame.coalesce(1)
+    table.commit(frame, new=new, few=few, progress=Progress("test", 1, alone=False))
+    log = (path / "_delta_log" / "00000000000000000000.json").read_text(encoding="utf-8")
+    return {next(iter(a)): next(iter(a.values())) for a in map(json.loads, log.splitlines())}
+
+
+@pytest.mark.parametrize("new", [_PROPERTIES, _KEY_ALONE, NO_STATISTICS], ids=["all", "key", "none"])
+def test_a_file_and_its_statistics_are_those_of_deltas_writer(
+    spark: SparkSession, tmp_path: Path, new: dict[str, str]
+) -> None:
+    rows = _rows(spark, _ROWS)
+    ours, deltas = (_written(spark, tmp_path / str(few), rows, few, new) for few in (True, False))
+    assert json.loads(ours["add"]["stats"]) == json.loads(deltas["add"]["stats"])
+    assert ours["commitInfo"]["operationMetrics"].keys() == deltas["commitInfo"]["operationMetrics"].keys()
+    assert ours["commitInfo"]["operationMetrics"]["numOutputRows"] == "3"
+    read = [spark.read.format("delta").load(str(tmp_path / str(few))) for few in (True, False)]
+    assert read[0].schema == read[1].schema
+    assert sorted(map(repr, read[0].collect())) == sorted(map(repr, read[1].collect()))
+    parquet = [spark.read.parquet(str(tmp_path / str(few) / "part-*")).schema for few in (True, False)]
+    assert parquet[0] == parquet[1]
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_what_changed_goes_to_the_change_data_feed(spark: SparkSession, tmp_path: Path, few: bool) -> None:
+    _written(spark, tmp_path, _rows(spark, ()), few, _PROPERTIES)
+    kept, changed = (_rows(spark, _ROWS).withColumn("_change_type", v) for v in (F.lit(None), F.lit("insert")))
+    both = asked(_as_they_are, (), kept.unionByName(changed), few=few)
+    (file,) = Table(spark, str(tmp_path)).commit(both, few=few)
+    assert file.rows == len(_ROWS)
+    feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(str(tmp_path))
+    assert {row["_change_type"] for row in feed.collect()} == {"insert"}
+    told = feed.select(*_COLUMNS)
+    live = spark.read.format("delta").load(str(tmp_path))
+    assert sorted(map(repr, told.collect())) == sorted(map(repr, live.collect()))
+    assert live.count() == len(_ROWS)
+
+
+def test_no_row_makes_no_file(spark: SparkSession, tmp_path: Path) -> None:
+    assert "add" not in _written(spark, tmp_path, _rows(spark, ()), True, _PROPERTIES)
+    assert list(tmp_path.glob("*.parquet")) == []
+
+
+def test_what_a_table_asks_for_beyond_rows_in_files_is_done(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table(spark, str(tmp_path))
+    frame = asked(_as_they_are, (), _rows(spark, _ROWS))
+    table.commit(frame, new=_PROPERTIES, few=True)
+    spark.sql(f"ALTER TABLE delta.`{tmp_path}` ADD CONSTRAINT positive CHECK (n IS NULL OR n > -10)")
+    table.commit(frame, few=True)
+    low = asked(_as_they_are, (), _rows(spark, (("'x'", "-11", "0", "null", "null", "null"),)))
+    with pytest.raises(Py4JJavaError, match="positive"):
+        table.commit(low, few=True)
+    assert table.rows().count() == 2 * len(_ROWS)
+
+
+def test_several_are_written_at_a_time(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [asked(_as_they_are, (), _rows(spark, (_ROWS[i % 3],) * (i + 1)), once=True) for i in range(12)]
+
+    def write(number: int) -> list[tuple[int, str]]:
+        table = Table(spark, str(tmp_path / str(number)))
+        told = []
+        for _ in range(4):
+            (file,) = table.commit(rows[number], new=_PROPERTIES, few=True)
+            told.append((file.rows, file.action.stats()))
+        return told
+
+    with ThreadPoolExecutor(4) as several:
+        found = list(several.map(write, range(len(rows))))
+    for number, told in enumerate(found):
+        assert told == [(number + 1, told[0][1])] * 4
