@@ -428,8 +428,8 @@ MUTANTS = [
     Mutant(
         "a plan that sends rows from task to task is asked again",
         "prepared/Prepared.java",
-        "if (!repeats(executed)) {",
-        "if (false) {",
+        "repeats(executed) ? ",
+        "true ? ",
         PREPARED,
     ),
     Mutant(

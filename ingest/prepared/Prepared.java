@@ -1,6 +1,9 @@
 package org.apache.spark.rdd;
 
+import java.io.Serializable;
+import org.apache.spark.Dependency;
 import org.apache.spark.NarrowDependency;
+import org.apache.spark.OneToOneDependency;
 import org.apache.spark.Partition;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -14,8 +17,11 @@ import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.LogicalRDD;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.datasources.FileIndex;
+import org.apache.spark.sql.execution.datasources.FileScanRDD;
 import org.apache.spark.sql.execution.exchange.Exchange;
 import org.apache.spark.sql.types.StructType;
+import scala.Function2;
 import scala.Option;
 import scala.collection.Iterator;
 import scala.collection.immutable.List;
@@ -24,6 +30,7 @@ import scala.collection.immutable.Range$;
 import scala.collection.immutable.Seq;
 import scala.math.BigInt$;
 import scala.reflect.ClassTag$;
+import scala.runtime.AbstractFunction2;
 
 /** The one part of an answer: the parts of the rows that each slot is given. */
 final class PreparedPart implements Partition {
@@ -61,6 +68,18 @@ final class PreparedNeeds extends NarrowDependency {
 
     public Seq getParents(int part) {
         return Range$.MODULE$.apply(0, parts);
+    }
+}
+
+/** Objects in JSON as a list of them. A closure of Scala's would be taken apart before it goes to the task. */
+final class PreparedTold extends AbstractFunction2 implements Serializable {
+    public Object apply(Object context, Object rows) {
+        StringBuilder listed = new StringBuilder("[");
+        Iterator all = (Iterator) rows;
+        while (all.hasNext()) {
+            listed.append(listed.length() == 1 ? "" : ",").append(((InternalRow) all.next()).getUTF8String(0));
+        }
+        return listed.append("]").toString();
     }
 }
 
@@ -108,12 +127,8 @@ public final class Prepared extends RDD {
 
     /** The plan of `planned`, a frame made of `slots`; null where it can't be asked again. */
     public static PreparedPlan plan(Dataset planned, java.util.List slots) {
-        SparkPlan executed = planned.queryExecution().executedPlan();
-        if (!repeats(executed)) {
-            return null;
-        }
-        RDD[] free = rowsOf(slots);
-        return new PreparedPlan(executed.execute(), free, planned.sparkSession().sessionState().conf());
+        RDD plan = again(planned);
+        return plan == null ? null : prepared(planned, plan, rowsOf(slots));
     }
 
     /** What `plan`, that of `planned`, is of the rows of these frames; if `once`, they are computed once. */
@@ -125,12 +140,46 @@ public final class Prepared extends RDD {
 
     /** The same rows, where each is an object in JSON: a list of them in JSON. */
     public static String told(PreparedPlan plan, java.util.List frames) {
-        Object[] rows = (Object[]) new Prepared(plan, frames).collect();
-        StringBuilder listed = new StringBuilder("[");
-        for (int i = 0; i < rows.length; i++) {
-            listed.append(i == 0 ? "" : ",").append(((InternalRow) rows[i]).getUTF8String(0));
+        return ((String[]) ran("few rows told", new Prepared(plan, frames), new PreparedTold(), String.class))[0];
+    }
+
+    /** What a task makes of each part of `rows`, in a job that Spark's pages and logs know by this name. */
+    public static Object ran(String name, RDD rows, Function2 task, Class kind) {
+        rows.context().setCallSite(name);
+        try {
+            return rows.context().runJob(rows, task, ClassTag$.MODULE$.apply(kind));
+        } finally {
+            rows.context().clearCallSite();
         }
-        return listed.append("]").toString();
+    }
+
+    /** The plan of `planned`, of the rows of files, each for itself; null where it can't be asked of other files. */
+    public static PreparedPlan scan(Dataset planned) {
+        RDD plan = again(planned);
+        RDD step = plan;
+        while (step != null && !(step instanceof FileScanRDD)) {
+            Seq below = step.dependencies();
+            boolean alone = below.size() == 1 && below.head() instanceof OneToOneDependency;
+            step = alone ? ((Dependency) below.head()).rdd() : null;
+        }
+        return step == null ? null : prepared(planned, plan, new RDD[0]);
+    }
+
+    /** What `plan`, that of `planned`, is of these files. */
+    public static Dataset scanned(Dataset planned, PreparedPlan plan, FileIndex files) {
+        SparkSession session = planned.sparkSession();
+        return frame(session, planned.queryExecution().analyzed().output(),
+            new PreparedScan(session.sparkContext(), plan, PreparedScan.all(files)));
+    }
+
+    private static PreparedPlan prepared(Dataset planned, RDD plan, RDD[] slots) {
+        return new PreparedPlan(plan, slots, planned.sparkSession().sessionState().conf());
+    }
+
+    /** The rows of a plan, if it may be asked again. */
+    private static RDD again(Dataset planned) {
+        SparkPlan executed = planned.queryExecution().executedPlan();
+        return repeats(executed) ? executed.execute() : null;
     }
 
     /** Whether a plan may be asked again: what goes from task to task is kept, and would come again as it was. */

@@ -154,6 +154,15 @@ public final class PreparedPlan extends InThisJvm {
         for (int i = 0; i < copy.slots.length; i++) {
             ((PreparedSlot) copy.slots[i]).fill(rows[i], given[i]);
         }
+        return started(copy, parts, context);
+    }
+
+    /** What it is, without a slot, of other parts than its own. */
+    Iterator of(Partition[] parts, TaskContext context) {
+        return started((PreparedCopy) copies.take(), parts, context);
+    }
+
+    private Iterator started(PreparedCopy copy, Partition[] parts, TaskContext context) {
         PreparedRows answer = new PreparedRows(this, copy, new PreparedParts(copy.plan, parts, context));
         SQLConf$.MODULE$.withExistingConf(settings, new PreparedStart(answer));
         return answer;

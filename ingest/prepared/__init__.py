@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ _CLASSES: dict[str, tuple[str, ...]] = {
     "InThisJvm": (),
     "Copies": (),
     "PreparedPlan": ("PreparedParts", "PreparedPlace", "PreparedSlot", "PreparedCopy", "PreparedRows", "PreparedStart"),
-    "Prepared": ("PreparedPart", "PreparedNeeds"),
+    "PreparedScan": (),
+    "Prepared": ("PreparedPart", "PreparedNeeds", "PreparedTold"),
 }
 """By the last one that is defined, which the file is named for."""
 _AT_HAND = 1024
@@ -59,6 +61,26 @@ def told(query: Query, by: tuple[Hashable, ...], *rows: DataFrame, few: bool = T
     return found
 
 
+@dataclass(frozen=True)
+class Files:
+    """Files of a table, alike where the plans of their rows are. `like`: what beside the files these depend on, as the
+    JVM compares it. `index`: a `FileIndex` of Spark's; `rows`: a frame of it."""
+
+    spark: SparkSession
+    like: Any
+    index: Any = field(compare=False)
+    rows: Callable[[], DataFrame] = field(compare=False)
+
+
+def scanned(query: Query, by: tuple[Hashable, ...], files: Files) -> DataFrame:
+    """`query(*by, rows)` of the rows of `files`, each asked for itself, in one task. It is planned once for what is
+    alike."""
+    plan = _scan(query, by, files) if reaches_tasks(files.spark.sparkContext) else None
+    if plan is None or not plan.repeats:
+        return query(*by, files.rows()).coalesce(1)
+    return plan.answer(files)
+
+
 def _in_json(query: Query, *of: Any) -> DataFrame:
     return query(*of).select(F.to_json(F.struct("*")))
 
@@ -88,7 +110,7 @@ class _Plan:
         self._spark = spark
         self._classes = classes(spark)
         slots = self._classes.slots(spark._jsparkSession, columns)
-        self._planned = query(*by, *(DataFrame(slot, spark) for slot in slots))
+        self._planned = query(*by, *(DataFrame(slots.get(number), spark) for number in range(slots.size())))
         self._plan = self._classes.plan(self._planned._jdf, slots)
 
     @property
@@ -110,6 +132,31 @@ class _Plan:
 def _plan(spark: SparkSession, query: Query, by: tuple[Hashable, ...], columns: Any) -> _Plan:
     """Kept. Two threads may make one each: either is as good."""
     return _Plan(spark, query, by, columns)
+
+
+class _Scan:
+    """Of one query of the rows of files."""
+
+    def __init__(self, query: Query, by: tuple[Hashable, ...], files: Files) -> None:
+        self._spark = files.spark
+        self._planned = query(*by, files.rows())
+        self._plan = classes(self._spark).scan(self._planned._jdf)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether it may be asked of other files."""
+        return self._plan is not None
+
+    def answer(self, files: Files) -> DataFrame:
+        answer = DataFrame(classes(self._spark).scanned(self._planned._jdf, self._plan, files.index), self._spark)
+        vars(answer)["computed_from"] = self  # Tasks find a plan as long as somebody holds it.
+        return answer
+
+
+@lru_cache(maxsize=_AT_HAND)
+def _scan(query: Query, by: tuple[Hashable, ...], files: Files) -> _Scan:
+    """Kept, as `_plan` keeps them."""
+    return _Scan(query, by, files)
 
 
 @cache

@@ -36,12 +36,10 @@ import org.apache.spark.sql.execution.metric.SQLMetrics$;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.internal.SQLConf$;
 import org.apache.spark.sql.types.StructType;
-import scala.Function2;
 import scala.Option;
 import scala.collection.Iterator;
 import scala.collection.immutable.Map$;
 import scala.collection.immutable.Seq;
-import scala.reflect.ClassTag$;
 import scala.runtime.AbstractFunction0;
 import scala.runtime.AbstractFunction2;
 
@@ -190,8 +188,7 @@ public final class FewRows extends InThisJvm {
         FewRows kind = of(transaction, frame);
         RDD rows = Prepared.rowsOf(frame);
         FewRowsTask task = new FewRowsTask(kind, transaction.deltaLog().dataPath().toString());
-        Object[] parts = (Object[]) rows.context().runJob(
-            rows, (Function2) task, ClassTag$.MODULE$.apply(Object[].class));
+        Object[] parts = (Object[]) Prepared.ran("few rows written", rows, task, Object[].class);
         List actions = new ArrayList();
         long files = 0, bytes = 0, count = 0;
         for (int i = 0; i < parts.length; i++) {

@@ -28,7 +28,8 @@ def written(transaction: Any, rows: DataFrame) -> list[Any] | None:
     if not reaches_tasks(spark.sparkContext):
         return None
     actions = _classes(spark).written(transaction, rows._jdf)
-    return None if actions is None else list(actions)
+    # To iterate over it would end, in py4j, in an exception, which PySpark looks at longer than the writing took.
+    return None if actions is None else [actions.get(number) for number in range(actions.size())]
 
 
 @cache

@@ -6,14 +6,17 @@ gone: as long as planning the rest, and longer the more files there are. It may 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import cache
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from ingest.java_classes import scala_object
+from ingest.changelog.change import LOCATION
+from ingest.java_classes import java_class, scala_object
 from ingest.java_source import compiled
+from ingest.prepared import Files, Query, scanned
 from ingest.tables.delta_jvm import delta_classes
 
 _NAME = "KnownFiles"
@@ -57,15 +60,40 @@ def _classes(spark: SparkSession) -> _Classes:
 
 def rows_of(spark: SparkSession, log: Any, snapshot: Any, actions: Sequence[Any]) -> DataFrame:
     """The rows of these `AddFile`s of a table, of which `snapshot` is one; their `_metadata` tells where they lie."""
+    return _rows(spark, log, snapshot, _index(spark, log, snapshot, actions))
+
+
+def asked_of(
+    spark: SparkSession, log: Any, snapshot: Any, actions: Sequence[Any], query: Query, by: tuple[Hashable, ...]
+) -> DataFrame:
+    """`query(*by, rows)` of those rows, each asked for itself, in one task. It is planned once for a table as it is."""
+    index = _index(spark, log, snapshot, actions)
+    # By it a plan reads what of a file is marked as gone, or it doesn't.
+    marked = any(action.deletionVector() is not None for action in actions)
+    like = java_class(spark._jvm, "java.util.List").of(str(log.dataPath()), snapshot.metadata(), marked)
+    return scanned(query, by, Files(spark, like, index, lambda: _rows(spark, log, snapshot, index)))
+
+
+def located(rows: DataFrame) -> DataFrame:
+    """The rows of files with their `LOCATION`."""
+    at = F.struct(F.col("_metadata.file_name").alias("file"), F.col("_metadata.row_index").alias("row"))
+    return rows.select("*", at.alias(LOCATION))
+
+
+def _index(spark: SparkSession, log: Any, snapshot: Any, actions: Sequence[Any]) -> Any:
+    """Spark's `FileIndex` of them."""
     classes, delta = _classes(spark), delta_classes(spark)
     told = (spark._jsparkSession, delta.sequence(actions), log, log.dataPath(), snapshot)
     gateway: Any = spark._sc._gateway
     arguments = gateway.new_array(classes.objects, len(told))
     for number, value in enumerate(told):
         arguments[number] = value
-    index = classes.index.newInstance(arguments)
-    relation = log.buildHadoopFsRelationWithFileIndex(snapshot, index, delta.none, True)
-    return planned(spark, classes.relations.apply(relation, False))
+    return classes.index.newInstance(arguments)
+
+
+def _rows(spark: SparkSession, log: Any, snapshot: Any, index: Any) -> DataFrame:
+    relation = log.buildHadoopFsRelationWithFileIndex(snapshot, index, delta_classes(spark).none, True)
+    return planned(spark, _classes(spark).relations.apply(relation, False))
 
 
 def planned(spark: SparkSession, plan: Any) -> DataFrame:

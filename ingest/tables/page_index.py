@@ -7,7 +7,7 @@ to Parquet's readers alone, as the filter in their configuration.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -19,9 +19,10 @@ from ingest.changelog.projection import Projection
 from ingest.cut import cut
 from ingest.java_classes import scala_object
 from ingest.names import identifier
+from ingest.prepared import Query
+from ingest.tables import known_files
 from ingest.tables.data_file import DataFile
 from ingest.tables.delta_log import Table
-from ingest.tables.known_files import planned
 
 _SEARCHED = 16 << 20
 """Bytes of a table; all of a smaller one is read faster than a batch's keys are asked for."""
@@ -48,14 +49,15 @@ def matching(
     table: Table,
     key: Sequence[str],
     wanted: DataFrame,
-    *more: Column,
     named: Sequence[str] = (),
     few: bool = False,
     files: Sequence[DataFile] | None = None,
+    located: bool = False,
 ) -> tuple[DataFrame, bool]:
-    """The rows of `table` whose `key` columns have values that they have in `wanted`, and `more` of them; and whether
-    `wanted` is known to have no more than `FEW_KEYS` rows. `few`: the caller knows that it hasn't. `named`: columns of
-    `wanted` to come with them; then a row comes once for each that has its key there. `files`: they lie in these.
+    """The rows of `table` whose `key` columns have values that they have in `wanted`; and whether `wanted` is known to
+    have no more than `FEW_KEYS` rows. `few`: the caller knows that it hasn't. `named`: columns of `wanted` to come with
+    them; then a row comes once for each that has its key there. `files`: they lie in these. `located`: with their
+    `LOCATION`.
 
     The table is read once and not shuffled, only those of its columns that are asked for, and of a large table only
     what may hold one of a few keys."""
@@ -68,19 +70,31 @@ def matching(
         rows, keys = rows.coalesce(1), keys.coalesce(1).hint("shuffle_hash")
     else:
         keys = F.broadcast(keys)
-    found = rows.select("*", *more) if more else rows
+    found = known_files.located(rows) if located else rows
     return found.join(keys, list(key), "inner" if named else "left_semi"), few or known
 
 
-def near(table: Table, key: Sequence[str], wanted: DataFrame, columns: Sequence[Column], *more: Column) -> DataFrame:
-    """`columns`, which may be of `more`, of rows of `table` among which are all whose `key` columns have values that
-    they have in `wanted`, of which there are few: of a small table all rows; of a larger one these, which several tasks
-    have found by then."""
+def near(
+    table: Table,
+    key: Sequence[str],
+    wanted: DataFrame,
+    query: Query,
+    by: tuple[Hashable, ...] = (),
+    located: bool = False,
+) -> DataFrame:
+    """`query(*by, rows)` of rows of `table`, each asked for itself, with its `LOCATION` if `located`. Among them are
+    all whose `key` columns have values that they have in `wanted`, of which there are few: of a small table they are
+    all rows; of a larger one these, which several tasks have found by then."""
     files = list(table.files().values())
     if sum(f.size for f in files) <= _IN_ONE_TASK:
-        return table.rows_in(files).select("*", *more).select(*columns)
-    found, _ = matching(table, key, wanted, *more, few=True)
-    return cut(found.select(*columns), now=True)
+        return table.asked_in(files, _of_located, (query, *by)) if located else table.asked_in(files, query, by)
+    found, _ = matching(table, key, wanted, few=True, located=located)
+    return cut(query(*by, found), now=True)
+
+
+def _of_located(query: Query, *of: Any) -> DataFrame:
+    *by, rows = of
+    return query(*by, known_files.located(rows))
 
 
 def _scan(table: Table, column: str, wanted: DataFrame, files: Sequence[DataFile]) -> tuple[DataFrame, bool]:
@@ -182,4 +196,4 @@ def _with_options(spark: SparkSession, rows: DataFrame, options: dict[str, str])
         classes.session,
     )
     plan = scan.copy(new, scan.output(), scan.catalogTable(), scan.isStreaming(), scan.stream())
-    return planned(spark, plan)
+    return known_files.planned(spark, plan)

@@ -6,7 +6,7 @@ are asked for once and followed from commit to commit; a commit by somebody else
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -14,11 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from ingest.java_classes import java_class
+from ingest.prepared import Query
 from ingest.tables.contention import changed_meanwhile
 from ingest.tables.data_file import DataFile, live_rows
 from ingest.tables.delta_jvm import delta_classes
 from ingest.tables.followed_log import FollowedLog, followed_log
-from ingest.tables.known_files import rows_of
+from ingest.tables.known_files import asked_of, rows_of
 from ingest.tables.newest_snapshot import NewestSnapshot
 
 
@@ -91,6 +92,11 @@ class ReadTable:
     def rows_in(self, files: Iterable[DataFile]) -> DataFrame:
         """The rows of these files, without asking the log; their `_metadata` tells where they lie."""
         return rows_of(self._spark, self._log, self._snapshot(), [f.action for f in files])
+
+    def asked_in(self, files: Iterable[DataFile], query: Query, by: tuple[Hashable, ...] = ()) -> DataFrame:
+        """`query(*by, rows)` of the rows of these files, each asked for itself, in one task. It is planned once: what
+        it is may depend on `by` alone."""
+        return asked_of(self._spark, self._log, self._snapshot(), [f.action for f in files], query, by)
 
     def version(self) -> int:
         """The newest one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,13 +24,14 @@ from ingest.changelog.position import POSITION
 from ingest.changelog.types import spark_type
 from ingest.cut import cut
 from ingest.names import identifier
-from ingest.prepared import asked
+from ingest.prepared import Query, asked
 from ingest.tables import delta_log, folding, page_index
 from ingest.tables.commit_log import UPTO, WRITER, Told
 from ingest.tables.contention import again
 from ingest.tables.data_file import DataFile
 from ingest.tables.file_layout import files_of
 from ingest.tables.folded import folded
+from ingest.tables.known_files import located
 from ingest.tables.marks import Progress
 from ingest.tables.one_at_a_time import one_at_a_time
 from ingest.tables.silver_rows import SilverRows
@@ -140,13 +141,13 @@ class Silver:
     def matching(self, states: DataFrame, key: Sequence[str], few: bool = False) -> DataFrame:
         """The rows whose key is in `states`, with their `LOCATION`. The table must be there. `few`: there are no more
         than `FEW_KEYS` states."""
-        found, few = page_index.matching(self._table, key, states, _location(), few=few)
+        found, few = page_index.matching(self._table, key, states, few=few, located=True)
         return F.broadcast(found) if few else found
 
-    def near(self, states: DataFrame, key: Sequence[str], columns: Sequence[Column]) -> DataFrame:
-        """`columns`, which may tell a row's `LOCATION`, of rows among which are all whose key is in `states`, of which
-        there are few. The table must be there."""
-        return page_index.near(self._table, key, states, columns, _location())
+    def near(self, states: DataFrame, key: Sequence[str], query: Query, by: tuple[Hashable, ...]) -> DataFrame:
+        """`query(*by, rows)` of rows with their `LOCATION`, each asked for itself: among them all whose key is in
+        `states`, of which there are few. The table must be there."""
+        return page_index.near(self._table, key, states, query, by, located=True)
 
     def named(self, states: DataFrame, key: list[str], names: list[str], files: set[str], few: bool) -> DataFrame:
         """The rows whose key is in `states`, with their columns `names`; they lie in `files`. `few`: as above."""
@@ -158,12 +159,12 @@ class Silver:
 
     def located(self) -> DataFrame:
         """All rows, with their `LOCATION`."""
-        return self._table.rows_in(self._table.files().values()).select("*", _location())
+        return located(self._table.rows_in(self._table.files().values()))
 
     def located_before(self, version: int) -> DataFrame | None:
         """All rows as they were before the commit `version`, with their `LOCATION`; None where it made the table."""
         rows = self._table.rows_before(version)
-        return None if rows is None else rows.select("*", _location())
+        return None if rows is None else located(rows)
 
     def begin(self, application: str) -> bool:
         """What is read from here on is what the next batch builds on: to apply it fails where another writer's batch
@@ -212,7 +213,10 @@ class Silver:
             return
         rewritten = self._table.named(touched)
         if sum(f.size for f in rewritten) <= _REWRITABLE:
-            rows, old = self._rows_of(shape), self._table.rows_in(rewritten)
+            rows, old = (
+                self._rows_of(shape),
+                self._table.asked_in(rewritten, _whole) if few else self._table.rows_in(rewritten),
+            )
             frame = asked(SilverRows.rewritten, (rows, few), writes.states, old, few=few)
             self._commit(frame, told, without=rewritten, after=after, few=few)
             return
@@ -283,6 +287,5 @@ class Silver:
         self._table.delete(F.col(POSITION_COLUMN) < before)
 
 
-def _location() -> Column:
-    at = F.struct(F.col("_metadata.file_name").alias("file"), F.col("_metadata.row_index").alias("row"))
-    return at.alias(LOCATION)
+def _whole(rows: DataFrame) -> DataFrame:
+    return rows

@@ -67,8 +67,7 @@ class Tombstones:
 
     def near(self, states: DataFrame) -> DataFrame:
         """Tombstones among which are all whose `_key` is in `states`, of which there are few. There must be a table."""
-        columns = (F.col(SURROGATE), F.col(POSITION_COLUMN), F.col(MOVED_TO))
-        return page_index.near(self._table, [SURROGATE], states, columns)
+        return page_index.near(self._table, [SURROGATE], states, _as_written)
 
     def _found(self, states: DataFrame, named: Sequence[str] = ()) -> tuple[DataFrame, bool]:
         """Those whose `_key` is in `states`, with the columns `named` of these; and whether they are known to be
@@ -148,6 +147,10 @@ def _new(graves: DataFrame) -> DataFrame:
     """Tombstones as they are written."""
     moved_to = F.col(MOVED_TO) if MOVED_TO in graves.columns else _nowhere().alias(MOVED_TO)
     return _sorted(graves, 1, moved_to)
+
+
+def _as_written(rows: DataFrame) -> DataFrame:
+    return rows.select(SURROGATE, POSITION_COLUMN, MOVED_TO)
 
 
 def _kept(rows: DataFrame) -> DataFrame:

@@ -16,6 +16,8 @@ _PHASES = (
     ("localCheckpoint", "parse"),
     ("run/judging/", "compact, find"),
     ("page_index.py", "compact, find"),
+    ("few rows told", "compact, find"),
+    ("few rows written", "write"),
     ("head at", "compact, find"),
     ("writeFiles", "write"),
     ("buildDeletionVectors", "write"),

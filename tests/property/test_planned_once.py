@@ -36,7 +36,13 @@ def test_no_later_batch_of_few_changes_is_planned_anew(
             super().__init__(spark, query, *of)
             made.append((query.__name__, self.repeats))
 
+    class Scanned(prepared._Scan):
+        def __init__(self, query: prepared.Query, *of: Any) -> None:
+            super().__init__(query, *of)
+            made.append((query.__name__, self.repeats))
+
     monkeypatch.setattr(prepared, "_Plan", Told)
+    monkeypatch.setattr(prepared, "_Scan", Scanned)
     prepared._plan.cache_clear()  # Tables with the same columns share plans: those of other tests.
     file = tmp_path / "events.jsonl"
     changes = parsed(f"{_FIRST} {_MORE}", COLUMNS)
@@ -50,6 +56,7 @@ def test_no_later_batch_of_few_changes_is_planned_anew(
     for _ in parsed(_FIRST, COLUMNS):
         assert [a.applied for a in merge.step()] == [1]
     assert {name for name, _ in made} >= {"_states", "_judged", "_in_json", "_taking_effect", "_new", "come"}
+    assert {name for name, _ in made} >= {"_of_located", "_as_written", "_whole"}
     assert [name for name, repeats in made if not repeats] == []
     planned = len(made)
     for _ in parsed(_MORE, COLUMNS):

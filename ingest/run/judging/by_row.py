@@ -28,7 +28,7 @@ from ingest.cut import cut, let_go
 from ingest.prepared import asked
 from ingest.run.decoding import Changes, Decoding
 from ingest.run.judging.few import held_against
-from ingest.run.judging.known import row_columns, with_verdict
+from ingest.run.judging.known import row_facts, with_verdict
 from ingest.run.judging.told import PARTIAL, Told, effect, file_of_row, told_of
 from ingest.run.judging.verdict import Contradicted, Judged, Stored, Truncated, above_truncate
 from ingest.tables.beside import begun, beside
@@ -147,7 +147,7 @@ def _live(states: DataFrame, stored: Stored, key: Sequence[str], whole: bool) ->
     if not stored.silver.exists():
         return None
     live = stored.silver.located() if whole else stored.silver.matching(states, key)
-    return live.select(*row_columns(key))
+    return row_facts(key, live)
 
 
 def _buried(states: DataFrame, stored: Stored, key: Sequence[str], whole: bool) -> DataFrame | None:

@@ -10,7 +10,7 @@ from ingest.changelog.change import quoted
 from ingest.changelog.merge import SURROGATE
 from ingest.cut import as_here
 from ingest.prepared import asked
-from ingest.run.judging.known import row_columns, with_verdict
+from ingest.run.judging.known import row_facts, with_verdict
 from ingest.run.judging.verdict import Stored
 from ingest.tables.beside import beside
 from ingest.tables.tombstones import newest
@@ -21,7 +21,7 @@ _IN_ONE_TASK = "shuffle_hash"
 def held_against(states: DataFrame, stored: Stored, key: tuple[str, ...]) -> DataFrame:
     """The states `with_verdict`, computed once."""
     with beside(as_here(partial(_buried, stored, states))) as looking:
-        live = stored.silver.near(states, key, row_columns(key)) if stored.silver.exists() else None
+        live = stored.silver.near(states, key, row_facts, (key,)) if stored.silver.exists() else None
     buried = looking.result()
     by = (key, stored.graves.horizon(), live is not None, buried is not None)
     return asked(_judged, by, states, *(rows for rows in (live, buried) if rows is not None), once=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import COLUMN_POSITIONS, LOCATION, LOCATION_TYPE, POSITION_COLUMN, quoted
@@ -16,11 +16,11 @@ LAYERED = "_layered"
 """Whether columns of the row are older than itself."""
 
 
-def row_columns(key: Sequence[str]) -> list[Column]:
-    """Of a stored row with its `LOCATION` all that a verdict asks for."""
+def row_facts(key: Sequence[str], rows: DataFrame) -> DataFrame:
+    """Of stored rows with their `LOCATION` all that a verdict asks for."""
     # Of all that they hold a reader needs to open but the smallest part.
     layered = F.map_values(COLUMN_POSITIONS)["before"].isNotNull().alias(LAYERED)
-    return [*(quoted(k) for k in dict.fromkeys([*key, POSITION_COLUMN])), F.col(LOCATION), layered]
+    return rows.select(*map(quoted, dict.fromkeys([*key, POSITION_COLUMN])), LOCATION, layered)
 
 
 def with_verdict(
@@ -31,7 +31,7 @@ def with_verdict(
     buried: DataFrame | None,
 ) -> DataFrame:
     """The states with what they do to the rows and tombstones of their keys, where these are, and when they moved.
-    `live`: `row_columns`; `buried`: tombstones with `MOVED_AT`. `horizon`: of tombstones."""
+    `live`: `row_facts`; `buried`: tombstones with `MOVED_AT`. `horizon`: of tombstones."""
     judged = effective(states, live, buried, key, None if horizon is None else literal(horizon))
     if live is None:
         judged = judged.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), LAYERED: F.lit(False)})

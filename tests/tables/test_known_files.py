@@ -1,0 +1,82 @@
+"""What is planned for some files of a table is asked of other ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest import prepared
+from ingest.changelog.change import LOCATION
+from ingest.tables.delta_log import Table
+from ingest.tables.known_files import located
+
+pytestmark = pytest.mark.spark
+_PROPERTIES = {"delta.enableDeletionVectors": "true"}
+
+
+def _high(least: int, rows: DataFrame) -> DataFrame:
+    return located(rows).where(F.col("id") >= least).select(F.upper("name").alias("name"), "id", LOCATION)
+
+
+def _found(rows: DataFrame) -> list[str]:
+    return sorted(map(repr, rows.collect()))
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Table:
+    """Of three files with ten rows each."""
+    made = Table(spark, str(tmp_path / "a table"))
+    for start in (0, 10, 20):
+        rows = spark.range(start, start + 10).select("id", F.concat(F.lit("n"), "id").alias("name")).coalesce(1)
+        made.commit(rows, new=_PROPERTIES)
+    return made
+
+
+def _assert_each_is_told(table: Table) -> None:
+    files = sorted(table.files().values(), key=lambda f: str(f.bounds("id")))
+    for some in (files[:1], files[1:], files, []):
+        assert _found(table.asked_in(some, _high, (5,))) == _found(_high(5, table.rows_in(some)))
+
+
+def test_an_answer_is_that_of_its_own_files(table: Table) -> None:
+    _assert_each_is_told(table)
+
+
+def test_rows_that_have_gone_are_not_asked(table: Table) -> None:
+    _assert_each_is_told(table)
+    table.delete(F.col("id").isin(7, 12, 13, 25))
+    assert any(f.rows_gone for f in table.files().values())
+    _assert_each_is_told(table)
+
+
+def test_columns_that_come_are_asked_for(spark: SparkSession, table: Table) -> None:
+    _assert_each_is_told(table)
+    more = spark.range(30, 31).select("id", F.lit("m").alias("name"), F.lit(1.5).alias("more")).coalesce(1)
+    more.write.format("delta").mode("append").option("mergeSchema", "true").save(table.path)
+    for query in (_high, _more):
+        files = list(table.files().values())
+        assert _found(table.asked_in(files, query, (5,))) == _found(query(5, table.rows_in(files)))
+
+
+def _more(least: int, rows: DataFrame) -> DataFrame:
+    return rows.where(F.col("id") >= least)
+
+
+def test_it_is_planned_once_for_a_table(table: Table) -> None:
+    planned = prepared._scan.cache_info().misses
+    for file in table.files().values():
+        assert len(_found(table.asked_in([file], _high, (0,)))) == 10
+    assert prepared._scan.cache_info().misses == planned + 1
+
+
+def test_what_joins_rows_of_several_tasks_is_planned_anew(table: Table) -> None:
+    files = list(table.files().values())
+    assert _found(table.asked_in(files[:1], _counted)) == ["Row(count=10)"]
+    assert _found(table.asked_in(files, _counted)) == ["Row(count=30)"]
+
+
+def _counted(rows: DataFrame) -> DataFrame:
+    return rows.groupBy().agg(F.count("*").alias("count"))
