@@ -2,7 +2,8 @@
 
 Where rows are few most of a query's time is its plan: columns become expressions, functions are resolved, the plan is
 optimised, its code is generated. Next time it is the same plan, of other rows. So it is made over slots, and a task
-fills them with the rows at hand. It runs in one task: nothing in it may be sent from task to task.
+fills them, in a copy that no other task has, with the rows at hand; or it is made over files, and asked of other ones.
+It runs in one task: nothing in it may be sent from task to task.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ _CLASSES: dict[str, tuple[str, ...]] = {
 }
 """By the last one that is defined, which the file is named for."""
 _AT_HAND = 1024
-"""Plans that are kept, each a third of a megabyte: all that the batches of a hundred tables ask."""
+"""Plans over slots that are kept, each a third of a megabyte: all that the batches of a hundred tables ask, though no
+two of them have the same columns."""
+_SCANS_AT_HAND = 512
+"""Plans over files: a table that is small has three."""
 
 Query = Callable[..., DataFrame]
 
@@ -153,7 +157,7 @@ class _Scan:
         return answer
 
 
-@lru_cache(maxsize=_AT_HAND)
+@lru_cache(maxsize=_SCANS_AT_HAND)
 def _scan(query: Query, by: tuple[Hashable, ...], files: Files) -> _Scan:
     """Kept, as `_plan` keeps them."""
     return _Scan(query, by, files)
