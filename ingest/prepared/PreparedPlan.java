@@ -144,7 +144,6 @@ public final class PreparedPlan extends InThisJvm {
     public static SQLConf ofFewRows(SQLConf settings) {
         SQLConf changed = settings.clone();
         changed.setConfString("spark.sql.codegen.factoryMode", "NO_CODEGEN");
-        changed.setConfString("spark.databricks.delta.collectStats.fallbackToInterpretedProjection", "true");
         return changed;
     }
 

@@ -176,6 +176,7 @@ public final class FewRows extends InThisJvm {
             frame.queryExecution().analyzed().output(), log.dataPath(), new StructType(), frame)._1();
         this.statistics = new Copies(tracker.get());
         this.session = PreparedPlan.ofFewRows(spark.sessionState().conf());
+        session.setConfString("spark.databricks.delta.collectStats.fallbackToInterpretedProjection", "true");
         this.changeType = Arrays.asList(columns.fieldNames()).indexOf("_change_type");
     }
 

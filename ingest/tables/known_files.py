@@ -64,12 +64,17 @@ def rows_of(spark: SparkSession, log: Any, snapshot: Any, actions: Sequence[Any]
 
 
 def asked_of(
-    spark: SparkSession, log: Any, snapshot: Any, actions: Sequence[Any], query: Query, by: tuple[Hashable, ...]
+    spark: SparkSession,
+    log: Any,
+    snapshot: Any,
+    actions: Sequence[Any],
+    marked: bool,
+    query: Query,
+    by: tuple[Hashable, ...],
 ) -> DataFrame:
-    """`query(*by, rows)` of those rows, each asked for itself, in one task. It is planned once for a table as it is."""
+    """`query(*by, rows)` of those rows, each asked for itself, in one task. It is planned once for a table as it is.
+    `marked`: whether rows of any file are marked as gone, which a plan reads or it doesn't."""
     index = _index(spark, log, snapshot, actions)
-    # By it a plan reads what of a file is marked as gone, or it doesn't.
-    marked = any(action.deletionVector() is not None for action in actions)
     like = java_class(spark._jvm, "java.util.List").of(str(log.dataPath()), snapshot.metadata(), marked)
     return scanned(query, by, Files(spark, like, index, lambda: _rows(spark, log, snapshot, index)))
 

@@ -96,7 +96,9 @@ class ReadTable:
     def asked_in(self, files: Iterable[DataFile], query: Query, by: tuple[Hashable, ...] = ()) -> DataFrame:
         """`query(*by, rows)` of the rows of these files, each asked for itself, in one task. It is planned once: what
         it is may depend on `by` alone."""
-        return asked_of(self._spark, self._log, self._snapshot(), [f.action for f in files], query, by)
+        some = list(files)
+        marked = any(f.vector is not None for f in some)
+        return asked_of(self._spark, self._log, self._snapshot(), [f.action for f in some], marked, query, by)
 
     def version(self) -> int:
         """The newest one."""

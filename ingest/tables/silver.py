@@ -213,11 +213,8 @@ class Silver:
             return
         rewritten = self._table.named(touched)
         if sum(f.size for f in rewritten) <= _REWRITABLE:
-            rows, old = (
-                self._rows_of(shape),
-                self._table.asked_in(rewritten, _whole) if few else self._table.rows_in(rewritten),
-            )
-            frame = asked(SilverRows.rewritten, (rows, few), writes.states, old, few=few)
+            old = self._table.asked_in(rewritten, _whole) if few else self._table.rows_in(rewritten)
+            frame = asked(SilverRows.rewritten, (self._rows_of(shape), few), writes.states, old, few=few)
             self._commit(frame, told, without=rewritten, after=after, few=few)
             return
         come = self._come(writes, shape) if writes.actions & {INSERT, UPDATE} else None
