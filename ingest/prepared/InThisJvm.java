@@ -28,8 +28,14 @@ public abstract class InThisJvm implements Serializable {
 
     // Not private: Janino would give it another name.
     protected Object readResolve() {
+        Object found;
         synchronized (HERE) {
-            return ((WeakReference) HERE.get(name)).get();
+            WeakReference kept = (WeakReference) HERE.get(name);
+            found = kept == null ? null : kept.get();
         }
+        if (found == null) {
+            throw new IllegalStateException(getClass().getName() + " is gone: who gave it to this task has let it go");
+        }
+        return found;
     }
 }

@@ -32,31 +32,6 @@ import scala.math.BigInt$;
 import scala.reflect.ClassTag$;
 import scala.runtime.AbstractFunction2;
 
-/** The one part of an answer: the parts of the rows that each slot is given. */
-final class PreparedPart implements Partition {
-    final Partition[][] given;
-
-    PreparedPart(Partition[][] given) {
-        this.given = given;
-    }
-
-    public int index() {
-        return 0;
-    }
-
-    public int hashCode() {
-        return 0;
-    }
-
-    public boolean equals(Object other) {
-        return this == other;
-    }
-
-    public boolean org$apache$spark$Partition$$super$equals(Object other) {
-        return this == other;
-    }
-}
-
 /** The one part of an answer needs all parts of what it is made of. */
 final class PreparedNeeds extends NarrowDependency {
     private final int parts;

@@ -41,8 +41,15 @@ final class PreparedParts extends AbstractIterator {
     }
 }
 
-/** The one part of a slot. What is in it, the slot is told where it is filled. */
-final class PreparedPlace implements Partition {
+/** The one part of an answer, and of a slot: the parts of the rows that each slot is given. A slot has none of its own:
+ * it is told where it is filled. */
+final class PreparedPart implements Partition {
+    final Partition[][] given;
+
+    PreparedPart(Partition[][] given) {
+        this.given = given;
+    }
+
     public int index() {
         return 0;
     }
@@ -52,7 +59,7 @@ final class PreparedPlace implements Partition {
     }
 
     public boolean equals(Object other) {
-        return other instanceof PreparedPlace;
+        return this == other;
     }
 
     public boolean org$apache$spark$Partition$$super$equals(Object other) {
@@ -75,7 +82,7 @@ final class PreparedSlot extends RDD {
     }
 
     public Partition[] getPartitions() {
-        return new Partition[] {new PreparedPlace()};
+        return new Partition[] {new PreparedPart(new Partition[0][])};
     }
 
     public Iterator compute(Partition split, TaskContext context) {

@@ -25,9 +25,9 @@ from ingest.java_source import define, reaches_tasks
 _CLASSES: dict[str, tuple[str, ...]] = {
     "InThisJvm": (),
     "Copies": (),
-    "PreparedPlan": ("PreparedParts", "PreparedPlace", "PreparedSlot", "PreparedCopy", "PreparedRows", "PreparedStart"),
+    "PreparedPlan": ("PreparedParts", "PreparedPart", "PreparedSlot", "PreparedCopy", "PreparedRows", "PreparedStart"),
     "PreparedScan": (),
-    "Prepared": ("PreparedPart", "PreparedNeeds", "PreparedTold"),
+    "Prepared": ("PreparedNeeds", "PreparedTold"),
 }
 """By the last one that is defined, which the file is named for."""
 _AT_HAND = 1024
