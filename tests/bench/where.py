@@ -16,6 +16,7 @@ _PHASES = (
     ("localCheckpoint", "parse"),
     ("run/judging/", "compact, find"),
     ("page_index.py", "compact, find"),
+    ("collectAsList", "compact, find"),
     ("few rows told", "compact, find"),
     ("few rows written", "write"),
     ("head at", "compact, find"),
