@@ -122,6 +122,7 @@ def test_queries_by_name_answer(lakehouse: Path, spark: SparkSession, monkeypatc
         check=False,
     )
     assert told.returncode == 0, told.stderr[-2000:]
+    assert "log level" not in told.stderr
     answers = [told.stdout]
     monkeypatch.chdir(lakehouse)
     monkeypatch.setattr(type(spark), "stop", lambda _: None)
