@@ -15,8 +15,7 @@ _PHASES = (
     ("run/profile.py", "profile"),
     ("localCheckpoint", "parse"),
     ("run/judging/", "compact, find"),
-    ("page_index.py", "compact, find"),
-    ("collectAsList", "compact, find"),
+    ("collectAsList", "compact, find"),  # in page_index.py, whose look stays in the JVM
     ("few rows told", "compact, find"),
     ("few rows written", "write"),
     ("head at", "compact, find"),
