@@ -87,6 +87,9 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         "spark.scheduler.mode": "FAIR",
         # Pages are what a reader of a few keys skips: of the default of 20,000 rows nearly each holds one.
         "spark.hadoop.parquet.page.row.count.limit": "1000",
+        # Times as every reader knows them. By default Spark writes nanoseconds, which others read into 64 bits: those
+        # reach from 1677 to 2262, and a "for ever" in 9999 becomes another year. They take longer to write, too.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # Of a few large tasks the last one is waited for by all cores but one. Files of a few kilobytes are no reason
         # for a task.
         "spark.sql.files.maxPartitionBytes": str(16 << 20),
