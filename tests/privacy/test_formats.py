@@ -314,6 +314,19 @@ def test_dates_are_found_as_they_are_written(kind: pa.DataType, tmp_path: Path) 
         assert found == {f"row group 0, column {c}" for c in columns}
 
 
+@pytest.mark.parametrize(("kind", "most"), [(pa.date32(), 2**31 - 1), (pa.timestamp("us", "UTC"), 9223372036825200000)])
+def test_dates_are_found_beside_one_that_never_comes(kind: pa.DataType, most: int, tmp_path: Path) -> None:
+    """What Postgres' "infinity" becomes: a year that Python has no date for."""
+    number = pa.int32() if kind == pa.date32() else pa.int64()
+    day = pa.array([DAY.value]).cast(pa.timestamp("s")).cast(kind)
+    born = pa.concat_arrays([day, pa.array([most], number).cast(kind)])
+    (tmp_path / "a.parquet").write_bytes(parquet(pa.table({"born": born})))
+    found = scan(tmp_path, [DAY])
+    parts = {f"row group 0, {part} of born" for part in ("statistics", "dictionary")}
+    assert {f.part for f in found.findings.values()} == parts | {"row group 0, column born"}
+    assert unread(found) == []
+
+
 def test_a_bloom_filter_is_listed(tmp_path: Path) -> None:
     body = parquet(pa.table({"mail": [EMAIL]}), bloom_filter_options={"mail": {"ndv": 10, "fpp": 0.01}})
     assert any("Bloom filter of mail" in why for _, why in unread(planted(tmp_path, {"a.parquet": body})))

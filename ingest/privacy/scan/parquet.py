@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,8 @@ _CODECS = {
     "LZ4_RAW": "lz4_raw",
 }
 _TEXT = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+_UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+_STORED = {"INT32": pa.int32(), "INT64": pa.int64()}
 _NUMBERS = {"INT32": "<i4", "INT64": "<i8", "FLOAT": "<f4", "DOUBLE": "<f8"}
 
 
@@ -76,11 +79,33 @@ def _footer(opened: pq.ParquetFile, group: int) -> Iterator[Column | Undecoded]:
             yield Undecoded(part, "it tells by hashes of their own which values there probably were")
         if column.is_stats_set and column.statistics.has_min_max:
             try:
-                bounds = pa.array([column.statistics.min, column.statistics.max])
+                bounds = _bounds(column.statistics, _logical(opened, number))
             except (pa.ArrowException, ValueError, TypeError, NotImplementedError):
                 yield Undecoded(f"row group {group}, statistics of {column.path_in_schema}", "they can't be decoded")
                 continue
             yield Column(f"row group {group}, statistics of {column.path_in_schema}", Leaf(path, bounds))
+
+
+def _bounds(said: pq.Statistics, meant: Mapping[str, Any]) -> pa.Array:
+    """A source's "infinity" is a year that Python has no date for: of dates and times the numbers are taken."""
+    if meant["Type"] in ("Date", "Timestamp"):
+        return _meant(pa.array([said.min_raw, said.max_raw], _STORED[said.physical_type]), meant)
+    return pa.array([said.min, said.max])
+
+
+def _meant(numbers: pa.Array, meant: Mapping[str, Any]) -> pa.Array:
+    """Dates and times out of the numbers that a file has in their place; others stay what they are."""
+    if meant["Type"] == "Date":
+        return numbers.cast(pa.date32())
+    if meant["Type"] == "Timestamp":
+        return numbers.cast(pa.timestamp(_UNITS[meant["timeUnit"]], "UTC" if meant["isAdjustedToUTC"] else None))
+    return numbers
+
+
+def _logical(opened: pq.ParquetFile, number: int) -> Mapping[str, Any]:
+    """What the values of a column mean, as the file says."""
+    told: dict[str, Any] = json.loads(opened.schema.column(number).logical_type.to_json())
+    return told
 
 
 def _columns(opened: pq.ParquetFile, group: int) -> Iterator[Column | Undecoded]:
@@ -117,7 +142,7 @@ def _dictionaries(opened: pq.ParquetFile, file: BinaryIO, group: int) -> Iterato
             if column.physical_type in _TEXT:
                 yield Page(part, body)
             else:
-                values = pa.array(np.frombuffer(body, _NUMBERS[column.physical_type]))
+                values = _meant(pa.array(np.frombuffer(body, _NUMBERS[column.physical_type])), _logical(opened, number))
                 yield Column(part, Leaf(tuple(column.path_in_schema.split(".")), values))
         except (pa.ArrowException, OSError, ValueError, IndexError, KeyError) as failure:
             yield Undecoded(part, f"it can't be decoded ({type(failure).__name__})")
