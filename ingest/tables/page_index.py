@@ -88,7 +88,7 @@ def near(
     files = list(table.files().values())
     if sum(f.size for f in files) <= _IN_ONE_TASK:
         return table.asked_in(files, _of_located, (query, *by)) if located else table.asked_in(files, query, by)
-    found, _ = matching(table, key, wanted, few=True, located=located)
+    found, _ = matching(table, key, wanted, located=located)
     return cut(query(*by, found), now=True)
 
 

@@ -138,10 +138,9 @@ class Silver:
             else:
                 writer.mode("append").option("mergeSchema", "true").save(self.path)
 
-    def matching(self, states: DataFrame, key: Sequence[str], few: bool = False) -> DataFrame:
-        """The rows whose key is in `states`, with their `LOCATION`. The table must be there. `few`: there are no more
-        than `FEW_KEYS` states."""
-        found, few = page_index.matching(self._table, key, states, few=few, located=True)
+    def matching(self, states: DataFrame, key: Sequence[str]) -> DataFrame:
+        """The rows whose key is in `states`, with their `LOCATION`. The table must be there."""
+        found, few = page_index.matching(self._table, key, states, located=True)
         return F.broadcast(found) if few else found
 
     def near(self, states: DataFrame, key: Sequence[str], query: Query, by: tuple[Hashable, ...]) -> DataFrame:
@@ -150,7 +149,8 @@ class Silver:
         return page_index.near(self._table, key, states, query, by, located=True)
 
     def named(self, states: DataFrame, key: list[str], names: list[str], files: set[str], few: bool) -> DataFrame:
-        """The rows whose key is in `states`, with their columns `names`; they lie in `files`. `few`: as above."""
+        """The rows whose key is in `states`, with their columns `names`; they lie in `files`. `few`: there are no
+        more than `FEW_KEYS` states."""
         return page_index.matching(self._table, key, states, named=names, few=few, files=self._table.named(files))[0]
 
     def layered(self) -> DataFrame:

@@ -15,10 +15,11 @@ _PHASES = (
     ("run/profile.py", "profile"),
     ("localCheckpoint", "parse"),
     ("run/judging/", "compact, find"),
+    ("ingest/prepared/", "compact, find"),  # what judging asks of more than few rows
     ("collectAsList", "compact, find"),  # in page_index.py, whose look stays in the JVM
     ("few rows told", "compact, find"),
     ("few rows written", "write"),
-    ("head at", "compact, find"),
+    ("isEmpty at", "compact, find"),
     ("writeFiles", "write"),
     ("buildDeletionVectors", "write"),
     ("withThreadLocalCaptured", "commit"),

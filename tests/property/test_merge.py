@@ -138,14 +138,19 @@ def test_silver_is_what_the_reference_says(
 ) -> None:
     """Tables of any size are written as `size` ones are: files anew, or rows marked and keys looked for by page. Of
     large ones the events are not at hand, as very many are not, and as of these the first batches are held against all
-    that is stored, later ones against what is there of their keys; unless they are few."""
+    that is stored, later ones against what is there of their keys; unless they are few: then about every other batch
+    has too many keys to look for them by page."""
     if size != "small":
         monkeypatch.setattr(silver, "_REWRITABLE", 0)
         monkeypatch.setattr(page_index, "_SEARCHED", 0)
     if size == "large":
         monkeypatch.setattr(capture, "FEW", -1)
+        monkeypatch.setattr(sys.modules["ingest.run.judging.by_row"], "FEW", -1)
         monkeypatch.setattr(sys.modules["ingest.run.judging.by_row"], "FEW_KEYS", -1)
         monkeypatch.setattr(sys.modules["ingest.run.judging.by_row"], "_WHOLE", 1)
+    if size == "few of large":
+        monkeypatch.setattr(page_index, "FEW_KEYS", 80)
+        monkeypatch.setattr(page_index, "_asking", page_index._asking.__wrapped__)  # which knows it
     random = Random(SEED)
     for number, cases in enumerate(sizes(CASES)):
         holds(spark, tmp_path / str(number), sampled(random, cases, number), batches, tables=2)

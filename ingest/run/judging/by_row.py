@@ -27,7 +27,7 @@ from ingest.changelog.reader import Reading
 from ingest.cut import cut, let_go
 from ingest.prepared import asked
 from ingest.run.decoding import Changes, Decoding
-from ingest.run.judging.few import held_against
+from ingest.run.judging.few import FEW, held_against
 from ingest.run.judging.known import row_facts, with_verdict
 from ingest.run.judging.told import PARTIAL, Told, effect, file_of_row, told_of
 from ingest.run.judging.verdict import Contradicted, Judged, Stored, Truncated, above_truncate
@@ -49,11 +49,11 @@ def by_row(
 ) -> Judged | None:
     """None where positions of single columns are needed. `events`: about so many changes there are. `sure`: what stands
     where its row does is not taken for the same, but compared first."""
-    key, few = shape.identity, events <= FEW_KEYS
+    key, few = shape.identity, events <= FEW
     whole = _most_is_wanted(stored, events)
     parts = None if few else _parts(changes.spark, events)
     states = _compacted(changes, truncated, key, parts, whole)
-    if not whole and stored.pending.exists() and not stored.pending.matching(states, key, few).isEmpty():
+    if not whole and stored.pending.exists() and not stored.pending.matching(states, key).isEmpty():
         return None
     judged = held_against(states, stored, key) if few else cut(_held_against(states, stored, key, whole))
     told = told_of(judged, few)
@@ -129,7 +129,7 @@ def _most_is_wanted(stored: Stored, events: int) -> bool:
     before all is read."""
     if not any(table.exists() for table in (stored.silver, stored.graves, stored.pending)):
         return True
-    if events <= FEW_KEYS or stored.pending.exists():
+    if events <= FEW or stored.pending.exists():
         return False
     rows, graves = stored.silver.size(), stored.graves.size()
     return rows + graves <= _WHOLE * events and graves <= _SENT

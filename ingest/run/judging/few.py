@@ -15,6 +15,8 @@ from ingest.run.judging.verdict import Stored
 from ingest.tables.beside import beside
 from ingest.tables.tombstones import newest
 
+FEW = 25_000
+"""About so many events one task takes through while Spark plans: of more, several tasks are done sooner."""
 _IN_ONE_TASK = "shuffle_hash"
 
 
