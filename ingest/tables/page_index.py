@@ -54,10 +54,10 @@ def matching(
     files: Sequence[DataFile] | None = None,
     located: bool = False,
 ) -> tuple[DataFrame, bool]:
-    """The rows of `table` whose `key` columns have values that they have in `wanted`; and whether `wanted` is known to
-    have no more than `FEW_KEYS` rows. `few`: the caller knows that it hasn't. `named`: columns of `wanted` to come with
-    them; then a row comes once for each that has its key there. `files`: they lie in these. `located`: with their
-    `LOCATION`.
+    """The rows of `table` whose `key` columns have values that they have in `wanted`; and whether `wanted` is found to
+    have no more than `FEW_KEYS` rows. `named`: columns of `wanted` to come with them; then a row comes once for each
+    that has its key there. `few`: the caller knows that of these there are no more. `files`: they lie in these.
+    `located`: with their `LOCATION`.
 
     The table is read once and not shuffled, only those of its columns that are asked for, and of a large table only
     what may hold one of a few keys."""
@@ -71,7 +71,7 @@ def matching(
     else:
         keys = F.broadcast(keys)
     found = known_files.located(rows) if located else rows
-    return found.join(keys, list(key), "inner" if named else "left_semi"), few or known
+    return found.join(keys, list(key), "inner" if named else "left_semi"), known
 
 
 def near(
