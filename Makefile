@@ -1,5 +1,6 @@
 # make demo   set up what is missing, then show the whole way from a database to a table
-# make test   set up what is missing, then every test
+# make test   set up what is missing, then the tests of a commit: under a quarter of an hour on two cores
+# make test-all  the same and the long tests: kills, long random runs, every scenario with real services
 # make check  formatting, lint, types, layers, dead code and the pure tests: under a minute
 # make fuzz   N=10000 SEED=1: so many random changelogs against the reference; a failing one is made small and printed
 # make mutants  put one fault after the other into the code and see that the tests catch each
@@ -14,7 +15,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz mutants bench soak venv jars clean java
+.PHONY: help demo test test-all check fuzz mutants bench soak venv jars clean java
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -36,6 +37,10 @@ demo: $(STAMP) java
 	@$(BIN)/ingest demo $(ARGS)
 
 test: $(CLASSES) $(AIRFLOW_STAMP)
+	@echo "testing: all but the long tests, which \`make test-all\` runs too"
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not long" $(ARGS)
+
+test-all: $(CLASSES) $(AIRFLOW_STAMP)
 	@echo "testing: everything"
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 

@@ -37,7 +37,7 @@ def _expected(case: Path) -> dict[str, Any]:
     return expected
 
 
-@pytest.fixture(scope="module", params=DELIVERIES)
+@pytest.fixture(scope="module", params=["one batch", pytest.param("three records a batch", marks=pytest.mark.long)])
 def folded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Folded:
     """delivery → case → (its folder, its accounts); all cases in one session."""
     root = tmp_path_factory.mktemp("folded")
@@ -89,6 +89,7 @@ def test_incompatible_type_is_quarantined_with_column_and_types(folded: Folded) 
     assert "'age' is int64 in the table and string in the event" in entry["reason"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", [c for c in CASES if "stages" in _expected(c)], ids=lambda c: c.name)
 def test_every_stage_is_as_asserted(case: Path, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
     text = (case / "events.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)

@@ -26,6 +26,7 @@ from tests.replay.changelogs import Topic
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.long,
     pytest.mark.skipif(not PROGRAMS.is_dir(), reason="Airflow's environment is made by `make test`"),
 ]
 EVENTS = [200, 600, 200]

@@ -85,6 +85,7 @@ def test_a_table_that_is_new_is_filled_by_windows_in_any_order(
     assert read == len(events()), "each event was in one window"
 
 
+@pytest.mark.long
 def test_one_that_died_goes_on_where_it_stood(
     spark: SparkSession, shop: tuple[Pipeline, Bronze], whole: dict[str, Digest], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,7 +99,10 @@ def test_who_is_far_behind_merges_more_at_once(
     proved(spark, shop)
 
 
-@pytest.mark.parametrize(("windows", "dies"), [(1, False), (4, False), (3, True)])
+@pytest.mark.parametrize(
+    ("windows", "dies"),
+    [(1, False), pytest.param(4, False, marks=pytest.mark.long), pytest.param(3, True, marks=pytest.mark.long)],
+)
 def test_a_backfill(
     spark: SparkSession,
     tmp_path: Path,

@@ -53,6 +53,7 @@ def test_a_rebuild_puts_right_what_is_wrong_and_takes_a_new_definition(
     assert digests(spark, changed)[ORDERS] == digests(spark, whole)[ORDERS], "the stream goes on"
 
 
+@pytest.mark.long
 def test_what_the_stream_merges_meanwhile_is_in_it_and_one_that_died_goes_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

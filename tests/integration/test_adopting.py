@@ -49,7 +49,7 @@ from tests.integration.archived_shop import (
 )
 from tests.integration.archived_shop import silver as silver_in
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 class Stop:

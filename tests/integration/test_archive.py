@@ -90,6 +90,7 @@ def test_silver_out_of_the_archive_is_silver_out_of_the_stream(
     assert digests[0] == digests[1]
 
 
+@pytest.mark.long
 def test_what_only_the_archive_holds_comes_into_a_lakehouse_that_began_late(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +131,7 @@ def test_a_run_that_is_repeated_adds_nothing(spark: SparkSession, tmp_path: Path
     assert names(store) == before
 
 
+@pytest.mark.long
 def test_a_run_that_died_before_its_manifest_is_repeated(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +154,7 @@ def test_a_run_that_died_before_its_manifest_is_repeated(
     assert len(names(store)) == len(found) + sum(len(m.objects) for m in found), "nothing is there twice"
 
 
+@pytest.mark.long
 def test_two_runs_at_once_write_one_manifest(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
     bronze = from_file(spark, tmp_path)
     one, other = (Archiving(spark, bronze, store, SHOP) for _ in range(2))
@@ -162,6 +165,7 @@ def test_two_runs_at_once_write_one_manifest(spark: SparkSession, tmp_path: Path
     assert len(list(manifests(store, SHOP))) == 1
 
 
+@pytest.mark.long
 def test_a_topic_partition_is_cut_into_objects(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 3)
     try:
@@ -192,6 +196,7 @@ def read_as_they_are(spark: SparkSession, store: ObjectStore, folder: Path) -> B
 in_both_ways = pytest.mark.parametrize("reads", [read_anew, read_as_they_are])
 
 
+@pytest.mark.long
 @in_both_ways
 @pytest.mark.parametrize(
     ("harm", "said"),
@@ -227,6 +232,7 @@ def test_an_object_that_is_harmed_is_found_and_never_read_as_less(
     assert Bronze(spark, Lakehouse(str(tmp_path / "again")).bronze(SHOP)).captured().batch == 0
 
 
+@pytest.mark.long
 @in_both_ways
 @pytest.mark.parametrize(
     ("lie", "said"),
@@ -263,6 +269,7 @@ def test_a_manifest_that_lies_is_found_and_never_believed(
     assert Bronze(spark, Lakehouse(str(tmp_path / "again")).bronze(SHOP)).captured().batch == 0
 
 
+@pytest.mark.long
 def test_a_manifest_that_names_an_object_twice_doubles_nothing(store: ObjectStore, whole: Sequence[Manifest]) -> None:
     first = whole[0].objects[0]
     told = replace(whole[0], objects=(*whole[0].objects, first)).text().encode()
@@ -271,6 +278,7 @@ def test_a_manifest_that_names_an_object_twice_doubles_nothing(store: ObjectStor
         ArchiveSource(Manifested(store, SHOP)).pending({}, 100)
 
 
+@pytest.mark.long
 def test_a_manifest_that_was_changed_or_is_missing_stops_the_reading(
     store: ObjectStore, whole: Sequence[Manifest]
 ) -> None:
@@ -298,6 +306,7 @@ def test_names_in_the_store_are_ours(store: ObjectStore, whole: Sequence[Manifes
         assert " " not in name
 
 
+@pytest.mark.long
 def test_a_store_that_refuses_or_is_gone_says_so(store: ObjectStore) -> None:
     guessed = ObjectStore(store.uri, {**store.client_options, "aws_secret_access_key": "guessed"})
     with pytest.raises(SourceRefused, match="SignatureDoesNotMatch") as refused:
@@ -336,6 +345,7 @@ def test_the_commands_archive_and_verify(
     assert damaged == {"key": one.key, "what": "is missing", "events": one.told}
 
 
+@pytest.mark.long
 def test_on_a_terminal_archiving_and_verifying_show_how_far_they_are(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from ingest.run.merge import Merge
 from ingest.run.rules import Rules
 from tests.integration.archived_shop import SHOP, archived, from_file, pipeline_file
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 OTHERWISE_NAMED = {
     "source": {"kafka": {"bootstrap.servers": "127.0.0.1:9"}, "topics": ["x"], "topic_tables": {"x": "y"}}
 }

@@ -32,7 +32,7 @@ from tests.integration import sunk_shop
 from tests.integration.archived_shop import SHOP, archived, captured, events, from_file, overwritten, pipeline_file
 from tests.integration.sinks import aiven, confluent
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 Place = tuple[str, int, int]
 ORDERS: Sequence[Place] = [("shop.orders", 0, n) for n in (1, 3, 4, 9)]

@@ -45,7 +45,7 @@ from tests.privacy.people import CLAIMS, MEMBERS, PHOTOS, TABLES, Said, insured,
 from tests.privacy.test_fence import rows
 from tests.recovery.test_killed_erasure import erase
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 EMAIL = "zora.quandt@example.org"
 SECONDS = 90
 

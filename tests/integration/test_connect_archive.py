@@ -27,7 +27,7 @@ from tests.integration.sinks import Objects, aiven, aiven_parquet, confluent, co
 from tests.integration.sunk_shop import HOUR, TABLES, TOLD_APART, events, pipeline, pipeline_file, stored
 from tests.replay.changelogs import Record
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @pytest.fixture

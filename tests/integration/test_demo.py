@@ -76,6 +76,7 @@ def test_silver_equals_its_source_after_inserts_updates_and_deletes(tmp_path: Pa
     assert not list(tmp_path.glob("ingest-demo-*"))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_ctrl_c_while_services_start_leaves_nothing_behind(tmp_path: Path) -> None:
     mark = uuid.uuid4().hex

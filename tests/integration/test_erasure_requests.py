@@ -20,7 +20,7 @@ from ingest.privacy.ledger import ASKED, Entry, Ledger
 from ingest.stack import Stack
 from tests.privacy.people import MEMBERS, insured
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 TOPIC, PEOPLE = "erasure-requests", "erasure-people"
 
 

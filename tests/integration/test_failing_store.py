@@ -24,7 +24,7 @@ from ingest.tables.bronze import Bronze
 from tests.integration.archived_shop import SHOP, archived, events, from_file, names, pipeline_file, silver
 from tests.integration.faulty_proxy import Fault, FaultyProxy, faulty_proxy
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 Command = Callable[..., Any]
 
 

@@ -19,7 +19,7 @@ from ingest.cli import app, gc
 from ingest.stack import S3, Stack
 from tests.integration.shop import Shop
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @pytest.fixture

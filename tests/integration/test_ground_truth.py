@@ -35,7 +35,7 @@ from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import Bronze
 from ingest.tables.silver import Silver
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 SEED = int(os.environ.get("FUZZ_SEED", "10"))
 TURNS = 400
 TYPED = """(

@@ -196,6 +196,7 @@ def test_a_broker_that_does_not_answer_is_unreachable_in_time(capfd: pytest.Capt
     assert capfd.readouterr().err == "", "librdkafka must not write to stderr"
 
 
+@pytest.mark.long
 def test_a_broker_that_stops_and_returns_is_asked_again(password_kafka: PasswordKafka) -> None:
     admin = KafkaAdmin({"bootstrap.servers": password_kafka.bootstrap_servers}, timeout=2)
     assert admin.brokers() == (password_kafka.bootstrap_servers,)
@@ -213,6 +214,7 @@ def test_a_broker_that_stops_and_returns_is_asked_again(password_kafka: Password
     pytest.fail("the client did not find the broker again")
 
 
+@pytest.mark.long
 def test_a_wrong_password_is_refused_at_once_and_not_shown(password_kafka: PasswordKafka) -> None:
     create(password_kafka.bootstrap_servers, "orders", 1)
     assert KafkaAdmin(password_kafka.login("right")).topics(["orders"]) == ("orders",)
@@ -225,6 +227,7 @@ def test_a_wrong_password_is_refused_at_once_and_not_shown(password_kafka: Passw
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.long
 def test_a_mechanism_that_the_broker_lacks_is_refused(password_kafka: PasswordKafka) -> None:
     with pytest.raises(SourceRefused, match="SCRAM-SHA-256"):
         KafkaAdmin(password_kafka.login("right") | {"sasl.mechanism": "SCRAM-SHA-256"}).brokers()

@@ -11,7 +11,7 @@ from ingest.errors import SourceRefused
 from ingest.stack import Stack
 from tests.integration.shop import Shop
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 def test_it_is_noticed_though_it_has_grown_past_what_was_captured(

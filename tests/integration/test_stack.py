@@ -157,6 +157,7 @@ def test_changes_of_a_row_arrive_as_debezium_events(stack: Stack) -> None:
         ]
 
 
+@pytest.mark.long
 def test_a_killed_worker_goes_on_after_its_last_offset(stack: Stack) -> None:
     with table_with_connector(stack, "resumes"):
         execute(stack, "insert into resumes values (2, 'two')")
@@ -177,6 +178,7 @@ def test_a_killed_worker_goes_on_after_its_last_offset(stack: Stack) -> None:
         assert {row for _, row in seen} == {1, 2, 3}
 
 
+@pytest.mark.long
 def test_a_killed_broker_comes_back_with_its_topics(stack: Stack) -> None:
     with table_with_connector(stack, "broker"):
         events(stack, "broker", until_id=1)
@@ -186,6 +188,7 @@ def test_a_killed_broker_comes_back_with_its_topics(stack: Stack) -> None:
         assert events(stack, "broker", until_id=2)[0] == ("r", 1)
 
 
+@pytest.mark.long
 def test_a_killed_postgres_comes_back_with_its_rows(stack: Stack) -> None:
     execute(stack, "create table survives (id int)", "insert into survives values (7)")
     stack.postgres.kill()
@@ -202,6 +205,7 @@ def test_a_wrong_configuration_is_refused_with_its_reason(stack: Stack) -> None:
     assert stack.connect.connectors.names() == []
 
 
+@pytest.mark.long
 def test_a_kept_folder_keeps_its_data_and_ports(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     with Stack(folder, ("postgres",), keep=True) as first:
@@ -212,6 +216,7 @@ def test_a_kept_folder_keeps_its_data_and_ports(tmp_path: Path) -> None:
         execute(second, "insert into kept values (1)")
 
 
+@pytest.mark.long
 def test_a_folder_that_is_not_kept_is_gone(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     with Stack(folder, ("postgres",)):
@@ -219,6 +224,7 @@ def test_a_folder_that_is_not_kept_is_gone(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.long
 def test_postgres_runs_below_a_folder_that_is_closed_to_others(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
@@ -250,6 +256,7 @@ def test_an_external_address_where_nobody_answers_is_told(tmp_path: Path, monkey
     assert "hush" not in str(told.value)
 
 
+@pytest.mark.long
 def test_a_failed_start_names_the_log_and_leaves_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "broken"
     with Stack(folder, ("postgres",), keep=True):
@@ -264,6 +271,7 @@ def test_a_failed_start_names_the_log_and_leaves_nothing(tmp_path: Path) -> None
     assert services_below(folder) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda end: end.name)
 def test_no_service_outlives_its_owner(tmp_path: Path, end: signal.Signals) -> None:
     folder = tmp_path / "owned"
@@ -287,6 +295,7 @@ def test_no_service_outlives_its_owner(tmp_path: Path, end: signal.Signals) -> N
     assert alive == [], f"{len(gone)} ended, these did not"
 
 
+@pytest.mark.long
 def test_up_status_and_down_work_across_commands(tmp_path: Path) -> None:
     folder = tmp_path / "background"
     try:

@@ -25,7 +25,7 @@ from ingest.stack import S3
 from tests.integration.sinks import Objects, aiven, confluent, confluent_parquet
 from tests.integration.sunk_shop import TOLD_APART, events, pipeline, stored
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 FIRST = "shop.orders/partition=0/shop.orders+0+0000000000"
 ORDERS = [r for r in events() if r["topic"] == "shop.orders" and r["partition"] == 0]
 

@@ -107,7 +107,7 @@ def compare(
     return found
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_silver_is_the_changelog_without_the_old_life(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     """The requests come first: nobody knows which rows lead to their subjects but by what the events say, in any order
     of the tables."""
@@ -127,6 +127,7 @@ def test_silver_is_the_changelog_without_the_old_life(spark: SparkSession, tmp_p
     assert list(ledger.verify()) == []
 
 
+@pytest.mark.long
 def test_tables_that_are_rebuilt_hold_nothing_of_the_old_life(spark: SparkSession, tmp_path: Path) -> None:
     """Rows were merged before anybody asked, some had moved, or led to a subject once and do so no more."""
     random = Random(3)
@@ -175,6 +176,7 @@ class Died(Exception):
     pass
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", [(Sweep, "run"), (Sweep, "_swept"), (Fencing, "_reduced")])
 def test_a_merge_that_dies_after_the_ledger_is_healed_by_itself(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[type, str]

@@ -161,6 +161,7 @@ def test_what_comes_later_wins_until_it_is_erased_too(spark: SparkSession, pipel
     assert is_folded(spark, pipeline, tmp_path / "beside")
 
 
+@pytest.mark.long
 def test_a_removal_that_dies_loses_no_row(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     steps: list[tuple[Any, str]] = [(Masking, "keep"), (Silver, "remove"), (Silver, "apply")]
     for owner, method in steps:

@@ -149,6 +149,7 @@ def adds_up(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     assert [p.table for p in prove(spark, pipeline, Lakehouse(str(tmp_path))) if not p.equal] == []
 
 
+@pytest.mark.long
 def test_a_removal_that_dies_after_each_step_leaves_nothing_in_the_end(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:

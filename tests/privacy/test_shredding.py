@@ -120,6 +120,7 @@ def test_of_an_erased_subject_no_copy_tells_anything(spark: SparkSession, tmp_pa
     assert clear(spark, backup, MEMBERS)[ANNA] == {"name": None}
 
 
+@pytest.mark.long
 def test_an_erasure_that_dies_before_its_keys_are_destroyed_destroys_them(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

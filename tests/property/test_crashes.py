@@ -90,6 +90,7 @@ def table_of(spark: SparkSession, layout: Lakehouse, name: str) -> list[dict[str
     return [row.asDict() for row in Silver(spark, layout.silver(PIPELINE, name)).rows().collect()]
 
 
+@pytest.mark.long
 def test_runs_that_die_add_up_to_one_that_lived(
     spark: SparkSession, tmp_path: Path, mortal: Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:

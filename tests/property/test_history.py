@@ -67,7 +67,7 @@ def same(one: Sequence[Version], other: Sequence[Version]) -> bool:
     return sorted(map(repr, one)) == sorted(map(repr, other))
 
 
-@pytest.mark.parametrize(("batches", "size"), [(1, "small"), (7, "large")])
+@pytest.mark.parametrize(("batches", "size"), [(1, "small"), pytest.param(7, "large", marks=pytest.mark.long)])
 def test_the_versions_of_a_row_are_what_the_reference_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int, size: str
 ) -> None:
@@ -103,6 +103,7 @@ def sampled(random: Random, size: int) -> list[list[Event]]:
     return [*consistent, *(random_changelog(random, 12, partial=case % 2 == 0) for case in range(size // 2))]
 
 
+@pytest.mark.long
 def test_a_truncate_ends_every_version(spark: SparkSession, tmp_path: Path) -> None:
     random = Random(SEED)
     for number in range(4):

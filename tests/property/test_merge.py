@@ -132,7 +132,9 @@ def sampled(random: Random, size: int, number: int) -> list[list[Event]]:
     ]
 
 
-@pytest.mark.parametrize(("batches", "size"), [(1, "small"), (7, "large"), (12, "few of large")])
+@pytest.mark.parametrize(
+    ("batches", "size"), [(1, "small"), pytest.param(7, "large", marks=pytest.mark.long), (12, "few of large")]
+)
 def test_silver_is_what_the_reference_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int, size: str
 ) -> None:

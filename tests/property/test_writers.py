@@ -75,7 +75,7 @@ def writer(spark: SparkSession, folder: Path, name: str, records: Sequence[dict[
     return Merge(spark, SHOP, layout, Rules(), bronze, slice_events=1, writer=name)
 
 
-@pytest.mark.parametrize("size", ["small", "large"])
+@pytest.mark.parametrize("size", ["small", pytest.param("large", marks=pytest.mark.long)])
 def test_two_writers_of_a_table_agree(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str
 ) -> None:

@@ -29,7 +29,7 @@ from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import COORDINATES, Bronze
 from ingest.tables.quarantine import Quarantine
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 ROOT = Path(__file__).parents[2]
 SEED = 20
 

@@ -32,7 +32,7 @@ from tests.privacy.test_fence import rows
 from tests.privacy.test_removing import ANNA, BEN, NAME, merge, remove, said
 from tests.privacy.test_shredding import shredding
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 STEPS = ("asked", "data keys", "tombstones", "quarantine", "tables", "bronze", "old files", "archive")
 MAIL, OTHERS = "aenne@uebelhoer.example", "ben@other.example"
 NEEDLES = (Needle("name", NAME), Needle("mail", MAIL), Needle("member", str(ANNA), ("id", "member_id")))
