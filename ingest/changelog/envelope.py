@@ -69,8 +69,19 @@ _READ_AS = 1
 """Another number for whoever makes other events of the same records."""
 
 NOT_JSON = "not-json"
+REGISTRY_FRAME = "schema-registry-frame"
+CLOUD_EVENT = "cloud-event"
+UNWRAPPED_ROW = "unwrapped-row"
 UNKNOWN_OP = "unknown-op"
 NO_SEQUENCE = "no-sequence"
+NO_CHANGE_EVENT = (NOT_JSON, REGISTRY_FRAME, CLOUD_EVENT, UNWRAPPED_ROW)
+"""Problems of values that have no envelope, so which of their parts are row images is unknown."""
+
+_YEARS_1_TO_9999 = -62_135_596_800_000, 253_402_300_799_999
+"""In milliseconds since 1970."""
+_FRAME_BYTES = 5
+"""A schema registry's frame: the byte 0, and four bytes of a schema id."""
+_ENVELOPE_FIELDS = ("op", "before", "after", "source")
 
 
 @dataclass(frozen=True)
@@ -123,6 +134,7 @@ def _narrow(naming: Naming) -> T.StructType:
         [
             *envelope,
             T.StructField("schema", T.StringType()),
+            T.StructField("specversion", T.StringType()),
             T.StructField("payload", T.StructType(envelope)),
             T.StructField(CORRUPT, T.StringType()),
         ]
@@ -184,6 +196,7 @@ def _said(naming: Naming) -> dict[str, Column]:
         return F.when(wrapped, F.col(f"_json.payload.{name}")).otherwise(F.col(f"_json.{name}"))
 
     own = {"_wrapped": wrapped, "_schema": F.col("_json.schema"), "_corrupt": corrupt}
+    own["_specversion"] = F.col("_json.specversion")
     wanted = ("op", "source", *(("after", "before") if naming.sequences else ()))
     return own | {"_unread": F.col("_json").isNull() | corrupt} | {f"_{name}": inside(name) for name in wanted}
 
@@ -215,16 +228,44 @@ def _event(naming: Naming) -> list[Column]:
         at = F.when(ordered & number.isNotNull(), own).otherwise(at)
     known = said_op.isin(*CHANGES, "t", "m") & ~F.col("_corrupt") & ~unordered
     op = F.when(F.col("_control"), CONTROL).when(value.isNull(), TOMBSTONE).when(known, said_op)
-    unreadable = F.when(F.col("_unread"), NOT_JSON).when(unordered, NO_SEQUENCE).otherwise(UNKNOWN_OP)
     return [
         *(_key().alias("key") if f.name == "key" else F.col(f.name) for f in RECORD.fields),
         table,
         op.alias("op"),
         at.alias("position"),
-        F.timestamp_millis(source["ts_ms"]).alias("source_ts"),
+        _moment(source["ts_ms"]).alias("source_ts"),
         F.col("_wrapped").alias("wrapped"),
         F.when(F.col("_schema").isNotNull(), F.xxhash64("_schema")).alias("schema_id"),
-        F.when(op.isNull(), unreadable).alias("problem"),
+        F.when(op.isNull(), _problem(unordered)).alias("problem"),
         F.coalesce(source["snapshot"].isin(*_LAST_OF_SNAPSHOT), F.lit(False)).alias("ends_snapshot"),
         progress(source, said_op).alias("progress"),
     ]
+
+
+def _moment(millis: Column) -> Column:
+    """Returns the timestamp of milliseconds since 1970; null outside of the years 1 to 9999, which some readers of
+    Delta tables can't hold."""
+    return F.when(millis.between(*_YEARS_1_TO_9999), F.timestamp_millis(millis))
+
+
+def _problem(unordered: Column) -> Column:
+    """Names why a value is no change event that can be placed. `unordered`: its table's own sequence is missing."""
+    value = F.col("value")
+    framed = (F.length(value) > _FRAME_BYTES) & (F.substring(value, 1, 1) == F.lit(b"\0"))
+    other = F.when(_is_unwrapped_row(value), UNWRAPPED_ROW).otherwise(UNKNOWN_OP)
+    return (
+        F.when(framed, REGISTRY_FRAME)
+        .when(F.col("_specversion").isNotNull() & F.col("_op").isNull(), CLOUD_EVENT)
+        .when(F.col("_unread"), NOT_JSON)
+        .when(unordered, NO_SEQUENCE)
+        .otherwise(other)
+    )
+
+
+def _is_unwrapped_row(value: Column) -> Column:
+    """Returns true for an object, with or without Connect's schema around it, that has fields but none of an
+    envelope."""
+    text = value.cast("string")
+    names = F.json_object_keys(F.when(F.col("_wrapped"), F.get_json_object(text, "$.payload")).otherwise(text))
+    fields = F.array(*map(F.lit, _ENVELOPE_FIELDS))
+    return F.coalesce((F.size(names) > 0) & ~F.arrays_overlap(names, fields), F.lit(False))

@@ -34,7 +34,7 @@ from ingest.changelog.projection import Projection
 from ingest.changelog.reader import Reader, Reading, before_type, image, key_type, value_type
 from ingest.changelog.refusal import refusal
 from ingest.changelog.types import spark_type
-from ingest.plain_json import opened
+from ingest.plain_json import WITHOUT_LIMITS, opened
 
 _EVENT = ("topic", "partition", "offset", "op", "wrapped", "position", "source_ts")
 """Of an event, what a change is made of beside its JSON."""
@@ -102,7 +102,9 @@ def _opening(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
         opened(value, value_type(reader, keys), reader.known).alias("_v"),
         # Apart: what is wrong in an image before is no reason to refuse the event.
         (opened(value, before_type(reader), reader.known) if also_before else F.lit(None)).alias("_b"),
-        (F.from_json(new_key_text(), key_type(keys)) if reader.key_changes else F.lit(None)).alias("_n"),
+        (F.from_json(new_key_text(), key_type(keys), WITHOUT_LIMITS) if reader.key_changes else F.lit(None)).alias(
+            "_n"
+        ),
         (~are_whole(images(value.cast("string"))) if reader.doubtful else F.lit(False)).alias("_doubtful"),
         deleted.alias(DELETED),
     )
@@ -215,7 +217,7 @@ def default_of(target: TableColumn) -> SparkColumn:
     if source is None or source.default is None:
         return F.lit(None).cast(spark_type(target.type))
     wire = T.StructType([T.StructField("value", wire_spark_type(source.wire))])
-    read = F.from_json(F.lit('{"value":' + source.default + "}"), wire)
+    read = F.from_json(F.lit('{"value":' + source.default + "}"), wire, WITHOUT_LIMITS)
     return decode(read["value"], source.wire, target.type)
 
 

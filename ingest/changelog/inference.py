@@ -20,6 +20,7 @@ from ingest.changelog.columns import NUMBERS, Column, Encoding, WireType
 from ingest.changelog.connect_schema import declared
 from ingest.changelog.types import Kind, LogicalType
 from ingest.names import identifier
+from ingest.plain_json import WITHOUT_LIMITS
 
 _OUTSIDE_QUOTES = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
 
@@ -35,7 +36,7 @@ _DIGITS_KEPT = 15
 def images(value: SparkColumn) -> SparkColumn:
     """Both row images of a schemaless value, whatever is in them; for `shape`. Nothing else of the value is kept."""
     opened = f"{_IMAGES}, payload struct<{_IMAGES}>, {_UNOPENED} string"
-    return F.from_json(value, opened, {"columnNameOfCorruptRecord": _UNOPENED})
+    return F.from_json(value, opened, {"columnNameOfCorruptRecord": _UNOPENED, **WITHOUT_LIMITS})
 
 
 def are_whole(opened: SparkColumn) -> SparkColumn:

@@ -15,7 +15,10 @@ _WITHOUT_A_KEY = (
     ": without a key no row is found by less. Set REPLICA IDENTITY FULL (MySQL: binlog_row_image=FULL), or declare the "
     "table's primary_key, or append_only"
 )
-_NOT_SENT = " (a large value that did not change is not sent: REPLICA IDENTITY FULL sends it)"
+_NOT_SENT = (
+    ". Neither the record's key nor the row image holds one (a large value that did not change is not sent: REPLICA "
+    "IDENTITY FULL sends it)"
+)
 
 
 def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:

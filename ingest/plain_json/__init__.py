@@ -19,6 +19,8 @@ from ingest.java_source import called, define_function, reaches_tasks, type_in
 
 CORRUPT = "_corrupt"
 """The field of a type that holds the text of what can't be read by it."""
+WITHOUT_LIMITS = {"maxStringLen": str(2**31 - 1), "maxNumLen": str(2**31 - 1)}
+"""Options of `from_json`: Jackson alone refuses a text of more than 20 million characters, and a long number."""
 _HERE = Path(__file__).parent
 
 
@@ -34,14 +36,14 @@ def opened(value: Column, into: T.StructType, known: bool = False) -> Column:
 
 def parsed(value: Column, into: T.StructType) -> Column:
     """The same by Spark's parser alone."""
-    return F.from_json(value.cast("string"), into, {"columnNameOfCorruptRecord": CORRUPT})
+    return F.from_json(value.cast("string"), into, {"columnNameOfCorruptRecord": CORRUPT, **WITHOUT_LIMITS})
 
 
 def reader(jvm: Any, into: T.StructType, known: bool = False) -> Any:
     """What `opened` asks."""
     zone = jvm.scala.Option.apply(jvm.org.apache.spark.sql.internal.SQLConf.get().sessionLocalTimeZone())
     parsing = jvm.org.apache.spark.sql.catalyst.expressions.json.JsonToStructsEvaluator
-    parser = parsing(jvm.PythonUtils.toScalaMap({}), type_in(jvm, into), CORRUPT, zone, False)
+    parser = parsing(jvm.PythonUtils.toScalaMap(WITHOUT_LIMITS), type_in(jvm, into), CORRUPT, zone, False)
     return _classes(jvm).OpenedJson(plain_row(jvm, into, known), parser)
 
 

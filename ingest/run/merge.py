@@ -13,7 +13,16 @@ from pyspark.sql import functions as F
 from tenacity import RetryCallState
 
 from ingest.changelog.accounting import Account, by_table
-from ingest.changelog.envelope import CONTROL, NO_SEQUENCE, NOT_JSON, TOMBSTONE, UNKNOWN_OP
+from ingest.changelog.envelope import (
+    CLOUD_EVENT,
+    CONTROL,
+    NO_SEQUENCE,
+    NOT_JSON,
+    REGISTRY_FRAME,
+    TOMBSTONE,
+    UNKNOWN_OP,
+    UNWRAPPED_ROW,
+)
 from ingest.cut import released
 from ingest.names import Lakehouse
 from ingest.run.fencing import Fencing
@@ -35,6 +44,13 @@ NO_TABLE = ""
 
 _REASONS = {
     NOT_JSON: "the value is no JSON object of a change event",
+    REGISTRY_FRAME: "the value is in a schema registry's frame (the byte 0, then a schema id), as Avro, Protobuf or "
+    "JSON Schema converters write it: set the connector's value.converter to "
+    "org.apache.kafka.connect.json.JsonConverter",
+    CLOUD_EVENT: "the value is a CloudEvents envelope: set the connector's value.converter to "
+    "org.apache.kafka.connect.json.JsonConverter in place of CloudEventsConverter",
+    UNWRAPPED_ROW: "the value is a bare row without op, source, before and after: take ExtractNewRecordState (unwrap) "
+    "out of the connector's transforms",
     UNKNOWN_OP: "the event has no op that is known (c, u, d, r, t, m)",
     NO_SEQUENCE: "neither image holds a whole number in the column that orders the table",
 }

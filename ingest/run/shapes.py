@@ -107,6 +107,28 @@ class Shapes:
             self._settle(entry, shape, topics, stored)
         return shape, refused
 
+    def why_unplaced(self, batch: TableBatch, incoming: Incoming) -> str:
+        """Returns why `settled` found no shape: the key is unknown, or no event has one of its columns."""
+        key, then = self.key(batch), "then replay the quarantine"
+        if key is None:
+            return (
+                "the records' keys are no JSON objects, so no primary key is known: set the connector's key.converter "
+                f"to JsonConverter, or declare tables.{batch.table}.primary_key, {then}"
+            )
+        there = {c.name.lower() if self._rules.fold_case else c.name for _, columns in incoming for c in columns}
+        lacking = [k for k in key if k not in there | self.names(batch.table)]
+        if not lacking:
+            return f"no event of the table holds a row image with columns, {then}"
+        if batch.table in self._rules.primary_keys:
+            return (
+                f"no event holds the column {', '.join(map(repr, lacking))} of the declared primary_key: correct "
+                f"tables.{batch.table}.primary_key, {then}"
+            )
+        return (
+            f"no row image holds the column {', '.join(map(repr, lacking))} of the records' keys: declare a "
+            f"tables.{batch.table}.primary_key of columns that the images hold, {then}"
+        )
+
     def _settle(self, entry: Entry | None, shape: Shape, topics: tuple[str, ...], stored: Stored) -> None:
         if entry is not None and entry.shape != shape:
             for kept in stored.tables:

@@ -27,7 +27,7 @@ from ingest.run.profile import CHANGE, Group, belongs_to
 from ingest.run.redelivery import Redelivery
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
-from ingest.run.shapes import Refused, Shapes
+from ingest.run.shapes import Incoming, Refused, Shapes
 from ingest.run.table_batch import TableBatch
 from ingest.run.unordered import Unordered
 from ingest.run.writing import note, write
@@ -113,7 +113,7 @@ class TableMerge:
             stored = replace(stored, owed_before=begun.pending.version)
         truncated = self._truncate(batch, stored)
         if shape is None:
-            return self._refuse_all(batch, read, truncated.applied, refused)
+            return self._refuse_all(batch, incoming, truncated.applied, refused)
         for group, conflicts in refused.items():
             self._refuse(batch, group, conflicts)
         quarantined = sum(group.count for group in refused)
@@ -233,9 +233,9 @@ class TableMerge:
         reason = "; ".join(str(c) for c in conflicts)
         self._set_aside(batch, batch.events.where(belongs_to(group)), conflicts[0].code, reason)
 
-    def _refuse_all(self, batch: TableBatch, read: int, applied: int, refused: Refused) -> Account:
+    def _refuse_all(self, batch: TableBatch, incoming: Incoming, applied: int, refused: Refused) -> Account:
         """No key, or no column: no change of this table can be placed yet."""
-        reason = "no primary key is known: declare it under tables.<table>.primary_key, then replay the quarantine"
+        reason = self.shapes.why_unplaced(batch, incoming)
         changed = [g for g in batch.groups if g.kind == CHANGE]
         for group in changed:
             if group in refused:
@@ -243,7 +243,7 @@ class TableMerge:
             else:
                 self._set_aside(batch, batch.events.where(belongs_to(group)), NO_KEY, reason)
         quarantined = sum(g.count for g in changed)
-        return Account(batch.table, read, applied, read - applied - quarantined, quarantined)
+        return Account(batch.table, batch.count, applied, batch.count - applied - quarantined, quarantined)
 
     def _truncate(self, batch: TableBatch, stored: Stored) -> Truncated:
         """Empties the table below its last truncate, or below a snapshot that has ended: it read every row."""

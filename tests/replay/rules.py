@@ -287,6 +287,42 @@ def unreadable_events() -> Rule:
 
 
 @rule
+def values_that_are_no_change_events() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, "a"))
+    t.record({"id": 2}, None, value_bytes="\0\0\0\0\5Avro")
+    data = {"op": "c", "before": None, "after": row(2, "b"), "source": {"schema": "public", "table": "orders"}}
+    t.record({"id": 2}, {"specversion": "1.0", "id": "x", "source": "/debezium/postgresql/s", "data": data})
+    t.record({"id": 2}, row(2, "b"))
+    t.record({"id": 2}, {"schema": {"type": "struct"}, "payload": row(2, "b")})
+    t.record({"id": 2}, row(2, "b") | {"__op": "c", "__deleted": "false"})
+    t.record({"id": 2}, {"source": {"schema": "public", "table": "orders"}})
+    t.change("c", 15, row(4, "fine"))
+    codes = {1: "schema-registry-frame", 2: "cloud-event", 6: "unknown-op"} | dict.fromkeys((3, 4, 5), "unwrapped-row")
+    name = "a value of another format is quarantined under the name of that format"
+    return Rule(name, t.records, {ORDERS: [row(1, "a"), row(4, "fine")]}, codes)
+
+
+@rule
+def a_source_time_that_no_timestamp_holds() -> Rule:
+    t = Topic()
+    for n, millis in enumerate((2**63 - 1, -(2**63), 253_402_300_800_000)):
+        t.change("c", 10 + n, row(n, "a"))["value"]["source"]["ts_ms"] = millis
+    return Rule(
+        "a source time out of all bounds loses nothing else", t.records, {ORDERS: [row(n, "a") for n in range(3)]}
+    )
+
+
+@rule
+def a_text_of_21_million_characters() -> Rule:
+    t, long = Topic(), "x" * 21_000_000
+    t.change("c", 10, row(1, long))
+    typed = Topic("shop.public.notes", ("public", "notes"), records=t.records)
+    typed.change("c", 11, row(1, long), schema=schema(("id", "int32"), ("v", "string")))
+    return Rule("a text is as long as it is", t.records, {ORDERS: [row(1, long)], "public.notes": [row(1, long)]})
+
+
+@rule
 def a_field_that_is_named_twice() -> Rule:
     t = Topic()
     t.change("c", 10, row(1, 0.5))

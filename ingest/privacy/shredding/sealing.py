@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ingest.changelog.envelope import EVENT, NOT_JSON
+from ingest.changelog.envelope import EVENT, NO_CHANGE_EVENT
 from ingest.changelog.unavailable import disguises
 from ingest.privacy.keyed_hash import INNER, OUTER, hashed
 from ingest.privacy.shredding.cipher import is_sealed, sealed
@@ -36,10 +36,10 @@ class Sealing:
 
     def __call__(self, events: DataFrame) -> DataFrame:
         """`EVENT` rows → the same, sealed."""
-        # Whose a value is that is no JSON, and whether it is personal, nobody can tell.
-        lost = F.coalesce(F.col("problem") == NOT_JSON, F.lit(False))
+        # A value without an envelope is sealed whole: nothing in it tells which parts are personal.
+        lost = F.coalesce(F.col("problem").isin(*NO_CHANGE_EVENT), F.lit(False))
         mine = F.coalesce(F.col("source_table").isin(*self.shredded.columns), F.lit(False)) | lost
-        read = events.withColumn("_v", F.when(mine, F.try_parse_json(F.col("value").cast("string"))))
+        read = events.withColumn("_v", F.when(mine & ~lost, F.try_parse_json(F.col("value").cast("string"))))
         root = F.when(F.col("wrapped"), _member(F.col("_v"), f"$.{_PAYLOAD}", "variant")).otherwise(F.col("_v"))
         read = read.withColumn("_root", root).withColumns(
             {f"_{image}": _member(F.col("_root"), f"$.{image}", _MEMBERS) for image in _OTHER}
