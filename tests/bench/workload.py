@@ -131,7 +131,7 @@ def _records(said: DataFrame, offset: Column, table: Column, *more: Column) -> D
     deleted = F.col("op") == "d"
     before = F.when(deleted, F.struct("id"))
     source = F.struct(
-        F.lit("3.3.1.Final").alias("version"),
+        F.lit("3.7.0.Final").alias("version"),
         F.lit("postgresql").alias("connector"),
         F.lit("bench").alias("name"),
         (F.lit(1_760_000_000_000) + F.col("lsn")).alias("ts_ms"),
