@@ -18,6 +18,7 @@ from ingest.run.profile import Group
 from ingest.run.rules import Rules
 from ingest.run.table_batch import TableBatch
 from ingest.tables.catalog import Catalog, Entry
+from ingest.tables.contention import COLLISIONS
 
 Refused = dict[Group, tuple[Conflict | Taken, ...]]
 """Groups of changes that can't be in their table, and why."""
@@ -135,7 +136,12 @@ class Shapes:
                 kept.evolve(entry.shape, shape)
         revision = entry.revision + 1 if entry else 1
         settled = Entry(self._pipeline, stored.silver.path, shape, revision, topics)
-        self._catalog.record(settled)
+        try:
+            self._catalog.record(settled)
+        except COLLISIONS:
+            # Another writer was the first to record this revision; the table itself doesn't show it yet.
+            self.ask_again()
+            raise
         self._entries[shape.table] = settled
 
     def _key(self, batch: TableBatch) -> tuple[str, ...] | None:

@@ -31,7 +31,7 @@ def told(script: str, argument: object, environment: Mapping[str, str], cwd: Pat
         env=NOTHING_SPECIAL | {"AIRFLOW__CORE__LOAD_EXAMPLES": "False"} | dict(environment),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -125,7 +125,7 @@ class Airflow:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
@@ -141,7 +141,7 @@ class Airflow:
             except sqlite3.OperationalError:
                 return []
 
-    def wait(self, what: str, ask: Callable[[], Any], seconds: float = 120) -> Any:
+    def wait(self, what: str, ask: Callable[[], Any], seconds: float = 600) -> Any:
         """The first answer that isn't empty."""
         deadline = time.monotonic() + seconds
         while not (answer := ask()):

@@ -73,7 +73,7 @@ class Shop:
             for number, record in enumerate(self._window(window)):
                 value = None if record["value"] is None else json.dumps(record["value"])
                 producer.produce(self.log.name, value, json.dumps(record["key"]), timestamp=begun + number)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     def _window(self, window: int) -> list[dict[str, Any]]:
         before = len(self.log.records)
@@ -146,7 +146,7 @@ def test_a_backfill_whose_job_is_killed_in_the_middle_ends_with_silver_as_its_so
     line = next(line for line in README.splitlines() if line.startswith("airflow backfill create "))
     airflow.cli(*(dates.get(word, word) for word in line.split()[1:]), "--dag-run-conf", '{"source": "kafka"}')
     kill_in_the_middle(airflow, f"--from={windows[1].isoformat()}", silver_path(root))
-    airflow.wait("all windows", lambda: {s for _, s in airflow.rows(RUNS, "shop.backfill")} == {"success"}, 300)
+    airflow.wait("all windows", lambda: {s for _, s in airflow.rows(RUNS, "shop.backfill")} == {"success"}, 900)
     keys = [window.strftime("%Y-%m-%dT%H:%M:%S") for window in windows]
     tries = [(key, number, f"--table={TABLE}") for key, number in zip(keys, [1, 2, 1], strict=True)]
     assert sorted(airflow.rows(TRIES, "shop.backfill", "backfill")) == tries
@@ -184,7 +184,7 @@ def test_a_row_that_somebody_took_away_fails_the_verification_at_once(
     source, root = shop
     DeltaTable.forPath(spark, str(silver_path(root))).delete(F.col("id") == min(source.rows))
     airflow.cli("dags", "unpause", "shop.verify", "--yes")
-    airflow.wait("its end", lambda: airflow.rows(f"{RUNS} AND state = 'failed'", "shop.verify"), 300)
+    airflow.wait("its end", lambda: airflow.rows(f"{RUNS} AND state = 'failed'", "shop.verify"), 900)
     assert sorted(airflow.rows(ENDS, "shop.verify")) == [("accounts", "success", 1), ("prove", "failed", 1)]
     (log,) = airflow.home.glob("logs/dag_id=shop.verify/*/task_id=prove/attempt=1.log")
     assert f"{TABLE}: id = {min(source.rows)} is missing" in log.read_text(encoding="utf-8")

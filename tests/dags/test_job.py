@@ -13,15 +13,21 @@ from tests.dags.airflow import PROGRAMS, told
 pytestmark = pytest.mark.skipif(not PROGRAMS.is_dir(), reason="Airflow's environment is made by `make test`")
 
 RUN = """
-import json, os, signal, sys, threading, time
+import json, os, pathlib, signal, sys, threading, time
 from airflow_dags.job import Job
+
+def once_ready(name, end):
+    while not pathlib.Path(name + ".ready").exists():
+        time.sleep(0.05)
+    end()
 
 def outcome(number, program, code):
     job = Job(task_id=f"job{number}", program=program, arguments=["-c", code], cwd=os.getcwd())
     if "TOLD" in code:
-        threading.Timer(1, job.on_kill).start()
+        threading.Thread(target=once_ready, args=("told", job.on_kill), daemon=True).start()
     if "INTERRUPT" in code:
-        threading.Timer(1, os.kill, [os.getpid(), signal.SIGINT]).start()
+        interrupt = lambda: os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=once_ready, args=("interrupted", interrupt), daemon=True).start()
     try:
         job.execute({"task": job})
     except BaseException as error:
@@ -46,7 +52,10 @@ print(json.dumps([jobs(*case) for case in json.loads(sys.argv[1])]))
 """
 FOR_GOOD, RETRIED = "AirflowFailException", "AirflowException"
 SLOW = "import pathlib, signal, sys, time; "
-ENDS_WELL = f"{SLOW}signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path('%s').touch(), sys.exit(0))); time.sleep(60)"
+ENDS_WELL = (
+    f"{SLOW}signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path('%(name)s').touch(), sys.exit(0))); "
+    "pathlib.Path('%(name)s.ready').touch(); time.sleep(600)"
+)
 CASES = {
     "all is good": ("python3", "print('merged')", "success"),
     "a check differs": ("python3", "raise SystemExit(1)", FOR_GOOD),
@@ -55,8 +64,8 @@ CASES = {
     "a code of somebody else": ("python3", "raise SystemExit(137)", RETRIED),
     "killed": ("python3", "import os; os.kill(os.getpid(), 9)", RETRIED),
     "a program that isn't there": ("nowhere/ingest", "", FOR_GOOD),
-    "told to end, and ends well": ("python3", f"{ENDS_WELL % 'told'}  # TOLD", RETRIED),
-    "interrupted": ("python3", f"{ENDS_WELL % 'interrupted'}  # INTERRUPT", "KeyboardInterrupt"),
+    "told to end, and ends well": ("python3", f"{ENDS_WELL % {'name': 'told'}}  # TOLD", RETRIED),
+    "interrupted": ("python3", f"{ENDS_WELL % {'name': 'interrupted'}}  # INTERRUPT", "KeyboardInterrupt"),
 }
 
 
@@ -85,7 +94,7 @@ def test_a_failure_says_what_it_means(outcomes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", ["told", "interrupted"])
 def test_a_job_is_told_to_end_and_may_finish_its_batch(case: str, outcomes: dict[str, Any], folder: Path) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while not (folder / case).exists():
         assert time.monotonic() < deadline
         time.sleep(0.05)

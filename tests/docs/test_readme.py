@@ -118,7 +118,7 @@ def test_queries_by_name_answer(lakehouse: Path, spark: SparkSession, monkeypatc
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=900,
         check=False,
     )
     assert told.returncode == 0, told.stderr[-2000:]

@@ -29,7 +29,7 @@ class Shop:
 
     def __init__(self, spark: SparkSession, servers: str, folder: Path) -> None:
         self._spark = spark
-        self._kafka: dict[str, Any] = {"bootstrap.servers": servers}
+        self.kafka: dict[str, Any] = {"bootstrap.servers": servers}
         self.log = Topic(f"gc-{uuid.uuid4().hex}")
         self.file = folder / "shop.yaml"
         source = f"source: {{kafka: {{bootstrap.servers: '{servers}'}}, topics: [{self.log.name}], restarts: ignore}}"
@@ -54,25 +54,25 @@ class Shop:
         Run(self._spark, pipeline).available_now(threading.Event(), lambda _: None)
 
     def produce(self, *records: Record) -> None:
-        producer = Producer(self._kafka)
+        producer = Producer(self.kafka)
         for record in records:
             value = None if record["value"] is None else json.dumps(record["value"])
             producer.produce(self.log.name, value, json.dumps(record["key"]))
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     def expire(self, before: int) -> None:
         """What retention does: the topic begins at the offset `before`."""
-        admin = AdminClient(self._kafka)
+        admin = AdminClient(self.kafka)
         for gone in admin.delete_records([TopicPartition(self.log.name, 0, before)]).values():
             gone.result(30)
 
     def recreate(self) -> None:
         """The topic, deleted and created again, with one partition."""
-        admin = AdminClient(self._kafka)
+        admin = AdminClient(self.kafka)
         for done in admin.delete_topics([self.log.name]).values():
             done.result(30)
         # Kafka deletes in the background: for a moment the name is still taken.
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while self.log.name in admin.list_topics(timeout=5).topics:
             assert time.monotonic() < deadline
             time.sleep(0.1)

@@ -29,7 +29,7 @@ def produce(stack: Stack, *values: Any) -> None:
     for value in values:
         said = json.dumps(value) if isinstance(value, dict) else value
         producer.produce(TOPIC, key="k", value=said)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def test_a_topic_of_requests_is_worked_off(
@@ -43,7 +43,7 @@ def test_a_topic_of_requests_is_worked_off(
     assert pipeline.privacy is not None
     producer = Producer({"bootstrap.servers": servers})
     producer.produce(PEOPLE, value=b"x")
-    producer.flush(20)
+    producer.flush(60)
 
     def erase() -> Result:
         return CliRunner().invoke(app, ["erase", str(tmp_path / "insured.yaml"), "--json"])

@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 from uuid import uuid4
 
+import psutil
 import pyarrow as pa
 import pytest
 import typer
@@ -95,13 +96,36 @@ def produce(servers: str, topic: str, partition: int, timestamps: list[datetime]
     producer = Producer({"bootstrap.servers": servers})
     for moment in timestamps:
         producer.produce(topic, b"x", partition=partition, timestamp=int(moment.timestamp() * 1000))
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port that refuses connections and that no other process can take meanwhile."""
+    with socket.socket() as bound:
+        bound.bind((HOST, 0))
+        yield int(bound.getsockname()[1])
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Records each request for metadata: each waits for about a second, so that their number stands for a time."""
+    made = list[float]()
+    ask = AdminClient.list_topics
+
+    def counted(client: AdminClient, *arguments: Any, timeout: float, **named: Any) -> Any:
+        made.append(timeout)
+        return ask(client, *arguments, timeout=timeout, **named)
+
+    monkeypatch.setattr(AdminClient, "list_topics", counted)
+    return made
+
+
+def connections(servers: str) -> set[int]:
+    """Returns the local ports of this process's connections to the broker."""
+    port = int(servers.rpartition(":")[2])
+    found = psutil.Process().net_connections("tcp")
+    return {c.laddr.port for c in found if c.raddr and c.raddr.port == port and c.status == psutil.CONN_ESTABLISHED}
 
 
 @pytest.fixture
@@ -132,12 +156,17 @@ def test_a_moment_without_a_time_zone_is_refused(topic: str, admin: KafkaAdmin) 
         admin.offsets_at([topic], datetime(2026, 1, 1))
 
 
-def test_asking_before_every_batch_costs_next_to_nothing(topic: str, admin: KafkaAdmin) -> None:
+def test_a_question_before_every_batch_takes_no_new_connection(
+    servers: str, topic: str, admin: KafkaAdmin, attempts: list[float]
+) -> None:
     admin.end_offsets(admin.topics([topic]))
-    began = time.perf_counter()
+    before = connections(servers)
+    assert before
+    attempts.clear()
     for _ in range(50):
         admin.end_offsets(admin.topics([topic]))
-    assert (time.perf_counter() - began) / 50 < 0.05
+    assert connections(servers) - before == set()
+    assert len(attempts) == 50, "one request for topics and partitions each"
 
 
 def test_topics_are_found_by_name_and_by_whole_name_pattern(servers: str, topic: str, admin: KafkaAdmin) -> None:
@@ -177,20 +206,21 @@ def test_a_topic_that_is_recreated_or_deleted_is_noticed(servers: str, topic: st
 
 def create_again(servers: str, topic: str) -> None:
     """Kafka deletes in the background: for a moment the name is still taken."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while topic in AdminClient({"bootstrap.servers": servers}).list_topics(timeout=5).topics:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     create(servers, topic, 1)
 
 
-def test_a_broker_that_does_not_answer_is_unreachable_in_time(capfd: pytest.CaptureFixture[str]) -> None:
-    port = closed_port()
-    began = time.monotonic()
+def test_a_broker_that_does_not_answer_is_unreachable_in_time(
+    capfd: pytest.CaptureFixture[str], closed_port: int, attempts: list[float]
+) -> None:
     with pytest.raises(Unreachable) as caught:
-        KafkaAdmin({"bootstrap.servers": f"{HOST}:{port}"}, timeout=2).topics(["any"])
-    assert time.monotonic() - began < 4
-    assert f"{HOST}:{port}" in caught.value.problem
+        KafkaAdmin({"bootstrap.servers": f"{HOST}:{closed_port}"}, timeout=2).topics(["any"])
+    assert 1 <= len(attempts) <= 3, "attempts of a second each, until two seconds have passed"
+    assert max(attempts) <= 1
+    assert f"{HOST}:{closed_port}" in caught.value.problem
     assert "Connection refused" in caught.value.problem
     assert caught.value.retried
     assert capfd.readouterr().err == "", "librdkafka must not write to stderr"
@@ -204,7 +234,7 @@ def test_a_broker_that_stops_and_returns_is_asked_again(password_kafka: Password
     with pytest.raises(Unreachable):
         admin.brokers()
     password_kafka.start()
-    patient = time.monotonic() + 20
+    patient = time.monotonic() + 120
     while time.monotonic() < patient:
         try:
             assert admin.brokers() == (password_kafka.bootstrap_servers,)
@@ -215,13 +245,15 @@ def test_a_broker_that_stops_and_returns_is_asked_again(password_kafka: Password
 
 
 @pytest.mark.long
-def test_a_wrong_password_is_refused_at_once_and_not_shown(password_kafka: PasswordKafka) -> None:
+def test_a_wrong_password_is_refused_at_once_and_not_shown(
+    password_kafka: PasswordKafka, attempts: list[float]
+) -> None:
     create(password_kafka.bootstrap_servers, "orders", 1)
     assert KafkaAdmin(password_kafka.login("right")).topics(["orders"]) == ("orders",)
-    began = time.monotonic()
+    attempts.clear()
     with pytest.raises(SourceRefused) as caught:
-        KafkaAdmin(password_kafka.login("hunter2")).topics(["orders"])
-    assert time.monotonic() - began < 5
+        KafkaAdmin(password_kafka.login("hunter2"), timeout=300).topics(["orders"])
+    assert len(attempts) < 30, "long before it gives up"
     assert "Invalid username or password" in caught.value.problem
     assert "wrong password" in caught.value.remedy
     assert "hunter2" not in str(caught.value)
@@ -280,9 +312,9 @@ def test_check_live_shows_topics_offsets_and_lag(servers: str, topic: str, tmp_p
     assert servers in live()
 
 
-def test_check_live_without_a_broker_may_succeed_later(tmp_path: Path) -> None:
+def test_check_live_without_a_broker_may_succeed_later(tmp_path: Path, closed_port: int) -> None:
     path = tmp_path / "shop.yaml"
-    path.write_text(PIPELINE.format(servers=f"{HOST}:{closed_port()}", topic="orders", lakehouse=tmp_path))
+    path.write_text(PIPELINE.format(servers=f"{HOST}:{closed_port}", topic="orders", lakehouse=tmp_path))
     with pytest.raises(Unreachable) as caught:
         CliRunner().invoke(app, [str(path), "--live"], catch_exceptions=False)
     assert caught.value.exit_code == EXIT_TRANSIENT

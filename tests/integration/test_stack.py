@@ -25,7 +25,7 @@ from ingest.stack import Stack
 
 pytestmark = pytest.mark.integration
 
-EVENT_TIMEOUT_SECONDS = 60
+EVENT_TIMEOUT_SECONDS = 300
 
 
 def connector_config(stack: Stack, name: str) -> dict[str, str]:
@@ -71,7 +71,7 @@ def table_with_connector(stack: Stack, name: str) -> Iterator[None]:
 
 @retry(
     retry=retry_if_exception_type(psycopg.errors.ObjectInUse),
-    stop=stop_after_delay(10),
+    stop=stop_after_delay(120),
     wait=wait_fixed(0.1),
     reraise=True,
 )
@@ -80,7 +80,7 @@ def drop_slot(stack: Stack, name: str) -> None:
     execute(stack, f"select pg_drop_replication_slot('{name}')")
 
 
-@retry(retry=retry_if_exception_type(AssertionError), stop=stop_after_delay(20), wait=wait_fixed(0.1), reraise=True)
+@retry(retry=retry_if_exception_type(AssertionError), stop=stop_after_delay(120), wait=wait_fixed(0.1), reraise=True)
 def await_offset_after_snapshot(stack: Stack, name: str) -> None:
     """Killed before its snapshot's offset is stored, the worker takes the snapshot again, as it should."""
     offsets = stack.connect.connectors.offsets(name)
@@ -279,7 +279,7 @@ def test_no_service_outlives_its_owner(tmp_path: Path, end: signal.Signals) -> N
         "import signal, sys, time; from pathlib import Path; from ingest.stack import Stack\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job starts with it ignored
         "with Stack(Path(sys.argv[1]), ('postgres', 'kafka'), keep=True):\n"
-        "    print('up', flush=True); time.sleep(300)\n"
+        "    print('up', flush=True); time.sleep(1800)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE) as owner:
         try:
@@ -288,10 +288,10 @@ def test_no_service_outlives_its_owner(tmp_path: Path, end: signal.Signals) -> N
             services = services_below(folder)
             assert {process.name() for process in services} == {"java", "postgres"}
             owner.send_signal(end)
-            owner.wait(timeout=60)
+            owner.wait(timeout=300)
         finally:
             owner.kill()
-    gone, alive = psutil.wait_procs(services, timeout=20)
+    gone, alive = psutil.wait_procs(services, timeout=120)
     assert alive == [], f"{len(gone)} ended, these did not"
 
 
@@ -313,7 +313,7 @@ def test_up_status_and_down_work_across_commands(tmp_path: Path) -> None:
         assert psutil.pid_exists(services["kafka"]["pid"])
 
         os.kill(services["kafka"]["pid"], signal.SIGKILL)
-        psutil.wait_procs([process for process in services_below(folder) if process.name() == "java"], timeout=10)
+        psutil.wait_procs([process for process in services_below(folder) if process.name() == "java"], timeout=120)
         assert command("status", "--folder", str(folder)).returncode == 1
     finally:
         down = command("down", "--purge", "--folder", str(folder))
@@ -325,7 +325,7 @@ def test_up_status_and_down_work_across_commands(tmp_path: Path) -> None:
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     program = "from ingest.cli.stack import app; app()"
     return subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=180, check=False
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=900, check=False
     )
 
 

@@ -25,7 +25,7 @@ def test_capture_and_merge_submitted_apart_fill_silver(tmp_path: Path, stack: St
     producer = Producer({"bootstrap.servers": stack.kafka.bootstrap_servers})
     source = '"source": {"connector": "postgresql", "schema": "s", "table": "t", "lsn": 5, "ts_ms": 1}'
     producer.produce(topic, '{"before": null, "after": {"id": 1}, "op": "c", ' + source + "}", '{"id": 1}')
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     file = tmp_path / "submitted.yaml"
     servers = stack.kafka.bootstrap_servers
     file.write_text(
@@ -39,7 +39,7 @@ def test_capture_and_merge_submitted_apart_fill_silver(tmp_path: Path, stack: St
             env=os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=900,
             check=False,
         )
         assert told.returncode == 0, told.stderr[-2000:]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +45,7 @@ def found(stack: Stack) -> Collected:
                 producer.produce(topic(by, codec), json.dumps({"id": i, "mail": f"{i}@mail.example"}))
                 if i == 150:
                     producer.produce(topic(by, codec), LINE, key=LINE)
-            assert producer.flush(30) == 0
-    time.sleep(1)
+            assert producer.flush(60) == 0
     return scan(stack.kafka.data)
 
 
@@ -72,5 +70,5 @@ def test_a_topic_that_never_knew_the_subject_is_clean(stack: Stack, found: Colle
     producer = Producer({"bootstrap.servers": stack.kafka.bootstrap_servers, "compression.type": "zstd"})
     for i in range(300):
         producer.produce("scan.clean", json.dumps({"id": i, "mail": f"{i}@mail.example"}))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert not any(f.file.startswith("scan.clean") for f in scan(stack.kafka.data).findings.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -89,6 +89,7 @@ def test_two_writers_of_a_table_agree(
     parts = shared(random, records)
     merges = [writer(spark, tmp_path, n, part) for n, part in zip(names, parts, strict=True)]
     attempts = count_attempts(monkeypatch)
+    let_them_meet(monkeypatch, len(merges))
     together(merges)
     layout = Lakehouse(str(tmp_path / "lakehouse"))
     found: dict[int, dict[Any, Any]] = defaultdict(dict)
@@ -114,6 +115,21 @@ def count_attempts(monkeypatch: pytest.MonkeyPatch) -> list[TableBatch]:
 
     monkeypatch.setattr(TableMerge, "merge", counted)
     return found
+
+
+def let_them_meet(monkeypatch: pytest.MonkeyPatch, writers: int) -> None:
+    """Holds the second batch of each writer, once it is judged, until the others' is judged too: on a busy machine one
+    writer might be done before the other begins. Of the first batches one makes the table."""
+    judged, writes = threading.Barrier(writers, timeout=600), Counter[int]()
+    write = TableMerge._write
+
+    def waiting(tables: TableMerge, *arguments: Any) -> None:
+        writes[id(tables)] += 1
+        if writes[id(tables)] == 2:
+            judged.wait()
+        write(tables, *arguments)
+
+    monkeypatch.setattr(TableMerge, "_write", waiting)
 
 
 def together(merges: Sequence[Merge]) -> None:

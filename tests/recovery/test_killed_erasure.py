@@ -82,7 +82,7 @@ def held(spark: SparkSession, folder: Path, s3: S3) -> Pipeline:
 def erase(file: Path, step: str, *more: str) -> subprocess.CompletedProcess[bytes]:
     """Killed once the step is done."""
     command = [sys.executable, "-c", KILLED, step, "erase", str(file), "--keep-old-files", "0", *more]
-    return subprocess.run(command, check=False, capture_output=True, timeout=240)
+    return subprocess.run(command, check=False, capture_output=True, timeout=900)
 
 
 def certified(spark: SparkSession, pipeline: Pipeline, keys: Path) -> dict[str, Any]:

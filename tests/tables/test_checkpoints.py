@@ -43,7 +43,7 @@ def test_a_commit_does_not_wait_for_one(spark: SparkSession, tmp_path: Path, mon
     done, write = Event(), checkpoints._write
 
     def late(*arguments: Any) -> None:
-        assert done.wait(60)
+        assert done.wait(600)
         write(*arguments)
 
     monkeypatch.setattr(checkpoints, "_write", late)

@@ -98,7 +98,7 @@ class Stream:
 
     def later(self, write: Callable[[], Any], then: Callable[[Any], Any]) -> None:
         def late() -> Any:
-            assert self.allowed.wait(60)
+            assert self.allowed.wait(600)
             return write()
 
         later(late, then)
@@ -107,7 +107,7 @@ class Stream:
     def goes_on(self) -> None:
         """Until they are written, and for a moment more."""
         self.allowed.set()
-        assert self.written.wait(60)
+        assert self.written.wait(600)
         self.settle()
 
 
