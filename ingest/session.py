@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from ingest import local_disk
 from ingest.class_archive import java_options
+from ingest.engine_output import engine_output
 from ingest.errors import EngineDied
 from ingest.hadoop_settings import forget_origins
 from ingest.jars import jars, require_java
@@ -139,7 +140,7 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         settings[_JAVA_OPTIONS] = " ".join(filter(None, (logging, java_options(), settings.get(_JAVA_OPTIONS))))
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _stdout_kept():
+    with engine_output():
         session = builder.getOrCreate()
         if not submitted:
             local_disk.by_direct_calls(session)
@@ -171,19 +172,6 @@ def running(name: str, properties: Mapping[str, str] | None = None) -> Iterator[
         # There is nothing to stop, and nobody to say so to, where it has ended.
         if process is None or process.poll() is None:
             session.stop()
-
-
-@contextmanager
-def _stdout_kept() -> Iterator[None]:
-    """A process that is started meanwhile writes to stderr: what a command prints is its own, and Delta prints too."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
 
 
 def _ended(process: subprocess.Popen[bytes]) -> int | None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 OUTCOMES = ("applied", "superseded", "quarantined", "suppressed")
 COUNTS = ("read", *OUTCOMES)
+WITHOUT_TABLE = "records of no table"
+"""What is shown in place of a table's name: heartbeats, transaction markers, messages, and what can't be read."""
 
 
 @dataclass(frozen=True)

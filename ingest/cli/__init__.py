@@ -1,63 +1,33 @@
-"""The command line: `ingest`. Every command reports in a table for people, or in JSON with `--json`."""
+"""The command line: `ingest`. What it says first must not wait for its libraries, so that these are imported later."""
 
 from __future__ import annotations
 
-import typer
+import sys
+from typing import TYPE_CHECKING, Any
 
-from ingest.cli import (
-    accounts,
-    archive,
-    as_of,
-    backfill,
-    certificate,
-    check,
-    digest,
-    erase,
-    gc,
-    history,
-    jars,
-    prove,
-    replay,
-    rewrap,
-    run,
-    scan,
-    sql,
-    stack,
-    status,
-    vacuum,
-)
-from ingest.cli.demo import demo
 from ingest.cli.failure import guarded
+from ingest.cli.start import announce
 
-app = typer.Typer(
-    help="Database changelogs into lakehouse tables that people can trust.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command()(check.check)
-app.command()(run.run)
-app.command()(backfill.backfill)
-app.command()(prove.prove)
-app.command("as-of")(as_of.as_of)
-app.command()(replay.replay)
-app.command()(status.status)
-app.command()(sql.sql)
-app.command()(accounts.accounts)
-app.command()(digest.digest)
-app.command()(history.history)
-app.command()(gc.gc)
-app.command("vacuum")(vacuum.vacuum_tables)
-app.command()(erase.erase)
-app.command()(rewrap.rewrap)
-app.command()(scan.scan)
-app.command()(jars.jars)
-app.command()(demo)
-app.add_typer(archive.app, name="archive")
-app.add_typer(certificate.app, name="certificate")
-app.add_typer(stack.app, name="stack")
+if TYPE_CHECKING:
+    from ingest.cli.commands import app as app
 
 
 def main() -> None:
-    """The command `ingest`."""
-    guarded(app)
+    """Runs the command `ingest`."""
+    announce(sys.argv[1:])
+
+    def command() -> None:
+        from ingest.cli.commands import app
+
+        app()
+
+    guarded(command)
+
+
+def __getattr__(name: str) -> Any:
+    """Imports the commands for those who ask for them."""
+    if name == "app":
+        from ingest.cli.commands import app
+
+        return app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

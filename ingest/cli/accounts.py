@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ingest.changelog.accounting import COUNTS
+from ingest.changelog.accounting import COUNTS, WITHOUT_TABLE
 from ingest.cli.printing import verbatim
 from ingest.config import load
 from ingest.quality.accounting import Audit, audit
@@ -52,7 +52,7 @@ def accounts(
 def _show(console: Console, found: Audit) -> None:
     table = Table("table", *COUNTS)
     for name, counts in found.tables.items():
-        table.add_row(name or "(no table)", *(f"{counts[c]:,}" for c in COUNTS))
+        table.add_row(name or WITHOUT_TABLE, *(f"{counts[c]:,}" for c in COUNTS))
     console.print(table)
     held = Table("topic", "partition", "offsets", "records")
     for p in found.partitions:

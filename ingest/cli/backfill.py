@@ -10,11 +10,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from ingest.changelog.accounting import COUNTS, Account, by_table
+from ingest.changelog.accounting import COUNTS, WITHOUT_TABLE, Account, by_table
 from ingest.cli.counting import counting
 from ingest.cli.point import point
 from ingest.cli.printing import verbatim
-from ingest.cli.progress import NO_TABLE
 from ingest.cli.run import explaining, stop_on_signal
 from ingest.config import Pipeline, load
 from ingest.errors import EXIT_TRANSIENT, ConfigError
@@ -141,6 +140,6 @@ def _show(pipeline: Pipeline, number: int, accounts: Sequence[Account], done: bo
         return
     table = Table("table", *COUNTS, title=f"backfill {number} of {pipeline.name}")
     for account in accounts:
-        table.add_row(account.table or NO_TABLE, *(f"{getattr(account, c):,}" for c in COUNTS))
+        table.add_row(account.table or WITHOUT_TABLE, *(f"{getattr(account, c):,}" for c in COUNTS))
     verbatim().print(table)
     typer.echo("complete" if done else "stopped on request: the same command goes on where it stood")

@@ -14,11 +14,15 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ingest.changelog.accounting import OUTCOMES, Account
+from ingest.changelog.accounting import OUTCOMES, WITHOUT_TABLE, Account
 from ingest.cli.printing import verbatim
+from ingest.cli.start import counted
 from ingest.run.pipeline import Progress
 
-NO_TABLE = "(no table)"
+_LEGEND = (
+    "applied: took effect · superseded: late, doubled, or followed by something newer · "
+    "quarantined: set aside with a reason · suppressed: not wanted, erased, or about no row"
+)
 
 
 @contextmanager
@@ -41,46 +45,64 @@ def shown(name: str, as_json: bool, console: Console | None = None) -> Iterator[
 
 
 def figures(progress: Progress, now: datetime) -> dict[str, Any]:
-    """`behind`: offsets that the source holds and bronze doesn't. `lag_seconds`: since the newest change that is merged
-    was made at its source. Either is absent where it isn't known."""
+    """Returns what is known of one turn.
+
+    `behind`: offsets that the source holds and bronze doesn't. `lag_seconds`: the age of the newest change that is
+    merged, since it was made at its source. Either is absent where it isn't known. `without_table`: records that belong
+    to no table."""
     read = sum(a.read for a in progress.accounts)
-    told: dict[str, Any] = {"captured": progress.captured, "seconds": round(progress.seconds, 3)}
-    if progress.seconds:
-        told["events_per_second"] = round((read or progress.captured) / progress.seconds, 1)
+    found: dict[str, Any] = {"captured": progress.captured, "seconds": round(progress.seconds, 3)}
+    if progress.seconds and (events := read or progress.captured):
+        found["events_per_second"] = round(events / progress.seconds, 1)
     if progress.behind is not None:
-        told["behind"] = progress.behind
+        found["behind"] = progress.behind
     if progress.newest is not None:
-        told["lag_seconds"] = max(0.0, round((now - progress.newest) / timedelta(seconds=1), 3))
-    return told | {"tables": {a.table or NO_TABLE: _counts(a) for a in progress.accounts}}
+        found["lag_seconds"] = max(0.0, round((now - progress.newest) / timedelta(seconds=1), 3))
+    found["tables"] = {a.table: _counts(a) for a in progress.accounts if a.table}
+    for others in (a for a in progress.accounts if not a.table):
+        found["without_table"] = _counts(others)
+    return found
 
 
 def _counts(account: Account) -> dict[str, int]:
     return {"read": account.read} | {outcome: getattr(account, outcome) for outcome in OUTCOMES}
 
 
-def _headline(told: dict[str, Any]) -> str:
-    parts = [f"captured {told['captured']:,}", f"{told['seconds']:.1f} s"]
-    if "events_per_second" in told:
-        parts.append(f"{told['events_per_second']:,.0f} events/s")
-    if "behind" in told:
-        parts.append(f"{told['behind']:,} offsets behind")
-    if "lag_seconds" in told:
-        parts.append(f"lag {told['lag_seconds']:,.1f} s")
+def _named(found: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """Returns the counts of each table, and of the records of none under a name for them."""
+    named: dict[str, dict[str, int]] = dict(found["tables"])
+    if "without_table" in found:
+        named[WITHOUT_TABLE] = found["without_table"]
+    return named
+
+
+def _headline(found: dict[str, Any]) -> str:
+    merged = sum(counts["read"] for counts in _named(found).values())
+    done = [f"captured {counted(found['captured'], 'record')}"] if found["captured"] else []
+    done += [f"merged {counted(merged, 'event')}"] if merged else []
+    rate = f" ({found['events_per_second']:,.0f} a second)" if "events_per_second" in found else ""
+    parts = [f"{', '.join(done) or 'merged no event'} in {found['seconds']:.1f} s{rate}"]
+    if not merged and done:
+        parts.append("none merged yet")
+    if "behind" in found:
+        parts.append(f"{counted(found['behind'], 'record')} behind")
+    if "lag_seconds" in found:
+        parts.append(f"newest change {found['lag_seconds']:,.1f} s old")
     return ", ".join(parts)
 
 
-def _lines(told: dict[str, Any]) -> list[str]:
-    tables = told["tables"].items()
-    counts = [f"  {table}: " + ", ".join(f"{k} {v}" for k, v in c.items() if v) for table, c in tables]
-    return [_headline(told), *counts]
+def _lines(found: dict[str, Any]) -> list[str]:
+    tables = _named(found).items()
+    counts = [(table, ", ".join(f"{k} {v:,}" for k, v in c.items() if v)) for table, c in tables]
+    return [_headline(found), *(f"  {table}: {said or 'nothing'}" for table, said in counts)]
 
 
 @dataclass
 class _Line:
-    """Of one table, since the run began; and how many events a second the last batch brought."""
+    """The counts of one table since the run began, and how many of its events the last batch held."""
 
     counts: dict[str, int]
-    rate: float = 0.0
+    last: int = 0
 
 
 class _Board:
@@ -91,19 +113,20 @@ class _Board:
         self._lines: dict[str, _Line] = {}
         self._headline = "waiting for the first batch"
 
-    def add(self, told: dict[str, Any]) -> None:
-        self._headline = _headline(told)
+    def add(self, found: dict[str, Any]) -> None:
+        self._headline = _headline(found)
         for line in self._lines.values():
-            line.rate = 0.0
-        for table, counts in told["tables"].items():
+            line.last = 0
+        for table, counts in _named(found).items():
             line = self._lines.setdefault(table, _Line(dict.fromkeys(counts, 0)))
             line.counts = {k: line.counts[k] + v for k, v in counts.items()}
-            line.rate = counts["read"] / told["seconds"] if told["seconds"] else 0.0
+            line.last = counts["read"]
 
     def table(self) -> Table:
-        shown = Table("table", "events/s", "read", *OUTCOMES, title=f"{self._name}: {self._headline}")
+        title = f"{self._name}: {self._headline}"
+        shown = Table("table", "last batch", "read", *OUTCOMES, title=title, caption=_LEGEND)
         for column in shown.columns[1:]:
             column.justify = "right"
-        for name, line in sorted(self._lines.items()):
-            shown.add_row(name, f"{line.rate:,.0f}", *(f"{n:,}" for n in line.counts.values()))
+        for name, line in sorted(self._lines.items(), key=lambda named: (named[0] == WITHOUT_TABLE, named[0])):
+            shown.add_row(name, f"{line.last:,}" if line.last else "none", *(f"{n:,}" for n in line.counts.values()))
         return shown

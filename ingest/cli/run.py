@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -13,10 +15,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from ingest.cli.progress import shown
+from ingest.cli.start import AnnouncedSource, counted, installed, say
 from ingest.config import Pipeline, load
 from ingest.errors import IngestError
 from ingest.run.failures import explained
-from ingest.run.pipeline import BOTH, Part, Run
+from ingest.run.pipeline import BOTH, Part, Run, source_of
 from ingest.run.upkeep import upkeep
 from ingest.session import running
 
@@ -60,8 +63,13 @@ def job(*parts: Part) -> typer.Typer:
 def drive(name: str, parts: Sequence[Part], available_now: bool, as_json: bool) -> None:
     """Runs parts of a pipeline in the given mode. Jobs submitted to a cluster come in here too."""
     loaded = load(name)
+    say("waiting for Java and Spark")
     with running(f"ingest {loaded.name}", loaded.session) as spark, stop_on_signal() as stop, explaining(loaded):
-        engine = Run(spark, loaded, parts)
+        say(f"Spark {spark.version} with Delta {installed('delta-spark')} runs")
+        servers = loaded.source.kafka.get("bootstrap.servers", "")
+        engine = Run(spark, loaded, parts, AnnouncedSource(source_of(loaded), servers) if "capture" in parts else None)
+        held = ", ".join(f"{counted(batches, 'batch')} {done}" for done, batches in engine.position.items())
+        say(f"lakehouse {loaded.lakehouse}: {held}")
         with shown(loaded.name, as_json) as report:
             if available_now:
                 engine.available_now(stop, report)
@@ -75,7 +83,13 @@ def drive(name: str, parts: Sequence[Part], available_now: bool, as_json: bool) 
 def stop_on_signal() -> Iterator[threading.Event]:
     """An event that SIGINT and SIGTERM set. Spark's own process keeps running until the batch is done."""
     stop = threading.Event()
-    previous = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def end(*_: object) -> None:
+        stop.set()
+        # Not by `print`, which a signal may have interrupted.
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"stopping: the batch in hand is finished first\n")
+
+    previous = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:

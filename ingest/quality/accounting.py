@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from ingest.changelog.accounting import COUNTS, OUTCOMES
+from ingest.changelog.accounting import COUNTS, OUTCOMES, WITHOUT_TABLE
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ def _imbalances(tables: dict[str, dict[str, int]]) -> Iterator[str]:
     for table, counts in tables.items():
         if counts["read"] != sum(counts[name] for name in OUTCOMES):
             parts = " + ".join(f"{counts[name]} {name}" for name in OUTCOMES)
-            yield f"{table or '(no table)'}: {counts['read']} read are not {parts}"
+            yield f"{table or WITHOUT_TABLE}: {counts['read']} read are not {parts}"
         if min(counts.values()) < 0:
-            yield f"{table or '(no table)'}: a count is below zero, so events were counted twice"
+            yield f"{table or WITHOUT_TABLE}: a count is below zero, so events were counted twice"
 
 
 def _gaps(slices: Sequence[Row], after: int) -> Iterator[str]:

@@ -172,6 +172,12 @@ class Run:
         if "merge" in parts:
             self._merge = Merge(spark, pipeline.name, pipeline.layout, rules, bronze, pipeline.batch.merged_at_once)
 
+    @property
+    def position(self) -> dict[str, int]:
+        """How many batches bronze holds and silver has merged: `captured`, `merged`; of the parts that run here."""
+        found = {"captured": self._capture.captured.batch} if self._capture else {}
+        return found | ({"merged": self._merge.merged} if self._merge else {})
+
     def step(self) -> Progress:
         """One batch of each part. As long as many wait at the source, what is captured is merged in larger slices."""
         begun = time.monotonic()

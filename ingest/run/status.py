@@ -1,15 +1,20 @@
-"""Where a pipeline stands: how far it has come, and for each table what is live, what waits, what is remembered."""
+"""Where a pipeline stands: how far it has come, how its tables have changed, and for each table what is live, what
+waits, what is remembered."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import POSITION_COLUMN
 from ingest.changelog.envelope import BATCH
+from ingest.config import Pipeline
 from ingest.names import Lakehouse
+from ingest.run.lag import Lag, lag_of
+from ingest.run.schema_changes import SchemaChange, schema_changes
 from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import Bronze
 from ingest.tables.catalog import Catalog, Entry
@@ -32,9 +37,19 @@ class TableStatus:
 
 
 @dataclass(frozen=True)
+class LastBatch:
+    """The slice that was merged last: `upto` its last capture batch, `events` that it read."""
+
+    upto: int
+    at: datetime
+    events: int
+
+
+@dataclass(frozen=True)
 class Status:
     """`captured`, `merged`: numbers of the last capture batch in bronze, and of the last one in silver. `quarantined`:
-    code → events, of all tables and of none."""
+    code → events, of all tables and of none. `set_aside`: table → why no more of its events are merged. `lag`: None
+    if the source was not asked."""
 
     pipeline: str
     captured: int
@@ -42,22 +57,55 @@ class Status:
     records: int
     quarantined: dict[str, int]
     tables: list[TableStatus]
+    last_batch: LastBatch | None
+    schema_changes: list[SchemaChange]
+    set_aside: dict[str, str]
+    lag: Lag | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many batches are captured and not merged."""
+        return max(0, self.captured - self.merged)
 
 
-def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse) -> Status:
-    """Reads the pipeline's tables; writes nothing."""
-    told = Bronze(spark, lakehouse.bronze(pipeline)).rows().agg(F.max(BATCH), F.count(F.lit(1))).first()
-    assert told is not None
+def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, source: Pipeline | None = None) -> Status:
+    """Reads the pipeline's tables; writes nothing. `source`: the pipeline whose source is asked how much waits."""
+    # Accounts before bronze: a stream that goes on meanwhile can't have merged more than is then captured.
+    last = _last_batch(Accounts(spark, lakehouse.accounts, pipeline))
+    merged = last.upto if last else 0
+    bronze = Bronze(spark, lakehouse.bronze(pipeline))
+    held = bronze.rows().agg(F.max(BATCH), F.count(F.lit(1))).first()
+    assert held is not None
     found = Quarantine(spark, lakehouse.quarantine, pipeline).rows().groupBy("table", "code").count().collect()
     codes: dict[str, int] = {}
     of_table: dict[str, int] = {}
     for row in found:  # a row per table and code
         codes[row["code"]] = codes.get(row["code"], 0) + row["count"]
         of_table[row["table"]] = of_table.get(row["table"], 0) + row["count"]
-    entries = Catalog(spark, lakehouse.tables).entries(pipeline)
-    tables = [_table(spark, pipeline, lakehouse, entry, of_table.get(entry.shape.table, 0)) for entry in entries]
-    merged = Accounts(spark, lakehouse.accounts, pipeline).merged_upto()
-    return Status(pipeline, told[0] or 0, merged, told[1], dict(sorted(codes.items())), tables)
+    catalog = Catalog(spark, lakehouse.tables)
+    entries = catalog.entries(pipeline)
+    return Status(
+        pipeline=pipeline,
+        captured=held[0] or 0,
+        merged=merged,
+        records=held[1],
+        quarantined=dict(sorted(codes.items())),
+        tables=[_table(spark, pipeline, lakehouse, entry, of_table.get(entry.shape.table, 0)) for entry in entries],
+        last_batch=last,
+        schema_changes=schema_changes(catalog.revisions(pipeline)),
+        set_aside={},
+        lag=None if source is None else lag_of(bronze, source, merged),
+    )
+
+
+def _last_batch(accounts: Accounts) -> LastBatch | None:
+    slices = (
+        accounts.rows()
+        .groupBy("upto_batch")
+        .agg(F.max(F.unix_millis("committed_at")).alias("at"), F.sum("read").alias("events"))
+    )
+    row = slices.orderBy(F.desc("upto_batch")).first()
+    return None if row is None else LastBatch(row.upto_batch, datetime.fromtimestamp(row["at"] / 1000, UTC), row.events)
 
 
 def _table(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, entry: Entry, quarantined: int) -> TableStatus:

@@ -49,6 +49,8 @@ class KafkaSource:
         self._last = self._until = until
         self._ids: dict[str, str] = {}
         self._group = _new_group()
+        self.ends: Offsets = {}
+        """The end offsets that `pending` went by last."""
 
     def until_now(self) -> None:
         self._until = self._last or self._admin.end_offsets(self._admin.topics(self._topics, self._pattern))
@@ -57,6 +59,7 @@ class KafkaSource:
         ends = self._until
         if ends is None:
             ends = self._admin.end_offsets(self._admin.topics(self._topics, self._pattern))
+        self.ends = ends
         topics = sorted(ends)
         starts: Offsets = {}
         unknown = [t for t in topics if any(p not in captured.get(t, {}) for p in ends[t])]

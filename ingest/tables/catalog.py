@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -47,6 +48,14 @@ class Entry:
     topics: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Revision:
+    """An entry as it once was, and when it was written."""
+
+    entry: Entry
+    at: datetime
+
+
 class Catalog:
     """The catalog of a lakehouse."""
 
@@ -67,16 +76,17 @@ class Catalog:
             F.max_by(F.struct(*_SCHEMA.names), F.col("revision")).alias("entry")
         )
         found = newest.select("entry.*").orderBy("pipeline", "table").collect()  # one row per table
-        return [
-            Entry(
-                r.pipeline,
-                r.path,
-                Shape(r.table, tuple(r.primary_key), _columns(r["columns"])),
-                r.revision,
-                tuple(r.topics),
-            )
-            for r in found
-        ]
+        return [_entry(r) for r in found]
+
+    def revisions(self, pipeline: str) -> list[Revision]:
+        """Returns every entry that the pipeline's tables have had, by table and revision."""
+        if not self._table.exists():
+            return []
+        at = F.unix_millis("_metadata.file_modification_time").alias("at")
+        rows = self._table.rows_in(self._table.files().values()).select(*_SCHEMA.names, at)
+        # One row per change of a schema.
+        found = rows.where(F.col("pipeline") == pipeline).orderBy("table", "revision").collect()
+        return [Revision(_entry(r), datetime.fromtimestamp(r["at"] / 1000, UTC)) for r in found]
 
     def record(self, entry: Entry) -> None:
         """Raises Contended where another writer was the first with this revision."""
@@ -94,6 +104,11 @@ class Catalog:
         frame = local_rows(self._spark, [row], _SCHEMA)
         with self._one_at_a_time:
             self._table.commit(frame, progress=Progress(entry.path, entry.revision))
+
+
+def _entry(row: Row) -> Entry:
+    shape = Shape(row.table, tuple(row.primary_key), _columns(row["columns"]))
+    return Entry(row.pipeline, row.path, shape, row.revision, tuple(row.topics))
 
 
 def _columns(text: str) -> tuple[TableColumn, ...]:

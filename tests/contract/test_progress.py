@@ -24,7 +24,7 @@ def test_figures_tell_rate_and_lag() -> None:
     told = figures(progress(), NOW)
     assert (told["events_per_second"], told["behind"], told["lag_seconds"]) == (50.0, 4321, 1.5)
     assert told["tables"]["shop.orders"]["applied"] == 80
-    assert told["tables"]["(no table)"]["suppressed"] == 10
+    assert told["without_table"]["suppressed"] == 10
 
 
 def test_what_is_not_known_is_not_told() -> None:
@@ -46,16 +46,38 @@ def test_a_batch_is_a_json_object_or_some_lines() -> None:
             assert [json.loads(line)["captured"] for line in lines] == [100, 100], "a line is never folded"
         else:
             assert len(lines) == 6
-            assert "4,321 offsets behind" in lines[0]
-            assert lines[1] == "  shop.orders: read 90, applied 80, superseded 10"
+            assert lines[0].startswith(
+                "captured 100 records, merged 100 events in 2.0 s (50 a second), 4,321 records behind, newest change "
+            )
+            assert lines[1:3] == [
+                "  shop.orders: read 90, applied 80, superseded 10",
+                "  records of no table: read 10, suppressed 10",
+            ]
+
+
+def test_nothing_merged_is_no_rate_of_zero() -> None:
+    text = StringIO()
+    with shown("shop", False, Console(file=text)) as show:
+        show(Progress(1, [], 0.25, 0))
+        show(Progress(0, [Account("shop.orders")], 0.25, 0))
+    assert text.getvalue().splitlines() == [
+        "captured 1 record in 0.2 s (4 a second), none merged yet, 0 records behind",
+        "merged no event in 0.2 s, 0 records behind",
+        "  shop.orders: nothing",
+    ]
 
 
 def test_a_terminal_shows_what_a_run_has_done_in_one_table() -> None:
     text = StringIO()
-    with shown("shop", False, Console(file=text, force_terminal=True, width=120)) as show:
+    with shown("shop", False, Console(file=text, force_terminal=True, width=140)) as show:
         show(progress())
-        show(progress())
+        show(Progress(3, [Account("shop.items", 3, 3)], 2.0))
     last = text.getvalue().split("shop: ")[-1]
-    assert "captured 100, 2.0 s, 50 events/s, 4,321 offsets behind, lag" in last
-    row = next(line for line in last.splitlines() if "shop.orders" in line)
-    assert [c.strip() for c in row.split("│")[1:-1]] == ["shop.orders", "45", "180", "160", "20", "0", "0"]
+    assert "captured 3 records, merged 3 events in 2.0 s (2 a second)" in last
+    assert "superseded: late, doubled, or followed by something newer" in " ".join(last.split())
+    rows = [[c.strip() for c in line.split("│")[1:-1]] for line in last.splitlines() if line.startswith("│")]
+    assert rows == [
+        ["shop.items", "3", "3", "3", "0", "0", "0"],
+        ["shop.orders", "none", "90", "80", "10", "0", "0"],
+        ["records of no table", "none", "10", "0", "0", "0", "10"],
+    ]

@@ -1,0 +1,57 @@
+"""Registers every command of `ingest`. Each reports in a table for people, or in JSON with `--json`."""
+
+from __future__ import annotations
+
+import typer
+
+from ingest.cli import (
+    accounts,
+    archive,
+    as_of,
+    backfill,
+    certificate,
+    check,
+    digest,
+    erase,
+    gc,
+    history,
+    jars,
+    prove,
+    replay,
+    rewrap,
+    run,
+    scan,
+    sql,
+    stack,
+    status,
+    vacuum,
+)
+from ingest.cli.demo import demo
+
+app = typer.Typer(
+    help="Database changelogs into lakehouse tables that people can trust.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(check.check)
+app.command()(run.run)
+app.command()(backfill.backfill)
+app.command()(prove.prove)
+app.command("as-of")(as_of.as_of)
+app.command()(replay.replay)
+app.command()(status.status)
+app.command()(sql.sql)
+app.command()(accounts.accounts)
+app.command()(digest.digest)
+app.command()(history.history)
+app.command()(gc.gc)
+app.command("vacuum")(vacuum.vacuum_tables)
+app.command()(erase.erase)
+app.command()(rewrap.rewrap)
+app.command()(scan.scan)
+app.command()(jars.jars)
+app.command()(demo)
+app.add_typer(archive.app, name="archive")
+app.add_typer(certificate.app, name="certificate")
+app.add_typer(stack.app, name="stack")

@@ -1,0 +1,91 @@
+"""What a run says before its first batch: that it starts, what it waits for, and where it stands.
+
+To stderr, as stdout is for results; a table that is shown live on a terminal lets it through above itself. This module
+imports nothing that takes time.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ingest.sources.contract import Offsets, Range
+    from ingest.sources.kafka import KafkaSource
+
+_RUN = "run"
+_FILES = (".yaml", ".yml")
+_NAMED = 5
+
+
+def say(text: str) -> None:
+    """Prints a line that is no result."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def announce(arguments: Sequence[str]) -> None:
+    """Says that a pipeline starts, if that is what these arguments of the command line ask for."""
+    pipeline = next((a for a in arguments[1:] if not a.startswith("-")), None)
+    if arguments[:1] == [_RUN] and pipeline is not None and not {"-h", "--help"} & set(arguments):
+        file = PurePath(pipeline)
+        say(f"ingest {installed('ingest')}: starting pipeline {file.stem if file.suffix in _FILES else pipeline}")
+
+
+def installed(package: str) -> str:
+    """Returns the version of an installed package."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "(version unknown)"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Returns the first names and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+class AnnouncedSource:
+    """A Kafka source that says that it waits for the brokers, and then which topics are read and how much waits."""
+
+    def __init__(self, source: KafkaSource, servers: str) -> None:
+        self._source = source
+        self._servers = servers
+        self._asked = self._answered = self._bounded = False
+
+    def until_now(self) -> None:
+        self._say_waiting()
+        self._bounded = True
+        self._source.until_now()
+
+    def pending(self, captured: Offsets, limit: int) -> Range | None:
+        self._say_waiting()
+        span = self._source.pending(captured, limit)
+        if not self._answered:
+            self._answered = True
+            waiting = 0 if span is None else span.size + span.behind
+            topics = sorted(self._source.ends)
+            say(f"reading {counted(len(topics), 'topic')}: {listed(topics)}")
+            where = "since the last run" if captured else "from the start"
+            say(f"{counted(waiting, 'record')} to capture {where}" + ("" if waiting or self._bounded else ", waiting"))
+        return span
+
+    def read(self, spark: SparkSession, span: Range) -> DataFrame:
+        return self._source.read(spark, span)
+
+    def _say_waiting(self) -> None:
+        if not self._asked:
+            self._asked = True
+            say(f"waiting for Kafka at {self._servers}")
+
+
+def counted(count: int, noun: str) -> str:
+    """Returns `1 topic`, `1,000 topics`, `2 batches`."""
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{count:,} {noun}{'' if count == 1 else plural}"

@@ -1,0 +1,62 @@
+"""What a run says first waits for no library."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ingest.cli.start import announce, counted, listed
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import sys
+sys.argv = ["ingest", "run", "no-such-pipeline"]
+said = []
+class Stderr:
+    def write(self, text):
+        slow = {"pyspark", "typer", "pydantic", "pandas", "pyarrow", "boto3", "deltalake"} & sys.modules.keys()
+        said.append((text, slow))
+    def flush(self): pass
+sys.stderr = Stderr()
+from ingest.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+print(said[0][0].strip(), *said[0][1])
+"""
+
+
+def test_the_first_line_comes_before_any_library_is_imported() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
+    said = done.stdout.splitlines()[0]
+    assert said.startswith("ingest ")
+    assert said.endswith(": starting pipeline no-such-pipeline")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "--available-now", "conf/pipelines/shop.yaml"], ": starting pipeline shop\n"),
+        (["run", "v1.2"], ": starting pipeline v1.2\n"),
+        (["run", "shop", "--help"], ""),
+        (["run"], ""),
+        (["status", "shop"], ""),
+        ([], ""),
+    ],
+)
+def test_only_a_run_is_announced(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    announce(arguments)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.endswith(said)
+    assert bool(printed.err) == bool(said)
+
+
+def test_many_topics_are_named_by_their_first() -> None:
+    assert listed(["a", "b"]) == "a, b"
+    assert listed([f"t{n}" for n in range(1005)]) == "t0, t1, t2, t3, t4 and 1,000 more"
+    assert [counted(n, "batch") for n in (0, 1, 2000)] == ["0 batches", "1 batch", "2,000 batches"]
