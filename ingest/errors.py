@@ -66,6 +66,21 @@ class Contended(IngestError):
     retried = True
 
 
+class LakehouseDamaged(IngestError):
+    """Files of a Delta table are missing or can't be read, or the table was written by a newer version of Delta."""
+
+
+class StorageRefused(IngestError):
+    """The storage of the lakehouse answered, and said no: permissions, credentials, or no space is left."""
+
+
+class EngineOverloaded(IngestError):
+    """Spark gave up for want of memory or time. The same command may succeed on a machine that is less busy."""
+
+    exit_code = EXIT_TRANSIENT
+    retried = True
+
+
 class EngineDied(IngestError):
     """Spark's process was killed, such as for want of memory. The same command goes on where it stood."""
 

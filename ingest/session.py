@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark import SparkConf
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -21,6 +23,14 @@ from ingest.errors import EngineDied
 from ingest.hadoop_settings import forget_origins
 from ingest.jars import jars, require_java
 from ingest.patient_compiler import PATIENT_COMPILER
+from ingest.session_settings import (
+    EVERYWHERE,
+    from_defaults_file,
+    from_submit_arguments,
+    local_cores,
+    on_one_machine,
+    resolved,
+)
 
 _SMALL_JVM = "-XX:+UseSerialGC"
 SMALL = {
@@ -56,93 +66,44 @@ _LOOKED_UP = {
 _PLAN_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Where PySpark tells of a failure by its whole plan, with the values in it, beside raising it."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_CLASS_PATH = "spark.driver.extraClassPath"
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
 def spark_session(name: str, properties: Mapping[str, str] | None = None, master: str | None = None) -> SparkSession:
-    """A session with Delta and Kafka. `properties` are Spark's own and win over the defaults.
+    """Returns a session with Delta and Kafka. `properties`: of the pipeline's file (`session_settings` says who wins).
 
-    Under `spark-submit` the master and the jars are what the submitter said.
-    """
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    Under `spark-submit` the master and the jars are what the submitter set. Raises ConfigError for a setting on which
+    results depend."""
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    cores = str(os.cpu_count() or 2)
-    defaults = {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        # Times are UTC and names are what they are, on every machine.
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.caseSensitive": "true",
-        # Delta's default of 50 tasks per snapshot costs seconds on a small machine.
-        "spark.databricks.delta.snapshotPartitions": cores,
-        "spark.sql.shuffle.partitions": cores,
-        # Otherwise each commit writes down all files of a small table beside itself: two thirds of a stream's log.
-        "spark.databricks.delta.allFilesInCrc.enabled": "false",
-        "spark.ui.enabled": "false",
-        # What a page nobody looks at would show of past jobs and plans.
-        "spark.ui.retainedJobs": "50",
-        "spark.ui.retainedStages": "50",
-        "spark.ui.retainedTasks": "1000",
-        "spark.sql.ui.retainedExecutions": "10",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.scheduler.mode": "FAIR",
-        # Pages are what a reader of a few keys skips: of the default of 20,000 rows nearly each holds one.
-        "spark.hadoop.parquet.page.row.count.limit": "1000",
-        # Times as every reader knows them. By default Spark writes nanoseconds, which others read into 64 bits: those
-        # reach from 1677 to 2262, and a "for ever" in 9999 becomes another year. They take longer to write, too.
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # Of a few large tasks the last one is waited for by all cores but one. Files of a few kilobytes are no reason
-        # for a task.
-        "spark.sql.files.maxPartitionBytes": str(16 << 20),
-        "spark.sql.files.openCostInBytes": str(1 << 20),
-        # A row group is what a task reads, whole: a batch that one task wrote is read by several.
-        "spark.hadoop.parquet.block.size": str(32 << 20),
-        # A method of more bytes is never compiled by the JVM: Spark shall make several of it.
-        "spark.sql.codegen.hugeMethodLimit": "8000",
-        # What lies in one partition was put there; how large it is Spark only guesses, and would share it out again.
-        "spark.sql.maxSinglePartitionBytes": "1t",
-        # A batch of a few tables has more generated classes than the default of 100: each would be compiled anew.
-        "spark.sql.codegen.cache.maxEntries": "4000",
-        # Of each plan that runs Spark writes a text, for a page that nobody looks at: what it has to say, in short.
-        "spark.sql.ui.explainMode": "simple",
-        "spark.sql.debug.maxToStringFields": "0",
-        # Spark checks its own optimiser after each of its rules, which is a tenth of the work on a small plan.
-        "spark.sql.lightweightPlanChangeValidation": "false",
-        # Otherwise every expression that is written down in Python captures two stack traces.
-        "spark.python.sql.dataFrameDebugging.enabled": "false",
-    }
-    if not submitted:
+    defaults = from_defaults_file()
+    if is_submitted:
+        # What `--conf` and the file of defaults say stands in the JVM by now; that both say alike tells nothing.
+        submitted = {k: v for k, v in SparkConf().getAll() if defaults.get(k) != v}
+    else:
+        submitted = from_submit_arguments(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    properties = properties or {}
+    named = master or submitted.get("spark.master") or properties.get("spark.master")
+    master = named or f"local[{os.cpu_count() or 2}]"
+    project = dict(EVERYWHERE)
+    if (cores := local_cores(master)) is not None:
+        project |= on_one_machine(cores)
+    if not is_submitted:
         require_java()
-        defaults |= {
-            # On the class path rather than in spark.jars: of these alone the JVM takes archived classes.
-            "spark.driver.extraClassPath": os.pathsep.join(str(path) for path in jars("spark")),
-            "spark.driver.memory": "2g",
-            # One machine gains nothing by planning anew between stages, and a small batch pays for it; nor from a
-            # collector that works beside the program on cores that the program needs.
-            "spark.sql.adaptive.enabled": "false",
-            _JAVA_OPTIONS: f"-XX:+UseParallelGC {PATIENT_COMPILER}",
-            # A hash table takes a page, were it for one row; by default that is 16 MB to be cleared and collected.
-            "spark.buffer.pageSize": "1m",
-            # Of what attempts of a task wrote, should they differ: here none is made again alone.
-            "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
-            "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
-            # Hadoop's checksums beside local files cost a file each.
-            **local_disk.PROPERTIES,
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-        }
-    builder = SparkSession.builder.appName(name)
-    if not submitted or master is not None:
-        builder = builder.master(master or f"local[{cores}]")
-    settings = defaults | dict(properties or {})
-    if not submitted:
-        logging = f"-Dlog4j2.configurationFile=file:{_LOG4J}"
-        settings[_JAVA_OPTIONS] = " ".join(filter(None, (logging, java_options(), settings.get(_JAVA_OPTIONS))))
+        project |= _own_process()
+    settings = resolved(project, properties, submitted, defaults)
+    if not is_submitted:
+        settings |= {"spark.master": master, **_java_settings({**defaults, **settings, **submitted})}
+    builder: SparkSession.Builder = SparkSession.builder
+    if submitted.get("spark.app.name") in (None, Path(sys.argv[0]).name):
+        # Without `--name` Spark takes the name of the script.
+        builder = builder.appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
     with engine_output():
         session = builder.getOrCreate()
-        if not submitted:
+        if not is_submitted:
             local_disk.by_direct_calls(session)
             forget_origins(session)
     _remember(session.sparkContext._jvm)
@@ -152,6 +113,30 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
     gc.collect()
     gc.freeze()
     return session
+
+
+def _own_process() -> dict[str, str]:
+    """Settings of a JVM that this process starts."""
+    return {
+        "spark.driver.memory": "2g",
+        # A collector that works beside the program takes cores that the program needs.
+        _JAVA_OPTIONS: f"-XX:+UseParallelGC {PATIENT_COMPILER}",
+        # Hadoop's checksums beside local files cost a file each.
+        **local_disk.PROPERTIES,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+
+
+def _java_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """The JVM's options and class path: what this project needs, then what is set."""
+    logging = f"-Dlog4j2.configurationFile=file:{_LOG4J}"
+    # On the class path rather than in spark.jars: of these alone the JVM takes archived classes.
+    own = os.pathsep.join(str(path) for path in jars("spark"))
+    return {
+        _JAVA_OPTIONS: " ".join(filter(None, (logging, java_options(), settings.get(_JAVA_OPTIONS)))),
+        _CLASS_PATH: os.pathsep.join(filter(None, (own, settings.get(_CLASS_PATH)))),
+    }
 
 
 @contextmanager
@@ -172,6 +157,14 @@ def running(name: str, properties: Mapping[str, str] | None = None) -> Iterator[
         # There is nothing to stop, and nobody to say so to, where it has ended.
         if process is None or process.poll() is None:
             session.stop()
+
+
+def is_running(session: SparkSession) -> bool:
+    """Whether Spark still takes work: its process may have been killed, or its cluster may have ended it."""
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()
+    except (Py4JError, OSError):
+        return False
 
 
 def _ended(process: subprocess.Popen[bytes]) -> int | None:

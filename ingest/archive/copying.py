@@ -16,6 +16,7 @@ from ingest.archive.manifest import ArchivedObject
 from ingest.archive.manifested import REMEDY, fetched, read
 from ingest.archive.reading import spread
 from ingest.archive.store import ObjectStore
+from ingest.arrow_tasks import map_in_arrow
 from ingest.changelog.envelope import BATCH
 from ingest.errors import ChangelogUnusable
 
@@ -50,7 +51,7 @@ def copied(spark: SparkSession, store: ObjectStore, objects: Sequence[ArchivedOb
             for row in batch.to_pylist():
                 yield pa.RecordBatch.from_pylist([_copied(store, ArchivedObject(**row), Path(folder))])
 
-    rows = spread(spark, ArchivedObject, objects).mapInArrow(copy, _COPY).collect()  # a row per object
+    rows = map_in_arrow(spread(spark, ArchivedObject, objects), copy, _COPY).collect()  # a row per object
     done = {row["key"]: row for row in rows}
     return [Copy(r["name"], one, r["first_batch"], r["last_batch"]) for one in objects for r in (done[one.key],)]
 

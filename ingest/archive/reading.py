@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from ingest.archive.layout import Damage, Kept, Seen, rows_of
+from ingest.arrow_tasks import map_in_arrow
 from ingest.errors import ChangelogUnusable
 from ingest.local_rows import local_rows
 
@@ -44,7 +45,7 @@ class Reading(Generic[Kept]):
                     raise ChangelogUnusable(f"{one.key} in the archive {damage}; it held {one.told}", self.remedy)
                 yield from table.select(wanted.names).cast(wanted).to_batches()
 
-        return spread(spark, self.kind, objects).mapInArrow(read, schema)
+        return map_in_arrow(spread(spark, self.kind, objects), read, schema)
 
     def damages(self, spark: SparkSession, objects: Sequence[Kept], seen: Seen) -> list[Damage]:
         """Those of them that are not what was written."""
@@ -57,7 +58,7 @@ class Reading(Generic[Kept]):
 
         found: list[Damage] = []
         for some in _slices(objects, spark.sparkContext.defaultParallelism * _TASKS_AT_ONCE * _BYTES_A_TASK):
-            rows = spread(spark, self.kind, some).mapInArrow(check, _PROBLEM).collect()  # a row per damaged object
+            rows = map_in_arrow(spread(spark, self.kind, some), check, _PROBLEM).collect()  # a row per damaged object
             found += [Damage(**row.asDict()) for row in rows]
             seen(some)
         return sorted(found, key=lambda damage: damage.key)

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import boto3
+import botocore.exceptions
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, IncompleteReadError, ResponseStreamingError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -31,6 +32,12 @@ _REFUSED = (
 _NOT_OFFERED = ("NotImplemented", "MethodNotAllowed")
 _EXISTS = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 _EMPTY = ("InvalidRange", "416")
+_BUSY = ("InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "Throttling", "RequestLimitExceeded")
+_SERVER_ERROR, _TRY_LATER = 500, (408, 429)
+_BROKEN_OFF = (
+    *(botocore.exceptions.ConnectionError, botocore.exceptions.HTTPClientError, IncompleteReadError),
+    *(ResponseStreamingError, botocore.exceptions.MetadataRetrievalError, botocore.exceptions.FlexibleChecksumError),
+)
 _GONE = ("NoSuchVersion", "NoSuchUpload")
 _ATTEMPTS = 6
 _BODIES = 3
@@ -238,7 +245,9 @@ class ObjectStore:
             raise SourceRefused(
                 told, "the store does not know such requests: keep the archive in one that does"
             ) from failure
-        raise Unreachable(told, "see that the store runs and can be reached, then run the same again") from failure
+        if _may_pass(failure):
+            raise Unreachable(told, "see that the store runs and can be reached, then run the same again") from failure
+        raise SourceRefused(told, "look the code up in the store's documentation") from failure
 
 
 def _body_again() -> Retrying:
@@ -261,6 +270,14 @@ def _client_with(options: tuple[tuple[str, Any], ...]) -> S3Client:
             "the object store's options make no client, such as an endpoint_url that is no URL",
             "correct them in the pipeline's file (archive: {s3: ...})",
         ) from failure
+
+
+def _may_pass(failure: Exception) -> bool:
+    """Whether the store was away, overwhelmed or broken, rather than that it refused."""
+    if isinstance(failure, ClientError):
+        status = int(failure.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        return status >= _SERVER_ERROR or status in _TRY_LATER or _code(failure) in _BUSY
+    return isinstance(failure, _BROKEN_OFF)
 
 
 def _code(failure: ClientError) -> str:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from ingest.archive.manifest import OBJECT, ArchivedObject, objects_folder
 from ingest.archive.store import ObjectStore
+from ingest.arrow_tasks import map_in_arrow
 from ingest.changelog.envelope import CAPTURED
 from ingest.names import path_segment
 
@@ -38,7 +39,7 @@ def written(
         for one in _objects(_runs(batches), store, folder, object_bytes):
             yield pa.RecordBatch.from_pylist([asdict(one)])
 
-    found = ordered.mapInArrow(write, OBJECT).collect()  # a row per object
+    found = map_in_arrow(ordered, write, OBJECT).collect()  # a row per object
     return sorted((ArchivedObject(**r.asDict()) for r in found), key=lambda o: (o.topic, o.partition, o.first_offset))
 
 

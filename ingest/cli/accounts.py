@@ -14,6 +14,7 @@ from ingest.changelog.accounting import COUNTS, WITHOUT_TABLE
 from ingest.cli.printing import verbatim
 from ingest.config import load
 from ingest.quality.accounting import Audit, audit
+from ingest.run.failures import explaining
 from ingest.session import running
 from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import Bronze
@@ -36,7 +37,7 @@ def accounts(
     """
     del debug
     loaded = load(pipeline)
-    with running("ingest accounts", loaded.session) as spark:
+    with running("ingest accounts", loaded.session) as spark, explaining(loaded):
         bronze = Bronze(spark, loaded.layout.bronze(loaded.name)).rows()
         kept = Accounts(spark, loaded.layout.accounts, loaded.name).rows()
         found = audit(bronze, kept, from_batch, to_batch)

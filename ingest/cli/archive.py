@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Annotated
 
@@ -14,12 +14,15 @@ from ingest.archive import Damage, Manifest, StoredObject
 from ingest.cli.counting import bar
 from ingest.cli.printing import verbatim
 from ingest.cli.progress import shown
-from ingest.cli.run import explaining, stop_on_signal
+from ingest.cli.run import stop_on_signal
+from ingest.cli.waiting import patiently, waiting
 from ingest.config import load
 from ingest.errors import EXIT_TRANSIENT
 from ingest.run import restoring
 from ingest.run.archiving import archiving_of
-from ingest.run.pipeline import archive_of, layout_of
+from ingest.run.failures import explaining
+from ingest.run.pipeline import Progress, archive_of, layout_of
+from ingest.run.retrying import Progressed, Retries
 from ingest.session import running
 
 EXIT_DAMAGED = 1
@@ -39,15 +42,22 @@ def run(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
     del debug
     loaded = load(pipeline)
     archive_of(loaded)  # A mistake in the file is told before Spark starts.
-    written = []
-    with running("ingest archive", loaded.session) as spark, explaining(loaded):
-        archiving = archiving_of(spark, loaded)
-        with bar("records", as_json, archiving.waiting) as advance:
-            while (manifest := archiving.step()) is not None:
-                written.append(manifest)
-                advance(manifest.records)
-                if not as_json:
-                    typer.echo(f"archived {manifest.records:,} records in {len(manifest.objects):,} objects")
+    written: list[Manifest] = []
+    with running("ingest archive", loaded.session) as spark, explaining(loaded), stop_on_signal() as stop:
+
+        def archive(progressed: Progressed) -> None:
+            archiving = archiving_of(spark, loaded)
+            with bar("records", as_json, archiving.waiting) as advance:
+                while not stop.is_set() and (manifest := archiving.step()) is not None:
+                    progressed()
+                    written.append(manifest)
+                    advance(manifest.records)
+                    if not as_json:
+                        typer.echo(f"archived {manifest.records:,} records in {len(manifest.objects):,} objects")
+
+        Retries(spark, loaded, stop, waiting(as_json))(archive)
+        if stop.is_set():
+            raise typer.Exit(EXIT_TRANSIENT)
     if as_json:
         typer.echo(json.dumps({**_manifests(written), **_sums([o for m in written for o in m.objects])}))
     elif not written:
@@ -70,7 +80,8 @@ def restore(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> N
         stop_on_signal() as stop,
         shown(loaded.name, as_json) as report,
     ):
-        restoring.restore(spark, loaded, stop, report)
+        retries = Retries(spark, loaded, stop, waiting(as_json))
+        retries(lambda progressed: restoring.restore(spark, loaded, stop, _both(progressed, report)))
         if stop.is_set():
             raise typer.Exit(EXIT_TRANSIENT)
 
@@ -88,9 +99,14 @@ def verify(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> No
     loaded = load(pipeline)
     with running("ingest archive", loaded.session) as spark, explaining(loaded):
         layout = layout_of(spark, loaded)
-        objects = layout.objects()
-        with bar("objects", as_json, lambda: len(objects)) as advance:
-            found = layout.damages(spark, objects, lambda some: advance(len(some)))
+
+        def check(progressed: Progressed) -> tuple[Sequence[StoredObject], Sequence[Damage]]:
+            objects = layout.objects()
+            progressed()
+            with bar("objects", as_json, lambda: len(objects)) as advance:
+                return objects, layout.damages(spark, objects, lambda some: advance(len(some)))
+
+        objects, found = patiently(spark, loaded, as_json, check)
     if as_json:
         checked = {"damaged": [asdict(d) for d in found], "unchecked": layout.unchecked}
         typer.echo(json.dumps({**_sums(objects), **checked}))
@@ -98,6 +114,14 @@ def verify(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> No
         _show(objects, found, layout.unchecked)
     if found:
         raise typer.Exit(EXIT_DAMAGED)
+
+
+def _both(progressed: Progressed, report: Callable[[Progress], None]) -> Callable[[Progress], None]:
+    def reported(progress: Progress) -> None:
+        progressed()
+        report(progress)
+
+    return reported
 
 
 def _show(objects: Sequence[StoredObject], found: Sequence[Damage], unchecked: Sequence[str]) -> None:

@@ -19,12 +19,12 @@ from ingest.changelog.point import Point
 from ingest.cli.counting import counting
 from ingest.cli.point import point
 from ingest.cli.printing import verbatim
-from ingest.cli.run import explaining
 from ingest.config import Pipeline, load
 from ingest.errors import ConfigError
 from ingest.names import Lakehouse
 from ingest.run.archive_reading import archived
 from ingest.run.digests import table_digests
+from ingest.run.failures import explaining
 from ingest.run.readers import Reader
 from ingest.run.refold import committed_by, histories, refolded
 from ingest.session import running

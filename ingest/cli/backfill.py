@@ -14,11 +14,14 @@ from ingest.changelog.accounting import COUNTS, WITHOUT_TABLE, Account, by_table
 from ingest.cli.counting import counting
 from ingest.cli.point import point
 from ingest.cli.printing import verbatim
-from ingest.cli.run import explaining, stop_on_signal
+from ingest.cli.run import stop_on_signal
+from ingest.cli.waiting import patiently, waiting
 from ingest.config import Pipeline, load
 from ingest.errors import EXIT_TRANSIENT, ConfigError
 from ingest.run.backfill import Asked, Backfill, planned
+from ingest.run.failures import explaining
 from ingest.run.rebuilding import Rebuild
+from ingest.run.retrying import Progressed, Retries
 from ingest.session import running
 from ingest.sources.dump import Dump
 
@@ -85,12 +88,18 @@ def backfill(
             stop_on_signal() as stop,
             counting(as_json, lambda: sum(planned(spark, loaded, asked).values())) as advance,
         ):
-            work = Backfill(spark, loaded, asked)
             accounts: list[Account] = []
-            while not stop.is_set() and not work.done:
-                step = work.step()
-                accounts += step.accounts
-                advance(step.accounts)
+
+            def merge(progressed: Progressed) -> Backfill:
+                with Backfill(spark, loaded, asked) as work:
+                    while not stop.is_set() and not work.done:
+                        step = work.step()
+                        progressed()
+                        accounts.extend(step.accounts)
+                        advance(step.accounts)
+                return work
+
+            work = Retries(spark, loaded, stop, waiting(as_json))(merge)
     _show(loaded, work.begun.number, by_table(accounts), work.done, as_json)
     if not work.done:
         raise typer.Exit(EXIT_TRANSIENT)
@@ -119,7 +128,15 @@ def _rebuild(pipeline: Pipeline, tables: tuple[str, ...], as_json: bool) -> None
         explaining(pipeline),
         counting(as_json) as advance,
     ):
-        rebuilt = [entry.shape.table for entry in Rebuild(spark, pipeline, tables).run(advance)]
+
+        def rebuild(progressed: Progressed) -> list[str]:
+            def reported(accounts: Sequence[Account]) -> None:
+                progressed()
+                advance(accounts)
+
+            return [entry.shape.table for entry in Rebuild(spark, pipeline, tables).run(reported)]
+
+        rebuilt = patiently(spark, pipeline, as_json, rebuild)
     typer.echo(json.dumps({"rebuilt": rebuilt}, ensure_ascii=False) if as_json else f"rebuilt: {', '.join(rebuilt)}")
 
 

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from ingest.cli.run import explaining
 from ingest.cli.scan import needles_in
 from ingest.config import load
 from ingest.privacy.certificate import issued, verified
@@ -18,6 +17,7 @@ from ingest.privacy.certificate.keys import made, public_key, signing_key
 from ingest.privacy.proving import places_of, proof
 from ingest.privacy.scan import Folder
 from ingest.run.certifying import erasure_of
+from ingest.run.failures import explaining
 from ingest.session import running
 
 EXIT_ALTERED = 1

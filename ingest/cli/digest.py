@@ -12,6 +12,7 @@ from ingest.cli.printing import verbatim
 from ingest.config import load
 from ingest.errors import ConfigError
 from ingest.run.digests import entry_digest
+from ingest.run.failures import explaining
 from ingest.session import running
 from ingest.tables.catalog import Catalog
 from ingest.tables.silver import Silver
@@ -33,7 +34,7 @@ def digest(
     """
     del debug
     loaded = load(pipeline)
-    with running("ingest digest", loaded.session) as spark:
+    with running("ingest digest", loaded.session) as spark, explaining(loaded):
         entries = {e.shape.table: e for e in Catalog(spark, loaded.layout.tables).entries(loaded.name)}
         if table not in entries:
             known = ", ".join(sorted(entries)) or "none yet"

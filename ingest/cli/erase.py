@@ -15,12 +15,13 @@ from pyspark.sql import SparkSession
 from rich.table import Table
 
 from ingest.cli.printing import verbatim
-from ingest.cli.run import explaining
+from ingest.cli.waiting import patiently
 from ingest.config import Pipeline, load
 from ingest.errors import ConfigError
 from ingest.run.asked_in_topic import asked_in_topic
 from ingest.run.belonging import SILVER
 from ingest.run.erasing import Asked, Named, ask, found, found_of, written_by_now
+from ingest.run.failures import explaining
 from ingest.run.out_of_reach import Beyond, out_of_reach
 from ingest.run.removing import Outcome, Removal
 from ingest.run.source_deletes import asked_by_deletes
@@ -80,7 +81,10 @@ def erase(
             if not as_json:
                 _show(loaded, asked, keys, dry_run)
         if not dry_run and not ask_only:
-            told |= _worked_off(spark, loaded, keep_hours, as_json, asks_topic=not subjects)
+            asks_topic = not subjects
+            told |= patiently(
+                spark, loaded, as_json, lambda _: _worked_off(spark, loaded, keep_hours, as_json, asks_topic)
+            )
     if as_json:
         typer.echo(json.dumps(told, ensure_ascii=False))
     _require_readable(loaded, told.get("unreadable_requests", []))

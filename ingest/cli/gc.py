@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -11,7 +12,10 @@ import typer
 from rich.table import Table
 
 from ingest.cli.printing import verbatim
+from ingest.cli.waiting import patiently
 from ingest.config import load
+from ingest.run.failures import explaining
+from ingest.run.retrying import Progressed
 from ingest.session import running
 
 
@@ -37,13 +41,17 @@ def gc(
 
     loaded = load(pipeline)
     days = loaded.tombstones.keep_days if keep_days is None else keep_days
-    with running("ingest gc", loaded.session) as spark:
-        bronze = Bronze(spark, loaded.layout.bronze(loaded.name), loaded.source.epochs)
-        if days is None:
-            horizons = tombstone_gc.retained(spark, bronze, tombstone_gc.earliest(spark, loaded))
-        else:
-            horizons = tombstone_gc.written_before(bronze, datetime.now(UTC) - timedelta(days=days))
-        found = tombstone_gc.collect_garbage(spark, loaded.name, loaded.layout, bronze, horizons, dry_run)
+    with running("ingest gc", loaded.session) as spark, explaining(loaded):
+
+        def collect(_: Progressed) -> Sequence[tombstone_gc.Collected]:
+            bronze = Bronze(spark, loaded.layout.bronze(loaded.name), loaded.source.epochs)
+            if days is None:
+                horizons = tombstone_gc.retained(spark, bronze, tombstone_gc.earliest(spark, loaded))
+            else:
+                horizons = tombstone_gc.written_before(bronze, datetime.now(UTC) - timedelta(days=days))
+            return tombstone_gc.collect_garbage(spark, loaded.name, loaded.layout, bronze, horizons, dry_run)
+
+        found = patiently(spark, loaded, as_json, collect)
     console = verbatim()
     if as_json:
         console.out(json.dumps({"dry_run": dry_run, "tables": [asdict(table) for table in found]}, ensure_ascii=False))

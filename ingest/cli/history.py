@@ -12,9 +12,9 @@ import typer
 from rich.table import Table
 
 from ingest.cli.printing import verbatim
-from ingest.cli.run import explaining
 from ingest.config import load
 from ingest.errors import ConfigError
+from ingest.run.failures import explaining
 from ingest.run.life import Step, life_of
 from ingest.session import running
 from ingest.tables.folders import gone_afterwards

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from ingest.cli.counting import counting
 from ingest.cli.printing import verbatim
-from ingest.cli.run import explaining
 from ingest.config import load
+from ingest.run.failures import explaining
 from ingest.run.proving import Proof
 from ingest.run.proving import prove as proved
 from ingest.session import running

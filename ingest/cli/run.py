@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Annotated
 
 import typer
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
+from ingest.cli.printing import verbatim
 from ingest.cli.progress import shown
 from ingest.cli.start import AnnouncedSource, counted, installed, say
+from ingest.cli.waiting import waiting
 from ingest.config import Pipeline, load
 from ingest.errors import IngestError
-from ingest.run.failures import explained
-from ingest.run.pipeline import BOTH, Part, Run, source_of
+from ingest.run.failures import explaining
+from ingest.run.pipeline import BOTH, Part, Progress, Run, source_of
+from ingest.run.retrying import Interrupted, Progressed, Retries, Stop
 from ingest.run.upkeep import upkeep
 from ingest.session import running
 
@@ -62,30 +64,90 @@ def job(*parts: Part) -> typer.Typer:
 
 def drive(name: str, parts: Sequence[Part], available_now: bool, as_json: bool) -> None:
     """Runs parts of a pipeline in the given mode. Jobs submitted to a cluster come in here too."""
-    loaded = load(name)
+    loaded, console = load(name), verbatim()
     say("waiting for Java and Spark")
-    with running(f"ingest {loaded.name}", loaded.session) as spark, stop_on_signal() as stop, explaining(loaded):
+    with (
+        running(f"ingest {loaded.name}", loaded.session) as spark,
+        stop_on_signal() as stop,
+        explaining(loaded),
+        shown(loaded.name, as_json, console) as report,
+    ):
         say(f"Spark {spark.version} with Delta {installed('delta-spark')} runs")
-        servers = loaded.source.kafka.get("bootstrap.servers", "")
-        engine = Run(spark, loaded, parts, AnnouncedSource(source_of(loaded), servers) if "capture" in parts else None)
-        held = ", ".join(f"{counted(batches, 'batch')} {done}" for done, batches in engine.position.items())
-        say(f"lakehouse {loaded.lakehouse}: {held}")
-        with shown(loaded.name, as_json) as report:
-            if available_now:
-                engine.available_now(stop, report)
-                return
-            # One of the processes of a pipeline is enough.
-            with upkeep(spark, loaded) if "merge" in parts else nullcontext(lambda: None) as between_batches:
-                engine.continuous(stop, report, between_batches)
+        attempts = _Attempts(spark, loaded, parts, stop, report)
+        retries = Retries(spark, loaded, stop, waiting(as_json, console))
+        if available_now:
+            retries(attempts.until_now)
+            return
+        # One of the processes of a pipeline is enough.
+        with upkeep(spark, loaded) if "merge" in parts else nullcontext(lambda: None) as between_batches:
+            try:
+                retries(partial(attempts.until_stopped, between_batches))
+            except IngestError as error:
+                # It was to end, and has done nothing by halves: what it waited for it finds at its next start.
+                if not (stop.is_set() and error.retried):
+                    raise
+
+
+class _Attempts:
+    """Runs with all of their objects made anew, as tables and topics are then. The first one says where it stands."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        parts: Sequence[Part],
+        stop: Stop,
+        report: Callable[[Progress], None],
+    ) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._parts = parts
+        self._stop = stop
+        self._report = report
+        self._announced: AnnouncedSource | None = None
+        self._is_first = True
+
+    def until_now(self, progressed: Progressed) -> None:
+        def reported(progress: Progress) -> None:
+            progressed()
+            self._report(progress)
+
+        with self._run() as engine:
+            engine.available_now(self._stop, reported)
+
+    def until_stopped(self, between_batches: Callable[[], None], progressed: Progressed) -> None:
+        def between() -> None:
+            progressed()
+            between_batches()
+
+        with self._run() as engine:
+            engine.continuous(self._stop, self._report, between)
+
+    def _run(self) -> Run:
+        engine = Run(self._spark, self._pipeline, self._parts, self._source() if "capture" in self._parts else None)
+        if self._is_first:
+            held = ", ".join(f"{counted(batches, 'batch')} {done}" for done, batches in engine.position.items())
+            say(f"lakehouse {self._pipeline.lakehouse}: {held}")
+            self._is_first = False
+        return engine
+
+    def _source(self) -> AnnouncedSource:
+        source = source_of(self._pipeline)
+        servers = self._pipeline.source.kafka.get("bootstrap.servers", "")
+        self._announced = AnnouncedSource(source, servers, self._announced)
+        return self._announced
 
 
 @contextmanager
-def stop_on_signal() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set. Spark's own process keeps running until the batch is done."""
-    stop = threading.Event()
+def stop_on_signal() -> Iterator[Stop]:
+    """Hands out an event that SIGINT and SIGTERM set. Spark's own process keeps running until the batch is done; a run
+    that waits ends at once."""
+    stop = Stop()
 
     def end(*_: object) -> None:
         stop.set()
+        if stop.interrupts:
+            raise Interrupted
         # Not by `print`, which a signal may have interrupted.
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"stopping: the batch in hand is finished first\n")
 
@@ -95,14 +157,3 @@ def stop_on_signal() -> Iterator[threading.Event]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def explaining(pipeline: Pipeline) -> Iterator[None]:
-    """Turns what Spark says of a failure into a sentence."""
-    try:
-        yield
-    except IngestError:
-        raise
-    except (PySparkException, Py4JError, OSError) as error:
-        raise explained(error, pipeline) from error

@@ -54,10 +54,13 @@ def listed(names: Sequence[str]) -> str:
 class AnnouncedSource:
     """A Kafka source that says that it waits for the brokers, and then which topics are read and how much waits."""
 
-    def __init__(self, source: KafkaSource, servers: str) -> None:
+    def __init__(self, source: KafkaSource, servers: str, before: AnnouncedSource | None = None) -> None:
+        """`before`: the one whose place this one takes; what that has said is not said again."""
         self._source = source
         self._servers = servers
-        self._asked = self._answered = self._bounded = False
+        self._bounded = False
+        self._asked: bool = before is not None and before._asked
+        self._answered: bool = before is not None and before._answered
 
     def until_now(self) -> None:
         self._say_waiting()

@@ -13,6 +13,7 @@ from rich.table import Table
 from ingest.cli.printing import verbatim
 from ingest.cli.start import counted
 from ingest.config import load
+from ingest.run.failures import explaining
 from ingest.session import running
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def status(
     from ingest.run import status as standing
 
     loaded = load(pipeline)
-    with running("ingest status", loaded.session) as spark:
+    with running("ingest status", loaded.session) as spark, explaining(loaded):
         found = standing.status(spark, loaded.name, loaded.layout, loaded)
     console = verbatim(soft_wrap=True)
     if as_json:

@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
-from ingest.cli.run import PipelineName, explaining
+from ingest.cli.run import PipelineName
+from ingest.cli.waiting import patiently
 from ingest.config import load
+from ingest.run.failures import explaining
 from ingest.run.old_files import every_table, vacuum
 from ingest.session import running
 
@@ -35,7 +37,7 @@ def vacuum_tables(
     loaded = load(pipeline)
     hours = loaded.old_versions.keep_hours if keep_hours is None else keep_hours
     with running(f"ingest vacuum {loaded.name}", loaded.session) as spark, explaining(loaded):
-        tables = vacuum(spark, every_table(spark, loaded), hours)
+        tables = patiently(spark, loaded, as_json, lambda _: vacuum(spark, every_table(spark, loaded), hours))
     if as_json:
         typer.echo(json.dumps({"tables": tables, "keep_hours": hours}))
     else:

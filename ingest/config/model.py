@@ -21,6 +21,7 @@ from ingest.config.privacy import (
     require_sound,
 )
 from ingest.config.properties import Properties, PropertiesField
+from ingest.config.retry import Retry
 from ingest.config.section import Section, Table, Text
 from ingest.config.source import Source
 from ingest.names import Lakehouse
@@ -114,6 +115,7 @@ class Pipeline(Section):
     lakehouse: Text = Field(description="A folder, or a URI such as s3a://bucket/prefix.")
     tables: Mapping[Table, TableSettings] = Field(default={}, description="Only what the changelog doesn't say.")
     batch: Batch = Field(default_factory=Batch)
+    retry: Retry = Field(default_factory=Retry)
     tombstones: TombstoneSettings = Field(default_factory=TombstoneSettings)
     old_versions: OldVersions = Field(default_factory=OldVersions)
     archive: Archive | None = Field(default=None, description="Where the changelog is kept for ever.")

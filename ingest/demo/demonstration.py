@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
@@ -30,7 +29,7 @@ from ingest.demo.story import Story
 from ingest.demo.summary import Summary
 from ingest.errors import SourceRefused, StackFailed
 from ingest.quality import Comparison, compare_with_postgres
-from ingest.run.failures import explained
+from ingest.run.failures import explaining
 from ingest.run.pipeline import Run
 from ingest.session import SHORT_LIVED, spark_session
 from ingest.sources.kafka_admin import KafkaAdmin
@@ -133,7 +132,7 @@ class _Demonstration:
     def run(self, stopping: Stopping, begun: float) -> Summary | None:
         self._prepare_source()
         engine = Run(self._spark, self._pipeline)
-        with self._explaining():
+        with explaining(self._pipeline):
             with stopping() as stop:
                 generator = Generator(self._database, self._book, self._story, self._options.seconds, stop)
                 if not self._stream(engine, generator, stop):
@@ -211,10 +210,3 @@ class _Demonstration:
             lag=lag,
             story=self._story.seen,
         )
-
-    @contextmanager
-    def _explaining(self) -> Iterator[None]:
-        try:
-            yield
-        except (PySparkException, Py4JError) as error:
-            raise explained(error, self._pipeline) from error

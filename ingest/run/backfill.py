@@ -124,6 +124,14 @@ class Backfill:
         self.done = False
         """All is merged, and the backfill has ended."""
 
+    def __enter__(self) -> Backfill:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends its threads once what they do is done."""
+        if self._merge is not None:
+            self._merge.close()
+
     def step(self) -> Progress:
         """One slice."""
         begun = time.monotonic()

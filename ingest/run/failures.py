@@ -1,44 +1,74 @@
-"""What Spark, Kafka and Delta say when something fails, as an error with a remedy."""
+"""What a library raised, as an error for people: what happened, where, and what to do."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from ingest import errors
+from pyspark import SparkContext
+
+from ingest.causes import Cause, causes, own_error
 from ingest.config import Pipeline
-from ingest.errors import Contended, IngestError, SourceRefused, Unreachable
+from ingest.errors import IngestError
+from ingest.run.failure_table import FAILURES
 
-_FROM_A_WORKER = re.compile(r"ingest\.errors\.(\w+): (.+) → (.+)")
+_LIBRARIES = ("pyspark", "py4j", "delta", "deltalake", "confluent_kafka", "cimpl", "botocore", "psycopg", "sqlalchemy")
+"""Packages whose exceptions are explained; any other is a defect of this project. `cimpl` is confluent_kafka's."""
 
 
 class RunFailed(IngestError):
-    """The engine failed in a way that has no better name."""
+    """A failure that the table does not know."""
 
 
-def explained(error: BaseException, pipeline: Pipeline) -> IngestError:
-    """The error for people. The engine's own text is left to `--debug`: it may quote rows and literals."""
-    text = str(error)
-    name = type(error).__name__
-    if said := _FROM_A_WORKER.search(text):
-        # One of our own, raised where Spark's workers run: Spark hands it on as text.
-        kind: type[IngestError] = getattr(errors, said[1], RunFailed)
-        return kind(said[2], said[3])
-    if "OffsetOutOfRange" in text or "data loss" in text.lower() or "KAFKA_DATA_LOSS" in text:
-        return SourceRefused(
-            f"pipeline {pipeline.name}: Kafka no longer holds offsets that bronze has not captured",
-            "lengthen the topic's retention, then capture from a fresh snapshot or an archive under a new name",
-        )
-    if "TimeoutException" in text or "Connection refused" in text:
-        return Unreachable(
-            f"pipeline {pipeline.name}: Kafka at {pipeline.source.kafka.get('bootstrap.servers')} does not answer",
-            "see whether the brokers run; the same command goes on where it stood",
-        )
-    if "Concurrent" in text and "Exception" in text:
-        return Contended(
-            f"pipeline {pipeline.name}: another writer changes the same tables",
-            "run one writer per pipeline; the same command goes on where it stood",
-        )
+def explained(error: Exception, pipeline: Pipeline) -> IngestError | None:
+    """Returns the error for people: the first line of `FAILURES` that applies. None for a defect of this project.
+
+    The text of the library is left to `--debug`: it may quote rows and literals."""
+    if isinstance(error, IngestError):
+        return error
+    if not _is_of_a_library(error):
+        return None
+    if (own := own_error(error)) is not None:
+        return own
+    chain = causes(error, SparkContext._jvm)
+    failure = next((f for f in FAILURES if f.applies(chain, pipeline)), None)
+    if failure is not None:
+        return failure.kind(f"pipeline {pipeline.name}: {_filled(failure.problem, chain, pipeline)}", failure.remedy)
     return RunFailed(
-        f"pipeline {pipeline.name}: the engine failed with {name}",
-        "run it again with --debug for the whole trace; nothing that was merged is lost",
+        f"pipeline {pipeline.name}: Spark could not do what it was asked ({_innermost(chain).name})",
+        "this looks like a defect of ingest: report it with the trace that --debug shows; nothing that was merged is "
+        "lost",
     )
+
+
+@contextmanager
+def explaining(pipeline: Pipeline) -> Iterator[None]:
+    """Raises what a library raised in the block as an error for people."""
+    try:
+        yield
+    except IngestError:
+        raise
+    except Exception as error:
+        problem = explained(error, pipeline)
+        if problem is None:
+            raise
+        raise problem from error
+
+
+def _is_of_a_library(error: Exception) -> bool:
+    if isinstance(error, BrokenPipeError):
+        return False  # Who reads the output has gone.
+    packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    return isinstance(error, OSError | MemoryError) or not packages.isdisjoint(_LIBRARIES)
+
+
+def _innermost(chain: Sequence[Cause]) -> Cause:
+    """The last that has a condition of its own, or else the last."""
+    return next((c for c in reversed(chain) if c.condition not in (None, "PYTHON_EXCEPTION")), chain[-1])
+
+
+def _filled(problem: str, chain: Sequence[Cause], pipeline: Pipeline) -> str:
+    files = (c.parameters.get("path") or c.parameters.get("file") for c in chain)
+    file = next((f for f in files if f), pipeline.lakehouse)
+    kafka = pipeline.source.kafka.get("bootstrap.servers", "")
+    return problem.format(kafka=kafka, lakehouse=pipeline.lakehouse, file=file)

@@ -91,6 +91,10 @@ class Merge:
         self.newest: datetime | None = None
         """When the newest change that this run has merged was made at its source."""
 
+    def close(self) -> None:
+        """Waits for what is still being merged: another `Merge` may begin then."""
+        self._side_by_side.shutdown(cancel_futures=True)
+
     def step(self, captured: int | None = None, more: bool = False) -> list[Account]:
         """One slice. `captured`: the last batch in bronze, where the caller knows. `more`: it is about to capture more:
         a slice that isn't full yet waits for it. Empty: nothing was new, or nothing was merged yet."""

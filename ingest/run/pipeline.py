@@ -144,7 +144,9 @@ class Progress:
 
 
 class Run:
-    """Capture and merge of one pipeline in one process, or either of them alone."""
+    """Capture and merge of one pipeline in one process, or either of them alone.
+
+    After an exception in the middle of a step its objects are not to be trusted: make another one."""
 
     def __init__(
         self,
@@ -177,6 +179,14 @@ class Run:
         """How many batches bronze holds and silver has merged: `captured`, `merged`; of the parts that run here."""
         found = {"captured": self._capture.captured.batch} if self._capture else {}
         return found | ({"merged": self._merge.merged} if self._merge else {})
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends its threads once what they do is done."""
+        if self._merge is not None:
+            self._merge.close()
 
     def step(self) -> Progress:
         """One batch of each part. As long as many wait at the source, what is captured is merged in larger slices."""

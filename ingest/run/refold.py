@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import reduce
 
@@ -45,9 +46,10 @@ def refolded(
         both = [one for one in (chosen and chosen(events), reader.chosen) if one is not None]
         mine = reduce(lambda one, other: one & other, both) if both else None
         bronze = BronzeWindow(spark, reader.path, mine, last, known.epochs)
-        merge = Merge(spark, pipeline.name, into, known, bronze, pipeline.batch.merged_at_once, reader.writer)
-        while merge.merged < last:  # A slice may hold nothing of what was chosen.
-            report(merge.step())
+        most = pipeline.batch.merged_at_once
+        with closing(Merge(spark, pipeline.name, into, known, bronze, most, reader.writer)) as merge:
+            while merge.merged < last:  # A slice may hold nothing of what was chosen.
+                report(merge.step())
     return Catalog(spark, into.tables).entries(pipeline.name)
 
 

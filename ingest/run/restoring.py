@@ -24,7 +24,8 @@ def restore(
     Raises ConfigError where bronze holds events that lie beyond the beginning of the archive."""
     source = ArchiveSource(layout_of(spark, pipeline))
     _require_from_the_beginning(bronze_of(spark, pipeline), source, pipeline.name)
-    Run(spark, pipeline, source=source, adopts=True).available_now(stop, report)
+    with Run(spark, pipeline, source=source, adopts=True) as engine:
+        engine.available_now(stop, report)
 
 
 def _require_from_the_beginning(bronze: Bronze, source: ArchiveSource, name: str) -> None:

@@ -21,6 +21,7 @@ from ingest.changelog.render import IN_FULL
 from ingest.errors import ConfigError
 from ingest.sources.contract import Offsets, Range
 
+_NO_FILES = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
 _TYPES: dict[type[T.DataType], str] = {
     T.BooleanType: "boolean",
     T.ByteType: "int8",
@@ -62,6 +63,8 @@ class DumpSource:
         try:
             self._columns = spark.read.parquet(dump.path).schema
         except AnalysisException as error:
+            if error.getCondition() not in _NO_FILES:
+                raise
             raise ConfigError(
                 f"no Parquet files can be read at {dump.path}",
                 "name a file or a folder of them; write others as Parquet",

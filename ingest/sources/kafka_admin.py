@@ -71,6 +71,7 @@ class KafkaAdmin:
         )
         self._errors: list[KafkaError] = []
         self._partitions: dict[str, tuple[int, ...]] = {}
+        self._unavailable: dict[str, KafkaError] = {}
         self._asked_at = float("-inf")
         told: dict[str, Any] = {**librdkafka(properties), "error_cb": self._errors.append}
         try:
@@ -98,6 +99,10 @@ class KafkaAdmin:
             self._check_present(topics)
             return tuple(sorted(topics))
         expression = re.compile(pattern or "")
+        # Without it the rest would pass for all topics there are.
+        for topic in self._unavailable:
+            if expression.fullmatch(topic) and topic not in _OWN_TOPICS:
+                raise self._unreachable(self._unavailable[topic])
         found = tuple(sorted(t for t in self._partitions if expression.fullmatch(t) and t not in _OWN_TOPICS))
         if not found:
             raise SourceRefused(
@@ -179,6 +184,9 @@ class KafkaAdmin:
                     raise self._unreachable() from None
             else:
                 break
+        errors = {name: topic.error for name, topic in metadata.topics.items() if topic.error}
+        # A topic whose leaders change is there, though nobody can tell its partitions just now.
+        self._unavailable = {name: e for name, e in errors.items() if e.code() not in _GONE | _FORBIDDEN}
         self._partitions = {
             name: tuple(sorted(topic.partitions)) for name, topic in metadata.topics.items() if not topic.error
         }
@@ -246,6 +254,9 @@ class KafkaAdmin:
 
     def _check_present(self, topics: Iterable[str]) -> None:
         absent = [topic for topic in topics if topic not in self._partitions]
+        for topic in absent:
+            if topic in self._unavailable:
+                raise self._unreachable(self._unavailable[topic])
         if absent:
             raise SourceRefused(
                 f"there is no topic {absent[0]!r} on {self._servers}, or the user may not see it",

@@ -100,6 +100,27 @@ def test_every_key_is_understood(write: Write) -> None:
     assert pipeline.spark["spark.ui.enabled"] == "false"
 
 
+@pytest.mark.parametrize(
+    ("said", "seconds"), [("1h", 3600), ("90s", 90), ("1h 30m", 5400), ("2d", 172_800), ("0s", 0), ("1m30s", 90)]
+)
+def test_a_run_gives_up_after_a_duration(write: Write, said: str, seconds: int) -> None:
+    text = with_source("topics: [a]", f"retry: {{give_up_after: {said}}}\n")
+    assert load(write(text), {}).retry.limit.total_seconds() == seconds
+    jsonschema.validate(yaml.safe_load(text), json_schema())
+
+
+def test_a_run_gives_up_after_an_hour_unless_told(write: Write) -> None:
+    assert load(write(with_source("topics: [a]")), {}).retry.limit.total_seconds() == 3600
+
+
+@pytest.mark.parametrize("said", ["90", "1", "an hour", "-1h", "1.5h", "PT1H", "''", "1w"])
+def test_a_duration_has_units(write: Write, said: str) -> None:
+    text = with_source("topics: [a]", f"retry: {{give_up_after: {said}}}\n")
+    assert "retry.give_up_after: should be numbers with a unit" in refusal(write(text)).problem
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(yaml.safe_load(text), json_schema())
+
+
 def test_the_older_name_of_the_heartbeat_prefix_is_understood(write: Write) -> None:
     path = write(with_source("topics: [a]\ndebezium: {heartbeat.topics.prefix: beat}"))
     assert load(path, {}).source.debezium.heartbeat_prefix == "beat"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
@@ -19,13 +24,18 @@ from ingest.cli import archive as archive_command
 from ingest.cli import backfill as backfill_command
 from ingest.errors import EXIT_TRANSIENT, EXIT_USER, IngestError, SourceRefused, Unreachable
 from ingest.names import Lakehouse
-from ingest.stack import S3
+from ingest.stack import S3, Stack
 from ingest.tables.bronze import Bronze
 from tests.integration.archived_shop import SHOP, archived, events, from_file, names, pipeline_file, silver
 from tests.integration.faulty_proxy import Fault, FaultyProxy, faulty_proxy
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
+ROOT = Path(__file__).parents[2]
 Command = Callable[..., Any]
+AT_ONCE = {"give_up_after": "0s"}
+"""The first failure ends a run."""
+ONE_REQUEST = 6
+"""So often the client itself sends a request."""
 
 
 @pytest.fixture
@@ -84,12 +94,73 @@ def test_a_store_that_fails_for_a_while_is_asked_again(
     assert proxy.met >= 14
 
 
+@pytest.mark.parametrize(
+    ("path", "arguments"),
+    [
+        ("objects", ("archive", "run")),
+        ("manifests", ("archive", "run")),
+        ("objects", ("archive", "verify")),
+        ("objects", ("archive", "restore")),
+        ("manifests", ("backfill", "--source", "archive")),
+    ],
+)
+def test_a_store_that_answers_503_for_longer_is_waited_for(
+    spark: SparkSession,
+    tmp_path: Path,
+    store: ObjectStore,
+    proxy: FaultyProxy,
+    command: Command,
+    path: str,
+    arguments: tuple[str, ...],
+) -> None:
+    bronze = from_file(spark, tmp_path)
+    if arguments != ("archive", "run"):
+        archived(spark, bronze, store)
+    again = tmp_path / "again" if "restore" in arguments else tmp_path
+    proxy.faults = [Fault("refused", "PUT" if "run" in arguments else "GET", path, times=ONE_REQUEST)]
+    assert command(*arguments, str(pipeline_file(again, through(proxy, store)))) == 0
+    assert not [f for f in proxy.faults if f.times], "the request and its repetitions"
+    assert wholly_archived(store)
+    if path == "objects" and "verify" not in arguments:
+        assert Bronze(spark, Lakehouse(str(again / "lakehouse")).bronze(SHOP)).rows().count() == len(events())
+
+
+def test_a_store_that_is_away_is_waited_for(
+    spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """With a process of its own, which says what it waits for."""
+    with Stack(tmp_path_factory.mktemp("s3") / "stack", parts=("s3",)) as stack:
+        boto3.client("s3", **stack.s3.client_options).create_bucket(Bucket="archive")
+        store = ObjectStore("s3://archive/some/prefix", stack.s3.client_options)
+        from_file(spark, tmp_path)
+        stack.s3.stop()
+        command = ["archive", "run", str(pipeline_file(tmp_path, store)), "--json"]
+        with subprocess.Popen(
+            [sys.executable, "-c", "from ingest.cli import main; main()", *command],
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as running:
+            assert running.stderr is not None
+            # Spark warns there too.
+            waiting = json.loads(next(line for line in running.stderr if line.startswith("{")))
+            assert waiting["event"] == "waiting"
+            assert "object store" in waiting["problem"]
+            stack.s3.start()
+            told, waited = running.communicate(timeout=240)
+        assert running.returncode == 0, waited
+        assert json.loads([line for line in waited.splitlines() if line.startswith("{")][-1])["event"] == "resumed"
+        assert json.loads(told)["records"] == len(events())
+        assert wholly_archived(store)
+
+
 @pytest.mark.parametrize("path", ["objects", "manifests"])
 def test_a_run_that_could_not_write_is_repeated(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, proxy: FaultyProxy, command: Command, path: str
 ) -> None:
     from_file(spark, tmp_path)
-    file = str(pipeline_file(tmp_path, through(proxy, store)))
+    file = str(pipeline_file(tmp_path, through(proxy, store), retry=AT_ONCE))
     proxy.faults = [Fault("refused", "PUT", path)]
     failed = command("archive", "run", file)
     assert isinstance(failed, Unreachable), failed
@@ -131,7 +202,7 @@ def test_a_reading_that_failed_goes_on_where_it_stood(
 ) -> None:
     archived(spark, from_file(spark, tmp_path), store)
     again = tmp_path / "again"
-    file = str(pipeline_file(again, through(proxy, store), batch={"max_events": 6}))
+    file = str(pipeline_file(again, through(proxy, store), batch={"max_events": 6}, retry=AT_ONCE))
     proxy.faults = [replace(fault)]
     failed = command(*arguments, file)
     assert isinstance(failed, Unreachable), failed

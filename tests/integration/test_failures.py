@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -57,8 +59,36 @@ def test_unreachable_broker(tmp_path: Path) -> None:
     with socket.socket() as bound:  # which refuses connections, and keeps its port from others
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"
-        file = pipeline(tmp_path, f"source: {{kafka: {{bootstrap.servers: '{address}'}}, topics: [a]}}")
-        assert_clear(ingest("run", file, "--available-now"), EXIT_TRANSIENT, address)
+        source = f"source: {{kafka: {{bootstrap.servers: '{address}'}}, topics: [a]}}"
+        file = pipeline(tmp_path, f"{source}\nretry: {{give_up_after: 5s}}")
+        told = ingest("run", file, "--available-now", "--json")
+    assert_clear(told, EXIT_TRANSIENT, address)
+    waited = [json.loads(line) for line in told.stdout.splitlines()]
+    # An attempt takes ten seconds: the first failure is followed by a pause of one, the second ends it.
+    assert [w["event"] for w in waited] == ["waiting"]
+    assert address in waited[0]["problem"]
+    assert (waited[0]["failures"], waited[0]["next_attempt_seconds"]) == (1, 1.0)
+    assert waited[0]["since"] < waited[0]["gives_up_at"]
+
+
+@pytest.mark.parametrize(("mode", "code"), [((), 0), (("--available-now",), EXIT_TRANSIENT)])
+def test_a_run_that_waits_ends_at_once_where_it_is_told_to(tmp_path: Path, mode: tuple[str, ...], code: int) -> None:
+    file = pipeline(tmp_path, "source: {kafka: {bootstrap.servers: '127.0.0.1:1'}, topics: [a]}")
+    with subprocess.Popen(
+        [sys.executable, "-c", "from ingest.cli import main; main()", "run", file, "--json", *mode],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        assert json.loads(running.stdout.readline())["event"] == "waiting"
+        running.send_signal(signal.SIGTERM)
+        # It would go on for an hour, and say so at each attempt.
+        rest, errors = running.communicate(timeout=120)
+    assert running.returncode == code, errors
+    assert rest == ""
+    assert "Traceback" not in errors
 
 
 def test_absent_topic(tmp_path: Path, stack: Stack) -> None:

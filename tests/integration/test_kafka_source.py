@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
+from ingest.config import Pipeline
+from ingest.errors import ConfigError, IngestError, SourceRefused, Unreachable
+from ingest.run.failures import explained
 from ingest.sources.contract import Range
 from ingest.sources.kafka import KafkaSource
+from ingest.sources.kafka_properties import spark_options
 from ingest.stack import Stack
 
 pytestmark = pytest.mark.integration
@@ -87,3 +93,47 @@ def test_nothing_is_read_ahead_of_a_topic_that_another_one_follows(spark: SparkS
     span = source.pending(span.end, 10)
     assert span is not None
     assert _values(spark, source, span) == [f"new {n}" for n in range(10, 20)]
+
+
+def failure(what: Callable[[], object], servers: str) -> IngestError | None:
+    kafka = {"kafka": {"bootstrap.servers": servers}, "topics": ["t"]}
+    pipeline = Pipeline.model_validate({"name": "p", "source": kafka, "lakehouse": "/nowhere"})
+    with pytest.raises(Exception) as failed:
+        what()
+    return explained(failed.value, pipeline)
+
+
+def test_offsets_that_are_gone_are_told_by_their_condition(spark: SparkSession, servers: str) -> None:
+    topic = f"source.{uuid4().hex[:8]}"
+    _make(servers, topic, "")
+    source = KafkaSource({"bootstrap.servers": servers}, [topic], None)
+    span = source.pending({}, _RECORDS)
+    assert span is not None
+    gone = AdminClient({"bootstrap.servers": servers}).delete_records([TopicPartition(topic, 0, 100)])
+    for done in gone.values():
+        done.result(30)
+    error = failure(lambda: _values(spark, source, span), servers)
+    assert isinstance(error, SourceRefused)
+    assert f"Kafka at {servers} no longer holds offsets" in error.problem
+
+
+def test_a_property_that_kafkas_client_refuses_is_the_files_mistake(spark: SparkSession, servers: str) -> None:
+    topic = f"source.{uuid4().hex[:8]}"
+    span = Range({topic: {0: 0}}, {topic: {0: 1}})
+    source = KafkaSource({"bootstrap.servers": servers, "fetch.min.bytes": "many"}, [topic], None)
+    error = failure(lambda: _values(spark, source, span), servers)
+    assert isinstance(error, ConfigError)
+    assert "source.kafka" in error.problem
+
+
+def test_a_topic_whose_records_do_not_come_in_time_is_tried_again(spark: SparkSession, servers: str) -> None:
+    """The range ends after the topic does: the reader waits for what isn't there, as for a broker that stalls."""
+    topic = f"source.{uuid4().hex[:8]}"
+    _make(servers, topic, "")
+    reader = spark.read.format("kafka").options(**spark_options({"bootstrap.servers": servers}))
+    reader = reader.option("assign", json.dumps({topic: [0]})).option("kafkaConsumer.pollTimeoutMs", "1000")
+    span = {"startingOffsets": {topic: {0: 290}}, "endingOffsets": {topic: {0: 310}}}
+    late = reader.options(**{name: json.dumps(offsets) for name, offsets in span.items()})
+    error = failure(lambda: late.load().collect(), servers)
+    assert isinstance(error, Unreachable | SourceRefused), error
+    assert servers in error.problem

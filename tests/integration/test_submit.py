@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,12 +13,73 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from ingest.errors import EXIT_USER
 from ingest.jars import jars
 from ingest.names import Lakehouse
 from ingest.stack import Stack
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
+
+
+SETTINGS = """
+import json
+from ingest.cli.failure import guarded
+from ingest.session import running
+
+NAMES = ("spark.app.name", "spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions",
+         "spark.sql.adaptive.enabled", "spark.sql.files.maxPartitionBytes", "spark.sql.session.timeZone",
+         "spark.sql.broadcastTimeout", "spark.sql.extensions")
+
+def show():
+    file = {"spark.sql.shuffle.partitions": "4", "spark.sql.broadcastTimeout": "77"}
+    with running("the project's name", file) as spark:
+        print(json.dumps({name: spark.conf.get(name) for name in NAMES}))
+
+guarded(show)
+"""
+
+
+def submitted(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """What a job finds set that is submitted with these options, on a machine with defaults of its own."""
+    (folder / "conf").mkdir()
+    (folder / "conf" / "spark-defaults.conf").write_text("spark.sql.files.maxPartitionBytes 12345\n")
+    (folder / "job.py").write_text(SETTINGS)
+    submit = str(Path(sys.executable).with_name("spark-submit"))
+    environment = {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(folder / "conf")}
+    return subprocess.run(
+        [submit, "--jars", ",".join(map(str, jars("spark"))), *options, str(folder / "job.py")],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def test_what_the_submitter_sets_stands(tmp_path: Path) -> None:
+    options = ("--master", "local[3]", "--name", "mine", "--conf", "spark.sql.shuffle.partitions=7")
+    told = submitted(tmp_path, *options, "--conf", "spark.sql.adaptive.enabled=true")
+    assert told.returncode == 0, told.stderr[-2000:]
+    found = json.loads(told.stdout.splitlines()[-1])
+    assert found == {
+        "spark.app.name": "mine",
+        "spark.sql.shuffle.partitions": "7",  # of the submitter, where the file says 4 and the project 3
+        "spark.databricks.delta.snapshotPartitions": "3",  # of the project: as many as the cores
+        "spark.sql.adaptive.enabled": "true",  # of the submitter
+        "spark.sql.files.maxPartitionBytes": "12345",  # of spark-defaults.conf
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.broadcastTimeout": "77",  # of the file
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    }
+    assert "spark.sql.shuffle.partitions: the submitter's value stands" in told.stderr
+
+
+def test_a_setting_on_which_results_depend_is_refused(tmp_path: Path) -> None:
+    told = submitted(tmp_path, "--master", "local[1]", "--conf", "spark.sql.session.timeZone=Europe/Berlin")
+    assert told.returncode == EXIT_USER
+    assert "spark.sql.session.timeZone" in told.stderr
+    assert "Traceback" not in told.stderr
 
 
 def test_capture_and_merge_submitted_apart_fill_silver(tmp_path: Path, stack: Stack, spark: SparkSession) -> None:

@@ -97,7 +97,7 @@ def test_a_store_that_is_none_is_told_without_its_password(tmp_path: Path) -> No
     with pytest.raises(Unreachable) as away:
         KeyStore("postgresql+psycopg://user:geheim@127.0.0.1:9/db", "insured", MASTERS).begin("check")
     assert "geheim" not in str(away.value)
-    with pytest.raises(Unreachable):
+    with pytest.raises(ConfigError, match="SQLITE_CANTOPEN"):
         KeyStore(f"sqlite:///{tmp_path}/no/such/folder/keys.db", "insured", MASTERS).begin("check")
 
 

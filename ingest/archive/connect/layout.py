@@ -21,6 +21,7 @@ from ingest.archive.layout import Damage, Seen
 from ingest.archive.locating import located
 from ingest.archive.reading import Reading, spread
 from ingest.archive.store import Absent, ObjectStore
+from ingest.arrow_tasks import map_in_arrow
 from ingest.changelog.envelope import RECORD
 from ingest.errors import ConfigError, SourceRefused
 
@@ -178,7 +179,7 @@ def _each(
             if found:
                 yield pa.RecordBatch.from_pylist(found)
 
-    return spread(spark, SunkObject, objects).mapInArrow(told, schema).collect()  # a row per object
+    return map_in_arrow(spread(spark, SunkObject, objects), told, schema).collect()  # a row per object
 
 
 def _unquoted(column: str) -> Column:

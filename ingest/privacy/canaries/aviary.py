@@ -13,6 +13,7 @@ from ingest.errors import ProofFailed, Unreachable
 from ingest.privacy.scan import Bucket
 
 _ALLOW = "let the credentials of the scan write, list and delete below this prefix, where it puts objects of its own"
+_SERVER_ERROR = 500
 _LATER = "see that the store runs and can be reached, then run the same again"
 
 
@@ -63,5 +64,7 @@ class Aviary:
     def _refuse(self, done: str, failure: Exception) -> NoReturn:
         if isinstance(failure, ClientError):
             code = failure.response.get("Error", {}).get("Code", "")
+            if failure.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= _SERVER_ERROR:
+                raise Unreachable(f"canaries can't be {done} at {self._uri} ({code})", _LATER) from failure
             raise ProofFailed(f"canaries can't be {done} at {self._uri} ({code})", _ALLOW) from failure
         raise Unreachable(f"canaries can't be {done} at {self._uri} ({type(failure).__name__})", _LATER) from failure

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ingest.arrow_tasks import map_in_arrow
 from ingest.cut import cut
 from ingest.errors import ConfigError
 from ingest.local_rows import local_rows
@@ -58,7 +59,7 @@ class DataKeys:
 
     def _unwrapped(self, asked: DataFrame, how: _Asked) -> DataFrame:
         # Cut while they are wrapped: rows that are kept may go to disk.
-        found = cut(asked.mapInArrow(_asking(self.url, self.pipeline, self.masters, how), _WRAPPED))
+        found = cut(map_in_arrow(asked, _asking(self.url, self.pipeline, self.masters, how), _WRAPPED))
         opened = found.join(F.broadcast(self._masters(asked.sparkSession)), "master")
         key = unwrapped(F.col("wrapped"), F.col("key_id"), F.col("_secret"))
         keys = opened.select(F.col("owner").alias(OWNER), F.col("key_id").alias(KEY_ID), key.alias(KEY))

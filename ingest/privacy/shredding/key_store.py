@@ -23,6 +23,7 @@ from ingest.privacy.shredding.cipher import KEY_BYTES, NONCE_BYTES
 
 _AT_ONCE = 500
 _BUSY_SECONDS = 60
+_LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _INSERT: Mapping[str, Callable[[sa.Table], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 _STORE = sa.MetaData()
@@ -199,6 +200,11 @@ class KeyStore:
             with self._engine.begin() as connection:
                 yield connection
         except sa.exc.OperationalError as error:
+            if getattr(error.orig, "sqlite_errorname", _LOCKED[0]) not in _LOCKED:
+                raise ConfigError(
+                    f"the key store can't be opened or written ({error.orig.sqlite_errorname})",  # type: ignore[union-attr]
+                    "see that privacy.shredding.key_store names a file that this user may write",
+                ) from None
             raise Unreachable(
                 f"the key store can't be asked: {type(error.orig).__name__}",
                 "see that its database is there, and that privacy.shredding.key_store leads to it",

@@ -1,0 +1,154 @@
+"""The causes of a failure as facts: exception classes, error conditions and numbers, never the text of a message.
+
+A failure in a JVM is a chain of Java throwables, one in a Python worker reaches the driver as a traceback. Both become
+a list of `Cause`s, the outermost first. Workers write theirs as one line of JSON into a note of the exception
+(PEP 678), which Python prints with the traceback whatever Spark's traceback settings are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ingest.errors import IngestError
+
+_NOTE = "ingest-cause: "
+_DEEPEST = 20
+_FRAMES = 3
+_WORKER = "org.apache.spark.api.python.PythonException"
+_CONDITIONED = "org.apache.spark.SparkThrowable"
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One throwable. `classes`: names of its class and of those above it, nearest first. `condition`: Spark's or
+    Delta's error condition, whose `parameters` may hold values. `raised_in`: Java classes of its innermost frames.
+    `errno`: the operating system's error number."""
+
+    classes: tuple[str, ...]
+    condition: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    raised_in: tuple[str, ...] = ()
+    errno: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The condition, or the class without its package."""
+        return self.condition or self.classes[0].rpartition(".")[2]
+
+
+def causes(error: BaseException, jvm: Any) -> list[Cause]:
+    """The chain of `error`, the outermost first: through Python's causes, into the JVM's, and into a worker's.
+
+    `jvm`: of the session in which it was raised."""
+    found: list[Cause] = []
+    for one in _python_chain(error):
+        found.append(_python_cause(one))
+        throwable = _throwable(one)
+        if throwable is not None:
+            found += _java_causes(throwable, jvm)
+    return found
+
+
+def own_error(error: BaseException) -> IngestError | None:
+    """The `IngestError` that a Python worker raised, as it was raised there; None where it was another failure."""
+    for one in _python_chain(error):
+        throwable = _throwable(one)
+        while throwable is not None:
+            if _class_names(throwable)[0] == _WORKER and (note := _worker_note(throwable)) and note["error"]:
+                return _revived(*note["error"])
+            throwable = throwable.getCause()
+    return None
+
+
+def python_names(*kinds: type[BaseException]) -> tuple[str, ...]:
+    """The names under which a `Cause` has these Python classes."""
+    return tuple(_names_of(kind)[0] for kind in kinds)
+
+
+def describe(error: Exception) -> None:
+    """Adds the note by which a failure in a Python worker is known in the driver. Once: the first one stands."""
+    if any(note.startswith(_NOTE) for note in getattr(error, "__notes__", ())):
+        return
+    own = error if isinstance(error, IngestError) else None
+    facts = {
+        "error": None if own is None else [_names_of(type(own))[0], own.problem, own.remedy],
+        "causes": [asdict(_python_cause(one)) for one in _python_chain(error)],
+    }
+    error.add_note(_NOTE + json.dumps(facts))
+
+
+def _python_chain(error: BaseException) -> Iterator[BaseException]:
+    one: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if one is None:
+            return
+        yield one
+        one = one.__cause__
+
+
+def _python_cause(error: BaseException) -> Cause:
+    errno = error.errno if isinstance(error, OSError) else None
+    return Cause(_names_of(type(error)), errno=errno)
+
+
+def _names_of(kind: type[BaseException]) -> tuple[str, ...]:
+    return tuple(f"{c.__module__}.{c.__qualname__}" for c in kind.__mro__ if issubclass(c, BaseException))
+
+
+def _throwable(error: BaseException) -> Any:
+    """Java's, of what py4j or PySpark made of it."""
+    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+
+
+def _java_causes(throwable: Any, jvm: Any) -> list[Cause]:
+    found: list[Cause] = []
+    while throwable is not None and len(found) < _DEEPEST:
+        names = _class_names(throwable)
+        condition, parameters = _condition(throwable, jvm)
+        frames = throwable.getStackTrace()
+        raised_in = tuple(str(frames[n].getClassName()) for n in range(min(_FRAMES, len(frames))))
+        found.append(Cause(names, condition, parameters, raised_in))
+        if names[0] == _WORKER and (note := _worker_note(throwable)):
+            found += [_revived_cause(facts) for facts in note["causes"]]
+        throwable = throwable.getCause()
+    return found
+
+
+def _class_names(throwable: Any) -> tuple[str, ...]:
+    found, one = list[str](), throwable.getClass()
+    while one is not None and str(one.getName()) != "java.lang.Object":
+        found.append(str(one.getName()))
+        one = one.getSuperclass()
+    return tuple(found)
+
+
+def _condition(throwable: Any, jvm: Any) -> tuple[str | None, Mapping[str, str]]:
+    if not jvm.java.lang.Class.forName(_CONDITIONED).isInstance(throwable):
+        return None, {}
+    condition = jvm.PythonErrorUtils.getCondition(throwable)
+    return condition, dict(jvm.PythonErrorUtils.getMessageParameters(throwable)) if condition else {}
+
+
+def _worker_note(throwable: Any) -> Mapping[str, Any] | None:
+    """What `describe` wrote, out of the traceback that the worker sent."""
+    lines = [line.strip() for line in str(throwable.getMessage()).splitlines()]
+    notes = [line.removeprefix(_NOTE) for line in lines if line.startswith(_NOTE)]
+    return dict(json.loads(notes[-1])) if notes else None
+
+
+def _revived_cause(facts: Mapping[str, Any]) -> Cause:
+    return Cause(**{**facts, "classes": tuple(facts["classes"]), "raised_in": tuple(facts["raised_in"])})
+
+
+def _revived(name: str, problem: str, remedy: str) -> IngestError:
+    kind = next((k for k in _kinds(IngestError) if _names_of(k)[0] == name), IngestError)
+    return kind(problem, remedy)
+
+
+def _kinds(kind: type[IngestError]) -> Iterator[type[IngestError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _kinds(below)

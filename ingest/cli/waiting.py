@@ -1,0 +1,56 @@
+"""What a run shows while it waits for something that is away: a line, or a JSON object, for each attempt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from ingest.cli.printing import verbatim
+from ingest.config import Pipeline
+from ingest.run.retrying import Progressed, Resumed, Retries, Stop, Waiting
+
+_T = TypeVar("_T")
+
+
+def waiting(as_json: bool, console: Console | None = None) -> Callable[[Waiting | Resumed], None]:
+    """Returns what shows each attempt that failed, and that the work goes on. `console`: where it is shown; on stderr
+    unless given, so that a command that prints one JSON object still does."""
+    console = console or verbatim(stderr=True)
+    text = _json if as_json else _sentence
+    return lambda state: console.out(text(state))
+
+
+def patiently(spark: SparkSession, pipeline: Pipeline, as_json: bool, work: Callable[[Progressed], _T]) -> _T:
+    """Returns what `work` returns, which is begun again while what it needs is away. Ctrl-C ends it as ever."""
+    return Retries(spark, pipeline, Stop(), waiting(as_json))(work)
+
+
+def _sentence(state: Waiting | Resumed) -> str:
+    if isinstance(state, Resumed):
+        return f"goes on after {state.seconds:,.0f} s: it had waited since {_clock(state.since)}"
+    times = "once" if state.failures == 1 else f"{state.failures} times"
+    return (
+        f"waiting since {_clock(state.since)}: {state.problem}; failed {times}, tried again in "
+        f"{state.next_attempt_seconds:g} s, given up at {_clock(state.gives_up_at)}"
+    )
+
+
+def _json(state: Waiting | Resumed) -> str:
+    said: dict[str, Any] = {"event": "resumed" if isinstance(state, Resumed) else "waiting", "problem": state.problem}
+    said["since"] = state.since.isoformat(timespec="seconds")
+    if isinstance(state, Resumed):
+        said["waited_seconds"] = round(state.seconds, 1)
+    else:
+        said["failures"] = state.failures
+        said["next_attempt_seconds"] = state.next_attempt_seconds
+        said["gives_up_at"] = state.gives_up_at.isoformat(timespec="seconds")
+    return json.dumps(said, ensure_ascii=False)
+
+
+def _clock(moment: datetime) -> str:
+    return f"{moment:%H:%M:%S} UTC"

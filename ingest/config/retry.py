@@ -1,0 +1,43 @@
+"""How long a run goes on trying while something that it needs is away."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from ingest.config.section import Section
+
+_DURATION = r"^([0-9]+[dhms] ?)+$"
+_PART = re.compile(r"([0-9]+)([dhms])")
+_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+
+
+def _duration(text: Any) -> str:
+    if not isinstance(text, str) or re.match(_DURATION, text) is None:
+        raise ValueError("should be numbers with a unit each (d, h, m, s), such as 90s, 30m, 1h or 1h 30m")
+    return text
+
+
+Duration = Annotated[str, BeforeValidator(_duration), Field(json_schema_extra={"pattern": _DURATION})]
+
+
+class Retry(Section):
+    """What may pass is tried again with growing pauses: Kafka, the object store or a database that is away, another
+    writer at the same tables, Spark without memory or time."""
+
+    give_up_after: Duration = Field(
+        default="1h",
+        description="For so long after the first failure; a batch that succeeds ends the count. Then the run ends with "
+        "75. 0s: the first failure ends it.",
+    )
+
+    @property
+    def limit(self) -> timedelta:
+        """`give_up_after` as a duration."""
+        parts = {_UNITS[unit]: 0 for unit in _UNITS}
+        for number, unit in _PART.findall(self.give_up_after):
+            parts[_UNITS[unit]] += int(number)
+        return timedelta(**parts)

@@ -1,0 +1,58 @@
+"""What an object store answers, by its code and its status: what may pass, and what a person has to change."""
+
+from __future__ import annotations
+
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from ingest.archive import ObjectStore
+from ingest.errors import IngestError, SourceRefused, Unreachable
+
+_BODY = "<?xml version='1.0'?><Error><Code>{}</Code><Message>Unreachable, 503, SlowDown</Message></Error>"
+
+
+def answered(status: int, code: str) -> IngestError:
+    """What is made of a server that answers so."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = _BODY.format(code).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    options = {"endpoint_url": f"http://127.0.0.1:{server.server_port}", "region_name": "x"}
+    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
+    try:
+        with pytest.raises(IngestError) as failed:
+            ObjectStore("s3://bucket/x", options | keys).get("key")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    return failed.value
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(403, "AccessDenied"), (404, "NoSuchBucket"), (400, "InvalidBucketName"), (403, "InvalidObjectState")],
+)
+def test_a_refusal_is_not_tried_again(status: int, code: str) -> None:
+    error = answered(status, code)
+    assert isinstance(error, SourceRefused)
+    assert not error.retried
+    assert f"({code})" in error.problem
+
+
+@pytest.mark.parametrize(("status", "code"), [(429, "TooManyRequests"), (408, "Whatever")])
+def test_a_store_that_asks_for_patience_is_tried_again(status: int, code: str) -> None:
+    assert isinstance(answered(status, code), Unreachable)
