@@ -1,17 +1,27 @@
-"""Quarantine: events that can't be applied, whole, with where they came from and why. Nothing is lost."""
+"""Quarantine: events that can't be applied, whole, with where they came from and why. Nothing is lost.
+
+A batch that adds events looks for the same coordinates only in files whose statistics say that they may hold them, so
+its cost does not follow what waits there already. Statistics are of coordinates alone, never of a key or a value.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.envelope import BATCH, RECORD
-from ingest.tables import delta_log, emptying
+from ingest.cut import held, let_go
+from ingest.tables import delta_log, emptying, folding
 from ingest.tables.bronze import COORDINATES
 from ingest.tables.contention import again
+from ingest.tables.data_file import DataFile
+from ingest.tables.folded import FoldedLater
 
 _SCHEMA = T.StructType(
     [
@@ -23,6 +33,31 @@ _SCHEMA = T.StructType(
         T.StructField("reason", T.StringType()),
     ]
 )
+_STATISTICS = {"delta.dataSkippingStatsColumns": ",".join(COORDINATES)}
+_RANGES_IN_A_FILTER = 20
+"""Topic partitions: of more, whole files are read rather than their pages."""
+
+
+@dataclass(frozen=True)
+class _Offsets:
+    """The lowest and the highest offset of some events of a topic partition."""
+
+    topic: str
+    partition: int
+    lowest: int
+    highest: int
+
+    def may_be_in(self, file: DataFile) -> bool:
+        """Whether the file's statistics leave it open."""
+        ends = ((self.topic, self.topic), (self.partition, self.partition), (self.lowest, self.highest))
+        bounds = map(file.bounds, COORDINATES)
+        return all(b is None or (b[0] <= high and low <= b[1]) for b, (low, high) in zip(bounds, ends, strict=True))
+
+    @property
+    def condition(self) -> Column:
+        """Selects the events there."""
+        here = (F.col("topic") == self.topic) & (F.col("partition") == self.partition)
+        return here & F.col("offset").between(self.lowest, self.highest)
 
 
 class Quarantine:
@@ -30,25 +65,72 @@ class Quarantine:
 
     def __init__(self, spark: SparkSession, path: str, pipeline: str) -> None:
         self._table = delta_log.Table(spark, path)
+        self._folded = FoldedLater(self._table)
         self._pipeline = pipeline
         # Tables are merged side by side; two first appends at once would both make the table.
         self._one_at_a_time = threading.Lock()
+        self._has_grown = False
 
     def rows(self) -> DataFrame:
         """Of this pipeline alone."""
-        return self._table.rows(_SCHEMA).where(F.col("pipeline") == self._pipeline)
+        return self._mine(self._table.rows(_SCHEMA))
 
     def add(self, events: DataFrame) -> None:
         """Bronze rows with `table`, `code` and `reason`. Coordinates that are here already add nothing."""
         named = events.withColumn("pipeline", F.lit(self._pipeline)).select(*_SCHEMA.names)
         with self._one_at_a_time:
             again()(self._append_new, named)
+            self._has_grown = True
 
     def forget(self, gone: DataFrame) -> int:
         """Takes away the events at these `COORDINATES`. How many files were written anew for it."""
         mine = gone.select(*COORDINATES).withColumn("pipeline", F.lit(self._pipeline))
-        return emptying.without(self._table, mine, ["pipeline", *COORDINATES], lambda rows, n: rows.coalesce(n))
+        return emptying.without(self._table, mine, ["pipeline", *COORDINATES], _laid_out)
+
+    def fold(self) -> bool:
+        """Writes small files together, where events have been added since and it is time to. Returns whether it
+        was."""
+        if not self._has_grown:
+            return False
+        self._has_grown = False
+        files = folding.due(self._table.files().values(), together=folding.SELDOM)
+        return self._folded.fold(files, lambda due: _laid_out(self._table.rows_in(due), 1))
 
     def _append_new(self, named: DataFrame) -> None:
-        new = named.join(self.rows().select(*COORDINATES), COORDINATES, "left_anti").select(*_SCHEMA.names)
-        self._table.commit(new, new=delta_log.NO_STATISTICS)
+        # Computed once: their bounds are needed before they are written.
+        come = held(named)
+        try:
+            self._table.commit(self._not_there(come), new=_STATISTICS)
+        finally:
+            let_go(come)
+
+    def _not_there(self, come: DataFrame) -> DataFrame:
+        """Returns those of the events `come` whose coordinates are not in quarantine."""
+        if not self._table.exists():
+            return come
+        if self._table.property(next(iter(_STATISTICS))) is None:
+            self._table.set_properties(_STATISTICS)  # An older table: files from here on have statistics.
+        self._table.version()  # Another process may have added the same events.
+        ranges = _offsets_of(come)
+        files = [f for f in self._table.files().values() if any(r.may_be_in(f) for r in ranges)]
+        if not files:
+            return come
+        known = self._mine(self._table.rows_in(files))
+        if len(ranges) <= _RANGES_IN_A_FILTER:
+            known = known.where(reduce(lambda one, other: one | other, (r.condition for r in ranges)))
+        return come.join(known.select(*COORDINATES), COORDINATES, "left_anti").select(*_SCHEMA.names)
+
+    def _mine(self, rows: DataFrame) -> DataFrame:
+        return rows.where(F.col("pipeline") == self._pipeline)
+
+
+def _offsets_of(events: DataFrame) -> Sequence[_Offsets]:
+    ends = F.min("offset").alias("lowest"), F.max("offset").alias("highest")
+    found = events.groupBy("topic", "partition").agg(*ends).collect()  # a row per topic partition
+    return [_Offsets(r["topic"], r["partition"], r["lowest"], r["highest"]) for r in found]
+
+
+def _laid_out(rows: DataFrame, files: int) -> DataFrame:
+    """In the order of their coordinates, so that a page of a file has few of them."""
+    order = ["pipeline", *COORDINATES]
+    return (rows.repartitionByRange(files, *order) if files > 1 else rows.coalesce(1)).sortWithinPartitions(*order)
