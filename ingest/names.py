@@ -116,6 +116,11 @@ class Lakehouse:
         return self._below("system", "tables")
 
     @property
+    def known_history(self) -> str:
+        """What is known of histories, so that nobody reads them again."""
+        return self._below("system", "known-history")
+
+    @property
     def backfills(self) -> str:
         return self._below("system", "backfills")
 

@@ -5,6 +5,7 @@ Every event yields at least one row. A row with a `_code` can't be applied; `_re
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 
@@ -69,7 +70,7 @@ def changes(events: DataFrame, shape: Shape, reader: Reader) -> DataFrame:
 def _reading(shape: Shape, reader: Reader) -> tuple[Projection, ...]:
     """Projections, one over the other: the JSON of the value, that of the key, the columns in both, what can't be
     applied. Kept: writing them down takes longer than a small batch."""
-    wire = reader.named()
+    wire = reader.named
     unread = _unread(shape, reader)
     keys = _key_columns(shape, wire)
     olds = [f"_old_{i}" for i in range(len(keys))]
@@ -92,7 +93,7 @@ def _reading(shape: Shape, reader: Reader) -> tuple[Projection, ...]:
 
 def _opening(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...]:
     """The JSON of the value, then that of the key."""
-    wire = reader.named()
+    wire = reader.named
     keys = [wire[k] for k in shape.key if k in wire]
     value = F.col("value")
     also_before = reader.reading is Reading.AFTER_OR_BEFORE
@@ -119,7 +120,7 @@ def _named(*names: str) -> tuple[SparkColumn, ...]:
 
 def _needs_key(shape: Shape, reader: Reader) -> SparkColumn:
     """Whether the record's key is asked for: mostly the image holds all of it."""
-    main = reader.named_in_main()
+    main = reader.named_in_main
     found = F.col(DELETED)
     for column in (main[k] for k in shape.key if k in main):
         value = image(reader.main, reader).getField(column.name)
@@ -129,7 +130,7 @@ def _needs_key(shape: Shape, reader: Reader) -> SparkColumn:
 
 def _new_key(shape: Shape, reader: Reader) -> SparkColumn:
     """The key under which a deleted row goes on; null where none is named."""
-    wire = reader.named()
+    wire = reader.named
     types = T.StructType([T.StructField(k, spark_type(t.type)) for k, t in _key_columns(shape, wire)])
     if not reader.key_changes or len(types) < len(shape.key):
         return F.lit(None).cast(types)
@@ -156,7 +157,7 @@ def _column_positions(reader: Reader) -> SparkColumn:
     return F.when(F.size("_partial") > 0, layers).alias(COLUMN_POSITIONS)
 
 
-def _key_columns(shape: Shape, wire: dict[str, Column]) -> list[tuple[str, TableColumn]]:
+def _key_columns(shape: Shape, wire: Mapping[str, Column]) -> list[tuple[str, TableColumn]]:
     types = {c.name: c for c in shape.columns}
     return [(k, types[k]) for k in shape.key if k in wire]
 
@@ -167,10 +168,10 @@ def _old_key(column: Column, target: TableColumn, reader: Reader) -> SparkColumn
 
 
 def _column(target: TableColumn, shape: Shape, reader: Reader) -> SparkColumn:
-    column = reader.named().get(target.name)
+    column = reader.named.get(target.name)
     if column is None:
         return F.when(~F.col(DELETED), default_of(target))
-    main = reader.named_in_main()[target.name]
+    main = reader.named_in_main[target.name]
     withheld, withheld_before = (F.col(flag) for flag in _flags(target.name, reader))
     after = F.when(~withheld, decode(image(reader.main, reader).getField(main.name), main.wire, target.type))
     if target.name not in shape.key:
@@ -193,7 +194,7 @@ def _withheld(reader: Reader) -> dict[str, SparkColumn]:
     """Of each column, whether the log did not hold its value: in the image that is read, and in the one before where
     that is opened. Columns of their own: several others ask, and generated code would compare for each of them."""
     found = {}
-    for name, c in reader.named_in_main().items():
+    for name, c in reader.named_in_main.items():
         main, before = _flags(name, reader)
         found[main] = is_unavailable(image(reader.main, reader).getField(c.name), c.wire, reader.placeholder)
         if reader.reading is Reading.AFTER_OR_BEFORE:
@@ -203,7 +204,7 @@ def _withheld(reader: Reader) -> dict[str, SparkColumn]:
 
 def _flags(name: str, reader: Reader) -> tuple[str, str]:
     """The names of a column's flags: by its number, as its own name may be any."""
-    number = list(reader.named()).index(name)
+    number = reader.numbers[name]
     return f"_withheld_{number}", f"_withheld_before_{number}"
 
 
@@ -226,7 +227,7 @@ def _unread(shape: Shape, reader: Reader) -> dict[str, SparkColumn]:
     can't be read."""
     types = {c.name: c.type for c in shape.columns}
     partial, before, broken = [], [], []
-    for name, c in reader.named_in_main().items():
+    for name, c in reader.named_in_main.items():
         value = image(reader.main, reader).getField(c.name)
         withheld, withheld_before = (F.col(flag) for flag in _flags(name, reader))
         broken.append(F.when(~withheld & undecodable(value, c.wire, types[name]), F.lit(name)))

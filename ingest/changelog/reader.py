@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
@@ -42,7 +43,7 @@ class Reader:
     wrapped: bool | None = None
     """Whether all envelopes lie in another one, as `payload`; None where each tells for itself."""
 
-    @property
+    @cached_property
     def main_wire(self) -> tuple[Column, ...]:
         """The columns as the main image is read."""
         return tuple(replace(c, wire=replace(c.wire, checked=False)) if c.name in self.plain else c for c in self.wire)
@@ -52,11 +53,21 @@ class Reader:
         """The image that the columns come from."""
         return "before" if self.reading is Reading.BEFORE else "after"
 
-    def named(self) -> dict[str, Column]:
+    # Once each: who asks for every column of a wide table would make them as often as it has columns.
+    @cached_property
+    def named(self) -> Mapping[str, Column]:
+        """name → column, as the image is written."""
         return self._by_name(self.wire)
 
-    def named_in_main(self) -> dict[str, Column]:
+    @cached_property
+    def named_in_main(self) -> Mapping[str, Column]:
+        """name → column, as the main image is read."""
         return self._by_name(self.main_wire)
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """name → number of a column."""
+        return {name: number for number, name in enumerate(self.named)}
 
     def _by_name(self, columns: Sequence[Column]) -> dict[str, Column]:
         return {c.name.lower() if self.fold_case else c.name: c for c in columns}

@@ -43,7 +43,7 @@ class Capture:
         self._seal = seal
         self._adoption = adoption
         self._merges = merges
-        self.captured = bronze.captured()
+        self.captured = bronze.resumed()
         self.behind = 0
         """How many offsets waited at the source after the last batch."""
 

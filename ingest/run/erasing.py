@@ -12,8 +12,6 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.envelope import CHANGES
-from ingest.changelog.position import is_placed
 from ingest.config import Pipeline
 from ingest.errors import ConfigError
 from ingest.local_rows import local_rows
@@ -22,10 +20,12 @@ from ingest.privacy.key_file import LedgerKeys, read_keys
 from ingest.privacy.ledger import ASKED, KEYS, Entry, Ledger
 from ingest.run.belonging import Search, counted
 from ingest.run.pipeline import rules_of
-from ingest.run.readers import all_events, readers
+from ingest.run.readers import readers
 from ingest.run.shredding import shred
 from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.tables.bronze import Offsets
+from ingest.tables.bronze_summary import BronzeSummary, LogEnd, offsets_of
+from ingest.tables.known_history import KnownHistory
 
 _SUBJECT = re.compile(r"([^:\s]+):(.+)")
 
@@ -110,21 +110,25 @@ def ask(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> list[Entry]:
 def written_by_now(spark: SparkSession, pipeline: Pipeline, topics: bool) -> CutOff:
     """All that was ever read; with `topics`, also all that they hold by now. Raises Unreachable and SourceRefused."""
     offsets: Offsets = {}
-    every = readers(spark, pipeline)
-    for reader in every:
+    ends: list[LogEnd] = []
+    rules, history = rules_of(pipeline), KnownHistory(spark, pipeline.layout.known_history)
+    for reader in readers(spark, pipeline):
+        bronze = reader.bronze(spark, rules)
+        read = BronzeSummary(bronze, reader.writer, history, rules.epochs, keeps=False).upto(bronze.last_batch())
         if reader.from_topics:
-            _raise_to(offsets, reader.bronze(spark, rules_of(pipeline)).captured().offsets)
+            _raise_to(offsets, offsets_of(read))
+        ends += read
     if topics:
         admin = KafkaAdmin(pipeline.source.kafka)
-        ends = admin.end_offsets(admin.topics(pipeline.source.topics, pipeline.source.topic_pattern))
-        _raise_to(offsets, ends)
-    events, _ = all_events(spark, pipeline, every)
-    placed = events.where(F.col("op").isin(*CHANGES) & is_placed(F.col("position")))
-    lasts = placed.groupBy("source_table").agg(F.max("position").alias("last")).collect()  # a row per table
-    sequences = {table for table, _ in rules_of(pipeline).naming.sequences}
-    positions = {r["source_table"]: tuple(r["last"]) for r in lasts if r["source_table"] in sequences}
-    last = max((tuple(r["last"]) for r in lasts if r["source_table"] not in sequences), default=None)
-    return CutOff(offsets, positions | ({} if last is None else {EVERY: last}))
+        ends_there = admin.end_offsets(admin.topics(pipeline.source.topics, pipeline.source.topic_pattern))
+        _raise_to(offsets, ends_there)
+    sequences = {table for table, _ in rules.naming.sequences}
+    positions: dict[str, tuple[int, ...]] = {}
+    for end in ends:
+        if end.placed is not None:
+            table = end.table if end.table in sequences else EVERY
+            positions[table] = max(end.placed, positions.get(table, end.placed))
+    return CutOff(offsets, positions)
 
 
 def _raise_to(offsets: Offsets, ends: Mapping[str, Mapping[int, int]]) -> None:

@@ -35,8 +35,10 @@ from ingest.run.table_batch import TableBatch
 from ingest.run.table_merge import TableMerge
 from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import Bronze
+from ingest.tables.bronze_summary import BronzeSummary
 from ingest.tables.contention import again
 from ingest.tables.folding import TOGETHER
+from ingest.tables.known_history import KnownHistory
 from ingest.tables.quarantine import Quarantine
 
 NO_TABLE = ""
@@ -81,12 +83,14 @@ class Merge:
         self._accounts = Accounts(spark, lakehouse.accounts, writer)
         self.tables = TableMerge(spark, pipeline, lakehouse, rules, self._quarantine, writer)
         self._fencing = Fencing(spark, pipeline, rules, self.tables.shapes, self.tables.stored_in, self._quarantine)
-        self._slices = Slices(bronze, rules, self.tables.shapes, slice_events)
+        history = KnownHistory(spark, lakehouse.known_history)
+        self._summary = BronzeSummary(bronze, writer, history, rules.epochs)
+        self._slices = Slices(bronze, rules, self.tables.shapes, slice_events, self._summary)
         # Kept: each of its threads has a connection to the JVM.
         self._side_by_side = ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="merge")
         self._asked = False
         self._put_off = 0
-        self._restarts = Restarts(spark, bronze, rules.stops_at_restart)
+        self._restarts = Restarts(spark, bronze, self._summary, rules.stops_at_restart)
         self.merged = max(self._accounts.merged_upto(), bronze.begins_after)
         self.newest: datetime | None = None
         """When the newest change that this run has merged was made at its source."""
@@ -111,6 +115,7 @@ class Merge:
             accounts = self._slice_accounts(upto, groups)
         self._accounts.add(self.merged, upto, accounts)
         self.merged = upto
+        self._summary.passed(upto, sum(group.count for group in groups))
         self._fold(upto)
         times = [datetime.fromtimestamp(g.newest / 1000, UTC) for g in groups if g.newest is not None]
         self.newest = max([*times, *([self.newest] if self.newest else [])], default=None)
@@ -124,7 +129,7 @@ class Merge:
         self._put_off = self._put_off + 1 if self.tables.have_folded() else 0
         if self._put_off % TOGETHER:
             return
-        if not self._accounts.fold():
+        if not self._accounts.fold() and not self._quarantine.fold():
             self._bronze.fold(upto)
 
     def _old_lives(self, upto: int, groups: Sequence[Group]) -> list[DataFrame]:

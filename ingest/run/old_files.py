@@ -17,7 +17,7 @@ from ingest.tables.old_versions import files_removed, removed
 def every_table(spark: SparkSession, pipeline: Pipeline) -> list[str]:
     """The folders of all tables of a pipeline, and of those that it shares with others."""
     layout = pipeline.layout
-    shared = [layout.accounts, layout.tables, layout.backfills, layout.ledger]
+    shared = [layout.accounts, layout.tables, layout.backfills, layout.ledger, layout.known_history]
     entries = Catalog(spark, layout.tables).entries(pipeline.name)
     return [*raw(spark, pipeline), *folded(layout, pipeline.name, [e.shape.table for e in entries]), *shared]
 

@@ -36,9 +36,7 @@ class Redelivery:
         return delivered_once(everything).where(~F.col(_PAST)).drop(_PAST).localCheckpoint()
 
     def _seen(self, batch: TableBatch) -> tuple[int, ...]:
-        """The highest position before this batch; asked of bronze once per process."""
+        """Returns the highest position before this batch; asked once per process."""
         if batch.table not in self._highest:
-            past = batch.history().where(batch.changed)
-            row = past.agg(F.max("position").alias("highest")).first()
-            self._highest[batch.table] = tuple(row.highest) if row and row.highest else ()
+            self._highest[batch.table] = batch.highest_before()
         return self._highest[batch.table]

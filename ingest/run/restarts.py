@@ -14,6 +14,7 @@ from ingest.errors import ChangelogUnusable
 from ingest.local_rows import local_rows
 from ingest.run.profile import Group, Progress
 from ingest.tables.bronze import COORDINATES, Bronze
+from ingest.tables.bronze_summary import BronzeSummary
 
 Erased = Callable[[], Sequence[DataFrame]]
 """The `EVENT_ID` of events of which bronze may hold nothing any more, however often they came before."""
@@ -36,12 +37,13 @@ class Restarts:
     that nothing goes back in them; where nothing is lower than what came before them either, that is enough. The
     others are read."""
 
-    def __init__(self, spark: SparkSession, bronze: Bronze, stops: bool) -> None:
+    def __init__(self, spark: SparkSession, bronze: Bronze, summary: BronzeSummary, stops: bool) -> None:
         self._spark = spark
         self._bronze = bronze
+        self._summary = summary
         self._stops = stops
         self._highest: Progress | None = None
-        self._furthest: dict[tuple[str, int, str, int], Row] = {}
+        self._furthest: dict[tuple[str, int, str | None, int], Progress] = {}
         self._known_upto = 0
 
     def check(self, after: int, upto: int, groups: Sequence[Group], erased: Erased = lambda: ()) -> None:
@@ -58,24 +60,27 @@ class Restarts:
             self._highest = max(highest for _, highest in told)
         else:
             self._look(after, upto, erased)
-            self._learn(upto)
+            self._highest = None  # Learnt again before the next slice, when this one is merged.
 
     def _learn(self, upto: int) -> None:
         """How far each log had been sent in each partition by the batch `upto`."""
-        rows = self._bronze.whole(self._known_upto, upto).where(F.col("progress").isNotNull())
-        for row in rows.groupBy(*_log()).agg(F.max("progress").alias("furthest")).collect():  # a row per partition
-            log = (row["topic"], row["partition"], row["server"], row["epoch"])
-            if log not in self._furthest or row["furthest"] > self._furthest[log]:
-                self._furthest[log] = row["furthest"]
+        self._furthest = {}
+        for end in self._summary.upto(upto):
+            if end.progress is not None:
+                log = (end.topic, end.partition, end.server, end.epoch)
+                self._furthest[log] = max(end.progress, self._furthest.get(log, end.progress))
         self._known_upto = upto
         newest = max((epoch for *_, epoch in self._furthest), default=0)
-        self._highest = max((tuple(p) for log, p in self._furthest.items() if log[-1] == newest), default=None)
+        self._highest = max((p for log, p in self._furthest.items() if log[-1] == newest), default=None)
 
     def _look(self, after: int, upto: int, erased: Erased) -> None:
         if after > self._known_upto:
             self._learn(after)
         told = self._bronze.between(after, upto).where(F.col("progress").isNotNull())
-        known = [dict(zip(_FURTHEST.names, (*log, p.asDict()), strict=True)) for log, p in self._furthest.items()]
+        known = [
+            dict(zip(_FURTHEST.names, (*log, dict(zip(PROGRESS.names, at, strict=True))), strict=True))
+            for log, at in self._furthest.items()
+        ]
         before = F.max("progress").over(
             Window.partitionBy(*_LOG).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
         )

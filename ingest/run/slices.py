@@ -18,6 +18,7 @@ from ingest.run.schemas import Schemas
 from ingest.run.shapes import Shapes
 from ingest.run.table_batch import TableBatch
 from ingest.tables.bronze import Bronze
+from ingest.tables.bronze_summary import BronzeSummary, highest_position
 from ingest.varying import varying
 
 _MOST_BATCHES = 1000
@@ -42,9 +43,12 @@ class Slice:
 class Slices:
     """Of one pipeline's bronze."""
 
-    def __init__(self, bronze: Bronze, rules: Rules, shapes: Shapes, most: int) -> None:
-        """`most`: about so many events are in one, whole batches of them."""
+    def __init__(
+        self, bronze: Bronze, rules: Rules, shapes: Shapes, most: int, summary: BronzeSummary | None = None
+    ) -> None:
+        """`most`: about so many events are in one, whole batches of them. `summary`: of bronze, where it is kept."""
         self._bronze = bronze
+        self._summary = summary or BronzeSummary(bronze, "")
         self._rules = rules
         self._shapes = shapes
         self._most = most
@@ -150,5 +154,9 @@ class Slices:
             rest = None
             if tombstones.events is not None and table in tombstones.told:
                 rest = tombstones.events.where(F.col("source_table") == table)
-            batches.append(TableBatch(table, mine, events, rest, count, upto, history))
+            highest = partial(self._highest_before, after, table)
+            batches.append(TableBatch(table, mine, events, rest, count, upto, history, highest))
         return batches
+
+    def _highest_before(self, after: int, table: str) -> tuple[int, ...]:
+        return highest_position(self._summary.upto(after), table)

@@ -18,8 +18,9 @@ from ingest.run.profile import Group
 @dataclass(frozen=True)
 class TableBatch:
     """A table's share of a slice. `tombstones`: placed null tombstones of this table that say something new.
-    `upto`: the slice's last capture batch. `history`: the events before the slice. `suppressed`, `held`: how many
-    events beside these an erasure keeps away, or has made wait in quarantine."""
+    `upto`: the slice's last capture batch. `history`: the events before the slice. `highest_before`: the highest
+    position of the table's changes among these; empty where there are none. `suppressed`, `held`: how many events
+    beside these an erasure keeps away, or has made wait in quarantine."""
 
     table: str
     groups: Sequence[Group]
@@ -28,6 +29,7 @@ class TableBatch:
     tombstone_count: int
     upto: int
     history: Callable[[], DataFrame]
+    highest_before: Callable[[], tuple[int, ...]]
     suppressed: int = 0
     held: int = 0
 

@@ -132,11 +132,21 @@ def shuffled(records: Iterable[Line], seed: int, any_order: bool) -> list[Line]:
     return [next(waiting[name]) for name in turns]
 
 
-class FileSource:
-    """Records in their order of delivery, each once, cut into batches by count. Offsets of the contract count
-    deliveries."""
+@dataclass(frozen=True)
+class _Delivered(Range):
+    """The records `first` ≤ number < `last` in their order of delivery. Its offsets are those of their topics."""
 
-    _DELIVERY = "delivery"
+    first: int = 0
+    last: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many records it holds: offsets may have gaps."""
+        return self.last - self.first
+
+
+class FileSource:
+    """Records in their order of delivery, each once, cut into batches by count."""
 
     def __init__(self, records: Sequence[Line]) -> None:
         once = {(r.topic, r.partition, r.offset): r for r in reversed(records)}
@@ -149,21 +159,26 @@ class FileSource:
     def pending(self, captured: Offsets, limit: int) -> Range | None:
         if not self._read:
             self._read = self._held(captured)
-        end = min(self._read + limit, len(self._records))
-        if end == self._read:
+        first, last = self._read, min(self._read + limit, len(self._records))
+        if first == last:
             return None
-        behind = len(self._records) - end
-        span = Range({self._DELIVERY: {0: self._read}}, {self._DELIVERY: {0: end}}, behind=behind)
-        self._read = end
-        return span
+        start, end = Offsets(), Offsets()
+        for record in self._records[first:last]:
+            known = captured.get(record.topic, {}).get(record.partition, 0)
+            start.setdefault(record.topic, {}).setdefault(record.partition, known)
+            ends = end.setdefault(record.topic, {})
+            ends[record.partition] = max(record.offset + 1, ends.get(record.partition, known))
+        self._read = last
+        return _Delivered(start, end, {}, len(self._records) - last, first, last)
 
     def _held(self, captured: Offsets) -> int:
         """How many records a run that broke off has captured; each partition came in its own order."""
         return sum(1 for r in self._records if r.offset < captured.get(r.topic, {}).get(r.partition, 0))
 
     def read(self, spark: SparkSession, span: Range) -> DataFrame:
-        start, end = span.start[self._DELIVERY][0], span.end[self._DELIVERY][0]
+        assert isinstance(span, _Delivered)
         rows = [
-            (r.topic, r.partition, r.offset, r.timestamp, r.headers, r.key, r.value) for r in self._records[start:end]
+            (r.topic, r.partition, r.offset, r.timestamp, r.headers, r.key, r.value)
+            for r in self._records[span.first : span.last]
         ]
         return local_rows(spark, [dict(zip(RECORD.names, row, strict=True)) for row in rows], RECORD)

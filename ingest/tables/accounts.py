@@ -37,15 +37,20 @@ class Accounts:
         self._table = delta_log.Table(spark, path)
         self._folded = FoldedLater(self._table)
         self._pipeline = pipeline
+        self._mark = f"accounts of {pipeline}"
 
     def rows(self) -> DataFrame:
         """Of this pipeline alone."""
         return self._table.rows(_SCHEMA).where(F.col("pipeline") == self._pipeline)
 
     def merged_upto(self) -> int:
-        """The last capture batch that silver holds; 0 before the first."""
+        """Returns the last capture batch that silver holds; 0 before the first. The log says it, in the mark that each
+        commit of these accounts sets; of accounts from before there were such marks the rows are read."""
         if not self._table.exists():
             return 0
+        self._table.version()  # Another process may be merging.
+        if (reached := self._table.reached(self._mark)) > 0:
+            return reached
         row = self.rows().agg(F.max("upto_batch").alias("upto")).first()
         return int(row["upto"]) if row and row["upto"] is not None else 0
 
@@ -59,7 +64,7 @@ class Accounts:
             self._table.create(_SCHEMA, {})
         file = ready_rows(self._spark, self._table.path, [batch | asdict(a) for a in accounts], _SCHEMA)
         summary = {"batch": upto, "accounts": [asdict(a) for a in accounts]}
-        progress = Progress(f"accounts of {self._pipeline}", upto)
+        progress = Progress(self._mark, upto)
         # Those of other pipelines are in this table too.
         again(COLLISIONS_OF_DELTA)(self._table.commit, None, ready=[file], told=summary, progress=progress)
 

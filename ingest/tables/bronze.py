@@ -1,8 +1,8 @@
 """Bronze: one append-only Delta table per source, every record as it came, in capture batches.
 
-How far a source has been read stands in bronze itself: the newest commit tells it to whoever asks without Spark
-(`userMetadata`, key `offsets`), and the rows tell it to the next capture. So there is no checkpoint that could be
-lost, or disagree with the data.
+How far a source has been read stands in bronze itself: in the newest capture's commit (`userMetadata`, key
+`offsets`), and, where the log has expired, in the rows. So there is no checkpoint that could be lost, or disagree with
+the data, and a start reads one commit, however long the history is.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ _LARGE = 4 << 20
 """Bytes of a file that stays as it was captured: of what a stream brings in little by little, few are left."""
 
 _WINDOW_BYTES = 1 << 30
+
+_LOOKED_BACK = 200
+"""Commits: among so many newest ones a capture's is looked for. Compactions and erasures commit seldom in between."""
 
 COORDINATES = ["topic", "partition", "offset"]
 
@@ -95,9 +98,35 @@ class Bronze:
             self._counted.clear()
 
     def captured(self) -> Captured:
-        """Read from the rows: right even after the log has expired or files were rewritten."""
+        """Returns how far capture has come: as the newest capture's commit says, or, where the log no longer holds
+        that commit, as the rows say."""
         if not self._table.exists():
             return Captured()
+        self._topic_ids = json.loads(self._table.property(_TOPIC_IDS) or "{}")
+        return self._committed() or self._read_from_rows()
+
+    def resumed(self) -> Captured:
+        """Returns what `captured` returns, for the capture that goes on there. What had to be read from the rows is
+        written into a commit of its own: the next start reads that commit."""
+        if not self._table.exists():
+            return Captured()
+        found = self.captured()
+        if found.offsets and self._committed() is None:
+            self._table.commit(None, told=_told(found))
+        return found
+
+    def _committed(self) -> Captured | None:
+        """Returns what the newest commit says that tells of a capture; None where it says less than the files do, or
+        does not name offsets."""
+        last = self.last_batch()
+        newest = next(self._table.commits(_LOOKED_BACK), None)
+        if newest is None or newest.said.get("batch", -1) < last or not newest.said.get("offsets"):
+            return None
+        offsets = {t: {int(p): int(end) for p, end in ends.items()} for t, ends in newest.said["offsets"].items()}
+        return Captured(newest.said["batch"], offsets, self._topic_ids)
+
+    def _read_from_rows(self) -> Captured:
+        """Reads all of bronze: right even after the log has expired or files were rewritten."""
         ends = (
             self.rows()
             .groupBy("topic", "partition")
@@ -107,7 +136,6 @@ class Bronze:
         offsets: Offsets = {}
         for row in ends:
             offsets.setdefault(row.topic, {})[row.partition] = row["last"] + 1
-        self._topic_ids = json.loads(self._table.property(_TOPIC_IDS) or "{}")
         return Captured(max((r[BATCH] for r in ends), default=0), offsets, self._topic_ids)
 
     def rows(self) -> DataFrame:
@@ -133,9 +161,18 @@ class Bronze:
         return self.between(after, upto)
 
     def last_batch(self) -> int:
-        """The number of the last capture batch; 0 where there is none."""
-        row = self.rows().agg(F.max(BATCH).alias("last")).first()
-        return int(row["last"] or 0) if row else 0
+        """Returns the number of the last capture batch that has rows, by the files' statistics; 0 where there is none.
+        Of files without statistics the rows are read."""
+        if not self._table.exists():
+            return 0
+        self._table.version()  # Another process may be capturing.
+        files = list(self._table.files().values())
+        known = [bounds[1] for f in files if (bounds := f.bounds(BATCH)) is not None]
+        unknown = [f for f in files if f.bounds(BATCH) is None]
+        if unknown:
+            row = self._table.rows_in(unknown).agg(F.max(BATCH).alias("last")).first()
+            known += [row["last"]] if row is not None and row["last"] is not None else []
+        return int(max(known, default=0))
 
     def window_end(self, after: int, last: int, events: int) -> int:
         """The batch up to which, after `after`, about so many events lie, of those up to `last`; one batch at least,
@@ -180,11 +217,17 @@ class Bronze:
         files = folding.due(merged, _LARGE, folding.SELDOM)
         return self._folded.fold(files, lambda due: _laid_out(self._table.rows_in(due), 1))
 
-    def empty(self, erased: DataFrame) -> int:
-        """Leaves of the events at `COORDINATES` no more than their place, and which `request` it was. How many files
-        were written anew for it."""
-        places = erased.select(*COORDINATES, "request")
-        return emptying.emptied(self._table, places, COORDINATES, emptied(F.col("_request")), _laid_out)
+    def empty(self, erased: DataFrame, within: Sequence[tuple[int, int]] | None = None) -> int:
+        """Leaves of the events at `COORDINATES` no more than their place, and which `request` it was. `within`: they
+        lie in these batches, `after` < batch ≤ `upto`, where that is known: files of others are not opened. How many
+        files were written anew for it."""
+
+        def may_hold(file: DataFile) -> bool:
+            batches = file.bounds(BATCH)
+            return batches is None or within is None or any(batches[0] <= u and batches[1] > a for a, u in within)
+
+        places, told = erased.select(*COORDINATES, "request"), emptied(F.col("_request"))
+        return emptying.emptied(self._table, places, COORDINATES, told, _laid_out, may_hold)
 
     def emptied(self) -> DataFrame:
         """`COORDINATES`, `timestamp` and `request` of the events of which an erasure has left no more than that."""
@@ -229,24 +272,33 @@ class Bronze:
         """Where its files lie."""
         return self._table.path
 
+    @property
+    def identity(self) -> str:
+        """What tells it from another one in the same place; empty where it is not there yet."""
+        return self._table.identity() if self._table.exists() else ""
+
     def create(self) -> None:
         """Makes it, empty, where it isn't there: Delta makes no table of a folder with files in it."""
         if not self._table.exists():
             self._table.create(CAPTURED, self._properties(json.dumps(dict(self._topic_ids))))
 
     def _commit(self, frame: DataFrame | None, files: Sequence[ReadyFile], upto: Captured) -> None:
-        told = {"batch": upto.batch, "offsets": upto.offsets}
         progress = Progress("capture", upto.batch)
         ids = json.dumps(dict(upto.topic_ids))
         if upto.topic_ids != self._topic_ids:
             if self._table.exists():
                 self._table.set_property(_TOPIC_IDS, ids)
             self._topic_ids = upto.topic_ids
-        self._table.commit(frame, told=told, progress=progress, new=self._properties(ids), ready=files)
+        self._table.commit(frame, told=_told(upto), progress=progress, new=self._properties(ids), ready=files)
 
     @staticmethod
     def _properties(ids: str) -> dict[str, str]:
         return {"delta.dataSkippingStatsColumns": _STATISTICS, _TOPIC_IDS: ids}
+
+
+def _told(captured: Captured) -> dict[str, Any]:
+    """Returns what a commit says of how far capture has come."""
+    return {"batch": captured.batch, "offsets": captured.offsets}
 
 
 def _laid_out(rows: DataFrame, files: int) -> DataFrame:

@@ -32,10 +32,10 @@ def actions(delta: DeltaClasses, log: Any, version: int) -> list[tuple[str, dict
     return [(line, json.loads(line)) for line in str(lines).split("\n")]
 
 
-def commits(delta: DeltaClasses, log: Any, newest: int) -> Iterator[Told]:
-    """Those that say something, from the version `newest` backwards, as far as the log goes."""
+def commits(delta: DeltaClasses, log: Any, newest: int, most: int | None = None) -> Iterator[Told]:
+    """Those that say something, from the version `newest` backwards, as far as the log goes, or over `most` commits."""
     configuration = log.newDeltaHadoopConf()
-    for version in range(newest, -1, -1):
+    for version in range(newest, -1 if most is None else max(-1, newest - most), -1):
         path = file_of(delta, log, version)
         if not path.getFileSystem(configuration).exists(path):
             return

@@ -70,9 +70,10 @@ class Table(ReadTable):
         self._committed(transaction, [], [], [], None, [claim])
         self._claimed = True
 
-    def commits(self) -> Iterator[commit_log.Told]:
-        """The commits that say something of themselves, the newest first, as far back as the log goes."""
-        return commit_log.commits(self._delta, self._log, int(self._snapshot().version()))
+    def commits(self, most: int | None = None) -> Iterator[commit_log.Told]:
+        """Yields the commits that say something of themselves, the newest first, as far back as the log goes. `most`:
+        among so many newest commits only."""
+        return commit_log.commits(self._delta, self._log, int(self._snapshot().version()), most)
 
     def set_property(self, name: str, value: str) -> None:
         """Sets a property of a table that is there."""

@@ -29,9 +29,16 @@ def without(table: Table, gone: DataFrame, on: Sequence[str], laid_out: LaidOut)
     return written
 
 
-def emptied(table: Table, places: DataFrame, on: Sequence[str], told: Mapping[str, Column], laid_out: LaidOut) -> int:
+def emptied(
+    table: Table,
+    places: DataFrame,
+    on: Sequence[str],
+    told: Mapping[str, Column],
+    laid_out: LaidOut,
+    may_hold: Callable[[DataFile], bool] = lambda _: True,
+) -> int:
     """Puts `told` into the rows that are like one of `places` in the columns `on`, of which other columns may be used
-    there. How many files that concerned."""
+    there. `may_hold`: whether a file has to be looked into. How many files that concerned."""
 
     def left(rows: DataFrame) -> DataFrame:
         marked = places.select(*(F.col(c) if c in on else F.col(c).alias(f"_{c}") for c in places.columns), _here())
@@ -39,7 +46,7 @@ def emptied(table: Table, places: DataFrame, on: Sequence[str], told: Mapping[st
         changed = {name: F.when(F.col("_here"), value).otherwise(F.col(name)) for name, value in told.items()}
         return joined.withColumns(changed).select(*map(quoted, rows.columns))
 
-    written: int = again()(_anew, table, places, on, left, laid_out)
+    written: int = again()(_anew, table, places, on, left, laid_out, may_hold)
     return written
 
 
@@ -48,17 +55,24 @@ def _here() -> Column:
 
 
 def _anew(
-    table: Table, wanted: DataFrame, on: Sequence[str], left: Callable[[DataFrame], DataFrame], laid_out: LaidOut
+    table: Table,
+    wanted: DataFrame,
+    on: Sequence[str],
+    left: Callable[[DataFrame], DataFrame],
+    laid_out: LaidOut,
+    may_hold: Callable[[DataFile], bool] = lambda _: True,
 ) -> int:
-    files = holding(table, wanted, on)
+    files = holding(table, wanted, on, may_hold)
     if files:
         table.rewrite(files, laid_out(left(table.rows_in(files)), len(files)))
     return len(files)
 
 
-def holding(table: Table, wanted: DataFrame, on: Sequence[str]) -> list[DataFile]:
-    """The files in which a row lies that is like one of `wanted` in the columns `on`."""
-    live = table.files() if table.exists() else {}
+def holding(
+    table: Table, wanted: DataFrame, on: Sequence[str], may_hold: Callable[[DataFile], bool] = lambda _: True
+) -> list[DataFile]:
+    """The files in which a row lies that is like one of `wanted` in the columns `on`, of those that `may_hold` one."""
+    live = {name: f for name, f in table.files().items() if may_hold(f)} if table.exists() else {}
     if not live:
         return []
     there = table.rows_in(live.values()).select(*on, F.col("_metadata.file_name").alias(_FILE))

@@ -100,6 +100,10 @@ class ReadTable:
         marked = any(f.vector is not None for f in some)
         return asked_of(self._spark, self._log, self._snapshot(), [f.action for f in some], marked, query, by)
 
+    def identity(self) -> str:
+        """Returns Delta's own id of the table: another table in the same place has another one."""
+        return str(self._snapshot().metadata().id())
+
     def version(self) -> int:
         """The newest one."""
         return int(self._newest.now().version())

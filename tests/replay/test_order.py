@@ -20,6 +20,7 @@ from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
 from ingest.run.tombstone_gc import collect_garbage, retained
 from ingest.sources.files import FileSource, lines
 from ingest.tables.bronze import Bronze
+from ingest.tables.bronze_summary import BronzeSummary
 from ingest.tables.quarantine import Quarantine
 from tests.replay.changelogs import Record, Topic, write
 
@@ -49,7 +50,7 @@ def captured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> B
 
 
 def checked(spark: SparkSession, bronze: Bronze, *slices: tuple[int, int], few: bool = True) -> None:
-    restarts = Restarts(spark, bronze, stops=True)
+    restarts = Restarts(spark, bronze, BronzeSummary(bronze, "p"), stops=True)
     for after, upto in slices:
         restarts.check(after, upto, profiles(bronze.between(after, upto), F.lit(0), few)[0])
 

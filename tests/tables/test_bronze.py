@@ -9,11 +9,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.changelog.envelope import BATCH
 from ingest.run.capture import Capture
 from ingest.run.pipeline import rules_of
 from ingest.run.profile import profiles
 from ingest.sources.files import FileSource, lines
-from ingest.tables.bronze import Bronze, Told
+from ingest.tables import delta_log
+from ingest.tables.bronze import Bronze, Captured, Told
 from tests.history.shop import events, pipeline
 from tests.replay.changelogs import write
 
@@ -48,6 +50,52 @@ def test_what_was_captured_last_is_read_from_no_file(spark: SparkSession, tmp_pa
         assert bronze.counted()[batch - 1] == (batch, read(stored))
     assert bronze.between(0, 1).inputFiles(), "one batch is at hand"
     assert as_sets(bronze.between(0, 2)) == as_sets(Bronze(spark, path, EPOCHS).between(0, 2))
+
+
+def test_a_start_reads_one_commit_and_no_events(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the newest batch was empty, and where files were written together or anew since."""
+    path = str(tmp_path / "bronze")
+    bronze = Bronze(spark, path)
+    shop = pipeline(tmp_path)
+    source = FileSource(list(lines([write(tmp_path / "said", events(), None) / "events.jsonl"])))
+    capture = Capture(spark, source, bronze, rules_of(shop).naming, 10)
+    while capture.step():
+        pass
+    at = capture.captured
+    assert at.batch > 1
+    bronze.empty(bronze.rows().limit(1).withColumn("request", F.lit("r1")))
+    with monkeypatch.context() as without_rows:
+        without_rows.setattr(Bronze, "rows", None)
+        again = Bronze(spark, path)
+        assert again.captured() == at
+        assert again.last_batch() == at.batch
+        assert Capture(spark, source, again, rules_of(shop).naming, 10).captured == at
+    empty = bronze.rows().drop(BATCH).limit(0)
+    ends = {t: {p: end + 7 for p, end in ps.items()} for t, ps in at.offsets.items()}
+    bronze.append(empty, Captured(at.batch + 1, ends, at.topic_ids))
+    assert Bronze(spark, path).captured() == Captured(at.batch + 1, ends, at.topic_ids)
+
+
+def test_where_no_commit_says_how_far_capture_came_the_rows_do_and_that_is_kept(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "bronze")
+    shop = pipeline(tmp_path)
+    source = FileSource(list(lines([write(tmp_path / "said", events(), None) / "events.jsonl"])))
+    capture = Capture(spark, source, Bronze(spark, path), rules_of(shop).naming, 10)
+    while capture.step():
+        pass
+    with monkeypatch.context() as expired:
+        expired.setattr("ingest.tables.commit_log.commits", lambda *_: iter(()))
+        assert Bronze(spark, path).captured() == capture.captured
+        version = delta_log.Table(spark, path).version()
+        assert Bronze(spark, path).resumed() == capture.captured
+    assert delta_log.Table(spark, path).version() == version + 1
+    monkeypatch.setattr(Bronze, "rows", None)
+    assert Bronze(spark, path).resumed() == capture.captured
+    assert delta_log.Table(spark, path).version() == version + 1
 
 
 def test_many_events_are_read_from_files_and_counted_all_the_same(
