@@ -6,8 +6,10 @@ through the functions here. Pure: nothing is read or written.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_]*(\.[a-z0-9_]+)*", re.ASCII)
@@ -16,6 +18,7 @@ BUCKET_URI = r"^s3://([^/:@?#]+)(/[^?#]*)?$"
 """A bucket of S3-compatible storage, and perhaps a prefix in it."""
 _DIGEST_DIGITS = 10
 _SLUG_CHARACTERS = 48
+_FEW_NAMES = 20
 _SEGMENT_CHARACTERS = 128
 # Windows opens a device for these names, whatever their extension.
 _DEVICES = frozenset({"aux", "con", "nul", "prn"} | {f"{d}{n}" for d in ("com", "lpt") for n in range(10)})
@@ -63,6 +66,21 @@ def identifier(name: str) -> str:
     if not name:
         raise ValueError("an identifier can't be empty")
     return "`" + name.replace("`", "``") + "`"
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
+    """What to do where `name` is none of the `known` names: take one that is much like it, or else one of them if there
+    are few, or else `otherwise`."""
+    names = sorted(set(known))
+    folded = {one.casefold(): one for one in reversed(names)}
+    last = {one.casefold().rpartition(".")[2]: one for one in reversed(names)}
+    wanted = name.casefold()
+    near = [folded[one] for one in difflib.get_close_matches(wanted, folded, n=3, cutoff=0.75)]
+    if wanted in last and last[wanted] not in near:
+        near.insert(0, last[wanted])
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    return f"take one of: {', '.join(names)}" if 0 < len(names) <= _FEW_NAMES else otherwise
 
 
 def bucket_and_prefix(uri: str) -> tuple[str, str]:

@@ -28,6 +28,7 @@ from ingest.run.failures import explaining
 from ingest.run.readers import Reader
 from ingest.run.refold import committed_by, histories, refolded
 from ingest.session import running
+from ingest.tables.catalog import Catalog
 from ingest.tables.folders import is_empty
 
 
@@ -68,6 +69,7 @@ def as_of(
         with counting(as_json) as advance, _read(spark, loaded, source, into) as read:
             chosen = partial(committed_by, until)
             entries = refolded(spark, loaded, into, tuple(table or ()), chosen, advance, read=read)
+        Catalog(spark, into.tables).require(loaded.name, table or ())
         digests = table_digests(spark, into, loaded.name)
     found = [{"table": e.shape.table, **asdict(digests[e.shape.table]), "path": e.path} for e in entries]
     if as_json:

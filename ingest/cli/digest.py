@@ -10,7 +10,6 @@ import typer
 
 from ingest.cli.printing import verbatim
 from ingest.config import load
-from ingest.errors import ConfigError
 from ingest.run.digests import entry_digest
 from ingest.run.failures import explaining
 from ingest.session import running
@@ -35,10 +34,7 @@ def digest(
     del debug
     loaded = load(pipeline)
     with running("ingest digest", loaded.session) as spark, explaining(loaded):
-        entries = {e.shape.table: e for e in Catalog(spark, loaded.layout.tables).entries(loaded.name)}
-        if table not in entries:
-            known = ", ".join(sorted(entries)) or "none yet"
-            raise ConfigError(f"{table} is no table of pipeline {loaded.name}", f"its tables are: {known}")
-        found = entry_digest(entries[table], Silver(spark, entries[table].path).rows(as_of))
+        entry = Catalog(spark, loaded.layout.tables).entry(loaded.name, table)
+        found = entry_digest(entry, Silver(spark, entry.path).rows(as_of))
     console = verbatim()
     console.out(json.dumps({"table": table, **asdict(found)}) if as_json else f"{found.digest}  {table}")

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pyspark.sql import SparkSession
 from rich.table import Table
 
+from ingest.cli import personal
 from ingest.cli.printing import verbatim
 from ingest.cli.waiting import patiently
 from ingest.config import Pipeline, load
@@ -39,9 +39,13 @@ class Upto(StrEnum):
 
 def erase(
     pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
-    subject: Annotated[str | None, typer.Option("--subject", help="Its kind and key, such as member:42.")] = None,
+    subject: Annotated[
+        str | None,
+        typer.Option("--subject", help='Its kind and key, such as member:42; "-" reads it from stdin.'),
+    ] = None,
     every: Annotated[
-        Path | None, typer.Option("--all", help="A file of subjects, one a line.", exists=True, dir_okay=False)
+        str | None,
+        typer.Option("--all", "--subject-file", help='A file of subjects, one a line; "-" reads them from stdin.'),
     ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why. It is kept: write nothing personal.")] = None,
     upto: Annotated[
@@ -156,15 +160,18 @@ def _end(pipeline: str, outcome: Outcome) -> str:
     return f"removed; bytes remain in old files, which go with `ingest erase {pipeline}` after {at}"
 
 
-def _subjects(subject: str | None, every: Path | None) -> list[Named]:
-    if subject is None and every is None:
-        return []
-    if subject is not None and every is not None:
+def _subjects(subject: str | None, file: str | None) -> list[Named]:
+    if subject is not None and file is not None:
         raise ConfigError("whom to erase is not clear", "give either --subject or --all")
-    lines = [subject] if subject is not None else every.read_text(encoding="utf-8").splitlines() if every else []
+    file = personal.STDIN if subject == personal.STDIN else file
+    if subject is None and file is None:
+        return []
+    lines = [subject or ""] if file is None else personal.read(file, "--subject or --all").splitlines()
     found = [Named.parsed(line) for line in lines if line.strip()]
     if not found:
-        raise ConfigError(f"{every} names nobody", "write a subject a line, such as member:42")
+        raise ConfigError(f"{file or 'the subject'} names nobody", "write a subject a line, such as member:42")
+    if subject is not None and len(found) > 1:
+        raise ConfigError("--subject names more than one subject", "give several with --all")
     return list(dict.fromkeys(found))
 
 

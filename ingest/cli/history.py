@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from ingest.cli import personal
 from ingest.cli.printing import verbatim
 from ingest.config import load
 from ingest.errors import ConfigError
@@ -22,8 +23,18 @@ from ingest.tables.folders import gone_afterwards
 
 def history(
     table: Annotated[str, typer.Argument(help="A table, as the source calls it.")],
-    key: Annotated[list[str], typer.Argument(help="column=value, once for each column of the key.")],
+    key: Annotated[
+        list[str] | None,
+        typer.Argument(help="column=value, once for each column of the key, such as tenant=7 id=42."),
+    ] = None,
+    *,
     pipeline: Annotated[str, typer.Option("--pipeline", "-p", help="The pipeline that keeps it.")],
+    key_file: Annotated[
+        str | None,
+        typer.Option(
+            "--key-file", help='Where a key may be personal: a file with column=value a line; "-" reads it from stdin.'
+        ),
+    ] = None,
     values: Annotated[
         bool, typer.Option("--values/--no-values", help="Print what columns held, which may be personal.")
     ] = True,
@@ -33,10 +44,12 @@ def history(
     """Print the life of a row: each event that names its key, when its source committed it, and what it changed.
 
     Example: ingest history claims.members id=42 --pipeline claims
+
+    Where the key has several columns, name each: ingest history shop.lines order_id=42 line=3 --pipeline shop
     """
     del debug
     loaded = load(pipeline)
-    named = dict(_pair(text) for text in key)
+    named = _key(key or [], key_file)
     beside = loaded.layout.beside(f"life-{uuid.uuid4().hex[:12]}")
     with (
         running(f"ingest history {loaded.name}", loaded.session) as spark,
@@ -48,6 +61,16 @@ def history(
         typer.echo(json.dumps({"table": table, "events": [_plain(s, values) for s in steps]}, ensure_ascii=False))
     else:
         _show(table, steps, values)
+
+
+def _key(arguments: Sequence[str], file: str | None) -> dict[str, str]:
+    """The value of each column of the key, from arguments and from a file."""
+    lines = personal.read(file, "--key-file").splitlines() if file is not None else []
+    pairs = [_pair(text) for text in (*arguments, *filter(str.strip, lines))]
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        raise ConfigError("a column of the key is given twice", "name each column of the key once")
+    return named
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from ingest.run.failures import explaining
 from ingest.run.proving import Proof
 from ingest.run.proving import prove as proved
 from ingest.session import running
+from ingest.tables.catalog import Catalog
 from ingest.tables.folders import gone_afterwards
 
 EXIT_DIFFERS = 1
@@ -48,6 +49,7 @@ def prove(
         gone_afterwards(spark, beside.root),
         counting(as_json) as advance,
     ):
+        Catalog(spark, loaded.layout.tables).require(loaded.name, table or ())
         found = proved(spark, loaded, beside, tuple(table or ()), advance)
     _show(found, keys, as_json)
     if not all(p.equal for p in found):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -12,15 +11,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ingest.cli import personal
 from ingest.cli.printing import verbatim
 from ingest.config import load
-from ingest.errors import ConfigError, ProofFailed
+from ingest.errors import ProofFailed
 from ingest.privacy.proving import places_of, proof
 from ingest.privacy.scan import Folder, Needle, Report
 from ingest.privacy.scan.needles import parsed
 
 EXIT_FOUND = 1
-_STDIN = "-"
 _SHOWN = 100
 
 
@@ -65,13 +64,7 @@ def scan(
 
 def needles_in(file: str) -> tuple[Needle, ...]:
     """Those of a file, or of stdin where it is "-". Raises ConfigError, which shows none of them."""
-    try:
-        text = sys.stdin.read() if file == _STDIN else Path(file).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as failure:
-        raise ConfigError(
-            f"the needle file {file} can't be read ({type(failure).__name__})", "give a JSON file, or - for stdin"
-        ) from None
-    return parsed(text)
+    return parsed(personal.read(file, "--needle-file"))
 
 
 def _show(console: Console, report: Report) -> None:

@@ -6,29 +6,36 @@ import json
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from rich.table import Table
 
+from ingest.cli import personal
 from ingest.cli.printing import verbatim
 from ingest.config import Pipeline, load
 from ingest.errors import ConfigError
-from ingest.names import Lakehouse, identifier
+from ingest.names import Lakehouse
 from ingest.privacy.shredding.owners import shredded_by
 from ingest.run.shredding import rows_in_clear
-from ingest.session import spark_session
-from ingest.tables import read_table
+from ingest.session import running
+from ingest.sql.failures import explaining
+from ingest.sql.named_tables import named_tables
+from ingest.sql.statement import Statement
+from ingest.sql.table_names import Source, TableNames, table_names
 from ingest.tables.catalog import Catalog
+
+_DEFAULTS = {"spark.sql.debug.maxToStringFields": "1000"}  # Who asks to EXPLAIN a query wants to see its columns.
 
 
 def sql(
-    query: Annotated[str, typer.Argument(help="A SELECT. Tables are called as in the source.")],
+    query: Annotated[str, typer.Argument(help='A SELECT, SHOW, DESCRIBE or EXPLAIN; "-" reads it from stdin.')],
     pipeline: Annotated[
-        str | None, typer.Option("--pipeline", "-p", help="Take the lakehouse of this pipeline.")
+        str | None, typer.Option("--pipeline", "-p", help="Take the lakehouse and the Spark settings of this pipeline.")
     ] = None,
     lakehouse: Annotated[str | None, typer.Option(help="A lakehouse's folder or URI.")] = None,
     decrypt: Annotated[
@@ -39,7 +46,9 @@ def sql(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per row.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
-    """Query silver tables by name.
+    """Query silver tables by name: schema.table as the source calls it or, where several pipelines have such a table,
+    pipeline.schema.table; without a pipeline a table of --pipeline is meant. It only reads: nothing that could write is
+    run.
 
     Example: ingest sql --pipeline claims "SELECT count(*) FROM claims.accident_claims"
     """
@@ -48,51 +57,43 @@ def sql(
         raise ConfigError("which lakehouse to query is not clear", "give either --pipeline or --lakehouse")
     if decrypt and pipeline is None:
         raise ConfigError("nothing says where the keys are", "give --pipeline: its file names the key store")
+    text = personal.read(query, "the query") if query == personal.STDIN else query
     loaded = load(pipeline) if pipeline is not None else None
     root = loaded.lakehouse if loaded is not None else str(lakehouse)
     if "://" not in root:
         root = str(Path(root).absolute())  # Spark takes a table's relative place to be below its own warehouse.
-    # Names live in this session alone; Spark would make a folder for each schema where the command is run.
-    warehouse = tempfile.mkdtemp(prefix="ingest-sql-")
-    spark = spark_session(
-        "ingest sql",
-        {
-            "spark.sql.catalogImplementation": "in-memory",
-            "spark.sql.warehouse.dir": warehouse,
-            "spark.sql.debug.maxToStringFields": "1000",  # Who asks to EXPLAIN a query wants to see its columns.
-        },
-    )
-    try:
-        register(spark, Lakehouse(root))
+    with _session(loaded) as spark, explaining() as known:
+        statement = Statement(spark, text)
+        known.tables = names_in(spark, Lakehouse(root), loaded.name if loaded else None)
         if decrypt and loaded is not None:
             register_in_clear(spark, loaded)
-        _show(spark, query, limit, as_json)
-    except (AnalysisException, ParseException) as error:
-        condition = error.getCondition() or type(error).__name__
-        first = str(error).strip().splitlines()[0]
-        raise ConfigError(
-            f"the query can't be run ({condition}): {first}", "see the tables with SHOW TABLES IN <schema>"
-        ) from error
+        with named_tables(spark, known.tables):
+            _show(statement.run(), limit, as_json)
+
+
+@contextmanager
+def _session(pipeline: Pipeline | None) -> Iterator[SparkSession]:
+    """A session with a pipeline's own settings, in which names are known as long as it lives."""
+    warehouse = tempfile.mkdtemp(prefix="ingest-sql-")
+    own = {"spark.sql.catalogImplementation": "in-memory", "spark.sql.warehouse.dir": warehouse}
+    try:
+        with running("ingest sql", {**_DEFAULTS, **(pipeline.session if pipeline else {}), **own}) as spark:
+            yield spark
     finally:
-        spark.stop()
         shutil.rmtree(warehouse, ignore_errors=True)
 
 
-def register(spark: SparkSession, lakehouse: Lakehouse) -> None:
-    """Makes every silver table of a lakehouse known to the session as `schema.table`, all versions of its rows as
-    `schema.table__history`, and the lakehouse's own as `system.…`."""
-    found = {"system.quarantine": lakehouse.quarantine, "system.accounts": lakehouse.accounts}
-    found["system.ledger"] = lakehouse.ledger
+def names_in(spark: SparkSession, lakehouse: Lakehouse, pipeline: str | None = None) -> TableNames:
+    """Names every silver table of a lakehouse, all versions of its rows (`table__history`), and the lakehouse's own
+    tables (`system.…`). `pipeline`: whose tables are meant by a name that several pipelines have."""
+    own = {"system.quarantine": lakehouse.quarantine, "system.accounts": lakehouse.accounts}
+    own["system.ledger"] = lakehouse.ledger
+    sources = []
     for entry in Catalog(spark, lakehouse.tables).entries():
-        found[entry.shape.table] = lakehouse.silver(entry.pipeline, entry.shape.table)
-        found[f"{entry.shape.table}__history"] = lakehouse.history(entry.pipeline, entry.shape.table)
-    for name, path in found.items():
-        if not read_table.exists(spark, path):
-            continue
-        schema, _, table = name.rpartition(".")
-        space = identifier(schema or "default")
-        spark.sql(f"CREATE SCHEMA IF NOT EXISTS {space}")
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {space}.{identifier(table)} USING delta LOCATION {_text(path)}")
+        table = entry.shape.table
+        paths = {"": lakehouse.silver(entry.pipeline, table), "__history": lakehouse.history(entry.pipeline, table)}
+        sources.append(Source(entry.pipeline, table, paths))
+    return table_names(sources, own, pipeline)
 
 
 def register_in_clear(spark: SparkSession, pipeline: Pipeline) -> None:
@@ -112,12 +113,7 @@ def register_in_clear(spark: SparkSession, pipeline: Pipeline) -> None:
         rows_in_clear(spark, pipeline, table).createOrReplaceTempView(f"{view}__decrypted")
 
 
-def _text(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _show(spark: SparkSession, query: str, limit: int, as_json: bool) -> None:
-    frame = spark.sql(query)
+def _show(frame: DataFrame, limit: int, as_json: bool) -> None:
     rows = frame.limit(limit).collect()  # at most `limit` rows, for a person to read
     console = verbatim()
     if as_json:

@@ -27,7 +27,7 @@ from ingest.names import Lakehouse
 from ingest.run.chronicle import Chronicle, chronicle_of
 from ingest.run.pipeline import rules_of
 from ingest.run.refold import refolded
-from ingest.tables.catalog import Catalog
+from ingest.tables.catalog import Catalog, Entry
 from ingest.tables.history import ARRIVED
 
 APPEARS, CHANGES, VANISHES, AGAIN, WAITS = "appears", "changes", "vanishes", "is sent again", "waits for columns"
@@ -56,18 +56,31 @@ def life_of(
     bronze that name the key, folded once more in `beside`, an empty place.
 
     Raises ConfigError for a table that the lakehouse doesn't have, or another key than the table's."""
-    known = {e.shape.table: e.shape for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name)}
-    if table not in known:
-        names = ", ".join(sorted(known)) or "none yet"
-        raise ConfigError(f"{table} is no table of pipeline {pipeline.name}", f"its tables are: {names}")
-    shape = known[table]
-    if not shape.key or set(key) != set(shape.key):
-        raise ConfigError(f"the key of {table} is {', '.join(shape.key) or 'none'}", "name each of its columns once")
+    shape = Catalog(spark, pipeline.layout.tables).entry(pipeline.name, table).shape
+    if not shape.key:
+        raise ConfigError(f"the key of {table} is none", "its rows can't be told apart, so no single one has a history")
+    if set(key) != set(shape.key):
+        example = " ".join(f"{column}=…" for column in shape.key)
+        raise ConfigError(
+            f"the key of {table} is {', '.join(shape.key)}",
+            f"name each of its columns once, such as: {table} {example}",
+        )
     kept = chronicle_of(spark, pipeline.layout, pipeline.name, table)
     if table not in rules_of(pipeline).history or not kept.versions.exists():
-        refolded(spark, pipeline, beside, (table,), lambda _: _names(table, key), history=(table,))
+        entries = refolded(spark, pipeline, beside, (table,), lambda _: _names(table, key), history=(table,))
         kept = chronicle_of(spark, beside, pipeline.name, table)
+        _complete(kept, entries, shape)
     return _steps(spark, kept, shape, key) if kept.changes.exists() else []
+
+
+def _complete(kept: Chronicle, entries: Sequence[Entry], shape: Shape) -> None:
+    """Gives a refolded history the columns and types of `shape`: the key's own events may all be from before a column
+    was added or widened."""
+    for entry in entries:
+        if entry.shape.table == shape.table and entry.shape.columns != shape.columns:
+            for table in kept.tables:
+                if table.exists():
+                    table.evolve(entry.shape, shape)
 
 
 def _names(table: str, key: Mapping[str, str]) -> Column:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +21,9 @@ from ingest.changelog.columns import Column, Encoding, WireType
 from ingest.changelog.evolution import TableColumn
 from ingest.changelog.images import Shape
 from ingest.changelog.types import Kind, parse
+from ingest.errors import ConfigError
 from ingest.local_rows import local_rows
+from ingest.names import nearest
 from ingest.tables import delta_log
 from ingest.tables.marks import Progress
 
@@ -87,6 +90,19 @@ class Catalog:
         # One row per change of a schema.
         found = rows.where(F.col("pipeline") == pipeline).orderBy("table", "revision").collect()
         return [Revision(_entry(r), datetime.fromtimestamp(r["at"] / 1000, UTC)) for r in found]
+
+    def entry(self, pipeline: str, table: str) -> Entry:
+        """The newest entry of one table. Raises ConfigError, which names tables that are called much like it."""
+        return self.require(pipeline, [table])[0]
+
+    def require(self, pipeline: str, tables: Sequence[str]) -> list[Entry]:
+        """The newest entries of these tables. Raises ConfigError as `entry` does."""
+        known = {entry.shape.table: entry for entry in self.entries(pipeline)}
+        for table in tables:
+            if table not in known:
+                otherwise = "see its tables with: ingest status PIPELINE" if known else "it has none yet"
+                raise ConfigError(f"{table} is no table of pipeline {pipeline}", nearest(table, known, otherwise))
+        return [known[table] for table in tables]
 
     def record(self, entry: Entry) -> None:
         """Raises Contended where another writer was the first with this revision."""

@@ -116,27 +116,22 @@ class Silver:
         self._table.create(self.schema(shape), self._properties(shape))
 
     def evolve(self, before: Shape, after: Shape) -> None:
-        """Columns added (a metadata commit), or widened or filled with a default (a rewrite)."""
+        """Adds columns by a commit of metadata. Rewrites the files where a column gets a wider type (no row is in the
+        change data feed) or where a new column is filled with a default (every row is)."""
         old = {c.name: c for c in before.columns}
-        rewrite = any(
-            c.filled is not None if c.name not in old else spark_type(old[c.name].type) != spark_type(c.type)
-            for c in after.columns
-        )
-        rows = self.rows()
-        if not rewrite:
-            rows = rows.limit(0)
-        present = set(rows.columns)
-        columns = [
-            (quoted(c.name) if c.name in present else default_of(c)).cast(spark_type(c.type)).alias(c.name)
-            for c in after.columns
-        ]
-        frame = rows.select(*columns, *self.beside.names)
-        writer = frame.write.format("delta")
+        filled = any(c.filled is not None for c in after.columns if c.name not in old)
+        kinds = {c.name: spark_type(c.type) for c in after.columns if c.name in old}
+        widened = {name: kind for name, kind in kinds.items() if kind != spark_type(old[name].type)}
+        if filled or widened:
+            files = list(self._table.files().values())
+            rows = _with_defaults(self._table.rows_in(files), after)
+            frame = self._rows_of(after).laid_out(rows, folding.parts(files))
+            types = {name: kind.simpleString() for name, kind in widened.items()}
+            self._table.convert(frame, self.schema(after), types, changed=filled)
+            return
+        frame = self._rows_of(after).laid_out(_with_defaults(self.rows().limit(0), after), 1)
         with one_at_a_time(self.path):
-            if rewrite:
-                writer.mode("overwrite").option("overwriteSchema", "true").save(self.path)
-            else:
-                writer.mode("append").option("mergeSchema", "true").save(self.path)
+            frame.write.format("delta").mode("append").option("mergeSchema", "true").save(self.path)
 
     def matching(self, states: DataFrame, key: Sequence[str]) -> DataFrame:
         """The rows whose key is in `states`, with their `LOCATION`. The table must be there."""
@@ -282,6 +277,12 @@ class Silver:
     def truncate(self, before: Column) -> None:
         """Removes every row whose position is below `before`, a `POSITION` struct."""
         self._table.delete(F.col(POSITION_COLUMN) < before)
+
+
+def _with_defaults(rows: DataFrame, shape: Shape) -> DataFrame:
+    """Rows with all columns of `shape`: one that they lack holds its default, or null."""
+    present = set(rows.columns)
+    return rows.withColumns({c.name: default_of(c) for c in shape.columns if c.name not in present})
 
 
 def _whole(rows: DataFrame) -> DataFrame:

@@ -40,3 +40,19 @@ def test_no_command_has_a_console_that_changes_them() -> None:
 def test_a_folder_of_changelogs_is_no_changelog(tmp_path: Path) -> None:
     said = CliRunner().invoke(cli.app, ["replay", str(tmp_path), "--out", str(tmp_path / "out")])
     assert str(said.exception) == f"{tmp_path} is a folder → add --each, or give the files in it"
+
+
+def test_cells_are_never_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times least of all. In a file or a pipe each cell is in one line; a narrow terminal folds it."""
+    cells = ("2026-01-01T02:00:00.030000+00:00", "changed" * 10, "0:16B3748:0:0")
+    for columns in (None, "60"):
+        table = Table("committed at", "what changed", "position")
+        table.add_row(*cells)
+        monkeypatch.delenv("COLUMNS", raising=False)
+        if columns is not None:
+            monkeypatch.setenv("COLUMNS", columns)
+        verbatim().print(table)
+        shown = capsys.readouterr().out
+        rows = [line.split("│")[1:-1] for line in shown.splitlines() if line.startswith("│")]
+        assert tuple("".join(part.strip() for part in column) for column in zip(*rows, strict=True)) == cells
+        assert (len(rows) == 1) == (columns is None)

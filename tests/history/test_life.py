@@ -19,6 +19,7 @@ from ingest.run.chronicle import chronicle_of
 from ingest.run.proving import prove
 from ingest.tables.folders import gone_afterwards
 from tests.history.shop import DAY_BEGINS, HOUR, captured, events, merged, pipeline
+from tests.replay.changelogs import Topic
 
 pytestmark = pytest.mark.spark
 ITEMS, ORDERS, NOTES = "public.items", "public.orders", "public.notes"
@@ -123,7 +124,27 @@ def test_what_is_asked_wrongly_is_said(folder: Path, shop: Pipeline, said: Any) 
     for words, problem in (
         ((ORDERS, "20"), "given as column=value"),
         ((ORDERS, "number=20"), "the key of public.orders is id"),
-        (("public.order", "id=20"), "public.order is no table of pipeline shop"),
+        (("public.order", "id=20"), "public.order is no table of pipeline shop → did you mean public.orders"),
     ):
         with pytest.raises(AssertionError, match=problem):
             said(folder, *words)
+
+
+def test_a_key_of_several_columns_is_named_whole(spark: SparkSession, tmp_path: Path, said: Any) -> None:
+    lines = Topic("shop.lines", ("public", "lines"), key=("order_id", "line"))
+    for lsn, (line, v) in enumerate([(1, "a"), (2, "b"), (1, "c")], start=10):
+        lines.change("u", lsn, {"order_id": 7, "line": line, "v": v})
+    shop = pipeline(tmp_path)
+    merged(spark, shop, captured(spark, shop, tmp_path, lines.records))
+    told = json.loads(said(tmp_path, "public.lines", "line=1", "order_id=7", "--json"))["events"]
+    assert [step["changed"] for step in told] == [
+        {"order_id": [None, 7], "line": [None, 1], "v": [None, "a"]},
+        {"v": ["a", "c"]},
+    ]
+    file = tmp_path / "key"
+    file.write_text("order_id=7\nline=1\n", encoding="utf-8")
+    assert json.loads(said(tmp_path, "public.lines", "--key-file", str(file), "--json"))["events"] == told
+    with pytest.raises(
+        AssertionError, match=r"the key of public.lines is order_id, line → .*public.lines order_id=… line=…"
+    ):
+        said(tmp_path, "public.lines", "order_id=7")

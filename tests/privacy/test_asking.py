@@ -61,10 +61,9 @@ def pipeline(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return made
 
 
-def erase(folder: Path, *arguments: str) -> dict[str, Any]:
-    told = CliRunner().invoke(
-        app, ["erase", str(folder / "insured.yaml"), *arguments, "--json"], catch_exceptions=False
-    )
+def erase(folder: Path, *arguments: str, stdin: str | None = None) -> dict[str, Any]:
+    words = ["erase", str(folder / "insured.yaml"), *arguments, "--json"]
+    told = CliRunner().invoke(app, words, input=stdin, catch_exceptions=False)
     assert told.exit_code == 0, told.output
     found: dict[str, Any] = json.loads(told.stdout)
     return found
@@ -89,7 +88,7 @@ def test_what_would_go_is_counted_place_by_place(spark: SparkSession, pipeline: 
     assert {f["becomes"] for f in told["found"]} == {"removed"}
     assert told["keys"] == 7
     insured(tmp_path, tables=TOLD | {CLAIMS: TOLD[CLAIMS] | {"on_erasure": {"text": None}}})
-    told = erase(tmp_path, "--subject", f"member:{APART}", "--dry-run")
+    told = erase(tmp_path, "--subject", "-", "--dry-run", stdin=f"member:{APART}\n")
     masked = [(f["place"], f["table"]) for f in told["found"] if f["becomes"] == "masked"]
     assert masked == [("silver", CLAIMS)]
     assert not Path(pipeline.layout.ledger).exists()

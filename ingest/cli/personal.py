@@ -1,0 +1,22 @@
+"""Values that may be personal, read from a file or from stdin: arguments stand in a shell's history and in the list of
+processes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from ingest.errors import ConfigError
+
+STDIN = "-"
+
+
+def read(file: str, option: str) -> str:
+    """The text of a file, or of stdin where `file` is "-". Raises ConfigError, which shows nothing of it."""
+    try:
+        return sys.stdin.read() if file == STDIN else Path(file).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as failure:
+        raise ConfigError(
+            f"the file of {option}, {file}, can't be read ({type(failure).__name__})",
+            f"give a text file in UTF-8, or {STDIN} for stdin",
+        ) from None

@@ -1,0 +1,53 @@
+"""A Spark catalog in which a lakehouse's tables have the names that `table_names` gives them, for reading only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from ingest.java_source import define
+from ingest.sql.table_names import TableNames
+
+_PACKAGE = "org.apache.spark.sql.connector.catalog"
+_CLASS = f"{_PACKAGE}.NamedTables"
+
+
+@contextmanager
+def named_tables(spark: SparkSession, names: TableNames) -> Iterator[None]:
+    """Makes the tables known within the block, in the current catalog. Nothing is read of them before a query does."""
+    _define(spark)
+    session: Any = spark._jsparkSession
+    manager = session.sessionState().catalogManager()
+    catalog_name = _free_name(names)
+    spark.conf.set(f"spark.sql.catalog.{catalog_name}", _CLASS)
+    catalog, before = manager.catalog(catalog_name), manager.currentCatalog().name()
+    catalog.clear()
+    catalog.readThrough(manager.catalog("spark_catalog"))
+    for one in names.tables:
+        catalog.add(list(one.namespace), one.name, one.path)
+    manager.setCurrentCatalog(catalog_name)
+    try:
+        yield
+    finally:
+        manager.setCurrentCatalog(before)
+
+
+def _free_name(names: TableNames) -> str:
+    """A catalog's name that no schema or pipeline has: in `a.b`, Spark takes a catalog for `a` first."""
+    taken = {one.text.partition(".")[0] for one in names.tables} | {text.partition(".")[0] for text in names.several}
+    name = "lakehouse"
+    while name in taken:
+        name += "_"
+    return name
+
+
+@cache
+def _define(spark: SparkSession) -> None:
+    """Defines the class, once per session."""
+    source = Path(__file__).with_name("NamedTables.java").read_text(encoding="utf-8")
+    define(spark._jvm, source, f"{_PACKAGE}.TableCatalog", ("NamedTables",))

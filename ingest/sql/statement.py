@@ -1,0 +1,103 @@
+"""Statements that only read, by the plan that Spark's parser makes of a text. One runs if `allowed` lists every part of
+its plan, so what a later version of Spark or Delta adds is refused until it is listed."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ingest.errors import ConfigError
+from ingest.java_classes import java_class, scala_object
+from ingest.java_source import define
+from ingest.names import nearest
+from ingest.sql import allowed
+
+_SQL = "org.apache.spark.sql"
+_QUALIFIERS = ("system.builtin.", "builtin.")
+_WHAT_READS = "run one query, SHOW, DESCRIBE or EXPLAIN at a time; tables change through `ingest run` alone"
+
+
+class Statement:
+    """A parsed statement that only reads. Raises ConfigError for any other, and what the parser raises for no SQL."""
+
+    def __init__(self, spark: SparkSession, text: str) -> None:
+        self._spark = spark
+        self._plan = _session(spark).sessionState().sqlParser().parsePlan(text)
+        parts = _part_classes(spark)(self._plan)
+        _require_reading(_strings(parts.plans()), _strings(parts.expressions()))
+        for function in sorted(_strings(parts.functions())):
+            _require_pure(spark, function)
+
+    def run(self) -> DataFrame:
+        """Analyses and, unless it is a query, runs the very plan that was examined: no text is parsed again."""
+        dataset = java_class(self._spark._jvm, f"{_SQL}.classic.Dataset")
+        return DataFrame(dataset.ofRows(_session(self._spark), self._plan), self._spark)
+
+
+def is_pure(spark: SparkSession, function: str) -> bool:
+    """Returns True for one of Spark's and Delta's functions that computes a value and does nothing else."""
+    if function in allowed.DELTA_FUNCTIONS:
+        return True
+    identifier = java_class(spark._jvm, f"{_SQL}.catalyst.FunctionIdentifier")(function)
+    for found in (registry.lookupFunction(identifier) for registry in _registries(spark)):
+        if found.isDefined():
+            return allowed.is_function(function, found.get().getGroup())
+    return False
+
+
+def functions(spark: SparkSession) -> list[str]:
+    """Names of the functions that Spark and Delta bring."""
+    listed = (registry.listFunction().mkString("\n").split("\n") for registry in _registries(spark))
+    return sorted({*allowed.DELTA_FUNCTIONS, *(_unqualified(name) for names in listed for name in names)})
+
+
+def _registries(spark: SparkSession) -> list[Any]:
+    """Spark's own functions, whatever a session has registered beside them."""
+    jvm: Any = spark._jvm
+    package = jvm.org.apache.spark.sql.catalyst.analysis
+    return [scala_object(package, name).builtin() for name in ("FunctionRegistry", "TableFunctionRegistry")]
+
+
+def _require_reading(plans: set[str], expressions: set[str]) -> None:
+    unknown = plans - allowed.PLANS | {name for name in expressions if not allowed.is_expression(name)}
+    if unknown:
+        named = {name.rpartition(".")[2].partition("$")[0] for name in unknown}  # A closure has the name of its class.
+        what = ", ".join(sorted(named))
+        raise ConfigError(f"the statement does more than read ({what}), so it was not run", _WHAT_READS)
+
+
+def _require_pure(spark: SparkSession, written: str) -> None:
+    name = _unqualified(written.lower())
+    if not is_pure(spark, name):
+        known = [one for one in functions(spark) if is_pure(spark, one)]
+        raise ConfigError(
+            f"the function {written} is none of Spark's functions that only compute a value, so nothing was run",
+            nearest(name, known, "see the functions with SHOW FUNCTIONS"),
+        )
+
+
+def _unqualified(function: str) -> str:
+    for qualifier in _QUALIFIERS:
+        function = function.removeprefix(qualifier)
+    return function
+
+
+def _strings(names: Any) -> set[str]:
+    """A Java collection of texts, each without the mark of Scala's objects."""
+    return {str(name).removesuffix("$") for name in names}
+
+
+def _session(spark: SparkSession) -> Any:
+    return spark._jsparkSession
+
+
+@cache
+def _part_classes(spark: SparkSession) -> Any:
+    """The class `PlanParts`, looked up once per session."""
+    jvm: Any = spark._jvm
+    source = Path(__file__).with_name("PlanParts.java").read_text(encoding="utf-8")
+    define(jvm, source, f"{_SQL}.catalyst.trees.TreeNode", ("PlanParts",))
+    return java_class(jvm, f"{_SQL}.catalyst.trees.PlanParts")

@@ -1,0 +1,90 @@
+"""Names by which queries read tables: `schema.table`, and `pipeline.schema.table` where several pipelines have one of a
+name. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ingest.errors import ConfigError
+from ingest.names import nearest
+
+
+@dataclass(frozen=True)
+class NamedPath:
+    """The table at `path`, by its namespace and its name in it."""
+
+    namespace: tuple[str, ...]
+    name: str
+    path: str
+
+    @property
+    def text(self) -> str:
+        """As a query writes it, but for quotes."""
+        return ".".join((*self.namespace, self.name))
+
+
+@dataclass(frozen=True)
+class Source:
+    """A pipeline's table: its name at the source, and the paths of silver and of what else is kept of it, by suffix."""
+
+    pipeline: str
+    table: str
+    paths: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class TableNames:
+    """`tables`: by names that mean one table. `several`: a name that means more → the names that each of these has."""
+
+    tables: tuple[NamedPath, ...]
+    several: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def absent(self, name: str) -> ConfigError:
+        """Explains why a query can't read `name`, which is not among `tables`."""
+        if name in self.several:
+            return ConfigError(
+                f"{name} may be any of {len(self.several[name])} tables",
+                f"name the one that is meant: {' or '.join(self.several[name])}",
+            )
+        known = [one.text for one in self.tables] + list(self.several)
+        return ConfigError(
+            f"there is no table {name} (TABLE_OR_VIEW_NOT_FOUND)",
+            nearest(name, known, "see the tables with SHOW TABLES IN <schema>"),
+        )
+
+
+def table_names(sources: Iterable[Source], own: Mapping[str, str], preferred: str | None = None) -> TableNames:
+    """Names the tables of all pipelines of a lakehouse. `own`: name → path of the lakehouse's own tables. `preferred`:
+    the pipeline whose tables are meant by a name without a pipeline, where it has one of that name."""
+    sources = list(sources)
+    preferred_tables = {one.table for one in sources if one.pipeline == preferred}
+    by_text: defaultdict[str, list[NamedPath]] = defaultdict(list)
+    qualified: dict[str, str] = {}
+    for source in sources:
+        schema, _, table = source.table.rpartition(".")
+        for suffix, path in source.paths.items():
+            spaces = [(source.pipeline, *filter(None, (schema,)))]
+            if source.pipeline == preferred or source.table not in preferred_tables:
+                spaces.append(tuple(filter(None, (schema,))))
+            names = [NamedPath(space, table + suffix, path) for space in spaces]
+            qualified[path] = names[0].text
+            for one in names:
+                by_text[one.text].append(one)
+    for name, path in own.items():
+        schema, _, table = name.rpartition(".")
+        by_text[name].append(NamedPath((schema,), table, path))
+    single = tuple(found[0] for found in by_text.values() if len({one.path for one in found}) == 1)
+    readable = {one.text for one in single}
+    several = {
+        text: tuple(sorted(_other_name(one, qualified, readable) for one in found))
+        for text, found in by_text.items()
+        if text not in readable
+    }
+    return TableNames(single, several)
+
+
+def _other_name(one: NamedPath, qualified: Mapping[str, str], readable: set[str]) -> str:
+    name = qualified.get(one.path)
+    return name if name in readable and name is not None else f"delta.`{one.path}`"

@@ -1,0 +1,204 @@
+"""`ingest sql` over a lakehouse of two pipelines, whose tables have the same names and odd ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner, Result
+
+from ingest.cli import app
+from ingest.cli import sql as command
+from ingest.errors import ConfigError, IngestError
+from ingest.sql.failures import QueryFailed
+from tests.history.shop import captured, merged, pipeline
+from tests.replay.changelogs import Record, Topic
+
+pytestmark = pytest.mark.spark
+ODD = "unit prices (é)"
+
+
+def records(prefix: str, text: str) -> list[Record]:
+    made: list[Record] = []
+    for table in ("orders", ODD):
+        topic = Topic(f"{prefix}.{table}", ("public", table), records=made)
+        topic.change("c", 10, {"id": 1, "v": text})
+        topic.change("u", 20, {"id": 1, "v": f"{text} again"})
+    return made
+
+
+@pytest.fixture(scope="module")
+def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pipelines `shop` and `store`, each with its file, in one lakehouse."""
+    root = tmp_path_factory.mktemp("two")
+    for name in ("shop", "store"):
+        made = pipeline(root, name=name, tables={"public.orders": {"history": name == "shop"}})
+        merged(spark, made, captured(spark, made, root / name, records(name, name)))
+        (root / "shop.yaml").rename(root / f"{name}.json.yaml")
+    return root
+
+
+@pytest.fixture
+def ask(folder: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+
+    def run(query: str, *options: str, **more: Any) -> Result:
+        where = options or ("--lakehouse", str(folder / "lakehouse"))
+        return CliRunner().invoke(app, ["sql", query, "--json", *where], **more)
+
+    return run
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    assert result.exit_code == 0, result.exception
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def commits(folder: Path) -> list[str]:
+    return sorted(str(file) for file in (folder / "lakehouse").rglob("*") if file.is_file())
+
+
+def test_both_tables_of_a_name_are_reached_and_none_shadows_the_other(ask: Callable[..., Result]) -> None:
+    for name in ("shop", "store"):
+        assert rows(ask(f"SELECT v FROM {name}.public.orders")) == [{"v": f"{name} again"}]
+        assert rows(ask(f"SELECT v FROM {name}.public.`{ODD}`")) == [{"v": f"{name} again"}]
+    both = "SELECT a.v, b.v AS w FROM shop.public.orders a JOIN store.public.orders b USING (id)"
+    assert rows(ask(both)) == [{"v": "shop again", "w": "store again"}]
+    failed = ask("SELECT * FROM public.orders").exception
+    assert isinstance(failed, ConfigError)
+    assert str(failed) == (
+        "public.orders may be any of 2 tables → name the one that is meant: shop.public.orders or store.public.orders"
+    )
+
+
+def test_a_name_without_a_pipeline_is_of_the_one_that_is_asked(ask: Callable[..., Result], folder: Path) -> None:
+    for name in ("shop", "store"):
+        file = str(folder / f"{name}.json.yaml")
+        assert rows(ask("SELECT v FROM public.orders", "--pipeline", file)) == [{"v": f"{name} again"}]
+    there = ask("SELECT v FROM store.public.orders", "--pipeline", str(folder / "shop.json.yaml"))
+    assert rows(there) == [{"v": "store again"}]
+
+
+def test_histories_versions_and_the_lakehouse_s_own_tables_are_there(ask: Callable[..., Result]) -> None:
+    kept = rows(ask("SELECT v FROM public.orders__history ORDER BY _position.major"))
+    assert kept == [] or [row["v"] for row in kept] == ["shop", "shop again"]
+    kept = rows(ask("SELECT v FROM shop.public.orders__history ORDER BY _position.major"))
+    assert [row["v"] for row in kept] == ["shop", "shop again"]
+    assert rows(ask("SELECT count(*) AS n FROM system.accounts"))[0]["n"] > 0
+    assert rows(ask("SELECT v FROM shop.public.orders VERSION AS OF 0")) == [{"v": "shop again"}]
+    changes = rows(ask("SELECT v, _change_type FROM table_changes('shop.public.orders', 0)"))
+    assert [(row["v"], row["_change_type"]) for row in changes] == [("shop again", "insert")]
+
+
+def test_what_is_there_is_shown(ask: Callable[..., Result], folder: Path) -> None:
+    tables = {row["tableName"] for row in rows(ask("SHOW TABLES IN shop.public"))}
+    assert tables == {"orders", ODD, "orders__history"}
+    assert {row["namespace"] for row in rows(ask("SHOW SCHEMAS"))} >= {"system", "shop", "store"}
+    columns = [row["col_name"] for row in rows(ask("DESCRIBE store.public.orders"))]
+    assert columns[:2] == ["id", "v"]
+    detail = rows(ask("DESCRIBE DETAIL shop.public.orders"))
+    assert detail[0]["location"].endswith("lakehouse/silver/shop/public.orders")
+    assert rows(ask("DESCRIBE HISTORY shop.public.orders LIMIT 1"))[0]["operation"] == "WRITE"
+    path = folder / "lakehouse" / "silver" / "shop" / "public.orders"
+    assert rows(ask(f"SELECT v FROM delta.`{path}`")) == [{"v": "shop again"}]
+    assert "Relation" in rows(ask("EXPLAIN EXTENDED SELECT v FROM shop.public.orders"))[0]["plan"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM shop.public.orders",
+        "WITH x AS (SELECT 1) DELETE FROM shop.public.orders",
+        "DELETE FROM delta.`{path}`",
+        "UPDATE shop.public.orders SET v = 'x'",
+        "INSERT INTO delta.`{path}` SELECT * FROM shop.public.orders",
+        "OPTIMIZE delta.`{path}`",
+        "VACUUM '{path}' RETAIN 0 HOURS",
+        "SELECT 1; DELETE FROM delta.`{path}`",
+        "EXPLAIN DELETE FROM delta.`{path}`",
+        "BEGIN DELETE FROM delta.`{path}`; END",
+        "CREATE TABLE delta.`{path}x` AS SELECT 1",
+        "SELECT reflect('java.io.File', 'createTempFile', 'a', 'b')",
+    ],
+)
+def test_nothing_is_written(ask: Callable[..., Result], folder: Path, statement: str) -> None:
+    path = folder / "lakehouse" / "silver" / "shop" / "public.orders"
+    before = commits(folder)
+    refused = ask(statement.format(path=path)).exception
+    assert isinstance(refused, IngestError)
+    assert refused.exit_code == 2
+    assert commits(folder) == before
+    assert rows(ask("SELECT v FROM shop.public.orders")) == [{"v": "shop again"}]
+    assert commits(folder) == before
+
+
+def test_the_catalog_itself_changes_nothing(ask: Callable[..., Result], folder: Path, spark: SparkSession) -> None:
+    """Were a statement ever let through: names lead to nothing that can be written."""
+    spark.conf.set("spark.sql.catalog.lakehouse", "org.apache.spark.sql.connector.catalog.NamedTables")
+    rows(ask("SELECT v FROM shop.public.orders"))
+    for statement in (
+        "DELETE FROM lakehouse.shop.public.orders",
+        "INSERT INTO lakehouse.shop.public.orders SELECT * FROM lakehouse.shop.public.orders",
+        "DROP TABLE lakehouse.shop.public.orders",
+        "ALTER TABLE lakehouse.shop.public.orders ADD COLUMNS (x int)",
+        "CREATE TABLE lakehouse.shop.public.other (x int)",
+        "DROP SCHEMA lakehouse.shop CASCADE",
+    ):
+        with pytest.raises(Exception, match="only read"):
+            spark.sql(statement)
+
+
+def test_what_a_name_is_like_is_suggested(ask: Callable[..., Result]) -> None:
+    for query, like in (
+        ("SELECT * FROM shop.public.order", "did you mean shop.public.orders"),
+        ("SELECT * FROM SHOP.PUBLIC.ORDERS", "did you mean shop.public.orders"),
+        ("SELECT * FROM accounts", "did you mean system.accounts"),
+        ("DESCRIBE DETAIL shop.public.order", "did you mean shop.public.orders"),
+        ("SELECT * FROM table_changes('shop.public.order', 1)", "did you mean shop.public.orders"),
+        ("SELECT summ(1)", "did you mean sum"),
+    ):
+        failed = ask(query).exception
+        assert isinstance(failed, ConfigError), failed
+        assert like in failed.remedy
+
+
+def test_a_failure_in_the_middle_is_a_sentence_without_values(ask: Callable[..., Result]) -> None:
+    for query, condition in (
+        ("SELECT cast(v AS int) FROM shop.public.orders", "CAST_INVALID_INPUT"),
+        ("SELECT 1 / 0", "DIVIDE_BY_ZERO"),
+        ("SELECT raise_error('zora')", "USER_RAISED_EXCEPTION"),
+    ):
+        failed = ask(query).exception
+        assert isinstance(failed, QueryFailed), failed
+        assert condition in str(failed)
+        assert "shop again" not in str(failed)
+        assert "zora" not in str(failed)
+
+
+def test_a_query_is_read_from_stdin(ask: Callable[..., Result]) -> None:
+    """A value that may be personal needn't stand in a shell's history."""
+    assert rows(ask("-", input="SELECT v FROM shop.public.orders\nWHERE v = 'shop again'\n")) == [{"v": "shop again"}]
+
+
+def test_a_pipeline_s_spark_settings_are_taken(
+    folder: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: dict[str, str] = {}
+
+    @contextmanager
+    def running(_: str, properties: dict[str, str]) -> Any:
+        taken.update(properties)
+        yield spark
+
+    monkeypatch.setattr(command, "running", running)
+    own = {"spark.hadoop.fs.s3a.endpoint": "http://s3", "spark.sql.debug.maxToStringFields": "7"}
+    pipeline(tmp_path, name="shop", lakehouse=str(folder / "lakehouse"), spark=own)
+    answered = CliRunner().invoke(app, ["sql", "SELECT 1", "--pipeline", str(tmp_path / "shop.yaml")])
+    assert answered.exit_code == 0, answered.exception
+    assert taken.items() >= own.items()
+    assert taken["spark.sql.catalogImplementation"] == "in-memory"
