@@ -62,12 +62,13 @@ def sql(
     root = loaded.lakehouse if loaded is not None else str(lakehouse)
     if "://" not in root:
         root = str(Path(root).absolute())  # Spark takes a table's relative place to be below its own warehouse.
-    with _session(loaded) as spark, explaining() as known:
+    with _session(loaded) as spark, explaining(spark) as asked:
         statement = Statement(spark, text)
-        known.tables = names_in(spark, Lakehouse(root), loaded.name if loaded else None)
+        asked.feeds = frozenset(statement.feeds)
+        asked.tables = names_in(spark, Lakehouse(root), loaded.name if loaded else None)
         if decrypt and loaded is not None:
             register_in_clear(spark, loaded)
-        with named_tables(spark, known.tables):
+        with named_tables(spark, asked.tables):
             _show(statement.run(), limit, as_json)
 
 

@@ -10,6 +10,7 @@ import java.util.TreeSet;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedGenerator;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableValuedFunction;
+import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import scala.Product;
 import scala.collection.Iterator;
@@ -20,6 +21,7 @@ public final class PlanParts {
     private final Set plans = new TreeSet();
     private final Set expressions = new TreeSet();
     private final Set functions = new TreeSet();
+    private final Set feeds = new TreeSet();
     private final ArrayDeque open = new ArrayDeque();
 
     public PlanParts(Object plan) {
@@ -49,6 +51,11 @@ public final class PlanParts {
         return functions;
     }
 
+    /** Names or paths of the tables whose change data feed is read, as they are written. */
+    public Set feeds() {
+        return feeds;
+    }
+
     private void note(Object part) {
         if (part instanceof LogicalPlan || isClosure(part)) {
             plans.add(part.getClass().getName());
@@ -58,7 +65,13 @@ public final class PlanParts {
         if (part instanceof UnresolvedFunction) {
             functions.add(((UnresolvedFunction) part).nameParts().mkString("."));
         } else if (part instanceof UnresolvedTableValuedFunction) {
-            functions.add(((UnresolvedTableValuedFunction) part).name().mkString("."));
+            UnresolvedTableValuedFunction function = (UnresolvedTableValuedFunction) part;
+            String name = function.name().mkString(".");
+            functions.add(name);
+            if (name.toLowerCase().startsWith("table_changes") && !function.functionArgs().isEmpty()
+                && function.functionArgs().head() instanceof Literal) {
+                feeds.add(String.valueOf(((Literal) function.functionArgs().head()).value()));
+            }
         } else if (part instanceof UnresolvedGenerator) {
             functions.add(((UnresolvedGenerator) part).name().unquotedString());
         }

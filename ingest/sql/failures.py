@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import SparkSession
 
 from ingest.errors import ConfigError, IngestError
-from ingest.sql.table_names import TableNames
+from ingest.sql.feed import readable_since
+from ingest.sql.table_names import SEE_TABLES, TableNames
 
 _ABSENT = "TABLE_OR_VIEW_NOT_FOUND"
 _TYPES_CHANGED = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA"
+_READ_ACROSS = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
 _QUOTED = re.compile(r"`((?:[^`]|``)*)`")
 
 
@@ -23,37 +26,50 @@ class QueryFailed(IngestError):
 
 
 @dataclass
-class Known:
-    """What explains a failure. `tables`: set once they are known."""
+class Query:
+    """What explains a failure: set as soon as it is known. `feeds`: as `Statement` has them."""
 
+    spark: SparkSession
     tables: TableNames = field(default_factory=lambda: TableNames(()))
+    feeds: frozenset[str] = frozenset()
 
 
 @contextmanager
-def explaining() -> Iterator[Known]:
+def explaining(spark: SparkSession) -> Iterator[Query]:
     """Turns what Spark raises within the block into a sentence with a remedy, without values of rows."""
-    known = Known()
+    query = Query(spark)
     try:
-        yield known
+        yield query
     except (PySparkException, Py4JError, OSError) as error:
-        raise _explained(error, known.tables) from error
+        raise _explained(error, query) from error
 
 
-def _explained(error: BaseException, tables: TableNames) -> IngestError:
+def _explained(error: BaseException, query: Query) -> IngestError:
     condition = (error.getCondition() if isinstance(error, PySparkException) else None) or type(error).__name__
     parameters = error.getMessageParameters() or {} if isinstance(error, PySparkException) else {}
     if condition == _ABSENT and (written := parameters.get("relationName")):
-        return tables.absent(_unquoted(written))
+        return query.tables.absent(_unquoted(written))
     if condition == _TYPES_CHANGED:
-        return _types_changed(parameters)
+        return _types_changed(query)
     if isinstance(error, ParseException | AnalysisException):
         first = str(error).strip().splitlines()[0]
-        return ConfigError(
-            f"the query can't be run ({condition}): {first}", "see the tables with SHOW TABLES IN <schema>"
-        )
+        return ConfigError(f"the query can't be run ({condition}): {first}", SEE_TABLES)
     return QueryFailed(
         f"the query failed while it ran ({condition})",
         "correct it, or run it again with --debug for the whole trace; nothing was changed",
+    )
+
+
+def _types_changed(query: Query) -> ConfigError:
+    begins = []
+    for feed in sorted(query.feeds):
+        # A table that can't be looked at is left out of the answer, which is of the others.
+        with suppress(PySparkException, Py4JError):
+            begins.append(f"that of {feed} from version {readable_since(query.spark, query.tables.path(feed) or feed)}")
+    return ConfigError(
+        f"a column has changed its type within these versions of a change data feed ({_TYPES_CHANGED})",
+        f"read {' and '.join(begins) or 'it from the version that changed the type'} on; where numbers became wider "
+        f'numbers, older versions are read with spark: {{{_READ_ACROSS}: "true"}} in the pipeline\'s file',
     )
 
 
@@ -61,7 +77,3 @@ def _unquoted(written: str) -> str:
     """`a`.`b` as a.b."""
     parts = [part.replace("``", "`") for part in _QUOTED.findall(written)]
     return ".".join(parts) or written
-
-
-def _types_changed(parameters: dict[str, str]) -> ConfigError:
-    return ConfigError(repr(parameters), "")

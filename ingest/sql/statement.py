@@ -21,7 +21,9 @@ _WHAT_READS = "run one query, SHOW, DESCRIBE or EXPLAIN at a time; tables change
 
 
 class Statement:
-    """A parsed statement that only reads. Raises ConfigError for any other, and what the parser raises for no SQL."""
+    """A parsed statement that only reads. Raises ConfigError for any other, and what the parser raises for no SQL.
+
+    `feeds`: names or paths of the tables whose change data feed it reads."""
 
     def __init__(self, spark: SparkSession, text: str) -> None:
         self._spark = spark
@@ -30,6 +32,7 @@ class Statement:
         _require_reading(_strings(parts.plans()), _strings(parts.expressions()))
         for function in sorted(_strings(parts.functions())):
             _require_pure(spark, function)
+        self.feeds = _strings(parts.feeds())
 
     def run(self) -> DataFrame:
         """Analyses and, unless it is a query, runs the very plan that was examined: no text is parsed again."""

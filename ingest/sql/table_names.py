@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from ingest.errors import ConfigError
 from ingest.names import nearest
 
+SEE_TABLES = "see the tables with SHOW TABLES IN <schema>"
+_ABSENT = "TABLE_OR_VIEW_NOT_FOUND"
+
 
 @dataclass(frozen=True)
 class NamedPath:
@@ -41,6 +44,11 @@ class TableNames:
     tables: tuple[NamedPath, ...]
     several: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
+    def path(self, name: str) -> str | None:
+        """The path of the table of this name, which a query may have quoted."""
+        plain = name.replace("`", "")
+        return next((one.path for one in self.tables if one.text.replace("`", "") == plain), None)
+
     def absent(self, name: str) -> ConfigError:
         """Explains why a query can't read `name`, which is not among `tables`."""
         if name in self.several:
@@ -49,10 +57,17 @@ class TableNames:
                 f"name the one that is meant: {' or '.join(self.several[name])}",
             )
         known = [one.text for one in self.tables] + list(self.several)
-        return ConfigError(
-            f"there is no table {name} (TABLE_OR_VIEW_NOT_FOUND)",
-            nearest(name, known, "see the tables with SHOW TABLES IN <schema>"),
-        )
+        if name in known:
+            return ConfigError(
+                f"nothing was ever written to {name} ({_ABSENT})",
+                "tables of `system` begin with their first entry, a table's history with tables: {…: {history: true}}",
+            )
+        if all(one.namespace == ("system",) for one in self.tables):
+            return ConfigError(
+                f"there is no table {name} ({_ABSENT}), nor any other: nothing was merged into this lakehouse",
+                "see that --lakehouse, or the pipeline's file, names the right folder",
+            )
+        return ConfigError(f"there is no table {name} ({_ABSENT})", nearest(name, known, SEE_TABLES))
 
 
 def table_names(sources: Iterable[Source], own: Mapping[str, str], preferred: str | None = None) -> TableNames:

@@ -56,6 +56,13 @@ def test_a_table_of_the_source_that_is_called_as_one_of_the_lakehouse() -> None:
     assert names.several == {"system.accounts": ("a.system.accounts", "delta.`/accounts`")}
 
 
+def test_a_lakehouse_without_tables_is_told_apart_from_a_misspelt_name() -> None:
+    own = {"system.accounts": "/accounts"}
+    assert "the right folder" in table_names([], own).absent("public.x").remedy
+    assert "did you mean public.y" in table_names([C], own).absent("public.yy").remedy
+    assert "nothing was ever written" in table_names([C], own).absent("system.accounts").problem
+
+
 def test_what_is_called_much_like_it_is_suggested() -> None:
     known = ["public.orders", "public.items", "shop.public.orders"]
     assert nearest("public.order", known, "") == "did you mean public.orders or shop.public.orders?"

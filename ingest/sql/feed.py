@@ -1,0 +1,29 @@
+"""From which version on the change data feed of a table can be read: Delta reads it by the columns of today."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T
+
+
+def readable_since(spark: SparkSession, path: str) -> int:
+    """Returns the first version since which no column of today has changed its type. Types only ever widen, so a binary
+    search finds it. Raises what Delta raises where the log doesn't reach that far."""
+    history = spark.sql(f"DESCRIBE HISTORY delta.`{path.replace('`', '``')}`").selectExpr(
+        "min(version)", "max(version)"
+    )
+    first, last = history.collect()[0]
+    wanted = _types(spark, path, last)
+    while first < last:
+        middle = (first + last) // 2
+        there = _types(spark, path, middle)
+        if all(wanted.get(name, kind) == kind for name, kind in there.items()):
+            last = middle
+        else:
+            first = middle + 1
+    return int(last)
+
+
+def _types(spark: SparkSession, path: str, version: int) -> dict[str, T.DataType]:
+    schema = spark.read.format("delta").option("versionAsOf", version).load(path).schema
+    return {field.name: field.dataType for field in schema}
