@@ -45,7 +45,7 @@ def said(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def run(folder: Path, *words: str) -> str:
         result = CliRunner().invoke(app, ["history", *words, "-p", str(folder / "shop.yaml")])
-        assert result.exit_code == 0, result.exception
+        assert result.exit_code == 0, str(result.exception)
         return result.output
 
     return run
@@ -95,7 +95,7 @@ def test_every_version_is_kept_and_a_backfill_tells_those_from_before_it_was_ask
     for option in ((), ("--rebuild",)):
         file = str(tmp_path / "late" / "shop.yaml")
         result = CliRunner().invoke(app, ["backfill", file, "--table", ORDERS, *option])
-        assert result.exit_code == 0, result.exception
+        assert result.exit_code == 0, str(result.exception)
         assert versions(spark, late) == wanted
         assert proved(spark, late)[ORDERS] is True
 
