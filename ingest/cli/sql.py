@@ -8,6 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,9 +19,10 @@ from rich.table import Table
 from ingest.cli import personal
 from ingest.cli.printing import verbatim
 from ingest.config import Pipeline, load
-from ingest.errors import ConfigError
+from ingest.errors import ConfigError, IngestError
 from ingest.names import Lakehouse
 from ingest.privacy.shredding.owners import shredded_by
+from ingest.run.failures import RunFailed, explained
 from ingest.run.shredding import rows_in_clear
 from ingest.session import running
 from ingest.sql.failures import explaining
@@ -62,7 +64,7 @@ def sql(
     root = loaded.lakehouse if loaded is not None else str(lakehouse)
     if "://" not in root:
         root = str(Path(root).absolute())  # Spark takes a table's relative place to be below its own warehouse.
-    with _session(loaded) as spark, explaining(spark) as asked:
+    with _session(loaded) as spark, explaining(spark, partial(_elsewhere, loaded)) as asked:
         statement = Statement(spark, text)
         asked.feeds = frozenset(statement.feeds)
         asked.tables = names_in(spark, Lakehouse(root), loaded.name if loaded else None)
@@ -70,6 +72,12 @@ def sql(
             register_in_clear(spark, loaded)
         with named_tables(spark, asked.tables):
             _show(statement.run(), limit, as_json)
+
+
+def _elsewhere(pipeline: Pipeline | None, error: Exception) -> IngestError | None:
+    """Explains a failure by what the pipeline's file names, such as its store; None where the query itself failed."""
+    found = explained(error, pipeline) if pipeline is not None else None
+    return None if isinstance(found, RunFailed) else found
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -27,24 +27,27 @@ class QueryFailed(IngestError):
 
 @dataclass
 class Query:
-    """What explains a failure: set as soon as it is known. `feeds`: as `Statement` has them."""
+    """What explains a failure: set as soon as it is known. `elsewhere`: explains what is not due to the query, such as
+    a store that does not answer. `feeds`: as `Statement` has them."""
 
     spark: SparkSession
+    elsewhere: Callable[[Exception], IngestError | None]
     tables: TableNames = field(default_factory=lambda: TableNames(()))
     feeds: frozenset[str] = frozenset()
 
 
 @contextmanager
-def explaining(spark: SparkSession) -> Iterator[Query]:
-    """Turns what Spark raises within the block into a sentence with a remedy, without values of rows."""
-    query = Query(spark)
+def explaining(spark: SparkSession, elsewhere: Callable[[Exception], IngestError | None]) -> Iterator[Query]:
+    """Turns what Spark raises within the block into a sentence with a remedy, without values of rows. `elsewhere`: as
+    `Query` has it."""
+    query = Query(spark, elsewhere)
     try:
         yield query
     except (PySparkException, Py4JError, OSError) as error:
         raise _explained(error, query) from error
 
 
-def _explained(error: BaseException, query: Query) -> IngestError:
+def _explained(error: Exception, query: Query) -> IngestError:
     condition = (error.getCondition() if isinstance(error, PySparkException) else None) or type(error).__name__
     parameters = error.getMessageParameters() or {} if isinstance(error, PySparkException) else {}
     if condition == _ABSENT and (written := parameters.get("relationName")):
@@ -54,7 +57,7 @@ def _explained(error: BaseException, query: Query) -> IngestError:
     if isinstance(error, ParseException | AnalysisException):
         first = str(error).strip().splitlines()[0]
         return ConfigError(f"the query can't be run ({condition}): {first}", SEE_TABLES)
-    return QueryFailed(
+    return query.elsewhere(error) or QueryFailed(
         f"the query failed while it ran ({condition})",
         "correct it, or run it again with --debug for the whole trace; nothing was changed",
     )
