@@ -9,7 +9,7 @@ import difflib
 import logging
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -94,15 +94,12 @@ class KafkaAdmin:
 
         Raises SourceRefused where a given topic is absent, or no topic matches.
         """
-        self._metadata()
         if topics is not None:
+            self._await_topics(frozenset(topics).__contains__)
             self._check_present(topics)
             return tuple(sorted(topics))
         expression = re.compile(pattern or "")
-        # Without it the rest would pass for all topics there are.
-        for topic in self._unavailable:
-            if expression.fullmatch(topic) and topic not in _OWN_TOPICS:
-                raise self._unreachable(self._unavailable[topic])
+        self._await_topics(lambda topic: expression.fullmatch(topic) is not None and topic not in _OWN_TOPICS)
         found = tuple(sorted(t for t in self._partitions if expression.fullmatch(t) and t not in _OWN_TOPICS))
         if not found:
             raise SourceRefused(
@@ -117,7 +114,7 @@ class KafkaAdmin:
         wanted = tuple(topics)
         aged = time.monotonic() - self._asked_at > _METADATA_SECONDS
         if aged or any(topic not in self._partitions for topic in wanted):
-            self._metadata()
+            self._await_topics(frozenset(wanted).__contains__)
         self._check_present(wanted)
         return {topic: self._partitions[topic] for topic in wanted}
 
@@ -171,6 +168,19 @@ class KafkaAdmin:
             raise self._unreachable(exception.args[0]) from None
         return {topic: {name: str(said.value) for name, said in settings.items()} for topic, settings in told.items()}
 
+    def _await_topics(self, is_wanted: Callable[[str], bool]) -> None:
+        """Asks for the topics, until the partitions of all that are wanted are known: their leaders may change just
+        now, and what is left would pass for all that there is."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            self._metadata()
+            errors = [error for topic, error in self._unavailable.items() if is_wanted(topic)]
+            if not errors:
+                return
+            if time.monotonic() >= deadline:
+                raise self._unreachable(errors[0])
+            time.sleep(_PAUSE_SECONDS)
+
     def _metadata(self) -> ClusterMetadata:
         """Everything in one round trip. Asked for in short attempts: a refusal shows only between them."""
         self._forget_errors()
@@ -185,7 +195,6 @@ class KafkaAdmin:
             else:
                 break
         errors = {name: topic.error for name, topic in metadata.topics.items() if topic.error}
-        # A topic whose leaders change is there, though nobody can tell its partitions just now.
         self._unavailable = {name: e for name, e in errors.items() if e.code() not in _GONE | _FORBIDDEN}
         self._partitions = {
             name: tuple(sorted(topic.partitions)) for name, topic in metadata.topics.items() if not topic.error
@@ -254,9 +263,6 @@ class KafkaAdmin:
 
     def _check_present(self, topics: Iterable[str]) -> None:
         absent = [topic for topic in topics if topic not in self._partitions]
-        for topic in absent:
-            if topic in self._unavailable:
-                raise self._unreachable(self._unavailable[topic])
         if absent:
             raise SourceRefused(
                 f"there is no topic {absent[0]!r} on {self._servers}, or the user may not see it",
