@@ -109,8 +109,8 @@ def test_offsets_that_are_gone_are_told_by_their_condition(spark: SparkSession, 
     source = KafkaSource({"bootstrap.servers": servers}, [topic], None)
     span = source.pending({}, _RECORDS)
     assert span is not None
-    gone = AdminClient({"bootstrap.servers": servers}).delete_records([TopicPartition(topic, 0, 100)])
-    for done in gone.values():
+    admin = AdminClient({"bootstrap.servers": servers})
+    for done in admin.delete_records([TopicPartition(topic, 0, 100)]).values():
         done.result(30)
     error = failure(lambda: _values(spark, source, span), servers)
     assert isinstance(error, SourceRefused)
