@@ -6,7 +6,8 @@
 # make mutants  put one fault after the other into the code and see that the tests catch each
 # make bench PART=small: the same work by this project, by what is written instead and by other table formats, each in
 #             an environment that is made for it; parts: small, tables, catch-up, skewed, append, topic, archive,
-#             erasure, shredding;
+#             erasure, shredding, starts (a start and the erasure of one person after --rows events and after ten times as
+#             many), wide (1,200 columns, and as many cells in ten);
 #             ARGS="--rows 5000000 --only ingest --only paimon --where"
 # make soak MINUTES=10: a steady 500 changes a second from Postgres to silver; how lag, files and memory drift
 # make jars   fetch the jars of Spark, Kafka, Kafka Connect and Debezium now rather than at their first use, and write

@@ -54,6 +54,9 @@ EVERYWHERE = REQUIRED | {
     "spark.sql.debug.maxToStringFields": "0",
     # Spark checks its own optimiser after each of its rules, which is a tenth of the work on a small plan.
     "spark.sql.lightweightPlanChangeValidation": "false",
+    # Spark derives from a projection what holds of each of its columns, in time that grows faster than their number: of
+    # 1,200 most of a minute for each plan. What the plans here need of that they say themselves.
+    "spark.sql.constraintPropagation.enabled": "false",
     # Otherwise every expression that is written down in Python captures two stack traces.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }

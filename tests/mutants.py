@@ -52,6 +52,8 @@ REPEATED = ("tests/replay/test_repeated_tombstones.py",)
 AT_HAND = ("tests/tables/test_bronze.py",)
 IN_TURNS = ("tests/tables/test_folding.py", "-k", "slice")
 NAMED = ("tests/replay/test_own_names.py", "-k", "refused")
+QUARANTINE = ("tests/tables/test_quarantine.py",)
+SUMMARY = ("tests/tables/test_bronze_summary.py",)
 
 
 @dataclass(frozen=True)
@@ -378,9 +380,23 @@ MUTANTS = [
         QUALITY,
     ),
     Mutant(
+        "an event that waits in quarantine is set aside once more",
+        "tables/quarantine.py",
+        "if any(r.may_be_in(f) for r in ranges)",
+        "if all(r.may_be_in(f) for r in ranges) and not ranges",
+        QUARANTINE,
+    ),
+    Mutant(
+        "a summary of bronze goes on without what it knew",
+        "tables/bronze_summary.py",
+        "_higher(self._ends.get(end.place), end)",
+        "end",
+        SUMMARY,
+    ),
+    Mutant(
         "a partial image that is sent again is written again",
         "changelog/joining.py",
-        "same = same | _doubled(here, stored)",
+        "same = same | _doubled(stored)",
         "pass",
         QUALITY,
     ),

@@ -29,7 +29,6 @@ whole it comes to one comparison per row (`compaction`, `merge`); this is the sa
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -60,6 +59,8 @@ location."""
 REMEMBERED = (ROW, PENDING_ROW, TOMBSTONE)
 PENDING_ACTION = "_pending_action"
 CARRIED = "_carried"
+_CONTENT, _LAYERS = "_content", "_known"
+"""Of a state, while it is held against what is stored."""
 _STORED = T.StructType(
     [
         T.StructField("position", POSITION),
@@ -137,15 +138,16 @@ def _states(grouped: DataFrame, key: Sequence[str], columns: Sequence[str], laye
 
 
 def _any(flags: Iterable[Column]) -> Column:
-    return reduce(lambda one, other: one | F.coalesce(other, F.lit(False)), flags, F.lit(False))
+    found = list(flags)
+    # One array, and no chain of as many links as a wide table has columns: Spark walks a chain by recursion.
+    return F.coalesce(F.array_contains(F.array(*found), True), F.lit(False)) if found else F.lit(False)
 
 
 def remembered(kind: str | None, columns: Sequence[str], location: Column | None = None) -> list[Column]:
     """The columns `REMEMBERED` of a state: all null for an event (`kind` None), else one that tells what is stored."""
-    layers = F.array_sort(F.map_entries(COLUMN_POSITIONS))
     here = F.struct(
         F.col(POSITION_COLUMN).alias("position"),
-        layers.alias("layers"),
+        _layers().alias("layers"),
         content(columns).alias("content"),
         (F.lit(None).cast(LOCATION_TYPE) if location is None else location).alias("location"),
     ).cast(_STORED)
@@ -156,12 +158,11 @@ def with_actions(states: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Joined states with `_action` (on silver; `bury` where only a tombstone is new) and `_pending_action`. `columns`:
     those of the table."""
     complete = ~F.coalesce(F.exists(F.map_values(COLUMN_POSITIONS), lambda v: v.isNull()), F.lit(False))
-    here = remembered(ROW, columns)[0]
     row, waiting = F.col(ROW), F.col(PENDING_ROW)
 
     def action(shown: Column, stored: Column) -> Column:
-        same = here["position"].eqNullSafe(stored["position"]) & here["layers"].eqNullSafe(stored["layers"])
-        same = same | _doubled(here, stored)
+        same = F.col(POSITION_COLUMN).eqNullSafe(stored["position"]) & F.col(_LAYERS).eqNullSafe(stored["layers"])
+        same = same | _doubled(stored)
         return (
             F.when(shown & stored.isNull(), INSERT)
             .when(shown & ~same, UPDATE)
@@ -171,28 +172,35 @@ def with_actions(states: DataFrame, columns: Sequence[str]) -> DataFrame:
     dead, grave = F.col(DEAD), F.col(TOMBSTONE)["position"]
     new_grave = dead.isNotNull() & (grave.isNull() | ((dead > grave) & ~comes_again(dead, grave)))
     on_silver = action(~F.col(DELETED) & complete, row)
-    return states.withColumns(
+    # Columns of their own: written down in each comparison, the code of a table's columns would come ten times.
+    compared = states.withColumns({_CONTENT: content(columns), _LAYERS: _layers().cast(T.ArrayType(_ENTRY))})
+    return compared.withColumns(
         {
             ACTION: F.coalesce(on_silver, F.when(new_grave, BURY)),
             PENDING_ACTION: action((~F.col(DELETED) & ~complete) | F.col(CARRIED), waiting),
             BURIES: new_grave,
         }
-    )
+    ).drop(_CONTENT, _LAYERS)
 
 
-def _doubled(state: Column, stored: Column) -> Column:
+def _layers() -> Column:
+    """The positions of a state's single columns, by name."""
+    return F.array_sort(F.map_entries(COLUMN_POSITIONS))
+
+
+def _doubled(stored: Column) -> Column:
     """Whether a state is what is stored, but for the place in the transport where it was delivered once more."""
 
     def layers(of: Column) -> Column:
         return F.transform(
-            of["layers"],
+            of,
             lambda e: F.struct(
                 e["key"], place(e["value"]["position"]), e["value"]["before"], place(e["value"]["told"])
             ),
         )
 
-    again = comes_again(state["position"], stored["position"]) & (state["content"] == stored["content"])
-    return F.coalesce(again & layers(state).eqNullSafe(layers(stored)), F.lit(False))
+    again = comes_again(F.col(POSITION_COLUMN), stored["position"]) & (F.col(_CONTENT) == stored["content"])
+    return F.coalesce(again & layers(F.col(_LAYERS)).eqNullSafe(layers(stored["layers"])), F.lit(False))
 
 
 def above(rows: DataFrame, floor: Column | None) -> DataFrame:

@@ -11,7 +11,6 @@ import hashlib
 import json
 import uuid
 from dataclasses import dataclass
-from functools import reduce
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
@@ -116,4 +115,4 @@ def _in_struct(value: SparkColumn, wire: WireType, placeholder: _Placeholder) ->
         return value["value"].isin(*placeholder.texts)
     fields = zip(wire.names, wire.elements, strict=True)
     parts = [F.coalesce(_found(value.getField(name), part, placeholder), F.lit(False)) for name, part in fields]
-    return reduce(SparkColumn.__or__, parts, F.lit(False))
+    return F.array_contains(F.array(*parts), True) if parts else F.lit(False)

@@ -43,8 +43,8 @@ def versions(facts: DataFrame, key: Sequence[str], columns: Sequence[str], layer
     # What stands where its successor does was sent twice, or held for no time.
     lasts = ~comes_again(F.col(_NEXT)[POSITION_COLUMN], F.col(POSITION_COLUMN))
     complete = ~F.col(DELETED) & F.col(POSITION_COLUMN).isNotNull() & lasts
-    for held in lasting.values():
-        complete = complete & F.col(held).isNotNull()
+    if lasting:
+        complete = complete & ~F.array_contains(F.array(*(F.col(held).isNull() for held in lasting.values())), True)
     return lived.where(complete).select(
         *named,
         *(F.col(lasting[c])["value"].alias(c) if c in lasting else quoted(c) for c in columns),

@@ -31,7 +31,11 @@ from ingest.sql.statement import Statement
 from ingest.sql.table_names import Source, TableNames, table_names
 from ingest.tables.catalog import Catalog
 
-_DEFAULTS = {"spark.sql.debug.maxToStringFields": "1000"}  # Who asks to EXPLAIN a query wants to see its columns.
+_DEFAULTS = {
+    "spark.sql.debug.maxToStringFields": "1000",  # Who asks to EXPLAIN a query wants to see its columns.
+    # A filter on one side of a join holds for the other side too: queries gain by it, merges of wide tables don't.
+    "spark.sql.constraintPropagation.enabled": "true",
+}
 
 
 def sql(

@@ -27,6 +27,8 @@ public final class PlainRow implements Serializable {
     /** Which field came last behind each, and first of all: the next object mostly has them in the same order. A guess,
      * so it does no harm that several threads write it. */
     final int[] followers;
+    /** The number of a field, plus one, where its name is looked for: a wide table has thousands. */
+    final int[] slots;
 
     /** So many fields are all there are: what stands behind the last of them needs no reading. */
     final int all;
@@ -54,6 +56,14 @@ public final class PlainRow implements Serializable {
             structs[i] = kinds[i] == STRUCT ? new PlainRow((StructType) kind, null, false) : null;
             clear &= structs[i] == null || structs[i].certain;
             readable += kinds[i] == UNREAD ? 0 : 1;
+        }
+        slots = new int[Integer.highestOneBit(fields.length + 1) * 4];
+        for (int i = 0; i < names.length; i++) {
+            int slot = PlainValue.hash(names[i], 0, names[i].length) & slots.length - 1;
+            while (slots[slot] != 0) {
+                slot = slot + 1 & slots.length - 1;
+            }
+            slots[slot] = i + 1;
         }
         certain = clear;
         all = known ? readable : Integer.MAX_VALUE;
@@ -125,7 +135,7 @@ final class PlainFields extends PlainValue {
             int field = type.followers[last];
             if (field >= names.length || !isNext(names[field])) {
                 name();
-                field = field(names, type.followers, last);
+                field = field(type, last);
             }
             if (field < 0) {
                 require(stop - start <= LONGEST_NAME);
@@ -141,11 +151,12 @@ final class PlainFields extends PlainValue {
         return new GenericInternalRow(values);
     }
 
-    private int field(byte[][] names, int[] followers, int last) {
-        for (int i = 0; i < names.length; i++) {
-            if (is(names[i])) {
-                followers[last] = i;
-                return i;
+    private int field(PlainRow type, int last) {
+        int[] slots = type.slots;
+        for (int i = hash(text, start, stop) & slots.length - 1; slots[i] != 0; i = i + 1 & slots.length - 1) {
+            if (is(type.names[slots[i] - 1])) {
+                type.followers[last] = slots[i] - 1;
+                return slots[i] - 1;
             }
         }
         return -1;

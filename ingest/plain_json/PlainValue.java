@@ -19,6 +19,15 @@ abstract class PlainValue extends PlainJson {
     int fraction;
     private long mantissa;
 
+    /** By which a name is looked for among many. */
+    static int hash(byte[] text, int start, int stop) {
+        int found = 0;
+        for (int i = start; i < stop; i++) {
+            found = 31 * found + text[i];
+        }
+        return found ^ found >>> 15;
+    }
+
     final long within(long least, long most) {
         boolean negative = text[at] == '-';
         number();

@@ -13,7 +13,7 @@ import java.util.HashSet;
  */
 public final class ImageNews extends PlainValue implements UDF4 {
     private static final int LONGEST = 1 << 20;
-    private static final int MOST_NAMES = 1000;
+    private static final int MOST_NAMES = 4000;
     private static final int LONGEST_NAME = 1000;
     private static final int DEEPEST = 100;
 
@@ -251,6 +251,8 @@ final class Place {
     long lastIn;
     Place[] members = new Place[8];
     int count;
+    /** The number of a member, plus one, where its name is looked for: a wide table has thousands. */
+    private int[] slots = new int[16];
     private Place elements;
 
     Place(String path, byte[] name) {
@@ -270,9 +272,10 @@ final class Place {
         if (expected < count && members[expected].isNamed(text, start, stop)) {
             return members[expected];
         }
-        for (int i = 0; i < count; i++) {
-            if (members[i].isNamed(text, start, stop)) {
-                return members[i];
+        int last = slots.length - 1;
+        for (int i = PlainValue.hash(text, start, stop) & last; slots[i] != 0; i = i + 1 & last) {
+            if (members[slots[i] - 1].isNamed(text, start, stop)) {
+                return members[slots[i] - 1];
             }
         }
         return null;
@@ -285,7 +288,24 @@ final class Place {
         Place added = new Place(path + "\0" + new String(name, StandardCharsets.UTF_8), name);
         added.number = count;
         members[count++] = added;
+        if (2 * count > slots.length) {
+            slots = new int[4 * slots.length];
+            for (int i = 0; i < count; i++) {
+                slot(members[i]);
+            }
+        } else {
+            slot(added);
+        }
         return added;
+    }
+
+    private void slot(Place member) {
+        int last = slots.length - 1;
+        int i = PlainValue.hash(member.name, 0, member.name.length) & last;
+        while (slots[i] != 0) {
+            i = i + 1 & last;
+        }
+        slots[i] = member.number + 1;
     }
 
     private boolean isNamed(byte[] text, int start, int stop) {

@@ -98,7 +98,8 @@ class Changes:
             return one
         if not group.opened:
             return replace(one, doubtful=True)
-        plain = vouched(wire, group.shape) if reading is Reading.AFTER else frozenset()
+        # The shape is that of the images after, wherever there are any.
+        plain = frozenset() if reading is Reading.BEFORE else vouched(wire, group.shape)
         return replace(one, plain=plain, known=group.known)
 
 

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import RESULTS, archive, erasure, shredding, topic
+from tests.bench import RESULTS, archive, erasure, shredding, starts, topic, wide
 from tests.bench.environments import CONTENDERS
 from tests.bench.workload import Workload
 
@@ -33,7 +33,7 @@ PARTS = {
 """name → the work, how many batches warm a contender up before the clock counts, how many are taken at once (who is
 behind may choose), and who can do it."""
 
-ALL = ", ".join((*PARTS, "topic", "archive", "erasure", "shredding"))
+ALL = ", ".join((*PARTS, "topic", "archive", "erasure", "shredding", "starts", "wide"))
 
 
 @app.command()
@@ -42,7 +42,7 @@ def main(
     rows: Annotated[int | None, typer.Option(help="Rows in the table before.")] = None,
     batch: Annotated[int | None, typer.Option(help="Events in a batch.")] = None,
     batches: Annotated[
-        int | None, typer.Option(help="How many; turns of topic, archive and shredding, subjects of erasure.")
+        int | None, typer.Option(help="How many; turns of topic, archive, shredding and starts, subjects of erasure.")
     ] = None,
     at_once: Annotated[list[int] | None, typer.Option(help="Batches that are taken as one.")] = None,
     only: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(CONTENDERS)}; all that can otherwise.")] = None,
@@ -61,6 +61,12 @@ def main(
         return
     if part == "shredding":
         shredding.race(rows or 500_000, batches or 3, console)
+        return
+    if part == "starts":
+        starts.race(rows or 1_000_000, batches or 3, console)
+        return
+    if part == "wide":
+        wide.race(batch or 1000, batches or 5, console)
         return
     if part not in PARTS:
         raise typer.BadParameter(f"choose one of {ALL}")

@@ -1,0 +1,104 @@
+"""`make bench PART=wide`: batches of a table of 1,200 columns, and of one of ten columns with as many cells: what a
+warm batch takes of each. A quarter of the columns each are numbers, texts, fractions and flags."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table
+
+from ingest.changelog.envelope import events
+from ingest.names import Lakehouse
+from ingest.run.merge import Merge
+from ingest.run.rules import Rules
+from ingest.run.tally import Tally
+from ingest.session import running
+from ingest.tables.bronze import Bronze, Captured
+from ingest.tables.silver import Silver
+from tests.bench import RESULTS
+from tests.bench.clock import taken
+
+NARROW, WIDE = 10, 1200
+_WARM = 3
+
+
+def value(number: int, column: int) -> Any:
+    """The value of a column in the image with this number."""
+    base = number * 7 + column
+    return (base, f"text {base}", base / 4, base % 2 == 0)[column % 4]
+
+
+def image(key: int, version: int, columns: int) -> dict[str, Any]:
+    """The row of a key at a version."""
+    return {"id": key} | {f"c{n}": value(key + version, n) for n in range(1, columns)}
+
+
+def records(columns: int, keys: int, version: int) -> Iterator[tuple[bytes, bytes]]:
+    """Key and value of an event for each key: read at version 0, updated later."""
+    source = {"connector": "postgresql", "schema": "shop", "table": "wide", "ts_ms": 1}
+    for key in range(keys):
+        at = {"lsn": 1000 + 10 * (version * keys + key), "snapshot": "true" if version == 0 else "false"}
+        op = "r" if version == 0 else "u"
+        said = {"before": None, "after": image(key, version, columns), "source": source | at, "op": op, "ts_ms": 1}
+        yield json.dumps({"id": key}).encode(), json.dumps(said).encode()
+
+
+def as_read(spark: SparkSession, folder: Path, columns: int, keys: int, version: int) -> DataFrame:
+    """The same as a Kafka consumer has them."""
+    both = list(zip(*records(columns, keys, version), strict=True))
+    offsets = range(version * keys, (version + 1) * keys)
+    held = pa.table({"offset": pa.array(offsets, pa.int64()), "key": both[0], "value": both[1]})
+    file = folder / f"{columns}-{version}.parquet"
+    pq.write_table(held, file)
+    nothing = F.lit(None).cast("array<struct<key:string,value:binary>>").alias("headers")
+    written = F.timestamp_millis(F.lit(1_760_000_000_000)).alias("timestamp")
+    place = F.lit("wide").alias("topic"), F.lit(0).alias("partition"), F.col("offset")
+    return spark.read.parquet(str(file)).select(*place, written, nothing, "key", "value")
+
+
+def batches(spark: SparkSession, folder: Path, columns: int, keys: int, count: int) -> dict[str, Any]:
+    """Medians of the warm ones, and how many rows are wrong in the end."""
+    lakehouse, name = Lakehouse(str(folder / f"of-{columns}")), "wide"
+    bronze = Bronze(spark, lakehouse.bronze(name))
+    merge = Merge(spark, name, lakehouse, Rules(stops_at_restart=False), bronze)
+    clocks = []
+    for version in range(count + _WARM):
+        read = as_read(spark, folder, columns, keys, version)
+        with taken() as clock:
+            bronze.append(events(read, Rules().naming), Captured(version + 1, {}), Tally(spark))
+            merge.step(version + 1)
+        clocks.append(clock)
+    timed = clocks[_WARM:]
+    last, rows = columns - 1, Silver(spark, lakehouse.silver(name, "shop.wide")).rows()
+    right = sum(row[f"c{last}"] == value(row["id"] + version, last) for row in rows.select("id", f"c{last}").collect())
+    median = {k: statistics.median(getattr(c, k) for c in timed) for k in ("wall", "cpu")}
+    return {"columns": columns, "events": keys, **median, "first": clocks[0].cpu, "wrong": keys - right}
+
+
+def race(keys: int, count: int, console: Console) -> None:
+    """`keys` events of a wide row in a batch, `count` batches."""
+    temporary = tempfile.TemporaryDirectory(prefix="bench-")
+    with temporary as folder, running("bench wide", {"spark.driver.memory": "4g"}) as spark:
+        shapes = ((NARROW, keys * WIDE // NARROW), (WIDE, keys))
+        found = [batches(spark, Path(folder), columns, events, count) for columns, events in shapes]
+    table = Table("columns", "events", "CPU s", "wall s", "first batch, CPU s", "of the narrow", "wrong rows")
+    for one in found:
+        figures = (f"{one['cpu']:.2f}", f"{one['wall']:.2f}", f"{one['first']:.1f}")
+        ratio = f"{one['cpu'] / found[0]['cpu']:.2f}"
+        table.add_row(f"{one['columns']:,}", f"{one['events']:,}", *figures, ratio, str(one["wrong"]))
+    console.print(table)
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"wide-{keys}-{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
+    file.write_text(json.dumps({"batches": count, "found": found}, indent=1) + "\n", encoding="utf-8")
+    console.print(f"[dim]{file}")
