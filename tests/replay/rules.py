@@ -314,15 +314,6 @@ def a_source_time_that_no_timestamp_holds() -> Rule:
 
 
 @rule
-def a_text_of_21_million_characters() -> Rule:
-    t, long = Topic(), "x" * 21_000_000
-    t.change("c", 10, row(1, long))
-    typed = Topic("shop.public.notes", ("public", "notes"), records=t.records)
-    typed.change("c", 11, row(1, long), schema=schema(("id", "int32"), ("v", "string")))
-    return Rule("a text is as long as it is", t.records, {ORDERS: [row(1, long)], "public.notes": [row(1, long)]})
-
-
-@rule
 def a_field_that_is_named_twice() -> Rule:
     t = Topic()
     t.change("c", 10, row(1, 0.5))
