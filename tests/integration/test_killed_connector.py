@@ -21,10 +21,10 @@ from ingest.run.pipeline import Run
 from ingest.stack import Stack
 from ingest.tables.silver import Silver
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 ROWS = 40_000
 PADDING = "x" * 40
-SECONDS = 120
+SECONDS = 600
 
 
 @pytest.fixture
@@ -143,9 +143,9 @@ def last_record(stack: Stack, table: str) -> dict[str, Any]:
     consumer = Consumer({"bootstrap.servers": stack.kafka.bootstrap_servers, "group.id": "last"})
     try:
         topic = f"{table}.{table}.rows"
-        end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1]
+        end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=120)[1]
         consumer.assign([TopicPartition(topic, 0, end - 1)])
-        message = consumer.poll(10)
+        message = consumer.poll(120)
         assert message is not None
         assert message.error() is None
         value = message.value()
