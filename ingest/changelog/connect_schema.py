@@ -104,6 +104,9 @@ _DECLARED = {
     **{kind.value: (Encoding.NUMBER, 0, kind) for kind in _NUMBERS.values()},
 }
 
+DECLARABLE = (*_DECLARED, "array", "bits", "decimal", "decimal_from_base64", "decimal_text", "map", "struct")
+"""The words with which the type of a column may be declared."""
+
 
 def columns_of(struct_schema: Mapping[str, Any]) -> tuple[Column, ...]:
     """The columns of a row, from the Connect schema of its struct (the one of `after`), in its order.

@@ -11,6 +11,7 @@ from ingest.cli import (
     backfill,
     certificate,
     check,
+    connector,
     digest,
     erase,
     gc,
@@ -54,4 +55,5 @@ app.command()(jars.jars)
 app.command()(demo)
 app.add_typer(archive.app, name="archive")
 app.add_typer(certificate.app, name="certificate")
+app.add_typer(connector.app, name="connector")
 app.add_typer(stack.app, name="stack")

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from ingest.cli.printing import verbatim
 from ingest.stack import CHANGELOG_PARTS, EXTERNAL_VARIABLES, PARTS, ServiceStatus, Stack
 
 app = typer.Typer(
@@ -37,11 +35,14 @@ def up(
     ] = None,
     foreground: Annotated[bool, typer.Option(help="Stay until Ctrl-C, then stop the services.")] = False,
 ) -> None:
-    """Start the services and show their addresses; what runs already is left as it is."""
+    """Start the services and show their addresses, users and logs; what runs already, in other parts too, goes on."""
     stack = Stack(folder, tuple(part or CHANGELOG_PARTS), keep=True, tethered=foreground)
     if not foreground:
         stack.start()
         _show(stack.status())
+        if any(service.service == "connect" for service in stack.status()):
+            recipe = "ingest connector recipe postgres --name shop --json"
+            typer.echo(f"read a database with: {recipe} | curl --json @- {stack.connect.url}/connectors")
         typer.echo(f"stop them with: ingest stack down --folder {folder}")
         return
     with stack:
@@ -60,7 +61,7 @@ def status(
     folder: Folder = Path(".stack"),
     as_json: Annotated[bool, typer.Option("--json", help="For programs: a list of objects.")] = False,
 ) -> None:
-    """Say of each service whether it runs and answers. Exits with 1 if one of them does not."""
+    """Show of each service whether it runs and answers. Exits with 1 if one of them does not."""
     services = Stack.at(folder).status()
     if as_json:
         typer.echo(json.dumps([asdict(service) for service in services], indent=1))
@@ -75,7 +76,7 @@ def down(
     folder: Folder = Path(".stack"),
     purge: Annotated[bool, typer.Option(help="Remove the data and logs as well.")] = False,
 ) -> None:
-    """Stop the services. Their data stays for the next `up`, unless --purge is given."""
+    """Stop every service that was started here. Their data stays for the next `up`, unless --purge is given."""
     stack = Stack.at(folder)
     if purge:
         stack.purge()
@@ -86,9 +87,15 @@ def down(
 
 
 def _show(services: list[ServiceStatus]) -> None:
-    table = Table("service", "state", "answers", "address", "pid", "log")
+    """Prints each service with what a client needs, a line each, so that nothing is cut at the terminal's edge."""
     for service in services:
-        answers = "yes" if service.healthy else "no"
-        pid = "" if service.pid is None else str(service.pid)
-        table.add_row(service.service, service.state, answers, service.address, pid, service.log or "")
-    verbatim().print(table)
+        answers = "answers" if service.healthy else "does not answer"
+        typer.echo(f"{service.service}: {service.state}" + ("" if service.state == "stopped" else f", {answers}"))
+        lines = {"address": service.address, **service.access}
+        if service.pid is not None:
+            lines["pid"] = str(service.pid)
+        if service.log is not None:
+            lines["log"] = service.log
+        for name, value in lines.items():
+            if value:
+                typer.echo(f"  {name:<14} {value}")

@@ -18,6 +18,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from ingest.config.connect import Connect
 from ingest.config.properties import PropertiesField
 from ingest.config.section import Section, Table, Text
 
@@ -98,6 +99,9 @@ class Source(Section):
         default=None, description="A regular expression that matches whole topic names."
     )
     debezium: Debezium = Field(default_factory=Debezium)
+    connect: Connect | None = Field(
+        default=None, description="Where the connector runs, so that `ingest check --live` can judge its settings."
+    )
     start_offsets: StartOffsets = Field(
         "earliest", description="Where a first run begins; a later run goes on where the last one ended."
     )

@@ -16,11 +16,9 @@ CONNECTOR = "claims"
 
 
 def connector_config(postgres: Postgres) -> dict[str, str]:
-    """Debezium's own properties: both tables, from a snapshot on."""
+    """The recipe of a connector that reads both tables, from a snapshot on, and polls often."""
     return {
-        **postgres.connector(CONNECTOR),
-        "schema.include.list": SCHEMA,
-        "skipped.operations": "none",
+        **postgres.connector(CONNECTOR, schemas=[SCHEMA]),
         "poll.interval.ms": "100",
     }
 

@@ -7,8 +7,8 @@ with Stack() as stack:
     stack.connect.register("shop", {"connector.class": "io.debezium…PostgresConnector", …})
 """
 
+from ingest.connector import Connectors, ConnectorStatus
 from ingest.stack.connect import Connect
-from ingest.stack.connectors import Connectors, ConnectorStatus
 from ingest.stack.kafka import Kafka
 from ingest.stack.postgres import Postgres
 from ingest.stack.s3 import S3

@@ -13,9 +13,10 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from ingest.connector import Connectors, ConnectorStatus
+from ingest.connector.recipe import JSON_CONVERTER
 from ingest.errors import ConfigError, StackFailed
 from ingest.jars import jars_folder
-from ingest.stack.connectors import Connectors, ConnectorStatus
 from ingest.stack.java import java_command, properties_text
 from ingest.stack.ports import HOST
 from ingest.stack.service import Service
@@ -23,7 +24,6 @@ from ingest.stack.service import Service
 OFFSET_FLUSH_MILLISECONDS = 500
 _BROKER_TIMEOUT_MILLISECONDS = 20_000
 _MAX_REQUEST_BYTES = 10_000_000
-_JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
@@ -39,14 +39,17 @@ class Connect(Service):
         external: str | None = None,
         *,
         bootstrap_servers: Callable[[], str],
+        variables: Callable[[], dict[str, str]] = dict,
         tethered: bool = True,
     ) -> None:
         """
         Args:
-            bootstrap_servers: asked for the broker's address at each start of an embedded worker.
+            bootstrap_servers: returns the broker's address at each start of an embedded worker.
+            variables: returns what `${env:NAME}` stands for in the configurations of connectors.
         """
         super().__init__(stack_folder, external, tethered=tethered)
         self._bootstrap_servers = bootstrap_servers
+        self._variables = variables
         self._connectors_folder = self.folder / "connectors"
 
     @property
@@ -57,6 +60,16 @@ class Connect(Service):
     @property
     def address(self) -> str:
         return self.url
+
+    @property
+    def access(self) -> dict[str, str]:
+        if self.external:
+            return {}
+        return {"connectors": f"{self.url}/connectors", "worker's file": str(self.folder / "worker.properties")}
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return self._variables()
 
     @property
     def connectors(self) -> Connectors:
@@ -144,8 +157,13 @@ class Connect(Service):
             "listeners": self.url,
             "plugin.path": plugins,
             "plugin.discovery": "service_load",  # the others open every class of every jar
-            "key.converter": _JSON_CONVERTER,
-            "value.converter": _JSON_CONVERTER,
+            "key.converter": JSON_CONVERTER,
+            "key.converter.replace.null.with.default": "false",
+            "value.converter": JSON_CONVERTER,
+            "value.converter.replace.null.with.default": "false",
+            "config.providers": "env",
+            "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+            "config.providers.env.param.allowlist.pattern": "POSTGRES_[A-Z]+",
             "offset.storage.file.filename": self.data / "offsets",
             "offset.flush.interval.ms": OFFSET_FLUSH_MILLISECONDS,
             "default.api.timeout.ms": _BROKER_TIMEOUT_MILLISECONDS,

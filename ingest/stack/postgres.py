@@ -6,12 +6,15 @@ import os
 import secrets
 import signal
 import subprocess
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from ingest.connector import Placement, recipe
 from ingest.errors import PrerequisiteMissing, Unreachable
 from ingest.stack.os_user import as_user, postgres_user
 from ingest.stack.ports import HOST
@@ -77,21 +80,40 @@ class Postgres(Service):
         """The database that `dsn` opens."""
         return self._parameters.get("dbname", self.user)
 
-    def connector(self, name: str) -> dict[str, str]:
-        """Debezium's own properties of a connector that reads `dbname`; topics, slot and publication bear its name."""
+    def connector(self, name: str, tables: Sequence[str] = (), schemas: Sequence[str] = ()) -> dict[str, str]:
+        """The recipe's properties of a connector that reads `dbname`; topics, slot and publication bear its name."""
+        placement = Placement(
+            name,
+            tables,
+            schemas,
+            host=self.host,
+            port=str(self.port),
+            user=self.user,
+            password=self.password,
+            database=self.dbname,
+        )
+        return {setting.name: setting.value for setting in recipe(placement)}
+
+    @property
+    def access(self) -> dict[str, str]:
+        found = {"user": self.user, "database": self.dbname}
+        if self.external:
+            return found
+        url = f"postgresql://{self.user}@{self.address}/{self.dbname}"
+        return found | {
+            "password file": str(self._password_file),
+            "psql": f'PGPASSWORD="$(cat {quote(str(self._password_file))})" psql {url}',
+        }
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which the recipe's references reach this database."""
         return {
-            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-            "database.hostname": self.host,
-            "database.port": str(self.port),
-            "database.user": self.user,
-            "database.password": self.password,
-            "database.dbname": self.dbname,
-            "topic.prefix": name,
-            "plugin.name": "pgoutput",
-            "slot.name": name,
-            "publication.name": name,
-            "publication.autocreate.mode": "filtered",
-            "snapshot.mode": "initial",
+            "POSTGRES_HOST": self.host,
+            "POSTGRES_PORT": str(self.port),
+            "POSTGRES_USER": self.user,
+            "POSTGRES_PASSWORD": self.password,
+            "POSTGRES_DB": self.dbname,
         }
 
     @property

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,6 +27,7 @@ def launch(
     log_file: Path,
     record_file: Path,
     death_signal: signal.Signals | None,
+    variables: Mapping[str, str] | None = None,
 ) -> psutil.Popen:
     """Start `command` in a session of its own, output appended to `log_file`, and record it in `record_file`.
 
@@ -36,6 +37,7 @@ def launch(
     Args:
         death_signal: on Linux, what the kernel sends to the child when the *thread* that called this function
             ends, however it ends: call it from the thread that owns the stack. None: the child lives on.
+        variables: added to the environment that the child inherits.
     """
     with log_file.open("ab") as log:
         process = psutil.Popen(
@@ -44,6 +46,7 @@ def launch(
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd="/",
+            env={**os.environ, **(variables or {})},
             start_new_session=True,
             preexec_fn=_tether(death_signal),
         )

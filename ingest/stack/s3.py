@@ -75,6 +75,14 @@ class S3(Service):
         return Credentials(pair["accessKey"], pair["secretKey"])
 
     @property
+    def access(self) -> dict[str, str]:
+        if self.external:
+            return {"region": self.region}
+        identities = self.folder / "identities.json"
+        user = {"user": self.credentials.access_key} if identities.exists() else {}
+        return {"region": self.region, **user, "password file": str(identities)}
+
+    @property
     def client_options(self) -> dict[str, Any]:
         """What `boto3.client` wants to know, under its own names."""
         return {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -20,7 +21,11 @@ State = Literal["running", "stopped", "external"]
 
 @dataclass(frozen=True)
 class ServiceStatus:
-    """One line of `ingest stack status`. `address` holds no secret; external ones have no `pid` or `log`."""
+    """One service of `ingest stack status`. External ones have no `pid` or `log`.
+
+    `access` is what a client needs beside the address, by name: a user, the file that holds the password. Neither it
+    nor `address` holds a secret.
+    """
 
     service: str
     state: State
@@ -28,6 +33,7 @@ class ServiceStatus:
     address: str
     pid: int | None
     log: str | None
+    access: Mapping[str, str] = field(default_factory=dict)
 
 
 class Service(ABC):
@@ -77,6 +83,16 @@ class Service(ABC):
     def _command(self) -> list[str]:
         """What to execute; it must not fork itself away."""
 
+    @property
+    def access(self) -> dict[str, str]:
+        """What a client needs beside the address, without secrets: a user, a password's file."""
+        return {}
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Added to the environment of the process."""
+        return {}
+
     def _after_start(self) -> None:  # noqa: B027 - most services have nothing to be told
         """What the service can't remember by itself is told to it again here."""
 
@@ -97,8 +113,8 @@ class Service(ABC):
         state: State = "external" if self.external else "running" if self.running else "stopped"
         healthy = state != "stopped" and self._answers()
         address = self.address if self.external or self.folder.exists() else ""
-        log = None if self.external else str(self.log_file.parent)
-        return ServiceStatus(self.name, state, healthy, address, self.pid, log)
+        log = None if self.external else str(self.log_file)
+        return ServiceStatus(self.name, state, healthy, address, self.pid, log, self.access if address else {})
 
     def _answers(self) -> bool:
         try:
@@ -137,6 +153,7 @@ class Service(ABC):
             log_file=self.log_file,
             record_file=self._record_file,
             death_signal=self.death_signal if self._tethered else None,
+            variables=self.variables,
         )
 
     def await_healthy(self) -> None:
@@ -169,8 +186,11 @@ class Service(ABC):
         )
 
     def stop(self) -> None:
-        """Stop in order, by force after `stop_timeout_seconds`. Data and ports stay. External ones go on."""
-        if found := self.running:
+        """Stop in order, by force after `stop_timeout_seconds`. Data and ports stay. External ones go on.
+
+        A process that this folder's service started before its user set an external address is stopped as well.
+        """
+        if found := self.running or process.recorded(self._record_file):
             process.stop(found, self.stop_signal, self.stop_timeout_seconds)
         self._forget()
 

@@ -53,6 +53,7 @@ class Stack:
         parts: which of `PARTS` there are.
         keep: leave the folder there at the end. Otherwise it is removed, unless it was there before.
         tethered: False lets the services outlive this process; `stop` must then be called by someone.
+        reads_environment: False leaves parts what they were when they were started, external or embedded.
 
     Raises:
         ConfigError: unknown parts, or Connect without a Kafka.
@@ -65,6 +66,7 @@ class Stack:
         keep: bool = False,
         *,
         tethered: bool = True,
+        reads_environment: bool = True,
     ) -> None:
         unknown = set(parts) - set(PARTS)
         if unknown:
@@ -74,7 +76,11 @@ class Stack:
         self.folder = folder.expanduser().absolute() if folder else _temporary_folder()
         self._started: list[Service] = []
         self._restore_handler: Callable[[], None] = lambda: None
-        self._services = self._assembled(_external_addresses(self.folder, self.parts), tethered)
+        known = {*self.parts, *_recorded(self.folder)["parts"]}
+        self._external = _recorded(self.folder)["external"] | (
+            _from_environment(self.parts) if reads_environment else {}
+        )
+        self._services = self._assembled([part for part in PARTS if part in known], tethered)
 
     @classmethod
     def at(cls, folder: Path) -> Self:
@@ -86,17 +92,20 @@ class Stack:
         state_file = folder / _STATE_FILE
         if not state_file.exists():
             raise ConfigError(f"there is no stack in {folder}", f"start one: `ingest stack up --folder {folder}`")
-        return cls(folder, tuple(json.loads(state_file.read_text())["parts"]), keep=True, tethered=False)
+        return cls(folder, tuple(_recorded(folder)["parts"]), keep=True, tethered=False, reads_environment=False)
 
-    def _assembled(self, external: dict[str, str], tethered: bool) -> dict[str, Service]:
+    def _assembled(self, parts: Sequence[str], tethered: bool) -> dict[str, Service]:
+        """The services of all parts that the folder knows, those that this stack doesn't start too."""
+        external = self._external
         services: dict[str, Service] = {}
-        if "postgres" in self.parts:
-            services["postgres"] = Postgres(self.folder, external.get("postgres"), tethered=tethered)
+        postgres = Postgres(self.folder, external.get("postgres"), tethered=tethered)
+        if "postgres" in parts:
+            services["postgres"] = postgres
         kafka = Kafka(self.folder, external.get("kafka"), tethered=tethered)
-        if "kafka" in self.parts:
+        if "kafka" in parts:
             services["kafka"] = kafka
-        if "connect" in self.parts:
-            if "connect" not in external and "kafka" not in self.parts and not kafka.external:
+        if "connect" in parts:
+            if "connect" not in external and "kafka" not in parts and not kafka.external:
                 raise ConfigError(
                     "Kafka Connect needs a Kafka",
                     f"add the part kafka, or set {EXTERNAL_VARIABLES['kafka']}",
@@ -106,9 +115,10 @@ class Stack:
                 external.get("connect"),
                 # Asking an embedded broker, or one that isn't needed, for its port would choose one.
                 bootstrap_servers=lambda: kafka.bootstrap_servers,
+                variables=lambda: postgres.environment if "postgres" in parts else {},
                 tethered=tethered,
             )
-        if "s3" in self.parts:
+        if "s3" in parts:
             services["s3"] = S3(self.folder, external.get("s3"), tethered=tethered)
         return services
 
@@ -138,25 +148,30 @@ class Stack:
             raise ConfigError(f"this stack has no {kind.name}", f"add {kind.name!r} to its parts")
         return service
 
+    @property
+    def _wanted(self) -> list[Service]:
+        """The services of this stack's own parts, without others that the folder knows."""
+        return [service for part, service in self._services.items() if part in self.parts]
+
     def status(self) -> list[ServiceStatus]:
-        """One entry per part, in the order of `PARTS`."""
+        """One entry per part that was ever started in the folder, in the order of `PARTS`."""
         return [service.status() for service in self._services.values()]
 
     def start(self) -> None:
-        """Start every part that does not run, and return when all answer.
+        """Start every part of this stack that does not run, and return when all answer. Other parts stay as they are.
 
         Raises:
             StackFailed, PrerequisiteMissing, Unreachable: as `Service.start`; what was started is stopped.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._started = [service for service in self._services.values() if service.status().state == "stopped"]
+            self._started = [service for service in self._wanted if service.status().state == "stopped"]
             self._record()
             with ThreadPoolExecutor(max_workers=len(PARTS)) as pool:
-                list(pool.map(Service.prepare, self._services.values()))
-            for service in self._services.values():
+                list(pool.map(Service.prepare, self._wanted))
+            for service in self._wanted:
                 service.launch()
-            for service in self._services.values():
+            for service in self._wanted:
                 service.await_healthy()
         except BaseException:
             self.stop(self._started)
@@ -186,13 +201,12 @@ class Stack:
 
     def require_running(self) -> None:
         """Raises StackFailed where an embedded service has ended."""
-        for service in self._services.values():
+        for service in self._wanted:
             if not service.external and service.running is None:
                 raise service.failure("has ended")
 
     def _record(self) -> None:
-        external = {name: service.external for name, service in self._services.items() if service.external}
-        state = {"parts": self.parts, "external": external}
+        state = {"parts": list(self._services), "external": self._external}
         state_file = self.folder / _STATE_FILE
         state_file.touch(mode=0o600)  # an external DSN may hold a password
         state_file.write_text(json.dumps(state, indent=1))
@@ -226,12 +240,20 @@ def _temporary_folder() -> Path:
     return folder
 
 
-def _external_addresses(folder: Path, parts: Sequence[str]) -> dict[str, str]:
-    """By part: what the environment says now, else what the stack in `folder` was started with."""
+def _recorded(folder: Path) -> dict[str, Any]:
+    """The parts that were ever started in `folder`, and the addresses of those that are external."""
     state_file = folder / _STATE_FILE
-    recorded: dict[str, str] = json.loads(state_file.read_text())["external"] if state_file.exists() else {}
-    current = {part: os.environ.get(variable, "") for part, variable in EXTERNAL_VARIABLES.items()}
-    return {part: current[part] or recorded.get(part, "") for part in PARTS if current[part] or part in recorded}
+    if not state_file.exists():
+        return {"parts": [], "external": {}}
+    found: dict[str, Any] = json.loads(state_file.read_text())
+    return found
+
+
+def _from_environment(parts: Sequence[str]) -> dict[str, str]:
+    """The addresses of external parts, and of the Kafka that an embedded Connect needs."""
+    wanted = {*parts, "kafka"} if "connect" in parts else {*parts}
+    found = {part: os.environ.get(variable, "") for part, variable in EXTERNAL_VARIABLES.items() if part in wanted}
+    return {part: address for part, address in found.items() if address}
 
 
 def _terminate_by_exception() -> Callable[[], None]:

@@ -87,6 +87,87 @@ def test_the_schema_is_printed_as_it_is_shipped() -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(run("--schema")))
 
 
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        ("tables: {public.orders: {columns: {total: 'decimall(10,2)'}}}", "there is no type 'decimall(10,2)': did you"),
+        ("tables: {public.orders: {columns: {total: 'decimal(10,x)'}}}", "decimal takes other arguments"),
+        ("tables: {public.orders: {columns: {total: varchar}}}", "there is no type 'varchar'"),
+        ("tables: {public.orders: {columns: {tags: 'array<tekst>'}}}", "there is no type 'array<tekst>'"),
+        ("tables: {public.orders: {primary_key: [_position]}}", "'_position' is a name that tables here use"),
+        ("tables: {public.orders: {primary_key: [id], columns: {id: unknown}}}", "holds no value but NULL"),
+        ("tables: {public.orders: {sequence: at, columns: {at: string}}}", "ordered by whole numbers"),
+        ("tables: {public.ordres: {primary_key: [id]}}", "is of 'public.ordres': did you mean 'public.orders'?"),
+        ("tables: {orders: {primary_key: [id]}}", "is of 'orders'"),
+        ("airflow: {tables: [public.ordres]}", "did you mean 'public.orders'?"),
+    ],
+)
+def test_a_declaration_that_cant_be_is_refused(tmp_path: Path, lines: str, sentence: str) -> None:
+    topics = "source: {kafka: {bootstrap.servers: 'b:1'}, topics: [shop.public.orders, shop.public.items]}\n"
+    assert sentence in refusal(tmp_path, f"{topics}lakehouse: /data\n{lines}\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("topic_pattern: 'shop\\.public\\..*'", "topic_pattern doesn't match shop.sales.orders"),
+        ("topic_pattern: '.*', exclude_tables: 'orders'", "left out by exclude_tables"),
+        ("topic_pattern: '.*', include_tables: 'public\\..*'", "left out by include_tables"),
+        ("topic_pattern: 'a.*', topic_tables: {b: sales.orders}", "topic_pattern doesn't match 'b'"),
+        ("topic_pattern: 'a.*', start_offsets: {b: {0: 1}}", "topic_pattern doesn't match 'b'"),
+    ],
+)
+def test_a_table_that_no_topic_can_hold_is_refused(tmp_path: Path, source: str, sentence: str) -> None:
+    text = f"source: {{kafka: {{bootstrap.servers: 'b:1'}}, {source}}}\nlakehouse: /data\n"
+    assert sentence in refusal(tmp_path, text + "tables: {sales.orders: {primary_key: [id]}}\n")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "topics: [shop.sales.orders]",
+        "topics: [everything]",
+        "topics: [shop.public.items, routed]",
+        "topics: [shop.public.items, routed], topic_tables: {routed: sales.orders}",
+        "topic_pattern: 'shop\\.(public|sales)\\..*'",
+        "topic_pattern: '.*'",
+    ],
+)
+def test_a_table_that_a_topic_may_hold_is_not_refused(tmp_path: Path, source: str) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(
+        f"source: {{kafka: {{bootstrap.servers: 'b:1'}}, {source}}}\nlakehouse: /data\n"
+        "tables: {sales.orders: {primary_key: [id], columns: {total: 'decimal(10,2)', at: timestamp_from_micros}}}\n"
+    )
+    assert json.loads(run(path, "--json"))["tables"]["sales.orders"]["primary_key"] == ["id"]
+
+
+def refusal(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "shop.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        run(path)
+    assert str(path) in caught.value.problem
+    return caught.value.problem
+
+
+def test_the_plan_shows_history_archive_and_declared_columns(tmp_path: Path) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(
+        "source: {kafka: {bootstrap.servers: 'b:1'}, topics: [shop.public.orders]}\nlakehouse: /data\n"
+        "archive: {uri: 's3://bucket/changelogs', s3: {aws_secret_access_key: hunter2}}\n"
+        "tables: {public.orders: {primary_key: [id], history: true, columns: {total: 'decimal(10,2)'}}}\n"
+    )
+    composed = json.loads(run(path, "--json"))
+    assert composed["archive"]["uri"] == "s3://bucket/changelogs"
+    assert composed["tables"]["public.orders"]["columns"] == {"total": "decimal(10,2)"}
+    assert composed["tables"]["public.orders"]["history"].endswith("history/shop/public.orders")
+    shown = run(path)
+    for text in ("s3://bucket/changelogs", "total decimal(10,2)", "history/shop/public.orders"):
+        assert text in shown
+    assert "hunter2" not in shown + json.dumps(composed)
+
+
 @pytest.mark.parametrize("arguments", [(), ("no-such-pipeline",)])
 def test_a_failure_is_for_people(arguments: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from ingest.cli import app
 from ingest.config import load
+from ingest.connector import Placement, recipe
 from ingest.run.replay import Case, Delivery, replay
 from tests.replay.changelogs import Topic, schema, write
 
@@ -47,6 +48,13 @@ def test_pipeline_files_load_and_are_short(tmp_path: Path) -> None:
         file.write_text(text, encoding="utf-8")
         pipeline = load(str(file), {"KAFKA_JAAS": "x"})
         assert pipeline.lakehouse == "/data/lakehouse"
+
+
+def test_the_connectors_settings_are_those_of_the_recipe() -> None:
+    (text,) = blocks("properties")
+    settings = {setting.name: setting.value for setting in recipe(Placement("shop"))}
+    named = dict(line.split("=", 1) for line in text.splitlines())
+    assert named == {name: settings[name] for name in named}
 
 
 def test_every_command_that_is_named_exists_with_its_options() -> None:

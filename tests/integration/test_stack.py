@@ -322,10 +322,41 @@ def test_up_status_and_down_work_across_commands(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+def test_another_part_leaves_the_first_as_it_is_and_down_stops_both(tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    try:
+        assert command("up", "--folder", str(folder), "--part", "postgres").returncode == 0
+        second = command("up", "--folder", str(folder), "--part", "s3")
+        assert second.returncode == 0, second.stderr
+        found = json.loads(command("status", "--json", "--folder", str(folder)).stdout)
+        assert {service["service"]: service["state"] for service in found} == {"postgres": "running", "s3": "running"}
+        postgres, s3 = found
+        lines = [line.split(maxsplit=1)[-1].strip() for line in second.stdout.splitlines()]
+        password = Path(postgres["access"]["password file"])
+        assert postgres["access"]["user"] == "postgres"
+        for text in (postgres["address"], str(password), postgres["log"], s3["address"], s3["access"]["user"]):
+            assert any(line.endswith(text) for line in lines), f"{text} is cut, or not shown"
+        assert password.read_text().strip() not in second.stdout
+        assert Path(postgres["log"]).is_file()
+        connecting = postgres["access"]["psql"].rsplit("psql ", 1)[1]
+        with psycopg.connect(connecting, password=password.read_text().strip()) as connection:
+            assert connection.execute("select 1").fetchone() == (1,)
+        services = [psutil.Process(service["pid"]) for service in found]
+    finally:
+        down = command("down", "--folder", str(folder), INGEST_POSTGRES_DSN="host=127.0.0.1 port=1")
+    assert down.returncode == 0, down.stderr
+    assert psutil.wait_procs(services, timeout=20)[1] == []
+
+
+def command(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     program = "from ingest.cli.stack import app; app()"
     return subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=900, check=False
+        [sys.executable, "-c", program, *arguments],
+        env={**os.environ, "COLUMNS": "60", **variables},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ingest.cli.check import plan
+from ingest.cli.plan import plan
 from ingest.config import Pipeline, load
 from ingest.errors import ConfigError
 from ingest.privacy.subjects import subjects_of

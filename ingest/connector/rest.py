@@ -1,10 +1,11 @@
-"""The REST interface of a Kafka Connect worker: connectors registered, watched, restarted, removed.
+"""The REST interface of a Kafka Connect worker: connectors are registered, watched, read, restarted, removed.
 
 Source: Kafka's documentation, "Connect > User Guide > REST API".
 """
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,10 +42,17 @@ class ConnectorStatus:
 
 
 class Connectors:
-    """The connectors of the worker at `url`."""
+    """The connectors of the worker at `url`.
 
-    def __init__(self, url: str) -> None:
+    Args:
+        login: user and password, where the interface asks for them.
+        ca_file: of the authority that signed its certificate, where it isn't one that this machine trusts.
+    """
+
+    def __init__(self, url: str, login: tuple[str, str] | None = None, ca_file: str | None = None) -> None:
         self.url = url.rstrip("/")
+        self._login = login
+        self._verify = ca_file or True
 
     def check(self) -> None:
         """Raises Unreachable unless the worker answers."""
@@ -55,6 +63,27 @@ class Connectors:
     def names(self) -> list[str]:
         """Of all connectors, sorted."""
         return sorted(self._request("GET", "/connectors").json())
+
+    def configuration(self, name: str) -> dict[str, str]:
+        """The connector's properties as they were given to the worker; references to secrets stay references.
+
+        Raises SourceRefused where the worker has no connector of this name.
+        """
+        answer = self._request("GET", f"{_path(name)}/config", allowed=(404,))
+        if answer.status_code == 404:
+            raise self._absent(name)
+        found: dict[str, str] = answer.json()
+        return found
+
+    def topics(self, name: str) -> list[str]:
+        """The topics that the connector has written to, sorted; none where the worker doesn't track them."""
+        answer = self._request("GET", f"{_path(name)}/topics", allowed=(403, 404))
+        return sorted(answer.json()[name]["topics"]) if answer.ok else []
+
+    def version_of(self, connector_class: str) -> str:
+        """The version of the worker's plugin; empty where it lists no such class."""
+        plugins = self._request("GET", "/connector-plugins").json()
+        return next((str(p.get("version") or "") for p in plugins if p["class"] == connector_class), "")
 
     def put(self, name: str, config: Mapping[str, str]) -> None:
         """Create the connector, or give it this configuration instead of its own. Does not wait for it.
@@ -125,11 +154,18 @@ class Connectors:
         allowed: tuple[int, ...] = (),
     ) -> requests.Response:
         try:
-            answer = requests.request(method, self.url + path, json=json, timeout=timeout)
+            answer = requests.request(
+                method, self.url + path, json=json, timeout=timeout, auth=self._login, verify=self._verify
+            )
         except requests.RequestException as failure:
             raise self._unreachable() from failure
         if answer.ok or answer.status_code in allowed:
             return answer
+        if answer.status_code in (401, 403):
+            raise SourceRefused(
+                f"Kafka Connect at {self.url} refuses the user ({answer.status_code})",
+                "correct user and password in source.connect, or let the user read connectors",
+            )
         if answer.status_code >= 500:
             raise Unreachable(
                 f"Kafka Connect at {self.url} answered {answer.status_code} to {method} {path}",
@@ -138,6 +174,15 @@ class Connectors:
         raise SourceRefused(
             f"Kafka Connect at {self.url} refused {method} {path}: {_message(answer)}",
             "correct the connector's configuration",
+        )
+
+    def _absent(self, name: str) -> SourceRefused:
+        names = self.names()
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]!r}? Else " if near else f"it has {', '.join(names) or 'none'}; "
+        return SourceRefused(
+            f"Kafka Connect at {self.url} has no connector {name!r}",
+            f"{hint}correct source.connect.connector, or register it: `ingest connector recipe postgres`",
         )
 
     def _unreachable(self) -> Unreachable:

@@ -1,0 +1,105 @@
+"""`ingest connector`: the configuration of a connector that loses nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from ingest.config import Pipeline, load
+from ingest.connector import Placement, Setting
+from ingest.connector import recipe as recipe_of
+from ingest.errors import ConfigError
+
+app = typer.Typer(help="What a Debezium connector has to be told so that it loses nothing.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Keeps `recipe` a command of its own while it is the only one."""
+
+
+@app.command(
+    epilog="Example: ingest connector recipe postgres shop --json | curl --json @- http://connect:8083/connectors. "
+    "It refers to ${env:POSTGRES_HOST}, POSTGRES_PORT, POSTGRES_USER, POSTGRES_PASSWORD and POSTGRES_DB of the worker, "
+    "whose own file needs config.providers=env and "
+    "config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider."
+)
+def recipe(
+    database: Annotated[str, typer.Argument(help="The kind of database: postgres.")],
+    pipeline: Annotated[
+        str | None, typer.Argument(help="A pipeline's name or file: the connector's name, topics and tables are its.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Of the connector, its topics, slot and publication.")] = None,
+    table: Annotated[list[str] | None, typer.Option(help="schema.table to read. May be repeated.")] = None,
+    schema: Annotated[
+        list[str] | None, typer.Option(help="Schema, all of whose tables to read. May be repeated.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Of the database.")] = None,
+    port: Annotated[int | None, typer.Option(help="Of the database.")] = None,
+    user: Annotated[str | None, typer.Option(help="Who reads; needs REPLICATION.")] = None,
+    dbname: Annotated[str | None, typer.Option(help="The database.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As Kafka Connect takes it: POST it to /connectors.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Write the configuration of a connector that loses nothing. Passwords stand in no option and not in the output."""
+    del debug
+    if database != "postgres":
+        raise ConfigError(f"there is no recipe for {database!r}", "take postgres")
+    given = {"host": host, "port": None if port is None else str(port), "user": user, "database": dbname, "name": name}
+    chosen: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if table or schema:
+        chosen |= {"tables": table or (), "schemas": schema or ()}
+    if pipeline is None and name is None:
+        raise ConfigError("the connector has no name", "give --name, or the pipeline whose changelog it writes")
+    placement = replace(_placement(load(pipeline)) if pipeline is not None else Placement(""), **chosen)
+    settings = recipe_of(placement)
+    if as_json:
+        config = {setting.name: setting.value for setting in settings}
+        typer.echo(json.dumps({"name": placement.name, "config": config}, indent=2, ensure_ascii=False))
+    else:
+        _show(settings)
+
+
+def _placement(pipeline: Pipeline) -> Placement:
+    """What a pipeline's file says of its connector."""
+    source = pipeline.source
+    prefix, tables, schemas = _topics(pipeline)
+    debezium, spelled = source.debezium, source.debezium.model_fields_set
+    return Placement(
+        source.connect.connector if source.connect is not None else prefix,
+        tables,
+        schemas,
+        topic_prefix=prefix,
+        placeholder=debezium.unavailable_value_placeholder if "unavailable_value_placeholder" in spelled else "",
+        heartbeat_prefix=debezium.heartbeat_prefix if "heartbeat_prefix" in spelled else "",
+        transaction_suffix=debezium.topic_transaction if "topic_transaction" in spelled else "",
+    )
+
+
+def _topics(pipeline: Pipeline) -> tuple[str, list[str], list[str]]:
+    """The topics' prefix, and the tables or schemas that the file names. Raises ConfigError for no prefix."""
+    source = pipeline.source
+    named = [topic.split(".", 2) for topic in source.topics or () if topic.count(".") >= 2]
+    prefixes = {parts[0] for parts in named}
+    tables = [".".join(parts[1:]) for parts in named]
+    schemas: list[str] = []
+    if found := re.match(r"([\w-]+)(?:\\\.|\[\.\])(?:(\w+)(?:\\\.|\[\.\]))?", source.topic_pattern or ""):
+        prefixes.add(found[1])
+        schemas = [found[2]] if found[2] else []
+    prefix = source.debezium.topic_prefix or (prefixes.pop() if len(prefixes) == 1 else None)
+    if prefix is None:
+        raise ConfigError(
+            f"the topics of pipeline {pipeline.name!r} don't tell the connector's topic.prefix",
+            "say source: {debezium: {topic.prefix: …}} in its file, or give --name and --table",
+        )
+    return prefix, tables, schemas
+
+
+def _show(settings: list[Setting]) -> None:
+    """Prints a setting a line, its reason above it, so that nothing is cut at the terminal's edge."""
+    for setting in settings:
+        typer.echo(f"# {setting.reason}\n{setting.name}={setting.value}")

@@ -1,0 +1,44 @@
+"""Where a source's connector runs: `ingest check --live` reads its configuration there."""
+
+from __future__ import annotations
+
+import re
+from typing import Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from ingest.config.section import Section, Text
+
+
+class Connect(Section):
+    """The connector that writes the changelog, and the Kafka Connect worker that runs it."""
+
+    url: Text = Field(description="Of the REST interface of Kafka Connect, such as http://connect:8083.")
+    connector: Text = Field(description="The connector's name there.")
+    user: Text | None = Field(default=None, description="Where the interface asks for one.")
+    password: SecretStr | None = Field(default=None, description="Of the user, out of the environment: ${NAME}.")
+    ca_file: Text | None = Field(
+        default=None, description="PEM file of the authority that signed the interface's certificate."
+    )
+    accept: tuple[Text, ...] = Field(
+        default=(),
+        description="Properties of the connector that lose data on purpose, such as column.exclude.list: "
+        "`ingest check --live` shows them and does not fail.",
+    )
+
+    @property
+    def login(self) -> tuple[str, str] | None:
+        """User and password."""
+        if self.user is None:
+            return None
+        return self.user, self.password.get_secret_value() if self.password is not None else ""
+
+    @model_validator(mode="after")
+    def _address(self) -> Self:
+        if re.match(r"https?://[^/]*@", self.url, re.IGNORECASE):
+            raise ValueError("url holds credentials: give them as user and password")
+        if not re.match(r"https?://[^/\s]+", self.url, re.IGNORECASE):
+            raise ValueError("url should be the address of Connect's REST interface, such as http://connect:8083")
+        if self.password is not None and self.user is None:
+            raise ValueError("has a password and no user")
+        return self

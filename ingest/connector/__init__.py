@@ -1,0 +1,19 @@
+"""A source's connector: the configuration that loses nothing, what another one loses, and Connect's REST interface."""
+
+from ingest.connector.recipe import Placement, Setting, recipe
+from ingest.connector.rest import Connectors, ConnectorStatus
+from ingest.connector.risk import Reader, Risk
+from ingest.connector.risks import risks, topic_risks, version_risks
+
+__all__ = [
+    "ConnectorStatus",
+    "Connectors",
+    "Placement",
+    "Reader",
+    "Risk",
+    "Setting",
+    "recipe",
+    "risks",
+    "topic_risks",
+    "version_risks",
+]

@@ -1,0 +1,68 @@
+"""Rules about properties that only Debezium's Postgres connector has. Source: its reference, 3.7."""
+
+from __future__ import annotations
+
+import re
+
+from ingest.connector.risk import Configuration, Reader, Risk
+from ingest.connector.rules import Rule, unless
+
+
+def _publication(config: Configuration, _: Reader) -> Risk | None:
+    name = "publication.autocreate.mode"
+    mode = config.get(name, "all_tables").lower()
+    text = ""
+    if mode in ("disabled", "no_tables"):
+        text = "a table that nobody adds to the publication sends nothing, and nothing says so"
+    elif mode == "filtered" and not _lists_tables(config):
+        text = "a table that is created later sends nothing until the connector is restarted"
+    remedy = "restart the connector before a new table is written to, or CREATE PUBLICATION … FOR TABLES IN SCHEMA"
+    return Risk(name, mode, text, remedy, loses=False) if text else None
+
+
+def _lists_tables(config: Configuration) -> bool:
+    """Whether tables are listed by name: another one takes another configuration, and so a restart."""
+    listed = re.sub(r"\\.", "", config.get("table.include.list", ""))
+    return bool(config.get("table.include.list")) and not re.search(r"[*+?|(\[]", listed)
+
+
+POSTGRES_RULES: tuple[Rule, ...] = (
+    unless(
+        "interval.handling.mode",
+        ("string",),
+        "numeric",
+        "a month becomes 30.4 days, a year 365.25",
+        "interval.handling.mode=string",
+    ),
+    unless(
+        "include.unknown.datatypes",
+        ("true",),
+        "false",
+        "columns of types that Debezium doesn't know are left out",
+        "include.unknown.datatypes=true",
+    ),
+    unless(
+        "slot.drop.on.stop",
+        ("false",),
+        "false",
+        "what changes while the connector is away is lost",
+        "slot.drop.on.stop=false",
+    ),
+    unless(
+        "flush.lsn.source",
+        ("true",),
+        "true",
+        "the slot never moves on, so the server's log grows until the disk is full",
+        "flush.lsn.source=true",
+        loses=False,
+    ),
+    unless(
+        "schema.refresh.mode",
+        ("columns_diff",),
+        "columns_diff",
+        "a change of the table may be overlooked while TOASTed columns are unchanged",
+        "schema.refresh.mode=columns_diff",
+        loses=False,
+    ),
+    _publication,
+)

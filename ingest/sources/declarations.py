@@ -1,0 +1,140 @@
+"""What a pipeline file says of tables and columns, held against itself and against the newest events of its topics."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from ingest.changelog.connect_schema import DECLARABLE, declared
+from ingest.changelog.own_names import is_own
+from ingest.changelog.types import Kind
+from ingest.config import Pipeline, TableSettings
+from ingest.errors import ConfigError
+from ingest.sources.newest import Shape, Unread
+
+_WHOLE_NUMBERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64)
+
+
+def contradictions(pipeline: Pipeline) -> list[str]:
+    """Returns a sentence for each declaration of the file that can't be, by what the file alone tells."""
+    found: list[str] = []
+    for table, settings in pipeline.tables.items():
+        found += [f"tables.{table}: {problem}" for problem in _of_columns(settings, pipeline.source.case_insensitive)]
+    for where, tables in {"tables": tuple(pipeline.tables), "airflow.tables": pipeline.airflow.tables}.items():
+        found += [f"{where}: {problem}" for table in tables if (problem := _of_table(pipeline, table))]
+    return [*found, *_of_topics(pipeline)]
+
+
+def _of_columns(settings: TableSettings, folds_case: bool) -> Iterator[str]:
+    for column, text in settings.columns.items():
+        try:
+            kind = declared(column, text).type.kind
+        except ConfigError:
+            word = re.split(r"[(<]", text)[0].strip()
+            yield f"columns.{column}: there is no type {text!r}: {_hint(word, DECLARABLE)}"
+            continue
+        if column in (settings.primary_key or ()) and kind is Kind.UNKNOWN:
+            yield f"primary_key: {column!r} is declared as unknown, which holds no value but NULL"
+        if column == settings.sequence and kind not in _WHOLE_NUMBERS:
+            yield f"sequence: {column!r} is declared as {text}, and changes are ordered by whole numbers"
+    named = {*(settings.primary_key or ()), *settings.columns, *settings.erasure_columns}
+    for column in sorted(named):
+        if is_own(column):
+            yield f"{column!r} is a name that tables here use themselves, so no column can have it"
+    key = settings.primary_key or ()
+    if folds_case and len({column.lower() for column in key}) < len(key):
+        yield "primary_key: names a column twice, since case_insensitive makes them one"
+
+
+def _of_table(pipeline: Pipeline, table: str) -> str:
+    """A sentence where no event of `table` can be read; empty otherwise."""
+    source = pipeline.source
+    names = (table, table.split(".", maxsplit=1)[-1])
+    if source.exclude_tables and any(re.fullmatch(source.exclude_tables, name) for name in names):
+        return f"{table!r} is left out by exclude_tables"
+    if source.include_tables and not any(re.fullmatch(source.include_tables, name) for name in names):
+        return f"{table!r} is left out by include_tables"
+    if table in source.topic_tables.values():
+        return ""
+    if source.topics is not None:
+        return _of_listed_topics(pipeline, table)
+    prefix = source.debezium.topic_prefix or _leading_word(source.topic_pattern or "")
+    if prefix and not re.fullmatch(source.topic_pattern or "", f"{prefix}.{table}"):
+        return f"topic_pattern doesn't match {prefix}.{table}, the topic of {table!r}"
+    return ""
+
+
+def _of_listed_topics(pipeline: Pipeline, table: str) -> str:
+    """Debezium's topics are PREFIX.TABLE. One of another form may hold any table."""
+    topics = [topic for topic in pipeline.source.topics or () if topic not in pipeline.source.topic_tables]
+    tables = [topic.split(".", 1)[1] for topic in topics if topic.count(".") >= 2]
+    if any(_holds(topic, table) for topic in topics) or len(tables) < len(topics):
+        return ""
+    return f"no topic of topics is of {table!r}: {_hint(table, tables)}"
+
+
+def _holds(topic: str, table: str) -> bool:
+    """Whether the topic bears the table's name: PREFIX.SCHEMA.TABLE, or no more than the table where it is one word."""
+    return topic == table or ("." in table and topic.endswith(f".{table}"))
+
+
+def _leading_word(pattern: str) -> str:
+    """The literal text before the first dot of a pattern such as shop\\.public\\..*; empty where there is none."""
+    found = re.match(r"([\w-]+)(\\\.|\[\.\])", pattern)
+    return found[1] if found else ""
+
+
+def _of_topics(pipeline: Pipeline) -> Iterator[str]:
+    source = pipeline.source
+    if source.topic_pattern is None:
+        return
+    offsets = {} if isinstance(source.start_offsets, str) else source.start_offsets
+    for where, topics in (("topic_tables", source.topic_tables), ("start_offsets", offsets)):
+        for topic in topics:
+            if not re.fullmatch(source.topic_pattern, topic):
+                yield f"source.{where}: topic_pattern doesn't match {topic!r}, so it isn't read"
+
+
+def mismatches(pipeline: Pipeline, shapes: Sequence[Shape | Unread]) -> list[str]:
+    """Returns a sentence for each declaration that the newest events contradict."""
+    found = [f"topic {one.topic}: its records are {one.reason}" for one in shapes if isinstance(one, Unread)]
+    seen = [one for one in shapes if isinstance(one, Shape)]
+    by_table = {one.table: one for one in seen}
+    fold = str.lower if pipeline.source.case_insensitive else str
+    for table, settings in pipeline.tables.items():
+        shape = by_table.get(table)
+        if shape is None:
+            found += _of_unseen(pipeline, table, by_table)
+            continue
+        columns = {fold(column) for column in shape.columns}
+        for where, names in _named_columns(settings):
+            found += [
+                f"tables.{table}.{where}: the table has no column {name!r}: {_hint(name, shape.columns)}"
+                for name in names
+                if fold(name) not in columns
+            ]
+    return found
+
+
+def _of_unseen(pipeline: Pipeline, table: str, seen: Collection[str]) -> Iterator[str]:
+    """A table of which no newest record is: it may be empty, or share a topic with others; or its name is wrong."""
+    last_words = {one.rsplit(".", 1)[-1]: one for one in seen if one not in pipeline.tables}
+    near = difflib.get_close_matches(table.rsplit(".", 1)[-1], last_words, n=1, cutoff=0.7)
+    if near and not any(_holds(topic, table) for topic in pipeline.source.topics or ()):
+        yield f"tables: no newest record of any topic is of {table!r}: did you mean {last_words[near[0]]!r}?"
+
+
+def _named_columns(settings: TableSettings) -> Iterable[tuple[str, Iterable[str]]]:
+    yield "primary_key", settings.primary_key or ()
+    yield "columns", settings.columns
+    yield "sequence", (settings.sequence,) if settings.sequence else ()
+    yield "subject, personal, shred or on_erasure", sorted(settings.erasure_columns - {*settings.columns})
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    names = list(dict.fromkeys(known))
+    if word in names:
+        return f"{word} takes other arguments, such as decimal(10,2), array<int64> or struct<a:int64>"
+    near = difflib.get_close_matches(word, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names) or 'none'}"

@@ -1,0 +1,156 @@
+"""The newest change events of topics, for a person's check of a pipeline file. A changelog is read by Spark."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from ingest.changelog.connect_schema import columns_of
+from ingest.errors import ChangelogUnusable, Unreachable
+from ingest.sources.contract import Offsets
+from ingest.sources.kafka_properties import librdkafka
+
+_PER_PARTITION = 20
+_POLL_SECONDS = 0.5
+_TIMEOUT_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a record shows of its table. `types`: column → logical type, only where the record carries its schema."""
+
+    topic: str
+    table: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    types: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A topic whose newest records are no change events, and what they are instead."""
+
+    topic: str
+    reason: str
+
+
+def newest_shapes(
+    properties: Mapping[str, str], beginning: Offsets, end: Offsets, topic_tables: Mapping[str, str]
+) -> list[Shape | Unread]:
+    """Returns a shape for each table in the newest records of each topic, and what is unreadable in the others.
+
+    Args:
+        properties: Kafka client properties under their Java names.
+        beginning, end: of the topics, as `KafkaAdmin` gives them.
+        topic_tables: topic → table, of topics whose records don't name their table.
+
+    Raises Unreachable where the records don't come in time. A topic without records, or whose newest are all
+    tombstones and heartbeats, has no entry.
+    """
+    shapes: dict[tuple[str, str], Shape] = {}
+    unread: dict[str, Unread] = {}
+    for topic, key, value in _newest(properties, beginning, end):
+        if not value:
+            continue
+        found = shape_of(topic, key, value, topic_tables.get(topic))
+        if isinstance(found, Shape):
+            shapes[topic, found.table] = found
+        elif found is not None:
+            unread[topic] = found
+    known = {topic for topic, _ in shapes}
+    return [*shapes.values(), *(found for topic, found in unread.items() if topic not in known)]
+
+
+def _newest(properties: Mapping[str, str], beginning: Offsets, end: Offsets) -> Iterator[tuple[str, bytes, bytes]]:
+    """Yields topic, key and value of the last records of each partition, those of a partition in their order."""
+    places = [
+        TopicPartition(topic, partition, max(beginning[topic][partition], at - _PER_PARTITION))
+        for topic, partitions in end.items()
+        for partition, at in partitions.items()
+        if at > beginning[topic][partition]
+    ]
+    if not places:
+        return
+    told: dict[str, Any] = {"group.id": "ingest", "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = Consumer(librdkafka(properties) | told)
+    left = {(place.topic, place.partition) for place in places}
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    try:
+        consumer.assign(places)
+        while left:
+            message = consumer.poll(_POLL_SECONDS)
+            if message is None and time.monotonic() > deadline:
+                raise Unreachable("the newest records of the topics did not come in time", "run the same again")
+            if message is None:
+                continue
+            topic, partition, offset = str(message.topic()), message.partition(), message.offset()
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise Unreachable(f"the newest records of {topic} can't be read: {error.str()}", "let the user read it")
+            if error is not None or offset is None or offset + 1 >= end[topic][partition or 0]:
+                left.discard((topic, partition or 0))
+            if error is None:
+                yield topic, message.key() or b"", message.value() or b""
+    finally:
+        consumer.close()
+
+
+def shape_of(topic: str, key: bytes, value: bytes, table: str | None = None) -> Shape | Unread | None:
+    """Returns what a record with a value shows; None for one that says nothing of a row (a heartbeat, a truncate)."""
+    if value[:1] == b"\0":
+        return Unread(topic, "a schema registry's frame (Avro, Protobuf or JSON Schema), where JSON is read")
+    document = _json(value)
+    if not isinstance(document, dict):
+        return Unread(topic, "no JSON objects")
+    wrapped = isinstance(document.get("payload"), dict)
+    payload: dict[str, Any] = document["payload"] if wrapped else document
+    if "op" not in payload:
+        return _without_op(topic, payload)
+    source = payload.get("source") or {}
+    row = payload.get("after") or payload.get("before")
+    if not isinstance(row, dict):
+        return None
+    space = source.get("schema") or source.get("db")
+    named = ".".join(part for part in (space, source.get("table")) if part) if source.get("table") else topic
+    types = _types(document.get("schema")) if wrapped else {}
+    return Shape(topic, table or named, tuple(types or row), _key(key), types)
+
+
+def _without_op(topic: str, payload: Mapping[str, Any]) -> Unread | None:
+    if "specversion" in payload:
+        return Unread(topic, "CloudEvents, where Debezium's own envelopes are read")
+    is_heartbeat, is_boundary = payload.keys() <= {"ts_ms", "ts_us", "ts_ns"}, {"status", "id"} <= payload.keys()
+    if is_heartbeat or (is_boundary and "ts_ms" in payload):
+        return None
+    return Unread(topic, "rows without an envelope (unwrapped by ExtractNewRecordState?), where envelopes are read")
+
+
+def _types(schema: Any) -> dict[str, str]:
+    """column → logical type, out of the schema of the envelope's `after`."""
+    fields = schema.get("fields", ()) if isinstance(schema, dict) else ()
+    image = next((one for one in fields if one.get("field") == "after"), None)
+    if image is None:
+        return {}
+    try:
+        return {column.name: str(column.type) for column in columns_of(image)}
+    except ChangelogUnusable:
+        return {}
+
+
+def _key(key: bytes) -> tuple[str, ...]:
+    document = _json(key) if key else None
+    if isinstance(document, dict) and isinstance(document.get("payload"), dict):
+        document = document["payload"]
+    return tuple(document) if isinstance(document, dict) else ()
+
+
+def _json(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

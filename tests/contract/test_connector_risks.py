@@ -1,0 +1,201 @@
+"""The recipe of a connector loses nothing, and each setting that does is named with its remedy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ingest.cli import app
+from ingest.connector import Placement, Reader, recipe, risks, topic_risks, version_risks
+
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+POSTGRES = "io.debezium.connector.postgresql.PostgresConnector"
+
+
+def config(**changes: str) -> dict[str, str]:
+    """The recipe with other values; `__` in a name stands for a dot, an empty value for no setting."""
+    found = {s.name: s.value for s in recipe(Placement("shop", ["public.orders"]))}
+    found |= {name.replace("__", "."): value for name, value in changes.items()}
+    return {name: value for name, value in found.items() if value}
+
+
+def test_the_recipe_has_no_risk() -> None:
+    assert risks(config(), Reader("shop")) == []
+
+
+def test_a_recipe_of_a_whole_schema_says_what_becomes_of_new_tables() -> None:
+    (found,) = risks({s.name: s.value for s in recipe(Placement("shop", schemas=["public"]))}, Reader("shop"))
+    assert (found.setting, found.loses) == ("publication.autocreate.mode", False)
+    assert "restart" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("changes", "setting"),
+    [
+        ({"skipped__operations": ""}, "skipped.operations"),
+        ({"skipped__operations": "d"}, "skipped.operations"),
+        ({"value__converter__replace__null__with__default": ""}, "value.converter.replace.null.with.default"),
+        ({"key__converter__replace__null__with__default": "true"}, "key.converter.replace.null.with.default"),
+        ({"value__converter": ""}, "value.converter"),
+        ({"value__converter": "io.confluent.connect.avro.AvroConverter"}, "value.converter"),
+        ({"value__converter": "io.debezium.converters.CloudEventsConverter"}, "value.converter"),
+        ({"value__converter__schemas__enable": "false"}, "value.converter.schemas.enable"),
+        ({"decimal__handling__mode": "double"}, "decimal.handling.mode"),
+        ({"time__precision__mode": "connect"}, "time.precision.mode"),
+        ({"time__precision__mode": "nanoseconds"}, "time.precision.mode"),
+        ({"interval__handling__mode": ""}, "interval.handling.mode"),
+        ({"include__unknown__datatypes": ""}, "include.unknown.datatypes"),
+        ({"unavailable__value__placeholder": "gone"}, "unavailable.value.placeholder"),
+        ({"snapshot__mode": "never"}, "snapshot.mode"),
+        ({"snapshot__mode": "no_data"}, "snapshot.mode"),
+        ({"snapshot__mode": "initial_only"}, "snapshot.mode"),
+        ({"snapshot__mode": "configuration_based"}, "snapshot.mode.configuration.based.snapshot.data"),
+        ({"snapshot__select__statement__overrides": "public.orders"}, "snapshot.select.statement.overrides"),
+        ({"slot__drop__on__stop": "true"}, "slot.drop.on.stop"),
+        ({"event__processing__failure__handling__mode": "skip"}, "event.processing.failure.handling.mode"),
+        ({"event__processing__failure__handling__mode": "warn"}, "event.processing.failure.handling.mode"),
+        ({"event__converting__failure__handling__mode": ""}, "event.converting.failure.handling.mode"),
+        ({"errors__tolerance": "all"}, "errors.tolerance"),
+        ({"producer__override__acks": "1"}, "producer.override.acks"),
+        ({"topic__prefix": "other"}, "topic.prefix"),
+        ({"transforms": "u", "transforms__u__type": "io.debezium.transforms.ExtractNewRecordState"},
+         "transforms.u.type"),
+        ({"transforms": "f", "transforms__f__type": "org.apache.kafka.connect.transforms.Filter"}, "transforms.f.type"),
+        ({"connector__class": "io.confluent.connect.jdbc.JdbcSourceConnector"}, "connector.class"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_loses_data_is_named_with_its_remedy(changes: dict[str, str], setting: str) -> None:
+    (found,) = risks(config(**changes), Reader("shop"))
+    assert (found.setting, found.loses) == (setting, True)
+    assert found.effect
+    assert found.remedy
+
+
+@pytest.mark.parametrize(
+    ("changes", "setting"),
+    [
+        ({"tombstones__on__delete": "false"}, "tombstones.on.delete"),
+        ({"column__exclude__list": "public.orders.note"}, "column.exclude.list"),
+        ({"column__include__list": "public.orders.id"}, "column.include.list"),
+        ({"message__key__columns": "public.orders:id"}, "message.key.columns"),
+        ({"heartbeat__interval__ms": ""}, "heartbeat.interval.ms"),
+        ({"topic__heartbeat__prefix": "beat"}, "topic.heartbeat.prefix"),
+        ({"key__converter__schemas__enable": "false"}, "key.converter.schemas.enable"),
+        ({"publication__autocreate__mode": "disabled"}, "publication.autocreate.mode"),
+        ({"flush__lsn__source": "false"}, "flush.lsn.source"),
+        ({"field__name__adjustment__mode": "avro"}, "field.name.adjustment.mode"),
+        ({"converters": "geometry"}, "converters"),
+        ({"transforms": "r", "transforms__r__type": "org.apache.kafka.connect.transforms.RegexRouter"},
+         "transforms.r.type"),
+        ({"transforms": "own", "transforms__own__type": "com.example.Own$Value"}, "transforms.own.type"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_was_chosen_is_named_and_loses_nothing_unawares(changes: dict[str, str], setting: str) -> None:
+    (found,) = risks(config(**changes), Reader("shop"))
+    assert (found.setting, found.loses) == (setting, False)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"decimal__handling__mode": "string"},
+        {"time__precision__mode": "isostring"},
+        {"time__precision__mode": "microseconds"},
+        {"hstore__handling__mode": "map"},
+        {"binary__handling__mode": "hex"},
+        {"value__converter__decimal__format": "NUMERIC"},
+        {"publication__autocreate__mode": "all_tables"},
+        {"snapshot__mode": "when_needed"},
+        {"provide__transaction__metadata": "true"},
+        {"transforms": "h", "transforms__h__type": "org.apache.kafka.connect.transforms.InsertHeader"},
+    ],
+)
+def test_a_harmless_setting_is_not_named(changes: dict[str, str]) -> None:
+    assert risks(config(**changes), Reader("shop")) == []
+
+
+def test_a_snapshot_of_some_rows_is_no_risk_where_the_pipeline_knows_of_it() -> None:
+    overrides = config(snapshot__select__statement__overrides="public.orders")
+    assert risks(overrides, Reader("shop", snapshots="partial")) == []
+
+
+def test_a_converters_setting_without_the_converter_has_no_effect() -> None:
+    (found,) = risks(config(value__converter=""), Reader("shop"))
+    assert "value.converter.replace.null.with.default has no effect" in found.effect
+    assert "REST interface doesn't show" in found.effect
+
+
+def test_the_salt_of_a_hash_is_not_shown() -> None:
+    hashed = config() | {"column.mask.hash.SHA-256.with.salt.hunter2": "public.orders.email"}
+    (found,) = risks(hashed, Reader("shop"))
+    assert "hunter2" not in str(found)
+
+
+def test_rules_of_postgres_are_not_those_of_another_database() -> None:
+    found = risks(config(connector__class="io.debezium.connector.mysql.MySqlConnector", interval__handling__mode=""),
+                  Reader("shop"))  # fmt: skip
+    assert found == []
+
+
+@pytest.mark.parametrize(("version", "count"), [("3.3.1.Final", 1), ("3.7.0.Final", 0), ("4.0.0.Alpha1", 0), ("", 0)])
+def test_a_version_that_loses_rows_at_restarts_is_named(version: str, count: int) -> None:
+    assert len(version_risks(POSTGRES, version)) == count
+    assert version_risks("io.debezium.connector.mysql.MySqlConnector", version) == []
+
+
+def test_a_topic_that_is_only_compacted_is_named_with_the_hours_that_a_delete_stays() -> None:
+    (found,) = topic_risks({
+        "a": {"cleanup.policy": "compact", "delete.retention.ms": "7200000"},
+        "b": {"cleanup.policy": "delete"},
+        "c": {"cleanup.policy": "compact,delete"},
+    })  # fmt: skip
+    assert found.setting == "cleanup.policy of a"
+    assert "2 h" in found.effect
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["connector", "recipe", "postgres", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_command_writes_what_connect_takes_without_a_secret() -> None:
+    document = json.loads(run("--name", "shop", "--table", "public.orders", "--host", "db", "--json"))
+    assert document["name"] == "shop"
+    assert document["config"]["database.password"] == "${env:POSTGRES_PASSWORD}"
+    assert document["config"]["database.hostname"] == "db"
+    assert document["config"]["table.include.list"] == r"public\.orders"
+    assert all(isinstance(value, str) for value in document["config"].values())
+
+
+def test_people_see_the_same_with_a_reason_for_each_setting() -> None:
+    lines = run("--name", "shop").splitlines()
+    assert "skipped.operations=none" in lines
+    assert all(line.startswith("# ") for line in lines[::2])
+
+
+def test_a_pipeline_names_its_connector(tmp_path: Path) -> None:
+    file = tmp_path / "orders.yaml"
+    file.write_text(
+        "source:\n  kafka: {bootstrap.servers: 'b:9092'}\n  topics: [shop.public.orders, 'shop.public.Odd Name']\n"
+        "  debezium: {unavailable.value.placeholder: gone}\nlakehouse: /data\n"
+    )
+    document = json.loads(run(str(file), "--json"))
+    assert document["name"] == "shop"
+    assert document["config"]["table.include.list"] == r"public\.orders,public\.Odd Name"
+    assert document["config"]["unavailable.value.placeholder"] == "gone"
+
+
+def test_a_pattern_of_topics_names_prefix_and_schema(tmp_path: Path) -> None:
+    file = tmp_path / "orders.yaml"
+    file.write_text(
+        "source:\n  kafka: {bootstrap.servers: 'b:9092'}\n  topic_pattern: shop\\.public\\..*\n"
+        "  connect: {url: 'http://c:8083', connector: orders}\nlakehouse: /data\n"
+    )
+    document = json.loads(run(str(file), "--json"))
+    assert document["name"] == "orders"
+    assert document["config"]["topic.prefix"] == "shop"
+    assert document["config"]["schema.include.list"] == "public"

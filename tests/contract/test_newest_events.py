@@ -1,0 +1,109 @@
+"""What the newest events show of their tables contradicts a pipeline file in sentences that name the column."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.config import Pipeline, load
+from ingest.sources.declarations import mismatches
+from ingest.sources.newest import Shape, Unread, shape_of
+
+TOPIC = "shop.public.orders"
+SOURCE = {"schema": "public", "table": "orders"}
+ROW = {"id": 1, "total": "AQ=="}
+AFTER = {
+    "type": "struct",
+    "field": "after",
+    "fields": [
+        {"field": "id", "type": "int32"},
+        {"field": "total", "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal",
+         "parameters": {"scale": "2", "connect.decimal.precision": "10"}},
+    ],
+}  # fmt: skip
+
+
+def text(document: Any) -> bytes:
+    return json.dumps(document).encode()
+
+
+def test_a_record_with_a_schema_shows_columns_types_and_key() -> None:
+    value = {"schema": {"type": "struct", "fields": [AFTER]}, "payload": {"op": "c", "after": ROW, "source": SOURCE}}
+    key = {"schema": {}, "payload": {"id": 1}}
+    types = {"id": "int32", "total": "decimal(10,2)"}
+    assert shape_of(TOPIC, text(key), text(value)) == Shape(TOPIC, "public.orders", ("id", "total"), ("id",), types)
+
+
+def test_a_record_without_a_schema_shows_its_names() -> None:
+    value = {"op": "d", "before": ROW, "after": None, "source": SOURCE}
+    assert shape_of(TOPIC, b"", text(value)) == Shape(TOPIC, "public.orders", ("id", "total"), ())
+    assert shape_of("routed", b"", text({"op": "c", "after": ROW}), "public.mine") == Shape(
+        "routed", "public.mine", ("id", "total"), ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"\0\0\0\0\x07abc", "registry"),
+        (b"<xml/>", "no JSON"),
+        (b"[1]", "no JSON"),
+        (text({"specversion": "1.0", "data": {}}), "CloudEvents"),
+        (text(ROW), "without an envelope"),
+    ],
+)
+def test_records_that_are_no_change_events_are_named(value: bytes, reason: str) -> None:
+    found = shape_of(TOPIC, b"", value)
+    assert isinstance(found, Unread)
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"ts_ms": 1}, {"status": "BEGIN", "id": "7", "ts_ms": 1}, {"op": "t", "source": SOURCE, "after": None}],
+)
+def test_a_record_that_says_nothing_of_a_row_is_none(value: dict[str, Any]) -> None:
+    assert shape_of(TOPIC, b"", text(value)) is None
+
+
+def pipeline(tmp_path: Path, tables: str, source: str = "") -> Pipeline:
+    path = tmp_path / "shop.yaml"
+    path.write_text(
+        f"source: {{kafka: {{bootstrap.servers: 'b:1'}}, topic_pattern: '.*'{source}}}\nlakehouse: /data\n"
+        f"tables: {tables}\n"
+    )
+    return load(path, {})
+
+
+SHAPE = Shape(TOPIC, "public.orders", ("id", "Total"), ("id",))
+
+
+@pytest.mark.parametrize(
+    ("tables", "sentence"),
+    [
+        ("{public.orders: {primary_key: [idd]}}", "primary_key: the table has no column 'idd': did you mean 'id'?"),
+        ("{public.orders: {columns: {totl: string}}}", "columns: the table has no column 'totl'"),
+        ("{public.orders: {columns: {total: string}}}", "columns: the table has no column 'total'"),
+        ("{public.orders: {sequence: at}}", "sequence: the table has no column 'at'"),
+        ("{public.orders: {personal: [email]}}", "the table has no column 'email'"),
+        ("{public.ordres: {primary_key: [id]}}", "is of 'public.ordres': did you mean 'public.orders'?"),
+    ],
+)
+def test_a_declaration_that_the_events_contradict_is_named(tmp_path: Path, tables: str, sentence: str) -> None:
+    (found,) = mismatches(pipeline(tmp_path, tables), [SHAPE])
+    assert sentence in found
+
+
+def test_what_fits_is_not_named(tmp_path: Path) -> None:
+    folded = pipeline(tmp_path, "{public.orders: {primary_key: [ID], columns: {total: string}}}",
+                      ", case_insensitive: true")  # fmt: skip
+    assert mismatches(folded, [SHAPE]) == []
+    assert mismatches(pipeline(tmp_path, "{public.empty: {primary_key: [id]}}"), [SHAPE]) == []
+
+
+def test_a_topic_that_cant_be_read_is_named(tmp_path: Path) -> None:
+    (found,) = mismatches(pipeline(tmp_path, "{}"), [Unread("t", "CloudEvents")])
+    assert found == "topic t: its records are CloudEvents"
