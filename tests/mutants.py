@@ -220,7 +220,7 @@ MUTANTS = [
     Mutant(
         "a snapshot read beats a change at the same position",
         "changelog/position.py",
-        'F.when(op == "r", 0).otherwise(1).alias("streamed")',
+        'F.when(read, F.when(given.isNull(), unplaced).otherwise(0)).otherwise(1).alias("streamed")',
         'F.lit(1).alias("streamed")',
         RULES,
     ),

@@ -15,7 +15,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.position import POSITION, PROGRESS, SOURCE_FIELDS, numbers, position, progress, sequenced
+from ingest.changelog.position import (
+    INCREMENTAL,
+    POSITION,
+    PROGRESS,
+    SOURCE_FIELDS,
+    numbers,
+    position,
+    progress,
+    sequenced,
+)
 from ingest.changelog.projection import Projection
 from ingest.plain_json import CORRUPT, opened
 
@@ -65,7 +74,7 @@ _LAST_OF_SNAPSHOT = ("last", "last_in_data_collection")
 ERASED = "ingest.erased"
 """The header of a record of which an erasure has left no more than its place in the log. Its value: the request."""
 
-_READ_AS = 1
+_READ_AS = 2
 """Another number for whoever makes other events of the same records."""
 
 NOT_JSON = "not-json"
@@ -237,7 +246,7 @@ def _event(naming: Naming) -> list[Column]:
         F.col("_wrapped").alias("wrapped"),
         F.when(F.col("_schema").isNotNull(), F.xxhash64("_schema")).alias("schema_id"),
         F.when(op.isNull(), _problem(unordered)).alias("problem"),
-        F.coalesce(source["snapshot"].isin(*_LAST_OF_SNAPSHOT), F.lit(False)).alias("ends_snapshot"),
+        _ends_snapshot(source["snapshot"]).alias("ends_snapshot"),
         progress(source, said_op).alias("progress"),
     ]
 
@@ -269,3 +278,10 @@ def _is_unwrapped_row(value: Column) -> Column:
     names = F.json_object_keys(F.when(F.col("_wrapped"), F.get_json_object(text, "$.payload")).otherwise(text))
     fields = F.array(*map(F.lit, _ENVELOPE_FIELDS))
     return F.coalesce((F.size(names) > 0) & ~F.arrays_overlap(names, fields), F.lit(False))
+
+
+def _ends_snapshot(snapshot: Column) -> Column:
+    """Whether the event is the last read of a snapshot; null for a read of one that reads rows again while the log goes
+    on: that one never tells which rows there are not."""
+    ends = F.coalesce(snapshot.isin(*_LAST_OF_SNAPSHOT), F.lit(False))
+    return F.when(~F.coalesce(snapshot == INCREMENTAL, F.lit(False)), ends)

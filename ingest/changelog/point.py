@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import TOMBSTONE
-from ingest.changelog.position import literal
+from ingest.changelog.position import is_adrift, literal
 
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 _BINLOG = re.compile(r"[\w.-]*?(\d+):(\d+)")
@@ -72,5 +72,5 @@ def within(begin: Point | None, end: Point | None) -> Column:
 
 
 def or_unplaced(chosen: Column) -> Column:
-    """Null tombstones too: only the event before each tells where it stands."""
-    return chosen | (F.col("op") == TOMBSTONE)
+    """Selects also null tombstones and reads that are adrift: only the event before each tells where it stands."""
+    return chosen | (F.col("op") == TOMBSTONE) | is_adrift(F.col("position"))

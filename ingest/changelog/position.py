@@ -3,11 +3,18 @@
 | field | Postgres | MySQL | SQL Server | a source without positions |
 |---|---|---|---|---|
 | epoch | the log's life | the log's life | the log's life | the log's life |
-| major | lsn | number of the binlog file | commit_lsn (VLF, block) | the sequence column, if one is named, or 0 |
+| major | lsn, or a later commit before it | number of the file | commit_lsn (VLF, block) | sequence column, or 0 |
 | minor | 0 | pos | change_lsn (VLF, block) | 0 |
-| ordinal | 0 | row | change_lsn (slot), event_serial_no | 0 |
-| streamed | 0 for a snapshot read, which loses to a streamed change at an equal position; else 1 | | | |
+| ordinal | lsn, where a later commit is the major | row | change_lsn (slot), event_serial_no | 0 |
+| streamed | 0 for a snapshot read, which loses to a streamed change at an equal position; else 1 | | | 1 |
 | offset, partition | the transport's order breaks ties, and is the order where a source gives none | | | |
+
+Postgres sends transactions in the order of their commits, and `source.sequence` names the last commit before an event.
+A transaction may write before another one commits and commit after it: its events stand at that commit, by their lsn.
+So does a read of an incremental snapshot, which has no lsn: it is newer than all that was committed before it, and
+older than all that is sent after it. Per key this is the order of the lsn: a row lock keeps a second transaction from
+writing before the first has committed. A read of which nothing tells that (`is_adrift`) gets the place of the change of
+the same key before it in its partition, with a `streamed` of 2, where it is merged (`changelog.standing`).
 
 For SQL Server the order per key is that of change_lsn: a row lock keeps a second transaction from changing the
 row before the first has committed. A `streamed` of -1 stands before a snapshot: everything lower is older than it.
@@ -49,6 +56,9 @@ PROGRESS = T.StructType(
 """How far the log of a server had been sent."""
 
 _PLACE = ("epoch", "major", "minor", "ordinal", "streamed")
+INCREMENTAL = "incremental"
+"""The value of `source.snapshot` in reads of an incremental snapshot."""
+_ADRIFT = 2
 
 SOURCE_FIELDS = T.StructType(
     [
@@ -86,28 +96,41 @@ def _file_number(source: Column) -> Column:
     return F.regexp_extract(source["file"], r"(\d+)$", 1).try_cast("bigint")
 
 
+def _in_sequence(source: Column, pattern: str) -> Column:
+    """A number of Postgres's `sequence`, `["24023119","24023128"]`: the last commit before the event, then its lsn."""
+    return F.regexp_extract(source["sequence"], pattern, 1).try_cast("bigint")
+
+
 def numbers(source: Column) -> dict[str, Column]:
     """What `position` and `progress` take out of texts in an envelope's `source` (a `SOURCE_FIELDS` struct, may be
     null), as columns that have to stand beside it: each is read once, and written down once in a plan."""
     commit, _ = _sql_server(source["commit_lsn"])
     change, slot = _sql_server(source["change_lsn"])
-    return {"_file": _file_number(source), "_commit": commit, "_change": change, "_slot": slot}
+    committed = _in_sequence(source, r'^\["?(\d+)')
+    return {"_file": _file_number(source), "_commit": commit, "_change": change, "_slot": slot, "_committed": committed}
 
 
 def position(source: Column, op: Column, offset: Column, partition: Column) -> Column:
     """`POSITION` of an event out of its envelope's `source`, and the `numbers` of that."""
     serial = F.coalesce(source["event_serial_no"], F.lit(0))
-    none = F.lit(0).cast("bigint")
+    none, lsn, committed = F.lit(0).cast("bigint"), source["lsn"], F.col("_committed")
+    read = op == "r"
+    behind = ~read & (committed > lsn)
+    given = F.coalesce(
+        lsn, "_file", "_commit", F.when(read, F.coalesce(committed, _in_sequence(source, r',\s*"?(\d+)"?\]$')))
+    )
+    adrift = (source["snapshot"] == INCREMENTAL) & (source["connector"] == "postgresql")
+    # Without any position the transport's order is that of reads too.
+    unplaced = F.when(adrift, _ADRIFT).otherwise(1)
     return F.struct(
         F.lit(0).alias("epoch"),
-        F.coalesce(source["lsn"], F.col("_file"), F.col("_commit"), none).alias("major"),
-        F.when(source["lsn"].isNotNull(), none)
-        .otherwise(F.coalesce(source["pos"], F.col("_change"), none))
-        .alias("minor"),
-        F.when(source["lsn"].isNotNull(), none)
+        F.when(behind, committed).otherwise(F.coalesce(given, none)).alias("major"),
+        F.when(lsn.isNotNull(), none).otherwise(F.coalesce(source["pos"], F.col("_change"), none)).alias("minor"),
+        F.when(behind, lsn)
+        .when(lsn.isNotNull(), none)
         .otherwise(F.coalesce(source["row"], F.shiftleft("_slot", 32) + serial, none))
         .alias("ordinal"),
-        F.when(op == "r", 0).otherwise(1).alias("streamed"),
+        F.when(read, F.when(given.isNull(), unplaced).otherwise(0)).otherwise(1).alias("streamed"),
         offset.alias("offset"),
         partition.alias("partition"),
     ).cast(POSITION)
@@ -131,10 +154,8 @@ def progress(source: Column, op: Column) -> Column:
     """`PROGRESS` when an event was sent: a connector sends transactions in the order in which they were committed, so
     it goes back only where events are sent again, or where the log begins anew. Null for snapshots and where the
     source doesn't tell. Beside `source` stand its `numbers`."""
-    # The last commit before the event, then the event: ["24023119","24023128"].
-    committed = F.regexp_extract(source["sequence"], r'^\["?(\d+)', 1).try_cast("bigint")
     of_postgres = source["lsn"].isNotNull()
-    major = F.when(of_postgres, committed).otherwise(F.coalesce("_file", "_commit"))
+    major = F.when(of_postgres, F.col("_committed")).otherwise(F.coalesce("_file", "_commit"))
     minor = F.when(of_postgres, 0).otherwise(F.coalesce(source["pos"], F.lit(0)))
     told = F.struct(F.coalesce(source["name"], F.lit("")), major, minor).cast(PROGRESS)
     return F.when((op != "r") & major.isNotNull(), told)
@@ -158,6 +179,29 @@ def right_after(predecessor: Column, own: Column) -> Column:
         own["offset"].alias("offset"),
         own["partition"].alias("partition"),
     ).cast(POSITION)
+
+
+def is_adrift(position: Column) -> Column:
+    """Whether it is that of a snapshot read of which the event doesn't tell where it stands among changes that have
+    positions."""
+    return (position["streamed"] == _ADRIFT) & ~is_placed(position)
+
+
+def is_adrift_at(position: tuple[int, ...]) -> bool:
+    """`is_adrift` of plain numbers."""
+    return position[1:3] == (0, 0) and position[4] == _ADRIFT
+
+
+def above(position: Column) -> Column:
+    """A position above a change, however often that is delivered again, and below whatever the source did later."""
+    return position.withField("streamed", F.lit(_ADRIFT))
+
+
+def right_after_change(predecessor: Column, own: Column) -> Column:
+    """The position of a read that is adrift: `above` the change of the same key before it; `own` where there is
+    none."""
+    at = above(predecessor).withField("offset", own["offset"]).withField("partition", own["partition"])
+    return F.when(predecessor.isNotNull(), at).otherwise(own)
 
 
 def place(position: Column) -> Column:

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import CHANGES, TOMBSTONE
-from ingest.changelog.position import right_after
+from ingest.changelog.position import above, is_adrift, right_after
 
 SAME_KEY = ["topic", "partition", "key"]
 
@@ -34,11 +34,27 @@ def searched_in(history: DataFrame, orphans: DataFrame) -> DataFrame:
     changes = changes.join(F.broadcast(orphans.select(*SAME_KEY).distinct()), SAME_KEY, "left_semi")
     own = [*orphans.columns]
     joined = orphans.drop("_before").join(changes, SAME_KEY, "left")
-    candidate = F.when(F.col("_offset") < F.col("offset"), F.col("_found"))
-    nearest = F.max_by(candidate, F.when(candidate.isNotNull(), F.col("_offset")))
+    before, adrift = F.col("_offset") < F.col("offset"), is_adrift(F.col("_found.position"))
+    nearest = [_nearest(before & which).alias(name) for name, which in (("_placed", ~adrift), ("_adrift", adrift))]
     rest = [c for c in own if c not in ("topic", "partition", "offset", "_before")]
     first = [F.first(c).alias(c) for c in rest]
-    return joined.groupBy("topic", "partition", "offset").agg(*first, nearest.alias("_before")).select(*own)
+    found = joined.groupBy("topic", "partition", "offset").agg(*first, *nearest)
+    return found.withColumn("_before", _found()).select(*own)
+
+
+def _nearest(which: Column) -> Column:
+    """Of the changes `which` the last one, with its offset."""
+    return F.max_by(F.when(which, F.struct("_offset", "_found")), F.when(which, F.col("_offset")))
+
+
+def _found() -> Column:
+    """The change before a tombstone. A read that is adrift stands above the placed change before it."""
+    placed, adrift = F.col("_placed._found"), F.col("_adrift._found")
+    raised = F.struct(
+        adrift["table"].alias("table"), above(placed["position"]).alias("position"), adrift["op"].alias("op")
+    )
+    later = F.col("_adrift._offset") > F.col("_placed._offset")
+    return F.when(later, raised).otherwise(F.coalesce(placed, adrift))
 
 
 def placed(tombstones: DataFrame, table_of_topic: Column) -> DataFrame:

@@ -67,7 +67,7 @@ final class Counted implements Serializable {
         long[] position = position(event.getStruct(8, 7));
         lowest = lower(lowest, position);
         highest = higher(highest, position);
-        if (read) {
+        if (read && !event.isNullAt(10)) {
             firstRead = lower(firstRead, position);
         }
         if (!event.isNullAt(10) && event.getBoolean(10)) {

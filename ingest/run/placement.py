@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
+from ingest.changelog import standing
 from ingest.changelog.envelope import TOMBSTONE
+from ingest.changelog.position import is_adrift
 from ingest.changelog.tombstone_placement import placed, predecessors, searched_in
 from ingest.cut import cut
 from ingest.run.profile import Group
@@ -52,7 +54,7 @@ def place(
         named = F.element_at(F.create_map(*pairs), F.col("topic"))
     found = cut(predecessors(events))
     settled, tables = _settled(found, named)
-    lone = F.col("_before").isNull()
+    lone = _is_lone()
     while any(table["orphans"] for table in tables) and (history := next(earlier, None)) is not None:
         found = cut(found.where(~lone).unionByName(searched_in(history, found.where(lone))))
         settled, tables = _settled(found, named)
@@ -69,10 +71,23 @@ def place(
     return Placed(new.drop("_repeats", "_lone").withColumn("source_ts", when), counts, told)
 
 
+def stand(events: DataFrame, earlier: Iterator[DataFrame]) -> DataFrame:
+    """`EVENT` rows, with a position for each snapshot read that brings none. `earlier`: as of `place`."""
+    found = cut(standing.with_predecessors(events))
+    while not found.where(standing.lacks_predecessor()).isEmpty() and (history := next(earlier, None)) is not None:
+        found = cut(standing.searched_in(history, found))
+    return cut(standing.standing(found))
+
+
+def _is_lone() -> Column:
+    """Whether the placed change before a tombstone is not found yet."""
+    return F.col("_before").isNull() | is_adrift(F.col("_before.position"))
+
+
 def _settled(found: DataFrame, named: Column) -> tuple[DataFrame, list[Row]]:
     """The tombstones where they stand, and a row of counts per table."""
     repeats = F.coalesce(F.col("_before.op") == "d", F.lit(False))
-    told = found.withColumns({"_repeats": repeats, "_lone": F.col("_before").isNull()})
+    told = found.withColumns({"_repeats": repeats, "_lone": _is_lone()})
     settled = cut(placed(told, named))
     return settled, _counted(settled)
 

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.envelope import CHANGES, TOMBSTONE
 from ingest.changelog.inference import are_whole, images, joined, outline, shape
 from ingest.changelog.key_change import names_new_key
+from ingest.changelog.position import is_adrift_at
 from ingest.run.image_news import news
 
 Coordinates = tuple[str, int, int]
@@ -46,7 +47,7 @@ class Group:
     last_read: tuple[int, ...] | None = None
     """The highest position of a read that says to be a snapshot's last one."""
     first_read: tuple[int, ...] | None = None
-    """The lowest position of a snapshot's reads."""
+    """The lowest position of a snapshot's reads, those of incremental ones left out."""
     progress: tuple[Progress, Progress] | None = None
     """The lowest and the highest one."""
     goes_back: bool | None = None
@@ -83,6 +84,11 @@ class Group:
     @property
     def topics(self) -> set[str]:
         return {topic for topic, _ in self.partitions}
+
+    @property
+    def may_be_adrift(self) -> bool:
+        """Whether a read among them may not tell where it stands."""
+        return is_adrift_at(self.first_position)
 
     @property
     def placed(self) -> bool:
@@ -144,7 +150,7 @@ def _counting(few: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]
             F.collect_set(F.struct("topic", "partition")).alias("partitions"),
             F.bool_or(names_new_key()).alias("key_changes"),
             F.max(F.when(F.col("ends_snapshot"), F.col("position"))).alias("snapshot"),
-            F.min(F.when(F.col("op") == "r", F.col("position"))).alias("read"),
+            F.min(F.when(_reads_all(), F.col("position"))).alias("read"),
             F.min("progress").alias("earliest"),
             F.max("progress").alias("furthest"),
             (_goes_back() if few else F.lit(None).cast("boolean")).alias("goes_back"),
@@ -157,6 +163,12 @@ def _counting(few: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]
 def _is_schemaless() -> Column:
     """Whether it is a change that brings no schema."""
     return F.col("schema_id").isNull() & F.coalesce(F.col("op").isin(*CHANGES), F.lit(False))
+
+
+@cache
+def _reads_all() -> Column:
+    """Whether it is a read of a snapshot that reads rows as they are at one point of the log."""
+    return (F.col("op") == "r") & F.col("ends_snapshot").isNotNull()
 
 
 @cache

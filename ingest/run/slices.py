@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import BATCH
+from ingest.changelog.point import or_unplaced
 from ingest.cut import cut
-from ingest.run.placement import Placed, place, repeating
+from ingest.run.placement import Placed, place, repeating, stand
 from ingest.run.profile import CHANGE, FEW, Group, profiles, together
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
@@ -110,7 +111,7 @@ class Slices:
 
     def read(self, after: int, upto: int, groups: Sequence[Group], repeated: bool = False) -> Slice:
         """`repeated`: with null tombstones that only repeat the delete before them."""
-        events = self._bronze.between(after, upto)
+        events = self._events(after, upto, groups)
         if len({g.table for g in groups}) > 1 and sum(g.count for g in groups) <= FEW:
             events = cut(events)  # Each table reads them all.
         tombstones = self._placed(after, upto, groups, repeated)
@@ -118,11 +119,21 @@ class Slices:
         self.schemas.learn(events, [g for b in batches for g in b.groups if g.kind == CHANGE])
         return Slice(after, upto, groups, events, tombstones, batches)
 
+    def _events(self, after: int, upto: int, groups: Sequence[Group]) -> DataFrame:
+        """The events of the slice, each where it stands."""
+        if not any(group.may_be_adrift for group in groups):
+            return self._bronze.between(after, upto)
+        standing = stand(self._bronze.whole(after, upto), self._before(after))
+        chosen = self._bronze.chosen
+        return standing if chosen is None else standing.where(or_unplaced(chosen))
+
     def _placed(self, after: int, upto: int, groups: Sequence[Group], repeated: bool) -> Placed:
         known, chosen = repeating(groups), self._bronze.chosen
         if known is not None and (not known.counts or (chosen is None and not repeated)):
             return known
         whole = self._bronze.whole(after, upto)
+        if any(group.may_be_adrift for group in groups):
+            whole = stand(whole, self._before(after))
         return place(whole, self._before(after), self._topics(groups), chosen, repeated)
 
     def _before(self, after: int) -> Iterator[DataFrame]:

@@ -3,6 +3,7 @@ what the changelog says without it. A new life flows."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -10,10 +11,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from ingest.changelog.change import EVENT_ID
+from ingest.changelog.envelope import RECORD, Naming, events
 from ingest.config import Pipeline
 from ingest.local_rows import local_rows
 from ingest.privacy.cut_off import EVERY, CutOff
+from ingest.privacy.fence import OLD, UNKNOWN, judged
 from ingest.privacy.key_file import read_keys
 from ingest.privacy.ledger import ASKED, KEYS, Entry, Ledger
 from ingest.run import erasing as asking
@@ -31,7 +36,7 @@ from ingest.tables.quarantine import Quarantine
 from ingest.testing import Event
 from tests.privacy import people
 from tests.privacy.people import APART, CLAIMS, COLUMNS, MEMBERS, PHOTOS, TABLES, Said, insured
-from tests.replay.changelogs import Record, write
+from tests.replay.changelogs import Record, Topic, write
 
 pytestmark = pytest.mark.spark
 CASES, LENGTH, BATCHES = 25, 14, 6
@@ -218,3 +223,45 @@ def test_without_a_request_no_event_is_looked_at(
     bronze = captured(spark, pipeline, tmp_path / "events", people.records(story(), 1), None, 5)
     merged(spark, pipeline, bronze, 5)
     assert len(rows(spark, pipeline, MEMBERS)) == 2
+
+
+def test_a_read_is_of_the_life_in_which_it_stands(spark: SparkSession) -> None:
+    """Reads of incremental snapshots, and a transaction that was open when the erasure was asked for."""
+    topic = Topic("t")
+
+    def sent(partition: int, offset: int, lsn: int | None, sequence: str | None) -> None:
+        topic.partition = partition
+        op = "u" if lsn else "r"
+        source = topic.change(op, lsn or 0, {"id": 1}, offset=offset)["value"]["source"]
+        source |= {"lsn": lsn, "sequence": sequence, "snapshot": "false" if lsn else "incremental"}
+
+    right = {
+        (0, 3): (None, '["250","250"]', "old"),
+        (0, 12): (None, '["250","250"]', None),
+        (0, 13): (None, None, None),
+        (0, 14): (120, '["260","120"]', None),
+        (0, 15): (120, '["92","120"]', "old"),
+        (1, 0): (None, '["250","250"]', None),
+        (1, 1): (None, '["150","150"]', "old"),
+        (1, 2): (None, None, "unknown"),
+    }
+    for (partition, offset), (lsn, sequence, _) in right.items():
+        sent(partition, offset, lsn, sequence)
+    said = [
+        {c: r[c] for c in ("topic", "partition", "offset")} | {"value": json.dumps(r["value"])} for r in topic.records
+    ]
+    records = spark.createDataFrame(said, "topic string, partition int, offset bigint, value string").selectExpr(
+        *(
+            f"CAST({f.name if f.name in said[0] else 'NULL'} AS {f.dataType.simpleString()}) AS `{f.name}`"
+            for f in RECORD
+        )
+    )
+    hits = events(records, Naming()).select(
+        F.struct("topic", "partition", "offset").alias(EVENT_ID), "op", "position", F.lit("r").alias("request")
+    )
+    cut_off = CutOff({"t": {0: 10}}, {EVERY: (0, 200, 0, 0, 1, 5, 0)})
+    found = {
+        (r[EVENT_ID]["partition"], r[EVENT_ID]["offset"]): "old" if r[OLD] else "unknown" if r[UNKNOWN] else None
+        for r in judged(hits, {"r": cut_off}, "public.orders").collect()
+    }
+    assert found == {place: life for place, (_, _, life) in right.items()}
