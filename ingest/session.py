@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -132,6 +133,8 @@ def _own_process() -> dict[str, str]:
         _JAVA_OPTIONS: f"-XX:+UseParallelGC {PATIENT_COMPILER}",
         # Hadoop's checksums beside local files cost a file each.
         **local_disk.PROPERTIES,
+        # Spark makes this folder though nothing is kept there: not where the command is run.
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "ingest-warehouse"),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
     }

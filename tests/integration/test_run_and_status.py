@@ -49,6 +49,7 @@ def standing(shop: Shop, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -
 def ingest(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", "from ingest.cli import main; main()", *arguments],
+        cwd=Path(arguments[1]).parent,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -95,6 +96,7 @@ def test_a_run_says_what_it_waits_for_and_where_it_stands(shop: Shop) -> None:
     assert err_after.endswith("stopping: the batch in hand is finished first\n")
     out, err = ended("vacuum", str(shop.file))
     assert (len(out), err) == (1, [])
+    assert {path.name for path in shop.file.parent.iterdir()} == {"shop.yaml", "lakehouse"}
 
 
 def test_status_tells_lag_last_batch_and_changed_schemas(shop: Shop, standing: Callable[..., Any]) -> None:
