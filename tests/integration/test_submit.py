@@ -72,14 +72,15 @@ def test_what_the_submitter_sets_stands(tmp_path: Path) -> None:
         "spark.sql.broadcastTimeout": "77",  # of the file
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     }
-    assert "spark.sql.shuffle.partitions: the submitter's value stands" in told.stderr
+    # In client mode Spark hands a job's stderr on as stdout.
+    assert "spark.sql.shuffle.partitions: the submitter's value stands" in told.stdout
 
 
 def test_a_setting_on_which_results_depend_is_refused(tmp_path: Path) -> None:
     told = submitted(tmp_path, "--master", "local[1]", "--conf", "spark.sql.session.timeZone=Europe/Berlin")
     assert told.returncode == EXIT_USER
-    assert "spark.sql.session.timeZone" in told.stderr
-    assert "Traceback" not in told.stderr
+    assert "the submitter sets spark.sql.session.timeZone" in told.stdout
+    assert "Traceback" not in told.stdout + told.stderr
 
 
 def test_capture_and_merge_submitted_apart_fill_silver(tmp_path: Path, stack: Stack, spark: SparkSession) -> None:
