@@ -20,8 +20,9 @@ CREDIT, DEBT = "credit", "debt"
 CANCELLED = "_cancelled"
 
 
-def delivered_once(events: DataFrame) -> DataFrame:
-    """`EVENT` rows of one table, without those that were delivered before.
+def delivered_once(events: DataFrame, counted: str | None = None) -> DataFrame:
+    """`EVENT` rows of one table, without those that were delivered before. `counted`: a column that is true for events
+    that count already, wherever they stand.
 
     Rows that share a position follow each other (a snapshot, a COPY); where the same position and value come again
     after another position, it is the same run once more.
@@ -31,11 +32,12 @@ def delivered_once(events: DataFrame) -> DataFrame:
     begins = F.coalesce(here != F.lag(here).over(partition), F.lit(True))
     runs = events.withColumns({"_place": here, "_said": _said(), "_run": F.sum(begins.cast("long")).over(partition)})
     same = ["topic", "partition", "_place", "_said"]
-    counted = runs.withColumn("_nth", F.row_number().over(Window.partitionBy(*same, "_run").orderBy("offset")))
-    first = F.row_number().over(Window.partitionBy(*same, "_nth").orderBy("offset"))
+    numbered = runs.withColumn("_nth", F.row_number().over(Window.partitionBy(*same, "_run").orderBy("offset")))
+    before = [] if counted is None else [F.col(counted).desc()]
+    first = F.row_number().over(Window.partitionBy(*same, "_nth").orderBy(*before, "offset"))
     # Without a position of the source there is nothing by which an event could be known again.
     placed = is_placed(F.col("position"))
-    once = counted.withColumn("_first", first).where((F.col("_first") == 1) | ~placed)
+    once = numbered.withColumn("_first", first).where((F.col("_first") == 1) | ~placed)
     return once.select(*events.columns)
 
 

@@ -62,7 +62,7 @@ def _word(equal: bool | None) -> Text:
 
 def _show(found: Sequence[Proof], keys: bool, as_json: bool) -> None:
     if as_json:
-        said = [asdict(p) | {"equal": p.equal} for p in found]
+        said = [asdict(p) | {"equal": p.equal, "counted_twice": p.counted_twice} for p in found]
         for one in said:
             for difference in one["differences"]:
                 if not keys:
@@ -76,6 +76,11 @@ def _show(found: Sequence[Proof], keys: bool, as_json: bool) -> None:
         table.add_row(p.table, live, folded, str(p.upto_batch), _word(p.rows_equal), _word(p.history))
     console.print(table)
     for p in found:
+        if p.counted_twice:
+            console.print(
+                f"{p.table}: more rows than the {p.deliveries:,} records that were delivered: some count twice → "
+                "fold it anew: ingest backfill PIPELINE --rebuild"
+            )
         for d in p.differences:
             named = ", ".join(f"{k} = {v}" for k, v in d.key.items()) if keys else "a key"
             what = "is missing" if d.live is None else "has no event" if d.folded is None else "differs"

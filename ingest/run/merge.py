@@ -25,6 +25,7 @@ from ingest.changelog.envelope import (
 )
 from ingest.cut import released
 from ingest.names import Lakehouse
+from ingest.run.deliveries import Elsewhere
 from ingest.run.fencing import Fencing
 from ingest.run.placement import Placed
 from ingest.run.profile import Group
@@ -73,9 +74,11 @@ class Merge:
         bronze: Bronze,
         slice_events: int = 500_000,
         writer: str | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         """`slice_events`: about so many are merged at once where more wait, whole batches of them. `writer`: whose
-        accounts these are; the pipeline's own unless said. Several writers may merge into the same tables at once."""
+        accounts these are; the pipeline's own unless said. Several writers may merge into the same tables at once.
+        `elsewhere`: readers whose events have been merged before."""
         writer = writer or pipeline
         self._bronze = bronze
         self._rules = rules
@@ -85,7 +88,7 @@ class Merge:
         self._fencing = Fencing(spark, pipeline, rules, self.tables.shapes, self.tables.stored_in, self._quarantine)
         history = KnownHistory(spark, lakehouse.known_history)
         self._summary = BronzeSummary(bronze, writer, history, rules.epochs)
-        self._slices = Slices(bronze, rules, self.tables.shapes, slice_events, self._summary)
+        self._slices = Slices(bronze, rules, self.tables.shapes, slice_events, self._summary, elsewhere)
         # Kept: each of its threads has a connection to the JVM.
         self._side_by_side = ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="merge")
         self._asked = False

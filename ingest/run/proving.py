@@ -19,8 +19,10 @@ from ingest.local_rows import local_rows
 from ingest.names import Lakehouse
 from ingest.quality.digest import Digest
 from ingest.run.chronicle import chronicle_of
+from ingest.run.deliveries import Captured, delivered
 from ingest.run.digests import entry_digest, history_digest
 from ingest.run.pipeline import bronze_of, rules_of
+from ingest.run.readers import readers
 from ingest.run.refold import refolded
 from ingest.tables.accounts import Accounts
 from ingest.tables.catalog import Catalog, Entry
@@ -58,10 +60,18 @@ class Proof:
     folded: Digest | None
     differences: list[Difference]
     history: bool | None = None
+    deliveries: int | None = None
+    """Of a table without a key: how many records were delivered that bring a row, counted by their coordinates."""
 
     @property
     def equal(self) -> bool:
-        return self.rows_equal and self.history is not False
+        return self.rows_equal and self.history is not False and not self.counted_twice
+
+    @property
+    def counted_twice(self) -> bool:
+        """Whether there are more rows than deliveries, here or in the fold that the table is compared with."""
+        rows = max((digest.rows for digest in (self.live, self.folded) if digest is not None), default=0)
+        return self.deliveries is not None and rows > self.deliveries
 
     @property
     def rows_equal(self) -> bool:
@@ -92,7 +102,21 @@ def prove(
         digests = (one.digest, other.digest)
         differences = [] if _same(*digests) else _explained(spark, pipeline, table, upto, one, other)
         history = _same(one.history, other.history) if table in rules_of(pipeline).history else None
-        found.append(Proof(table, upto, *digests, differences, history))
+        entry = one.entry or other.entry
+        bag = entry is not None and not entry.shape.key
+        count = delivered(_captured(spark, pipeline, upto), table) if bag else None
+        found.append(Proof(table, upto, *digests, differences, history, count))
+    return found
+
+
+def _captured(spark: SparkSession, pipeline: Pipeline, upto: int) -> list[Captured]:
+    """What was ever read, of the stream up to its batch `upto`."""
+    rules = rules_of(pipeline)
+    found = []
+    for reader in readers(spark, pipeline):
+        bronze = reader.bronze(spark, rules)
+        mine = reader.writer == pipeline.name
+        found.append(Captured(bronze, bronze.between(0, upto) if mine else bronze.rows()))
     return found
 
 

@@ -15,10 +15,12 @@ from ingest.changelog.point import Point
 from ingest.changelog.position import place
 from ingest.config import Pipeline
 from ingest.names import Lakehouse
+from ingest.run.deliveries import Captured, Elsewhere
 from ingest.run.merge import Merge
 from ingest.run.pipeline import rules_of
 from ingest.run.readers import Reader, readers
 from ingest.tables.accounts import Accounts
+from ingest.tables.bronze import Bronze
 from ingest.tables.bronze_window import BronzeWindow
 from ingest.tables.catalog import Catalog, Entry
 
@@ -39,6 +41,7 @@ def refolded(
     all versions are told. `read`: who has read the events, and up to which batch, if not those that silver holds."""
     rules = replace(rules_of(pipeline), only=frozenset(tables) or None, stops_at_restart=False)
     rules = replace(rules, history=frozenset(history))
+    every: list[tuple[Reader, Captured]] = []
     for reader, merged in histories(spark, pipeline) if read is None else read:
         known = replace(rules, columns=reader.columns)
         last = merged if upto is None or reader.writer != pipeline.name else upto
@@ -46,11 +49,23 @@ def refolded(
         both = [one for one in (chosen and chosen(events), reader.chosen) if one is not None]
         mine = reduce(lambda one, other: one & other, both) if both else None
         bronze = BronzeWindow(spark, reader.path, mine, last, known.epochs)
-        most = pipeline.batch.merged_at_once
-        with closing(Merge(spark, pipeline.name, into, known, bronze, most, reader.writer)) as merge:
+        captured = Captured(reader.bronze(spark, known), events, mine)
+        elsewhere = _elsewhere(pipeline, bronze, every) if reader.from_topics else None
+        most, writer = pipeline.batch.merged_at_once, reader.writer
+        with closing(Merge(spark, pipeline.name, into, known, bronze, most, writer, elsewhere)) as merge:
             while merge.merged < last:  # A slice may hold nothing of what was chosen.
                 report(merge.step())
+        if reader.from_topics:
+            every.append((reader, captured))
     return Catalog(spark, into.tables).entries(pipeline.name)
+
+
+def _elsewhere(pipeline: Pipeline, bronze: Bronze, every: Sequence[tuple[Reader, Captured]]) -> Elsewhere | None:
+    """What the readers in `every`, which come before that of `bronze`, hold."""
+    if not every:
+        return None
+    stream = next((captured for reader, captured in every if reader.writer == pipeline.name), None)
+    return Elsewhere(bronze, stream, [captured for _, captured in every if captured is not stream])
 
 
 def histories(spark: SparkSession, pipeline: Pipeline) -> Iterator[tuple[Reader, int]]:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.envelope import BATCH
 from ingest.changelog.point import or_unplaced
 from ingest.cut import cut
+from ingest.run.deliveries import Elsewhere
 from ingest.run.placement import Placed, place, repeating, stand
 from ingest.run.profile import CHANGE, FEW, Group, profiles, together
 from ingest.run.rules import Rules
@@ -45,11 +46,19 @@ class Slices:
     """Of one pipeline's bronze."""
 
     def __init__(
-        self, bronze: Bronze, rules: Rules, shapes: Shapes, most: int, summary: BronzeSummary | None = None
+        self,
+        bronze: Bronze,
+        rules: Rules,
+        shapes: Shapes,
+        most: int,
+        summary: BronzeSummary | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
-        """`most`: about so many events are in one, whole batches of them. `summary`: of bronze, where it is kept."""
+        """`most`: about so many events are in one, whole batches of them. `summary`: of bronze, where it is kept.
+        `elsewhere`: readers whose events have been merged before."""
         self._bronze = bronze
         self._summary = summary or BronzeSummary(bronze, "")
+        self._elsewhere = elsewhere
         self._rules = rules
         self._shapes = shapes
         self._most = most
@@ -166,7 +175,8 @@ class Slices:
             if tombstones.events is not None and table in tombstones.told:
                 rest = tombstones.events.where(F.col("source_table") == table)
             highest = partial(self._highest_before, after, table)
-            batches.append(TableBatch(table, mine, events, rest, count, upto, history, highest))
+            told = TableBatch(table, mine, events, rest, count, upto, history, highest, elsewhere=self._elsewhere)
+            batches.append(told)
         return batches
 
     def _highest_before(self, after: int, table: str) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.change import POSITION_COLUMN, SOURCE_TS
 from ingest.changelog.envelope import CHANGES
 from ingest.changelog.position import literal, right_before_snapshot
+from ingest.run.deliveries import Elsewhere
 from ingest.run.profile import Group
 
 
@@ -32,6 +33,8 @@ class TableBatch:
     highest_before: Callable[[], tuple[int, ...]]
     suppressed: int = 0
     held: int = 0
+    elsewhere: Elsewhere | None = None
+    """Readers that are folded before the one whose slice it is."""
 
     @property
     def changed(self) -> Column:

@@ -138,6 +138,11 @@ class Bronze:
             offsets.setdefault(row.topic, {})[row.partition] = row["last"] + 1
         return Captured(max((r[BATCH] for r in ends), default=0), offsets, self._topic_ids)
 
+    def topic_ids(self) -> Mapping[str, str]:
+        """topic → what tells it from another one of its name, where a reader of Kafka has seen it."""
+        known: dict[str, str] = json.loads(self._table.property(_TOPIC_IDS) or "{}") if self._table.exists() else {}
+        return known
+
     def rows(self) -> DataFrame:
         return self._placed(self._table.rows(CAPTURED))
 
