@@ -18,6 +18,7 @@ from ingest.archive.manifested import REMEDY, opened
 from ingest.archive.store import Listed, ObjectStore
 from ingest.archive.writing import ObjectFile
 from ingest.changelog.envelope import CAPTURED, CONTROL, ERASED, RECORD
+from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import POSITION
 from ingest.errors import ChangelogUnusable
 from ingest.local_rows import local_rows
@@ -28,7 +29,7 @@ _REWRITTEN = T.StructType(
     [*OBJECT.fields, T.StructField("replaced", T.StringType(), False), T.StructField("emptied", T.LongType(), False)]
 )
 _RECORDS, _CAPTURED = (to_arrow_schema(rows, timezone="UTC") for rows in (RECORD, CAPTURED))
-_READ_AS = {"op": CONTROL, "wrapped": False, "ends_snapshot": False} | dict.fromkeys(
+_READ_AS = {"op": CONTROL, "wrapped": False, "ends_snapshot": False, ORIGIN: UNNAMED} | dict.fromkeys(
     ("source_table", "source_ts", "schema_id", "problem", "progress")
 )
 """What an empty record is read as, beside its position."""
@@ -87,7 +88,9 @@ def _written(
     requests = asked.group_by("offset", use_threads=False).aggregate([("request", "min")]).combine_chunks()
     # Named after the manifest for which it is written: once that was renewed, nobody writes this object again.
     held = _CAPTURED if "op" in records.column_names else _RECORDS
-    schema = held.with_metadata({b"ingest.manifest": manifest.encode()})
+    # Objects from before origins were kept lack these.
+    fields = [field for field in held if field.name in records.column_names]
+    schema = pa.schema(fields).with_metadata({b"ingest.manifest": manifest.encode()})
     file, many = ObjectFile(old.topic, old.partition, schema), 0
     for batch in records.select(schema.names).cast(schema).to_batches():
         now, count = emptied(batch, requests)
@@ -126,8 +129,9 @@ def emptied(records: pa.RecordBatch, requests: pa.Table) -> tuple[pa.RecordBatch
         "key": pc.if_else(going, None, records.column("key")),
         "value": pc.if_else(going, None, records.column("value")),
     }
-    if "op" in records.schema.names:
-        left |= {name: _if_going(going, said, records.column(name)) for name, said in _READ_AS.items()}
+    there = records.schema.names
+    if "op" in there:
+        left |= {name: _if_going(going, said, records.column(name)) for name, said in _READ_AS.items() if name in there}
         left["position"] = _without_place(going, records.column("position"))
     columns = [left.get(name, records.column(name)) for name in records.schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=records.schema), many

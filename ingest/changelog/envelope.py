@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ingest.changelog.origin import ORIGIN, UNNAMED, TableNames, origin
 from ingest.changelog.position import (
     INCREMENTAL,
     POSITION,
@@ -56,6 +57,7 @@ EVENT = T.StructType(
         T.StructField("problem", T.StringType()),
         T.StructField("ends_snapshot", T.BooleanType()),
         T.StructField("progress", PROGRESS),
+        T.StructField(ORIGIN, T.StringType()),
     ]
 )
 
@@ -97,10 +99,11 @@ _ENVELOPE_FIELDS = ("op", "before", "after", "source")
 class Naming:
     """How topics and tables are called where the envelope alone doesn't tell. `topic_tables`: (topic, table) pairs.
     `sequences`: (table, column) pairs, the column that puts the table's changes in order where the source has no
-    position."""
+    position. `names`: by which these name their tables; bronze keeps `schema.table`."""
 
     topic_tables: tuple[tuple[str, str], ...] = ()
     sequences: tuple[tuple[str, str], ...] = ()
+    names: TableNames = field(default_factory=TableNames)
     heartbeat_prefix: str = "__debezium-heartbeat"
     transaction_suffix: str = "transaction"
 
@@ -123,6 +126,12 @@ class Naming:
             return named
         pairs = [F.lit(text) for pair in self.topic_tables for text in pair]
         return F.coalesce(F.element_at(F.create_map(*pairs), topic), named)
+
+    def origin(self, topic: Column, source: Column) -> Column:
+        """Where the event's table is from; nowhere where its topic's table is named by `topic_tables`."""
+        found = F.coalesce(origin(source), F.lit(UNNAMED))
+        mapped = [name for name, _ in self.topic_tables]
+        return F.when(topic.isin(*mapped), UNNAMED).otherwise(found) if mapped else found
 
     def sequence(self, table: Column, after: Column, before: Column) -> tuple[Column, Column]:
         """The number by which a table's own column orders the event, and whether the table has such a column."""
@@ -172,7 +181,7 @@ def emptied(request: Column) -> dict[str, Column]:
     nothing = {f.name: F.lit(None).cast(f.dataType) for f in EVENT if f.name not in kept}
     at = sequenced(F.lit(0), F.lit(CONTROL), F.col("offset"), F.col("partition"))
     told = {"op": F.lit(CONTROL), "position": at, "wrapped": F.lit(False), "ends_snapshot": F.lit(False)}
-    return nothing | told | {"headers": mark(ERASED, request)}
+    return nothing | told | {ORIGIN: F.lit(UNNAMED)} | {"headers": mark(ERASED, request)}
 
 
 def events(records: DataFrame, naming: Naming, also: Sequence[str] = ()) -> DataFrame:
@@ -231,7 +240,8 @@ def _event(naming: Naming) -> list[Column]:
     at = position(source, said_op, F.col("offset"), F.col("partition"))
     unordered = F.lit(False)
     if naming.sequences:
-        number, ordered = naming.sequence(table, F.col("_after"), F.col("_before"))
+        name = naming.names.named(table, naming.origin(F.col("topic"), source))
+        number, ordered = naming.sequence(name, F.col("_after"), F.col("_before"))
         unordered = said_op.isin(*CHANGES) & ordered & number.isNull()
         own = sequenced(number, said_op, F.col("offset"), F.col("partition"))
         at = F.when(ordered & number.isNotNull(), own).otherwise(at)
@@ -248,6 +258,7 @@ def _event(naming: Naming) -> list[Column]:
         F.when(op.isNull(), _problem(unordered)).alias("problem"),
         _ends_snapshot(source["snapshot"]).alias("ends_snapshot"),
         progress(source, said_op).alias("progress"),
+        naming.origin(F.col("topic"), source).alias(ORIGIN),
     ]
 
 

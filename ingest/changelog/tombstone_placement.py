@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import CHANGES, TOMBSTONE
+from ingest.changelog.origin import ORIGIN
 from ingest.changelog.position import above, is_adrift, right_after
 
 SAME_KEY = ["topic", "partition", "key"]
@@ -18,7 +19,9 @@ def predecessors(events: DataFrame) -> DataFrame:
     these rows don't hold it)."""
     changed = F.col("op").isin(*CHANGES)
     earlier = Window.partitionBy(*SAME_KEY).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
-    before = F.last(F.when(changed, F.struct(F.col("source_table").alias("table"), "position", "op")), ignorenulls=True)
+    before = F.last(
+        F.when(changed, F.struct(F.col("source_table").alias("table"), "position", "op", ORIGIN)), ignorenulls=True
+    )
     relevant = events.where(F.col("key").isNotNull() & (changed | (F.col("op") == TOMBSTONE)))
     return relevant.withColumn("_before", before.over(earlier)).where(F.col("op") == TOMBSTONE)
 
@@ -28,7 +31,7 @@ def searched_in(history: DataFrame, orphans: DataFrame) -> DataFrame:
     changes = history.where(F.col("op").isin(*CHANGES)).select(
         *SAME_KEY,
         F.col("offset").alias("_offset"),
-        F.struct(F.col("source_table").alias("table"), "position", "op").alias("_found"),
+        F.struct(F.col("source_table").alias("table"), "position", "op", ORIGIN).alias("_found"),
     )
     # Of all that there was few have their key: the others needn't be sorted.
     changes = changes.join(F.broadcast(orphans.select(*SAME_KEY).distinct()), SAME_KEY, "left_semi")
@@ -51,7 +54,10 @@ def _found() -> Column:
     """The change before a tombstone. A read that is adrift stands above the placed change before it."""
     placed, adrift = F.col("_placed._found"), F.col("_adrift._found")
     raised = F.struct(
-        adrift["table"].alias("table"), above(placed["position"]).alias("position"), adrift["op"].alias("op")
+        adrift["table"].alias("table"),
+        above(placed["position"]).alias("position"),
+        adrift["op"].alias("op"),
+        adrift[ORIGIN].alias(ORIGIN),
     )
     later = F.col("_adrift._offset") > F.col("_placed._offset")
     return F.when(later, raised).otherwise(F.coalesce(placed, adrift))
@@ -62,6 +68,7 @@ def placed(tombstones: DataFrame, table_of_topic: Column) -> DataFrame:
     named = F.coalesce(F.col("_before.table"), table_of_topic)
     return (
         tombstones.withColumn("source_table", named)
+        .withColumn(ORIGIN, F.coalesce(F.col(f"_before.{ORIGIN}"), ORIGIN))
         .withColumn("position", right_after(F.col("_before.position"), F.col("position")))
         .drop("_before")
     )

@@ -15,9 +15,9 @@ from ingest.cli.printing import verbatim
 from ingest.config import load
 from ingest.quality.accounting import Audit, audit
 from ingest.run.failures import explaining
+from ingest.run.pipeline import bronze_of
 from ingest.session import running
 from ingest.tables.accounts import Accounts
-from ingest.tables.bronze import Bronze
 
 EXIT_DIFFERS = 1
 
@@ -38,7 +38,7 @@ def accounts(
     del debug
     loaded = load(pipeline)
     with running("ingest accounts", loaded.session) as spark, explaining(loaded):
-        bronze = Bronze(spark, loaded.layout.bronze(loaded.name)).rows()
+        bronze = bronze_of(spark, loaded).rows()
         kept = Accounts(spark, loaded.layout.accounts, loaded.name).rows()
         found = audit(bronze, kept, from_batch, to_batch)
     console = verbatim()

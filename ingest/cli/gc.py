@@ -37,14 +37,14 @@ def gc(
     """
     del debug
     from ingest.run import tombstone_gc
-    from ingest.tables.bronze import Bronze
+    from ingest.run.pipeline import bronze_of
 
     loaded = load(pipeline)
     days = loaded.tombstones.keep_days if keep_days is None else keep_days
     with running("ingest gc", loaded.session) as spark, explaining(loaded):
 
         def collect(_: Progressed) -> Sequence[tombstone_gc.Collected]:
-            bronze = Bronze(spark, loaded.layout.bronze(loaded.name), loaded.source.epochs)
+            bronze = bronze_of(spark, loaded)
             if days is None:
                 horizons = tombstone_gc.retained(spark, bronze, tombstone_gc.earliest(spark, loaded))
             else:

@@ -117,6 +117,17 @@ class Source(Section):
     topic_tables: Mapping[Text, Table] = Field(
         default={}, description="topic: table, for events that don't name their table."
     )
+    table_names: Literal[
+        "schema.table", "database.schema.table", "server.schema.table", "server.database.schema.table"
+    ] = Field(
+        default="schema.table",
+        description="Parts of a table's name here. The server is the connector's topic.prefix. Where schemas are "
+        "databases (MySQL), the database is named once. Rebuild the tables after a change: backfill --rebuild.",
+    )
+    renamed: Mapping[Text, Text] = Field(
+        default={},
+        description="A server or database that has another name since: server/database now: as it was before.",
+    )
     snapshots: Literal["whole", "partial"] = Field(
         default="whole",
         description="whole: a snapshot reads every row of a table, so rows that it lacks are gone once it has ended. "

@@ -22,6 +22,7 @@ final class Counted implements Serializable {
     private long count;
     private long newest = Long.MIN_VALUE;
     private boolean keyChanges;
+    private TreeSet origins = new TreeSet();
     private long[] lowest, highest, firstRead, lastRead;
     private Sent earliest, furthest;
     /** Of each partition, one for each task that saw it. */
@@ -34,6 +35,7 @@ final class Counted implements Serializable {
     private transient HashMap byPartition;
     private transient Run run;
     private transient Partition ofRun;
+    private transient UTF8String origin;
 
     Counted(UTF8String table, UTF8String kind, UTF8String problem, Long schemaId, boolean wrapped) {
         this.tableText = table == null ? null : table.clone();
@@ -77,6 +79,7 @@ final class Counted implements Serializable {
             newest = Math.max(newest, Math.floorDiv(event.getLong(14), 1000L));
         }
         keyChanges |= event.getBoolean(11);
+        comesFrom(event.isNullAt(15) ? null : event.getUTF8String(15));
         if (ofRun != partition) {
             ofRun = partition;
             run = runIn(partition);
@@ -87,6 +90,14 @@ final class Counted implements Serializable {
             earliest = earliest == null || earliest.compare(progress) > 0 ? new Sent(progress) : earliest;
             furthest = furthest == null || furthest.compare(progress) < 0 ? new Sent(progress) : furthest;
         }
+    }
+
+    private void comesFrom(UTF8String of) {
+        if (of == null || of.numBytes() == 0 || of.equals(origin)) {
+            return;
+        }
+        origin = of.clone();
+        origins.add(origin.toString());
     }
 
     private Run runIn(Partition partition) {
@@ -114,6 +125,7 @@ final class Counted implements Serializable {
         count += other.count;
         newest = Math.max(newest, other.newest);
         keyChanges |= other.keyChanges;
+        origins.addAll(other.origins);
         lowest = lower(lowest, other.lowest);
         highest = higher(highest, other.highest);
         firstRead = lower(firstRead, other.firstRead);
@@ -167,6 +179,7 @@ final class Counted implements Serializable {
         said.put("progress", earliest == null ? null : new Object[] {earliest.told(), furthest.told()});
         said.put("goes_back", Run.goBack(runs));
         said.put("newest", newest == Long.MIN_VALUE ? null : Long.valueOf(newest));
+        said.put("origins", origins);
         said.put("seen", unsure ? null : new TreeSet(seen));
         said.put("values", values);
         return said;

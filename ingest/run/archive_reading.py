@@ -29,7 +29,7 @@ def archived(spark: SparkSession, pipeline: Pipeline, into: Lakehouse) -> Iterat
     source.until_now()
     path = into.bronze(pipeline.name)
     with gone_afterwards(spark, path):
-        bronze = Bronze(spark, path, rules.epochs)
+        bronze = Bronze(spark, path, rules.epochs, rules.names)
         seal, adoption = sealing_of(pipeline), adoption_of(spark, pipeline, bronze, rules)
         limit = pipeline.batch.max_events
         capture = Capture(spark, source, bronze, rules.naming, limit, seal=seal, adoption=adoption)

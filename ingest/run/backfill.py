@@ -106,9 +106,11 @@ class Backfill:
         self._capture: Capture | None = None
         if source is None:
             path = layout.bronze(pipeline.name)
-            self._bronze: Bronze = BronzeWindow(spark, path, asked.chosen, self.begun.upto_batch, rules.epochs)
+            self._bronze: Bronze = BronzeWindow(
+                spark, path, asked.chosen, self.begun.upto_batch, rules.epochs, rules.names
+            )
         else:
-            self._bronze = Bronze(spark, layout.backfilled(pipeline.name, self.begun.number), rules.epochs)
+            self._bronze = Bronze(spark, layout.backfilled(pipeline.name, self.begun.number), rules.epochs, rules.names)
             source.until_now()
             seal = sealing_of(pipeline)
             adopts = asked.source == "archive" and asked.whole
@@ -117,7 +119,7 @@ class Backfill:
             self._capture = Capture(spark, source, self._bronze, rules.naming, limit, seal=seal, adoption=adoption)
         most, writer = batch.merged_at_once, self.begun.writer
         self._merging = partial(Merge, spark, pipeline.name, layout, rules, slice_events=most, writer=writer)
-        self._window = partial(BronzeWindow, spark, chosen=asked.chosen, epochs=rules.epochs)
+        self._window = partial(BronzeWindow, spark, chosen=asked.chosen, epochs=rules.epochs, names=rules.names)
         # What is merged of all that is read is known once it is there.
         waits = self._capture is not None and asked.chosen is not None
         self._merge = None if waits else self._merging(bronze=self._bronze)

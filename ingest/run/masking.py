@@ -95,7 +95,7 @@ class Masking:
 
     def _bronze_of(self, begun: Begun) -> Bronze:
         path = self._pipeline.layout.backfilled(self._pipeline.name, begun.number)
-        return Bronze(self._spark, path, self._rules.epochs)
+        return Bronze(self._spark, path, self._rules.epochs, self._rules.names)
 
     def _placed(self, table: str) -> DataFrame:
         """`request` and the `_end` of its old life."""

@@ -15,6 +15,7 @@ from ingest.archive import Layout, Manifested, ObjectStore
 from ingest.archive.connect import SunkByConnector, Wanted
 from ingest.changelog.accounting import Account
 from ingest.changelog.envelope import Naming
+from ingest.changelog.origin import TableNames
 from ingest.config import Archive, Pipeline
 from ingest.errors import ConfigError
 from ingest.privacy.shredding.owners import shredded_by
@@ -42,6 +43,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
         heartbeat_prefix=source.debezium.heartbeat_prefix,
         transaction_suffix=source.debezium.topic_transaction,
         sequences=tuple((t, s.sequence) for t, s in pipeline.tables.items() if s.sequence is not None),
+        names=TableNames(source.table_names, frozenset(source.topic_tables)),
     )
     keys = {t: s.primary_key for t, s in pipeline.tables.items() if s.primary_key is not None}
     return Rules(
@@ -62,6 +64,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
         ledger=pipeline.layout.ledger,
         key_file=pipeline.privacy.key_file if pipeline.privacy else None,
         epochs=source.epochs,
+        renamed=dict(source.renamed),
         stops_at_restart=source.restarts == "stop",
         stops_at_two_partitions=source.keys_in_two_partitions == "stop",
     )
@@ -112,7 +115,8 @@ def _store(archive: Archive) -> ObjectStore:
 
 def bronze_of(spark: SparkSession, pipeline: Pipeline) -> Bronze:
     """What was captured of the pipeline's changelog."""
-    return Bronze(spark, pipeline.layout.bronze(pipeline.name), pipeline.source.epochs)
+    rules = rules_of(pipeline)
+    return Bronze(spark, pipeline.layout.bronze(pipeline.name), rules.epochs, rules.names)
 
 
 def adoption_of(spark: SparkSession, pipeline: Pipeline, bronze: Bronze, rules: Rules) -> Adoption | None:
@@ -122,7 +126,8 @@ def adoption_of(spark: SparkSession, pipeline: Pipeline, bronze: Bronze, rules: 
     if archive.layout != "ingest" or pipeline.shreds or is_remote(bronze.folder):
         return None
     # Positions, of which the lowest and the highest were counted, are others in another epoch.
-    return Adoption(spark, _store(archive), pipeline.name, bronze, rules.naming.digest, counted=not rules.epochs)
+    counted = not rules.epochs and rules.names.are_plain
+    return Adoption(spark, _store(archive), pipeline.name, bronze, rules.naming.digest, counted)
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from ingest.changelog import standing
 from ingest.changelog.envelope import TOMBSTONE
+from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import is_adrift
 from ingest.changelog.tombstone_placement import placed, predecessors, searched_in
 from ingest.cut import cut
@@ -21,11 +22,12 @@ from ingest.run.profile import Group
 class Placed:
     """`events`: the tombstones that say something new, `EVENT` rows. `counts`: table → (all, those that only
     repeat the delete right before them); table None where a tombstone is nobody's. `told`: tables that have any
-    in `events`."""
+    in `events`. `origins`: table → servers and databases of the changes before its tombstones."""
 
     events: DataFrame | None
     counts: Mapping[str | None, tuple[int, int]]
     told: frozenset[str] = frozenset()
+    origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def repeating(groups: Sequence[Group]) -> Placed | None:
@@ -62,13 +64,14 @@ def place(
         settled = cut(settled.where(chosen))
         tables = _counted(settled)
     counts = {table["source_table"]: (table["count"], table["repeated"]) for table in tables}
+    origins = {table["source_table"]: tuple(sorted(table["origins"])) for table in tables}
     told = frozenset(t for t, (count, again) in counts.items() if t is not None and (repeated or count > again))
     if not told:
         return Placed(None, counts)
     # It says of no time but that at which it was written.
     when = F.coalesce("source_ts", "timestamp")
     new = settled if repeated else settled.where(~F.col("_repeats"))
-    return Placed(new.drop("_repeats", "_lone").withColumn("source_ts", when), counts, told)
+    return Placed(new.drop("_repeats", "_lone").withColumn("source_ts", when), counts, told, origins)
 
 
 def stand(events: DataFrame, earlier: Iterator[DataFrame]) -> DataFrame:
@@ -97,5 +100,6 @@ def _counted(settled: DataFrame) -> list[Row]:
         F.count(F.lit(1)).alias("count"),
         F.count_if("_repeats").alias("repeated"),
         F.count_if("_lone").alias("orphans"),
+        F.collect_set(F.when(F.col(ORIGIN) != UNNAMED, F.col(ORIGIN))).alias("origins"),
     )
     return settled.groupBy("source_table").agg(*counts).collect()  # a row per table

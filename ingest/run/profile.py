@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.envelope import CHANGES, TOMBSTONE
 from ingest.changelog.inference import are_whole, images, joined, outline, shape
 from ingest.changelog.key_change import names_new_key
+from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import is_adrift_at
 from ingest.run.image_news import news
 
@@ -58,6 +59,8 @@ class Group:
     """Whether each is a change without a schema that was read: plain JSON that names either image once."""
     newest: int | None = None
     """When the last of its changes was made at its source, in milliseconds since 1970."""
+    origins: tuple[str, ...] = ()
+    """The servers and databases of its events, as far as these name them."""
 
     @property
     def of(self) -> Kind:
@@ -126,6 +129,7 @@ def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int
             r["opened"],
             r["known"],
             r["newest"],
+            tuple(sorted(r["origins"])),
         )
         found.setdefault(r["slice"], []).append(group)
     return {n: in_order(groups) for n, groups in found.items()}
@@ -155,6 +159,7 @@ def _counting(few: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]
             F.max("progress").alias("furthest"),
             (_goes_back() if few else F.lit(None).cast("boolean")).alias("goes_back"),
             F.max(F.unix_millis("source_ts")).alias("newest"),
+            F.collect_set(F.when(F.col(ORIGIN) != UNNAMED, F.col(ORIGIN))).alias("origins"),
         ),
     )
 
@@ -219,6 +224,7 @@ def _both(one: Group, other: Group) -> Group:
         goes_back=_goes_back_in(one, other),
         opened=one.opened and other.opened,
         known=one.known and other.known,
+        origins=tuple(sorted({*one.origins, *other.origins})),
         newest=max((n for n in (one.newest, other.newest) if n is not None), default=None),
     )
 

@@ -144,7 +144,10 @@ def _sides(spark: SparkSession, pipeline: Pipeline, layout: Lakehouse, upto: int
         return kept.rows(str(kept.version_at(pipeline.name, upto))) if kept.exists() else None
 
     found = {}
+    names = rules_of(pipeline).names
     for entry in Catalog(spark, layout.tables).entries(pipeline.name):
+        if not names.are_of(entry.shape.table, entry.origin):
+            continue
         versions = chronicle_of(spark, layout, pipeline.name, entry.shape.table).versions
         found[entry.shape.table] = _Side(entry, as_of(Silver(spark, entry.path)), as_of(versions))
     return found

@@ -35,7 +35,7 @@ class Reader:
     """Which events of its bronze it merges, if not all."""
 
     def bronze(self, spark: SparkSession, rules: Rules) -> Bronze:
-        return Bronze(spark, self.path, rules.epochs)
+        return Bronze(spark, self.path, rules.epochs, rules.names)
 
 
 def readers(spark: SparkSession, pipeline: Pipeline) -> list[Reader]:

@@ -73,7 +73,7 @@ class Rebuild:
         catalog = Catalog(self._spark, self._layout.tables)
         known = {e.shape.table: e for e in catalog.entries(name)}
         revision = known[table].revision + 1 if table in known else 1
-        catalog.record(Entry(name, live.silver.path, entry.shape, revision, entry.topics))
+        catalog.record(Entry(name, live.silver.path, entry.shape, revision, entry.topics, entry.origin))
 
     def _replace(self, entry: Entry, live: Stored) -> None:
         """Tombstones, then what is kept beside the live rows, then these: a crash in between leaves what the same again

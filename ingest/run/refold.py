@@ -40,7 +40,8 @@ def refolded(
     `chosen` chooses of a history. `tables`: only these. `upto`: the last batch of bronze. `history`: tables of which
     all versions are told. `read`: who has read the events, and up to which batch, if not those that silver holds."""
     rules = replace(rules_of(pipeline), only=frozenset(tables) or None, stops_at_restart=False)
-    rules = replace(rules, history=frozenset(history))
+    origins = {e.shape.table: e.origin for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name)}
+    rules = replace(rules, history=frozenset(history), origins=origins)
     every: list[tuple[Reader, Captured]] = []
     for reader, merged in histories(spark, pipeline) if read is None else read:
         known = replace(rules, columns=reader.columns)
@@ -48,7 +49,7 @@ def refolded(
         events = reader.bronze(spark, known).between(0, last)
         both = [one for one in (chosen and chosen(events), reader.chosen) if one is not None]
         mine = reduce(lambda one, other: one & other, both) if both else None
-        bronze = BronzeWindow(spark, reader.path, mine, last, known.epochs)
+        bronze = BronzeWindow(spark, reader.path, mine, last, known.epochs, known.names)
         captured = Captured(reader.bronze(spark, known), events, mine)
         elsewhere = _elsewhere(pipeline, bronze, every) if reader.from_topics else None
         most, writer = pipeline.batch.merged_at_once, reader.writer

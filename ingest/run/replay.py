@@ -17,6 +17,7 @@ from ingest.changelog.accounting import COUNTS, Account
 from ingest.changelog.change import quoted
 from ingest.changelog.envelope import Naming
 from ingest.changelog.images import Shape
+from ingest.changelog.origin import TableNames
 from ingest.changelog.render import json_object, rendered
 from ingest.errors import ConfigError
 from ingest.names import Lakehouse, path_segment
@@ -86,7 +87,7 @@ def _fold(spark: SparkSession, case: Case, delivery: Delivery, form: Format) -> 
     lakehouse = Lakehouse(str(case.out.resolve()))
     source = FileSource(delivery.ordered(records))
     size = delivery.batch_size or max(len(records), 1)
-    bronze = Bronze(spark, lakehouse.bronze(case.name), rules.epochs)
+    bronze = Bronze(spark, lakehouse.bronze(case.name), rules.epochs, rules.names)
     capture = Capture(spark, source, bronze, rules.naming, size)
     merge = Merge(spark, case.name, lakehouse, rules, bronze)
     accounts: list[Account] = []
@@ -123,6 +124,7 @@ def _rules(told: Mapping[str, Any]) -> Rules:
         naming=Naming(
             topic_tables=tuple(told.get("topic_tables", {}).items()),
             sequences=tuple((t, s["sequence"]) for t, s in tables.items() if "sequence" in s),
+            names=TableNames(told.get("table_names", "schema.table"), frozenset(told.get("topic_tables", {}))),
         ),
         primary_keys={t: tuple(s["primary_key"]) for t, s in tables.items() if "primary_key" in s},
         columns={t: s.get("columns", {}) for t, s in tables.items()},
@@ -133,6 +135,7 @@ def _rules(told: Mapping[str, Any]) -> Rules:
         append_only=frozenset(t for t, s in tables.items() if s.get("append_only")),
         history=frozenset(t for t, s in tables.items() if s.get("history")),
         epochs=tuple(datetime.fromisoformat(begin) for begin in told.get("epochs", ())),
+        renamed=told.get("renamed", {}),
         stops_at_restart=told.get("restarts") == "stop",
         stops_at_two_partitions=told.get("keys_in_two_partitions", "offset") == "stop",
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ingest.changelog.envelope import Naming
+from ingest.changelog.origin import TableNames
 from ingest.privacy.masks import Masks
 from ingest.privacy.shredding.owners import Shredded
 from ingest.privacy.subjects import Subjects
@@ -25,7 +26,8 @@ class Rules:
     which all versions are kept. `personal`: table → columns of which nothing gets into statistics. `subjects`:
     whose rows are whose. `ledger`, `key_file`: where it stands what was asked to be erased, and the keys of its
     hashes. `masks`: what an erasure leaves of tables whose rows stay. `shredded`: columns that are encrypted, and by
-    whose key. `only`: tables beside which none is wanted.
+    whose key. `renamed`: origin → the one that it was called before. `origins`: table → whose it is, where its
+    catalog doesn't tell. `only`: tables beside which none is wanted.
     `keyless`: tables without a key are written; their rows are counted, so who delivers events once more must leave
     them alone."""
 
@@ -49,8 +51,15 @@ class Rules:
     key_file: str | None = None
     masks: Mapping[str, Masks] = field(default_factory=dict)
     shredded: Shredded = field(default_factory=Shredded)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
     only: frozenset[str] | None = None
     keyless: bool = True
+
+    @property
+    def names(self) -> TableNames:
+        """How tables are named."""
+        return self.naming.names
 
     def takes(self, table: str) -> bool:
         """Whether the table is wanted: whole names, with or without their schema; exclusion wins."""

@@ -14,6 +14,7 @@ from ingest.changelog.evolution import Conflict, Taken, evolved
 from ingest.changelog.images import Shape
 from ingest.names import Lakehouse
 from ingest.run.judging import Stored
+from ingest.run.owning import Owned, owned
 from ingest.run.profile import Group
 from ingest.run.rules import Rules
 from ingest.run.table_batch import TableBatch
@@ -58,6 +59,18 @@ class Shapes:
         """The columns with which the table's last changes came; empty where none has come yet."""
         return self._wire.get(table, ())
 
+    def owned(self, batch: TableBatch) -> Owned:
+        """The part of a batch that is of the server and database whose table it is."""
+        entry = self._entries.get(batch.table)
+        known = (entry.origin if entry else "") or self._rules.origins.get(batch.table)
+        return owned(batch, known, self._rules.renamed, entry.topics if entry else ())
+
+    def record_owner(self, table: str, origin: str, stored: Stored) -> None:
+        """Records the server and database of a table that is older than these are recorded."""
+        entry = self._entries.get(table)
+        if entry is not None and entry.origin != origin:
+            self._settle(entry, entry.shape, entry.topics, stored, origin)
+
     def is_keyless(self, batch: TableBatch) -> bool:
         """Whether each create of the table is a row of its own."""
         return self.key(batch) == ()
@@ -86,8 +99,11 @@ class Shapes:
             declared(c.name, str(c.type)) for c in (entry.shape.columns if entry else ())
         )
 
-    def settled(self, batch: TableBatch, incoming: Incoming, stored: Stored) -> tuple[Shape | None, Refused]:
-        """The table's shape after these groups, written to silver and catalog; and the groups it refuses."""
+    def settled(
+        self, batch: TableBatch, incoming: Incoming, stored: Stored, origin: str = ""
+    ) -> tuple[Shape | None, Refused]:
+        """The table's shape after these groups, written to silver and catalog; and the groups it refuses. `origin`: the
+        server and database whose table it is."""
         entry = self._entries.get(batch.table)
         columns = entry.shape.columns if entry else ()
         refused: Refused = {}
@@ -104,8 +120,8 @@ class Shapes:
         shape = Shape(batch.table, key, columns)
         self._rules.shredded.require_alike(shape)
         topics = tuple(sorted({t for g in batch.groups for t in g.topics} | set(entry.topics if entry else ())))
-        if entry is None or entry.shape != shape or entry.topics != topics:
-            self._settle(entry, shape, topics, stored)
+        if entry is None or entry.shape != shape or entry.topics != topics or entry.origin != origin:
+            self._settle(entry, shape, topics, stored, origin)
         return shape, refused
 
     def why_unplaced(self, batch: TableBatch, incoming: Incoming) -> str:
@@ -130,12 +146,12 @@ class Shapes:
             f"tables.{batch.table}.primary_key of columns that the images hold, {then}"
         )
 
-    def _settle(self, entry: Entry | None, shape: Shape, topics: tuple[str, ...], stored: Stored) -> None:
+    def _settle(self, entry: Entry | None, shape: Shape, topics: tuple[str, ...], stored: Stored, origin: str) -> None:
         if entry is not None and entry.shape != shape:
             for kept in stored.tables:
                 kept.evolve(entry.shape, shape)
         revision = entry.revision + 1 if entry else 1
-        settled = Entry(self._pipeline, stored.silver.path, shape, revision, topics)
+        settled = Entry(self._pipeline, stored.silver.path, shape, revision, topics, origin)
         try:
             self._catalog.record(settled)
         except COLLISIONS:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.changelog.origin import ORIGIN, TableNames
 from ingest.config import Pipeline
 from ingest.privacy.key_file import read_keys
 from ingest.privacy.ledger import ASKED, Ledger
@@ -35,7 +37,16 @@ def sealing_of(pipeline: Pipeline) -> Callable[[DataFrame], DataFrame]:
     if keys is None:
         return lambda events: events
     keys.store().close()
-    return Sealing(shredded_by(pipeline.tables), keys, pipeline.source.debezium.unavailable_value_placeholder)
+    seal = Sealing(shredded_by(pipeline.tables), keys, pipeline.source.debezium.unavailable_value_placeholder)
+    names = TableNames(pipeline.source.table_names, frozenset(pipeline.source.topic_tables))
+    return seal if names.are_plain else partial(_sealed, seal, names)
+
+
+def _sealed(seal: Sealing, names: TableNames, events: DataFrame) -> DataFrame:
+    """Sealed by the names that the pipeline's file gives to tables; bronze keeps the plain ones."""
+    table, origin = F.col("source_table"), F.col(ORIGIN)
+    named = seal(events.withColumn("source_table", names.named(table, origin)))
+    return named.withColumn("source_table", names.plain(table, origin))
 
 
 def shred(spark: SparkSession, pipeline: Pipeline) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -176,7 +176,8 @@ class Slices:
                 rest = tombstones.events.where(F.col("source_table") == table)
             highest = partial(self._highest_before, after, table)
             told = TableBatch(table, mine, events, rest, count, upto, history, highest, elsewhere=self._elsewhere)
-            batches.append(told)
+            origins = tombstones.origins.get(table, ()) if rest is not None else ()
+            batches.append(replace(told, tombstone_origins=origins))
         return batches
 
     def _highest_before(self, after: int, table: str) -> tuple[int, ...]:

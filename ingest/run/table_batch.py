@@ -33,6 +33,8 @@ class TableBatch:
     highest_before: Callable[[], tuple[int, ...]]
     suppressed: int = 0
     held: int = 0
+    tombstone_origins: tuple[str, ...] = ()
+    """The servers and databases of its null tombstones, as far as the changes before them name these."""
     elsewhere: Elsewhere | None = None
     """Readers that are folded before the one whose slice it is."""
 

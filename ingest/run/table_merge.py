@@ -23,6 +23,7 @@ from ingest.names import Lakehouse
 from ingest.run.chronicle import Chronicle
 from ingest.run.decoding import Changes
 from ingest.run.judging import Contradicted, Judged, Stored, Truncated, judge, stored_in
+from ingest.run.owning import OTHER_DATABASE
 from ingest.run.profile import CHANGE, Group, belongs_to
 from ingest.run.redelivery import Redelivery
 from ingest.run.rules import Rules
@@ -91,6 +92,22 @@ class TableMerge:
 
     @released()
     def merge(self, batch: TableBatch, schemas: Schemas) -> Account:
+        """Merges what is the table's own, and sets aside events of another server or database. What became of the
+        events comes back as an account."""
+        own = self.shapes.owned(batch)
+        if own.foreign is None:
+            return self._merge(batch, schemas, own.owner)
+        account = Account(batch.table, own.refused, quarantined=own.refused)
+        if own.batch.is_empty:
+            self.shapes.record_owner(batch.table, own.owner, self.stored_in(batch.table))
+        else:
+            account += self._merge(own.batch, schemas, own.owner)
+        # Now that it is recorded whose the table is: another writer might have been the first.
+        named = own.foreign.withColumn("table", F.lit(batch.table)).withColumn("code", F.lit(OTHER_DATABASE))
+        self._quarantine.add(named)
+        return account
+
+    def _merge(self, batch: TableBatch, schemas: Schemas, origin: str) -> Account:
         """What became of the events comes back as an account.
 
         A slice that had begun when a run died is merged again as a whole: what is there already changes nothing. Where
@@ -103,7 +120,7 @@ class TableMerge:
             return Account(batch.table, read, suppressed=read)
         stored = self.stored_in(batch.table)
         others = self._begin(batch.table, stored)
-        shape, refused = self.shapes.settled(batch, incoming, stored)
+        shape, refused = self.shapes.settled(batch, incoming, stored, origin)
         if others and shape is not None:
             _require_same(stored, shape)
         begun = self._begun_of(batch)

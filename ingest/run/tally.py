@@ -20,6 +20,7 @@ from pyspark.sql import types as T
 
 from ingest.changelog.inference import are_whole, images, outline, shape
 from ingest.changelog.key_change import names_new_key
+from ingest.changelog.origin import ORIGIN
 from ingest.java_source import called, define_function, reaches_tasks
 from ingest.local_rows import local_rows
 from ingest.run.image_news import asking
@@ -54,9 +55,10 @@ class Tally:
         """Whether it can: executors beside this JVM don't know its class."""
         return reaches_tasks(spark.sparkContext)
 
-    def passing(self, batch: Column, position: Column) -> Column:
-        """`batch`, for each event once: selected beside it, it is counted. `position`: where it stands."""
-        return called(self._spark._jvm, self._counts, "saw", T.LongType(), (_seen(position), batch), pure=False)
+    def passing(self, batch: Column, position: Column, table: Column) -> Column:
+        """`batch`, for each event once: selected beside it, it is counted. `position`: where it stands. `table`: whose
+        it is."""
+        return called(self._spark._jvm, self._counts, "saw", T.LongType(), (_seen(position, table), batch), pure=False)
 
     def told(self) -> list[dict[str, Any]] | None:
         """What `Group.said` of each group, once all events have passed by. None where that can't be told."""
@@ -111,10 +113,10 @@ def _class(jvm: Any) -> Any:
     return jvm.org.apache.spark.sql.api.java.Tally
 
 
-def _seen(position: Column) -> Column:
+def _seen(position: Column, table: Column) -> Column:
     """What a tally is told of an event, in this order."""
     wrapped = F.coalesce("wrapped", F.lit(False)).alias("wrapped")
-    before = ("source_table", "op", "problem", "schema_id", wrapped, "topic", "partition", "offset")
+    before = (table.alias("source_table"), "op", "problem", "schema_id", wrapped, "topic", "partition", "offset")
     return F.struct(
         *before,
         position.alias("position"),
@@ -124,4 +126,5 @@ def _seen(position: Column) -> Column:
         "key",
         "value",
         "source_ts",
+        ORIGIN,
     )

@@ -17,9 +17,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import BATCH, CAPTURED, ERASED, emptied
-from ingest.changelog.position import in_epoch
+from ingest.changelog.origin import ORIGIN, TableNames
 from ingest.cut import held, let_go
 from ingest.tables import delta_log, emptying, folding
+from ingest.tables.bronze_view import BronzeView
 from ingest.tables.data_file import DataFile, ReadyFile
 from ingest.tables.folded import FoldedLater
 from ingest.tables.marks import Progress
@@ -31,6 +32,8 @@ _STATISTICS = ",".join(["batch", "timestamp", "topic", "partition", "offset", "s
 Offsets = dict[str, dict[int, int]]
 """topic → partition → next offset to read."""
 _TOPIC_IDS = "ingest.topicIds"
+_ORIGINS = "ingest.origins"
+"""Set where every row has its origin."""
 _ROWS_A_TASK = 5000
 _LARGE = 4 << 20
 """Bytes of a file that stays as it was captured: of what a stream brings in little by little, few are left."""
@@ -49,8 +52,9 @@ Told = Sequence[Mapping[str, Any]]
 class Counting(Protocol):
     """Counts the events of one batch."""
 
-    def passing(self, batch: Column, position: Column) -> Column:
-        """`batch`, for each event once: selected beside it, it is counted. `position`: where it stands."""
+    def passing(self, batch: Column, position: Column, table: Column) -> Column:
+        """`batch`, for each event once: selected beside it, it is counted. `position`: where it stands. `table`: whose
+        it is."""
 
     def told(self) -> Told | None:
         """Of all that have passed by; None where it can't be told."""
@@ -74,11 +78,14 @@ class Bronze:
     begins_after = 0
     """A merge begins after this batch."""
 
-    def __init__(self, spark: SparkSession, path: str, epochs: Sequence[datetime] = ()) -> None:
-        """`epochs`: when the source's log began anew."""
+    def __init__(
+        self, spark: SparkSession, path: str, epochs: Sequence[datetime] = (), names: TableNames | None = None
+    ) -> None:
+        """`epochs`: when the source's log began anew. `names`: how tables are named."""
+        self._view = BronzeView(tuple(epochs), names or TableNames())
+        self._has_origins = False
         self._table = delta_log.Table(spark, path)
         self._folded = FoldedLater(self._table)
-        self._epochs = tuple(epochs)
         self._topic_ids: Mapping[str, str] = {}
         self._counted: dict[int, tuple[int, Told]] = {}
         self._at_hand: tuple[int, DataFrame] | None = None
@@ -205,12 +212,14 @@ class Bronze:
         return [(f, low, high) for f, (low, high) in bounds if low <= upto and high > after]
 
     def _placed(self, rows: DataFrame) -> DataFrame:
-        return rows.withColumn("position", self._position()) if self._epochs else rows
+        """The rows as the pipeline's file reads them now."""
+        return self._view.of(rows, have_origins=not self._lacks_origins())
 
-    def _position(self) -> Column:
-        """Where an event stands: bronze keeps what the source gave."""
-        position = F.col("position")
-        return in_epoch(position, F.col("timestamp"), self._epochs) if self._epochs else position
+    def _lacks_origins(self) -> bool:
+        """Whether the table is older than origins are kept."""
+        if not self._has_origins:
+            self._has_origins = not self._table.exists() or self._table.property(_ORIGINS) is not None
+        return not self._has_origins
 
     def fold(self, upto: int) -> bool:
         """Writes small files together, where it is time to: of batches up to `upto`, which nobody reads one by one any
@@ -231,7 +240,8 @@ class Bronze:
             batches = file.bounds(BATCH)
             return batches is None or within is None or any(batches[0] <= u and batches[1] > a for a, u in within)
 
-        places, told = erased.select(*COORDINATES, "request"), emptied(F.col("_request"))
+        places, there = erased.select(*COORDINATES, "request"), set(self._table.rows().columns)
+        told = {name: value for name, value in emptied(F.col("_request")).items() if name in there}
         return emptying.emptied(self._table, places, COORDINATES, told, _laid_out, may_hold)
 
     def emptied(self) -> DataFrame:
@@ -250,7 +260,7 @@ class Bronze:
         self._forget_changed()
         batch = varying(upto.batch)
         if counting is not None:
-            batch = counting.passing(batch, self._position())
+            batch = counting.passing(batch, self._view.position(), self._view.table())
         frame = events.withColumn(BATCH, batch).select(*CAPTURED.names)
         if self._at_hand is not None:
             let_go(self._at_hand[1])
@@ -279,8 +289,11 @@ class Bronze:
 
     @property
     def identity(self) -> str:
-        """What tells it from another one in the same place; empty where it is not there yet."""
-        return self._table.identity() if self._table.exists() else ""
+        """What tells it from another one in the same place, or with other names of tables; empty where it is not there
+        yet."""
+        names = self._view.names
+        table = self._table.identity() if self._table.exists() else ""
+        return table if names.are_plain or not table else f"{table} {names.parts}"
 
     def create(self) -> None:
         """Makes it, empty, where it isn't there: Delta makes no table of a folder with files in it."""
@@ -294,11 +307,13 @@ class Bronze:
             if self._table.exists():
                 self._table.set_property(_TOPIC_IDS, ids)
             self._topic_ids = upto.topic_ids
-        self._table.commit(frame, told=_told(upto), progress=progress, new=self._properties(ids), ready=files)
+        columns = CAPTURED if self._lacks_origins() and ORIGIN not in self._table.rows().columns else None
+        new = self._properties(ids) if columns is None else {}
+        self._table.commit(frame, told=_told(upto), progress=progress, new=new, columns=columns, ready=files)
 
     @staticmethod
     def _properties(ids: str) -> dict[str, str]:
-        return {"delta.dataSkippingStatsColumns": _STATISTICS, _TOPIC_IDS: ids}
+        return {"delta.dataSkippingStatsColumns": _STATISTICS, _TOPIC_IDS: ids, _ORIGINS: "kept"}
 
 
 def _told(captured: Captured) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import BATCH
+from ingest.changelog.origin import TableNames
 from ingest.changelog.point import or_unplaced
 from ingest.tables.bronze import Bronze
 
@@ -18,9 +19,15 @@ class BronzeWindow(Bronze):
     nothing else."""
 
     def __init__(
-        self, spark: SparkSession, path: str, chosen: Column | None, upto: int, epochs: Sequence[datetime] = ()
+        self,
+        spark: SparkSession,
+        path: str,
+        chosen: Column | None,
+        upto: int,
+        epochs: Sequence[datetime] = (),
+        names: TableNames | None = None,
     ) -> None:
-        super().__init__(spark, path, epochs)
+        super().__init__(spark, path, epochs, names)
         self.chosen = chosen
         self._own = F.lit(True) if chosen is None else or_unplaced(chosen)
         self._upto = upto

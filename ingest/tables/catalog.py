@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -36,19 +36,22 @@ _SCHEMA = T.StructType(
         T.StructField("primary_key", T.ArrayType(T.StringType())),
         T.StructField("columns", T.StringType()),
         T.StructField("topics", T.ArrayType(T.StringType())),
+        T.StructField("origin", T.StringType()),
     ]
 )
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A table as the catalog knows it. `topics`: where its changes have come from."""
+    """A table as the catalog knows it. `topics`: where its changes have come from. `origin`: of which server and
+    database (`changelog.origin`); empty where none has been named."""
 
     pipeline: str
     path: str
     shape: Shape
     revision: int
     topics: tuple[str, ...]
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class Catalog:
         """The newest entry of each table, of one pipeline or of all, by pipeline and table."""
         if not self._table.exists():
             return []
-        rows = self._table.rows()
+        rows = _with_origin(self._table.rows())
         if pipeline is not None:
             rows = rows.where(F.col("pipeline") == pipeline)
         newest = rows.groupBy("pipeline", "table").agg(
@@ -86,7 +89,7 @@ class Catalog:
         if not self._table.exists():
             return []
         at = F.unix_millis("_metadata.file_modification_time").alias("at")
-        rows = self._table.rows_in(self._table.files().values()).select(*_SCHEMA.names, at)
+        rows = _with_origin(self._table.rows_in(self._table.files().values()).select("*", at))
         # One row per change of a schema.
         found = rows.where(F.col("pipeline") == pipeline).orderBy("table", "revision").collect()
         return [Revision(_entry(r), datetime.fromtimestamp(r["at"] / 1000, UTC)) for r in found]
@@ -116,15 +119,27 @@ class Catalog:
             "primary_key": list(shape.key),
             "columns": json.dumps(columns, ensure_ascii=False),
             "topics": list(entry.topics),
+            "origin": entry.origin or None,
         }
         frame = local_rows(self._spark, [row], _SCHEMA)
         with self._one_at_a_time:
-            self._table.commit(frame, progress=Progress(entry.path, entry.revision))
+            older = self._table.exists() and not _has_origin(self._table.rows())
+            progress = Progress(entry.path, entry.revision)
+            self._table.commit(frame, progress=progress, columns=_SCHEMA if older else None)
+
+
+def _has_origin(rows: DataFrame) -> bool:
+    """Whether the table is not older than origins are recorded."""
+    return "origin" in rows.columns
+
+
+def _with_origin(rows: DataFrame) -> DataFrame:
+    return rows if _has_origin(rows) else rows.withColumn("origin", F.lit(None).cast("string"))
 
 
 def _entry(row: Row) -> Entry:
     shape = Shape(row.table, tuple(row.primary_key), _columns(row["columns"]))
-    return Entry(row.pipeline, row.path, shape, row.revision, tuple(row.topics))
+    return Entry(row.pipeline, row.path, shape, row.revision, tuple(row.topics), row.origin or "")
 
 
 def _columns(text: str) -> tuple[TableColumn, ...]:

@@ -38,8 +38,36 @@ def folded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory
 @pytest.mark.parametrize("name", THERE)
 def test_report_folds_to_what_is_right(name: str, folded: Folded) -> None:
     out, summary = folded[name]
+    assert not summary["quarantined"]
     expected = json.loads((FOLDER / "reports" / name / "expected.json").read_text(encoding="utf-8"))["tables"]
     assert summary["tables"].keys() == expected.keys()
     for table, right in expected.items():
         rows = rows_of(out / summary["tables"][table]["file"])
         assert bag(rows, right["columns"]) == bag(right["rows"], right["columns"])
+
+
+TWO_DATABASES = FOLDER / "reports" / "two-databases-same-table"
+
+
+@pytest.mark.skipif(not TWO_DATABASES.is_dir(), reason=f"the report is not at {FOLDER}")
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_two_databases_are_two_tables_or_one_is_refused(spark: SparkSession, tmp_path: Path, delivery: str) -> None:
+    named = tmp_path / "tables.json"
+    named.write_text(json.dumps({"table_names": "server.schema.table"}), encoding="utf-8")
+    right = json.loads((TWO_DATABASES / "expected.json").read_text(encoding="utf-8"))["tables"]
+    cases = [
+        Case(name, (TWO_DATABASES / "events.jsonl",), tables, tmp_path / name)
+        for name, tables in (("refused", None), ("named", named))
+    ]
+    for case, summary in replay(spark, cases, DELIVERIES[delivery], "jsonl"):
+        tables = {"eu.public.orders": "(eu) orders", "us.public.orders": "(us) orders"}
+        if case.name == "refused":
+            tables = {"public.orders": "(eu) orders"}
+            assert [(q["line"], q["code"]) for q in summary["quarantine"]] == [
+                (line, "other-database") for line in (1, 3, 5)
+            ]
+        assert summary["tables"].keys() == tables.keys()
+        for table, expected in tables.items():
+            rows = rows_of(case.out / summary["tables"][table]["file"])
+            columns = right[expected]["columns"]
+            assert bag(rows, columns) == bag(right[expected]["rows"], columns)

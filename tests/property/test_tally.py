@@ -86,7 +86,9 @@ def captured(spark: SparkSession) -> DataFrame:
 
 def _counted(spark: SparkSession, passing: DataFrame) -> list[Said] | None:
     tally = Tally(spark)
-    counted = passing.select("*", tally.passing(F.lit(1).cast("bigint"), F.col("position")).alias("batch"))
+    counted = passing.select(
+        "*", tally.passing(F.lit(1).cast("bigint"), F.col("position"), F.col("source_table")).alias("batch")
+    )
     assert counted.agg(F.min("batch"), F.max("batch"), F.count("*")).first() == (1, 1, passing.count())
     return tally.told()
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.run.replay import Case, Delivery, replay
-from tests.replay import snapshot_rules  # noqa: F401 (its rules are among them)
+from tests.replay import origin_rules, snapshot_rules  # noqa: F401 (their rules are among all)
 from tests.replay.changelogs import write
 from tests.replay.rules import Rows, Rule, rules
 from tests.replay.side_by_side import Neighbours, neighbours
