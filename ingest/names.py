@@ -147,6 +147,11 @@ class Lakehouse:
         """What was asked to be erased."""
         return self._below("system", "ledger")
 
+    @property
+    def subject_index(self) -> str:
+        """Where in histories subjects are named: digits of keyed hashes."""
+        return self._below("system", "subject-index")
+
     def backfilled(self, source: str, number: int) -> str:
         """What a backfill has read from elsewhere than bronze."""
         return self._below("backfilled", path_segment(source), str(number))

@@ -54,6 +54,7 @@ IN_TURNS = ("tests/tables/test_folding.py", "-k", "slice")
 NAMED = ("tests/replay/test_own_names.py", "-k", "refused")
 QUARANTINE = ("tests/tables/test_quarantine.py",)
 SUMMARY = ("tests/tables/test_bronze_summary.py",)
+SUBJECT_INDEX = ("tests/privacy/test_subject_index.py",)
 
 
 @dataclass(frozen=True)
@@ -392,6 +393,20 @@ MUTANTS = [
         "_higher(self._ends.get(end.place), end)",
         "end",
         SUMMARY,
+    ),
+    Mutant(
+        "events that came since the last erasure are not searched for keys that were fenced before",
+        "run/old_events.py",
+        "new & {*index.naming(self._ledger.keys())} if new else set[Span]()",
+        "set[Span]()",
+        SUBJECT_INDEX,
+    ),
+    Mutant(
+        "keys that events bring are not looked for in the rest of the history",
+        "run/old_events.py",
+        "if self._ledger.last_number() == last:",
+        "if self._ledger.last_number() >= last:",
+        SUBJECT_INDEX,
     ),
     Mutant(
         "a partial image that is sent again is written again",

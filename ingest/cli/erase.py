@@ -116,15 +116,17 @@ def _worked_off(
         ask(spark, pipeline, found_of(spark, pipeline, requests))
     outcome = removal.run(seen)
     deleted = asked_by_deletes(spark, pipeline)
-    if deleted:
-        ask(spark, pipeline, found_of(spark, pipeline, deleted))
+    if deleted.requests:
+        ask(spark, pipeline, found_of(spark, pipeline, deleted.requests))
+    deleted.remember()
+    if deleted.requests:
         outcome = removal.run(seen)
     beyond = out_of_reach(pipeline, datetime.now(UTC)) if outcome.requests else []
     if not quiet:
         typer.echo(_end(pipeline.name, outcome))
         for one in beyond:
             typer.echo(f"out of reach: {one.place}: {one.what}{_by(one)}")
-    asked = {"asked_in_topic": len(requests), "deleted_at_source": len(deleted)}
+    asked = {"asked_in_topic": len(requests), "deleted_at_source": len(deleted.requests)}
     left = [asdict(one) for one in unreadable]
     return _removed(outcome) | asked | {"out_of_reach": [*map(_said, beyond)], "unreadable_requests": left}
 

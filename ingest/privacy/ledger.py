@@ -121,6 +121,16 @@ class Ledger:
         every = self._rows().where(F.col("kind") == KEY)
         return (every if number is None else every.where(F.col("number") == number)).select(*KEYS.names)
 
+    def keys_after(self, number: int) -> DataFrame:
+        """Returns the `KEYS` that are fenced by entries after that number."""
+        every = self._rows().where((F.col("kind") == KEY) & (F.col("number") > number))
+        return every.select(*KEYS.names)
+
+    def last_number(self) -> int:
+        """Returns the number of the last entry; 0 before the first."""
+        last = self._last()
+        return 0 if last is None else int(last["number"])
+
     def append(self, entries: Sequence[Entry], keys: DataFrame | None = None) -> list[Entry]:
         """In one commit, as they stand in the ledger then. `keys`: `KEYS` of their requests, one entry for each."""
         fenced = None if keys is None else keys.select(*KEYS.names).distinct()

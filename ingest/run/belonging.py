@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,14 +16,17 @@ from ingest.changelog.merge import SURROGATE, surrogate
 from ingest.config import Pipeline
 from ingest.cut import cut
 from ingest.privacy.key_file import LedgerKeys
+from ingest.privacy.ledger import Ledger
 from ingest.privacy.mentions import KEY_HASH, NAMED, OWN, led, naming, own, with_hashes
 from ingest.run.judging import Stored, stored_in
-from ingest.run.mentioned import mentioned
+from ingest.run.mentioned import mentioned, with_key
+from ingest.run.pipeline import rules_of
 from ingest.run.profile import CHANGE, Group, profiles
-from ingest.run.readers import all_events
+from ingest.run.readers import readers
 from ingest.run.schemas import Schemas
+from ingest.run.shapes import Shapes
+from ingest.run.subject_index import Span, index_of, joined
 from ingest.tables.bronze import COORDINATES
-from ingest.tables.catalog import Catalog
 from ingest.tables.quarantine import Quarantine
 from ingest.tables.silver import Silver
 
@@ -48,60 +51,91 @@ class Belongings:
 
 
 class Search:
-    """Looks for what belongs to subjects in everything that a pipeline has read, captured or set aside."""
+    """Looks for what belongs to subjects in everything that a pipeline has read, captured or set aside. Of histories it
+    opens what may name them."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, keys: LedgerKeys) -> None:
         self._spark = spark
         self._pipeline = pipeline
         self._keys = keys
-        self._events, self._rules = all_events(spark, pipeline)
-        entries = Catalog(spark, pipeline.layout.tables).entries(pipeline.name)
-        self._shapes = {entry.shape.table: entry.shape for entry in entries}
+        self._readers = readers(spark, pipeline)
+        rules = rules_of(pipeline)
+        columns = reduce(lambda known, reader: known | dict(reader.columns), self._readers, dict(rules.columns))
+        self._rules = replace(rules, columns=columns)
+        shapes = Shapes(spark, pipeline.name, pipeline.layout, rules)
+        self._shapes = {entry.shape.table: entry.shape for entry in shapes.entries}
         self._schemas = Schemas(self._rules.shredded.columns)
-        self._groups = self._profiled()
+        asked = Ledger(spark, pipeline.layout.ledger, pipeline.name).asked().values()
+        versions = [entry.key_version for entry in asked]
+        self._indexes = [(r, index_of(spark, pipeline, r, shapes, keys, versions)) for r in self._readers]
+        self._opened: dict[str, frozenset[Span]] = {}
+        self._groups: dict[str, list[Group]] = {}
+        self._events: DataFrame | None = None
 
     def belongings(self, subjects: DataFrame) -> Iterator[Belongings]:
         """Of each table that leads to subjects, parents first. `subjects`: `REQUEST` and `KEY_HASH` of their keys."""
         known = subjects.select(REQUEST, KEY_HASH)
         for table in self._rules.subjects.tables:
-            places = self._named(table)
-            if places is None:
-                continue
-            named = cut(with_hashes(places, self._keys, self._keys.newest))
+            rows, events = self._hashed(self._stored_rows(table)), None
             while True:
+                if self._open(known) or events is None:
+                    events = self._hashed(self._read(table))
+                there = [one for one in (rows, events) if one is not None]
+                if not there:
+                    break
+                named = reduce(DataFrame.unionByName, there)
                 found = cut(naming(named, F.broadcast(known)).dropDuplicates([PLACE, ITEM, REQUEST]))
                 keys = cut(found.select(REQUEST, F.explode(OWN).alias(KEY_HASH)).distinct())
                 new = cut(keys.join(known, [REQUEST, KEY_HASH], "left_anti"))
                 if new.isEmpty():
+                    items = [found.select(PLACE, ITEM, REQUEST), self._buried(table, found), self._set_aside(found)]
+                    whole = reduce(DataFrame.unionByName, [i for i in items if i is not None])
+                    yield Belongings(table, whole, keys)
                     break
                 # Of a row that was another's once, or had another key, there is more under its own.
                 known = cut(known.unionByName(new))
-            items = [found.select(PLACE, ITEM, REQUEST), self._buried(table, found), self._set_aside(found)]
-            yield Belongings(table, reduce(DataFrame.unionByName, [i for i in items if i is not None]), keys)
 
-    def _profiled(self) -> dict[str, list[Group]]:
-        """table → its groups of changes in bronze."""
-        mine = self._events.where(F.col("source_table").isin(*self._rules.subjects.tables))
+    def _hashed(self, mentions: DataFrame | None) -> DataFrame | None:
+        return None if mentions is None else cut(with_hashes(mentions, self._keys, self._keys.newest))
+
+    def _open(self, known: DataFrame) -> bool:
+        """Opens the spans of histories that may hold events that name these keys. Returns whether there are more than
+        before."""
+        keys = known.withColumn("key_version", F.lit(self._keys.newest))
+        spans = {r.writer: frozenset([*index.naming(keys), *index.rest]) for r, index in self._indexes}
+        if all(one <= self._opened.get(reader, frozenset()) for reader, one in spans.items()):
+            return False
+        self._opened = {reader: one | self._opened.get(reader, frozenset()) for reader, one in spans.items()}
+        parts = [
+            reader.bronze(self._spark, self._rules).between(*span)
+            for reader in self._readers
+            for span in joined(self._opened[reader.writer])
+        ]
+        if parts:
+            self._events = reduce(DataFrame.unionByName, parts)
+            self._groups = self._profiled(self._events)
+        return bool(parts)
+
+    def _profiled(self, events: DataFrame) -> dict[str, list[Group]]:
+        """table → its groups of changes among the events."""
+        mine = events.where(F.col("source_table").isin(*self._rules.subjects.tables))
         found: dict[str, list[Group]] = {}
         for group in profiles(mine, F.lit(0)).get(0, []):
             if group.table is not None and group.kind == CHANGE and group.problem is None:
                 found.setdefault(group.table, []).append(group)
-        self._schemas.learn(self._events, [g for groups in found.values() for g in groups])
+        self._schemas.learn(events, [g for groups in found.values() for g in groups])
         return found
 
-    def _named(self, table: str) -> DataFrame | None:
-        """`PLACE`, `ITEM`, the key's `SURROGATE`, and mentions, of all rows and events of the table."""
+    def _stored_rows(self, table: str) -> DataFrame | None:
+        """`PLACE`, `ITEM`, the key's `SURROGATE`, and mentions, of all rows of the table."""
         shape = self._shapes.get(table)
-        frames = []
-        if shape is not None:
-            self._rules.subjects.require_columns(table, shape.key, shape.names)
-            stored = self._stored(table)
-            versions = [(HISTORY, kept) for kept in (stored.chronicle.tables if stored.chronicle else ())]
-            for place, kept in ((SILVER, stored.silver), (PENDING, stored.pending), *versions):
-                if kept.exists():
-                    frames.append(self._rows(place, kept, shape))
-        if table in self._groups:
-            frames.append(self._read(table, shape))
+        if shape is None:
+            return None
+        self._rules.subjects.require_columns(table, shape.key, shape.names)
+        stored = self._stored(table)
+        versions = [(HISTORY, kept) for kept in (stored.chronicle.tables if stored.chronicle else ())]
+        places = ((SILVER, stored.silver), (PENDING, stored.pending), *versions)
+        frames = [self._rows(place, kept, shape) for place, kept in places if kept.exists()]
         return reduce(DataFrame.unionByName, frames) if frames else None
 
     def _rows(self, place: str, kept: Silver, shape: Shape) -> DataFrame:
@@ -116,11 +150,16 @@ class Search:
             F.concat(mine, led(shape, self._rules.subjects)).alias(NAMED),
         )
 
-    def _read(self, table: str, shape: Shape | None) -> DataFrame:
+    def _read(self, table: str) -> DataFrame | None:
+        """The same of the events that are opened."""
+        if self._events is None or table not in self._groups:
+            return None
+        shape = self._shapes.get(table)
         types = self._rules.columns.get(table, {})
-        incoming = [(group, self._schemas.columns(group, types)) for group in self._groups[table]]
         known = tuple(declared(c.name, str(c.type)) for c in shape.columns) if shape is not None else ()
         key = shape.key if shape is not None else self._rules.primary_keys.get(table, ())
+        came = [(group, self._schemas.columns(group, types)) for group in self._groups[table]]
+        incoming = [(group, with_key(wire, key, known, self._rules.fold_case)) for group, wire in came]
         events = mentioned(self._events, None, table, key, incoming, known, self._rules)
         item = F.to_json(EVENT_ID)
         nothing = F.lit(None).cast("binary").alias(SURROGATE)

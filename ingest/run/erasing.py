@@ -114,7 +114,7 @@ def written_by_now(spark: SparkSession, pipeline: Pipeline, topics: bool) -> Cut
     rules, history = rules_of(pipeline), KnownHistory(spark, pipeline.layout.known_history)
     for reader in readers(spark, pipeline):
         bronze = reader.bronze(spark, rules)
-        read = BronzeSummary(bronze, reader.writer, history, rules.epochs, keeps=False).upto(bronze.last_batch())
+        read = BronzeSummary(bronze, reader.writer, history, rules.view, keeps=False).upto(bronze.last_batch())
         if reader.from_topics:
             _raise_to(offsets, offsets_of(read))
         ends += read

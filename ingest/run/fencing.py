@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import EVENT_ID
-from ingest.changelog.columns import Column
 from ingest.cut import cut
 from ingest.errors import ConfigError
 from ingest.privacy.cut_off import CutOff
@@ -24,7 +23,7 @@ from ingest.privacy.key_file import LedgerKeys, read_keys
 from ingest.privacy.ledger import ASKED, FOUND, KEYS, Entry, Ledger, cut_offs
 from ingest.privacy.mentions import KEY_HASH, NAMED, OWN, naming, with_hashes
 from ingest.run.judging import Stored
-from ingest.run.mentioned import GRAVES, GROUP, TOMBSTONES, mentioned
+from ingest.run.mentioned import GRAVES, GROUP, TOMBSTONES, mentions_of
 from ingest.run.profile import CHANGE, Group
 from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
@@ -154,28 +153,12 @@ class Fencing:
 
     def _told(self, ledger: Ledger, batch: TableBatch, schemas: Schemas) -> DataFrame | None:
         """What `_old_life` says of the batch; None where no event of it can be read yet."""
-        types = self._rules.columns.get(batch.table, {})
-        incoming = [(g, schemas.columns(g, types)) for g in batch.groups if g.kind == CHANGE]
-        key = self._shapes.key(batch)
-        if key is not None and (settled := self._shapes.names(batch.table)):
-            # Not of what this batch brings: deletes may bring nothing but keys.
-            come = {c.name.lower() if self._rules.fold_case else c.name for _, wire in incoming for c in wire}
-            self._rules.subjects.require_columns(batch.table, key, sorted(come | settled))
-        known = self._shapes.columns(batch.table) or next((wire for _, wire in reversed(incoming)), ())
-        if not incoming and not (batch.tombstones is not None and known):
+        mentions = mentions_of(batch, schemas, self._shapes, self._rules)
+        if mentions is None:
             return None
-        return self._old_life(ledger, self._mentions(batch, key or (), incoming, known), batch.table)
-
-    def _mentions(
-        self,
-        batch: TableBatch,
-        key: tuple[str, ...],
-        incoming: Sequence[tuple[Group, tuple[Column, ...]]],
-        known: tuple[Column, ...],
-    ) -> dict[int, DataFrame]:
-        """By the version of the secret key that hashes them."""
-        rows = cut(mentioned(batch.events, batch.tombstones, batch.table, key, incoming, known, self._rules))
-        return {version: cut(with_hashes(rows, self._keys, version)) for version in sorted(self._versions)}
+        rows = cut(mentions)
+        hashed = {version: cut(with_hashes(rows, self._keys, version)) for version in sorted(self._versions)}
+        return self._old_life(ledger, hashed, batch.table)
 
     def _old_life(self, ledger: Ledger, events: dict[int, DataFrame], table: str) -> DataFrame:
         """The events that are kept away, with their `GROUP` and `OLD`, once for each `request` that they name; those

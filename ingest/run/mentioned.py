@@ -16,8 +16,11 @@ from ingest.changelog.images import Shape, changes
 from ingest.changelog.merge import surrogate, surrogate_of
 from ingest.changelog.reader import Reader, Reading
 from ingest.privacy.mentions import NAMED, OWN, led, own
-from ingest.run.profile import Group, belongs_to
+from ingest.run.profile import CHANGE, Group, belongs_to
 from ingest.run.rules import Rules
+from ingest.run.schemas import Schemas
+from ingest.run.shapes import Shapes
+from ingest.run.table_batch import TableBatch
 
 GROUP = "_group"
 """The number of an event's group; `TOMBSTONES` of null tombstones."""
@@ -44,6 +47,36 @@ def mentioned(
     if tombstones is not None and known:
         frames.append(_read(tombstones, table, key, known, rules, False).withColumn(GROUP, F.lit(TOMBSTONES)))
     return reduce(DataFrame.unionByName, frames)
+
+
+def mentions_of(batch: TableBatch, schemas: Schemas, shapes: Shapes, rules: Rules) -> DataFrame | None:
+    """Returns what `mentioned` says of a table's share of a slice; None where no event of it can be read yet. Raises
+    ConfigError where the table turns out to be another than the rules say."""
+    types = rules.columns.get(batch.table, {})
+    incoming = [(g, schemas.columns(g, types)) for g in batch.groups if g.kind == CHANGE]
+    key = shapes.key(batch)
+    if key is not None and (settled := shapes.names(batch.table)):
+        # Not of what this batch brings: deletes may bring nothing but keys.
+        come = {c.name.lower() if rules.fold_case else c.name for _, wire in incoming for c in wire}
+        rules.subjects.require_columns(batch.table, key, sorted(come | settled))
+    known = shapes.columns(batch.table) or next((wire for _, wire in reversed(incoming)), ())
+    if not incoming and not (batch.tombstones is not None and known):
+        return None
+    incoming = [(group, with_key(wire, key or (), known, rules.fold_case)) for group, wire in incoming]
+    return mentioned(batch.events, batch.tombstones, batch.table, key or (), incoming, known, rules)
+
+
+def with_key(
+    arrived: tuple[Column, ...], key: tuple[str, ...], known: tuple[Column, ...], fold_case: bool
+) -> tuple[Column, ...]:
+    """Returns the columns that events came with, and those of the key that they lack: of deletes that bring no image
+    the record's key alone tells whose they are."""
+
+    def name(column: Column) -> str:
+        return column.name.lower() if fold_case else column.name
+
+    there = {name(c) for c in arrived}
+    return (*arrived, *(c for c in known if name(c) in key and name(c) not in there))
 
 
 def _read(

@@ -87,7 +87,7 @@ class Merge:
         self.tables = TableMerge(spark, pipeline, lakehouse, rules, self._quarantine, writer)
         self._fencing = Fencing(spark, pipeline, rules, self.tables.shapes, self.tables.stored_in, self._quarantine)
         history = KnownHistory(spark, lakehouse.known_history)
-        self._summary = BronzeSummary(bronze, writer, history, rules.epochs)
+        self._summary = BronzeSummary(bronze, writer, history, rules.view)
         self._slices = Slices(bronze, rules, self.tables.shapes, slice_events, self._summary, elsewhere)
         # Kept: each of its threads has a connection to the JVM.
         self._side_by_side = ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="merge")

@@ -23,8 +23,12 @@ def every_table(spark: SparkSession, pipeline: Pipeline) -> list[str]:
 
 
 def raw(spark: SparkSession, pipeline: Pipeline) -> list[str]:
-    """Where events are kept as they came."""
-    return [*(reader.path for reader in readers(spark, pipeline)), pipeline.layout.quarantine]
+    """Where events are kept as they came, and what is known of whom they name."""
+    return [
+        *(reader.path for reader in readers(spark, pipeline)),
+        pipeline.layout.quarantine,
+        pipeline.layout.subject_index,
+    ]
 
 
 def folded(layout: Lakehouse, pipeline: str, tables: Sequence[str]) -> Iterator[str]:

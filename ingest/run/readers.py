@@ -3,11 +3,10 @@ its own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, SparkSession
 
 from ingest.config import Pipeline
 from ingest.run.backfill import chosen_by
@@ -49,13 +48,3 @@ def readers(spark: SparkSession, pipeline: Pipeline) -> list[Reader]:
             chosen = chosen_by(backfill.asked)
             found.append(Reader(backfill.writer, path, columns, source in _FROM_TOPICS, chosen))
     return found
-
-
-def all_events(spark: SparkSession, pipeline: Pipeline, every: Sequence[Reader] = ()) -> tuple[DataFrame, Rules]:
-    """Whatever was ever read, and the rules with the types that it doesn't tell itself. `every`: the pipeline's
-    readers, where the caller has them."""
-    rules = rules_of(pipeline)
-    every = every or readers(spark, pipeline)
-    columns = reduce(lambda known, reader: known | dict(reader.columns), every, dict(rules.columns))
-    events = [reader.bronze(spark, rules).rows() for reader in every]
-    return reduce(DataFrame.unionByName, events), replace(rules, columns=columns)

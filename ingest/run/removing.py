@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, reduce
 
@@ -27,16 +27,15 @@ from ingest.privacy.key_file import LedgerKeys, read_keys
 from ingest.privacy.ledger import ASKED, STATE, Entry, Ledger, cut_offs, newest
 from ingest.run.archive_erasing import erased_from_archive, require_read
 from ingest.run.compacted_topics import CompactedTopics
-from ingest.run.fencing import Fencing
 from ingest.run.judging import Stored, stored_in
 from ingest.run.masking import Masking
 from ingest.run.mentioned import GRAVES
+from ingest.run.old_events import READER, OldEvents
 from ingest.run.old_files import folded, raw, without_old_files
 from ingest.run.pipeline import rules_of
 from ingest.run.readers import Reader, readers
 from ingest.run.shapes import Shapes
 from ingest.run.shredding import shred
-from ingest.run.slices import Slices
 from ingest.run.sweeping import Sweep, lived
 from ingest.tables.bronze import COORDINATES, Bronze
 from ingest.tables.catalog import Entry as Known
@@ -47,8 +46,6 @@ OLD_FILES, ARCHIVE, DATA_KEYS, TOPICS = "old files", "archive", "data keys", "co
 PLACES = (TOMBSTONES, QUARANTINE, TABLES, BRONZE)
 """In this order: what the events of bronze tell is needed to find the rest."""
 REMOVED = "removed"
-_READER = "_reader"
-"""Whose bronze an event is in: of two, coordinates may be the same."""
 
 Seen = Callable[[str, Mapping[str, int]], None]
 """Hears of each place when it is done, and how much was taken away there."""
@@ -108,41 +105,29 @@ class Removal:
 
     def _steps(self, ends: Mapping[str, CutOff]) -> Iterator[tuple[str, dict[str, int]]]:
         """Each takes away what is there and tells of it. What comes later may need what an earlier one has found."""
-        old = reduce(DataFrame.unionByName, map(self._old_events, self._readers))
-        places = old.select(*(F.col(EVENT_ID)[c].alias(c) for c in COORDINATES), "request", _READER)
-        first = places.groupBy(*COORDINATES, _READER).agg(F.min("request").alias("request")).localCheckpoint()
-        counts = {r[_READER]: r["count"] for r in first.groupBy(_READER).count().collect()}  # a row per reader
+        search = OldEvents(
+            self._spark, self._pipeline, self._rules, self._shapes, self._stored, self._ledger, self._keys
+        )
+        old = search.found(self._readers)
+        places = old.select(*(F.col(EVENT_ID)[c].alias(c) for c in COORDINATES), "request", READER)
+        first = places.groupBy(*COORDINATES, READER).agg(F.min("request").alias("request")).localCheckpoint()
+        counts = {r[READER]: r["count"] for r in first.groupBy(READER).count().collect()}  # a row per reader
         events = sum(counts.values())
         yield TOMBSTONES, {"files": self._graves(old, ends)}
         yield QUARANTINE, {"files": self._quarantine.forget(first) if events else 0}
         yield TABLES, self._rows(ends)
-        yield BRONZE, {"events": events, "files": self._emptied(first, counts)}
+        yield BRONZE, {"events": events, "files": self._emptied(search, first, counts)}
+        search.remember()
 
-    def _emptied(self, events: DataFrame, holding: Collection[str]) -> int:
+    def _emptied(self, search: OldEvents, events: DataFrame, holding: Collection[str]) -> int:
         """How many files were written anew, of the bronze of those readers that hold such events."""
         mine = [reader for reader in self._readers if reader.writer in holding]
-        return sum(self._bronze(one).empty(events.where(F.col(_READER) == one.writer)) for one in mine)
+        return sum(
+            self._bronze(one).empty(events.where(F.col(READER) == one.writer), search.spans(one.writer)) for one in mine
+        )
 
     def _bronze(self, reader: Reader) -> Bronze:
         return reader.bronze(self._spark, self._rules)
-
-    def _old_events(self, reader: Reader) -> DataFrame:
-        """`EVENT_ID`, `request`, `table` and `GRAVES` of the events in a bronze that are of an old life, and its
-        `_READER`."""
-        rules, bronze = replace(self._rules, columns=reader.columns), self._bronze(reader)
-        fencing = Fencing(self._spark, self._pipeline.name, rules, self._shapes, self._stored, self._quarantine)
-        slices = Slices(bronze, rules, self._shapes, self._pipeline.batch.merged_at_once)
-        after, last = 0, bronze.last_batch()
-        schema = f"{EVENT_ID} struct<topic string, partition int, offset bigint>, request string, table string, "
-        found = [self._spark.createDataFrame([], schema + f"{GRAVES} array<binary>")]
-        while after < last:
-            upto = slices.end(after, last)
-            with released():
-                read = slices.read(after, upto, slices.profile(after, upto, last), repeated=True)
-                # These stay beyond the slice: places of erased events, nothing of what they held.
-                found += [told.localCheckpoint() for told in fencing.old_lives(read.batches, slices.schemas)]
-            after = upto
-        return reduce(DataFrame.unionByName, found).withColumn(_READER, F.lit(reader.writer))
 
     def _graves(self, old: DataFrame, ends: Mapping[str, CutOff]) -> int:
         """Of how many files tombstones were taken. Those of a new life stay."""

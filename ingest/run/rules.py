@@ -61,6 +61,12 @@ class Rules:
         """How tables are named."""
         return self.naming.names
 
+    @property
+    def view(self) -> tuple[object, ...]:
+        """By which bronze places its events and names their tables: plain values, of which the text is always the
+        same."""
+        return self.epochs, self.names.parts, tuple(sorted(self.names.mapped))
+
     def takes(self, table: str) -> bool:
         """Whether the table is wanted: whole names, with or without their schema; exclusion wins."""
         if self.only is not None and table not in self.only:

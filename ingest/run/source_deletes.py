@@ -3,7 +3,10 @@ that its subject be erased. The old life ends with the delete."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -19,31 +22,74 @@ from ingest.run.erasing import Request, entry_of, ledger_keys, written_by_now
 from ingest.run.mentioned import mentioned
 from ingest.run.pipeline import rules_of
 from ingest.run.profile import CHANGE, profiles
-from ingest.run.readers import all_events
+from ingest.run.readers import readers
+from ingest.run.rules import Rules
 from ingest.run.schemas import Schemas
 from ingest.run.shapes import Shapes
+from ingest.tables.accounts import Accounts
+from ingest.tables.known_history import Known, KnownHistory
 
 _REASON = "deleted at its source"
+_KIND = "deletes"
+"""What is known of a reader's history: up to where its deletes have been asked for."""
 
 
-def asked_by_deletes(spark: SparkSession, pipeline: Pipeline) -> list[Request]:
-    """Requests for the subjects whose deletes were ever read. Of what is erased already it holds none any more."""
+@dataclass(frozen=True)
+class AskedByDeletes:
+    """`requests`: for the subjects whose deletes have been read since this was asked last. `remember`: to be called
+    once the ledger holds the requests; from then on these deletes are not read again."""
+
+    requests: Sequence[Request]
+    remember: Callable[[], None] = lambda: None
+
+
+def asked_by_deletes(spark: SparkSession, pipeline: Pipeline) -> AskedByDeletes:
+    """Of what is erased already it holds none any more."""
     tables = {t: s.subject.key for t, s in pipeline.tables.items() if s.erase_on_delete and s.subject is not None}
     if not tables:
-        return []
+        return AskedByDeletes([])
     keys, rules = ledger_keys(pipeline), rules_of(pipeline)
     kinds = {table: kind for kind, table in rules.subjects.roots.items()}
+    parts, keeping = _unread(spark, pipeline, rules, repr(sorted(tables.items())))
+    if not parts:
+        return AskedByDeletes([])
     # A row that goes on under another key was not deleted.
     deleted = (F.col("op") == "d") & ~names_new_key() & F.col("source_table").isin(*tables)
+    events = reduce(DataFrame.unionByName, parts).where(deleted)
     now: CutOff | None = None
     found = []
-    for table, row in _deletes(spark, pipeline, keys, all_events(spark, pipeline)[0].where(deleted)):
+    for table, row in _deletes(spark, pipeline, keys, events):
         if not row["placed"] or pipeline.tables[table].sequence is not None:
             # Nothing but what is there now tells what came before the delete in other topics.
             now = now or written_by_now(spark, pipeline, topics=False)
         cut_off = now if now is not None else _right_after(row)
         found.append(Request(entry_of(kinds[table], table, row[KEY_HASH], keys, _REASON, cut_off)))
-    return found
+
+    def remember() -> None:
+        for keep in keeping:
+            keep()
+
+    return AskedByDeletes(found, remember)
+
+
+def _unread(
+    spark: SparkSession, pipeline: Pipeline, rules: Rules, settings: str
+) -> tuple[list[DataFrame], list[Callable[[], None]]]:
+    """The events whose deletes have not been asked for, and what remembers that they have. What isn't merged yet is
+    read again: only its table may tell its key."""
+    history = KnownHistory(spark, pipeline.layout.known_history)
+    parts, keeping = list[DataFrame](), list[Callable[[], None]]()
+    for reader in readers(spark, pipeline):
+        bronze = reader.bronze(spark, rules)
+        basis = hashlib.sha256(f"{settings} {rules.view} {bronze.identity}".encode()).hexdigest()[:16]
+        known = history.known(reader.writer, _KIND, basis) or Known(0, {})
+        last = bronze.last_batch()
+        merged = min(last, Accounts(spark, pipeline.layout.accounts, reader.writer).merged_upto())
+        if known.upto < last:
+            parts.append(bronze.between(known.upto, last))
+        if known.upto < merged:
+            keeping.append(partial(history.keep, reader.writer, _KIND, basis, Known(merged, {})))
+    return parts, keeping
 
 
 def _deletes(spark: SparkSession, pipeline: Pipeline, keys: LedgerKeys, events: DataFrame) -> Iterator[tuple[str, Row]]:

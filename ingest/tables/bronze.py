@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.envelope import BATCH, CAPTURED, ERASED, emptied
+from ingest.changelog.envelope import BATCH, CAPTURED, CONTROL, ERASED, emptied
 from ingest.changelog.origin import ORIGIN, TableNames
 from ingest.cut import held, let_go
 from ingest.tables import delta_log, emptying, folding
@@ -247,7 +247,9 @@ class Bronze:
     def emptied(self) -> DataFrame:
         """`COORDINATES`, `timestamp` and `request` of the events of which an erasure has left no more than that."""
         marks = F.filter("headers", lambda header: header["key"] == ERASED)
-        empty = self.rows().where(F.col("key").isNull() & F.col("value").isNull() & (F.size(marks) == 1))
+        # By the op first: what holds none such is not opened.
+        empty = self.rows().where((F.col("op") == CONTROL) & F.col("key").isNull() & F.col("value").isNull())
+        empty = empty.where(F.size(marks) == 1)
         return empty.select(*COORDINATES, "timestamp", F.element_at(marks, 1)["value"].cast("string").alias("request"))
 
     def append(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
-from datetime import datetime
 from threading import Lock
 from typing import Any
 
@@ -17,6 +16,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import CHANGES
 from ingest.changelog.position import is_placed
+from ingest.errors import Contended
 from ingest.tables.bronze import Bronze, Offsets
 from ingest.tables.known_history import Known, KnownHistory
 
@@ -59,16 +59,17 @@ class BronzeSummary:
         bronze: Bronze,
         reader: str,
         history: KnownHistory | None = None,
-        epochs: Sequence[datetime] = (),
+        view: object = (),
         keeps: bool = True,
     ) -> None:
-        """`history`: where it is kept, if it is. `epochs`: by which bronze places its events. `keeps`: what is read
-        here is kept there, which is for who merges: what is kept has to be merged."""
+        """`history`: where it is kept, if it is. `view`: the settings by which bronze places its events and names
+        their tables. `keeps`: what is read here is kept there, which is for who merges: what is kept has to be
+        merged."""
         self._bronze = bronze
         self._reader = reader
         self._history = history
         self._keeps = keeps and history is not None
-        self._basis = hashlib.sha256(repr((bronze.folder, [*map(str, epochs)])).encode()).hexdigest()[:16]
+        self._basis = hashlib.sha256(repr((bronze.folder, view)).encode()).hexdigest()[:16]
         self._ends: dict[_Place, LogEnd] = {}
         self._upto = self._kept_upto = 0
         self._passed = 0
@@ -105,7 +106,11 @@ class BronzeSummary:
             return
         if self._bronze.count_between(self._kept_upto, batch) >= _KEPT_EVERY:
             ends = [astuple(end) for end in self._ends.values()]
-            self._history.keep(self._reader, _KIND, self._identity(), Known(batch, {"ends": ends}))
+            try:
+                self._history.keep(self._reader, _KIND, self._identity(), Known(batch, {"ends": ends}))
+            except Contended:
+                # Another run of the pipeline has kept its own: as good as this one.
+                self._history.known(self._reader, _KIND, self._identity())
             self._kept_upto = batch
 
     def _identity(self) -> str:

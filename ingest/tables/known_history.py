@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.tables import delta_log
-from ingest.tables.contention import again
+from ingest.tables.contention import COLLISIONS_OF_DELTA, again, changed_meanwhile
 from ingest.tables.ready_rows import ready_rows
 
 _SCHEMA = T.StructType(
@@ -47,30 +47,40 @@ class KnownHistory:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
         self._table = delta_log.Table(spark, path)
+        self._seen: dict[tuple[str, str], set[str]] = {}
 
     def known(self, reader: str, kind: str, basis: str) -> Known | None:
         """Returns what is kept for a reader; None where nothing is, or it was found on another `basis`."""
         if not self._table.exists():
             return None
         self._table.version()  # Another process may have kept more.
-        found = [row for row in self._rows(reader, kind).collect() if row["basis"] == basis]  # one row
+        rows = self._rows(reader, kind).collect()  # one row
+        self._seen[reader, kind] = {row[_FILE] for row in rows}
+        found = [row for row in rows if row["basis"] == basis]
         newest = max(found, key=lambda row: row["upto_batch"], default=None)
         return None if newest is None else Known(newest["upto_batch"], json.loads(newest["known"]))
 
     def keep(self, reader: str, kind: str, basis: str, known: Known) -> None:
-        """Replaces what was kept of that kind for a reader."""
+        """Replaces what was kept of that kind for a reader.
+
+        Raises Contended where another run has replaced it since it was read here: what follows from both nobody
+        knows."""
         if not self._table.exists():
             self._table.create(_SCHEMA, delta_log.NO_STATISTICS)
         row = {"reader": reader, "kind": kind, "basis": basis, "upto_batch": known.upto}
         row["known"] = json.dumps(known.what, ensure_ascii=False)
-        again()(self._replace, row)
+        again(COLLISIONS_OF_DELTA)(self._replace, row)
 
     def _replace(self, row: Mapping[str, Any]) -> None:
         self._table.version()
-        names = {r[_FILE] for r in self._rows(str(row["reader"]), str(row["kind"])).select(_FILE).collect()}
+        mine = str(row["reader"]), str(row["kind"])
+        names = {r[_FILE] for r in self._rows(*mine).select(_FILE).collect()}  # one
+        if names != self._seen.get(mine, set()):
+            raise changed_meanwhile(self._table.path)
         # Each file has one row.
         ready = ready_rows(self._spark, self._table.path, [row], _SCHEMA)
         self._table.commit(None, without=self._table.named(names), ready=[ready])
+        self._seen[mine] = {ready.name}
 
     def _rows(self, reader: str, kind: str) -> DataFrame:
         rows = self._table.rows_in(self._table.files().values())

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from ingest.errors import Contended
 from ingest.run.capture import Capture
 from ingest.run.pipeline import rules_of
 from ingest.sources.files import FileSource, lines
@@ -104,3 +105,13 @@ def test_what_is_kept_replaces_what_was(spark: SparkSession, tmp_path: Path) -> 
     assert one.known("p", "kind", "other settings") is None
     assert one.known("p", "other", "basis") is None
     assert one._table.rows().count() == 2
+
+
+def test_who_has_read_what_another_has_replaced_since_replaces_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    one, other = (KnownHistory(spark, str(tmp_path / "known")) for _ in range(2))
+    one.keep("p", "kind", "basis", Known(1, {}))
+    assert other.known("p", "kind", "basis") == Known(1, {})
+    one.keep("p", "kind", "basis", Known(2, {}))
+    with pytest.raises(Contended):
+        other.keep("p", "kind", "basis", Known(3, {}))
+    assert one.known("p", "kind", "basis") == Known(2, {})
