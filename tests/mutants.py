@@ -114,15 +114,15 @@ MUTANTS = [
     Mutant(
         "of a field that is named twice the last value counts",
         "changelog/images.py",
-        '(~are_whole(images(value.cast("string"))) if reader.doubtful else F.lit(False))',
+        '~are_whole(images(value.cast("string"))) if reader.doubtful else F.lit(False)',
         "F.lit(False)",
         RULES,
     ),
     Mutant(
         "a number of any length is taken for exact",
         "changelog/inference.py",
-        "short = seen.precision <= _DIGITS_KEPT",
-        "short = True",
+        "lambda digits: ~_is_kept(digits)",
+        "lambda digits: F.lit(False)",
         BATCHES,
     ),
     Mutant(
@@ -252,7 +252,7 @@ MUTANTS = [
     Mutant(
         "a moved row leaves its old key behind",
         "changelog/moves.py",
-        "moves = F.col(CODE).isNull() & whole & differs",
+        "moves = F.col(CODE).isNull() & told & differs",
         "moves = F.lit(False)",
     ),
     Mutant(

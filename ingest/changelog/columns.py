@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ingest.changelog.types import Kind, LogicalType
+from ingest.changelog.types import Kind, LogicalType, OutOfRange
 
 
 class Encoding(StrEnum):
@@ -33,6 +33,7 @@ class Encoding(StrEnum):
     MAP = "an object whose names are the keys"
     MAP_ENTRIES = "an array of [key, value]"
     STRUCT = "an object"
+    JSON_VALUE = "any JSON value"
     NOTHING = "null and nothing else"
 
 
@@ -47,7 +48,7 @@ class WireType:
     `number` is the width of a JSON number. `digits` are a decimal's scale (38 where nobody knows it) or, of a
     unit of time, the digits of a fraction of a second: 3, 6 or 9. `checked` means that no schema vouches for
     the token, so it is read as text and parsed by `decode`. `elements` are an array's element, a map's key
-    and value, or a struct's fields, which `names` names.
+    and value, or a struct's fields, which `names` names. `out_of_range`: of dates and timestamps.
     """
 
     encoding: Encoding
@@ -56,12 +57,19 @@ class WireType:
     checked: bool = False
     elements: tuple[WireType, ...] = ()
     names: tuple[str, ...] = ()
+    out_of_range: OutOfRange = OutOfRange.CLAMP
+
+    def with_out_of_range(self, rule: OutOfRange) -> WireType:
+        """Returns the same type, with what becomes of times out of range, in nested values too."""
+        elements = tuple(element.with_out_of_range(rule) for element in self.elements)
+        return replace(self, out_of_range=rule, elements=elements)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """`default` is JSON text, written as a value of the column is; it counts only where `has_default`. `sealed`: what
-    the column is once its values are decrypted, where they are not."""
+    the column is once its values are decrypted, where they are not. `inferred`: its type was found in its values, by
+    `inference`."""
 
     name: str
     wire: WireType
@@ -70,3 +78,4 @@ class Column:
     default: str | None = None
     has_default: bool = False
     sealed: Column | None = None
+    inferred: bool = False

@@ -9,6 +9,7 @@ so too.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
@@ -17,7 +18,8 @@ from pyspark.sql import types as spark
 from ingest.changelog import decimals, temporal
 from ingest.changelog.base64_text import bytes_of
 from ingest.changelog.columns import NUMBERS, Encoding, WireType
-from ingest.changelog.types import Kind, LogicalType, spark_type
+from ingest.changelog.json_text import json_text
+from ingest.changelog.types import Kind, LogicalType, OutOfRange, spark_type
 from ingest.changelog.unavailable import is_unavailable
 from ingest.errors import ChangelogUnusable
 
@@ -28,7 +30,7 @@ Decoder = Callable[[SparkColumn, WireType, LogicalType], SparkColumn]
 _FLOATS = (Kind.FLOAT32, Kind.FLOAT64)
 _ALWAYS_KEPT = {Kind.FLOAT32: 6, Kind.FLOAT64: 15}
 """So many digits a float keeps, whichever they are."""
-_INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64)
+_INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT53, Kind.INT64)
 _TEXTS = (Kind.STRING, Kind.JSON, Kind.XML, Kind.UUID, Kind.LTREE, Kind.ENUM, Kind.INTERVAL_ISO, Kind.UNKNOWN)
 
 
@@ -52,7 +54,7 @@ def wire_spark_type(wire: WireType) -> spark.DataType:
 
 def _scalar_spark_type(wire: WireType) -> spark.DataType:
     match wire.encoding:
-        case Encoding.DECIMAL_UNSCALED | Encoding.DECIMAL_PLAIN:
+        case Encoding.DECIMAL_UNSCALED | Encoding.DECIMAL_PLAIN | Encoding.JSON_VALUE:
             return spark.VariantType()
         case Encoding.DECIMAL_VARIABLE:
             return spark.StructType().add("scale", spark.IntegerType()).add("value", spark.StringType())
@@ -104,11 +106,16 @@ def undecodable(value: SparkColumn, wire: WireType, target: LogicalType) -> Spar
             parts = [undecodable(value.getField(name), part, types[name]) for name, part in fields]
             inner = F.array_contains(F.array(*parts), True) if parts else F.lit(False)
         case _:
-            inner = decode(value, wire, target).isNull()
+            inner = decode(value, _readable(wire), target).isNull()
             if isinstance(wire_spark_type(wire), spark.VariantType):
                 present &= ~F.is_variant_null(value)
     # inner is on the left, where Spark sees that it has computed it already
     return F.coalesce(inner & present, F.lit(False))
+
+
+def _readable(wire: WireType) -> WireType:
+    """Returns a wire type by which a time out of range is no null, unless it can't be stored."""
+    return replace(wire, out_of_range=OutOfRange.CLAMP) if wire.out_of_range is OutOfRange.SET_NULL else wire
 
 
 def _kept_as_it_is(wire: WireType, target: LogicalType) -> bool:
@@ -175,12 +182,20 @@ def _temporal_number(value: SparkColumn, wire: WireType) -> SparkColumn:
 
 
 def _days(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
-    return F.date_from_unix_date(_temporal_number(value, wire).try_cast("int")).try_cast(spark_type(target))
+    return temporal.date_from_days(_temporal_number(value, wire), wire.out_of_range).try_cast(spark_type(target))
+
+
+def _date_text(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
+    return temporal.date_from_text(value, wire.out_of_range).try_cast(spark_type(target))
+
+
+def _date_any(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
+    return temporal.date_from_any(value, wire.out_of_range).try_cast(spark_type(target))
 
 
 def _epoch(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
     units = _temporal_number(value, wire)
-    return temporal.instant_from_units(units, wire.digits).cast(spark_type(target))
+    return temporal.instant_from_units(units, wire.digits, wire.out_of_range).cast(spark_type(target))
 
 
 def _time_of_day(value: SparkColumn, wire: WireType, _: LogicalType) -> SparkColumn:
@@ -232,6 +247,17 @@ def _struct(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkCol
     return F.when(value.isNotNull(), F.struct(*named))
 
 
+def _json_value(value: SparkColumn, _: WireType, target: LogicalType) -> SparkColumn:
+    text = json_text(value)
+    match target.kind:
+        case Kind.DECIMAL_TEXT:
+            return F.when(text.rlike("^-?[0-9]"), text)
+        case Kind.STRING:
+            return F.when(F.schema_of_variant(value) == "STRING", decimals.text_of(value)).otherwise(text)
+        case _:
+            return text
+
+
 _TARGETS: dict[Encoding, tuple[Kind, ...]] = {
     Encoding.BOOLEAN: (Kind.BOOLEAN,),
     Encoding.NUMBER: (*_INTEGERS, *_FLOATS, Kind.DECIMAL, Kind.DECIMAL_TEXT),
@@ -255,6 +281,7 @@ _TARGETS: dict[Encoding, tuple[Kind, ...]] = {
     Encoding.MAP: (Kind.MAP,),
     Encoding.MAP_ENTRIES: (Kind.MAP,),
     Encoding.STRUCT: (Kind.STRUCT,),
+    Encoding.JSON_VALUE: (Kind.DECIMAL_TEXT, Kind.JSON, Kind.STRING),
     Encoding.NOTHING: tuple(Kind),
 }
 _DECODERS: dict[Encoding, Decoder] = {
@@ -267,18 +294,19 @@ _DECODERS: dict[Encoding, Decoder] = {
     Encoding.DECIMAL_VARIABLE: lambda value, _, __: decimals.from_variable_scale(value),
     Encoding.DECIMAL_PLAIN: lambda value, wire, target: decimals.from_plain(value, wire.digits, target),
     Encoding.EPOCH_DAYS: _days,
-    Encoding.DATE_TEXT: lambda value, _, target: temporal.date_from_text(value).try_cast(spark_type(target)),
-    Encoding.DATE_ANY: lambda value, _, target: temporal.date_from_any(value).try_cast(spark_type(target)),
+    Encoding.DATE_TEXT: _date_text,
+    Encoding.DATE_ANY: _date_any,
     Encoding.TIME_OF_DAY: _time_of_day,
     Encoding.TIME_TEXT: lambda value, _, __: temporal.time_from_text(value),
     Encoding.TIME_TZ_TEXT: lambda value, _, __: temporal.time_tz_from_text(value),
     Encoding.EPOCH: _epoch,
-    Encoding.TIMESTAMP_TEXT: lambda value, _, __: temporal.timestamp_from_text(value),
-    Encoding.TIMESTAMP_TZ_TEXT: lambda value, _, __: temporal.timestamp_tz_from_text(value),
+    Encoding.TIMESTAMP_TEXT: lambda value, wire, __: temporal.timestamp_from_text(value, wire.out_of_range),
+    Encoding.TIMESTAMP_TZ_TEXT: lambda value, wire, __: temporal.timestamp_tz_from_text(value, wire.out_of_range),
     Encoding.DURATION: _duration,
     Encoding.ARRAY: _array,
     Encoding.MAP: _map,
     Encoding.MAP_ENTRIES: _map_entries,
     Encoding.STRUCT: _struct,
+    Encoding.JSON_VALUE: _json_value,
     Encoding.NOTHING: lambda _, __, target: F.lit(None).cast(spark_type(target)),
 }

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ingest.changelog.columns import Column
+from ingest.changelog.inferred_types import join
 from ingest.changelog.own_names import is_own
 from ingest.changelog.types import Kind, LogicalType, widest
 
@@ -18,12 +19,13 @@ from ingest.changelog.types import Kind, LogicalType, widest
 @dataclass(frozen=True)
 class TableColumn:
     """A column of silver. `filled`: the event column whose default stands where an image lacks the column. `sealed`:
-    the one that its texts decrypt to."""
+    the one that its texts decrypt to. `inferred`: its type was found in its values."""
 
     name: str
     type: LogicalType
     filled: Column | None = None
     sealed: Column | None = None
+    inferred: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,8 @@ class Evolution:
     conflicts: tuple[Conflict | Taken, ...]
 
 
-def evolved(
-    current: Sequence[TableColumn], incoming: Iterable[Column], fold_case: bool = False, inferred: bool = False
-) -> Evolution:
-    """The table's columns once `incoming` has been seen, in the order in which columns first appeared.
-
-    `inferred`: nobody declared the types; 1 and 1.5 are then numbers of one column, as JSON means them."""
+def evolved(current: Sequence[TableColumn], incoming: Iterable[Column], fold_case: bool = False) -> Evolution:
+    """The table's columns once `incoming` has been seen, in the order in which columns first appeared."""
     columns = {c.name: c for c in current}
     conflicts: list[Conflict | Taken] = []
     for column in incoming:
@@ -77,22 +75,27 @@ def evolved(
         have = columns.get(name)
         if have is None:
             filled = column if column.has_default and not column.optional else None
-            columns[name] = TableColumn(name, column.type, filled, column.sealed)
+            columns[name] = TableColumn(name, column.type, filled, column.sealed, column.inferred)
             continue
         sealed = _joined(have.sealed, column.sealed)
         if sealed is None and column.sealed is not None and have.sealed is not None:
             conflicts.append(Conflict(name, have.sealed.type, column.sealed.type))
             continue
-        joined = widest(have.type, column.type)
-        if inferred and {have.type.kind, column.type.kind} == {Kind.INT64, Kind.FLOAT64}:
-            joined = LogicalType(Kind.FLOAT64)
+        inferred = have.inferred and column.inferred
+        joined = join(have.type, column.type) if inferred else _widest(have.type, column.type)
         if joined is None:
             conflicts.append(Conflict(name, have.type, column.type))
         else:
-            columns[name] = replace(have, type=joined, sealed=sealed)
+            columns[name] = replace(have, type=joined, sealed=sealed, inferred=inferred)
     if conflicts:
         return Evolution(tuple(current), tuple(conflicts))
     return Evolution(tuple(columns.values()), ())
+
+
+def _widest(have: LogicalType, got: LogicalType) -> LogicalType | None:
+    """Returns the type of a column of which a schema, or a declaration, has said what it is at least once."""
+    joined = widest(have, got)
+    return LogicalType(Kind.INT64) if joined is not None and joined.kind is Kind.INT53 else joined
 
 
 def _joined(have: Column | None, got: Column | None) -> Column | None:

@@ -26,8 +26,9 @@ from ingest.changelog.change import (
 )
 from ingest.changelog.columns import Column
 from ingest.changelog.decode import decode, is_unavailable, undecodable, wire_spark_type
+from ingest.changelog.envelope import key_json
 from ingest.changelog.evolution import TableColumn
-from ingest.changelog.inference import are_whole, images
+from ingest.changelog.inference import are_whole, images, is_inexact
 from ingest.changelog.key_change import new_key_text
 from ingest.changelog.moves import with_moves
 from ingest.changelog.position import POSITION
@@ -70,6 +71,7 @@ def changes(events: DataFrame, shape: Shape, reader: Reader) -> DataFrame:
 def _reading(shape: Shape, reader: Reader) -> tuple[Projection, ...]:
     """Projections, one over the other: the JSON of the value, that of the key, the columns in both, what can't be
     applied. Kept: writing them down takes longer than a small batch."""
+    reader = reader.for_key(shape.key)
     wire = reader.named
     unread = _unread(shape, reader)
     keys = _key_columns(shape, wire)
@@ -84,6 +86,7 @@ def _reading(shape: Shape, reader: Reader) -> tuple[Projection, ...]:
         _new_key(shape, reader).alias(NEW_KEY),
         (F.col("_doubtful") | F.col("_v._corrupt").isNotNull()).alias("_corrupt"),
         image(reader.main, reader).isNull().alias("_imageless"),
+        _named_keys(shape, reader).alias("_named"),
         *(column.alias(name) for name, column in unread.items()),
     )
     kept = (*(c.name for c in shape.columns), *olds, DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID, NEW_KEY)
@@ -98,24 +101,57 @@ def _opening(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
     value = F.col("value")
     also_before = reader.reading is Reading.AFTER_OR_BEFORE
     deleted = F.lit(False) if reader.reading is Reading.BEFORE else F.col("op").isin("d", "tombstone")
+    kept = ("key", "value") if len(shape.key) > 1 else ("key",)
     of_value = (
-        *_named(*_EVENT, "key"),
+        *_named(*_EVENT, *kept),
         opened(value, value_type(reader, keys), reader.known).alias("_v"),
         # Apart: what is wrong in an image before is no reason to refuse the event.
         (opened(value, before_type(reader), reader.known) if also_before else F.lit(None)).alias("_b"),
         (F.from_json(new_key_text(), key_type(keys), WITHOUT_LIMITS) if reader.key_changes else F.lit(None)).alias(
             "_n"
         ),
-        (~are_whole(images(value.cast("string"))) if reader.doubtful else F.lit(False)).alias("_doubtful"),
+        _doubtful(value, reader).alias("_doubtful"),
         deleted.alias(DELETED),
     )
     key = opened(F.when(_needs_key(shape, reader), F.col("key")), key_type(keys))
     flags = (flag.alias(name) for name, flag in _withheld(reader).items())
-    return of_value, (*_named(*_EVENT, "_v", "_b", "_n", "_doubtful", DELETED), key.alias("_k"), *flags)
+    read = (*kept, "_v", "_b", "_n", "_doubtful", DELETED)
+    return of_value, (*_named(*_EVENT, *read), key.alias("_k"), *flags)
+
+
+def _doubtful(value: SparkColumn, reader: Reader) -> SparkColumn:
+    """Returns whether a value that no schema describes can't be read for certain."""
+    twice = ~are_whole(images(value.cast("string"))) if reader.doubtful else F.lit(False)
+    return twice | F.coalesce(is_inexact(value), F.lit(False)) if reader.long_numbers else twice
 
 
 def _named(*names: str) -> tuple[SparkColumn, ...]:
     return tuple(map(F.col, names))
+
+
+def _named_keys(shape: Shape, reader: Reader) -> SparkColumn:
+    """Names of the columns that stand in a record's key, or in the image that its row comes from: a null of one is a
+    value there. Null where the table's key has one column, or none of its columns is null."""
+    wire = reader.named_in_main
+    columns = [wire[k] for k in shape.key if k in wire]
+    if len(shape.key) < 2 or not columns:
+        return F.lit(None).cast("array<string>")
+    none = F.array().cast("array<string>")
+    shown = F.when(F.col(DELETED), _members("before")).otherwise(_members(reader.main))
+    flags = {wire[k].name: F.col(_flags(k, reader)[0]) & ~F.col(DELETED) for k in shape.key if k in wire}
+    withheld = F.array(*(F.when(flag, F.lit(name)) for name, flag in flags.items()))
+    in_key = F.coalesce(F.json_object_keys(key_json(F.col("key"))), none)
+    named = F.array_union(F.array_except(F.coalesce(shown, none), withheld), in_key)
+    values = (image(reader.main, reader).getField(c.name) for c in columns)
+    lacks = reduce(lambda one, other: one | other, (value.isNull() for value in values), F.col(DELETED))
+    return F.when(lacks, F.transform(named, F.lower) if reader.fold_case else named)
+
+
+def _members(member: str) -> SparkColumn:
+    """Returns the names of the columns in an image, out of the JSON."""
+    text = F.col("value").cast("string")
+    inside = F.get_json_object(text, f"$.payload.{member}")
+    return F.json_object_keys(F.when(F.col("wrapped"), inside).otherwise(F.get_json_object(text, f"$.{member}")))
 
 
 def _needs_key(shape: Shape, reader: Reader) -> SparkColumn:
@@ -141,8 +177,9 @@ def _new_key(shape: Shape, reader: Reader) -> SparkColumn:
         for k, t in _key_columns(shape, wire)
     }
     named = F.struct(*(value.alias(k) for k, value in read.items())).cast(types)
-    whole = reduce(lambda one, other: one & other, (value.isNotNull() for value in read.values()))
-    return F.when(F.col(DELETED) & whole, named)
+    # In a key of several columns a null is a value.
+    told = F.coalesce(*(value.cast("string") for value in read.values())).isNotNull()
+    return F.when(F.col(DELETED) & told, named)
 
 
 def _column_positions(reader: Reader) -> SparkColumn:

@@ -1,15 +1,15 @@
 """Columns of a changelog without a schema, out of the values themselves.
 
-Spark's `schema_of_variant_agg` joins the shapes of a batch in one pass; here its text becomes columns. A number
-with a fraction is read as float64, as JSON means it; one with more digits than a double holds is refused at
-decoding rather than rounded (declare the column's type). A column of which only nulls were seen is `unknown`
-until a value says more.
+Of each value of a row image its kind is the text of a type of the lattice in `inferred_types`; a column has the join of
+the kinds of its values. An aggregate collects the kinds of each column in one pass: `shape`, the text of an object of
+columns, each an object of kinds.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from pyspark.sql import Column as SparkColumn
@@ -18,19 +18,29 @@ from pyspark.sql import types as T
 
 from ingest.changelog.columns import NUMBERS, Column, Encoding, WireType
 from ingest.changelog.connect_schema import declared
-from ingest.changelog.types import Kind, LogicalType
+from ingest.changelog.evolution import TableColumn
+from ingest.changelog.inferred_types import is_inferable, join_all, wire_of
+from ingest.changelog.json_text import NUMBER, plain_number
+from ingest.changelog.types import Kind, parse
 from ingest.names import identifier
 from ingest.plain_json import WITHOUT_LIMITS
 
 _OUTSIDE_QUOTES = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
-
-
 _IMAGES = "before variant, after variant"
 _UNOPENED = "_corrupt"
-_LONG_DIGITS, _MOST_DIGITS = 20, 38
-"""Of a decimal that takes each bigint, and of the longest one."""
-_DIGITS_KEPT = 15
-"""So many digits a float64 keeps, whichever they are."""
+_EXPONENT = "exponent"
+"""Beside the kinds of a column: some number is written with an exponent, or with more digits than a VARIANT keeps."""
+_ALWAYS_KEPT = 15
+"""So many characters of a number have no more digits than a 64-bit float keeps, whichever they are."""
+_TOO_LONG = r"[:,\[]\s*-?(?:(?:[0-9]\.?){39}|(?:[0-9]\.?){18,}[eE])"
+_TOO_LARGE = r"[0-9][eE]\+?(?:309|3[1-9][0-9]|[4-9][0-9]{2}|[0-9]{4,})"
+_TOO_SMALL = r"[0-9][eE]-(?:32[4-9]|3[3-9][0-9]|[4-9][0-9]{2}|[0-9]{4,})"
+_PROVEN = {
+    Encoding.BOOLEAN: {"boolean"},
+    Kind.INT64: {"int53", "int64"},
+    Kind.FLOAT64: {"int53", "float64"},
+}
+"""Kinds of values that are what their wire type says, without looking at each once more."""
 
 
 def images(value: SparkColumn) -> SparkColumn:
@@ -46,138 +56,130 @@ def are_whole(opened: SparkColumn) -> SparkColumn:
 
 
 def shape(opened: SparkColumn, wrapped: SparkColumn) -> SparkColumn:
-    """Aggregate: the joined shape of the row images (else of the images before) of `images`, as text."""
+    """Aggregate: the kinds of values of each column in the row images (else the images before) of `images`, as text."""
 
     def image(member: str) -> SparkColumn:
         found = F.when(wrapped, opened["payload"][member]).otherwise(opened[member])
         return F.when(~F.is_variant_null(found), found)
 
-    return F.schema_of_variant_agg(F.coalesce(image("after"), image("before")))
+    members = F.try_variant_get(F.coalesce(image("after"), image("before")), "$", "map<string,variant>")
+    kinds = F.transform_values(members, lambda _, value: _kinds(value))
+    return F.schema_of_variant_agg(F.to_variant_object(kinds))
+
+
+def _kinds(value: SparkColumn) -> SparkColumn:
+    """Returns a map whose keys are the kind of a value and, where it needs more care, `_EXPONENT`."""
+    seen = F.schema_of_variant(value)
+    kind = F.when(seen.rlike("OBJECT<|VARIANT"), F.lit("json")).otherwise(_plain_kind(value, seen))
+    careful = seen.contains("DOUBLE")
+    one = F.create_map(kind, F.lit(True))
+    return F.when(careful, F.create_map(kind, F.lit(True), F.lit(_EXPONENT), F.lit(True))).otherwise(one)
+
+
+def _plain_kind(value: SparkColumn, seen: SparkColumn) -> SparkColumn:
+    """Returns the kind of a scalar, or of arrays of arrays of scalars of one kind. `seen`: its type as Spark says."""
+    scalar = F.regexp_extract(seen, "^(?:ARRAY<)*([A-Z]+)", 1)
+    number, whole = scalar.isin("BIGINT", "DECIMAL", "DOUBLE"), scalar == "BIGINT"
+    text = F.to_json(value)
+    long = number & text.rlike(f"[0-9.]{{{_ALWAYS_KEPT + 1}}}")
+    found = F.when(long, F.regexp_extract_all(text, F.lit(NUMBER), F.lit(0)))
+    inexact = F.coalesce(F.exists(found, lambda digits: ~_is_kept(digits)), F.lit(False))
+    of_number = F.when(inexact, F.when(whole, "int64").otherwise("decimal_text"))
+    of_number = of_number.otherwise(F.when(whole, "int53").otherwise("float64"))
+    other = F.when(scalar == "VOID", F.lit("unknown")).otherwise(F.lower(scalar))
+    depth = F.regexp_count(seen, F.lit("ARRAY<"))
+    return F.concat(
+        F.repeat(F.lit("array<"), depth), F.when(number, of_number).otherwise(other), F.repeat(F.lit(">"), depth)
+    )
+
+
+def _is_kept(digits: SparkColumn) -> SparkColumn:
+    """Returns whether the digits of a number come back from a 64-bit float. What is written with an exponent, or as
+    Spark writes a float (`1500.0`), is one."""
+    back = plain_number(digits.try_cast("double").cast("string"))
+    return digits.rlike(r"E|\.0$") | F.coalesce(back == digits, F.lit(False))
 
 
 def inferred(shape_text: str | None) -> tuple[Column, ...]:
     """Columns out of the text that `shape` gives; none for a text that names no object."""
-    return tuple(declared(name, _logical(seen)) for name, seen in _seen(shape_text).items())
+    found = []
+    for name, kinds in _kinds_of(shape_text).items():
+        own = join_all(parse(kind) for kind in kinds - {_EXPONENT})
+        only_texts = kinds <= {"string", "unknown"}
+        found.append(Column(name, wire_of(own, only_texts), own, inferred=True))
+    return tuple(found)
 
 
 def joined(one: str | None, other: str | None) -> str | None:
     """The shape of all values that had the one or the other, as `shape` would have joined them."""
     if one is None or other is None or one == other:
         return other if one is None else one
-    return _text(_join(_type(one), _type(other)))
+    both: dict[str, frozenset[str]] = dict(_kinds_of(one))
+    for name, kinds in _kinds_of(other).items():
+        both[name] = both.get(name, frozenset()) | kinds
+    return _text({name: _text(dict.fromkeys(sorted(both[name]), "BOOLEAN")) for name in sorted(both)})
 
 
-def outline(shape_text: str | None) -> str | None:
-    """A shape that tells of columns as much, and of the objects in them no names: those may be keys of a map."""
-    return shape_text and _text(_outline(_type(shape_text), 0))
-
-
-def _outline(seen: T.DataType, depth: int) -> T.DataType:
-    match seen:
-        case T.StructType() if not depth:
-            return T.StructType([T.StructField(f.name, _outline(f.dataType, 1)) for f in seen.fields])
-        case T.StructType():
-            return T.VariantType()
-        case T.ArrayType():
-            return T.ArrayType(_outline(seen.elementType, depth + 1))
-    return seen
-
-
-def _join(one: T.DataType, other: T.DataType) -> T.DataType:
-    match one, other:
-        case (T.NullType(), _):
-            return other
-        case (_, T.NullType()):
-            return one
-        case (T.LongType(), T.LongType()):
-            return one
-        case (T.LongType() | T.DecimalType(), T.LongType() | T.DecimalType()):
-            return _number(one, other)
-        case (T.LongType() | T.DecimalType() | T.DoubleType(), T.LongType() | T.DecimalType() | T.DoubleType()):
-            return T.DoubleType()
-        case (T.ArrayType(), T.ArrayType()):
-            return T.ArrayType(_join(one.elementType, other.elementType))
-        case (T.StructType(), T.StructType()):
-            types = {f.name: f.dataType for f in one.fields}
-            for field in other.fields:
-                types[field.name] = _join(types.get(field.name, T.NullType()), field.dataType)
-            return T.StructType([T.StructField(name, types[name]) for name in sorted(types)])
-    return one if one == other else T.VariantType()
-
-
-def _number(one: T.DataType, other: T.DataType) -> T.DataType:
-    digits = [(t.precision, t.scale) if isinstance(t, T.DecimalType) else (_LONG_DIGITS, 0) for t in (one, other)]
-    scale = max(scale for _, scale in digits)
-    whole = max(precision - scale for precision, scale in digits)
-    return T.DecimalType(whole + scale, scale) if whole + scale <= _MOST_DIGITS else T.DoubleType()
-
-
-def _type(shape_text: str) -> T.DataType:
-    return T.DataType.fromDDL(_OUTSIDE_QUOTES.sub(lambda m: "STRUCT<" if m[0] == "OBJECT<" else m[0], shape_text))
-
-
-def _text(seen: T.DataType) -> str:
-    match seen:
-        case T.StructType():
-            return f"OBJECT<{', '.join(f'{identifier(f.name)}: {_text(f.dataType)}' for f in seen.fields)}>"
-        case T.ArrayType():
-            return f"ARRAY<{_text(seen.elementType)}>"
-    return seen.simpleString().upper()
+def _text(members: Mapping[str, str]) -> str:
+    return f"OBJECT<{', '.join(f'{identifier(name)}: {kind}' for name, kind in members.items())}>"
 
 
 @lru_cache(maxsize=512)
-def _seen(shape_text: str | None) -> Mapping[str, T.DataType]:
+def _kinds_of(shape_text: str | None) -> Mapping[str, frozenset[str]]:
     if not shape_text or not shape_text.startswith("OBJECT<"):
         return {}
-    parsed = _type(shape_text)
-    return {f.name: f.dataType for f in parsed.fields} if isinstance(parsed, T.StructType) else {}
+    parsed = T.DataType.fromDDL(_OUTSIDE_QUOTES.sub(lambda m: "STRUCT<" if m[0] == "OBJECT<" else m[0], shape_text))
+    assert isinstance(parsed, T.StructType)
+    return {f.name: frozenset(f.dataType.names) for f in parsed.fields if isinstance(f.dataType, T.StructType)}
 
 
 def vouched(columns: Sequence[Column], shape_text: str | None) -> frozenset[str]:
     """Of the columns that no schema vouches for, those whose every value the shape of all images shows to be one of
     their type."""
-    seen = _seen(shape_text)
-    return frozenset(c.name for c in columns if c.wire.checked and c.name in seen and _proves(seen[c.name], c.wire))
+    kinds = _kinds_of(shape_text)
+    return frozenset(c.name for c in columns if c.wire.checked and c.name in kinds and _proves(kinds[c.name], c.wire))
 
 
-def _proves(seen: T.DataType, wire: WireType) -> bool:
-    match seen:
-        case T.BooleanType():
-            return wire.encoding is Encoding.BOOLEAN
-        case T.LongType():
-            return wire.encoding in NUMBERS and wire.number is Kind.INT64
-        case T.DecimalType():
-            short = seen.precision <= _DIGITS_KEPT
-            return short and wire.encoding is Encoding.NUMBER and wire.number is Kind.FLOAT64
-    return False
+def _proves(kinds: frozenset[str], wire: WireType) -> bool:
+    of_number = wire.number if wire.encoding in NUMBERS else None
+    if of_number is Kind.FLOAT64 and wire.encoding is not Encoding.NUMBER:
+        return False
+    proven = _PROVEN.get(of_number or wire.encoding, set())
+    told = kinds - {"unknown"}
+    return bool(told) and told <= proven
+
+
+def holds_long_numbers(shape_text: str | None) -> bool:
+    """Returns whether `is_inexact` has to be asked of each value that had the shape."""
+    return any(_EXPONENT in kinds for kinds in _kinds_of(shape_text).values())
+
+
+def is_inexact(value: SparkColumn) -> SparkColumn:
+    """Returns whether JSON holds a number of more digits than a VARIANT keeps (38, with an exponent 17), or one that is
+    no 64-bit float: without a schema nothing says what to make of it."""
+    return value.cast("string").rlike(f"{_TOO_LONG}|{_TOO_LARGE}|{_TOO_SMALL}")
 
 
 def settled(
-    columns: tuple[Column, ...], table: Mapping[str, LogicalType], key: Sequence[str], fold_case: bool = False
+    columns: Sequence[Column], table: Sequence[TableColumn], key: Sequence[str] = (), fold_case: bool = False
 ) -> tuple[Column, ...]:
-    """Inferred columns read as their table knows them: an integer in a column of fractions, checked for exactness;
-    and `key` columns that stand in the records' keys alone (a delete without an image)."""
-    fraction = LogicalType(Kind.FLOAT64)
-    read = tuple(
-        declared(c.name, "float64") if c.type.kind is Kind.INT64 and table.get(c.name) == fraction else c
-        for c in columns
-    )
-    there = {c.name.lower() if fold_case else c.name for c in columns}
-    return (*read, *(declared(k, str(table[k])) for k in key if k not in there))
+    """Inferred columns as they are read for their table; and `key` columns that stand in the records' keys alone (a
+    delete without an image)."""
+    known = {c.name: c for c in table}
+    named = {c.name.lower() if fold_case else c.name: c for c in columns}
+    read = (_read_for(c, known.get(name)) for name, c in named.items())
+    return (*read, *(read_as(known[k]) for k in key if k not in named))
 
 
-def _logical(seen: T.DataType) -> str:
-    match seen:
-        case T.BooleanType():
-            return "boolean"
-        case T.LongType():
-            return "int64"
-        case T.DecimalType() | T.DoubleType():
-            return "float64"
-        case T.StringType():
-            return "string"
-        case T.NullType():
-            return "unknown"
-        case T.ArrayType() if not isinstance(seen.elementType, T.StructType | T.VariantType | T.NullType):
-            return f"array<{_logical(seen.elementType)}>"
-    return "json"
+def _read_for(column: Column, target: TableColumn | None) -> Column:
+    if not column.inferred or target is None or not target.inferred:
+        return column
+    only_texts = column.wire.encoding is Encoding.TEXT
+    return replace(column, wire=wire_of(target.type, only_texts))
+
+
+def read_as(column: TableColumn) -> Column:
+    """Returns how to read a table's column where no event says how it is written."""
+    if column.inferred and is_inferable(column.type):
+        return Column(column.name, wire_of(column.type), column.type, inferred=True)
+    return declared(column.name, str(column.type))

@@ -30,6 +30,7 @@ from ingest.changelog.change import (
     quoted,
 )
 from ingest.changelog.joining import CARRIED, joined
+from ingest.changelog.key_join import joined_by_key
 from ingest.changelog.position import POSITION
 
 HEADER = "__debezium.newkey"
@@ -70,7 +71,7 @@ def _carried(everything: DataFrame, facts: DataFrame, key: Sequence[str], column
     moves = facts.where(F.col(NEW_KEY).isNotNull() & F.col(DELETED))
     moves = moves.select(*map(quoted, key), F.col(POSITION_COLUMN).alias(_AT), F.col(NEW_KEY).alias(_TARGET))
     own = F.coalesce(F.col(POSITION_COLUMN), F.array_max(known_positions()))
-    earlier = everything.join(F.broadcast(moves), list(key)).where(own < F.col(_AT))
+    earlier = joined_by_key(everything, F.broadcast(moves), key).where(own < F.col(_AT))
     # What was carried to a row goes on with it, though its own image may not have come, or have gone on already.
     states = joined(earlier, [*key, _AT, _TARGET], columns, columns).where(~F.col(DELETED) | F.col(CARRIED))
     values = {c: quoted(c) for c in columns} | {k: F.col(_TARGET)[k] for k in key}

@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import CODE, DELETED, POSITION_COLUMN, REASON, quoted
+from ingest.changelog.key_join import joined_by_key
 from ingest.changelog.position import POSITION, comes_again
 from ingest.changelog.render import IN_FULL
 
@@ -75,7 +76,7 @@ def effective(
             by = [SURROGATE] if SURROGATE in remembered.columns else list(key)
             more = (quoted(c) for c in remembered.columns if c not in by and c != POSITION_COLUMN)
             known = remembered.select(*map(quoted, by), F.col(POSITION_COLUMN).alias(name), *more)
-            judged = judged.join(known, by, "left")
+            judged = joined_by_key(judged, known, by, "left")
     if horizon is not None:
         nothing_known = F.col("_row").isNull() & F.col("_tombstone").isNull()
         judged = unjudgeable(judged, F.col(POSITION_COLUMN), nothing_known, horizon)

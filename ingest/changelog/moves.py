@@ -26,13 +26,13 @@ def _moving(flat: tuple[str, ...], key: tuple[str, ...]) -> tuple[Column | None,
     if not old or len(old) != len(key):
         return None, Projection((*map(quoted, rest), F.lit(False).alias(MOVED)))
     target = F.struct(*(quoted(k).alias(k) for k in key))
-    whole = F.lit(True)
+    # In a key of several columns a null is a value.
+    told = F.coalesce(*(F.col(old_key).cast("string") for old_key in old)).isNotNull()
     differs = F.lit(False)
     before = dict(zip(key, old, strict=True))
     for name, old_key in before.items():
-        whole &= F.col(old_key).isNotNull()
-        differs |= F.col(old_key) != quoted(name)
-    moves = F.col(CODE).isNull() & whole & differs
+        differs |= ~F.col(old_key).eqNullSafe(quoted(name))
+    moves = F.col(CODE).isNull() & told & differs
     copies = F.when(moves, F.array(F.lit(False), F.lit(True))).otherwise(F.array(F.lit(False)))
     columns = (
         F.when(F.col(MOVED), F.col(before[c])).otherwise(quoted(c)).alias(c)

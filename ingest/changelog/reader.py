@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 
 from ingest.changelog.columns import Column
 from ingest.changelog.decode import wire_spark_type
+from ingest.changelog.types import OutOfRange
 from ingest.plain_json import CORRUPT
 
 
@@ -38,6 +39,8 @@ class Reader:
     """Columns whose values, in the main image, are known to be what their type says."""
     doubtful: bool = False
     """Whether some object may name a field twice: which of its values counts nobody knows."""
+    long_numbers: bool = False
+    """Whether some number may have more digits than are kept without a schema."""
     known: bool = False
     """Whether every value has been read before: whole JSON, of which no envelope names an image twice."""
     wrapped: bool | None = None
@@ -52,6 +55,18 @@ class Reader:
     def main(self) -> str:
         """The image that the columns come from."""
         return "before" if self.reading is Reading.BEFORE else "after"
+
+    def for_key(self, key: Sequence[str]) -> Reader:
+        """Returns a reader by which two times in a column of the key never become one, unless both are infinite."""
+
+        def of_key(column: Column) -> Column:
+            in_key = (column.name.lower() if self.fold_case else column.name) in key
+            clamps = column.wire.out_of_range is OutOfRange.CLAMP
+            if not (in_key and clamps):
+                return column
+            return replace(column, wire=column.wire.with_out_of_range(OutOfRange.CLAMP_INFINITE))
+
+        return replace(self, wire=tuple(map(of_key, self.wire)))
 
     # Once each: who asks for every column of a wide table would make them as often as it has columns.
     @cached_property

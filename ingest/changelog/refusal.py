@@ -23,10 +23,10 @@ _NOT_SENT = (
 
 def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:
     """`_code` and `_reason`, null where the event can be applied. Of a change that is being read: `_corrupt`,
-    `_imageless`, and the names of columns that were not sent (`_partial`) or can't be decoded (`_broken`). `image`:
-    the one that the columns come from."""
+    `_imageless`, and the names of columns that were not sent (`_partial`), can't be decoded (`_broken`), or stand in
+    the event (`_named`, of a key of several columns). `image`: the one that the columns come from."""
     shown = ~F.col(DELETED)
-    lacking = [quoted(k).isNull() for k in key]
+    lacking = _lacking(key)
     names = [F.when(gone, F.lit(k)) for k, gone in zip(key, lacking, strict=True)]
     lacked = F.array_join(F.array(*names), ", ") if names else F.lit("")
     advice = "" if key else _WITHOUT_A_KEY
@@ -34,7 +34,10 @@ def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:
         (
             F.col("_corrupt") & shown,
             UNDECODABLE,
-            F.lit("a value doesn't fit the type of its column, or an object names a field twice"),
+            F.lit(
+                "a value doesn't fit the type of its column, an object names a field twice, or a number of a column "
+                "without a schema has more than 38 digits: declare the column's type"
+            ),
         ),
         (F.col("_imageless") & shown, NO_IMAGE, F.lit(f"the event has no row image (`{image}`){advice}")),
         (
@@ -58,3 +61,13 @@ def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:
         code = F.when(test, F.lit(named)).otherwise(code)
         reason = F.when(test, why).otherwise(reason)
     return code.alias(CODE), reason.alias(REASON)
+
+
+def _lacking(key: Sequence[str]) -> list[Column]:
+    """Returns whether each column of the key has no value. In a key of several columns a null that the event names is a
+    value, unless all of them are null."""
+    if len(key) < 2:
+        return [quoted(k).isNull() for k in key]
+    nothing = F.coalesce(*(quoted(k).cast("string") for k in key)).isNull()
+    named = (F.coalesce(F.array_contains("_named", k), F.lit(False)) for k in key)
+    return [quoted(k).isNull() & (nothing | ~there) for k, there in zip(key, named, strict=True)]

@@ -2,7 +2,8 @@
 
 `decimal_text` is an exact decimal without bounds (digits, at most one point, no exponent); `time` is ISO text
 because 24:00:00 and MySQL's -838:59:59 are legal; `interval_micros` is a number of microseconds; `unknown`
-is a column of which only nulls were seen. A finite `timestamp` or `timestamp_tz` counts microseconds; the
+is a column of which only nulls were seen; `int53` is a whole number, stored as an int64, that a 64-bit float holds as
+well (`inferred_types`). A finite `timestamp` or `timestamp_tz` counts microseconds; the
 infinite ones are the instants `INFINITY_MICROS` and `MINUS_INFINITY_MICROS` (org.postgresql.PGStatement),
 so that they compare as they should.
 """
@@ -23,11 +24,24 @@ MINUS_INFINITY_MICROS = -9223372036832400000
 MAX_DIGITS = 38  # of a decimal, in Spark and in Delta
 
 
+class OutOfRange(StrEnum):
+    """What becomes of a date or timestamp outside of the years 1 to 9999, infinite ones among them. Readers fail on
+    these: Python has no date for them."""
+
+    CLAMP = "clamp"
+    SET_NULL = "set_null"
+    QUARANTINE = "quarantine"
+    KEEP = "keep"
+    CLAMP_INFINITE = "clamp_infinite"
+    """Of columns of a key: two finite times must not become one."""
+
+
 class Kind(StrEnum):
     BOOLEAN = "boolean"
     INT8 = "int8"
     INT16 = "int16"
     INT32 = "int32"
+    INT53 = "int53"
     INT64 = "int64"
     FLOAT32 = "float32"
     FLOAT64 = "float64"
@@ -130,6 +144,7 @@ _SPARK: dict[Kind, Callable[[], spark.DataType]] = {
     Kind.INT8: spark.ByteType,
     Kind.INT16: spark.ShortType,
     Kind.INT32: spark.IntegerType,
+    Kind.INT53: spark.LongType,
     Kind.INT64: spark.LongType,
     Kind.FLOAT32: spark.FloatType,
     Kind.FLOAT64: spark.DoubleType,
@@ -166,7 +181,7 @@ def _bits(length: int) -> spark.DataType:
     return spark.DecimalType(20 if length == 64 else MAX_DIGITS, 0)
 
 
-_INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64)
+_INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT53, Kind.INT64)
 _FLOATS = (Kind.FLOAT32, Kind.FLOAT64)
 _DECIMALS = (Kind.DECIMAL, Kind.DECIMAL_TEXT)
 _TEXTS = frozenset({Kind.STRING, Kind.ENUM, Kind.JSON, Kind.XML, Kind.LTREE, Kind.UUID})
@@ -223,7 +238,7 @@ def _digits(one: LogicalType) -> tuple[int, int]:
     """Digits before and after the point."""
     if one.kind is Kind.DECIMAL:
         return one.precision - one.scale, one.scale
-    return (20, 0) if one.kind is Kind.INT64 else (10, 0)
+    return (20, 0) if one.kind in (Kind.INT53, Kind.INT64) else (10, 0)
 
 
 def _widest_struct(a: LogicalType, b: LogicalType) -> LogicalType | None:

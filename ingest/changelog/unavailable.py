@@ -60,7 +60,10 @@ def is_unavailable(value: SparkColumn, wire: WireType, placeholder: str) -> Spar
 
 def disguises(placeholder: str) -> frozenset[str]:
     """The JSON, without spaces, of whatever stands for a value that was not sent, in columns of any type but maps."""
-    known = _placeholder(placeholder)
+    return _disguises(_placeholder(placeholder))
+
+
+def _disguises(known: _Placeholder) -> frozenset[str]:
     texts = [json.dumps(text, ensure_ascii=False) for text in (*known.texts, known.uuid)]
     numbers = (str(list(map(kind, known.numbers))).replace(" ", "") for kind in (int, float))
     return frozenset([*texts, *(f"[{text}]" for text in texts), *numbers])
@@ -86,6 +89,9 @@ def _found(value: SparkColumn, wire: WireType, placeholder: _Placeholder) -> Spa
             return (F.size(value) == 1) & F.map_contains_key(value, placeholder.text)
         case Encoding.STRUCT | Encoding.DECIMAL_VARIABLE:
             return _in_struct(value, wire, placeholder)
+        case Encoding.JSON_VALUE:
+            mapped = json.dumps({placeholder.text: placeholder.text}, ensure_ascii=False, separators=(",", ":"))
+            return F.to_json(value).isin(*_disguises(placeholder), mapped)
         case encoding if encoding in _VARIANTS:
             return text_of(value).isin(*placeholder.texts)
         case encoding if encoding in (*NUMBERS, Encoding.BOOLEAN, Encoding.MAP_ENTRIES):

@@ -134,6 +134,12 @@ class Source(Section):
         "partial: it may leave rows out (snapshot.select.statement.overrides, conditions of an ad-hoc snapshot).",
     )
     case_insensitive: bool = Field(default=False, description="Columns that differ only in case are the same column.")
+    times_out_of_range: Literal["clamp", "set_null", "quarantine", "keep"] = Field(
+        default="clamp",
+        description="What becomes of dates and timestamps outside of the years 1 to 9999, infinite ones among them, "
+        "which many readers of Delta tables can't hold. clamp: the nearest end, 0001-01-01 or 9999-12-31 "
+        "(23:59:59.999999 of UTC). set_null: null. quarantine: the event is set aside. keep: stored as they are.",
+    )
     epochs: tuple[AwareDatetime, ...] = Field(
         default=(),
         description="Times, with a zone, from which positions of the source begin anew: another server took over, a "

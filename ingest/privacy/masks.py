@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.change import quoted
 from ingest.changelog.evolution import TableColumn
-from ingest.changelog.temporal import instant
+from ingest.changelog.temporal import FIRST_MICROS, LAST_MICROS, instant
 from ingest.changelog.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, Kind, spark_type
 from ingest.config import Constant, Generalised
 from ingest.errors import ConfigError
@@ -19,8 +19,11 @@ from ingest.errors import ConfigError
 Masks = Mapping[str, Constant | Generalised | None]
 """column → what is left of it."""
 
+_NEVER = (INFINITY_MICROS, MINUS_INFINITY_MICROS, FIRST_MICROS, LAST_MICROS)
+"""Timestamps that stand for infinite ones."""
 _TIMES = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ}
-_NUMBERS = {Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.FLOAT32, Kind.FLOAT64, Kind.DECIMAL}
+_NUMBERS = {Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT53, Kind.INT64, Kind.FLOAT32, Kind.FLOAT64}
+_NUMBERS |= {Kind.DECIMAL}
 
 
 def masked(table: str, column: TableColumn, masks: Masks) -> Column:
@@ -36,7 +39,7 @@ def masked(table: str, column: TableColumn, masks: Masks) -> Column:
         case Constant(constant=constant):
             return F.lit(constant).try_cast(stored)
         case Generalised(generalise=("year" | "month") as unit) if kind in _TIMES:
-            ends = [instant(micros).cast(stored) for micros in (INFINITY_MICROS, MINUS_INFINITY_MICROS)]
+            ends = [instant(micros).cast(stored) for micros in _NEVER]
             begin = F.trunc(value, unit) if kind is Kind.DATE else F.date_trunc(unit, value)
             return begin.cast(stored) if kind is Kind.DATE else F.when(value.isin(*ends), value).otherwise(begin)
         case Generalised(generalise=int(step)) if kind in _NUMBERS:

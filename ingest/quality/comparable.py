@@ -1,8 +1,8 @@
 """For each Postgres type: one form in which the source's and silver's values can be compared.
 
 The form is exact: decimals are text without trailing zeros, moments are whole microseconds, dates are days since
-1970-01-01, and no number passes through a float that isn't one. Infinite moments are the two numbers of
-`ingest.changelog.types`.
+1970-01-01, and no number passes through a float that isn't one. Times outside of the years 1 to 9999 are compared as
+what the pipeline's `times_out_of_range` makes of them; of one that is set aside, the row is missing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.types import INFINITY_MICROS, MINUS_INFINITY_MICROS
+from ingest.changelog.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, OutOfRange
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,36 @@ def _micros(value: Column) -> Column:
     return F.unix_micros(value.cast("timestamp"))
 
 
-_INSTANT = (
-    f"CASE {{v}} WHEN 'infinity' THEN {INFINITY_MICROS} WHEN '-infinity' THEN {MINUS_INFINITY_MICROS} "
-    "ELSE (extract(epoch FROM {v}) * 1000000)::bigint END"
-)
+def _in_range(value: str, first: str, last: str, rule: OutOfRange) -> str:
+    """Returns the SQL of a date or timestamp as silver holds it."""
+    match rule:
+        case OutOfRange.KEEP:
+            return value
+        case OutOfRange.SET_NULL:
+            return f"CASE WHEN {value} BETWEEN {first} AND {last} THEN {value} END"
+        case _:
+            return f"least(greatest({value}, {first}), {last})"
+
+
+def _instant(kind: str, zone: str, rule: OutOfRange) -> str:
+    first, last = (f"{kind} '{at}{zone}'" for at in ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"))
+    inside = _in_range("{v}", first, last, rule)
+    return (
+        f"CASE {inside} WHEN 'infinity' THEN {INFINITY_MICROS} WHEN '-infinity' THEN {MINUS_INFINITY_MICROS} "
+        f"ELSE (extract(epoch FROM {inside}) * 1000000)::bigint END"
+    )
+
+
+def _days(rule: OutOfRange) -> str:
+    inside = _in_range("{v}", "DATE '0001-01-01'", "DATE '9999-12-31'", rule)
+    return f"({inside} - DATE '1970-01-01')::bigint"
+
+
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _INTEGER = Comparable("{v}::bigint", pa.int64(), lambda v: v.cast("bigint"), _INTEGERS)
 _FLOAT = Comparable("{v}::double precision", pa.float64(), lambda v: v.cast("double"), (T.FloatType, T.DoubleType))
 _TEXT = Comparable("{v}", pa.string(), _same, (T.StringType,))
 _AS_TEXT = Comparable("{v}::text", pa.string(), _same, (T.StringType,))
-_DAYS = "({v} - DATE '1970-01-01')::bigint"
 _BY_NAME = {
     "bool": Comparable("{v}", pa.bool_(), _same, (T.BooleanType,)),
     **dict.fromkeys(("int2", "int4", "int8"), _INTEGER),
@@ -70,15 +90,24 @@ _BY_NAME = {
     **dict.fromkeys(("text", "varchar", "bpchar"), _TEXT),
     **dict.fromkeys(("uuid", "json", "jsonb", "xml", "citext", "time"), _AS_TEXT),
     "bytea": Comparable("{v}", pa.binary(), _same, (T.BinaryType,)),
-    "date": Comparable(_DAYS, pa.int64(), lambda v: F.unix_date(v).cast("bigint"), (T.DateType,)),
-    "timestamp": Comparable(_INSTANT, pa.int64(), _micros, (T.TimestampNTZType,)),
-    "timestamptz": Comparable(_INSTANT, pa.int64(), F.unix_micros, (T.TimestampType,)),
 }
 
 
-def comparable(type_name: str, is_enum: bool) -> Comparable | None:
+def _of_time(type_name: str, rule: OutOfRange) -> Comparable | None:
+    match type_name:
+        case "date":
+            return Comparable(_days(rule), pa.int64(), lambda v: F.unix_date(v).cast("bigint"), (T.DateType,))
+        case "timestamp":
+            return Comparable(_instant("TIMESTAMP", "", rule), pa.int64(), _micros, (T.TimestampNTZType,))
+        case "timestamptz":
+            return Comparable(_instant("TIMESTAMPTZ", "+00", rule), pa.int64(), F.unix_micros, (T.TimestampType,))
+        case _:
+            return None
+
+
+def comparable(type_name: str, is_enum: bool, times: OutOfRange = OutOfRange.CLAMP) -> Comparable | None:
     """The form of a scalar type by its `typname` in pg_type; None where there is no exact one."""
-    return _AS_TEXT if is_enum else _BY_NAME.get(type_name)
+    return _AS_TEXT if is_enum else _BY_NAME.get(type_name) or _of_time(type_name, times)
 
 
 def array_of(element: Comparable) -> Comparable:

@@ -15,6 +15,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.changelog.types import OutOfRange
 from ingest.quality.comparable import normalised
 from ingest.quality.postgres import export
 
@@ -47,9 +48,15 @@ class Comparison:
 
 
 def compare_with_postgres(
-    spark: SparkSession, dsn: str, table: str, silver: DataFrame, folder: Path | None = None
+    spark: SparkSession,
+    dsn: str,
+    table: str,
+    silver: DataFrame,
+    folder: Path | None = None,
+    times: OutOfRange = OutOfRange.CLAMP,
 ) -> Comparison:
-    """Every column of every row of a Postgres table (`schema.table`) against `silver`'s of the same name.
+    """Every column of every row of a Postgres table (`schema.table`) against `silver`'s of the same name. `times`: what
+    the pipeline's `times_out_of_range` says.
 
     Columns that only silver has (its own begin with `_`; others once were in the source) do not count.
     The source is read at one moment, in chunks, into a file below `folder`, which Spark's executors must be
@@ -60,7 +67,7 @@ def compare_with_postgres(
     """
     with tempfile.TemporaryDirectory(prefix="compared-", dir=folder) as temporary:
         file = Path(temporary) / "source.parquet"
-        source = export(dsn, table, file)
+        source = export(dsn, table, file, times=times)
         names = [column.name for column in source.columns]
         stored = {f.name: f.dataType for f in silver.schema.fields}
         mistyped = tuple(c.name for c in source.columns if c.name not in stored or not c.form.takes(stored[c.name]))

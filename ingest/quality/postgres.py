@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from psycopg import sql
 
+from ingest.changelog.types import OutOfRange
 from ingest.errors import ConfigError, Unreachable
 from ingest.quality.comparable import Comparable, ComparedColumn, array_of, comparable
 
@@ -42,8 +43,8 @@ class SourceTable:
     key: tuple[str, ...]
 
 
-def described(connection: psycopg.Connection[Any], table: str) -> SourceTable:
-    """What the database says of the table.
+def described(connection: psycopg.Connection[Any], table: str, times: OutOfRange = OutOfRange.CLAMP) -> SourceTable:
+    """What the database says of the table. `times`: what became of those out of range.
 
     Raises ConfigError where there is no such table, it has no primary key, or a column has a type without an
     exact form.
@@ -55,12 +56,14 @@ def described(connection: psycopg.Connection[Any], table: str) -> SourceTable:
         raise ConfigError(
             f"table {table} of the source {missing}", "compare tables that have a primary key and may be read"
         )
-    columns = tuple(ComparedColumn(row[0], _form(f"column {row[0]} of {table}", *row[1:5])) for row in rows)
+    columns = tuple(ComparedColumn(row[0], _form(f"column {row[0]} of {table}", times, *row[1:5])) for row in rows)
     return SourceTable(table, columns, key)
 
 
-def _form(column: str, type_name: str, is_enum: bool, element: str | None, of_enums: bool) -> Comparable:
-    scalar = comparable(element or type_name, of_enums if element else is_enum)
+def _form(
+    column: str, times: OutOfRange, type_name: str, is_enum: bool, element: str | None, of_enums: bool
+) -> Comparable:
+    scalar = comparable(element or type_name, of_enums if element else is_enum, times)
     if scalar is None:
         raise ConfigError(
             f"{column} is of type {element or type_name}, which has no exact form to compare",
@@ -69,7 +72,13 @@ def _form(column: str, type_name: str, is_enum: bool, element: str | None, of_en
     return array_of(scalar) if element else scalar
 
 
-def export(dsn: str, table: str, file: Path, rows_per_chunk: int = ROWS_PER_CHUNK) -> SourceTable:
+def export(
+    dsn: str,
+    table: str,
+    file: Path,
+    rows_per_chunk: int = ROWS_PER_CHUNK,
+    times: OutOfRange = OutOfRange.CLAMP,
+) -> SourceTable:
     """Writes all rows of the table at one moment, in their forms, to a Parquet file.
 
     Raises ConfigError as `described`, Unreachable where the database does not answer.
@@ -78,7 +87,7 @@ def export(dsn: str, table: str, file: Path, rows_per_chunk: int = ROWS_PER_CHUN
         with psycopg.connect(dsn) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
-            source = described(connection, table)
+            source = described(connection, table, times)
             schema = pa.schema([pa.field(str(i), c.form.arrow) for i, c in enumerate(source.columns)])
             with pq.ParquetWriter(file, schema) as writer:
                 for chunk in _chunks(connection, source, rows_per_chunk):

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.api.java;
 
+import java.math.BigDecimal;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -16,11 +17,12 @@ public final class ImageNews extends PlainValue implements UDF4 {
     private static final int MOST_NAMES = 4000;
     private static final int LONGEST_NAME = 1000;
     private static final int DEEPEST = 100;
+    private static final int DIGITS_KEPT = 15;
 
     private static final int NULL = 1, BOOLEAN = 2, LONG = 3, FLOAT = 4, STRING = 5, ARRAY = 6, OBJECT = 7;
     /** Of what it tells, between place and kind: no name has such a character. */
     private static final String KIND = "\2";
-    private static final int WHOLE = 1 << 28, DECIMAL = 2 << 28;
+    private static final int WHOLE = 1 << 28, DECIMAL = 2 << 28, KEPT = 4 << 28;
 
     private static final byte[] BEFORE = "before".getBytes(StandardCharsets.UTF_8);
     private static final byte[] AFTER = "after".getBytes(StandardCharsets.UTF_8);
@@ -218,7 +220,8 @@ public final class ImageNews extends PlainValue implements UDF4 {
         }
     }
 
-    /** Its kind: what is read as a number of 64 bits, or else all of its digits that a decimal's type depends on. */
+    /** Its kind: whether it is a whole number of 64 bits and whether a double keeps it, or else all of its digits that
+     * a decimal's type depends on. */
     private int kindOfNumber() {
         int first = text[at] == '-' ? at + 1 : at;
         number();
@@ -226,9 +229,13 @@ public final class ImageNews extends PlainValue implements UDF4 {
             return FLOAT;
         }
         int end = at;
+        if (digits <= DIGITS_KEPT) {
+            return whole ? LONG : DECIMAL;
+        }
+        int kept = isKept(first, end) ? KEPT : 0;
         if (whole && (digits < MOST.length
                 || digits == MOST.length && Arrays.compare(text, first, end, MOST, 0, MOST.length) <= 0)) {
-            return LONG;
+            return kept == 0 ? LONG | WHOLE : LONG;
         }
         int leading = 0, trailing = 0;
         for (int i = first; i < end && (text[i] == '0' || text[i] == '.'); i++) {
@@ -237,7 +244,15 @@ public final class ImageNews extends PlainValue implements UDF4 {
         for (int i = end - 1; i >= first && (text[i] == '0' || text[i] == '.'); i--) {
             trailing += text[i] == '0' ? 1 : 0;
         }
-        return (whole ? WHOLE : DECIMAL) | digits << 21 | fraction << 14 | leading << 7 | trailing;
+        return kept | (whole ? WHOLE : DECIMAL) | digits << 21 | fraction << 14 | leading << 7 | trailing;
+    }
+
+    /** Whether the number between these bytes, without its sign, comes back from a double. */
+    private boolean isKept(int first, int end) {
+        String written = new String(text, first, end - first, StandardCharsets.US_ASCII);
+        double nearest = Double.parseDouble(written);
+        return !Double.isInfinite(nearest)
+            && new BigDecimal(Double.toString(nearest)).compareTo(new BigDecimal(written)) == 0;
     }
 }
 

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import EVENT_ID, LOCATION
-from ingest.changelog.connect_schema import declared
 from ingest.changelog.images import Shape
+from ingest.changelog.inference import read_as
 from ingest.changelog.merge import SURROGATE, surrogate
 from ingest.config import Pipeline
 from ingest.cut import cut
@@ -64,7 +64,7 @@ class Search:
         self._rules = replace(rules, columns=columns)
         shapes = Shapes(spark, pipeline.name, pipeline.layout, rules)
         self._shapes = {entry.shape.table: entry.shape for entry in shapes.entries}
-        self._schemas = Schemas(self._rules.shredded.columns)
+        self._schemas = Schemas(self._rules.shredded.columns, self._rules.times_out_of_range)
         asked = Ledger(spark, pipeline.layout.ledger, pipeline.name).asked().values()
         versions = [entry.key_version for entry in asked]
         self._indexes = [(r, index_of(spark, pipeline, r, shapes, keys, versions)) for r in self._readers]
@@ -156,7 +156,7 @@ class Search:
             return None
         shape = self._shapes.get(table)
         types = self._rules.columns.get(table, {})
-        known = tuple(declared(c.name, str(c.type)) for c in shape.columns) if shape is not None else ()
+        known = tuple(map(read_as, shape.columns)) if shape is not None else ()
         key = shape.key if shape is not None else self._rules.primary_keys.get(table, ())
         came = [(group, self._schemas.columns(group, types)) for group in self._groups[table]]
         incoming = [(group, with_key(wire, key, known, self._rules.fold_case)) for group, wire in came]

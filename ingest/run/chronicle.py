@@ -4,7 +4,7 @@ that comes again changes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ from ingest.changelog.change import (
 from ingest.changelog.images import Shape
 from ingest.changelog.joining import remembered
 from ingest.changelog.key_change import like, with_carried
+from ingest.changelog.key_join import joined_by_key
 from ingest.changelog.merge import ACTION, DELETE, INSERT, UPDATE
 from ingest.changelog.render import IN_FULL
 from ingest.changelog.types import spark_type
@@ -61,10 +62,10 @@ class Chronicle:
             self.changes.create(shape)
         mark = [*key, POSITION_COLUMN, DELETED, ARRIVED]
         there = self.changes.matching(kept, key).select(*map(quoted, mark))
-        fresh = kept.join(there, mark, "left_anti").dropDuplicates(mark)
+        fresh = joined_by_key(kept, there, mark, "left_anti").dropDuplicates(mark)
         _apply(self.changes, _new(fresh), shape, told)
         keys = (kept if emptied is None else self.changes.rows()).select(*map(quoted, key))
-        self._tell(cut(keys.where(quoted(key[0]).isNotNull()).distinct()), shape, told)
+        self._tell(cut(keys.where(F.coalesce(*_texts(key)).isNotNull()).distinct()), shape, told)
 
     def _tell(self, keys: DataFrame, shape: Shape, told: Mapping[str, Any]) -> None:
         """The versions of `keys`, and of those that rows came from or went on to."""
@@ -72,7 +73,7 @@ class Chronicle:
         columns = [c for c in shape.names if c not in key]
         story, keys, layered, moves = self._story(keys, shape)
         facts = story.where(~F.col(ARRIVED)).select(*_facts(shape))
-        ends = self.changes.rows().where(quoted(key[0]).isNull()).select(DELETED, POSITION_COLUMN, SOURCE_TS)
+        ends = self.changes.rows().where(F.coalesce(*_texts(key)).isNull()).select(DELETED, POSITION_COLUMN, SOURCE_TS)
         said = {c: quoted(c) for c in (*key, DELETED, POSITION_COLUMN, SOURCE_TS)}
         facts = facts.unionByName(like(facts, keys.join(F.broadcast(ends)), said))
         if moves:
@@ -96,7 +97,7 @@ class Chronicle:
                 return found
             named = story.where(F.col(OTHER_KEY).isNotNull()).select(_other_key(shape).alias("_other"))
             others = named.select(*(F.col("_other")[k].alias(k) for k in key)).distinct()
-            more = cut(others.join(keys, key, "left_anti"))
+            more = cut(joined_by_key(others, keys, key, "left_anti"))
             if more.isEmpty():
                 return found
             keys = cut(keys.unionByName(more))
@@ -110,6 +111,11 @@ def chronicle_of(
         Changes(spark, lakehouse.changes(pipeline, table), personal),
         Versions(spark, lakehouse.history(pipeline, table), personal),
     )
+
+
+def _texts(key: Sequence[str]) -> list[Column]:
+    """Returns the columns of a key as texts: all are null where a change empties the table."""
+    return [quoted(k).cast("string") for k in key]
 
 
 def _kept(brought: DataFrame, emptied: DataFrame | None, shape: Shape) -> DataFrame:
@@ -145,7 +151,7 @@ def _differences(wanted: DataFrame, there: DataFrame, shape: Shape) -> DataFrame
     mark = [*shape.key, POSITION_COLUMN]
     said = content([*shape.names, *Versions.beside.names])
     stored = there.select(*map(quoted, mark), LOCATION, said.alias("_there"))
-    both = wanted.withColumn("_wanted", said).join(stored, mark, "full_outer")
+    both = joined_by_key(wanted.withColumn("_wanted", said), stored, mark, "full_outer")
     here, before = F.col("_wanted"), F.col("_there")
     action = F.when(before.isNull(), INSERT).when(here.isNull(), DELETE).when(here != before, UPDATE)
     return both.withColumn(ACTION, action)

@@ -10,9 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.columns import Column
-from ingest.changelog.connect_schema import declared
 from ingest.changelog.images import Shape, changes
-from ingest.changelog.inference import settled, vouched
+from ingest.changelog.inference import holds_long_numbers, read_as, settled, vouched
 from ingest.changelog.reader import Reader, Reading
 from ingest.run.profile import Group, Kind, of_kind
 from ingest.run.rules import Rules
@@ -77,15 +76,16 @@ class Changes:
     def decoding(self, reading: Reading) -> Decoding:
         """How it is done."""
         shape, rules = self._shape, self._rules
-        types = {c.name: c.type for c in shape.columns}
         ops = None if shape.key else _ops_with(reading, shape.table, rules)
         parts = []
         for group, own in self._readable:
-            wire = own if group.schema_id is not None else settled(own, types, shape.key, rules.fold_case)
+            wire = own if group.schema_id is not None else settled(own, shape.columns, shape.key, rules.fold_case)
             parts.append((group.of, ops, self._reader(reading, wire, group)))
         rest = None
         if self._batch.tombstones is not None or not parts:
-            wire = self._arrived or tuple(declared(c.name, str(c.type)) for c in shape.columns)
+            wire = settled(self._arrived, shape.columns, fold_case=rules.fold_case) or tuple(
+                map(read_as, shape.columns)
+            )
             rest = self._reader(reading, wire)
         return Decoding(shape, tuple(parts), rest)
 
@@ -96,10 +96,11 @@ class Changes:
         one = replace(one, wrapped=group.wrapped)
         if group.schema_id is not None:
             return one
+        one = replace(one, long_numbers=holds_long_numbers(group.kinds))
         if not group.opened:
             return replace(one, doubtful=True)
         # The shape is that of the images after, wherever there are any.
-        plain = frozenset() if reading is Reading.BEFORE else vouched(wire, group.shape)
+        plain = frozenset() if reading is Reading.BEFORE else vouched(wire, group.kinds)
         return replace(one, plain=plain, known=group.known)
 
 

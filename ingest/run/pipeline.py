@@ -16,6 +16,7 @@ from ingest.archive.connect import SunkByConnector, Wanted
 from ingest.changelog.accounting import Account
 from ingest.changelog.envelope import Naming
 from ingest.changelog.origin import TableNames
+from ingest.changelog.types import OutOfRange
 from ingest.config import Archive, Pipeline
 from ingest.errors import ConfigError
 from ingest.privacy.shredding.owners import shredded_by
@@ -67,6 +68,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
         renamed=dict(source.renamed),
         stops_at_restart=source.restarts == "stop",
         stops_at_two_partitions=source.keys_in_two_partitions == "stop",
+        times_out_of_range=OutOfRange(source.times_out_of_range),
     )
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import CHANGES, TOMBSTONE
-from ingest.changelog.inference import are_whole, images, joined, outline, shape
+from ingest.changelog.inference import are_whole, images, joined, shape
 from ingest.changelog.key_change import names_new_key
 from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import is_adrift_at
@@ -40,7 +40,7 @@ class Group:
     wrapped: bool
     count: int
     first: Coordinates
-    shape: str | None
+    kinds: str | None
     first_position: tuple[int, ...]
     last_position: tuple[int, ...]
     partitions: tuple[tuple[str, int], ...]
@@ -54,7 +54,7 @@ class Group:
     goes_back: bool | None = None
     """Whether one is lower than one before it in its partition; None where nobody has looked."""
     opened: bool = True
-    """Whether every image without a schema could be opened: `shape` is one of all."""
+    """Whether every image without a schema could be opened: `kinds` are those of all."""
     known: bool = False
     """Whether each is a change without a schema that was read: plain JSON that names either image once."""
     newest: int | None = None
@@ -76,8 +76,13 @@ class Group:
     @property
     def said(self) -> dict[str, Any]:
         """As JSON has it, with the names of columns and none of what may be data: keys of maps in their values."""
-        said: dict[str, Any] = json.loads(json.dumps(asdict(self) | {"shape": outline(self.shape)}))
+        said: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return said
+
+    @staticmethod
+    def is_readable(said: Mapping[str, Any]) -> bool:
+        """Returns whether `said` is of this version: an older one wrote types of values in place of kinds."""
+        return "kinds" in said
 
     @classmethod
     def heard(cls, said: Mapping[str, Any]) -> Group:
@@ -113,7 +118,7 @@ def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int
     for r in (row.asDict() for row in rows):
         first = (r["first"]["topic"], r["first"]["partition"], r["first"]["offset"])
         partitions = tuple(sorted((p["topic"], p["partition"]) for p in r["partitions"]))
-        seen = (r["count"], first, r["shape"], tuple(r["lowest"]), tuple(r["highest"]), partitions)
+        seen = (r["count"], first, r["kinds"], tuple(r["lowest"]), tuple(r["highest"]), partitions)
         group = Group(
             r["source_table"],
             r["kind"],
@@ -146,7 +151,7 @@ def _counting(few: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]
         (
             F.count(F.lit(1)).alias("count"),
             F.min(F.struct("offset", "topic", "partition")).alias("first"),
-            shape(F.col("_images"), F.col("wrapped")).alias("shape"),
+            shape(F.col("_images"), F.col("wrapped")).alias("kinds"),
             F.bool_and(~F.col("_news") | are_whole(F.col("_images"))).alias("opened"),
             F.bool_and(F.col("_told").isNotNull()).alias("known"),
             F.min("position").alias("lowest"),
@@ -213,7 +218,7 @@ def _both(one: Group, other: Group) -> Group:
         one,
         count=one.count + other.count,
         first=min(one.first, other.first, key=_place),
-        shape=joined(one.shape, other.shape),
+        kinds=joined(one.kinds, other.kinds),
         first_position=min(one.first_position, other.first_position),
         last_position=max(one.last_position, other.last_position),
         partitions=tuple(sorted({*one.partitions, *other.partitions})),

@@ -19,6 +19,7 @@ from ingest.changelog.envelope import Naming
 from ingest.changelog.images import Shape
 from ingest.changelog.origin import TableNames
 from ingest.changelog.render import json_object, rendered
+from ingest.changelog.types import OutOfRange
 from ingest.errors import ConfigError
 from ingest.names import Lakehouse, path_segment
 from ingest.run.capture import Capture
@@ -138,6 +139,7 @@ def _rules(told: Mapping[str, Any]) -> Rules:
         renamed=told.get("renamed", {}),
         stops_at_restart=told.get("restarts") == "stop",
         stops_at_two_partitions=told.get("keys_in_two_partitions", "offset") == "stop",
+        times_out_of_range=OutOfRange(told.get("times_out_of_range", OutOfRange.CLAMP)),
     )
 
 

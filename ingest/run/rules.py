@@ -9,6 +9,7 @@ from datetime import datetime
 
 from ingest.changelog.envelope import Naming
 from ingest.changelog.origin import TableNames
+from ingest.changelog.types import OutOfRange
 from ingest.privacy.masks import Masks
 from ingest.privacy.shredding.owners import Shredded
 from ingest.privacy.subjects import Subjects
@@ -28,6 +29,7 @@ class Rules:
     hashes. `masks`: what an erasure leaves of tables whose rows stay. `shredded`: columns that are encrypted, and by
     whose key. `renamed`: origin → the one that it was called before. `origins`: table → whose it is, where its
     catalog doesn't tell. `only`: tables beside which none is wanted.
+    `times_out_of_range`: what becomes of dates and timestamps outside of the years 1 to 9999.
     `keyless`: tables without a key are written; their rows are counted, so who delivers events once more must leave
     them alone."""
 
@@ -55,6 +57,7 @@ class Rules:
     origins: Mapping[str, str] = field(default_factory=dict)
     only: frozenset[str] | None = None
     keyless: bool = True
+    times_out_of_range: OutOfRange = OutOfRange.CLAMP
 
     @property
     def names(self) -> TableNames:

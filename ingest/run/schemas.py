@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -12,16 +13,20 @@ from pyspark.sql import functions as F
 from ingest.changelog.columns import Column, Encoding, WireType
 from ingest.changelog.connect_schema import columns_of, declared
 from ingest.changelog.inference import inferred
-from ingest.changelog.types import Kind, LogicalType
+from ingest.changelog.types import Kind, LogicalType, OutOfRange
 from ingest.run.profile import Group, at
 
 
 class Schemas:
     """Remembers what it has read: a schema is parsed once per process."""
 
-    def __init__(self, sealed: Mapping[str, frozenset[str]] | None = None) -> None:
-        """`sealed`: table → columns whose values are encrypted, whatever the schema says of them."""
+    def __init__(
+        self, sealed: Mapping[str, frozenset[str]] | None = None, times: OutOfRange = OutOfRange.CLAMP
+    ) -> None:
+        """`sealed`: table → columns whose values are encrypted, whatever the schema says of them. `times`: what becomes
+        of those out of range."""
         self._sealed = sealed or {}
+        self._times = times
         self._known: dict[int, tuple[Column, ...]] = {}
 
     def learn(self, events: DataFrame, groups: Sequence[Group]) -> None:
@@ -32,7 +37,7 @@ class Schemas:
         text = F.get_json_object(F.col("value").cast("string"), "$.schema")
         found = events.where(at(list(new.values()))).select("schema_id", text.alias("text")).collect()
         for row in found:  # a row per new schema
-            self._known[row.schema_id] = _image_columns(json.loads(row.text))
+            self._known[row.schema_id] = self._timed(_image_columns(json.loads(row.text)))
 
     def columns(self, group: Group, declared_types: Mapping[str, str]) -> tuple[Column, ...]:
         """The columns of a group's images: by its schema, else out of its values; a declared type wins there."""
@@ -40,9 +45,12 @@ class Schemas:
         if group.schema_id is not None and self._known[group.schema_id]:
             known = self._known[group.schema_id]
             return tuple(_sealed(c, c) if c.name in sealed else c for c in known) if sealed else known
-        told = {name: declared(name, kind) for name, kind in declared_types.items()}
-        found = inferred(group.shape)
+        told = {c.name: c for c in self._timed([declared(name, kind) for name, kind in declared_types.items()])}
+        found = inferred(group.kinds)
         return tuple(_sealed(c, told.get(c.name)) if c.name in sealed else told.get(c.name, c) for c in found)
+
+    def _timed(self, columns: Sequence[Column]) -> tuple[Column, ...]:
+        return tuple(replace(c, wire=c.wire.with_out_of_range(self._times)) for c in columns)
 
 
 def _sealed(column: Column, known: Column | None) -> Column:

@@ -8,10 +8,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.columns import Column
-from ingest.changelog.connect_schema import declared
 from ingest.changelog.envelope import key_json
 from ingest.changelog.evolution import Conflict, Taken, evolved
 from ingest.changelog.images import Shape
+from ingest.changelog.inference import read_as, settled
 from ingest.names import Lakehouse
 from ingest.run.judging import Stored
 from ingest.run.owning import Owned, owned
@@ -95,9 +95,8 @@ class Shapes:
     def columns(self, table: str) -> tuple[Column, ...]:
         """By which an event that brings none is read; empty where the table is new."""
         entry = self._entries.get(table)
-        return self.arrived(table) or tuple(
-            declared(c.name, str(c.type)) for c in (entry.shape.columns if entry else ())
-        )
+        known = entry.shape.columns if entry else ()
+        return settled(self.arrived(table), known, fold_case=self._rules.fold_case) or tuple(map(read_as, known))
 
     def settled(
         self, batch: TableBatch, incoming: Incoming, stored: Stored, origin: str = ""
@@ -108,7 +107,7 @@ class Shapes:
         columns = entry.shape.columns if entry else ()
         refused: Refused = {}
         for group, arrived in incoming:
-            outcome = evolved(columns, arrived, self._rules.fold_case, inferred=group.schema_id is None)
+            outcome = evolved(columns, arrived, self._rules.fold_case)
             columns = outcome.columns
             if outcome.conflicts:
                 refused[group] = outcome.conflicts

@@ -63,7 +63,7 @@ class Slices:
         self._shapes = shapes
         self._most = most
         self._profiles: dict[tuple[int, int], list[Group]] = {}
-        self.schemas = Schemas(rules.shredded.columns)
+        self.schemas = Schemas(rules.shredded.columns, rules.times_out_of_range)
 
     def end(self, after: int, last: int) -> int:
         """The last batch of the slice after the batch `after`, of those that wait up to `last`."""
@@ -84,6 +84,8 @@ class Slices:
         end, counted = after, self._bronze.counted()
         while end in counted:
             upto, said = counted[end]
+            if not all(map(Group.is_readable, said)):
+                break
             count = sum(g.count for g in groups) + sum(g["count"] for g in said)
             if upto > last or (groups and count > self._most * _ABOUT):
                 break

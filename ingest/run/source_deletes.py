@@ -95,7 +95,7 @@ def _unread(
 def _deletes(spark: SparkSession, pipeline: Pipeline, keys: LedgerKeys, events: DataFrame) -> Iterator[tuple[str, Row]]:
     """The last delete of each key: its keyed hash, where it stands, and whether its source says so."""
     rules = rules_of(pipeline)
-    schemas = Schemas(rules.shredded.columns)
+    schemas = Schemas(rules.shredded.columns, rules.times_out_of_range)
     shapes = Shapes(spark, pipeline.name, pipeline.layout, rules)
     groups = [g for g in profiles(events, F.lit(0)).get(0, []) if g.kind == CHANGE and g.problem is None]
     schemas.learn(events, groups)

@@ -18,7 +18,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.inference import are_whole, images, outline, shape
+from ingest.changelog.inference import are_whole, images, shape
 from ingest.changelog.key_change import names_new_key
 from ingest.changelog.origin import ORIGIN
 from ingest.java_source import called, define_function, reaches_tasks
@@ -71,7 +71,7 @@ class Tally:
             known = said["kind"] == CHANGE and said["schema_id"] is None and said["seen"] is not None
             del said["seen"], said["values"]
             partitions = sorted({tuple(place) for place in said["partitions"]})
-            told = {"partitions": partitions, "shape": joined, "opened": opened, "known": known}
+            told = {"partitions": partitions, "kinds": joined, "opened": opened, "known": known}
             groups.append(Group.heard(said | told))
         return [group.said for group in in_order(groups)]
 
@@ -93,10 +93,10 @@ class Tally:
             for text in (group["values"] or [None])
         ]
         rows = local_rows(self._spark, values, _VALUES).withColumn("_images", images(F.col("value").cast("string")))
-        joined = shape(F.col("_images"), F.col("wrapped")).alias("shape")
+        joined = shape(F.col("_images"), F.col("wrapped")).alias("kinds")
         opened = F.bool_and(are_whole(F.col("_images"))).alias("opened")
         told = {row["group"]: row for row in rows.groupBy("group").agg(joined, opened).collect()}  # a row per table
-        return {n: (outline(told[n]["shape"]), not groups[n]["values"] or told[n]["opened"]) for n in groups}
+        return {n: (told[n]["kinds"], not groups[n]["values"] or told[n]["opened"]) for n in groups}
 
 
 def _name(seen: Sequence[str] | None) -> str | None:

@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 from ingest.changelog.columns import Column, Encoding, WireType
 from ingest.changelog.evolution import TableColumn
 from ingest.changelog.images import Shape
-from ingest.changelog.types import Kind, parse
+from ingest.changelog.types import Kind, OutOfRange, parse
 from ingest.errors import ConfigError
 from ingest.local_rows import local_rows
 from ingest.names import nearest
@@ -144,11 +144,15 @@ def _entry(row: Row) -> Entry:
 
 def _columns(text: str) -> tuple[TableColumn, ...]:
     found: list[dict[str, Any]] = json.loads(text)
-    return tuple(TableColumn(c["name"], parse(c["type"]), _filled(c), _sealed(c)) for c in found)
+    return tuple(
+        TableColumn(c["name"], parse(c["type"]), _filled(c), _sealed(c), c.get("inferred", False)) for c in found
+    )
 
 
 def _plain(column: TableColumn) -> dict[str, Any]:
     plain: dict[str, Any] = {"name": column.name, "type": str(column.type)}
+    if column.inferred:
+        plain["inferred"] = True
     if column.filled is not None:
         plain["default"] = column.filled.default
         plain["default_wire"] = _wire_plain(column.filled.wire)
@@ -179,4 +183,5 @@ def _wire(plain: dict[str, Any]) -> WireType:
     elements = tuple(_wire(e) for e in plain["elements"])
     names = tuple(plain["names"])
     encoding, number = Encoding[plain["encoding"]], Kind(plain["number"])
-    return WireType(encoding, number, plain["digits"], plain["checked"], elements, names)
+    times = OutOfRange(plain.get("out_of_range", OutOfRange.CLAMP))
+    return WireType(encoding, number, plain["digits"], plain["checked"], elements, names, times)

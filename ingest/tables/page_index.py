@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import quoted
+from ingest.changelog.key_join import joined_by_key
 from ingest.changelog.projection import Projection
 from ingest.cut import cut
 from ingest.java_classes import scala_object
@@ -71,7 +72,7 @@ def matching(
     else:
         keys = F.broadcast(keys)
     found = known_files.located(rows) if located else rows
-    return found.join(keys, list(key), "inner" if named else "left_semi"), known
+    return joined_by_key(found, keys, key, "inner" if named else "left_semi"), known
 
 
 def near(
@@ -108,20 +109,22 @@ def _scan(table: Table, column: str, wanted: DataFrame, files: Sequence[DataFile
     found = keyed.of(wanted).agg(*told)
     # Stays in the JVM: a value that went through Python would have to come back as the same.
     row = found._jdf.collectAsList().get(0)
-    if row.getLong(1) > FEW_KEYS:
+    if row.getLong(1) > FEW_KEYS or row.getLong(2):
         return rows, False
     predicate = _any_of(spark, rows.select(quoted(column)), row.getList(0))
     return rows if predicate is None else _with_options(spark, rows, _OPTIONS | {_FILTER: predicate}), True
 
 
 @lru_cache(maxsize=512)
-def _asking(column: str) -> tuple[Projection, tuple[Column, Column]]:
-    """The key of each row, and whether the row is an early one; of these all keys, and how many rows there are."""
+def _asking(column: str) -> tuple[Projection, tuple[Column, Column, Column]]:
+    """The key of each row, and whether the row is an early one; of these all keys, and how many rows there are with a
+    key, and with a null in its place."""
     # Not `limit`: Spark numbers its limits, and would compile what it generates for them anew each time.
     place = F.monotonically_increasing_id().bitwiseAND(_ROWS_OF_A_PARTITION)
     keyed = Projection((quoted(column).alias("key"), (place <= FEW_KEYS).alias("early")))
     keys = F.sort_array(F.collect_set(F.when(F.col("early"), F.col("key"))))
-    return keyed, (keys.alias("keys"), F.count("key").alias("rows"))
+    nulls = F.count_if(F.col("key").isNull()).alias("nulls")
+    return keyed, (keys.alias("keys"), F.count("key").alias("rows"), nulls)
 
 
 class _Classes:

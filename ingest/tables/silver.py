@@ -18,7 +18,9 @@ from ingest.changelog.change import (
     SOURCE_TS,
     quoted,
 )
+from ingest.changelog.conversion import converted
 from ingest.changelog.images import Shape, default_of
+from ingest.changelog.key_join import joined_by_key
 from ingest.changelog.merge import DELETE, INSERT, UPDATE
 from ingest.changelog.position import POSITION
 from ingest.changelog.types import spark_type
@@ -124,7 +126,7 @@ class Silver:
         widened = {name: kind for name, kind in kinds.items() if kind != spark_type(old[name].type)}
         if filled or widened:
             files = list(self._table.files().values())
-            rows = _with_defaults(self._table.rows_in(files), after)
+            rows = _with_defaults(_converted(self._table.rows_in(files), before, after), after)
             frame = self._rows_of(after).laid_out(rows, folding.parts(files))
             types = {name: kind.simpleString() for name, kind in widened.items()}
             self._table.convert(frame, self.schema(after), types, changed=filled)
@@ -253,7 +255,7 @@ class Silver:
         """Takes away the rows of `states`, wherever they lie by now. One commit. How many there were."""
         key = [*shape.identity, *self.apart]
         there = self.matching(states, shape.identity).select(*map(quoted, key), LOCATION)
-        over = cut(states.drop(LOCATION).join(F.broadcast(there), key))
+        over = cut(joined_by_key(states.drop(LOCATION), F.broadcast(there), key))
         by_file = over.groupBy(F.col(LOCATION)["file"].alias("file")).agg(F.count(F.lit(1)).alias("rows"))
         files = by_file.collect()  # a row per file
         gone = Writes(over, frozenset({DELETE}), frozenset(f["file"] for f in files), sum(f["rows"] for f in files))
@@ -277,6 +279,14 @@ class Silver:
     def truncate(self, before: Column) -> None:
         """Removes every row whose position is below `before`, a `POSITION` struct."""
         self._table.delete(F.col(POSITION_COLUMN) < before)
+
+
+def _converted(rows: DataFrame, before: Shape, after: Shape) -> DataFrame:
+    """Rows with the values of changed columns as values of their new type."""
+    old, stored = {c.name: c.type for c in before.columns}, {f.name: f.dataType for f in rows.schema}
+    # Where a run died after this, the stored type is the new one already.
+    changed = [c for c in after.columns if c.name in old and stored.get(c.name) == spark_type(old[c.name])]
+    return rows.withColumns({c.name: converted(quoted(c.name), old[c.name], c.type) for c in changed})
 
 
 def _with_defaults(rows: DataFrame, shape: Shape) -> DataFrame:

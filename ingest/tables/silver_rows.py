@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 
 from ingest.changelog.change import quoted
 from ingest.changelog.images import Shape
+from ingest.changelog.key_join import joined_by_key
 from ingest.changelog.merge import ACTION, DELETE, INSERT, UPDATE
 from ingest.changelog.projection import Projection
 from ingest.changelog.types import spark_type
@@ -49,7 +50,7 @@ class SilverRows:
         taken = states.select(*(quoted(k) for k in key), ACTION)
         gone = F.when(F.col(ACTION) == DELETE, "delete").when(F.col(ACTION) == UPDATE, "update_preimage")
         taken = taken.hint("shuffle_hash" if few else "broadcast")
-        there = old.join(taken, key, "left").withColumn(CHANGE_TYPE, gone)
+        there = joined_by_key(old, taken, key, "left").withColumn(CHANGE_TYPE, gone)
         come = F.when(F.col(ACTION) == INSERT, "insert").otherwise("update_postimage")
         # A new row is written twice: into the table, and into the feed.
         twice = F.explode(F.array(F.lit(None).cast("string"), come)).alias(CHANGE_TYPE)

@@ -10,7 +10,7 @@ import json
 import random
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from hashlib import md5
 from typing import Any
@@ -25,13 +25,14 @@ from ingest.changelog.columns import Column
 from ingest.changelog.connect_schema import columns_of, declared
 from ingest.changelog.decode import decode, is_unavailable, undecodable, wire_spark_type
 from ingest.changelog.render import json_object, rendered
-from ingest.changelog.types import LogicalType, parse, spark_type
+from ingest.changelog.types import LogicalType, OutOfRange, parse, spark_type
 from ingest.errors import ChangelogUnusable, ConfigError
 
 pytestmark = pytest.mark.spark
 
 PLACEHOLDER = "__debezium_unavailable_value"
 UNDECODABLE, UNAVAILABLE, CORRUPT = "<undecodable>", "<unavailable>", "<corrupt>"
+FIRST, LAST = "0001-01-01T00:00:00", "9999-12-31T23:59:59.999999"
 Case = tuple[Any, str, Any]
 
 
@@ -218,7 +219,7 @@ DECIMALS: list[Case] = [
 ]
 TIMES: list[Case] = [
     (f"connect:int32 {TIME}Date", "-1", "1969-12-31"),
-    (f"connect:int32 {CONNECT}Date", "2932897", "+10000-01-01"),
+    (f"connect:int32 {CONNECT}Date", "2932897", "9999-12-31"),
     (f"connect:string {TIME}IsoDate", '"2024-02-29Z"', "2024-02-29"),
     (f"connect:string {TIME}IsoDate", '"2023-02-29Z"', UNDECODABLE),
     ("date", "19782", "2024-02-29"),
@@ -238,8 +239,36 @@ TIMES: list[Case] = [
     ("time", '"24:00:00"', "24:00:00"),
     ("time", '"noon"', UNDECODABLE),
     (f"connect:int64 {TIME}Timestamp", "-1", "1969-12-31T23:59:59.999"),
-    (f"connect:int64 {TIME}Timestamp", "9223372036825200000", "infinity"),
-    (f"connect:int64 {TIME}Timestamp", "9223372036854775807", UNDECODABLE),
+    (f"connect:int64 {TIME}Timestamp", "9223372036825200000", LAST),
+    (f"connect:int64 {TIME}Timestamp", "9223372036825200", LAST),
+    (f"connect:int64 {TIME}Timestamp", "-9223372036854775808", FIRST),
+    (f"connect:int64 {TIME}Timestamp", "253402300799999", "9999-12-31T23:59:59.999"),
+    (f"connect:int64 {TIME}Timestamp", "9224318015999999", LAST),
+    (f"connect:int64 {TIME}MicroTimestamp", "9223372036825200000", LAST),
+    (f"connect:int64 {TIME}MicroTimestamp", "-9223372036832400000", FIRST),
+    (f"connect:int64 {TIME}MicroTimestamp", "-62135596800000001", FIRST),
+    (f"connect:int64 {TIME}MicroTimestamp", "-62135596800000000", FIRST),
+    (f"connect:int64 {TIME}NanoTimestamp", "9223372036854775807", LAST),
+    (f"connect:int64 {TIME}NanoTimestamp", "-9223372036854775808", FIRST),
+    (f"connect:string {TIME}IsoTimestamp", '"+294276-12-31T23:59:59.999999Z"', LAST),
+    (f"connect:string {TIME}IsoTimestamp", '"-4712-01-01T00:00:00Z"', FIRST),
+    (f"connect:string {TIME}ZonedTimestamp", '"infinity"', LAST + "Z"),
+    (f"connect:string {TIME}ZonedTimestamp", '"-infinity"', FIRST + "Z"),
+    (f"connect:string {TIME}ZonedTimestamp", '"+294276-12-31T23:59:59.999999Z"', LAST + "Z"),
+    (f"connect:string {TIME}ZonedTimestamp", '"-0043-03-15T10:00:00Z"', FIRST + "Z"),
+    (f"connect:string {TIME}ZonedTimestamp", '"9999-12-31T23:59:59-01:00"', LAST + "Z"),
+    (f"connect:string {TIME}ZonedTimestamp", '"9999-12-31T23:59:59+01:00"', "9999-12-31T22:59:59Z"),
+    (f"connect:string {TIME}ZonedTimestamp", '"0001-01-01T00:00:00+01:00"', FIRST + "Z"),
+    (f"connect:int32 {TIME}Date", "2146033979", "9999-12-31"),
+    (f"connect:int32 {TIME}Date", "-2147472692", "9999-12-31"),
+    (f"connect:int32 {TIME}Date", "-2147472691", "0001-01-01"),
+    (f"connect:int32 {TIME}Date", "-735160", "0001-01-01"),
+    (f"connect:int32 {TIME}Date", "2932896", "9999-12-31"),
+    (f"connect:string {TIME}IsoDate", '"-5877611-06-21Z"', "9999-12-31"),
+    (f"connect:string {TIME}IsoDate", '"-5877611-06-22Z"', "0001-01-01"),
+    (f"connect:string {TIME}IsoDate", '"5874897-12-31"', "9999-12-31"),
+    ("date", '"0044-03-15 BC"', "0001-01-01"),
+    ("date", '"infinity"', "9999-12-31"),
     (f"connect:int64 {TIME}NanoTimestamp", "-1", "1969-12-31T23:59:59.999999"),
     (f"connect:int64 {TIME}NanoTimestamp", "1700000000123456789", "2023-11-14T22:13:20.123456"),
     (f"connect:string {TIME}IsoTimestamp", '"2024-02-29T01:02:03.100000Z"', "2024-02-29T01:02:03.1"),
@@ -254,6 +283,33 @@ TIMES: list[Case] = [
     (f"connect:int64 {TIME}MicroDuration", "-5", -5),
     (f"connect:int64 {TIME}NanoDuration", "-1", -1),
     (f"connect:string {TIME}Interval", '"P1D"', "P1D"),
+]
+_INFINITE = f"connect:int64 {TIME}MicroTimestamp", "9223372036825200000"
+_FAR = f"connect:int64 {TIME}MicroTimestamp", "601060312290123456"
+_FAR_DAY = f"connect:int32 {TIME}Date", "-735160"
+BY_RULE: list[tuple[OutOfRange, str, str, Any]] = [
+    (OutOfRange.KEEP, *_INFINITE, "infinity"),
+    (OutOfRange.KEEP, *_FAR, "+21016-11-04T13:51:30.123456"),
+    (OutOfRange.KEEP, *_FAR_DAY, "-0043-03-15"),
+    (OutOfRange.KEEP, f"connect:string {TIME}ZonedTimestamp", '"-infinity"', "-infinity"),
+    (OutOfRange.SET_NULL, *_INFINITE, None),
+    (OutOfRange.SET_NULL, *_FAR, None),
+    (OutOfRange.SET_NULL, *_FAR_DAY, None),
+    (OutOfRange.SET_NULL, f"connect:int64 {TIME}MicroTimestamp", "0", "1970-01-01T00:00:00"),
+    (OutOfRange.SET_NULL, "date", '"soon"', UNDECODABLE),
+    (OutOfRange.QUARANTINE, *_INFINITE, UNDECODABLE),
+    (OutOfRange.QUARANTINE, *_FAR_DAY, UNDECODABLE),
+    (OutOfRange.QUARANTINE, f"connect:string {TIME}ZonedTimestamp", '"infinity"', UNDECODABLE),
+    (OutOfRange.QUARANTINE, f"connect:int32 {TIME}Date", "0", "1970-01-01"),
+    (OutOfRange.CLAMP_INFINITE, *_INFINITE, LAST),
+    (OutOfRange.CLAMP_INFINITE, *_FAR, UNDECODABLE),
+    (OutOfRange.CLAMP_INFINITE, *_FAR_DAY, UNDECODABLE),
+    (
+        OutOfRange.CLAMP_INFINITE,
+        f"connect:string {TIME}ZonedTimestamp",
+        '"9999-12-31T23:59:59Z"',
+        "9999-12-31T23:59:59Z",
+    ),
 ]
 REST: list[Case] = [
     ("connect:string", '"\\u00e9\\"\\\\\\n\\ud83d\\ude00"', 'é"\\\n😀'),
@@ -325,6 +381,15 @@ DISGUISES: list[Case] = [
 )
 def test_a_value_is_read_exactly_or_reported(spark: SparkSession, cases: list[Case]) -> None:
     check(spark, cases)
+
+
+def test_times_out_of_range_become_what_the_rule_says(spark: SparkSession) -> None:
+    def ruled(rule: OutOfRange, written: Any) -> Read:
+        own = column(written)
+        return Read(replace(own, wire=own.wire.with_out_of_range(rule)), own.type)
+
+    got = outcomes(spark, [(ruled(rule, written), text) for rule, written, text, _ in BY_RULE])
+    assert [(*case[:3], value) for case, value in zip(BY_RULE, got, strict=True)] == BY_RULE
 
 
 def test_decimals_of_any_width_are_exact(spark: SparkSession) -> None:

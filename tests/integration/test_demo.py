@@ -131,9 +131,9 @@ FROM VALUES
     (1, 12.50, '100', 19782, 1704103200123456, 1704096000123456, true, '{"a": [1, 2], "b": 1}',
      '6f1f9f8c-3a11-4f4e-9d0a-111111111111', array('x', NULL, 'z'), 'calm', X'00FF', 'NaN', 'ab  ', '10:20:30.5',
      array(1.5, NULL)),
-    (2, NULL, NULL, NULL, 9223372036825200000, -9223372036832400000, NULL, NULL, NULL, array(), NULL, NULL, NULL,
+    (2, NULL, NULL, NULL, 253402300799999999, -62135596800000000, NULL, NULL, NULL, array(), NULL, NULL, NULL,
      NULL, NULL, NULL),
-    (3, -0.01, '1000000000000000000000000000000', -735160, NULL, 253402300799999999, false, 'null', NULL, NULL,
+    (3, -0.01, '1000000000000000000000000000000', -719162, NULL, 253402300799999999, false, 'null', NULL, NULL,
      'wild', X'', '-Infinity', '    ', '24:00:00', array())
 AS t(id, amount, exact, day, moment, instant, flag, tree, tag, words, mood, raw, ratio, padded, clock, amounts)
 """

@@ -286,6 +286,54 @@ def unreadable_events() -> Rule:
     )
 
 
+def _rates(told: dict[str, Any] | None) -> list[Record]:
+    """Changes of a key of two columns of which one may be null; `told`: the envelope's schema, if any."""
+    t, more = Topic(key=("tenant", "code")), {} if told is None else {"schema": told}
+
+    def rate(tenant: str | None, rate: int) -> dict[str, Any]:
+        return {"tenant": tenant, "code": "A", "rate": rate}
+
+    for n, tenant in enumerate((None, "null", "", "x", "y")):
+        t.change("c", 10 + n, rate(tenant, n), **more)
+    t.change("u", 20, rate(None, 10), rate(None, 0), **more)
+    t.change("u", 21, rate("x", 11), **more)
+    t.change("d", 22, before=rate("null", 1), **more)
+    # A row moves to the null, another away from it.
+    t.change("u", 23, rate("z", 12), rate(None, 10), **more)
+    t.change("u", 24, rate(None, 13), rate("y", 4), **more)
+    t.change("u", 19, rate(None, 9), **more)
+    t.change("d", 25, key={"code": "A"}, **more)
+    return t.records
+
+
+_RATES = [{"tenant": t, "code": "A", "rate": r} for t, r in ((None, 13), ("", 2), ("x", 11), ("z", 12))]
+
+
+@rule
+def null_in_a_key_of_several_columns() -> Rule:
+    name = "a null in a key of several columns is a value, where the event names it"
+    return Rule(name, _rates(None), {ORDERS: _RATES}, {11: "no-key"})
+
+
+@rule
+def null_in_a_key_of_several_columns_with_a_schema() -> Rule:
+    told = schema(("tenant", "string"), ("code", "string"), ("rate", "int32"))
+    return Rule("the same with a schema", _rates(told), {ORDERS: _RATES}, {11: "no-key"})
+
+
+@rule
+def nothing_but_nulls_is_no_key() -> Rule:
+    t = Topic(key=("tenant", "code"))
+    t.change("c", 10, {"tenant": None, "code": "A", "rate": 1})
+    t.change("c", 11, {"tenant": None, "code": None, "rate": 2})
+    return Rule(
+        "a key of which all columns are null tells no rows apart",
+        t.records,
+        {ORDERS: [{"tenant": None, "code": "A", "rate": 1}]},
+        {1: "no-key"},
+    )
+
+
 @rule
 def values_that_are_no_change_events() -> Rule:
     t = Topic()
@@ -327,13 +375,32 @@ def a_field_that_is_named_twice() -> Rule:
 
 
 @rule
-def a_number_of_more_digits_than_its_column_keeps() -> Rule:
-    t = Topic()
+def a_number_of_more_digits_than_a_float_keeps() -> Rule:
+    t = Topic("shop.public.exact", ("public", "exact"))
     t.change("c", 10, row(1, 0.5))
     t.change("c", 11, row(2, 12345678901234567890123))
     t.change("c", 12, row(3, 0.30000000000000004))
-    name = "a number is never rounded: one that its column can't hold is quarantined"
-    return Rule(name, t.records, {ORDERS: [row(1, 0.5), row(3, 0.30000000000000004)]}, {1: "undecodable"})
+    t.change("c", 13, row(4, int("1" * 39)))
+    name = (
+        "a number without a schema is never rounded: it becomes text of its digits, of more than 38 it is quarantined"
+    )
+    values = [row(1, "0.5"), row(2, "12345678901234567890123"), row(3, "0.30000000000000004")]
+    return Rule(name, t.records, {"public.exact": values}, {3: "undecodable"})
+
+
+@rule
+def null_says_nothing_about_a_type() -> Rule:
+    t = Topic("shop.public.kit", ("public", "kit"))
+    t.change("c", 10, {"id": 1, "tags": None, "more": None})
+    t.change("c", 11, {"id": 2, "tags": [1, 2], "more": None})
+    t.change("c", 12, {"id": 3, "tags": None, "more": {"a": 1}})
+    name = "a column that is null at first becomes what its first value is"
+    rows: Rows = [
+        {"id": 1, "tags": None, "more": None},
+        {"id": 2, "tags": [1, 2], "more": None},
+        {"id": 3, "tags": None, "more": '{"a":1}'},
+    ]
+    return Rule(name, t.records, {"public.kit": rows})
 
 
 @rule

@@ -10,7 +10,7 @@ from ingest.changelog.types import Kind
 from ingest.config import TableSettings
 from ingest.errors import ConfigError
 
-_TOLD_ALIKE = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.STRING, Kind.UUID)
+_TOLD_ALIKE = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT53, Kind.INT64, Kind.STRING, Kind.UUID)
 """Types whose values are the same text in an event's JSON and as the ledger hashes a key."""
 
 

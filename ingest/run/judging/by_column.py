@@ -28,6 +28,7 @@ from ingest.changelog.joining import (
     with_actions,
 )
 from ingest.changelog.key_change import with_carried
+from ingest.changelog.key_join import joined_by_key
 from ingest.changelog.merge import ACTION, BURY, SURROGATE, surrogate, unjudgeable
 from ingest.changelog.position import literal
 from ingest.cut import cut
@@ -109,6 +110,6 @@ def _beyond(
     judged = cut(unjudgeable(named, F.col(POSITION_COLUMN), unknown, literal(horizon)))
     told = {CODE: F.col("_why")[CODE], REASON: F.col("_why")[REASON]}
     old = judged.where(F.col(CODE).isNotNull()).select(*map(quoted, key), F.struct(CODE, REASON).alias("_why"))
-    held = events.join(F.broadcast(old), key, "left")
+    held = joined_by_key(events, F.broadcast(old), key, "left")
     refused = held.withColumns({name: F.coalesce(F.col(name), why) for name, why in told.items()}).drop("_why")
     return cut(refused), judged.where(F.col(CODE).isNull()).drop(CODE, REASON)

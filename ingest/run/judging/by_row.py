@@ -22,6 +22,7 @@ from ingest.changelog.change import (
 )
 from ingest.changelog.compaction import compacted
 from ingest.changelog.images import Shape
+from ingest.changelog.key_join import joined_by_key
 from ingest.changelog.merge import ACTION, BURY, DELETE, REFUSE, SURROGATE, TIED, surrogate
 from ingest.changelog.reader import Reading
 from ingest.cut import cut, let_go
@@ -164,7 +165,8 @@ def _lean(changes: DataFrame) -> DataFrame:
 def _moved_later(changes: Changes, judged: DataFrame, key: Sequence[str]) -> bool:
     """Whether an event is older than a move of its row to another key, which then may have to be told of it."""
     moved = judged.where(F.col(MOVED_AT).isNotNull()).select(*map(quoted, key), MOVED_AT)
-    older = changes(Reading.AFTER).join(F.broadcast(moved), list(key)).where(F.col(POSITION_COLUMN) < F.col(MOVED_AT))
+    older = joined_by_key(changes(Reading.AFTER), F.broadcast(moved), key)
+    older = older.where(F.col(POSITION_COLUMN) < F.col(MOVED_AT))
     return not older.isEmpty()
 
 
@@ -185,12 +187,12 @@ def _without_doubled(judged: DataFrame, told: Told, shape: Shape, stored: Stored
     tied = judged.where(TIED)
     there = stored.silver.matching(tied, key).select(*map(quoted, key), content(columns).alias("_there"))
     saying = tied.select(*map(quoted, key), ACTION, file_of_row(), MOVED, content(columns).alias("_said"))
-    same = cut(saying.join(there, key).where(F.col("_said") == F.col("_there")).drop("_said", "_there"))
+    same = cut(joined_by_key(saying, there, key).where(F.col("_said") == F.col("_there")).drop("_said", "_there"))
     counts = (F.count(F.lit(1)).alias("states"), F.count_if(MOVED).alias("moves"))
     counted = same.groupBy(ACTION, "_file").agg(*counts).collect()  # a row per action and file
     doubled = Counter({(row[ACTION], row["_file"]): row["states"] for row in counted})
     # A change that can't be applied may have the same key.
     known = F.broadcast(same.select(*map(quoted, key), F.lit(True).alias("_same")))
-    found = judged.join(known, key, "left")
+    found = joined_by_key(judged, known, key, "left")
     found = found.withColumn(ACTION, F.when(~(F.col(TIED) & F.col("_same").isNotNull()), F.col(ACTION))).drop("_same")
     return found, replace(told, gone=None).without(doubled, sum(row["moves"] for row in counted))

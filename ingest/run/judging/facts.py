@@ -24,6 +24,7 @@ from ingest.changelog.change import (
 from ingest.changelog.images import Shape
 from ingest.changelog.joining import PENDING_ROW, ROW, TOMBSTONE, above, remembered
 from ingest.changelog.key_change import like
+from ingest.changelog.key_join import joined_by_key
 from ingest.changelog.merge import SURROGATE, surrogate
 from ingest.changelog.position import POSITION, comes_again, literal
 from ingest.changelog.render import IN_FULL
@@ -63,14 +64,15 @@ class Facts:
         at = facts.where(_of_event()).select(*key, POSITION_COLUMN)
         at = at.unionByName(self._targets(facts, POSITION_COLUMN))
         moved = facts.where(F.col(MOVED_AT).isNotNull()).select(*key, MOVED_AT)
-        late = cut(at.join(moved, self._names).where(F.col(POSITION_COLUMN) < F.col(MOVED_AT)).select(*key).distinct())
+        earlier = joined_by_key(at, moved, self._names).where(F.col(POSITION_COLUMN) < F.col(MOVED_AT))
+        late = cut(earlier.select(*key).distinct())
         if late.isEmpty():
             return None
         known = facts.select(*key).unionByName(self._targets(facts)).distinct()
         found = [facts]
         while True:
             moves = cut(self._moves(late, facts))
-            there = cut(self._targets(moves).distinct().join(known, self._names, "left_anti"))
+            there = cut(joined_by_key(self._targets(moves).distinct(), known, self._names, "left_anti"))
             found.append(moves)
             if there.isEmpty():
                 return reduce(DataFrame.unionByName, found)
@@ -126,7 +128,7 @@ class Facts:
                 continue
             rows = table.matching(keys, names)
             if truncated_now:
-                rows = rows.unionByName(table.layered().join(F.broadcast(keys), names, "left_anti"))
+                rows = rows.unionByName(joined_by_key(table.layered(), F.broadcast(keys), names, "left_anti"))
             rows = above(rows, None if self.truncated.position is None else literal(self.truncated.position))
             rows = rows.withColumns({DELETED: F.lit(False), **none})
             found.append(rows.select(*self._columns, *remembered(kind, self.shape.names, F.col(LOCATION))))

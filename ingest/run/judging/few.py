@@ -7,6 +7,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 
 from ingest.changelog.change import quoted
+from ingest.changelog.key_join import joined_by_key
 from ingest.changelog.merge import SURROGATE
 from ingest.cut import as_here
 from ingest.prepared import asked
@@ -53,4 +54,4 @@ def _judged(
 
 def _of(states: DataFrame, stored: DataFrame, key: tuple[str, ...]) -> DataFrame:
     """What is stored of the states' keys."""
-    return stored.join(states.select(*map(quoted, key)).hint(_IN_ONE_TASK), list(key), "left_semi")
+    return joined_by_key(stored, states.select(*map(quoted, key)).hint(_IN_ONE_TASK), key, "left_semi")

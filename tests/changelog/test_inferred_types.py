@@ -1,0 +1,57 @@
+"""The lattice of inferred types."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from ingest.changelog.decode import decode, wire_spark_type
+from ingest.changelog.inferred_types import is_inferable, join, join_all, wire_of
+from ingest.changelog.types import LogicalType, parse
+
+_TEXTS = "unknown boolean int53 int64 float64 decimal_text string json array<unknown> array<boolean> array<int53>"
+_TEXTS += " array<int64> array<float64> array<decimal_text> array<string> array<array<unknown>> array<array<int53>>"
+TYPES = [parse(text) for text in _TEXTS.split()]
+
+
+def test_join_is_associative_commutative_and_idempotent() -> None:
+    assert all(is_inferable(t) for t in TYPES)
+    assert all(join(a, a) == a for a in TYPES)
+    assert all(join(a, b) == join(b, a) for a, b in product(TYPES, TYPES))
+    for a, b, c in product(TYPES, TYPES, TYPES):
+        assert join(join(a, b), c) == join(a, join(b, c)), (str(a), str(b), str(c))
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        ("", "unknown"),
+        ("unknown array<int53>", "array<int53>"),
+        ("int53 float64", "float64"),
+        ("int64 float64", "decimal_text"),
+        ("int64 int53", "int64"),
+        ("boolean int53", "json"),
+        ("int53 string", "string"),
+        ("json string", "string"),
+        ("array<unknown> array<string>", "array<string>"),
+        ("array<int64> array<float64>", "array<decimal_text>"),
+        ("array<string> array<int53>", "json"),
+        ("array<int53> json", "json"),
+        ("array<int53> string boolean", "string"),
+        ("array<array<unknown>> array<unknown>", "array<array<unknown>>"),
+    ],
+)
+def test_types_join(types: str, expected: str) -> None:
+    assert join_all(map(parse, types.split())) == parse(expected)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("only_texts", [False, True])
+@pytest.mark.parametrize("target", TYPES, ids=str)
+def test_a_value_can_be_read_for_every_type(target: LogicalType, only_texts: bool) -> None:
+    wire = wire_of(target, only_texts)
+    assert isinstance(decode(F.lit(None).cast(wire_spark_type(wire)), wire, target), Column)

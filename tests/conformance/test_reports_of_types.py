@@ -1,0 +1,31 @@
+"""Changelogs made from public problem reports about types and nulls in keys, as one batch and record by record."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.run.replay import Case, Delivery, replay
+from tests.conformance.reading import bag, rows_of
+
+FOLDER = Path(os.environ.get("INGEST_CONFORMANCE", Path(__file__).parents[3] / "shared" / "conformance")) / "reports"
+REPORTS = ["schemaless-null-then-array", "schemaless-exact-number-then-fraction", "null-in-a-composite-key"]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(not FOLDER.is_dir(), reason=f"the reports are not at {FOLDER}"),
+]
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_reports_fold_to_what_is_right(spark: SparkSession, tmp_path: Path, size: int) -> None:
+    cases = [Case(n, (FOLDER / n / "events.jsonl",), FOLDER / n / "tables.json", tmp_path / n) for n in REPORTS]
+    for case, summary in replay(spark, cases, Delivery(size), "jsonl"):
+        expected = json.loads((FOLDER / case.name / "expected.json").read_text(encoding="utf-8"))
+        assert summary["quarantine"] == [], case.name
+        for table, right in expected["tables"].items():
+            rows = rows_of(case.out / summary["tables"][table]["file"])
+            assert bag(rows, right["columns"]) == bag(right["rows"], right["columns"]), (case.name, table)
