@@ -1,0 +1,126 @@
+"""Wide tables: no plan grows faster than their columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from ingest import prepared
+from ingest.names import Lakehouse
+from ingest.prepared import Query
+from ingest.run.capture import Capture
+from ingest.run.merge import Merge
+from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
+from ingest.sources.files import FileSource, lines
+from ingest.tables.bronze import Bronze
+from ingest.tables.delta_log import Table
+from ingest.tables.silver import Silver
+from tests.bench.wide import image
+from tests.replay.changelogs import Record, write
+
+pytestmark = pytest.mark.spark
+Kind = Literal["whole rows", "partial rows", "keyless"]
+KINDS: Sequence[Kind] = ("whole rows",)
+TABLE, KEYS, BATCHES = "shop.wide", 6, 3
+WIDTHS = (100, 200, 400)
+_NODE = re.compile(r"[\w$]+#\d+|[\w$]+\(")
+"""In the text of a plan: a column, or what is computed of some."""
+
+
+def records(kind: Kind, columns: int, batch: int) -> Iterator[Record]:
+    """Batch 0 inserts, each later one updates all rows but the last, which it deletes. Of partial rows one value is not
+    sent."""
+    for key in range(KEYS):
+        deleted = batch == 2 and key == KEYS - 1
+        after: dict[str, Any] | None = None if deleted else image(key, batch, columns)
+        before = image(key, batch - 1, columns) if batch and kind == "keyless" else None
+        if after and kind == "partial rows" and batch and key % 2:
+            after["c1"] = DEFAULT_PLACEHOLDER
+        source = {"connector": "postgresql", "schema": "shop", "table": "wide", "lsn": 100 * (batch + 1) + key}
+        value = {"before": before, "after": after, "op": "d" if deleted else "u" if batch else "c", "source": source}
+        place = {"topic": "wide", "partition": 0, "offset": batch * KEYS + key}
+        yield {**place, "key": None if kind == "keyless" else {"id": key}, "value": value}
+
+
+def expected(kind: Kind, columns: int) -> dict[int, dict[str, Any]]:
+    found = {key: image(key, 2, columns) for key in range(KEYS - 1)}
+    for key, row in found.items():
+        if kind == "partial rows" and key % 2:
+            row["c1"] = image(key, 0, columns)["c1"]
+    return found
+
+
+def folded(spark: SparkSession, root: Path, kind: Kind, columns: int) -> dict[int, dict[str, Any]]:
+    """id → row, after all batches."""
+    said = [record for batch in range(BATCHES) for record in records(kind, columns, batch)]
+    file = write(root / "said", said, None) / "events.jsonl"
+    lakehouse = Lakehouse(str(root / "lakehouse"))
+    bronze = Bronze(spark, lakehouse.bronze("wide"))
+    capture = Capture(spark, FileSource(list(lines([file]))), bronze, Rules().naming, KEYS)
+    merge = Merge(spark, "wide", lakehouse, Rules(), bronze)
+    while capture.step():
+        (account,) = merge.step(capture.captured.batch)
+        assert account.quarantined == 0
+    rows = [row.asDict() for row in Silver(spark, lakehouse.silver("wide", TABLE)).rows().collect()]
+    return {row["id"]: {n: v for n, v in row.items() if not n.startswith("_")} for row in rows}
+
+
+@contextmanager
+def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
+    """The plans that are made meanwhile, in their order: of which step each is, and how many nodes it has."""
+    found: list[tuple[str, int]] = []
+
+    def count(step: str, frame: DataFrame) -> None:
+        plan: Any = frame._jdf.queryExecution().optimizedPlan()
+        found.append((step, len(_NODE.findall(plan.toString()))))
+
+    planned, checkpoint, written = prepared._Plan.__init__, DataFrame.localCheckpoint, Table._written
+
+    def planning(
+        of: Any, spark: SparkSession, query: Query, by: tuple[Any, ...], columns: Any, *more: Any, **others: Any
+    ) -> None:
+        planned(of, spark, query, by, columns, *more, **others)
+        count(f"planned once: {getattr(query, '__name__', query)}", of._planned)
+
+    def cutting(frame: DataFrame, *more: Any, **others: Any) -> DataFrame:
+        count("cut", frame)
+        return checkpoint(frame, *more, **others)
+
+    def writing(transaction: Any, frame: DataFrame | None, *more: Any, **others: Any) -> list[Any]:
+        if frame is not None:
+            count("written", frame)
+        return written(transaction, frame, *more, **others)
+
+    with monkeypatch.context() as watched:
+        watched.setattr(prepared._Plan, "__init__", planning)
+        watched.setattr(DataFrame, "localCheckpoint", cutting)
+        watched.setattr(Table, "_written", staticmethod(writing))
+        yield found
+
+
+@pytest.mark.usefixtures("whole_plans")
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_plan_grows_faster_than_the_columns(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind
+) -> None:
+    spark.conf.set("spark.sql.debug.maxToStringFields", "100000")
+    derives = spark.conf.get("spark.sql.constraintPropagation.enabled")
+    assert derives == "false", "Spark derives something of each column from all others: no node, and most of the time"
+    sizes = []
+    for columns in WIDTHS:
+        prepared._plan.cache_clear()
+        with steps(monkeypatch) as found:
+            assert folded(spark, tmp_path / str(columns), kind, columns) == expected(kind, columns)
+        sizes.append(found)
+    small, middle, large = sizes
+    assert [step for step, _ in small] == [step for step, _ in middle] == [step for step, _ in large]
+    assert max(nodes for _, nodes in large) > WIDTHS[-1], "the columns are there"
+    for (step, a), (_, b), (_, c) in zip(small, middle, large, strict=True):
+        # Twice the columns are twice the nodes at most, and as many as no column asks for.
+        assert c - b <= 2.1 * (b - a) + 20, (step, a, b, c)
