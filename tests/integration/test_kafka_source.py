@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
-from ingest.errors import ConfigError, IngestError, SourceRefused, Unreachable
+from ingest.errors import IngestError, SourceRefused, Unreachable
 from ingest.run.failures import explained
 from ingest.sources.contract import Range
 from ingest.sources.kafka import KafkaSource
@@ -115,15 +115,6 @@ def test_offsets_that_are_gone_are_told_by_their_condition(spark: SparkSession, 
     error = failure(lambda: _values(spark, source, span), servers)
     assert isinstance(error, SourceRefused)
     assert f"Kafka at {servers} no longer holds offsets" in error.problem
-
-
-def test_a_property_that_kafkas_client_refuses_is_the_files_mistake(spark: SparkSession, servers: str) -> None:
-    topic = f"source.{uuid4().hex[:8]}"
-    span = Range({topic: {0: 0}}, {topic: {0: 1}})
-    source = KafkaSource({"bootstrap.servers": servers, "fetch.min.bytes": "many"}, [topic], None)
-    error = failure(lambda: _values(spark, source, span), servers)
-    assert isinstance(error, ConfigError)
-    assert "source.kafka" in error.problem
 
 
 def test_a_topic_whose_records_do_not_come_in_time_is_tried_again(spark: SparkSession, servers: str) -> None:
