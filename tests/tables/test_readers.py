@@ -77,7 +77,7 @@ def test_infinite_and_far_off_times_are_dates_that_every_reader_has(spark: Spark
     pandas = frame.to_pandas()
     assert [*pandas["at"].dt.year] == [*pandas["tz"].dt.year] == [day.year for _, day, *_ in expected]
     assert [*pandas["day"]] == [day for _, day, *_ in expected]
-    scan = f"FROM delta_scan('{path}') SELECT id, day, at, tz AT TIME ZONE 'UTC', v ORDER BY id"
+    scan = f"FROM delta_scan('{path}') SELECT id, day, \"at\", tz AT TIME ZONE 'UTC', v ORDER BY id"
     assert duckdb.sql(scan).fetchall() == [(i, day, at, tz.replace(tzinfo=None), v) for i, day, at, tz, v in expected]
     own = spark.read.format("delta").load(path).select(*columns).orderBy("id")
     local = [(r["id"], r["day"], r["at"], r["tz"].astimezone(UTC), r["v"]) for r in own.collect()]
