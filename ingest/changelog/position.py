@@ -5,7 +5,7 @@
 | epoch | the log's life | the log's life | the log's life | the log's life |
 | major | lsn, or a later commit before it | number of the file | commit_lsn (VLF, block) | sequence column, or 0 |
 | minor | 0 | pos | change_lsn (VLF, block) | 0 |
-| ordinal | lsn, where a later commit is the major | row | change_lsn (slot), event_serial_no | 0 |
+| ordinal | lsn less a later commit, where that is the major | row | change_lsn (slot), event_serial_no | 0 |
 | streamed | 0 for a snapshot read, which loses to a streamed change at an equal position; else 1 | | | 1 |
 | offset, partition | the transport's order breaks ties, and is the order where a source gives none | | | |
 
@@ -59,6 +59,8 @@ _PLACE = ("epoch", "major", "minor", "ordinal", "streamed")
 INCREMENTAL = "incremental"
 """The value of `source.snapshot` in reads of an incremental snapshot."""
 _ADRIFT = 2
+_BELOW_ALL = -(1 << 62)
+"""The ordinal of a read that stands at a commit: all that is sent after it, at that commit too, is newer."""
 
 SOURCE_FIELDS = T.StructType(
     [
@@ -126,7 +128,9 @@ def position(source: Column, op: Column, offset: Column, partition: Column) -> C
         F.lit(0).alias("epoch"),
         F.when(behind, committed).otherwise(F.coalesce(given, none)).alias("major"),
         F.when(lsn.isNotNull(), none).otherwise(F.coalesce(source["pos"], F.col("_change"), none)).alias("minor"),
-        F.when(behind, lsn)
+        # Below an event that begins where the commit ends: of one transaction that one is the later.
+        F.when(behind, lsn - committed)
+        .when(read & (committed >= F.coalesce(lsn, committed)), F.lit(_BELOW_ALL))
         .when(lsn.isNotNull(), none)
         .otherwise(F.coalesce(source["row"], F.shiftleft("_slot", 32) + serial, none))
         .alias("ordinal"),

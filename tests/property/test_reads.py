@@ -61,7 +61,8 @@ class Database:
                 self._send(op, key, value, lsn=lsn)
         if self._open[session]:
             self._lsn += 10
-            self._committed = self._lsn
+            # The next record begins where that of the commit ends.
+            self._committed = self._lsn + 10
         self._open[session] = []
 
     def _read(self, _: int) -> None:

@@ -54,13 +54,25 @@ def transaction_that_was_open_while_rows_were_read() -> Rule:
 
 
 @rule
+def transaction_that_goes_on_where_another_has_committed() -> Rule:
+    t = Topic()
+    stream(t, "c", 100, 92, 1, "a")
+    read(t, 260, 1, "a")
+    stream(t, "u", 120, 260, 1, "b")
+    stream(t, "u", 260, 260, 1, "c")
+    stream(t, "u", 120, 260, 1, "b")
+    name = "a transaction's change that begins where another commit ends is its later one"
+    return Rule(name, t.records, {ORDERS: [row(1, "c")]})
+
+
+@rule
 def transaction_that_was_open_during_a_blocking_snapshot() -> Rule:
     t = Topic()
     stream(t, "c", 100, 92, 1, "a")
     for snapshot, i in (("first", 1), ("last", 2)):
         source = t.change("r", 250, row(i, "read"))["value"]["source"]
         source |= {"snapshot": snapshot, "sequence": '["250","250"]'}
-    stream(t, "u", 120, 260, 1, "b")
+    stream(t, "u", 120, 250, 1, "b")
     rows = [row(1, "b"), row(2, "read")]
     return Rule("a transaction that was open then is newer than a blocking snapshot", t.records, {ORDERS: rows})
 
