@@ -60,7 +60,7 @@ def _in_range(value: str, first: str, last: str, rule: OutOfRange) -> str:
         case OutOfRange.SET_NULL:
             return f"CASE WHEN {value} BETWEEN {first} AND {last} THEN {value} END"
         case _:
-            return f"least(greatest({value}, {first}), {last})"
+            return f"CASE WHEN {value} < {first} THEN {first} WHEN {value} > {last} THEN {last} ELSE {value} END"
 
 
 def _instant(kind: str, zone: str, rule: OutOfRange) -> str:

@@ -169,7 +169,9 @@ class Shapes:
         said = key_json(F.col("key"))
         names = F.json_object_keys(F.when(F.try_parse_json(said).isNotNull(), said))
         own = batch.events.where((F.col("source_table") == batch.table) & F.col("key").isNotNull())
-        row = own.select(names.alias("names")).first()
+        # The first in the transport: a later one may name fewer columns, and frames have no order.
+        first = own.agg(F.min_by("key", F.struct("offset", "topic", "partition")).alias("key"))
+        row = first.where(F.col("key").isNotNull()).select(names.alias("names")).first()
         if row is None:
             return ()
         return tuple(row.names) if row.names else None
