@@ -6,13 +6,14 @@ default where the source added it as NOT NULL DEFAULT (the source fills old rows
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ingest.changelog.columns import Column
 from ingest.changelog.inferred_types import join
 from ingest.changelog.own_names import is_own
+from ingest.changelog.spelling import Spelling, folded
 from ingest.changelog.types import Kind, LogicalType, widest
 
 
@@ -51,8 +52,23 @@ class Taken:
     def __str__(self) -> str:
         return (
             f"column {self.column!r} has a name that tables here use themselves: leave it out at the connector "
-            "(column.exclude.list), or rename it there (transforms, ReplaceField)"
+            "(column.exclude.list), or give it another one under tables.<table>.rename"
         )
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Columns of one image whose names a Delta table can't tell apart."""
+
+    code: ClassVar[str] = "columns-alike"
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"columns {' and '.join(map(repr, self.names))} are one for a Delta table, which knows no case"
+
+
+Obstacle = Conflict | Taken | Alike
+"""Why changes can't be in their table."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +76,16 @@ class Evolution:
     """`columns`: the table's columns afterwards; unchanged where there is a conflict."""
 
     columns: tuple[TableColumn, ...]
-    conflicts: tuple[Conflict | Taken, ...]
+    conflicts: tuple[Obstacle, ...]
 
 
-def evolved(current: Sequence[TableColumn], incoming: Iterable[Column], fold_case: bool = False) -> Evolution:
+def evolved(current: Sequence[TableColumn], incoming: Sequence[Column], spelling: Spelling | None = None) -> Evolution:
     """The table's columns once `incoming` has been seen, in the order in which columns first appeared."""
     columns = {c.name: c for c in current}
-    conflicts: list[Conflict | Taken] = []
+    names = (spelling or Spelling()).of([c.name for c in incoming], columns)
+    conflicts: list[Obstacle] = [*_alike(names)]
     for column in incoming:
-        name = column.name.lower() if fold_case else column.name
+        name = names[column.name]
         if is_own(name):
             conflicts.append(Taken(name))
             continue
@@ -96,6 +113,14 @@ def _widest(have: LogicalType, got: LogicalType) -> LogicalType | None:
     """Returns the type of a column of which a schema, or a declaration, has said what it is at least once."""
     joined = widest(have, got)
     return LogicalType(Kind.INT64) if joined is not None and joined.kind is Kind.INT53 else joined
+
+
+def _alike(names: Mapping[str, str]) -> Iterator[Alike]:
+    """`names`: an event's column → its name in the table."""
+    found: dict[str, list[str]] = {}
+    for arrived, own in names.items():
+        found.setdefault(folded(own), []).append(arrived)
+    return (Alike(tuple(same)) for same in found.values() if len(same) > 1)
 
 
 def _joined(have: Column | None, got: Column | None) -> Column | None:

@@ -6,7 +6,7 @@ Every event yields at least one row. A row with a `_code` can't be applied; `_re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 
 from pyspark.sql import Column as SparkColumn
@@ -113,10 +113,14 @@ def _opening(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
         _doubtful(value, reader).alias("_doubtful"),
         deleted.alias(DELETED),
     )
-    key = opened(F.when(_needs_key(shape, reader), F.col("key")), key_type(keys))
+    needed = F.when(_needs_key(shape, reader), F.col("key"))
+    key = opened(needed, key_type(keys))
+    # A null tombstone may have been written before its key was renamed to another case.
+    own = [replace(wire[k], name=k) for k in shape.key if k in wire and wire[k].name != k]
+    earlier = [opened(needed, key_type(own)).alias("_e")] if own else []
     flags = (flag.alias(name) for name, flag in _withheld(reader).items())
     read = (*kept, "_v", "_b", "_n", "_doubtful", DELETED)
-    return of_value, (*_named(*_EVENT, *read), key.alias("_k"), *flags)
+    return of_value, (*_named(*_EVENT, *read), key.alias("_k"), *earlier, *flags)
 
 
 def _doubtful(value: SparkColumn, reader: Reader) -> SparkColumn:
@@ -144,7 +148,13 @@ def _named_keys(shape: Shape, reader: Reader) -> SparkColumn:
     named = F.array_union(F.array_except(F.coalesce(shown, none), withheld), in_key)
     values = (image(reader.main, reader).getField(c.name) for c in columns)
     lacks = reduce(lambda one, other: one | other, (value.isNull() for value in values), F.col(DELETED))
-    return F.when(lacks, F.transform(named, F.lower) if reader.fold_case else named)
+    return F.when(lacks, F.transform(named, lambda name: _own_name(name, reader)) if reader.names else named)
+
+
+def _own_name(name: SparkColumn, reader: Reader) -> SparkColumn:
+    """The table's name of a column of the event."""
+    pairs = [F.lit(text) for pair in reader.names for text in pair]
+    return F.coalesce(F.try_element_at(F.create_map(*pairs), name), name)
 
 
 def _members(member: str) -> SparkColumn:
@@ -217,12 +227,14 @@ def _column(target: TableColumn, shape: Shape, reader: Reader) -> SparkColumn:
             after = F.when(withheld, F.when(~withheld_before, before)).otherwise(after)
         return F.when(~F.col(DELETED), after)
 
-    def read(struct: SparkColumn) -> SparkColumn:
-        value = struct.getField(column.name)
+    def read(struct: SparkColumn, name: str = column.name) -> SparkColumn:
+        value = struct.getField(name)
         missing = is_unavailable(value, column.wire, reader.placeholder)
         return F.when(~missing, decode(value, column.wire, target.type))
 
     from_key = F.coalesce(read(F.col("_k")), read(F.col("_k.payload")))
+    if column.name != target.name:
+        from_key = F.coalesce(from_key, *(read(F.col(at), target.name) for at in ("_e", "_e.payload")))
     gone = F.coalesce(from_key, read(image("before", reader)))
     return F.when(F.col(DELETED), gone).otherwise(F.coalesce(after, from_key))
 

@@ -21,6 +21,7 @@ from ingest.changelog.connect_schema import declared
 from ingest.changelog.evolution import TableColumn
 from ingest.changelog.inferred_types import is_inferable, join_all, wire_of
 from ingest.changelog.json_text import NUMBER, plain_number
+from ingest.changelog.spelling import Spelling
 from ingest.changelog.types import Kind, parse
 from ingest.names import identifier
 from ingest.plain_json import WITHOUT_LIMITS
@@ -161,12 +162,16 @@ def is_inexact(value: SparkColumn) -> SparkColumn:
 
 
 def settled(
-    columns: Sequence[Column], table: Sequence[TableColumn], key: Sequence[str] = (), fold_case: bool = False
+    columns: Sequence[Column],
+    table: Sequence[TableColumn],
+    key: Sequence[str] = (),
+    spelling: Spelling | None = None,
 ) -> tuple[Column, ...]:
     """Inferred columns as they are read for their table; and `key` columns that stand in the records' keys alone (a
     delete without an image)."""
     known = {c.name: c for c in table}
-    named = {c.name.lower() if fold_case else c.name: c for c in columns}
+    names = (spelling or Spelling()).of([c.name for c in columns], known)
+    named = {names[c.name]: c for c in columns}
     read = (_read_for(c, known.get(name)) for name, c in named.items())
     return (*read, *(read_as(known[k]) for k in key if k not in named))
 

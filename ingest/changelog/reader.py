@@ -31,7 +31,8 @@ class Reader:
 
     wire: tuple[Column, ...]
     placeholder: str
-    fold_case: bool = False
+    names: tuple[tuple[str, str], ...] = ()
+    """Pairs of a column of the event and the table's, where their names differ."""
     reading: Reading = Reading.AFTER
     key_changes: bool = False
     """Whether any delete names a new key."""
@@ -59,8 +60,10 @@ class Reader:
     def for_key(self, key: Sequence[str]) -> Reader:
         """Returns a reader by which two times in a column of the key never become one, unless both are infinite."""
 
+        own = dict(self.names)
+
         def of_key(column: Column) -> Column:
-            in_key = (column.name.lower() if self.fold_case else column.name) in key
+            in_key = own.get(column.name, column.name) in key
             clamps = column.wire.out_of_range is OutOfRange.CLAMP
             if not (in_key and clamps):
                 return column
@@ -85,7 +88,8 @@ class Reader:
         return {name: number for number, name in enumerate(self.named)}
 
     def _by_name(self, columns: Sequence[Column]) -> dict[str, Column]:
-        return {c.name.lower() if self.fold_case else c.name: c for c in columns}
+        names = dict(self.names)
+        return {names.get(c.name, c.name): c for c in columns}
 
 
 def _struct(columns: Sequence[Column]) -> T.StructType:

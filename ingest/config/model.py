@@ -38,6 +38,12 @@ class TableSettings(Personal):
         description='column: logical type such as "decimal(10,3)", where the events carry no schema.',
     )
 
+    rename: Mapping[Text, Text] = Field(
+        default={},
+        description="column of the events: name in the table. For one of two columns whose names differ in case only, "
+        "or a name that tables use themselves.",
+    )
+
     sequence: Text | None = Field(
         default=None,
         description="A column of whole numbers that orders the changes, where the source gives no position. Every "
@@ -61,6 +67,13 @@ class TableSettings(Personal):
             raise ValueError("has a primary_key and is append_only: rows of their own have no key")
         if self.append_only and self.history:
             raise ValueError("has a history and is append_only: rows of their own never change")
+        return self
+
+    @model_validator(mode="after")
+    def _names_apart(self) -> Self:
+        names = [name.lower() for name in self.rename.values()]
+        if len(set(names)) < len(names):
+            raise ValueError("rename gives two columns one name: a Delta table knows no case")
         return self
 
     @model_validator(mode="after")

@@ -159,7 +159,7 @@ class Search:
         known = tuple(map(read_as, shape.columns)) if shape is not None else ()
         key = shape.key if shape is not None else self._rules.primary_keys.get(table, ())
         came = [(group, self._schemas.columns(group, types)) for group in self._groups[table]]
-        incoming = [(group, with_key(wire, key, known, self._rules.fold_case)) for group, wire in came]
+        incoming = [(group, with_key(wire, key, known)) for group, wire in came]
         events = mentioned(self._events, None, table, key, incoming, known, self._rules)
         item = F.to_json(EVENT_ID)
         nothing = F.lit(None).cast("binary").alias(SURROGATE)

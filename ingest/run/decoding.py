@@ -79,18 +79,23 @@ class Changes:
         ops = None if shape.key else _ops_with(reading, shape.table, rules)
         parts = []
         for group, own in self._readable:
-            wire = own if group.schema_id is not None else settled(own, shape.columns, shape.key, rules.fold_case)
+            wire = (
+                own
+                if group.schema_id is not None
+                else settled(own, shape.columns, shape.key, rules.spelling(shape.table))
+            )
             parts.append((group.of, ops, self._reader(reading, wire, group)))
         rest = None
         if self._batch.tombstones is not None or not parts:
-            wire = settled(self._arrived, shape.columns, fold_case=rules.fold_case) or tuple(
+            wire = settled(self._arrived, shape.columns, spelling=rules.spelling(shape.table)) or tuple(
                 map(read_as, shape.columns)
             )
             rest = self._reader(reading, wire)
         return Decoding(shape, tuple(parts), rest)
 
     def _reader(self, reading: Reading, wire: tuple[Column, ...], group: Group | None = None) -> Reader:
-        one = Reader(wire, self._rules.placeholder, self._rules.fold_case, reading, self._batch.key_changes)
+        names = self._rules.column_names(self._shape.table, wire, self._shape.names)
+        one = Reader(wire, self._rules.placeholder, names, reading, self._batch.key_changes)
         if group is None:
             return one
         one = replace(one, wrapped=group.wrapped)

@@ -15,6 +15,7 @@ from ingest.changelog.evolution import TableColumn
 from ingest.changelog.images import Shape, changes
 from ingest.changelog.merge import surrogate, surrogate_of
 from ingest.changelog.reader import Reader, Reading
+from ingest.changelog.spelling import folded
 from ingest.privacy.mentions import NAMED, OWN, led, own
 from ingest.run.profile import CHANGE, Group, belongs_to
 from ingest.run.rules import Rules
@@ -57,44 +58,38 @@ def mentions_of(batch: TableBatch, schemas: Schemas, shapes: Shapes, rules: Rule
     key = shapes.key(batch)
     if key is not None and (settled := shapes.names(batch.table)):
         # Not of what this batch brings: deletes may bring nothing but keys.
-        come = {c.name.lower() if rules.fold_case else c.name for _, wire in incoming for c in wire}
+        spelling = rules.spelling(batch.table)
+        come = {own for _, wire in incoming for own in spelling.of([c.name for c in wire], settled).values()}
         rules.subjects.require_columns(batch.table, key, sorted(come | settled))
     known = shapes.columns(batch.table) or next((wire for _, wire in reversed(incoming)), ())
     if not incoming and not (batch.tombstones is not None and known):
         return None
-    incoming = [(group, with_key(wire, key or (), known, rules.fold_case)) for group, wire in incoming]
+    incoming = [(group, with_key(wire, key or (), known)) for group, wire in incoming]
     return mentioned(batch.events, batch.tombstones, batch.table, key or (), incoming, known, rules)
 
 
-def with_key(
-    arrived: tuple[Column, ...], key: tuple[str, ...], known: tuple[Column, ...], fold_case: bool
-) -> tuple[Column, ...]:
+def with_key(arrived: tuple[Column, ...], key: tuple[str, ...], known: tuple[Column, ...]) -> tuple[Column, ...]:
     """Returns the columns that events came with, and those of the key that they lack: of deletes that bring no image
     the record's key alone tells whose they are."""
-
-    def name(column: Column) -> str:
-        return column.name.lower() if fold_case else column.name
-
-    there = {name(c) for c in arrived}
-    return (*arrived, *(c for c in known if name(c) in key and name(c) not in there))
+    there, wanted = {folded(c.name) for c in arrived}, {*map(folded, key)}
+    return (*arrived, *(c for c in known if folded(c.name) in wanted - there))
 
 
 def _read(
     events: DataFrame, table: str, key: tuple[str, ...], arrived: tuple[Column, ...], rules: Rules, key_changes: bool
 ) -> DataFrame:
     links = rules.subjects.links.get(table, {})
-
-    def name(column: Column) -> str:
-        return column.name.lower() if rules.fold_case else column.name
-
-    wire = tuple(c for c in arrived if name(c) in (*key, *links))
-    there = {name(c) for c in wire}
-    shape = Shape(table, tuple(k for k in key if k in there), tuple(TableColumn(name(c), c.type) for c in wire))
+    names = rules.spelling(table).of([c.name for c in arrived], (*key, *links))
+    wire = tuple(c for c in arrived if names[c.name] in (*key, *links))
+    there = {names[c.name] for c in wire}
+    columns = tuple(TableColumn(names[c.name], c.type) for c in wire)
+    shape = Shape(table, tuple(k for k in key if k in there), columns)
     if len(shape.key) < len(key):
         shape = Shape(table, (), shape.columns)
     found = []
     for reading in (Reading.AFTER, Reading.BEFORE):
-        reader = Reader(wire, rules.placeholder, rules.fold_case, reading, key_changes and bool(shape.key))
+        named = rules.column_names(table, wire, shape.names)
+        reader = Reader(wire, rules.placeholder, named, reading, key_changes and bool(shape.key))
         read = changes(events, shape, reader)
         mine, graves = own(shape), F.array().cast("array<binary>")
         if shape.key:
@@ -102,8 +97,8 @@ def _read(
             mine = F.concat(mine, own(shape, later))
             moved = F.when(F.col(NEW_KEY).isNotNull(), surrogate_of(later))
             graves = F.array_compact(F.array(surrogate(shape.key), moved))
-        named = F.concat(mine, led(shape, rules.subjects))
-        found.append(read.select(EVENT_ID, mine.alias(OWN), named.alias(NAMED), graves.alias(GRAVES)))
+        every = F.concat(mine, led(shape, rules.subjects))
+        found.append(read.select(EVENT_ID, mine.alias(OWN), every.alias(NAMED), graves.alias(GRAVES)))
     both = reduce(DataFrame.unionByName, found)
     per_event = both.groupBy(EVENT_ID).agg(
         *(F.array_distinct(F.flatten(F.collect_list(c))).alias(c) for c in (OWN, NAMED, GRAVES))

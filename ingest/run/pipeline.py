@@ -55,6 +55,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
         exclude_tables=source.exclude_tables,
         placeholder=source.debezium.unavailable_value_placeholder,
         fold_case=source.case_insensitive,
+        column_renames={t: s.rename for t, s in pipeline.tables.items() if s.rename},
         whole_snapshots=source.snapshots == "whole",
         append_only=frozenset(t for t, s in pipeline.tables.items() if s.append_only),
         history=frozenset(t for t, s in pipeline.tables.items() if s.history),

@@ -133,6 +133,7 @@ def _rules(told: Mapping[str, Any]) -> Rules:
         include_tables=told.get("include_tables"),
         exclude_tables=told.get("exclude_tables"),
         fold_case=bool(told.get("case_insensitive", False)),
+        column_renames={t: s.get("rename", {}) for t, s in tables.items()},
         append_only=frozenset(t for t, s in tables.items() if s.get("append_only")),
         history=frozenset(t for t, s in tables.items() if s.get("history")),
         epochs=tuple(datetime.fromisoformat(begin) for begin in told.get("epochs", ())),

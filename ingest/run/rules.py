@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from ingest.changelog.columns import Column
 from ingest.changelog.envelope import Naming
 from ingest.changelog.origin import TableNames
+from ingest.changelog.spelling import Spelling
 from ingest.changelog.types import OutOfRange
 from ingest.privacy.masks import Masks
 from ingest.privacy.shredding.owners import Shredded
@@ -19,19 +21,19 @@ DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
 
 @dataclass(frozen=True)
 class Rules:
-    """`primary_keys`: table → columns, empty for a table whose creates are rows of their own. `columns`: table → column
-    → logical type, where the events don't tell. `table_topics`: topic → the one table in it. `whole_snapshots`: a
-    snapshot reads every row, so what it lacks is gone. `append_only`: tables without a key whose rows are never taken
-    away. `epochs`: when the source's log began anew. `stops_at_restart`: where it seems to have begun anew and nobody
-    said so. `stops_at_two_partitions`: where changes of a key without positions stand in two. `history`: tables of
-    which all versions are kept. `personal`: table → columns of which nothing gets into statistics. `subjects`:
-    whose rows are whose. `ledger`, `key_file`: where it stands what was asked to be erased, and the keys of its
-    hashes. `masks`: what an erasure leaves of tables whose rows stay. `shredded`: columns that are encrypted, and by
-    whose key. `renamed`: origin → the one that it was called before. `origins`: table → whose it is, where its
-    catalog doesn't tell. `only`: tables beside which none is wanted.
-    `times_out_of_range`: what becomes of dates and timestamps outside of the years 1 to 9999.
-    `keyless`: tables without a key are written; their rows are counted, so who delivers events once more must leave
-    them alone."""
+    """`primary_keys`: table → columns, empty for a table whose creates are rows of their own. `columns`: table →
+    column → logical type, where the events don't tell. `column_renames`: table → column of an event → column of the
+    table. `table_topics`: topic → the one table in it. `whole_snapshots`: a snapshot reads every row, so what it
+    lacks is gone. `append_only`: tables without a key whose rows are never taken away. `epochs`: when the source's
+    log began anew. `stops_at_restart`: where it seems to have begun anew and nobody said so.
+    `stops_at_two_partitions`: where changes of a key without positions stand in two. `history`: tables of which all
+    versions are kept. `personal`: table → columns of which nothing gets into statistics. `subjects`: whose rows are
+    whose. `ledger`, `key_file`: where it stands what was asked to be erased, and the keys of its hashes. `masks`:
+    what an erasure leaves of tables whose rows stay. `shredded`: columns that are encrypted, and by whose key.
+    `renamed`: origin → the one that it was called before. `origins`: table → whose it is, where its catalog doesn't
+    tell. `only`: tables beside which none is wanted. `times_out_of_range`: what becomes of dates and timestamps
+    outside of the years 1 to 9999. `keyless`: tables without a key are written; their rows are counted, so who
+    delivers events once more must leave them alone."""
 
     naming: Naming = field(default_factory=Naming)
     primary_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -41,6 +43,7 @@ class Rules:
     exclude_tables: str | None = None
     placeholder: str = DEFAULT_PLACEHOLDER
     fold_case: bool = False
+    column_renames: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     whole_snapshots: bool = True
     append_only: frozenset[str] = frozenset()
     epochs: tuple[datetime, ...] = ()
@@ -69,6 +72,15 @@ class Rules:
         """By which bronze places its events and names their tables: plain values, of which the text is always the
         same."""
         return self.epochs, self.names.parts, tuple(sorted(self.names.mapped))
+
+    def spelling(self, table: str) -> Spelling:
+        """How the table's columns are named after those of its events."""
+        return Spelling(self.fold_case, tuple(sorted(self.column_renames.get(table, {}).items())))
+
+    def column_names(self, table: str, wire: Iterable[Column], there: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        """As a `Reader` takes them. `there`: the table's columns."""
+        found = self.spelling(table).of((c.name for c in wire), there)
+        return tuple((arrived, own) for arrived, own in found.items() if arrived != own)
 
     def takes(self, table: str) -> bool:
         """Whether the table is wanted: whole names, with or without their schema; exclusion wins."""

@@ -9,9 +9,10 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.columns import Column
 from ingest.changelog.envelope import key_json
-from ingest.changelog.evolution import Conflict, Taken, evolved
+from ingest.changelog.evolution import Obstacle, evolved
 from ingest.changelog.images import Shape
 from ingest.changelog.inference import read_as, settled
+from ingest.changelog.spelling import folded
 from ingest.names import Lakehouse
 from ingest.run.judging import Stored
 from ingest.run.owning import Owned, owned
@@ -21,7 +22,7 @@ from ingest.run.table_batch import TableBatch
 from ingest.tables.catalog import Catalog, Entry
 from ingest.tables.contention import COLLISIONS
 
-Refused = dict[Group, tuple[Conflict | Taken, ...]]
+Refused = dict[Group, tuple[Obstacle, ...]]
 """Groups of changes that can't be in their table, and why."""
 Incoming = Sequence[tuple[Group, tuple[Column, ...]]]
 """Groups of changes, each with the columns that came."""
@@ -96,7 +97,8 @@ class Shapes:
         """By which an event that brings none is read; empty where the table is new."""
         entry = self._entries.get(table)
         known = entry.shape.columns if entry else ()
-        return settled(self.arrived(table), known, fold_case=self._rules.fold_case) or tuple(map(read_as, known))
+        spelling = self._rules.spelling(table)
+        return settled(self.arrived(table), known, spelling=spelling) or tuple(map(read_as, known))
 
     def settled(
         self, batch: TableBatch, incoming: Incoming, stored: Stored, origin: str = ""
@@ -106,14 +108,17 @@ class Shapes:
         entry = self._entries.get(batch.table)
         columns = entry.shape.columns if entry else ()
         refused: Refused = {}
+        spelling = self._rules.spelling(batch.table)
         for group, arrived in incoming:
-            outcome = evolved(columns, arrived, self._rules.fold_case)
+            outcome = evolved(columns, arrived, spelling)
             columns = outcome.columns
             if outcome.conflicts:
                 refused[group] = outcome.conflicts
             else:
                 self._wire[batch.table] = arrived or self._wire.get(batch.table, ())
         key = self.key(batch)
+        if key is not None:
+            key = tuple(spelling.of(key, (c.name for c in columns)).values())
         if key is None or not columns or not set(key) <= {c.name for c in columns}:
             return None, refused
         shape = Shape(batch.table, key, columns)
@@ -131,8 +136,8 @@ class Shapes:
                 "the records' keys are no JSON objects, so no primary key is known: set the connector's key.converter "
                 f"to JsonConverter, or declare tables.{batch.table}.primary_key, {then}"
             )
-        there = {c.name.lower() if self._rules.fold_case else c.name for _, columns in incoming for c in columns}
-        lacking = [k for k in key if k not in there | self.names(batch.table)]
+        there = {folded(c.name) for _, columns in incoming for c in columns} | {*map(folded, self.names(batch.table))}
+        lacking = [k for k in key if folded(self._rules.spelling(batch.table).own(k)) not in there]
         if not lacking:
             return f"no event of the table holds a row image with columns, {then}"
         if batch.table in self._rules.primary_keys:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.accounting import Account
 from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, REASON
-from ingest.changelog.evolution import Conflict, Taken
+from ingest.changelog.evolution import Obstacle
 from ingest.changelog.images import Shape
 from ingest.changelog.position import literal, right_before_snapshot
 from ingest.changelog.reader import Reading
@@ -246,7 +246,7 @@ class TableMerge:
         told = events.withColumn("table", F.lit(batch.table)).withColumn("code", F.lit(code))
         self._quarantine.add(told.withColumn("reason", F.lit(reason)))
 
-    def _refuse(self, batch: TableBatch, group: Group, conflicts: Sequence[Conflict | Taken]) -> None:
+    def _refuse(self, batch: TableBatch, group: Group, conflicts: Sequence[Obstacle]) -> None:
         reason = "; ".join(str(c) for c in conflicts)
         self._set_aside(batch, batch.events.where(belongs_to(group)), conflicts[0].code, reason)
 

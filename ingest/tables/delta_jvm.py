@@ -117,7 +117,8 @@ class DeltaClasses:
     def with_columns(self, metadata: Any, columns: T.StructType, properties: Mapping[str, str]) -> Any:
         """Of a table that has other columns from here on."""
         before = {pair._1(): pair._2() for pair in items(metadata.configuration().toSeq())}
-        return _copied(metadata, schemaString=columns.json(), configuration=self._map({**before, **properties}))
+        schema = json.dumps(_still_mapped(columns.jsonValue(), json.loads(metadata.schemaString())))
+        return _copied(metadata, schemaString=schema, configuration=self._map({**before, **properties}))
 
     def _map(self, pairs: Mapping[str, str]) -> Any:
         """Scala's `Map` of them."""
@@ -175,6 +176,25 @@ def delta_classes(spark: SparkSession) -> DeltaClasses:
 def items(sequence: Any) -> list[Any]:
     """A Scala `Seq` as a list."""
     return [sequence.apply(i) for i in range(sequence.size())]
+
+
+def _still_mapped(columns: Any, before: Any) -> Any:
+    """Returns a type, as JSON has it, whose fields keep the ids and physical names that they had `before`: a column
+    that gets others is another column for Delta."""
+    if not isinstance(columns, dict) or not isinstance(before, dict) or columns["type"] != before["type"]:
+        return columns
+    if columns["type"] != "struct":
+        parts = [part for part in ("elementType", "keyType", "valueType") if part in columns]
+        return columns | {part: _still_mapped(columns[part], before[part]) for part in parts}
+    known = {f["name"]: f for f in before["fields"]}
+    return columns | {"fields": [_still_mapped_field(f, known.get(f["name"])) for f in columns["fields"]]}
+
+
+def _still_mapped_field(field: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+    if before is None:
+        return field
+    kept = {k: v for k, v in before["metadata"].items() if k.startswith("delta.columnMapping.")}
+    return field | {"type": _still_mapped(field["type"], before["type"]), "metadata": field["metadata"] | kept}
 
 
 def _copied(product: Any, **changed: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -187,16 +186,19 @@ class Table(ReadTable):
         the change data feed is silent. Raises Contended, or what Delta raises, where one of them is gone by now."""
         self.exchange(files, self.writing(files, frame))
 
-    def convert(self, frame: DataFrame, columns: T.StructType, types: Mapping[str, str], changed: bool) -> None:
+    def convert(
+        self, frame: DataFrame, columns: T.StructType, types: Mapping[str, str], changed: bool, new: Mapping[str, str]
+    ) -> None:
         """Replaces all files by `frame`, their rows with the types of `columns`, in one commit. `types`: the columns
         whose type changes, and the new type, for the commit's user metadata. `changed`: the change data feed has an
-        entry for each row; otherwise it has none. Raises Contended, or what Delta raises, where a file is gone by now.
+        entry for each row; otherwise it has none. `new`: properties that the table has from here on.
+
+        Raises Contended, or what Delta raises, where a file is gone by now.
         """
         files = list(self.files().values())
         transaction = self._transaction(files)
         metadata = transaction.snapshot().metadata()
-        wanted = with_metadata_of(T.StructType.fromJson(json.loads(metadata.schemaString())), columns)
-        transaction.updateMetadata(self._delta.with_columns(metadata, wanted, {}), False)
+        transaction.updateMetadata(self._delta.with_columns(metadata, columns, new), False)
         added = self._written(transaction, frame)
         if changed:
             gone = [f.action.remove() for f in files]
@@ -243,25 +245,3 @@ class Table(ReadTable):
             # To have read it makes this commit fail where another writer marks the same application meanwhile.
             transaction.readTxn().addOne(mark.application)
         return found
-
-
-def with_metadata_of(there: T.DataType, wanted: T.DataType) -> Any:
-    """`wanted`, each of whose fields has the metadata of the field of its name in `there`: Delta keeps the names and
-    ids of mapped columns in it."""
-    match there, wanted:
-        case T.StructType(), T.StructType():
-            known = {field.name: field for field in there}
-            return T.StructType([_field_like(known.get(field.name), field) for field in wanted])
-        case T.ArrayType(), T.ArrayType():
-            return T.ArrayType(with_metadata_of(there.elementType, wanted.elementType), wanted.containsNull)
-        case T.MapType(), T.MapType():
-            key = with_metadata_of(there.keyType, wanted.keyType)
-            return T.MapType(key, with_metadata_of(there.valueType, wanted.valueType), wanted.valueContainsNull)
-        case _:
-            return wanted
-
-
-def _field_like(old: T.StructField | None, field: T.StructField) -> T.StructField:
-    if old is None:
-        return field
-    return T.StructField(field.name, with_metadata_of(old.dataType, field.dataType), field.nullable, old.metadata)

@@ -101,8 +101,7 @@ def _of_located(query: Query, *of: Any) -> DataFrame:
 def _scan(table: Table, column: str, wanted: DataFrame, files: Sequence[DataFile]) -> tuple[DataFrame, bool]:
     """The rows among which the wanted ones are, and whether these are found to be few."""
     rows = table.rows_in(files)
-    # Column mapping gives columns other names in the files.
-    if sum(f.size for f in files) <= _SEARCHED or table.property("delta.columnMapping.mode") is not None:
+    if sum(f.size for f in files) <= _SEARCHED:
         return rows, False
     spark = rows.sparkSession
     keyed, told = _asking(column)
@@ -111,7 +110,8 @@ def _scan(table: Table, column: str, wanted: DataFrame, files: Sequence[DataFile
     row = found._jdf.collectAsList().get(0)
     if row.getLong(1) > FEW_KEYS or row.getLong(2):
         return rows, False
-    predicate = _any_of(spark, rows.select(quoted(column)), row.getList(0))
+    in_files = rows.select(quoted(column).alias(table.physical_name(column)))
+    predicate = _any_of(spark, in_files, row.getList(0))
     return rows if predicate is None else _with_options(spark, rows, _OPTIONS | {_FILTER: predicate}), True
 
 

@@ -6,6 +6,7 @@ are asked for once and followed from commit to commit; a commit by somebody else
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
@@ -116,6 +117,16 @@ class ReadTable:
         """A property of the table, as of now."""
         found = self._snapshot().metadata().configuration().get(name)
         return str(found.get()) if found.isDefined() else None
+
+    def is_mapped(self) -> bool:
+        """Whether the files may have other names for the columns (Delta's column mapping)."""
+        return self.property("delta.columnMapping.mode") not in (None, "none")
+
+    def physical_name(self, column: str) -> str:
+        """Returns the name of a column in the files."""
+        fields = json.loads(self._snapshot().metadata().schemaString())["fields"]
+        named = (f["metadata"].get("delta.columnMapping.physicalName") for f in fields if f["name"] == column)
+        return next((str(name) for name in named if name is not None), column)
 
     @cached_property
     def _log(self) -> Any:

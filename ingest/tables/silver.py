@@ -35,13 +35,13 @@ from ingest.tables.file_layout import files_of
 from ingest.tables.folded import folded
 from ingest.tables.known_files import located
 from ingest.tables.marks import Progress
-from ingest.tables.one_at_a_time import one_at_a_time
 from ingest.tables.silver_rows import SilverRows
 from ingest.tables.writes import Writes
 
 _PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
 _UNSORTED = (T.BooleanType, T.BinaryType, T.ArrayType, T.MapType, T.StructType)
 """Types of which Delta keeps no statistics, and refuses to be asked for them."""
+_MAPPING = "delta.columnMapping.mode"
 _NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 _REWRITABLE = 1 << 20
 """Bytes of files that a commit may write anew: so small a table stays one file. Of more, rows are marked as gone."""
@@ -93,8 +93,8 @@ class Silver:
 
     @staticmethod
     def _mapped(shape: Shape) -> bool:
-        """Parquet can't hold such a name; mapping shuts some readers out, so only these tables have it."""
-        return any(_NEEDS_MAPPING.search(c.name) for c in shape.columns)
+        """Whether a name needs Delta's column mapping. It shuts some readers out, so only these tables have it."""
+        return any(_needs_mapping(c.name, spark_type(c.type)) for c in shape.columns)
 
     def _properties(self, shape: Shape) -> dict[str, str]:
         # What readers skip files by: the key, and nothing else of a row gets into the log. A personal key doesn't
@@ -104,7 +104,12 @@ class Silver:
         keys = [identifier(k) for k in told if not isinstance(types[k], _UNSORTED)]
         statistics = ",".join(keys) or f"{POSITION_COLUMN}.major"
         properties = {**_PROPERTIES, "delta.dataSkippingStatsColumns": statistics}
-        return {**properties, "delta.columnMapping.mode": "name"} if self._mapped(shape) else properties
+        if self._mapped(shape):
+            properties[_MAPPING] = "name"
+        # Delta enables it by itself in a new table only.
+        if any(_holds(kind, T.TimestampNTZType) for kind in types.values()):
+            properties["delta.feature.timestampNtz"] = "supported"
+        return properties
 
     def hide(self, shape: Shape) -> None:
         """A table that is older than what was said of its personal columns writes nothing of them from here on."""
@@ -124,16 +129,18 @@ class Silver:
         filled = any(c.filled is not None for c in after.columns if c.name not in old)
         kinds = {c.name: spark_type(c.type) for c in after.columns if c.name in old}
         widened = {name: kind for name, kind in kinds.items() if kind != spark_type(old[name].type)}
-        if filled or widened:
-            files = list(self._table.files().values())
-            rows = _with_defaults(_converted(self._table.rows_in(files), before, after), after)
-            frame = self._rows_of(after).laid_out(rows, folding.parts(files))
-            types = {name: kind.simpleString() for name, kind in widened.items()}
-            self._table.convert(frame, self.schema(after), types, changed=filled)
+        properties, columns = self._properties(after), self.schema(after)
+        if _MAPPING in properties and not self._table.is_mapped():
+            # A commit of its own: the names of the columns that are there become those of their files.
+            self._table.set_property(_MAPPING, properties[_MAPPING])
+        if not (filled or widened):
+            self._table.commit(None, new=properties, columns=columns)
             return
-        frame = self._rows_of(after).laid_out(_with_defaults(self.rows().limit(0), after), 1)
-        with one_at_a_time(self.path):
-            frame.write.format("delta").mode("append").option("mergeSchema", "true").save(self.path)
+        files = list(self._table.files().values())
+        rows = _with_defaults(_converted(self._table.rows_in(files), before, after), after)
+        frame = self._rows_of(after).laid_out(rows, folding.parts(files))
+        types = {name: kind.simpleString() for name, kind in widened.items()}
+        self._table.convert(frame, columns, types, changed=filled, new=properties)
 
     def matching(self, states: DataFrame, key: Sequence[str]) -> DataFrame:
         """The rows whose key is in `states`, with their `LOCATION`. The table must be there."""
@@ -293,6 +300,27 @@ def _with_defaults(rows: DataFrame, shape: Shape) -> DataFrame:
     """Rows with all columns of `shape`: one that they lack holds its default, or null."""
     present = set(rows.columns)
     return rows.withColumns({c.name: default_of(c) for c in shape.columns if c.name not in present})
+
+
+def _needs_mapping(name: str, kind: T.DataType) -> bool:
+    """Whether Parquet can't hold the name of a column of this type, or of a field in it."""
+    return bool(_NEEDS_MAPPING.search(name)) or any(_needs_mapping(n, k) for n, k in _parts(kind))
+
+
+def _holds(kind: T.DataType, sought: type[T.DataType]) -> bool:
+    return isinstance(kind, sought) or any(_holds(part, sought) for _, part in _parts(kind))
+
+
+def _parts(kind: T.DataType) -> list[tuple[str, T.DataType]]:
+    """Names and types of what a type is made of."""
+    match kind:
+        case T.StructType():
+            return [(f.name, f.dataType) for f in kind.fields]
+        case T.ArrayType():
+            return [("", kind.elementType)]
+        case T.MapType():
+            return [("", kind.keyType), ("", kind.valueType)]
+    return []
 
 
 def _whole(rows: DataFrame) -> DataFrame:

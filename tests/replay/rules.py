@@ -460,6 +460,53 @@ def moves_to(i: int) -> list[dict[str, Any]]:
 
 
 @rule
+def column_of_local_times_added() -> Rule:
+    t = Topic()
+    t.change("c", 10, {"id": 1}, schema=schema(("id", "int32")))
+    local = {"field": "at", "type": "int64", "optional": True, "name": "io.debezium.time.MicroTimestamp"}
+    t.change("c", 20, {"id": 2, "at": 1_772_323_200_000_000}, schema=schema(("id", "int32"), local))
+    rows: Rows = [{"id": 1, "at": None}, {"id": 2, "at": "2026-03-01T00:00:00"}]
+    return Rule("a column of times without zone is added", t.records, {ORDERS: rows})
+
+
+@rule
+def column_with_a_space_added_and_widened_twice() -> Rule:
+    t = Topic()
+    t.change("c", 10, {"id": 1}, schema=schema(("id", "int32")))
+    narrow = (("id", "int32"), ("unit price", "int32"), ("kg", "float"))
+    t.change("c", 20, {"id": 2, "unit price": 5, "kg": 0.5}, schema=schema(*narrow))
+    wide = (("id", "int32"), ("unit price", "int64"), ("kg", "float"))
+    t.change("c", 30, {"id": 3, "unit price": 3_000_000_000, "kg": 1.5}, schema=schema(*wide))
+    wider = (("id", "int32"), ("unit price", "int64"), ("kg", "double"))
+    t.change("u", 40, {"id": 1, "unit price": 6, "kg": 1e300}, schema=schema(*wider))
+    rows = [
+        {"id": 1, "unit price": 6, "kg": 1e300},
+        {"id": 2, "unit price": 5, "kg": 0.5},
+        {"id": 3, "unit price": 3_000_000_000, "kg": 1.5},
+    ]
+    return Rule("a column with a space in its name is added, and the table is widened twice", t.records, {ORDERS: rows})
+
+
+@rule
+def columns_renamed_to_another_case() -> Rule:
+    t = Topic()
+    before = schema(("id", "int32"), ("email", "string"))
+    t.change("c", 10, {"id": 1, "email": "a"}, schema=before)
+    t.change("c", 11, {"id": 2, "email": "b"}, schema=before)
+    t.change("c", 12, {"id": 3, "email": "c"}, schema=before)
+    t.change("d", 13, before={"id": 3, "email": "c"}, schema=before)
+    t.tombstone({"id": 3})
+    t.key = ("ID",)
+    after = schema(("ID", "int32"), ("Email", "string"))
+    t.change("u", 20, {"ID": 2, "Email": UNAVAILABLE}, schema=after)
+    t.change("c", 21, {"ID": 4, "Email": "d"}, schema=after)
+    t.change("d", 22, before={"ID": 1, "Email": None}, schema=after)
+    t.tombstone({"ID": 1})
+    rows = [{"id": 2, "email": "b"}, {"id": 4, "email": "d"}]
+    return Rule("columns that are renamed to another case stay the columns they were", t.records, {ORDERS: rows})
+
+
+@rule
 def unavailable_keeps_the_earlier_value() -> Rule:
     t = Topic()
     t.change("c", 10, wide(1, "a", "long"))
