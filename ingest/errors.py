@@ -48,6 +48,18 @@ class ChangelogUnusable(IngestError):
     """The changelog can't be folded as configured: no key, columns that contradict the table, a foreign writer."""
 
 
+class TableUnusable(ChangelogUnusable):
+    """One table can't be merged as it is; the others can. `code` names the kind of reason."""
+
+    def __init__(self, code: str, problem: str, remedy: str) -> None:
+        super().__init__(problem, remedy)
+        self.code = code
+
+
+class StopRequested(ChangelogUnusable):
+    """The pipeline's file asks for a stop where this is met."""
+
+
 class ProofFailed(IngestError):
     """What should have been proved was not: a scan missed a canary, or found what was to be certified as gone."""
 

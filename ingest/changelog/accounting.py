@@ -12,6 +12,9 @@ OUTCOMES = ("applied", "superseded", "quarantined", "suppressed")
 COUNTS = ("read", *OUTCOMES)
 WITHOUT_TABLE = "records of no table"
 """What is shown in place of a table's name: heartbeats, transaction markers, messages, and what can't be read."""
+WAITS, CAUGHT_UP = "set aside", "caught up"
+"""The `standing` of a table's share of a slice: its events wait in bronze, counted as quarantined; or they were merged
+later, and the counts are what that changed. None: it was merged with its slice."""
 
 
 @dataclass(frozen=True)

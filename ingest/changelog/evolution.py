@@ -13,7 +13,7 @@ from typing import ClassVar
 from ingest.changelog.columns import Column
 from ingest.changelog.inferred_types import join
 from ingest.changelog.own_names import is_own
-from ingest.changelog.spelling import Spelling, folded
+from ingest.changelog.spelling import Spelling, caseless
 from ingest.changelog.types import Kind, LogicalType, widest
 
 
@@ -119,7 +119,7 @@ def _alike(names: Mapping[str, str]) -> Iterator[Alike]:
     """`names`: an event's column → its name in the table."""
     found: dict[str, list[str]] = {}
     for arrived, own in names.items():
-        found.setdefault(folded(own), []).append(arrived)
+        found.setdefault(caseless(own), []).append(arrived)
     return (Alike(tuple(same)) for same in found.values() if len(same) > 1)
 
 

@@ -22,17 +22,17 @@ class Spelling:
     def of(self, arrived: Iterable[str], there: Iterable[str]) -> Mapping[str, str]:
         """Maps columns of an event to those of its table, which has the columns `there`: a name in another case is the
         same column, spelled as it was first seen."""
-        known = {folded(name): name for name in there}
-        return {name: known.get(folded(own), own) for name, own in ((n, self.own(n)) for n in arrived)}
+        known = {caseless(name): name for name in there}
+        return {name: known.get(caseless(own), own) for name, own in ((n, self.own(n)) for n in arrived)}
 
 
-def folded(name: str) -> str:
+def caseless(name: str) -> str:
     """Returns what names that are equal in Spark and Delta have in common: Java compares them character by
     character, in upper and in lower case."""
-    return "".join(map(_folded, name))
+    return "".join(map(_caseless, name))
 
 
-def _folded(character: str) -> str:
+def _caseless(character: str) -> str:
     upper = character.upper()
     lower = (upper if len(upper) == 1 else character).lower()
     return lower if len(lower) == 1 else character

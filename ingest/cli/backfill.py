@@ -22,6 +22,7 @@ from ingest.run.backfill import Asked, Backfill, planned
 from ingest.run.failures import explaining
 from ingest.run.rebuilding import Rebuild
 from ingest.run.retrying import Progressed, Retries
+from ingest.run.set_aside import require_all_merged
 from ingest.session import running
 from ingest.sources.dump import Dump
 
@@ -101,6 +102,7 @@ def backfill(
 
             work = Retries(spark, loaded, stop, waiting(as_json))(merge)
     _show(loaded, work.begun.number, by_table(accounts), work.done, as_json)
+    require_all_merged(loaded.name, work.set_aside)
     if not work.done:
         raise typer.Exit(EXIT_TRANSIENT)
 

@@ -18,7 +18,9 @@ from ingest.config import load
 from ingest.run.failures import explaining
 from ingest.run.proving import Proof
 from ingest.run.proving import prove as proved
+from ingest.run.set_aside import require_all_merged
 from ingest.session import running
+from ingest.tables.accounts import Accounts
 from ingest.tables.catalog import Catalog
 from ingest.tables.folders import gone_afterwards
 
@@ -36,7 +38,8 @@ def prove(
 ) -> None:
     """Fold all that the pipeline has read once more, beside the live tables, and compare digests. A stream may go on.
 
-    Exits with 1 where a table differs, and shows the first keys that do and the events that name them.
+    Exits with 1 where a table differs, and shows the first keys that do and the events that name them. A table that is
+    set aside is held against the events that it holds, and the exit code is 2.
 
     Example: ingest prove claims --table claims.members
     """
@@ -51,9 +54,11 @@ def prove(
     ):
         Catalog(spark, loaded.layout.tables).require(loaded.name, table or ())
         found = proved(spark, loaded, beside, tuple(table or ()), advance)
+        aside = Accounts(spark, loaded.layout.accounts, loaded.name).set_aside()
     _show(found, keys, as_json)
     if not all(p.equal for p in found):
         raise typer.Exit(EXIT_DIFFERS)
+    require_all_merged(loaded.name, {t: one for t, one in aside.items() if not table or t in table})
 
 
 def _word(equal: bool | None) -> Text:

@@ -57,6 +57,8 @@ def replay(
             console.out(f"{case.name}: {counts}")
             for table, where in summary["tables"].items():
                 console.out(f"  {table}: {where['rows']} rows in {case.out / where['file']}")
+            for why in summary["set_aside"].values():
+                console.out(f"  set aside: {why['reason']}")
 
 
 def _one(events: list[Path], tables: Path | None, out: Path) -> folding.Case:  # type: ignore[name-defined]  # noqa: F821

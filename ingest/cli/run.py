@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Annotated
@@ -22,8 +22,10 @@ from ingest.errors import IngestError
 from ingest.run.failures import explaining
 from ingest.run.pipeline import BOTH, Part, Progress, Run, source_of
 from ingest.run.retrying import Interrupted, Progressed, Retries, Stop
+from ingest.run.set_aside import require_all_merged
 from ingest.run.upkeep import upkeep
 from ingest.session import running
+from ingest.tables.accounts import SetAside
 
 PipelineName = Annotated[str, typer.Argument(help="A pipeline of conf/pipelines, or the path of its file.")]
 
@@ -77,6 +79,7 @@ def drive(name: str, parts: Sequence[Part], available_now: bool, as_json: bool) 
         retries = Retries(spark, loaded, stop, waiting(as_json, console))
         if available_now:
             retries(attempts.until_now)
+            attempts.require_all_merged()
             return
         # One of the processes of a pipeline is enough.
         with upkeep(spark, loaded) if "merge" in parts else nullcontext(lambda: None) as between_batches:
@@ -86,6 +89,7 @@ def drive(name: str, parts: Sequence[Part], available_now: bool, as_json: bool) 
                 # It was to end, and has done nothing by halves: what it waited for it finds at its next start.
                 if not (stop.is_set() and error.retried):
                     raise
+        attempts.require_all_merged()
 
 
 class _Attempts:
@@ -106,6 +110,12 @@ class _Attempts:
         self._report = report
         self._announced: AnnouncedSource | None = None
         self._is_first = True
+        self._set_aside: Mapping[str, SetAside] = {}
+        self._fault: BaseException | None = None
+
+    def require_all_merged(self) -> None:
+        """Raises ChangelogUnusable where the last attempt left tables that are set aside."""
+        require_all_merged(self._pipeline.name, self._set_aside, self._fault)
 
     def until_now(self, progressed: Progressed) -> None:
         def reported(progress: Progress) -> None:
@@ -114,6 +124,7 @@ class _Attempts:
 
         with self._run() as engine:
             engine.available_now(self._stop, reported)
+            self._set_aside, self._fault = engine.set_aside, engine.fault
 
     def until_stopped(self, between_batches: Callable[[], None], progressed: Progressed) -> None:
         def between() -> None:
@@ -122,6 +133,7 @@ class _Attempts:
 
         with self._run() as engine:
             engine.continuous(self._stop, self._report, between)
+            self._set_aside, self._fault = engine.set_aside, engine.fault
 
     def _run(self) -> Run:
         engine = Run(self._spark, self._pipeline, self._parts, self._source() if "capture" in self._parts else None)

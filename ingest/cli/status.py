@@ -19,6 +19,7 @@ from ingest.session import running
 if TYPE_CHECKING:
     from ingest.run.lag import Lag
     from ingest.run.status import Status
+    from ingest.tables.accounts import SetAside
 
 _CHANGES_SHOWN = 20
 
@@ -71,9 +72,7 @@ def _lines(found: Status) -> list[tuple[str, str]]:
         ("last batch", _last_batch_text(found)),
         ("bronze", f"{counted(found.records, 'record')} in {counted(found.captured, 'batch')}, {waiting}"),
     ]
-    lines += [("set aside", f"{table}: {reason}") for table, reason in found.set_aside.items()] or [
-        ("set aside", "no table")
-    ]
+    lines += [("set aside", _aside_text(one)) for one in found.set_aside.values()] or [("set aside", "no table")]
     shown = found.schema_changes[:_CHANGES_SHOWN]
     lines += [("schema change", f"{c.at:%Y-%m-%d %H:%M:%S} UTC, {c.table}: {c.change}") for c in shown]
     if len(found.schema_changes) > len(shown):
@@ -81,6 +80,13 @@ def _lines(found: Status) -> list[tuple[str, str]]:
     elif not shown:
         lines.append(("schema changes", "none"))
     return lines + [("quarantine", f"{count:,} × {code}") for code, count in found.quarantined.items()]
+
+
+def _aside_text(one: SetAside) -> str:
+    since = (
+        f"since {one.since:%Y-%m-%d %H:%M:%S} UTC {counted(one.events, 'event')} wait from batch {one.after + 1:,} on"
+    )
+    return f"{one.reason}; {since}"
 
 
 def _lag_text(lag: Lag | None, waiting: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from ingest.changelog.accounting import COUNTS, OUTCOMES, WITHOUT_TABLE
+from ingest.changelog.accounting import CAUGHT_UP, COUNTS, OUTCOMES, WITHOUT_TABLE
 
 
 @dataclass(frozen=True)
@@ -47,23 +47,31 @@ def audit(bronze: DataFrame, accounts: DataFrame, first: int = 1, last: int | No
     chosen = accounts.where(F.col("upto_batch") >= first)
     if last is not None:
         chosen = chosen.where(F.col("after_batch") < last)
-    slices = chosen.groupBy("after_batch", "upto_batch").agg(F.sum("read").alias("read"))
+    later = F.coalesce(F.col("standing") == CAUGHT_UP, F.lit(False))
+    slices = chosen.where(~later).groupBy("after_batch", "upto_batch").agg(F.sum("read").alias("read"))
     begin = slices.agg(F.min("after_batch"), F.max("upto_batch")).first()
     after = begin[0] if begin and begin[0] is not None and first > 1 else first - 1
     bronze = bronze.where(F.col("batch") > after)
     if last is not None:
         bronze = bronze.where(F.col("batch") <= max(last, (begin[1] if begin else None) or 0))
-    # A row per table.
-    sums = chosen.groupBy("table").agg(*(F.sum(c).alias(c) for c in COUNTS)).orderBy("table").collect()
+    # What a table caught up with counts where all that it corrects is looked at. A row per table.
+    ends = (F.col("after_batch") >= after) & (F.col("upto_batch") <= ((begin[1] if begin else None) or 0))
+    sums = (
+        chosen.where(~later | ends)
+        .groupBy("table")
+        .agg(*(F.sum(c).alias(c) for c in COUNTS))
+        .orderBy("table")
+        .collect()
+    )
     tables = {r["table"]: {c: int(r[c]) for c in COUNTS} for r in sums}
     inside = (F.col("batch") > F.col("after_batch")) & (F.col("batch") <= F.col("upto_batch"))
     held = bronze.join(F.broadcast(slices), inside).groupBy("after_batch", "upto_batch").agg(F.count("*").alias("held"))
     # A row per slice that is looked at.
     rows = slices.join(held, ["after_batch", "upto_batch"], "left").orderBy("after_batch").collect()
-    ends = bronze.groupBy("topic", "partition").agg(
+    held_ends = bronze.groupBy("topic", "partition").agg(
         F.min("offset").alias("first"), F.max("offset").alias("last"), F.count("*").alias("records")
     )
-    found = ends.orderBy("topic", "partition").collect()
+    found = held_ends.orderBy("topic", "partition").collect()
     partitions = [Partition(r["topic"], r["partition"], r["first"], r["last"], r["records"]) for r in found]
     merged = sum(r["read"] for r in rows)
     waiting = sum(p.records for p in partitions) - merged

@@ -27,7 +27,7 @@ from ingest.sources.contract import Source
 from ingest.sources.dump import Dump, DumpSource
 from ingest.sources.kafka import KafkaSource
 from ingest.sources.kafka_admin import KafkaAdmin
-from ingest.tables.accounts import Accounts
+from ingest.tables.accounts import Accounts, SetAside
 from ingest.tables.backfills import Backfills, Begun
 from ingest.tables.bronze import Bronze
 from ingest.tables.bronze_window import BronzeWindow
@@ -146,10 +146,15 @@ class Backfill:
         more = self._capture is not None and self._capture.behind > 0
         progress = Progress(captured, self._merge.step(last, more), time.monotonic() - begun)
         # A slice may hold nothing of the window.
-        self.done = not captured and self._merge.merged >= last
-        if self.done:
+        self.done = not captured and self._merge.merged >= last and not self._merge.catches_up
+        if self.done and not self.set_aside:
             self._registry.end(self.begun)
         return progress
+
+    @property
+    def set_aside(self) -> Mapping[str, SetAside]:
+        """Returns the tables that could not be merged, by name. The same backfill tries them again."""
+        return self._merge.set_aside if self._merge else {}
 
 
 def planned(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> Mapping[str, int]:

@@ -11,7 +11,7 @@ from ingest.errors import ConfigError, ProofFailed
 from ingest.privacy.certificate import Erasure
 from ingest.privacy.cut_off import EVERY, CutOff
 from ingest.privacy.ledger import ASKED, STATE, Entry, Ledger, newest
-from ingest.run.removing import ARCHIVE, DATA_KEYS, OLD_FILES, PLACES, TOPICS
+from ingest.run.removing import ARCHIVE, DATA_KEYS, OLD_FILES, PLACES, TOPICS, subjects_aside
 
 
 def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure:
@@ -30,6 +30,11 @@ def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure
             f"nobody has asked for the request {request} in {pipeline.name}", "`ingest erase` tells it when it is asked"
         )
     _require_done(pipeline, asked, entries)
+    if aside := subjects_aside(spark, pipeline):
+        raise ProofFailed(
+            f"request {request} is not done: whose the events are that wait for {', '.join(aside)} can't be known",
+            f"`ingest status {pipeline.name}` says why they are set aside: mend it, then run and erase once more",
+        )
     return Erasure(request, asked.key_hash, dict(_ends(CutOff.parsed(asked.cut_off))), entries[-1].hash)
 
 

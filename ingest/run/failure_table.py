@@ -53,8 +53,12 @@ class Failure:
 
     def applies(self, chain: Sequence[Cause], pipeline: Pipeline) -> bool:
         """Whether the failure with this chain of causes, the outermost first, is of this kind."""
+        return self.matches(chain) and self.holds(pipeline)
+
+    def matches(self, chain: Sequence[Cause]) -> bool:
+        """Whether the causes are of this kind, whatever holds for the pipeline besides."""
         looked_at = chain[-1:] if self.innermost else chain
-        return any(self._is_kind(c) and self._is_place(c) for c in looked_at) and self.holds(pipeline)
+        return any(self._is_kind(c) and self._is_place(c) for c in looked_at)
 
     def _is_kind(self, cause: Cause) -> bool:
         return (

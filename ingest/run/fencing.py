@@ -30,6 +30,7 @@ from ingest.run.schemas import Schemas
 from ingest.run.shapes import Shapes
 from ingest.run.sweeping import Sweep
 from ingest.run.table_batch import TableBatch
+from ingest.run.table_faults import FAULTS
 from ingest.tables.quarantine import Quarantine
 
 OLD_OR_NEW = "old-or-new-life"
@@ -79,14 +80,20 @@ class Fencing:
             )
         return read_keys(self._rules.key_file)
 
-    def without_old_lives(self, batches: Sequence[TableBatch], schemas: Schemas) -> list[TableBatch]:
-        """The batches of a slice, in any order, without events of an erased subject's old life."""
+    def without_old_lives(
+        self, batches: Sequence[TableBatch], schemas: Schemas, failed: Callable[[str, Exception], None]
+    ) -> list[TableBatch]:
+        """The batches of a slice, in any order, without events of an erased subject's old life. `failed`: takes what
+        went wrong for a table, or raises it; its batch is whole then."""
         if self._ledger is None or not self._asked(self._ledger):
             return list(batches)
         found = {batch.table: batch for batch in batches}
         for table in self._rules.subjects.tables:
             if table in found and self._may_be_old(found[table]):
-                found[table] = self._fenced(self._ledger, found[table], schemas)
+                try:
+                    found[table] = self._fenced(self._ledger, found[table], schemas)
+                except FAULTS as error:
+                    failed(table, error)
         if self._brought:
             brought, self._brought = reduce(DataFrame.unionByName, self._brought), []
             sweep = Sweep(

@@ -15,7 +15,7 @@ from ingest.changelog.evolution import TableColumn
 from ingest.changelog.images import Shape, changes
 from ingest.changelog.merge import surrogate, surrogate_of
 from ingest.changelog.reader import Reader, Reading
-from ingest.changelog.spelling import folded
+from ingest.changelog.spelling import caseless
 from ingest.privacy.mentions import NAMED, OWN, led, own
 from ingest.run.profile import CHANGE, Group, belongs_to
 from ingest.run.rules import Rules
@@ -71,8 +71,8 @@ def mentions_of(batch: TableBatch, schemas: Schemas, shapes: Shapes, rules: Rule
 def with_key(arrived: tuple[Column, ...], key: tuple[str, ...], known: tuple[Column, ...]) -> tuple[Column, ...]:
     """Returns the columns that events came with, and those of the key that they lack: of deletes that bring no image
     the record's key alone tells whose they are."""
-    there, wanted = {folded(c.name) for c in arrived}, {*map(folded, key)}
-    return (*arrived, *(c for c in known if folded(c.name) in wanted - there))
+    there, wanted = {caseless(c.name) for c in arrived}, {*map(caseless, key)}
+    return (*arrived, *(c for c in known if caseless(c.name) in wanted - there))
 
 
 def _read(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
@@ -25,16 +25,21 @@ from ingest.changelog.envelope import (
 )
 from ingest.cut import released
 from ingest.names import Lakehouse
+from ingest.run.catch_up import CatchUp
 from ingest.run.deliveries import Elsewhere
 from ingest.run.fencing import Fencing
 from ingest.run.placement import Placed
 from ingest.run.profile import Group
 from ingest.run.restarts import Restarts
 from ingest.run.rules import Rules
+from ingest.run.schemas import Schemas
+from ingest.run.set_aside import TablesAside
 from ingest.run.slices import Slices
 from ingest.run.table_batch import TableBatch
+from ingest.run.table_faults import ENGINE, FAULTS, Reason, reason_of
 from ingest.run.table_merge import TableMerge
-from ingest.tables.accounts import Accounts
+from ingest.tables.accounts import Accounts, SetAside
+from ingest.tables.backfills import Backfills
 from ingest.tables.bronze import Bronze
 from ingest.tables.bronze_summary import BronzeSummary
 from ingest.tables.contention import again
@@ -89,6 +94,10 @@ class Merge:
         history = KnownHistory(spark, lakehouse.known_history)
         self._summary = BronzeSummary(bronze, writer, history, rules.view)
         self._slices = Slices(bronze, rules, self.tables.shapes, slice_events, self._summary, elsewhere)
+        self._aside = TablesAside(self._accounts, self._quarantine)
+        parts = (self._bronze, rules, self.tables, self._fencing, self._aside)
+        backfills = Backfills(spark, lakehouse.backfills, pipeline)
+        self._catch_up = CatchUp(*parts, slice_events, backfills, elsewhere)
         # Kept: each of its threads has a connection to the JVM.
         self._side_by_side = ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="merge")
         self._asked = False
@@ -103,8 +112,28 @@ class Merge:
         self._side_by_side.shutdown(cancel_futures=True)
 
     def step(self, captured: int | None = None, more: bool = False) -> list[Account]:
-        """One slice. `captured`: the last batch in bronze, where the caller knows. `more`: it is about to capture more:
-        a slice that isn't full yet waits for it. Empty: nothing was new, or nothing was merged yet."""
+        """One slice, and one of a table that was set aside and can go on. `captured`: the last batch in bronze, where
+        the caller knows. `more`: it is about to capture more: a slice that isn't full yet waits for it. Empty: nothing
+        was new, or nothing was merged yet."""
+        accounts = self._slice(captured, more)
+        return by_table([*accounts, *self._catch_up.step(self._merge_again)])
+
+    @property
+    def set_aside(self) -> Mapping[str, SetAside]:
+        """Returns the tables that can't be merged as they are, by name."""
+        return self._aside.known
+
+    @property
+    def fault(self) -> BaseException | None:
+        """Returns what was raised last for a table that is set aside."""
+        return self._aside.fault
+
+    @property
+    def catches_up(self) -> bool:
+        """Whether a table that was set aside may be able to go on."""
+        return self._aside.next() is not None
+
+    def _slice(self, captured: int | None, more: bool) -> list[Account]:
         last = self._bronze.last_batch() if captured is None else captured
         if last <= self.merged or (more and not self._slices.is_full(self.merged, last)):
             return []
@@ -115,8 +144,12 @@ class Merge:
         groups = self._slices.profile(self.merged, upto, last)
         with released():
             self._restarts.check(self.merged, upto, groups, partial(self._old_lives, upto, groups))
-            accounts = self._slice_accounts(upto, groups)
-        self._accounts.add(self.merged, upto, accounts)
+            accounts, waiting = self._slice_accounts(upto, groups)
+        if waiting:
+            self._accounts.add(self.merged, upto, accounts, self._aside.shares(waiting))
+            self._aside.accounted()
+        else:
+            self._accounts.add(self.merged, upto, accounts)
         self.merged = upto
         self._summary.passed(upto, sum(group.count for group in groups))
         self._fold(upto)
@@ -124,7 +157,7 @@ class Merge:
         self.newest = max([*times, *([self.newest] if self.newest else [])], default=None)
         # Py4j's objects are in cycles: until Python looks for these, the JVM keeps all rows and plans of the slice.
         gc.collect()
-        return accounts
+        return [*accounts, *waiting]
 
     def _fold(self, upto: int) -> None:
         """Small files of one table a slice: the next one waits for it. Where merged tables have theirs written together
@@ -137,16 +170,43 @@ class Merge:
 
     def _old_lives(self, upto: int, groups: Sequence[Group]) -> list[DataFrame]:
         read = self._slices.read(self.merged, upto, groups, repeated=True)
-        return self._fencing.old_lives(read.batches, self._slices.schemas)
+        batches = [batch for batch in read.batches if batch.table not in self._aside]
+        return self._fencing.old_lives(batches, self._slices.schemas)
 
-    def _slice_accounts(self, upto: int, groups: Sequence[Group]) -> list[Account]:
+    def _slice_accounts(self, upto: int, groups: Sequence[Group]) -> tuple[list[Account], list[Account]]:
+        """Those of what was merged, and those of the tables that are set aside."""
+        self._aside.refresh()
         read = self._slices.read(self.merged, upto, groups)
         accounts = self._without_table(read.events, groups, read.tombstones)
-        batches = self._fencing.without_old_lives(read.batches, self._slices.schemas)
-        accounts += self._side_by_side.map(self._merged, batches)
-        return by_table(accounts)
+        waiting = [self._aside.leave(b) for b in read.batches if b.table in self._aside]
+        others = [b for b in read.batches if b.table not in self._aside]
+        unfenced = dict[str, Reason]()
+        others = self._fencing.without_old_lives(others, self._slices.schemas, partial(_found_unusable, unfenced))
+        merge = partial(self._merged_or_set_aside, self._slices.schemas, unfenced)
+        for account in self._side_by_side.map(merge, others):
+            (waiting if account.table in self._aside else accounts).append(account)
+        return by_table(accounts), waiting
 
-    def _merged(self, batch: TableBatch) -> Account:
+    def _merged_or_set_aside(self, schemas: Schemas, unfenced: dict[str, Reason], batch: TableBatch) -> Account:
+        if batch.table not in unfenced:
+            try:
+                return self._merge_again(schemas, batch)
+            except FAULTS as error:
+                _found_unusable(unfenced, batch.table, error)
+        return self._aside.set_aside(batch, unfenced[batch.table])
+
+    def _merge_again(self, schemas: Schemas, batch: TableBatch) -> Account:
+        """Once more where the engine fails: a fault that comes again is the table's."""
+        try:
+            return self._merged(schemas, batch)
+        except FAULTS as error:
+            reason = reason_of(batch.table, error)
+            if reason is None or reason.code != ENGINE:
+                raise
+        self.tables.begun_in(batch.table, batch.upto - 1)
+        return self._merged(schemas, batch)
+
+    def _merged(self, schemas: Schemas, batch: TableBatch) -> Account:
         """Again where another writer's batch came first: what it found is judged by the table as that left it. Large
         batches would never be done beside small ones; so who came too late asks the others to wait."""
 
@@ -155,10 +215,12 @@ class Merge:
             return away
 
         def claim(attempt: RetryCallState) -> None:
+            # One of the table's commits may be there.
+            self.tables.begun_in(batch.table, batch.upto - 1)
             if attempt.attempt_number > 1:
                 self.tables.claim(batch.table, _CLAIM_SECONDS)
 
-        account: Account = again(before_sleep=claim)(self.tables.merge, batch, self._slices.schemas)
+        account: Account = again(before_sleep=claim)(self.tables.merge, batch, schemas)
         return account + away
 
     def _without_table(self, events: DataFrame, groups: Sequence[Group], tombstones: Placed) -> list[Account]:
@@ -184,3 +246,11 @@ class Merge:
         reason = F.element_at(F.create_map(*pairs), F.col("problem"))
         named = unreadable.withColumn("table", F.col("source_table"))
         self._quarantine.add(named.withColumn("code", F.col("problem")).withColumn("reason", reason))
+
+
+def _found_unusable(reasons: dict[str, Reason], table: str, error: Exception) -> None:
+    """Notes why an error sets its table aside. Raises it where it is no fault of the table's."""
+    reason = reason_of(table, error)
+    if reason is None:
+        raise error
+    reasons[table] = reason

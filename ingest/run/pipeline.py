@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -29,6 +29,7 @@ from ingest.run.shredding import sealing_of
 from ingest.sources.captured import is_remote
 from ingest.sources.contract import Source
 from ingest.sources.kafka import KafkaSource
+from ingest.tables.accounts import SetAside
 from ingest.tables.beside import put_off
 from ingest.tables.bronze import Bronze
 
@@ -195,6 +196,16 @@ class Run:
         """Ends its threads once what they do is done."""
         if self._merge is not None:
             self._merge.close()
+
+    @property
+    def set_aside(self) -> Mapping[str, SetAside]:
+        """Returns the tables that can't be merged as they are, by name."""
+        return self._merge.set_aside if self._merge else {}
+
+    @property
+    def fault(self) -> BaseException | None:
+        """Returns what was raised last for a table that is set aside."""
+        return self._merge.fault if self._merge else None
 
     def step(self) -> Progress:
         """One batch of each part. As long as many wait at the source, what is captured is merged in larger slices."""

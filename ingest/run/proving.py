@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -91,17 +91,38 @@ def prove(
     report: Callable[[Sequence[Account]], None] = lambda _: None,
 ) -> list[Proof]:
     """Of each table. `beside`: an empty place for the tables that are folded anew. A stream may go on meanwhile."""
-    upto = Accounts(spark, pipeline.layout.accounts, pipeline.name).merged_upto()
+    accounts = Accounts(spark, pipeline.layout.accounts, pipeline.name)
+    # A table that is set aside is held against the events that it holds.
+    aside = {t: one.after for t, one in accounts.set_aside().items() if not tables or t in tables}
+    found = _proved(spark, pipeline, beside, accounts.merged_upto(), tables, report, aside)
+    for number, (table, after) in enumerate(aside.items()):
+        if after:
+            place = beside.beside(f"set-aside-{number}")
+            found += _proved(spark, pipeline, place, after, (table,), report)
+    return sorted(found, key=lambda proof: proof.table)
+
+
+def _proved(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    beside: Lakehouse,
+    upto: int,
+    tables: Sequence[str],
+    report: Callable[[Sequence[Account]], None],
+    without: Collection[str] = (),
+) -> list[Proof]:
     live = _sides(spark, pipeline, pipeline.layout, upto)
-    refolded(spark, pipeline, beside, tables, report=report, upto=upto, history=rules_of(pipeline).history)
+    rules = rules_of(pipeline)
+    refolded(spark, pipeline, beside, tables, report=report, upto=upto, history=rules.history, without=without)
     folded = _sides(spark, pipeline, beside, upto)
     nothing = _Side()
     found = []
-    for table in sorted((live.keys() | folded.keys()) & (set(tables) or live.keys() | folded.keys())):
+    there = (live.keys() | folded.keys()) - set(without)
+    for table in sorted(there & (set(tables) or there)):
         one, other = live.get(table, nothing), folded.get(table, nothing)
         digests = (one.digest, other.digest)
         differences = [] if _same(*digests) else _explained(spark, pipeline, table, upto, one, other)
-        history = _same(one.history, other.history) if table in rules_of(pipeline).history else None
+        history = _same(one.history, other.history) if table in rules.history else None
         entry = one.entry or other.entry
         bag = entry is not None and not entry.shape.key
         count = delivered(_captured(spark, pipeline, upto), table) if bag else None

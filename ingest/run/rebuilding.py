@@ -9,22 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from ingest.changelog.accounting import Account
+from ingest.changelog.envelope import BATCH
 from ingest.config import Pipeline
-from ingest.errors import Contended
+from ingest.errors import ChangelogUnusable, Contended
 from ingest.names import Lakehouse
 from ingest.run.judging import Stored, stored_in
 from ingest.run.pipeline import rules_of
 from ingest.run.refold import histories, refolded
+from ingest.run.set_aside import TablesAside
 from ingest.tables.accounts import Accounts
-from ingest.tables.backfills import Backfills, Begun
+from ingest.tables.backfills import REBUILD, Backfills, Begun
 from ingest.tables.catalog import Catalog, Entry
 from ingest.tables.commit_log import UPTO, WRITER
 from ingest.tables.contention import again
 from ingest.tables.folders import removed
+from ingest.tables.quarantine import Quarantine
 
-REBUILD = "rebuild"
 _CLAIM_SECONDS = 300.0
 
 
@@ -36,23 +39,53 @@ class Rebuild:
         self._pipeline = pipeline
         self._tables = tuple(sorted(tables))
         self._layout = pipeline.layout
-        merged = Accounts(spark, self._layout.accounts, pipeline.name).merged_upto()
+        accounts = Accounts(spark, self._layout.accounts, pipeline.name)
+        merged, self._aside = accounts.merged_upto(), accounts.set_aside()
         self._registry = Backfills(spark, self._layout.backfills, pipeline.name)
         self.begun: Begun = self._registry.begin({"source": REBUILD, "tables": [*self._tables]}, merged)
         self._beside = self._layout.beside(f"rebuild-{self.begun.number}")
 
     def run(self, report: Callable[[Sequence[Account]], None] = lambda _: None) -> list[Entry]:
         """The tables that were rebuilt. Raises Contended where the stream leaves no turn."""
-        entries = self._folded(report)
+        try:
+            entries = self._folded(report)
+        except ChangelogUnusable:
+            # The same again would find the same: what is mended is folded from the beginning.
+            self._end()
+            raise
         for entry in entries:
             again()(self._swap, entry.shape.table)
+            self._mend(entry.shape.table)
+        self._end()
+        return entries
+
+    def _end(self) -> None:
         self._registry.end(self.begun)
         removed(self._spark, self._beside.root)
-        return entries
+
+    def _mend(self, table: str) -> None:
+        """A table that was set aside holds now what waited for it: accounts for that."""
+        name = self._pipeline.name
+        if table not in self._aside:
+            return
+        accounts = Accounts(self._spark, self._layout.accounts, name)
+        folded, after = Accounts(self._spark, self._beside.accounts, name), self._aside[table].after
+        upto = folded.merged_upto()
+        shares = [share for share in accounts.waiting(table) if share.upto <= upto]
+        if not shares:
+            return
+        quarantine = Quarantine(self._spark, self._layout.quarantine, name)
+        refused = Quarantine(self._spark, self._beside.quarantine, name).rows()
+        now = folded.total(table, after, shares[-1].upto)
+        TablesAside(accounts, quarantine).caught_up(table, shares, now)
+        quarantine.add(refused.where((F.col("table") == table) & (F.col(BATCH) > after)))
 
     def _folded(self, report: Callable[[Sequence[Account]], None] = lambda _: None) -> list[Entry]:
         history = rules_of(self._pipeline).history
-        return refolded(self._spark, self._pipeline, self._beside, self._tables, report=report, history=history)
+        stops = {after for one in self._aside.values() for after in (one.after, self.begun.upto_batch)}
+        return refolded(
+            self._spark, self._pipeline, self._beside, self._tables, report=report, history=history, stops=stops
+        )
 
     def _swap(self, table: str) -> None:
         name = self._pipeline.name

@@ -19,7 +19,8 @@ from ingest.run.deliveries import Captured, Elsewhere
 from ingest.run.merge import Merge
 from ingest.run.pipeline import rules_of
 from ingest.run.readers import Reader, readers
-from ingest.tables.accounts import Accounts
+from ingest.run.set_aside import require_all_merged
+from ingest.tables.accounts import Accounts, SetAside
 from ingest.tables.bronze import Bronze
 from ingest.tables.bronze_window import BronzeWindow
 from ingest.tables.catalog import Catalog, Entry
@@ -35,14 +36,20 @@ def refolded(
     upto: int | None = None,
     history: Collection[str] = (),
     read: Iterable[tuple[Reader, int]] | None = None,
+    without: Collection[str] = (),
+    stops: Collection[int] = (),
 ) -> list[Entry]:
     """The tables, in a lakehouse of their own, of all events that live silver holds by now, or of those among them that
     `chosen` chooses of a history. `tables`: only these. `upto`: the last batch of bronze. `history`: tables of which
-    all versions are told. `read`: who has read the events, and up to which batch, if not those that silver holds."""
+    all versions are told. `read`: who has read the events, and up to which batch, if not those that silver holds.
+    `without`: tables that are not folded. `stops`: batches of the pipeline's bronze after which a slice ends.
+
+    Raises ChangelogUnusable where tables can't be merged, once all others are folded."""
     rules = replace(rules_of(pipeline), only=frozenset(tables) or None, stops_at_restart=False)
     origins = {e.shape.table: e.origin for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name)}
-    rules = replace(rules, history=frozenset(history), origins=origins)
+    rules = replace(rules, history=frozenset(history), origins=origins, without=frozenset(without))
     every: list[tuple[Reader, Captured]] = []
+    aside: dict[str, SetAside] = {}
     for reader, merged in histories(spark, pipeline) if read is None else read:
         known = replace(rules, columns=reader.columns)
         last = merged if upto is None or reader.writer != pipeline.name else upto
@@ -54,10 +61,13 @@ def refolded(
         elsewhere = _elsewhere(pipeline, bronze, every) if reader.from_topics else None
         most, writer = pipeline.batch.merged_at_once, reader.writer
         with closing(Merge(spark, pipeline.name, into, known, bronze, most, writer, elsewhere)) as merge:
-            while merge.merged < last:  # A slice may hold nothing of what was chosen.
-                report(merge.step())
+            for end in sorted({last, *(stop for stop in stops if stop < last and writer == pipeline.name)}):
+                while merge.merged < end or merge.catches_up:  # A slice may hold nothing of what was chosen.
+                    report(merge.step(end))
+            aside |= merge.set_aside
         if reader.from_topics:
             every.append((reader, captured))
+    require_all_merged(pipeline.name, aside)
     return Catalog(spark, into.tables).entries(pipeline.name)
 
 

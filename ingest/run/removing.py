@@ -21,6 +21,7 @@ from ingest.changelog.change import EVENT_ID, POSITION_COLUMN
 from ingest.changelog.merge import SURROGATE
 from ingest.config import Pipeline
 from ingest.cut import cut, released
+from ingest.errors import ChangelogUnusable
 from ingest.privacy.cut_off import CutOff
 from ingest.privacy.fence import OLD, judged
 from ingest.privacy.key_file import LedgerKeys, read_keys
@@ -37,6 +38,7 @@ from ingest.run.readers import Reader, readers
 from ingest.run.shapes import Shapes
 from ingest.run.shredding import shred
 from ingest.run.sweeping import Sweep, lived
+from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import COORDINATES, Bronze
 from ingest.tables.catalog import Entry as Known
 from ingest.tables.quarantine import Quarantine
@@ -46,6 +48,14 @@ OLD_FILES, ARCHIVE, DATA_KEYS, TOPICS = "old files", "archive", "data keys", "co
 PLACES = (TOMBSTONES, QUARANTINE, TABLES, BRONZE)
 """In this order: what the events of bronze tell is needed to find the rest."""
 REMOVED = "removed"
+
+
+def subjects_aside(spark: SparkSession, pipeline: Pipeline) -> dict[str, int]:
+    """Returns the tables, of those that lead to subjects, that are set aside, each with the last batch that it holds:
+    nothing tells whose events wait after it."""
+    aside = Accounts(spark, pipeline.layout.accounts, pipeline.name).set_aside()
+    return {t: aside[t].after for t in rules_of(pipeline).subjects.tables if t in aside}
+
 
 Seen = Callable[[str, Mapping[str, int]], None]
 """Hears of each place when it is done, and how much was taken away there."""
@@ -76,6 +86,7 @@ class Removal:
         self._readers = readers(spark, pipeline)
         self._quarantine = Quarantine(spark, pipeline.layout.quarantine, pipeline.name)
         self._kept: dict[str, Stored] = {}
+        self._aside = subjects_aside(spark, pipeline)
 
     def run(self, seen: Seen = lambda *_: None) -> Outcome:
         """Until nothing of any request is left that can be taken away by now."""
@@ -101,6 +112,12 @@ class Removal:
         if self._pipeline.archive is not None:
             taken[ARCHIVE] = self._archive(entries, asked[-1].number)
             seen(ARCHIVE, taken[ARCHIVE])
+        if self._aside:
+            raise ChangelogUnusable(
+                f"pipeline {self._pipeline.name}: whose the events are that wait for {', '.join(self._aside)} can't be "
+                "known, as their tables are set aside; all else was removed",
+                "`ingest status` says why they are: mend it, `ingest run`, then the same command again",
+            )
         return Outcome(len(asked), taken, remain_until)
 
     def _steps(self, ends: Mapping[str, CutOff]) -> Iterator[tuple[str, dict[str, int]]]:

@@ -96,6 +96,7 @@ def _fold(spark: SparkSession, case: Case, delivery: Delivery, form: Format) -> 
         accounts += merge.step(capture.captured.batch)
     shapes = [entry.shape for entry in merge.tables.shapes.entries]
     summary = _summary(spark, case, lakehouse, records, accounts)
+    summary["set_aside"] = {t: {"code": s.code, "reason": s.reason} for t, s in merge.set_aside.items()}
     summary["tables"] = _tables(spark, case, lakehouse, shapes, sorted(told.get("tables", {})), form)
     text = json.dumps(summary, ensure_ascii=False, indent=1)
     case.out.mkdir(parents=True, exist_ok=True)

@@ -31,9 +31,9 @@ class Rules:
     whose. `ledger`, `key_file`: where it stands what was asked to be erased, and the keys of its hashes. `masks`:
     what an erasure leaves of tables whose rows stay. `shredded`: columns that are encrypted, and by whose key.
     `renamed`: origin → the one that it was called before. `origins`: table → whose it is, where its catalog doesn't
-    tell. `only`: tables beside which none is wanted. `times_out_of_range`: what becomes of dates and timestamps
-    outside of the years 1 to 9999. `keyless`: tables without a key are written; their rows are counted, so who
-    delivers events once more must leave them alone."""
+    tell. `only`: tables beside which none is wanted. `without`: tables that are not. `times_out_of_range`: what
+    becomes of dates and timestamps outside of the years 1 to 9999. `keyless`: tables without a key are written;
+    their rows are counted, so who delivers events once more must leave them alone."""
 
     naming: Naming = field(default_factory=Naming)
     primary_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -59,6 +59,7 @@ class Rules:
     renamed: Mapping[str, str] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
     only: frozenset[str] | None = None
+    without: frozenset[str] = frozenset()
     keyless: bool = True
     times_out_of_range: OutOfRange = OutOfRange.CLAMP
 
@@ -84,7 +85,7 @@ class Rules:
 
     def takes(self, table: str) -> bool:
         """Whether the table is wanted: whole names, with or without their schema; exclusion wins."""
-        if self.only is not None and table not in self.only:
+        if table in self.without or (self.only is not None and table not in self.only):
             return False
         names = (table, table.split(".", maxsplit=1)[-1])
 

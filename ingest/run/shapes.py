@@ -9,10 +9,11 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.columns import Column
 from ingest.changelog.envelope import key_json
-from ingest.changelog.evolution import Obstacle, evolved
+from ingest.changelog.evolution import Alike, Obstacle, evolved
 from ingest.changelog.images import Shape
 from ingest.changelog.inference import read_as, settled
-from ingest.changelog.spelling import folded
+from ingest.changelog.spelling import caseless
+from ingest.errors import TableUnusable
 from ingest.names import Lakehouse
 from ingest.run.judging import Stored
 from ingest.run.owning import Owned, owned
@@ -112,6 +113,7 @@ class Shapes:
         for group, arrived in incoming:
             outcome = evolved(columns, arrived, spelling)
             columns = outcome.columns
+            _require_apart(outcome.conflicts)
             if outcome.conflicts:
                 refused[group] = outcome.conflicts
             else:
@@ -136,8 +138,10 @@ class Shapes:
                 "the records' keys are no JSON objects, so no primary key is known: set the connector's key.converter "
                 f"to JsonConverter, or declare tables.{batch.table}.primary_key, {then}"
             )
-        there = {folded(c.name) for _, columns in incoming for c in columns} | {*map(folded, self.names(batch.table))}
-        lacking = [k for k in key if folded(self._rules.spelling(batch.table).own(k)) not in there]
+        there = {caseless(c.name) for _, columns in incoming for c in columns} | {
+            *map(caseless, self.names(batch.table))
+        }
+        lacking = [k for k in key if caseless(self._rules.spelling(batch.table).own(k)) not in there]
         if not lacking:
             return f"no event of the table holds a row image with columns, {then}"
         if batch.table in self._rules.primary_keys:
@@ -180,3 +184,15 @@ class Shapes:
         if row is None:
             return ()
         return tuple(row.names) if row.names else None
+
+
+def _require_apart(obstacles: Sequence[Obstacle]) -> None:
+    """Raises TableUnusable where a table would need two columns that Delta takes for one: it is refused as a whole, for
+    without one of them no row of it would be right."""
+    alike = next((one for one in obstacles if isinstance(one, Alike)), None)
+    if alike is not None:
+        raise TableUnusable(
+            alike.code,
+            str(alike),
+            "give one of them another name: tables: {…: {rename: {column: name}}}",
+        )

@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from ingest.changelog.accounting import CAUGHT_UP
 from ingest.changelog.change import POSITION_COLUMN
 from ingest.changelog.envelope import BATCH
 from ingest.config import Pipeline
 from ingest.names import Lakehouse
 from ingest.run.lag import Lag, lag_of
 from ingest.run.schema_changes import SchemaChange, schema_changes
-from ingest.tables.accounts import Accounts
+from ingest.tables.accounts import Accounts, SetAside
 from ingest.tables.bronze import Bronze
 from ingest.tables.catalog import Catalog, Entry
 from ingest.tables.quarantine import Quarantine
@@ -48,7 +49,7 @@ class LastBatch:
 @dataclass(frozen=True)
 class Status:
     """`captured`, `merged`: numbers of the last capture batch in bronze, and of the last one in silver. `quarantined`:
-    code → events, of all tables and of none. `set_aside`: table → why no more of its events are merged. `lag`: None
+    code → events, of all tables and of none. `set_aside`: tables that can't be merged as they are, by name. `lag`: None
     if the source was not asked."""
 
     pipeline: str
@@ -59,7 +60,7 @@ class Status:
     tables: list[TableStatus]
     last_batch: LastBatch | None
     schema_changes: list[SchemaChange]
-    set_aside: dict[str, str]
+    set_aside: dict[str, SetAside]
     lag: Lag | None = None
 
     @property
@@ -71,7 +72,8 @@ class Status:
 def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, source: Pipeline | None = None) -> Status:
     """Reads the pipeline's tables; writes nothing. `source`: the pipeline whose source is asked how much waits."""
     # Accounts before bronze: a stream that goes on meanwhile can't have merged more than is then captured.
-    last = _last_batch(Accounts(spark, lakehouse.accounts, pipeline))
+    accounts = Accounts(spark, lakehouse.accounts, pipeline)
+    last = _last_batch(accounts)
     merged = last.upto if last else 0
     bronze = Bronze(spark, lakehouse.bronze(pipeline))
     held = bronze.rows().agg(F.max(BATCH), F.count(F.lit(1))).first()
@@ -93,7 +95,7 @@ def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, source: Pip
         tables=[_table(spark, pipeline, lakehouse, entry, of_table.get(entry.shape.table, 0)) for entry in entries],
         last_batch=last,
         schema_changes=schema_changes(catalog.revisions(pipeline)),
-        set_aside={},
+        set_aside=dict(sorted(accounts.set_aside().items())),
         lag=None if source is None else lag_of(bronze, source, merged),
     )
 
@@ -101,6 +103,7 @@ def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, source: Pip
 def _last_batch(accounts: Accounts) -> LastBatch | None:
     slices = (
         accounts.rows()
+        .where(~F.col("standing").eqNullSafe(CAUGHT_UP))
         .groupBy("upto_batch")
         .agg(F.max(F.unix_millis("committed_at")).alias("at"), F.sum("read").alias("events"))
     )

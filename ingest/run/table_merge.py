@@ -22,6 +22,7 @@ from ingest.errors import ConfigError, Contended
 from ingest.names import Lakehouse
 from ingest.run.chronicle import Chronicle
 from ingest.run.decoding import Changes
+from ingest.run.documents import require_rows
 from ingest.run.judging import Contradicted, Judged, Stored, Truncated, judge, stored_in
 from ingest.run.owning import OTHER_DATABASE
 from ingest.run.profile import CHANGE, Group, belongs_to
@@ -83,12 +84,16 @@ class TableMerge:
     def begun(self, merged: int) -> int | None:
         """The end of a slice after `merged` that some table holds already: a run died before it was accounted for.
         To be asked once, before the first slice."""
-        for entry in self.shapes.entries:
-            stored = self.stored_in(entry.shape.table)
-            silver, pending = (self._told_after(kept, merged) for kept in (stored.silver, stored.pending))
-            if silver or pending:
-                self._begun[entry.shape.table] = Begun(silver, pending)
-        return max((t.said[UPTO] for b in self._begun.values() for t in b if t), default=None)
+        found = (self.begun_in(entry.shape.table, merged) for entry in self.shapes.entries)
+        return max((upto for upto in found if upto is not None), default=None)
+
+    def begun_in(self, table: str, merged: int) -> int | None:
+        """The same of one table."""
+        stored = self.stored_in(table)
+        begun = Begun(*(self._told_after(kept, merged) for kept in (stored.silver, stored.pending)))
+        if any(begun):
+            self._begun[table] = begun
+        return max((t.said[UPTO] for t in begun if t), default=None)
 
     @released()
     def merge(self, batch: TableBatch, schemas: Schemas) -> Account:
@@ -118,6 +123,8 @@ class TableMerge:
         read = batch.count
         if not self._rules.keyless and self.shapes.is_keyless(batch):
             return Account(batch.table, read, suppressed=read)
+        if not self.shapes.names(batch.table):
+            require_rows(batch, changed)
         stored = self.stored_in(batch.table)
         others = self._begin(batch.table, stored)
         shape, refused = self.shapes.settled(batch, incoming, stored, origin)

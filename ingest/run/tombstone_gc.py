@@ -80,8 +80,11 @@ def collect_garbage(
     spark: SparkSession, pipeline: str, lakehouse: Lakehouse, bronze: Bronze, horizons: DataFrame, dry_run: bool
 ) -> list[Collected]:
     """Moves the horizon of each table with a key up to `horizons`, but not beyond what is merged already."""
-    merged = Accounts(spark, lakehouse.accounts, pipeline).merged_upto()
-    waiting = bronze.rows().where((F.col(BATCH) > merged) & F.col("op").isin(*CHANGES))
+    accounts = Accounts(spark, lakehouse.accounts, pipeline)
+    waits = F.col(BATCH) > accounts.merged_upto()
+    for table, aside in accounts.set_aside().items():
+        waits |= (F.col("source_table") == table) & (F.col(BATCH) > aside.after)
+    waiting = bronze.rows().where(waits & F.col("op").isin(*CHANGES))
     behind = waiting.groupBy("source_table").agg(F.min("position").alias("_waits"))
     limited = horizons.join(behind, "source_table", "left").withColumn("horizon", F.least("horizon", "_waits"))
     found = {r["source_table"]: tuple(r["horizon"]) for r in limited.collect()}  # a row per table

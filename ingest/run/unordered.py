@@ -12,7 +12,7 @@ from ingest.changelog.change import CODE, POSITION_COLUMN
 from ingest.changelog.images import Shape
 from ingest.changelog.merge import SURROGATE, surrogate
 from ingest.changelog.reader import Reading
-from ingest.errors import ChangelogUnusable
+from ingest.errors import StopRequested
 from ingest.run.decoding import Changes
 from ingest.run.judging import Stored
 from ingest.run.profile import CHANGE
@@ -34,7 +34,7 @@ class Unordered:
         self._said: set[str] = set()
 
     def check(self, batch: TableBatch, shape: Shape, changes: Changes, stored: Stored) -> None:
-        """To be asked before the batch is merged. Raises ChangelogUnusable, or warns once for each table."""
+        """To be asked before the batch is merged. Raises StopRequested, or warns once for each table."""
         unplaced = [g for g in batch.groups if g.kind == CHANGE and not g.placed]
         if not unplaced or not shape.key or batch.table in self._said:
             return
@@ -52,7 +52,7 @@ class Unordered:
             "position: which of them is newer can't be known"
         )
         if self._stops:
-            raise ChangelogUnusable(problem, _REMEDY + "; or say source: {keys_in_two_partitions: offset}")
+            raise StopRequested(problem, _REMEDY + "; or say source: {keys_in_two_partitions: offset}")
         self._said.add(batch.table)
         _log.warning("%s; the higher offset counts → %s", problem, _REMEDY)
 

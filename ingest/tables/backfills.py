@@ -17,6 +17,9 @@ from ingest.local_rows import local_rows
 from ingest.tables import delta_log
 from ingest.tables.marks import Progress
 
+REBUILD = "rebuild"
+"""The source that a rebuild is asked for."""
+
 _SCHEMA = T.StructType(
     [
         T.StructField("pipeline", T.StringType()),

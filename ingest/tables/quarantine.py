@@ -23,6 +23,9 @@ from ingest.tables.contention import again
 from ingest.tables.data_file import DataFile
 from ingest.tables.folded import FoldedLater
 
+SET_ASIDE = "table-set-aside"
+"""The code of events that wait in bronze because their table is set aside."""
+
 _SCHEMA = T.StructType(
     [
         T.StructField("pipeline", T.StringType()),
@@ -75,17 +78,28 @@ class Quarantine:
         """Of this pipeline alone."""
         return self._mine(self._table.rows(_SCHEMA))
 
-    def add(self, events: DataFrame) -> None:
-        """Bronze rows with `table`, `code` and `reason`. Coordinates that are here already add nothing."""
+    def add(self, events: DataFrame, waiting: bool = False) -> None:
+        """Bronze rows with `table`, `code` and `reason`. Coordinates that are here already add nothing. `waiting`: they
+        are here only because their table is set aside."""
         named = events.withColumn("pipeline", F.lit(self._pipeline)).select(*_SCHEMA.names)
         with self._one_at_a_time:
-            again()(self._append_new, named)
+            again()(self._append_new, named, waiting)
             self._has_grown = True
 
     def forget(self, gone: DataFrame) -> int:
         """Takes away the events at these `COORDINATES`. How many files were written anew for it."""
-        mine = gone.select(*COORDINATES).withColumn("pipeline", F.lit(self._pipeline))
-        return emptying.without(self._table, mine, ["pipeline", *COORDINATES], _laid_out)
+        return self._without(gone, COORDINATES)
+
+    def release(self, table: str, after: int, upto: int) -> int:
+        """Takes away the events of the capture batches `after` < batch ≤ `upto` that waited because their table was set
+        aside. Returns how many files were written anew."""
+        waiting = (F.col("table") == table) & (F.col("code") == SET_ASIDE)
+        inside = (F.col(BATCH) > after) & (F.col(BATCH) <= upto)
+        return self._without(self.rows().where(waiting & inside), [*COORDINATES, "code"])
+
+    def _without(self, gone: DataFrame, same: Sequence[str]) -> int:
+        mine = gone.select(*same).withColumn("pipeline", F.lit(self._pipeline))
+        return emptying.without(self._table, mine, ["pipeline", *same], _laid_out)
 
     def fold(self) -> bool:
         """Writes small files together, where events have been added since and it is time to. Returns whether it
@@ -96,15 +110,15 @@ class Quarantine:
         files = folding.due(self._table.files().values(), together=folding.SELDOM)
         return self._folded.fold(files, lambda due: _laid_out(self._table.rows_in(due), 1))
 
-    def _append_new(self, named: DataFrame) -> None:
+    def _append_new(self, named: DataFrame, waiting: bool) -> None:
         # Computed once: their bounds are needed before they are written.
         come = held(named)
         try:
-            self._table.commit(self._not_there(come), new=_STATISTICS)
+            self._table.commit(self._not_there(come, waiting), new=_STATISTICS)
         finally:
             let_go(come)
 
-    def _not_there(self, come: DataFrame) -> DataFrame:
+    def _not_there(self, come: DataFrame, waiting: bool) -> DataFrame:
         """Returns those of the events `come` whose coordinates are not in quarantine."""
         if not self._table.exists():
             return come
@@ -116,6 +130,9 @@ class Quarantine:
         if not files:
             return come
         known = self._mine(self._table.rows_in(files))
+        if not waiting:
+            # An event stands here for itself, though it may have waited for its table.
+            known = known.where(F.col("code") != SET_ASIDE)
         if len(ranges) <= _RANGES_IN_A_FILTER:
             known = known.where(reduce(lambda one, other: one | other, (r.condition for r in ranges)))
         return come.join(known.select(*COORDINATES), COORDINATES, "left_anti").select(*_SCHEMA.names)

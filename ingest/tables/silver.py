@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -23,6 +22,7 @@ from ingest.changelog.images import Shape, default_of
 from ingest.changelog.key_join import joined_by_key
 from ingest.changelog.merge import DELETE, INSERT, UPDATE
 from ingest.changelog.position import POSITION
+from ingest.changelog.spelling import caseless
 from ingest.changelog.types import spark_type
 from ingest.cut import cut
 from ingest.names import identifier
@@ -36,13 +36,12 @@ from ingest.tables.folded import folded
 from ingest.tables.known_files import located
 from ingest.tables.marks import Progress
 from ingest.tables.silver_rows import SilverRows
+from ingest.tables.table_features import MAPPING, features
 from ingest.tables.writes import Writes
 
 _PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
 _UNSORTED = (T.BooleanType, T.BinaryType, T.ArrayType, T.MapType, T.StructType)
 """Types of which Delta keeps no statistics, and refuses to be asked for them."""
-_MAPPING = "delta.columnMapping.mode"
-_NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 _REWRITABLE = 1 << 20
 """Bytes of files that a commit may write anew: so small a table stays one file. Of more, rows are marked as gone."""
 
@@ -63,7 +62,7 @@ class Silver:
 
     def __init__(self, spark: SparkSession, path: str, personal: frozenset[str] = frozenset()) -> None:
         """`personal`: columns of which nothing is written into the log."""
-        self._personal = personal
+        self._personal = {caseless(name) for name in personal}
         self._spark = spark
         self._cores = spark.sparkContext.defaultParallelism
         self._table = delta_log.Table(spark, path)
@@ -91,31 +90,20 @@ class Silver:
         """The columns by their logical types, then the few that begin with `_`."""
         return self._rows_of(shape).schema
 
-    @staticmethod
-    def _mapped(shape: Shape) -> bool:
-        """Whether a name needs Delta's column mapping. It shuts some readers out, so only these tables have it."""
-        return any(_needs_mapping(c.name, spark_type(c.type)) for c in shape.columns)
-
     def _properties(self, shape: Shape) -> dict[str, str]:
         # What readers skip files by: the key, and nothing else of a row gets into the log. A personal key doesn't
         # either: readers then open every file, and within it skip by what Parquet tells, which goes with the file.
         types = {c.name: spark_type(c.type) for c in shape.columns}
-        told = (k for k in shape.key if k not in self._personal)
+        told = (k for k in shape.key if caseless(k) not in self._personal)
         keys = [identifier(k) for k in told if not isinstance(types[k], _UNSORTED)]
         statistics = ",".join(keys) or f"{POSITION_COLUMN}.major"
-        properties = {**_PROPERTIES, "delta.dataSkippingStatsColumns": statistics}
-        if self._mapped(shape):
-            properties[_MAPPING] = "name"
-        # Delta enables it by itself in a new table only.
-        if any(_holds(kind, T.TimestampNTZType) for kind in types.values()):
-            properties["delta.feature.timestampNtz"] = "supported"
-        return properties
+        return {**_PROPERTIES, "delta.dataSkippingStatsColumns": statistics, **features(types)}
 
     def hide(self, shape: Shape) -> None:
         """A table that is older than what was said of its personal columns writes nothing of them from here on."""
         told = "delta.dataSkippingStatsColumns"
         wanted = self._properties(shape)[told]
-        if self._personal & set(shape.key) and self.exists() and self._table.property(told) != wanted:
+        if self._personal & {caseless(k) for k in shape.key} and self.exists() and self._table.property(told) != wanted:
             self._table.set_property(told, wanted)
 
     def create(self, shape: Shape) -> None:
@@ -130,9 +118,9 @@ class Silver:
         kinds = {c.name: spark_type(c.type) for c in after.columns if c.name in old}
         widened = {name: kind for name, kind in kinds.items() if kind != spark_type(old[name].type)}
         properties, columns = self._properties(after), self.schema(after)
-        if _MAPPING in properties and not self._table.is_mapped():
+        if MAPPING in properties and not self._table.is_mapped():
             # A commit of its own: the names of the columns that are there become those of their files.
-            self._table.set_property(_MAPPING, properties[_MAPPING])
+            self._table.set_property(MAPPING, properties[MAPPING])
         if not (filled or widened):
             self._table.commit(None, new=properties, columns=columns)
             return
@@ -209,7 +197,7 @@ class Silver:
         `after`: what has to be done before it, once its files are written.
 
         Raises Contended, or what Delta raises, where another writer's batch came between `begin` and here."""
-        if self._mapped(shape) and not self.exists():
+        if not self.exists() and MAPPING in self._properties(shape):
             self.create(shape)  # Delta refuses a first write that brings both mapping and a change data feed.
         touched, few = writes.files, writes.few is not None
         if not touched:
@@ -300,27 +288,6 @@ def _with_defaults(rows: DataFrame, shape: Shape) -> DataFrame:
     """Rows with all columns of `shape`: one that they lack holds its default, or null."""
     present = set(rows.columns)
     return rows.withColumns({c.name: default_of(c) for c in shape.columns if c.name not in present})
-
-
-def _needs_mapping(name: str, kind: T.DataType) -> bool:
-    """Whether Parquet can't hold the name of a column of this type, or of a field in it."""
-    return bool(_NEEDS_MAPPING.search(name)) or any(_needs_mapping(n, k) for n, k in _parts(kind))
-
-
-def _holds(kind: T.DataType, sought: type[T.DataType]) -> bool:
-    return isinstance(kind, sought) or any(_holds(part, sought) for _, part in _parts(kind))
-
-
-def _parts(kind: T.DataType) -> list[tuple[str, T.DataType]]:
-    """Names and types of what a type is made of."""
-    match kind:
-        case T.StructType():
-            return [(f.name, f.dataType) for f in kind.fields]
-        case T.ArrayType():
-            return [("", kind.elementType)]
-        case T.MapType():
-            return [("", kind.keyType), ("", kind.valueType)]
-    return []
 
 
 def _whole(rows: DataFrame) -> DataFrame:

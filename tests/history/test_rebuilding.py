@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from ingest.cli import app
 from ingest.cli import backfill as command
-from ingest.run import rebuilding
 from ingest.run.rebuilding import Rebuild
 from ingest.tables.backfills import Backfills
 from ingest.tables.silver import Silver
@@ -73,4 +72,4 @@ def test_what_the_stream_merges_meanwhile_is_in_it_and_one_that_died_goes_on(
     assert digests(spark, shop) == digests(spark, whole)
     (done,) = Backfills(spark, shop.layout.backfills, "shop").all()
     assert done.ended_at is not None
-    assert done.asked["source"] == rebuilding.REBUILD
+    assert done.asked["source"] == "rebuild"

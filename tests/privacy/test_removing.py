@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from ingest.changelog.point import Point
 from ingest.config import Pipeline
-from ingest.errors import ProofFailed
+from ingest.errors import ChangelogUnusable, ProofFailed
 from ingest.names import Lakehouse
 from ingest.privacy.certificate import Certificate, issued
 from ingest.privacy.certificate.keys import made, signing_key
@@ -178,6 +178,20 @@ def test_a_removal_that_dies_after_each_step_leaves_nothing_in_the_end(
     assert len(list(ledger.entries())) == told, "nothing was left, and something was taken away"
     adds_up(spark, pipeline, tmp_path / "beside")
     certifies(spark, pipeline, tmp_path / "keys", whole)
+
+
+def test_events_that_wait_for_their_table_hold_a_removal_open(
+    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    """Whose they are, nothing tells before the table is mended."""
+    alike = [*STORY, said(CLAIMS, "c", 6, 95, 63, member_id=BEN, text="a wall", Text="a wall")]
+    merge(spark, pipeline, tmp_path / "alike", alike)
+    late = [*alike, said(CLAIMS, "c", 7, 20, 99150, member_id=ANNA, text=TEXT)]
+    merge(spark, pipeline, tmp_path / "late", late)
+    with pytest.raises(ChangelogUnusable, match=f"{CLAIMS} .*set aside"):
+        remove(spark, pipeline)
+    assert set(rows(spark, pipeline, MEMBERS)) == {BEN}
+    assert {place for _, place in found(pipeline)}.isdisjoint({"silver", "history", "changes"})
 
 
 def test_what_a_backfill_has_read_goes_too(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ class Told:
 
     def create(self, sent: dict[str, Any], read: dict[str, Any] | None = None) -> None:
         self.next("c", sent)
-        self.rows.append(read or sent)
+        self.rows.append(dict(read or sent))
 
 
 def column(name: str, kind: str, **more: Any) -> dict[str, Any]:
@@ -159,7 +159,9 @@ def table(number: int, past: str, key: str, history: bool) -> Told:
         told.next("d", before=told.rows.pop())
         told.topic.tombstone({key: 2})
     if past == "waiting":
-        told.next("u", {key: 3, "v": UNAVAILABLE})
+        told.columns.append(column("w", "text"))
+        told.rows[0]["w"] = None
+        told.next("u", {key: 3, "v": 3, "w": UNAVAILABLE})
     if past == "defaulted":
         told.columns.append(column("d", "integer", optional=False, default=7))
         told.rows[0]["d"] = 7
@@ -186,15 +188,15 @@ def tables() -> list[Told]:
 
 
 def add(told: Told, added: Sequence[tuple[str, str]]) -> None:
-    """Columns one after the other, each with a row that holds it; each row from before reads null there."""
+    """Adds columns, and a row that holds them; each row from before reads null there."""
     for name, kind in added:
         told.columns.append(column(name, kind))
         for row in told.rows:
             row[name] = None
-        last, number = told.rows[-1], 10 * len(told.columns)
-        row = dict.fromkeys(c["field"] for c in told.columns) | {told.key: number, "v": 5}
-        row |= {"d": 9} if "d" in last else {}
-        told.create(row | {name: TYPES[kind][1]}, row | {name: TYPES[kind][2]})
+    row = dict.fromkeys(c["field"] for c in told.columns) | {told.key: 10 * len(told.columns), "v": 5}
+    row |= {"d": 9} if "d" in row else {}
+    sent, read = ({name: TYPES[kind][form] for name, kind in added} for form in (1, 2))
+    told.create(row | sent, row | read)
 
 
 def changelog(seed: int) -> tuple[list[Told], list[list[Record]]]:
@@ -211,7 +213,9 @@ def changelog(seed: int) -> tuple[list[Told], list[list[Record]]]:
     for turn in range(3):
         begun = {told.name: len(told.topic.records) for told in every}
         for told in every:
-            add(told, plans[told.name][turn::3])
+            mine = plans[told.name][turn::3]
+            add(told, mine[:-1])
+            add(told, mine[-1:])
         batches.append([record for told in every for record in told.topic.records[begun[told.name] :]])
     for told in every:
         for row in told.rows:  # the last batch widens what there is, of tables that are mapped by now

@@ -56,7 +56,7 @@ class Sealing:
         parent, text = F.lit(None).cast("string"), F.lit(None).cast("string")
         for table, owner in self.shredded.owners.items():
             mine = F.col("source_table") == table
-            held = _member(F.try_element_at(f"_{image}", F.lit(owner.column)), "$", "string")
+            held = _member(_named(F.col(f"_{image}"), owner.column), "$", "string")
             parent = F.when(mine, F.lit(owner.table)).otherwise(parent)
             text = F.when(mine, F.coalesce(held, F.lit(_NOBODY))).otherwise(text)
         found = F.when(F.col(f"_{image}").isNotNull(), hashed(parent, text))
@@ -114,15 +114,21 @@ class Sealing:
         return F.transform_values(F.col(f"_{image}"), held)
 
     def _shreds(self, name: Column) -> Column:
-        """Whether a member of this name is of a shredded column."""
+        """Whether a member of this name is of a shredded column, in whatever case: it may have been renamed."""
         tables: dict[str, list[str]] = {}
         for table, columns in sorted(self.shredded.columns.items()):
             for column in sorted(columns):
-                tables.setdefault(column, []).append(table)
+                tables.setdefault(column.lower(), []).append(table)
         found = F.lit(False)
         for column, those in tables.items():
-            found = F.when(name == column, F.col("source_table").isin(*those)).otherwise(found)
+            found = F.when(F.lower(name) == column, F.col("source_table").isin(*those)).otherwise(found)
         return found
+
+
+def _named(image: Column, column: str) -> Column:
+    """The member of a column, which may have been renamed to another case."""
+    alike = F.map_values(F.map_filter(image, lambda name, _: F.lower(name) == column.lower()))
+    return F.coalesce(F.try_element_at(image, F.lit(column)), F.try_element_at(alike, F.lit(1)))
 
 
 def _member(value: Column, path: str, kind: str) -> Column:

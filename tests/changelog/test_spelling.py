@@ -1,0 +1,56 @@
+"""Which column of a table a column of an event is."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingest.changelog.columns import Column
+from ingest.changelog.connect_schema import declared
+from ingest.changelog.evolution import Alike, TableColumn, Taken, evolved
+from ingest.changelog.spelling import Spelling, caseless
+from ingest.changelog.types import parse
+
+
+def columns(*names: str) -> list[Column]:
+    return [declared(name, "string") for name in names]
+
+
+def test_another_case_is_the_same_column() -> None:
+    outcome = evolved([TableColumn("email", parse("string"))], columns("Email", "NO"))
+    assert [c.name for c in outcome.columns] == ["email", "NO"]
+    assert Spelling().of(["Email", "no"], ["email", "NO"]) == {"Email": "email", "no": "NO"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("Ä", "ä", True),
+        ("straße", "STRASSE", False),
+        ("ſ", "S", True),  # Java compares in upper case too
+        ("\u212a", "k", True),
+        ("İ", "i", False),
+        ("é", "e", False),
+    ],
+)
+def test_names_are_compared_as_java_does(one: str, other: str, same: bool) -> None:
+    assert (caseless(one) == caseless(other)) is same
+
+
+def test_two_columns_of_one_image_are_not_taken_for_one() -> None:
+    outcome = evolved([], columns("id", "email", "Email"))
+    assert outcome.conflicts == (Alike(("email", "Email")),)
+    assert outcome.columns == ()
+
+
+def test_a_column_is_renamed_as_the_file_says() -> None:
+    spelling = Spelling(renamed=(("Email", "email_2"), ("_position", "position")))
+    outcome = evolved([], columns("email", "Email", "_position"), spelling)
+    assert not outcome.conflicts
+    assert [c.name for c in outcome.columns] == ["email", "email_2", "position"]
+    (taken,) = evolved([], columns("_position")).conflicts
+    assert isinstance(taken, Taken)
+    assert "rename" in str(taken)
+
+
+def test_fold_case_names_new_columns_in_lower_case() -> None:
+    assert Spelling(fold_case=True).of(["ID", "Email"], ["id"]) == {"ID": "id", "Email": "email"}
