@@ -33,6 +33,11 @@ def java_options() -> str:
     return f"-XX:SharedArchiveFile={found} -Xshare:auto {_QUIET}" if found.is_file() else ""
 
 
+def is_writing() -> bool:
+    """Returns whether the JVM of this process's session writes the archive as it ends."""
+    return _DUMPED_TO in os.environ
+
+
 def make(command: Sequence[str]) -> Path:
     """Writes the archive where it is missing: of the classes that `command`, which runs a session, has loaded.
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from ingest import local_disk
-from ingest.class_archive import java_options
+from ingest.class_archive import is_writing, java_options
 from ingest.engine_output import engine_output
 from ingest.errors import EngineDied
 from ingest.hadoop_settings import forget_origins
@@ -105,7 +105,8 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         builder = builder.appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with engine_output():
+    # The writer of the archive waits until the JVM closes the output that it inherits from this process.
+    with nullcontext() if is_writing() else engine_output():
         session = builder.getOrCreate()
         if not is_submitted:
             local_disk.by_direct_calls(session)

@@ -113,6 +113,12 @@ def test_a_class_archive_is_written_once(environment: Path) -> None:
 
 
 @pytest.mark.spark
+def test_the_classes_of_a_session_are_written_as_its_jvm_ends(environment: Path) -> None:
+    session = "from ingest.session import running\nwith running('classes') as spark: spark.range(1).count()"
+    assert make([sys.executable, "-c", session]).stat().st_size > 10_000_000
+
+
+@pytest.mark.spark
 def test_a_session_maps_the_class_archive(spark: SparkSession) -> None:
     if not archive().is_file():
         pytest.skip("no archive was written: `make test` does, or `ingest jars --archive`")
