@@ -146,8 +146,13 @@ def _named_keys(shape: Shape, reader: Reader) -> SparkColumn:
     withheld = F.array(*(F.when(flag, F.lit(name)) for name, flag in flags.items()))
     in_key = F.coalesce(F.json_object_keys(key_json(F.col("key"))), none)
     named = F.array_union(F.array_except(F.coalesce(shown, none), withheld), in_key)
-    values = (image(reader.main, reader).getField(c.name) for c in columns)
-    lacks = reduce(lambda one, other: one | other, (value.isNull() for value in values), F.col(DELETED))
+    types = {c.name: c.type for c in shape.columns}
+    # Decoded: the null of a value that is read as any JSON is a text.
+    main = image(reader.main, reader)
+    values = (decode(main.getField(wire[k].name), wire[k].wire, types[k]) for k in shape.key if k in wire)
+    # A column of which a batch holds only nulls need not be among those that are read.
+    unread = F.col(DELETED) | F.lit(len(columns) < len(shape.key))
+    lacks = reduce(lambda one, other: one | other, (value.isNull() for value in values), unread)
     return F.when(lacks, F.transform(named, lambda name: _own_name(name, reader)) if reader.names else named)
 
 
