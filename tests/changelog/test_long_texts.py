@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 from ingest.changelog.inference import are_whole, images
 from ingest.plain_json import CORRUPT, opened, parsed
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 _LONG = 21_000_000
 _IMAGE = T.StructType([T.StructField("v", T.StringType()), T.StructField("n", T.StringType())])
 _INTO = T.StructType([T.StructField("after", _IMAGE), T.StructField(CORRUPT, T.StringType())])

@@ -16,7 +16,7 @@ from ingest.run.replay import Case, Delivery, replay
 from ingest.tables.catalog import Catalog
 from tests.replay.changelogs import Topic, write
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 _COLUMNS, _KEYS, _CHANGES = 24, 3, 6
 _NULLS = ["null"]

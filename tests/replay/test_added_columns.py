@@ -16,7 +16,7 @@ from ingest.run.replay import Case, Delivery, replay
 from tests.replay.changelogs import Record, Topic, schema, write
 from tests.replay.rules import UNAVAILABLE
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 _TIME, _DATA = "io.debezium.time.", "io.debezium.data."
 _POINT: list[dict[str, Any]] = [{"field": "x", "type": "double"}, {"field": "y", "type": "double"}]
