@@ -69,7 +69,7 @@ class WireType:
 class Column:
     """`default` is JSON text, written as a value of the column is; it counts only where `has_default`. `sealed`: what
     the column is once its values are decrypted, where they are not. `inferred`: its type was found in its values, by
-    `inference`."""
+    `inference`. `as_stored`: its type is the one that the table has, so the event says nothing of it."""
 
     name: str
     wire: WireType
@@ -79,3 +79,4 @@ class Column:
     has_default: bool = False
     sealed: Column | None = None
     inferred: bool = False
+    as_stored: bool = False

@@ -242,6 +242,8 @@ def _declared_scalar(word: str, arguments: tuple[str, ...]) -> Typed | None:
             return _bits(int(length))
         case "bits", ():
             return _bits(_UNBOUNDED)
+        case Kind.INT53, ():  # Of a stored column: no user declares it.
+            return WireType(Encoding.NUMBER, Kind.INT64, checked=True), LogicalType(Kind.INT53)
         case "decimal" | "decimal_text", () | ("variable",):
             wire = WireType(Encoding.DECIMAL_PLAIN, digits=MAX_DIGITS)
             return wire, LogicalType(Kind.DECIMAL_TEXT)

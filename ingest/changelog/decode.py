@@ -195,7 +195,8 @@ def _date_any(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkC
 
 def _epoch(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
     units = _temporal_number(value, wire)
-    return temporal.instant_from_units(units, wire.digits, wire.out_of_range).cast(spark_type(target))
+    zoned = target.kind is Kind.TIMESTAMP_TZ
+    return temporal.instant_from_units(units, wire.digits, wire.out_of_range, zoned).cast(spark_type(target))
 
 
 def _time_of_day(value: SparkColumn, wire: WireType, _: LogicalType) -> SparkColumn:

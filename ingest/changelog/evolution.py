@@ -98,7 +98,7 @@ def evolved(current: Sequence[TableColumn], incoming: Sequence[Column], spelling
         if sealed is None and column.sealed is not None and have.sealed is not None:
             conflicts.append(Conflict(name, have.sealed.type, column.sealed.type))
             continue
-        inferred = have.inferred and column.inferred
+        inferred = have.inferred and (column.inferred or column.as_stored)
         joined = join(have.type, column.type) if inferred else _widest(have.type, column.type)
         if joined is None:
             conflicts.append(Conflict(name, have.type, column.type))

@@ -18,6 +18,8 @@ FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31, in days since 1970-01-01."""
 _DAY_MICROS = 86_400_000_000
 FIRST_MICROS, LAST_MICROS = FIRST_DAY * _DAY_MICROS, (LAST_DAY + 1) * _DAY_MICROS - 1
+FIRST_INSTANT = FIRST_MICROS + 2 * _DAY_MICROS
+"""The first timestamp with a time zone, in microseconds since 1970: Python has no earlier local time in every zone."""
 
 # As Debezium writes them. Its older versions give both infinite dates a year before Christ.
 _INFINITE_DAYS = (2_146_033_979, -2_147_472_692, 2**31 - 1)
@@ -132,20 +134,21 @@ def time_from_units(units: SparkColumn, digits: int) -> SparkColumn:
     )
 
 
-def instant_from_units(units: SparkColumn, digits: int, rule: OutOfRange) -> SparkColumn:
+def instant_from_units(units: SparkColumn, digits: int, rule: OutOfRange, zoned: bool = False) -> SparkColumn:
     """Returns the timestamp of a number of 10^-digits s since 1970-01-01.
 
-    Infinite ones of Postgres are two numbers, whichever the unit.
+    Infinite ones of Postgres are two numbers, whichever the unit. `zoned`: it is one with a time zone.
     """
+    begin = FIRST_INSTANT if zoned else FIRST_MICROS
     match digits:
         case 3:
             kept = units.isin(INFINITY_MICROS, MINUS_INFINITY_MICROS)
             scaled = F.try_multiply(units, F.lit(1000).cast("bigint"))
             value = F.timestamp_micros(F.when(kept, units).otherwise(scaled))
-            first, last = FIRST_MICROS // 1000, LAST_MICROS // 1000
+            first, last = begin // 1000, LAST_MICROS // 1000
         case 6:
             value = F.timestamp_micros(units)
-            first, last = FIRST_MICROS, LAST_MICROS
+            first, last = begin, LAST_MICROS
         case _:
             value = F.timestamp_micros(micros_from_nanos(units))
             first, last = MINUS_INFINITY_MICROS + 1, INFINITY_MICROS - 1
@@ -155,7 +158,7 @@ def instant_from_units(units: SparkColumn, digits: int, rule: OutOfRange) -> Spa
         units.isin(*_MINUS_INFINITE_UNITS),
         units > last,
         units < first,
-        instant(FIRST_MICROS),
+        instant(begin),
         instant(LAST_MICROS),
     )
     return found.applied(value, rule)
@@ -175,7 +178,7 @@ def timestamp_from_text(text: SparkColumn, rule: OutOfRange) -> SparkColumn:
 def timestamp_tz_from_text(text: SparkColumn, rule: OutOfRange) -> SparkColumn:
     """Returns the instant of an ISO timestamp with offset, of `infinity` or `-infinity`."""
     value = F.when(text.rlike(_TIMESTAMP_TZ), text.try_cast("timestamp"))
-    first, last = instant(FIRST_MICROS), instant(LAST_MICROS)
+    first, last = instant(FIRST_INSTANT), instant(LAST_MICROS)
     found = _of_text(text, _TIMESTAMP_TZ, first, last)
     # An offset may lead out of the range.
     above, below = (F.coalesce(beyond, F.lit(False)) for beyond in (value > last, value < first))

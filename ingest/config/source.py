@@ -137,8 +137,9 @@ class Source(Section):
     times_out_of_range: Literal["clamp", "set_null", "quarantine", "keep"] = Field(
         default="clamp",
         description="What becomes of dates and timestamps outside of the years 1 to 9999, infinite ones among them, "
-        "which many readers of Delta tables can't hold. clamp: the nearest end, 0001-01-01 or 9999-12-31 "
-        "(23:59:59.999999 of UTC). set_null: null. quarantine: the event is set aside. keep: stored as they are.",
+        "which many readers of Delta tables can't hold. clamp: the nearest end, 0001-01-01 (0001-01-03 UTC with a time "
+        "zone) or 9999-12-31 (23:59:59.999999 UTC). set_null: null. quarantine: the event is set aside. "
+        "keep: stored as they are.",
     )
     epochs: tuple[AwareDatetime, ...] = Field(
         default=(),

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.change import quoted
 from ingest.changelog.evolution import TableColumn
-from ingest.changelog.temporal import FIRST_MICROS, LAST_MICROS, instant
+from ingest.changelog.temporal import FIRST_INSTANT, FIRST_MICROS, LAST_MICROS, instant
 from ingest.changelog.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, Kind, spark_type
 from ingest.config import Constant, Generalised
 from ingest.errors import ConfigError
@@ -19,7 +19,7 @@ from ingest.errors import ConfigError
 Masks = Mapping[str, Constant | Generalised | None]
 """column → what is left of it."""
 
-_NEVER = (INFINITY_MICROS, MINUS_INFINITY_MICROS, FIRST_MICROS, LAST_MICROS)
+_NEVER = (INFINITY_MICROS, MINUS_INFINITY_MICROS, FIRST_MICROS, FIRST_INSTANT, LAST_MICROS)
 """Timestamps that stand for infinite ones."""
 _TIMES = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ}
 _NUMBERS = {Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT53, Kind.INT64, Kind.FLOAT32, Kind.FLOAT64}

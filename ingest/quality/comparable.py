@@ -64,7 +64,8 @@ def _in_range(value: str, first: str, last: str, rule: OutOfRange) -> str:
 
 
 def _instant(kind: str, zone: str, rule: OutOfRange) -> str:
-    first, last = (f"{kind} '{at}{zone}'" for at in ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"))
+    begin = "0001-01-03 00:00:00" if zone else "0001-01-01 00:00:00"
+    first, last = (f"{kind} '{at}{zone}'" for at in (begin, "9999-12-31 23:59:59.999999"))
     inside = _in_range("{v}", first, last, rule)
     return (
         f"CASE {inside} WHEN 'infinity' THEN {INFINITY_MICROS} WHEN '-infinity' THEN {MINUS_INFINITY_MICROS} "

@@ -102,7 +102,8 @@ class Backfill:
         self.begun: Begun = self._registry.begin(words, merged)
         only = frozenset(asked.tables) or None
         rules = replace(rules_of(pipeline), only=only, keyless=False, stops_at_restart=False)
-        rules = replace(rules, columns=rules.columns | words.get("types", {}))
+        if "types" in words:
+            rules = replace(rules, columns=rules.columns | words["types"], columns_as_stored=True)
         self._capture: Capture | None = None
         if source is None:
             path = layout.bronze(pipeline.name)

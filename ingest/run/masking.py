@@ -79,7 +79,8 @@ class Masking:
 
     def _merged(self, begun: Begun) -> int:
         bronze, layout = self._bronze_of(begun), self._pipeline.layout
-        rules = replace(self._rules, columns=dict(self._rules.columns) | begun.asked["types"])
+        columns = dict(self._rules.columns) | begun.asked["types"]
+        rules = replace(self._rules, columns=columns, columns_as_stored=True)
         most = self._pipeline.batch.merged_at_once
         merge = Merge(self._spark, self._pipeline.name, layout, rules, bronze, most, begun.writer)
         rows, last = 0, bronze.last_batch()

@@ -22,7 +22,8 @@ DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
 @dataclass(frozen=True)
 class Rules:
     """`primary_keys`: table → columns, empty for a table whose creates are rows of their own. `columns`: table →
-    column → logical type, where the events don't tell. `column_renames`: table → column of an event → column of the
+    column → logical type, where the events don't tell. `columns_as_stored`: these are the types that tables
+    have already, not what a user declares. `column_renames`: table → column of an event → column of the
     table. `table_topics`: topic → the one table in it. `whole_snapshots`: a snapshot reads every row, so what it
     lacks is gone. `append_only`: tables without a key whose rows are never taken away. `epochs`: when the source's
     log began anew. `stops_at_restart`: where it seems to have begun anew and nobody said so.
@@ -38,6 +39,7 @@ class Rules:
     naming: Naming = field(default_factory=Naming)
     primary_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    columns_as_stored: bool = False
     table_topics: Mapping[str, str] = field(default_factory=dict)
     include_tables: str | None = None
     exclude_tables: str | None = None

@@ -24,10 +24,14 @@ class Schemas:
     """Remembers what it has read: a schema is parsed once per process."""
 
     def __init__(
-        self, sealed: Mapping[str, frozenset[str]] | None = None, times: OutOfRange = OutOfRange.CLAMP
+        self,
+        sealed: Mapping[str, frozenset[str]] | None = None,
+        times: OutOfRange = OutOfRange.CLAMP,
+        as_stored: bool = False,
     ) -> None:
         """`sealed`: table → columns whose values are encrypted, whatever the schema says of them. `times`: what becomes
-        of those out of range."""
+        of those out of range. `as_stored`: declared types are those that the tables have."""
+        self._as_stored = as_stored
         self._sealed = sealed or {}
         self._times = times
         self._known: dict[int, tuple[Column, ...]] = {}
@@ -61,7 +65,7 @@ class Schemas:
         kinds = {caseless(name): kind for name, kind in declared_types.items()}
         found = inferred(group.kinds)
         told = {c.name: declared(c.name, kinds[caseless(c.name)]) for c in found if caseless(c.name) in kinds}
-        told = {c.name: c for c in self._timed([*told.values()])}
+        told = {c.name: replace(c, as_stored=self._as_stored) for c in self._timed([*told.values()])}
         return tuple(_sealed(c, told.get(c.name)) if caseless(c.name) in sealed else told.get(c.name, c) for c in found)
 
     def _timed(self, columns: Sequence[Column]) -> tuple[Column, ...]:

@@ -63,7 +63,7 @@ class Slices:
         self._shapes = shapes
         self._most = most
         self._profiles: dict[tuple[int, int], list[Group]] = {}
-        self.schemas = Schemas(rules.shredded.columns, rules.times_out_of_range)
+        self.schemas = Schemas(rules.shredded.columns, rules.times_out_of_range, rules.columns_as_stored)
 
     def end(self, after: int, last: int) -> int:
         """The last batch of the slice after the batch `after`, of those that wait up to `last`."""

@@ -18,6 +18,7 @@ from ingest.changelog.envelope import RECORD
 from ingest.changelog.images import Shape
 from ingest.changelog.point import Point
 from ingest.changelog.render import IN_FULL
+from ingest.changelog.types import Kind
 from ingest.errors import ConfigError
 from ingest.sources.contract import Offsets, Range
 
@@ -47,6 +48,11 @@ class Dump:
     at: Point
 
 
+def _types(shape: Shape) -> dict[str, str]:
+    """Returns column → type, wide enough for whatever a dump may hold: it has whole numbers that a float has not."""
+    return {c.name: "int64" if c.type.kind is Kind.INT53 else str(c.type) for c in shape.columns}
+
+
 class DumpSource:
     """A partition per file; a row's offset is its number in the file."""
 
@@ -58,7 +64,7 @@ class DumpSource:
         Raises ConfigError where nothing can be read there, or a column of the key is missing."""
         self._spark = spark
         self._dump = dump
-        self._known = {} if shape is None else {c.name: str(c.type) for c in shape.columns}
+        self._known = {} if shape is None else _types(shape)
         self._key = list(declared.get(dump.table, () if shape is None else shape.key))
         try:
             self._columns = spark.read.parquet(dump.path).schema

@@ -33,6 +33,7 @@ pytestmark = pytest.mark.spark
 PLACEHOLDER = "__debezium_unavailable_value"
 UNDECODABLE, UNAVAILABLE, CORRUPT = "<undecodable>", "<unavailable>", "<corrupt>"
 FIRST, LAST = "0001-01-01T00:00:00", "9999-12-31T23:59:59.999999"
+FIRST_ZONED = "0001-01-03T00:00:00Z"
 Case = tuple[Any, str, Any]
 
 
@@ -253,12 +254,12 @@ TIMES: list[Case] = [
     (f"connect:string {TIME}IsoTimestamp", '"+294276-12-31T23:59:59.999999Z"', LAST),
     (f"connect:string {TIME}IsoTimestamp", '"-4712-01-01T00:00:00Z"', FIRST),
     (f"connect:string {TIME}ZonedTimestamp", '"infinity"', LAST + "Z"),
-    (f"connect:string {TIME}ZonedTimestamp", '"-infinity"', FIRST + "Z"),
+    (f"connect:string {TIME}ZonedTimestamp", '"-infinity"', FIRST_ZONED),
     (f"connect:string {TIME}ZonedTimestamp", '"+294276-12-31T23:59:59.999999Z"', LAST + "Z"),
-    (f"connect:string {TIME}ZonedTimestamp", '"-0043-03-15T10:00:00Z"', FIRST + "Z"),
+    (f"connect:string {TIME}ZonedTimestamp", '"-0043-03-15T10:00:00Z"', FIRST_ZONED),
     (f"connect:string {TIME}ZonedTimestamp", '"9999-12-31T23:59:59-01:00"', LAST + "Z"),
     (f"connect:string {TIME}ZonedTimestamp", '"9999-12-31T23:59:59+01:00"', "9999-12-31T22:59:59Z"),
-    (f"connect:string {TIME}ZonedTimestamp", '"0001-01-01T00:00:00+01:00"', FIRST + "Z"),
+    (f"connect:string {TIME}ZonedTimestamp", '"0001-01-01T00:00:00+01:00"', FIRST_ZONED),
     (f"connect:int32 {TIME}Date", "2146033979", "9999-12-31"),
     (f"connect:int32 {TIME}Date", "-2147472692", "9999-12-31"),
     (f"connect:int32 {TIME}Date", "-2147472691", "0001-01-01"),
@@ -279,6 +280,7 @@ TIMES: list[Case] = [
     ("timestamp", '"2024-02-29 01:02:03"', "2024-02-29T01:02:03"),
     ("timestamp", '"2024-02-29T01:02:03+02:00"', UNDECODABLE),
     ("timestamp", "1700000000", UNDECODABLE),
+    ("timestamp_tz_from_millis", "-62135596800000", FIRST_ZONED),
     ("timestamp_tz_from_millis", "1700000000123", "2023-11-14T22:13:20.123Z"),
     (f"connect:int64 {TIME}MicroDuration", "-5", -5),
     (f"connect:int64 {TIME}NanoDuration", "-1", -1),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from ingest.changelog.connect_schema import declared
 from ingest.changelog.decode import decode, wire_spark_type
+from ingest.changelog.evolution import TableColumn, evolved
 from ingest.changelog.inferred_types import is_inferable, join, join_all, wire_of
 from ingest.changelog.types import LogicalType, parse
 
@@ -55,3 +58,12 @@ def test_types_join(types: str, expected: str) -> None:
 def test_a_value_can_be_read_for_every_type(target: LogicalType, only_texts: bool) -> None:
     wire = wire_of(target, only_texts)
     assert isinstance(decode(F.lit(None).cast(wire_spark_type(wire)), wire, target), Column)
+
+
+def test_a_column_that_comes_back_as_it_is_stored_stays_inferred() -> None:
+    """A mask's rows, and a dump's, leave the column open for what comes later."""
+    have = TableColumn("amount", parse("int53"), inferred=True)
+    back = replace(declared("amount", "int53"), as_stored=True)
+    assert evolved([have], [back]).columns == (have,)
+    (closed,) = evolved([have], [declared("amount", "int64")]).columns
+    assert not closed.inferred

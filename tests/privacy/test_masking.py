@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.evolution import TableColumn
-from ingest.changelog.temporal import FIRST_MICROS, LAST_MICROS
+from ingest.changelog.temporal import FIRST_INSTANT, FIRST_MICROS, LAST_MICROS
 from ingest.changelog.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, parse, spark_type
 from ingest.config import Generalised, Pipeline
 from ingest.errors import ConfigError
@@ -181,12 +181,12 @@ def test_what_never_ends_has_no_year(spark: SparkSession) -> None:
         column = TableColumn("t", parse(kind))
         year = masked("public.claims", column, {"t": Generalised(generalise="year")})
         stored = spark_type(column.type)
-        never = (INFINITY_MICROS, MINUS_INFINITY_MICROS, FIRST_MICROS, LAST_MICROS)
+        never = (INFINITY_MICROS, MINUS_INFINITY_MICROS, FIRST_MICROS, FIRST_INSTANT, LAST_MICROS)
         ends = spark.createDataFrame([(micros,) for micros in never], "micros bigint")
         rows = ends.select(F.timestamp_micros("micros").cast(stored).alias("t")).select(
             (F.col("t") == year).alias("same")
         )
-        assert [row["same"] for row in rows.collect()] == [True] * 4
+        assert [row["same"] for row in rows.collect()] == [True] * 5
 
 
 def test_a_mask_that_does_not_fit_takes_no_row_away(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:

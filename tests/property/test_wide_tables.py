@@ -117,7 +117,7 @@ def test_no_plan_grows_faster_than_the_columns(
         prepared._plan.cache_clear()
         with steps(monkeypatch) as found:
             assert folded(spark, tmp_path / str(columns), kind, columns) == expected(kind, columns)
-        sizes.append(found)
+        sizes.append(sorted(found))  # Silver and its tombstones are written at the same time.
     small, middle, large = sizes
     assert [step for step, _ in small] == [step for step, _ in middle] == [step for step, _ in large]
     assert max(nodes for _, nodes in large) > WIDTHS[-1], "the columns are there"

@@ -55,33 +55,33 @@ def test_infinite_and_far_off_times_are_dates_that_every_reader_has(spark: Spark
         {"field": "tz", "type": "string", "optional": True, "name": f"{time}ZonedTimestamp"},
         ("v", "string"),
     )
-    topic, rows = Topic(), list[tuple[int, date, datetime, str]]()
+    topic, rows = Topic(), list[tuple[int, date, datetime, datetime, str]]()
     for end, far in (("9999-12-31", "infinity"), ("0001-01-01", "-infinity")):
         days = _DAYS[end]
         (moment, micros) = next(item for item in _MICROS.items() if item[0].startswith(end))
         for day, at, tz in zip(days, micros, (far, far.replace("infinity", "99999-01-01T00:00:00Z")), strict=True):
             topic.change("c", 10 + len(rows), {"id": len(rows), "day": day, "at": at, "tz": tz, "v": "x"}, schema=told)
-            rows.append((len(rows), date.fromisoformat(end), datetime.fromisoformat(moment), "x"))
+            zoned = datetime.fromisoformat(moment if far == "infinity" else "0001-01-03").replace(tzinfo=UTC)
+            rows.append((len(rows), date.fromisoformat(end), datetime.fromisoformat(moment), zoned, "x"))
     folder = write(tmp_path / "events", topic.records, None)
     case = Case("times", (folder / "events.jsonl",), None, tmp_path / "out")
     ((_, summary),) = replay(spark, [case], Delivery(2), "delta")
     assert summary["quarantined"] == 0
     path = str(case.out / summary["tables"]["public.orders"]["file"])
-    expected = [(i, day, at, at.replace(tzinfo=UTC), v) for i, day, at, v in rows]
     columns = ["id", "day", "at", "tz", "v"]
-    assert polars.scan_delta(path).select(columns).sort("id").collect().rows() == expected
+    assert polars.scan_delta(path).select(columns).sort("id").collect().rows() == rows
     query = "SELECT id, day, at, tz, v FROM times ORDER BY id"
     builder = deltalake.QueryBuilder().register("times", deltalake.DeltaTable(path))
     frame = pyarrow.table(builder.execute(query).read_all())
-    assert [tuple(row.values()) for row in frame.to_pylist()] == expected
+    assert [tuple(row.values()) for row in frame.to_pylist()] == rows
     pandas = frame.to_pandas()
-    assert [*pandas["at"].dt.year] == [*pandas["tz"].dt.year] == [day.year for _, day, *_ in expected]
-    assert [*pandas["day"]] == [day for _, day, *_ in expected]
+    assert [*pandas["at"].dt.year] == [*pandas["tz"].dt.year] == [day.year for _, day, *_ in rows]
+    assert [*pandas["day"]] == [day for _, day, *_ in rows]
     scan = f"FROM delta_scan('{path}') SELECT id, day, \"at\", tz AT TIME ZONE 'UTC', v ORDER BY id"
-    assert duckdb.sql(scan).fetchall() == [(i, day, at, tz.replace(tzinfo=None), v) for i, day, at, tz, v in expected]
+    assert duckdb.sql(scan).fetchall() == [(i, day, at, tz.replace(tzinfo=None), v) for i, day, at, tz, v in rows]
     own = spark.read.format("delta").load(path).select(*columns).orderBy("id")
     local = [(r["id"], r["day"], r["at"], r["tz"].astimezone(UTC), r["v"]) for r in own.collect()]
-    assert local == expected
+    assert local == rows
 
 
 @pytest.mark.parametrize("size", [0, 1])
