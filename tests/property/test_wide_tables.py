@@ -94,7 +94,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
 
     def writing(transaction: Any, frame: DataFrame | None, *more: Any, **others: Any) -> list[Any]:
         if frame is not None:
-            count("written", frame)
+            count(f"written: {frame.columns[0]}", frame)
         return written(transaction, frame, *more, **others)
 
     with monkeypatch.context() as watched:
@@ -117,7 +117,8 @@ def test_no_plan_grows_faster_than_the_columns(
         prepared._plan.cache_clear()
         with steps(monkeypatch) as found:
             assert folded(spark, tmp_path / str(columns), kind, columns) == expected(kind, columns)
-        sizes.append(sorted(found))  # Silver and its tombstones are written at the same time.
+        # Silver and its tombstones are written at the same time.
+        sizes.append(sorted(found, key=lambda step_and_size: step_and_size[0]))
     small, middle, large = sizes
     assert [step for step, _ in small] == [step for step, _ in middle] == [step for step, _ in large]
     assert max(nodes for _, nodes in large) > WIDTHS[-1], "the columns are there"
