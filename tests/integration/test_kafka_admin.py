@@ -95,7 +95,9 @@ def delete(servers: str, topic: str) -> None:
 def produce(servers: str, topic: str, partition: int, timestamps: list[datetime]) -> None:
     producer = Producer({"bootstrap.servers": servers})
     for moment in timestamps:
-        producer.produce(topic, b"x", partition=partition, timestamp=int(moment.timestamp() * 1000))
+        producer.produce(
+            topic, b'{"op": "c", "after": {"id": 1}}', partition=partition, timestamp=int(moment.timestamp() * 1000)
+        )
     assert producer.flush(60) == 0
 
 
@@ -299,6 +301,7 @@ def test_check_live_shows_topics_offsets_and_lag(servers: str, topic: str, tmp_p
     found = json.loads(live("--json"))["live"]
     assert found["end"] == {topic: {"0": 5, "1": 0}}
     assert (found["bronze"], found["lag"]) == ("absent", None)
+    assert (found["connector"], found["problems"]) == (None, [])
 
     said = json.dumps({"batch": 1, "offsets": {topic: {"0": 3}}})
     write_deltalake(
