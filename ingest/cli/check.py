@@ -1,4 +1,4 @@
-"""`ingest check`: is the pipeline file right, what will it do, and do its Kafka and connector fit? Needs no Spark."""
+"""`ingest check`: checks a pipeline file, its topics and its connector, and shows the plan. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ingest.cli.live import connector_lines, live_table, observed, risk_table
 from ingest.cli.plan import plan, plan_table
 from ingest.cli.printing import verbatim
 from ingest.config import json_schema_text, load
-from ingest.errors import ConfigError
+from ingest.errors import ConfigError, SourceRefused
 from ingest.sources.declarations import contradictions
 
 EXIT_DIFFERS = 1
@@ -30,7 +30,8 @@ def check(
 ) -> None:
     """Check a pipeline file and show what it will read and write, without running it.
 
-    Exits with 2 where the file can't be right, and with --live with 1 where a setting of the connector loses data.
+    Exits with 2 where the file can't be right. With --live: also where the connector has failed, and with 1 where a
+    setting of it loses data.
     """
     if debug:
         logging.basicConfig(level=logging.DEBUG)
@@ -52,7 +53,8 @@ def check(
         typer.echo(json.dumps(composed, indent=2, ensure_ascii=False))
     if live:
         _require_none(pipeline, composed["live"]["problems"])
-        if _loses(composed["live"]):
+        _require_running(composed["live"]["connector"])
+        if any(risk["loses"] and not risk["accepted"] for risk in composed["live"]["risks"]):
             raise typer.Exit(EXIT_DIFFERS)
 
 
@@ -62,16 +64,23 @@ def _require_none(pipeline: str, problems: list[str]) -> None:
         raise ConfigError(f"{pipeline}: {'; '.join(problems)}", "correct it and run `ingest check` on the file again")
 
 
-def _loses(live: dict[str, Any]) -> bool:
-    """Whether data are lost: a setting that isn't accepted does, or the connector has failed."""
-    failed = live["connector"] is not None and "FAILED" in (live["connector"]["state"], *live["connector"]["tasks"])
-    return failed or any(risk["loses"] and not risk["accepted"] for risk in live["risks"])
+def _require_running(connector: dict[str, Any] | None) -> None:
+    """Raises SourceRefused where the pipeline's connector or one of its tasks has failed."""
+    if connector is None or "FAILED" not in (connector["state"], *connector["tasks"]):
+        return
+    raise SourceRefused(
+        f"connector {connector['name']!r} has failed ({', '.join(connector['failures'])}) and sends nothing",
+        "read the log of its Kafka Connect worker, mend the cause, then restart the connector and its tasks",
+    )
 
 
 def _show_live(live: dict[str, Any]) -> None:
+    """Prints the state of Kafka and of the connector, the risks, and what may be wrong in the file."""
     console = verbatim()
     console.print(live_table(live))
     for line in connector_lines(live):
         typer.echo(line)
     if live["risks"]:
         console.print(risk_table(live))
+    for note in live["notes"]:
+        typer.echo(f"{note} (or it was dropped)")

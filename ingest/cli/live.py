@@ -1,4 +1,4 @@
-"""What a pipeline's Kafka and connector are like right now, and what of it loses data."""
+"""Shows the state of a pipeline's Kafka and connector, and the settings that lose data."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from typing import Any
 from rich.table import Table
 
 from ingest.config import Pipeline
+from ingest.config.connect import Connect
+from ingest.config.source import Source
 from ingest.connector import Connectors, Reader, Risk, risks, topic_risks, version_risks
 from ingest.errors import SourceRefused
 from ingest.sources.captured import captured_offsets, is_remote
-from ingest.sources.declarations import mismatches
+from ingest.sources.declarations import mismatches, unseen_columns
 from ingest.sources.kafka_admin import KafkaAdmin, lag
 from ingest.sources.newest import newest_shapes
 
 
 def observed(pipeline: Pipeline) -> dict[str, Any]:
-    """The state of Kafka, bronze and the connector right now. Offsets are {topic: {partition: offset}}.
+    """Returns the state of Kafka, bronze and the connector right now. Offsets are {topic: {partition: offset}}.
 
     `captured` and `lag` are None where `bronze` isn't "read": "absent" before the first capture, "remote"
-    where it lies in an object store. `risks` are settings of the connector and of topics; `problems` are declarations
-    of the file that the newest events contradict. Raises SourceRefused and Unreachable.
+    where it lies in an object store. `connector` is None where the file names none. `risks` are settings of the
+    connector and of topics; `problems` are declarations of the file that the newest events contradict, `notes` those
+    that they may have outlived. Raises SourceRefused and Unreachable.
     """
     admin = KafkaAdmin(pipeline.source.kafka)
     topics = admin.topics(pipeline.source.topics, pipeline.source.topic_pattern)
@@ -35,6 +38,10 @@ def observed(pipeline: Pipeline) -> dict[str, Any]:
         # A partition that is new since the last capture is read from its beginning.
         reached = {t: {**ps, **captured.get(t, {})} for t, ps in beginning.items()}
         behind = lag(end, reached)
+    source = pipeline.source
+    shapes = newest_shapes(source.kafka, beginning, end, source.topic_tables, source.table_names)
+    connector, connector_risks = _connector(source.connect, source, topics) if source.connect else (None, [])
+    accepted = source.connect.accept if source.connect is not None else ()
     return {
         "brokers": list(admin.brokers()),
         "beginning": beginning,
@@ -42,65 +49,51 @@ def observed(pipeline: Pipeline) -> dict[str, Any]:
         "bronze": "remote" if remote else "absent" if captured is None else "read",
         "captured": captured,
         "lag": behind,
-        "connector": _connector(pipeline, topics),
-        "risks": _risks(pipeline, admin, topics),
-        "problems": mismatches(
-            pipeline, newest_shapes(pipeline.source.kafka, beginning, end, pipeline.source.topic_tables)
-        ),
+        "connector": connector,
+        "risks": [
+            asdict(risk) | {"accepted": risk.setting in accepted}
+            for risk in (*connector_risks, *_topic_risks(admin, topics))
+        ],
+        "problems": mismatches(pipeline, shapes),
+        "notes": unseen_columns(pipeline, shapes),
     }
 
 
-def _connectors(pipeline: Pipeline) -> Connectors | None:
-    told = pipeline.source.connect
-    return Connectors(told.url, told.login, told.ca_file) if told is not None else None
+def _connector(place: Connect, source: Source, topics: tuple[str, ...]) -> tuple[dict[str, Any], list[Risk]]:
+    """Returns the state of the pipeline's connector, and the risks of its configuration and version.
 
-
-def _connector(pipeline: Pipeline, topics: tuple[str, ...]) -> dict[str, Any] | None:
-    """The state of the connector, and the topics that it writes and the pipeline doesn't read; None where unnamed."""
-    told, connectors = pipeline.source.connect, _connectors(pipeline)
-    if told is None or connectors is None:
-        return None
-    connectors.configuration(told.connector)  # raises where it isn't there
-    status = connectors.status(told.connector)
-    debezium = pipeline.source.debezium
+    `unread_topics` are those that it has written to and the pipeline doesn't read.
+    """
+    debezium = source.debezium
+    connectors = Connectors(place.url, place.login, place.ca_file)
+    config = connectors.configuration(place.connector)
+    status = connectors.status(place.connector)
     unread = [
         topic
-        for topic in connectors.topics(told.connector)
+        for topic in connectors.topics(place.connector)
         if topic not in topics
         and not topic.startswith(f"{debezium.heartbeat_prefix}.")
         and not topic.endswith(f".{debezium.topic_transaction}")
     ]
-    return {
-        "name": told.connector,
+    state = {
+        "name": place.connector,
         "state": status.state,
         "tasks": list(status.task_states),
         "failures": list(status.failures),
         "unread_topics": unread,
     }
+    reader = Reader(
+        debezium.topic_prefix,
+        debezium.unavailable_value_placeholder,
+        debezium.heartbeat_prefix,
+        source.snapshots,
+    )
+    kind = config.get("connector.class", "")
+    return state, [*risks(config, reader), *version_risks(kind, connectors.version_of(kind))]
 
 
-def _risks(pipeline: Pipeline, admin: KafkaAdmin, topics: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The risks of the connector, where the file names it, and of the topics."""
-    told, connectors = pipeline.source.connect, _connectors(pipeline)
-    found: list[Risk] = []
-    if told is not None and connectors is not None:
-        debezium = pipeline.source.debezium
-        reader = Reader(
-            debezium.topic_prefix,
-            debezium.unavailable_value_placeholder,
-            debezium.heartbeat_prefix,
-            pipeline.source.snapshots,
-        )
-        config = connectors.configuration(told.connector)
-        kind = config.get("connector.class", "")
-        found += [*risks(config, reader), *version_risks(kind, connectors.version_of(kind))]
-    found += _of_topics(admin, topics)
-    accepted = set(told.accept) if told is not None else set()
-    return [asdict(risk) | {"accepted": risk.setting in accepted} for risk in found]
-
-
-def _of_topics(admin: KafkaAdmin, topics: tuple[str, ...]) -> list[Risk]:
-    """The risks of the topics' own settings, whose reading takes a right that reading their records doesn't."""
+def _topic_risks(admin: KafkaAdmin, topics: tuple[str, ...]) -> list[Risk]:
+    """Returns the risks of the topics' settings, whose reading takes a right that reading their records doesn't."""
     try:
         return topic_risks(admin.properties(topics))
     except SourceRefused:
@@ -141,26 +134,25 @@ def _lag_text(behind: int) -> str:
 
 
 def risk_table(live: dict[str, Any]) -> Table:
-    """Each risk with its remedy."""
+    """Returns the risks, each with its remedy."""
     connector = live["connector"]
-    title = "Topics" if connector is None else f"Connector {connector['name']}: {connector['state']}"
+    title = "Topics" if connector is None else f"Connector {connector['name']} and its topics"
     shown = Table(title=title, title_justify="left", show_lines=True)
     for heading in ("setting", "effect", "what to do"):
         shown.add_column(heading, overflow="fold")
     for risk in live["risks"]:
-        word = "accepted" if risk["accepted"] else "loses data" if risk["loses"] else "mind"
-        shown.add_row(f"{risk['setting']}={risk['value']}", f"{word}: {risk['effect']}", risk["remedy"])
+        weight = "accepted" if risk["accepted"] else "loses data" if risk["loses"] else "note"
+        shown.add_row(f"{risk['setting']}={risk['value']}", f"{weight}: {risk['effect']}", risk["remedy"])
     return shown
 
 
 def connector_lines(live: dict[str, Any]) -> list[str]:
-    """Sentences about the connector for people."""
+    """Returns sentences about the connector."""
     connector = live["connector"]
     if connector is None:
         return ["The file names no connector (source.connect), so its settings were not checked."]
-    lines = [f"Connector {connector['name']} is {connector['state']}, its tasks {', '.join(connector['tasks'])}."]
-    if connector["failures"]:
-        lines.append(f"It failed: {', '.join(connector['failures'])}. Read the worker's log.")
+    tasks = ", ".join(connector["tasks"]) or "none yet"
+    lines = [f"Connector {connector['name']} is {connector['state']}; its tasks: {tasks}."]
     if connector["unread_topics"]:
         lines.append(f"It writes topics that the pipeline doesn't read: {', '.join(connector['unread_topics'])}.")
     if not any(risk["loses"] for risk in live["risks"]):

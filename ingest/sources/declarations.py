@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ingest.changelog.connect_schema import DECLARABLE, declared
 from ingest.changelog.own_names import is_own
+from ingest.changelog.spelling import Spelling, caseless
 from ingest.changelog.types import Kind
 from ingest.config import Pipeline, TableSettings
 from ingest.errors import ConfigError
@@ -20,13 +21,14 @@ def contradictions(pipeline: Pipeline) -> list[str]:
     """Returns a sentence for each declaration of the file that can't be, by what the file alone tells."""
     found: list[str] = []
     for table, settings in pipeline.tables.items():
-        found += [f"tables.{table}: {problem}" for problem in _of_columns(settings, pipeline.source.case_insensitive)]
+        found += [f"tables.{table}: {problem}" for problem in _of_columns(settings)]
     for where, tables in {"tables": tuple(pipeline.tables), "airflow.tables": pipeline.airflow.tables}.items():
         found += [f"{where}: {problem}" for table in tables if (problem := _of_table(pipeline, table))]
     return [*found, *_of_topics(pipeline)]
 
 
-def _of_columns(settings: TableSettings, folds_case: bool) -> Iterator[str]:
+def _of_columns(settings: TableSettings) -> Iterator[str]:
+    key = {caseless(column) for column in settings.primary_key or ()}
     for column, text in settings.columns.items():
         try:
             kind = declared(column, text).type.kind
@@ -34,17 +36,21 @@ def _of_columns(settings: TableSettings, folds_case: bool) -> Iterator[str]:
             word = re.split(r"[(<]", text)[0].strip()
             yield f"columns.{column}: there is no type {text!r}: {_hint(word, DECLARABLE)}"
             continue
-        if column in (settings.primary_key or ()) and kind is Kind.UNKNOWN:
+        if caseless(column) in key and kind is Kind.UNKNOWN:
             yield f"primary_key: {column!r} is declared as unknown, which holds no value but NULL"
         if column == settings.sequence and kind not in _WHOLE_NUMBERS:
             yield f"sequence: {column!r} is declared as {text}, and changes are ordered by whole numbers"
-    named = {*(settings.primary_key or ()), *settings.columns, *settings.erasure_columns}
-    for column in sorted(named):
+    named = {*(settings.primary_key or ()), *settings.columns, *settings.erasure_columns, *settings.rename}
+    spelling = _spelling(settings)
+    for column in sorted({spelling.own(name) for name in named}):
         if is_own(column):
             yield f"{column!r} is a name that tables here use themselves, so no column can have it"
-    key = settings.primary_key or ()
-    if folds_case and len({column.lower() for column in key}) < len(key):
-        yield "primary_key: names a column twice, since case_insensitive makes them one"
+    if len(key) < len(settings.primary_key or ()):
+        yield "primary_key: names a column twice, since names that differ in case only are one"
+
+
+def _spelling(settings: TableSettings) -> Spelling:
+    return Spelling(renamed=tuple(settings.rename.items()))
 
 
 def _of_table(pipeline: Pipeline, table: str) -> str:
@@ -60,23 +66,31 @@ def _of_table(pipeline: Pipeline, table: str) -> str:
     if source.topics is not None:
         return _of_listed_topics(pipeline, table)
     prefix = source.debezium.topic_prefix or _leading_word(source.topic_pattern or "")
-    if prefix and not re.fullmatch(source.topic_pattern or "", f"{prefix}.{table}"):
-        return f"topic_pattern doesn't match {prefix}.{table}, the topic of {table!r}"
+    topics = [f"{prefix}.{plain}" for plain in _plain_names(pipeline, table)]
+    if prefix and not any(re.fullmatch(source.topic_pattern or "", topic) for topic in topics):
+        return f"topic_pattern doesn't match {topics[-1]}, the topic of {table!r}"
     return ""
+
+
+def _plain_names(pipeline: Pipeline, table: str) -> list[str]:
+    """Returns what may be the `schema.table` of a table whose name here has other parts before it."""
+    parts, before = table.split("."), pipeline.source.table_names.count(".") - 1
+    return [".".join(parts[n:]) for n in range(min(before, len(parts) - 1) + 1)]
 
 
 def _of_listed_topics(pipeline: Pipeline, table: str) -> str:
     """Debezium's topics are PREFIX.TABLE. One of another form may hold any table."""
     topics = [topic for topic in pipeline.source.topics or () if topic not in pipeline.source.topic_tables]
     tables = [topic.split(".", 1)[1] for topic in topics if topic.count(".") >= 2]
-    if any(_holds(topic, table) for topic in topics) or len(tables) < len(topics):
+    if any(_holds(topic, table, pipeline) for topic in topics) or len(tables) < len(topics):
         return ""
     return f"no topic of topics is of {table!r}: {_hint(table, tables)}"
 
 
-def _holds(topic: str, table: str) -> bool:
+def _holds(topic: str, table: str, pipeline: Pipeline) -> bool:
     """Whether the topic bears the table's name: PREFIX.SCHEMA.TABLE, or no more than the table where it is one word."""
-    return topic == table or ("." in table and topic.endswith(f".{table}"))
+    names = _plain_names(pipeline, table)
+    return any(topic == name or ("." in name and topic.endswith(f".{name}")) for name in names)
 
 
 def _leading_word(pattern: str) -> str:
@@ -97,39 +111,60 @@ def _of_topics(pipeline: Pipeline) -> Iterator[str]:
 
 
 def mismatches(pipeline: Pipeline, shapes: Sequence[Shape | Unread]) -> list[str]:
-    """Returns a sentence for each declaration that the newest events contradict."""
+    """Returns a sentence for each declaration that the newest events contradict.
+
+    A declared column that they don't have may be one that was dropped: only where one of another name is like it, which
+    the file doesn't name, it is taken for a mistake. What remains is in `unseen_columns`.
+    """
     found = [f"topic {one.topic}: its records are {one.reason}" for one in shapes if isinstance(one, Unread)]
-    seen = [one for one in shapes if isinstance(one, Shape)]
-    by_table = {one.table: one for one in seen}
-    fold = str.lower if pipeline.source.case_insensitive else str
-    for table, settings in pipeline.tables.items():
-        shape = by_table.get(table)
-        if shape is None:
+    by_table = _by_table(shapes)
+    for table in pipeline.tables:
+        if table not in by_table:
             found += _of_unseen(pipeline, table, by_table)
+    return [*found, *(sentence for sentence, is_wrong in _absent_columns(pipeline, by_table) if is_wrong)]
+
+
+def unseen_columns(pipeline: Pipeline, shapes: Sequence[Shape | Unread]) -> list[str]:
+    """Returns a sentence for each declared column that the newest events don't have and that may have been dropped."""
+    return [sentence for sentence, is_wrong in _absent_columns(pipeline, _by_table(shapes)) if not is_wrong]
+
+
+def _by_table(shapes: Sequence[Shape | Unread]) -> dict[str, Shape]:
+    return {one.table: one for one in shapes if isinstance(one, Shape)}
+
+
+def _absent_columns(pipeline: Pipeline, shapes: Mapping[str, Shape]) -> Iterator[tuple[str, bool]]:
+    """Yields a sentence for each named column that the newest events don't have, and whether it can't be right."""
+    for table, settings in pipeline.tables.items():
+        if table not in shapes:
             continue
-        columns = {fold(column) for column in shape.columns}
-        for where, names in _named_columns(settings):
-            found += [
-                f"tables.{table}.{where}: the table has no column {name!r}: {_hint(name, shape.columns)}"
-                for name in names
-                if fold(name) not in columns
-            ]
-    return found
+        columns = shapes[table].columns
+        there = {caseless(name) for column in columns for name in (column, _spelling(settings).own(column))}
+        named = [(where, name, is_needed) for where, names, is_needed in _named_columns(settings) for name in names]
+        unnamed = [column for column in columns if caseless(column) not in {caseless(name) for _, name, _ in named}]
+        for where, name, is_needed in named:
+            if caseless(name) in there:
+                continue
+            near = bool(difflib.get_close_matches(name, unnamed, n=1))
+            hint = _hint(name, unnamed if near else columns)
+            yield f"tables.{table}.{where}: its newest events have no column {name!r}: {hint}", is_needed or near
 
 
 def _of_unseen(pipeline: Pipeline, table: str, seen: Collection[str]) -> Iterator[str]:
     """A table of which no newest record is: it may be empty, or share a topic with others; or its name is wrong."""
     last_words = {one.rsplit(".", 1)[-1]: one for one in seen if one not in pipeline.tables}
     near = difflib.get_close_matches(table.rsplit(".", 1)[-1], last_words, n=1, cutoff=0.7)
-    if near and not any(_holds(topic, table) for topic in pipeline.source.topics or ()):
+    if near and not any(_holds(topic, table, pipeline) for topic in pipeline.source.topics or ()):
         yield f"tables: no newest record of any topic is of {table!r}: did you mean {last_words[near[0]]!r}?"
 
 
-def _named_columns(settings: TableSettings) -> Iterable[tuple[str, Iterable[str]]]:
-    yield "primary_key", settings.primary_key or ()
-    yield "columns", settings.columns
-    yield "sequence", (settings.sequence,) if settings.sequence else ()
-    yield "subject, personal, shred or on_erasure", sorted(settings.erasure_columns - {*settings.columns})
+def _named_columns(settings: TableSettings) -> Iterable[tuple[str, Iterable[str], bool]]:
+    """Yields settings, the columns that they name, and whether every event must have these."""
+    yield "primary_key", settings.primary_key or (), True
+    yield "sequence", (settings.sequence,) if settings.sequence else (), True
+    yield "columns", settings.columns, False
+    yield "rename", settings.rename, False
+    yield "subject, personal, shred or on_erasure", sorted(settings.erasure_columns - {*settings.columns}), False
 
 
 def _hint(word: str, known: Iterable[str]) -> str:

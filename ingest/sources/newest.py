@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -40,14 +40,21 @@ class Unread:
 
 
 def newest_shapes(
-    properties: Mapping[str, str], beginning: Offsets, end: Offsets, topic_tables: Mapping[str, str]
+    properties: Mapping[str, str],
+    beginning: Offsets,
+    end: Offsets,
+    topic_tables: Mapping[str, str],
+    table_names: str = "schema.table",
 ) -> list[Shape | Unread]:
     """Returns a shape for each table in the newest records of each topic, and what is unreadable in the others.
+
+    A shape has the columns of all of these records, since partitions are read in no order.
 
     Args:
         properties: Kafka client properties under their Java names.
         beginning, end: of the topics, as `KafkaAdmin` gives them.
         topic_tables: topic → table, of topics whose records don't name their table.
+        table_names: the parts of a table's name, as `source.table_names` has them.
 
     Raises Unreachable where the records don't come in time. A topic without records, or whose newest are all
     tombstones and heartbeats, has no entry.
@@ -57,9 +64,11 @@ def newest_shapes(
     for topic, key, value in _newest(properties, beginning, end):
         if not value:
             continue
-        found = shape_of(topic, key, value, topic_tables.get(topic))
+        found = shape_of(topic, key, value, topic_tables.get(topic), table_names)
         if isinstance(found, Shape):
-            shapes[topic, found.table] = found
+            before = shapes.get((topic, found.table), found)
+            columns = tuple(dict.fromkeys((*before.columns, *found.columns)))
+            shapes[topic, found.table] = replace(found, columns=columns)
         elif found is not None:
             unread[topic] = found
     known = {topic for topic, _ in shapes}
@@ -100,7 +109,9 @@ def _newest(properties: Mapping[str, str], beginning: Offsets, end: Offsets) -> 
         consumer.close()
 
 
-def shape_of(topic: str, key: bytes, value: bytes, table: str | None = None) -> Shape | Unread | None:
+def shape_of(
+    topic: str, key: bytes, value: bytes, table: str | None = None, table_names: str = "schema.table"
+) -> Shape | Unread | None:
     """Returns what a record with a value shows; None for one that says nothing of a row (a heartbeat, a truncate)."""
     if value[:1] == b"\0":
         return Unread(topic, "a schema registry's frame (Avro, Protobuf or JSON Schema), where JSON is read")
@@ -115,10 +126,19 @@ def shape_of(topic: str, key: bytes, value: bytes, table: str | None = None) -> 
     row = payload.get("after") or payload.get("before")
     if not isinstance(row, dict):
         return None
-    space = source.get("schema") or source.get("db")
-    named = ".".join(part for part in (space, source.get("table")) if part) if source.get("table") else topic
     types = _types(document.get("schema")) if wrapped else {}
-    return Shape(topic, table or named, tuple(types or row), _key(key), types)
+    named = table or _table_name(source, table_names) or topic
+    return Shape(topic, named, tuple(types or row), _key(key), types)
+
+
+def _table_name(source: Mapping[str, Any], table_names: str) -> str:
+    """Returns the table's name in these parts; empty where the event names no table. MySQL's schema is its database."""
+    if not source.get("table"):
+        return ""
+    space = source.get("schema") or source.get("db")
+    database = source.get("db") if source.get("schema") else None
+    parts = {"server": source.get("name"), "database": database, "schema": space, "table": source["table"]}
+    return ".".join(name for part in table_names.split(".") if (name := parts[part]))
 
 
 def _without_op(topic: str, payload: Mapping[str, Any]) -> Unread | None:

@@ -99,6 +99,8 @@ def test_the_schema_is_printed_as_it_is_shipped() -> None:
         ("tables: {public.orders: {sequence: at, columns: {at: string}}}", "ordered by whole numbers"),
         ("tables: {public.ordres: {primary_key: [id]}}", "is of 'public.ordres': did you mean 'public.orders'?"),
         ("tables: {orders: {primary_key: [id]}}", "is of 'orders'"),
+        ("tables: {public.orders: {rename: {number: _position}}}", "'_position' is a name that tables here use"),
+        ("tables: {public.orders: {primary_key: [id, ID]}}", "names a column twice"),
         ("airflow: {tables: [public.ordres]}", "did you mean 'public.orders'?"),
     ],
 )
@@ -140,6 +142,16 @@ def test_a_table_that_a_topic_may_hold_is_not_refused(tmp_path: Path, source: st
         "tables: {sales.orders: {primary_key: [id], columns: {total: 'decimal(10,2)', at: timestamp_from_micros}}}\n"
     )
     assert json.loads(run(path, "--json"))["tables"]["sales.orders"]["primary_key"] == ["id"]
+
+
+@pytest.mark.parametrize("topics", ["topics: [shop.public.orders]", "topic_pattern: 'shop\\.public\\..*'"])
+def test_a_table_that_is_named_by_its_database_is_not_refused(tmp_path: Path, topics: str) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(
+        f"source: {{kafka: {{bootstrap.servers: 'b:1'}}, {topics}, table_names: database.schema.table}}\n"
+        "lakehouse: /data\ntables: {eu.public.orders: {rename: {_position: place}, columns: {_position: int64}}}\n"
+    )
+    assert "eu.public.orders" in json.loads(run(path, "--json"))["tables"]
 
 
 def refusal(tmp_path: Path, text: str) -> str:

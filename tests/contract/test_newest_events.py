@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ingest.config import Pipeline, load
-from ingest.sources.declarations import mismatches
+from ingest.sources.declarations import mismatches, unseen_columns
 from ingest.sources.newest import Shape, Unread, shape_of
 
 TOPIC = "shop.public.orders"
@@ -84,11 +84,15 @@ SHAPE = Shape(TOPIC, "public.orders", ("id", "Total"), ("id",))
 @pytest.mark.parametrize(
     ("tables", "sentence"),
     [
-        ("{public.orders: {primary_key: [idd]}}", "primary_key: the table has no column 'idd': did you mean 'id'?"),
-        ("{public.orders: {columns: {totl: string}}}", "columns: the table has no column 'totl'"),
-        ("{public.orders: {columns: {total: string}}}", "columns: the table has no column 'total'"),
-        ("{public.orders: {sequence: at}}", "sequence: the table has no column 'at'"),
-        ("{public.orders: {personal: [email]}}", "the table has no column 'email'"),
+        ("{public.orders: {primary_key: [idd]}}", "primary_key: its newest events have no column 'idd': did you mean"),
+        ("{public.orders: {primary_key: [area]}}", "no column 'area': there are id, Total"),
+        (
+            "{public.orders: {columns: {totl: string}}}",
+            "columns: its newest events have no column 'totl': did you mean",
+        ),
+        ("{public.orders: {sequence: at}}", "sequence: its newest events have no column 'at'"),
+        ("{public.orders: {personal: [Totl]}}", "have no column 'Totl': did you mean 'Total'?"),
+        ("{public.orders: {rename: {idd: number}}}", "rename: its newest events have no column 'idd'"),
         ("{public.ordres: {primary_key: [id]}}", "is of 'public.ordres': did you mean 'public.orders'?"),
     ],
 )
@@ -102,6 +106,44 @@ def test_what_fits_is_not_named(tmp_path: Path) -> None:
                       ", case_insensitive: true")  # fmt: skip
     assert mismatches(folded, [SHAPE]) == []
     assert mismatches(pipeline(tmp_path, "{public.empty: {primary_key: [id]}}"), [SHAPE]) == []
+    any_case = pipeline(tmp_path, "{public.orders: {primary_key: [ID], columns: {total: string}}}")
+    assert mismatches(any_case, [SHAPE]) == unseen_columns(any_case, [SHAPE]) == []
+    renamed = pipeline(tmp_path, "{public.orders: {rename: {id: number}, primary_key: [number]}}")
+    assert mismatches(renamed, [SHAPE]) == unseen_columns(renamed, [SHAPE]) == []
+
+
+@pytest.mark.parametrize("tables", ["{public.orders: {personal: [email]}}",
+                                    "{public.orders: {columns: {totals: string, Total: string}}}"])  # fmt: skip
+def test_a_column_that_may_have_been_dropped_is_noted_and_not_refused(tmp_path: Path, tables: str) -> None:
+    read = pipeline(tmp_path, tables)
+    assert mismatches(read, [SHAPE]) == []
+    (note,) = unseen_columns(read, [SHAPE])
+    assert "its newest events have no column" in note
+
+
+@pytest.mark.parametrize(
+    ("parts", "name"),
+    [
+        ("schema.table", "public.orders"),
+        ("database.schema.table", "eu.public.orders"),
+        ("server.schema.table", "shop.public.orders"),
+        ("server.database.schema.table", "shop.eu.public.orders"),
+    ],
+)
+def test_a_table_is_named_as_the_file_says(tmp_path: Path, parts: str, name: str) -> None:
+    value = text({"op": "c", "after": ROW, "source": SOURCE | {"name": "shop", "db": "eu"}})
+    found = shape_of(TOPIC, b"", value, table_names=parts)
+    assert isinstance(found, Shape)
+    assert found.table == name
+    read = pipeline(tmp_path, f"{{{name}: {{primary_key: [id]}}}}", f", table_names: {parts}")
+    assert mismatches(read, [found]) == []
+
+
+def test_mysql_has_no_schema_but_its_database() -> None:
+    value = text({"op": "c", "after": ROW, "source": {"name": "shop", "db": "eu", "table": "orders"}})
+    found = shape_of(TOPIC, b"", value, table_names="server.database.schema.table")
+    assert isinstance(found, Shape)
+    assert found.table == "shop.eu.orders"
 
 
 def test_a_topic_that_cant_be_read_is_named(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from ingest.cli import app
 from ingest.config import Pipeline, load
-from ingest.errors import ConfigError, SourceRefused
+from ingest.errors import EXIT_USER, ConfigError, SourceRefused
 from ingest.names import Lakehouse
 from ingest.run.pipeline import Run
 from ingest.sources.kafka_admin import KafkaAdmin
@@ -47,6 +47,7 @@ def registered(stack: Stack) -> Iterator[str]:
     document = json.loads(written.stdout)
     assert "${env:POSTGRES_PASSWORD}" in document["config"].values()
     stack.connect.register(document["name"], document["config"] | {"heartbeat.interval.ms": "500"})
+    await_ends(stack, {f"{NAME}.recipe.orders": 1, f"{NAME}.recipe.emptied": 2})  # the snapshot
     yield NAME
     stack.connect.delete(NAME)
 
@@ -62,9 +63,18 @@ def pipeline(stack: Stack, tmp_path: Path, registered: str) -> Pipeline:
     return load(file)
 
 
+def await_ends(stack: Stack, ends: dict[str, int]) -> None:
+    """Returns when each topic, of one partition, ends at this offset."""
+    admin = KafkaAdmin({"bootstrap.servers": stack.kafka.bootstrap_servers})
+    for attempt in waiting():
+        with attempt:
+            found = admin.end_offsets(admin.topics(list(ends)))
+            assert found == {topic: {0: end} for topic, end in ends.items()}
+
+
 def waiting(seconds: float = 90) -> Retrying:
     return Retrying(
-        retry=retry_if_exception_type(AssertionError),
+        retry=retry_if_exception_type((AssertionError, SourceRefused)),  # refused: no topic yet
         stop=stop_after_delay(seconds),
         wait=wait_fixed(0.5),
         reraise=True,
@@ -83,12 +93,7 @@ def test_null_stays_null_and_truncate_empties(
         connection.execute("INSERT INTO recipe.orders (id) VALUES (3)")
         connection.execute("TRUNCATE recipe.emptied")
         connection.execute("INSERT INTO recipe.emptied VALUES (9)")
-    topics = [f"{registered}.recipe.orders", f"{registered}.recipe.emptied"]
-    admin = KafkaAdmin(pipeline.source.kafka)
-    for attempt in waiting():
-        with attempt:
-            ends = admin.end_offsets(admin.topics(None, pipeline.source.topic_pattern))
-            assert {topic: ends.get(topic, {}).get(0, 0) for topic in topics} == {topics[0]: 4, topics[1]: 4}
+    await_ends(stack, {f"{registered}.recipe.orders": 4, f"{registered}.recipe.emptied": 4})
     run = Run(spark, pipeline)
     while not run.step().idle:
         continue
@@ -106,7 +111,7 @@ def test_null_stays_null_and_truncate_empties(
 def test_values_that_few_types_hold_stop_no_connector(stack: Stack) -> None:
     """It stops where a value can't be converted, so none of these may be such a value."""
     values = (
-        "'NaN'::numeric",
+        "1.5::numeric",
         "'infinity'::timestamp",
         "'-infinity'::timestamptz",
         "'0044-03-15 BC'::date",
@@ -120,12 +125,10 @@ def test_values_that_few_types_hold_stop_no_connector(stack: Stack) -> None:
         connection.execute(f"INSERT INTO odd.values VALUES (1, {', '.join(values)})")
         stack.connect.register("odd", stack.postgres.connector("odd", ["odd.values"]))
         try:
+            await_ends(stack, {"odd.odd.values": 1})
             connection.execute(f"INSERT INTO odd.values VALUES (2, {', '.join(values)})")
-            admin = KafkaAdmin({"bootstrap.servers": stack.kafka.bootstrap_servers})
-            for attempt in waiting():
-                with attempt:
-                    assert not stack.connect.status_of("odd").failed, stack.connect.status_of("odd")
-                    assert admin.end_offsets(admin.topics(None, r"odd\.odd\..*")) == {"odd.odd.values": {0: 2}}
+            await_ends(stack, {"odd.odd.values": 2})
+            assert not stack.connect.status_of("odd").failed
         finally:
             stack.connect.delete("odd")
 
@@ -166,8 +169,8 @@ def judged(stack: Stack, tmp_path: Path, registered: str) -> Path:
 
 
 def checked(file: Path, *options: str) -> tuple[int, dict[str, Any]]:
-    told = CliRunner().invoke(app, ["check", str(file), "--live", "--json", *options])
-    return told.exit_code, json.loads(told.stdout)["live"]
+    result = CliRunner().invoke(app, ["check", str(file), "--live", "--json", *options])
+    return result.exit_code, json.loads(result.stdout)["live"]
 
 
 def test_a_check_finds_no_fault_with_the_recipe(judged: Path) -> None:
@@ -206,11 +209,29 @@ def test_a_check_names_what_a_connector_of_defaults_loses(judged: Path, stack: S
     assert "skipped.operations=none" in shown
 
 
-def test_a_connector_that_isnt_there_is_told_with_the_nearest_name(judged: Path) -> None:
+def test_an_absent_connector_is_refused_with_the_nearest_name(judged: Path) -> None:
     judged.write_text(judged.read_text().replace("connector: recipe}", "connector: recpie}"))
     with pytest.raises(SourceRefused, match="no connector 'recpie'") as refused:
         CliRunner().invoke(app, ["check", str(judged), "--live"], catch_exceptions=False)
     assert "did you mean 'recipe'?" in refused.value.remedy
+
+
+def test_a_check_says_that_a_connector_has_failed(judged: Path, stack: Stack) -> None:
+    config = stack.postgres.connector("broken", ["recipe.orders"])
+    stack.connect.connectors.put(
+        "broken", config | {"publication.autocreate.mode": "disabled", "publication.name": "absent"}
+    )
+    judged.write_text(judged.read_text().replace("connector: recipe}", "connector: broken}"))
+    try:
+        for attempt in waiting():
+            with attempt:
+                assert stack.connect.status_of("broken").failed
+        with pytest.raises(SourceRefused, match=r"connector 'broken' has failed \(.*Exception\)") as refused:
+            CliRunner().invoke(app, ["check", str(judged), "--live"], catch_exceptions=False)
+    finally:
+        stack.connect.delete("broken")
+    assert refused.value.exit_code == EXIT_USER
+    assert "log" in refused.value.remedy
 
 
 def test_a_check_refuses_what_the_newest_events_contradict(judged: Path) -> None:
