@@ -28,6 +28,7 @@ BATCHES = ("tests/replay/test_rules.py", "-k", "record")
 TRUNCATES = ("tests/property/test_merge.py", "-k", "truncates")
 PLAIN_JSON = ("tests/property/test_plain_json.py",)
 CRASHES = ("tests/property/test_crashes.py",)
+TWO_RUNS = ("tests/property/test_two_runs.py", "-k", "ends_it or paid")
 DOUBLED = ("tests/replay/test_doubled.py", "-k", "another")
 QUALITY = ("tests/replay/test_quality.py",)
 ORDER = ("tests/replay/test_order.py",)
@@ -327,10 +328,24 @@ MUTANTS = [
     ),
     Mutant(
         "the account of a slice that died stands for those after it",
-        "run/table_merge.py",
+        "run/begun.py",
         "t.said[UPTO] == batch.upto",
         "t.said[UPTO] > 0",
         CRASHES,
+    ),
+    Mutant(
+        "two runs merge slices that end at different batches",
+        "tables/accounts.py",
+        "begun not in (None, upto) or self._table.reached(mark) > after",
+        "False",
+        TWO_RUNS,
+    ),
+    Mutant(
+        "a debt is read after another run has paid it",
+        "run/writing.py",
+        "        stored.pending.require_as_begun()",
+        "        pass",
+        TWO_RUNS,
     ),
     Mutant(
         "a row goes before its tombstone is there",

@@ -67,8 +67,11 @@ class CatchUp:
 
     def _next_slice(self, table: str, merge: Merged) -> Account:
         if table not in self._begun:
-            self._begun[table] = self._tables.begun_in(table, self._aside.known[table].after)
+            after = self._aside.known[table].after
+            known = self._tables.begun_in(table, after)
+            self._begun[table] = self._aside.begun(table, after) or known
         shares = self._aside.slice_of(table, self._most, self._begun[table])
+        self._aside.begin(table, shares)
         with released():
             now = self._merged(table, shares, merge)
         self._begun[table] = None

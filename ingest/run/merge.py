@@ -137,11 +137,15 @@ class Merge:
         last = self._bronze.last_batch() if captured is None else captured
         if last <= self.merged or (more and not self._slices.is_full(self.merged, last)):
             return []
-        begun = None if self._asked else self.tables.begun(self.merged)
+        begun = None if self._asked else self._begun()
         self._asked = True
-        # What a run that died had begun is merged again as a whole.
+        # What another run has begun is merged again as a whole: one that died, or that goes on at the same time.
         upto = self._slices.end(self.merged, last) if begun is None else begun
+        if upto > last:
+            last = max(upto, self._bronze.last_batch())  # Another run has captured more than this one knows.
         groups = self._slices.profile(self.merged, upto, last)
+        if any(g.table is not None and self._may_be_keyless(g.table) for g in groups):
+            self._accounts.begin(self.merged, upto)
         with released():
             self._restarts.check(self.merged, upto, groups, partial(self._old_lives, upto, groups))
             accounts, waiting = self._slice_accounts(upto, groups)
@@ -158,6 +162,14 @@ class Merge:
         # Py4j's objects are in cycles: until Python looks for these, the JVM keeps all rows and plans of the slice.
         gc.collect()
         return [*accounts, *waiting]
+
+    def _begun(self) -> int | None:
+        """The last batch of the slice that another run has begun; None where none has."""
+        known = self.tables.begun(self.merged)
+        return self._accounts.begun(self.merged) or known
+
+    def _may_be_keyless(self, table: str) -> bool:
+        return self._rules.keyless and self._rules.takes(table) and self.tables.shapes.may_be_keyless(table)
 
     def _fold(self, upto: int) -> None:
         """Small files of one table a slice: the next one waits for it. Where merged tables have theirs written together

@@ -38,6 +38,10 @@ class Redelivery:
         everything = known.unionByName(events.withColumn(_PAST, F.lit(False)))
         return delivered_once(everything, _PAST).where(~F.col(_PAST)).drop(_PAST).localCheckpoint()
 
+    def forget(self, table: str) -> None:
+        """Another run has merged events of the table: the next batch looks up how far it has come."""
+        self._highest.pop(table, None)
+
     def _seen(self, batch: TableBatch) -> tuple[int, ...]:
         """Returns the highest position before this batch; asked once per process."""
         if batch.table not in self._highest:

@@ -107,6 +107,14 @@ class TablesAside:
             events += share.account.read
         return chosen
 
+    def begun(self, table: str, after: int) -> int | None:
+        """Returns the last batch of the slice after `after` that a run has begun to catch up by; None where none."""
+        return self._accounts.begun(after, table)
+
+    def begin(self, table: str, shares: Sequence[Waiting]) -> None:
+        """Records which shares are merged next. Raises Overtaken where another run has begun or merged others."""
+        self._accounts.begin(shares[0].after, shares[-1].upto, table)
+
     def caught_up(self, table: str, shares: Sequence[Waiting], now: Account) -> None:
         """Accounts for shares of slices that the table has merged, in place of what stood there, and takes their events
         out of quarantine, but for those that are there for themselves."""

@@ -77,6 +77,11 @@ class Shapes:
         """Whether each create of the table is a row of its own."""
         return self.key(batch) == ()
 
+    def may_be_keyless(self, table: str) -> bool:
+        """Whether the table has no key, or none is known before its changes are read."""
+        entry = self._entries.get(table)
+        return not (self._rules.primary_keys.get(table) if entry is None else entry.shape.key)
+
     def key(self, batch: TableBatch) -> tuple[str, ...] | None:
         """The table's key; None where no record of the batch tells it."""
         entry = self._entries.get(batch.table)

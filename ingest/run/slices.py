@@ -179,7 +179,7 @@ class Slices:
             highest = partial(self._highest_before, after, table)
             told = TableBatch(table, mine, events, rest, count, upto, history, highest, elsewhere=self._elsewhere)
             origins = tombstones.origins.get(table, ()) if rest is not None else ()
-            batches.append(replace(told, tombstone_origins=origins))
+            batches.append(replace(told, tombstone_origins=origins, after=after))
         return batches
 
     def _highest_before(self, after: int, table: str) -> tuple[int, ...]:

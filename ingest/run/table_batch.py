@@ -37,6 +37,8 @@ class TableBatch:
     """The servers and databases of its null tombstones, as far as the changes before them name these."""
     elsewhere: Elsewhere | None = None
     """Readers that are folded before the one whose slice it is."""
+    after: int = 0
+    """The last capture batch before the slice."""
 
     @property
     def changed(self) -> Column:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,6 +19,7 @@ from ingest.changelog.refusal import NO_KEY
 from ingest.cut import released
 from ingest.errors import ConfigError, Contended
 from ingest.names import Lakehouse
+from ingest.run.begun import Begun, BegunSlices
 from ingest.run.chronicle import Chronicle
 from ingest.run.decoding import Changes
 from ingest.run.documents import require_rows
@@ -33,19 +33,11 @@ from ingest.run.shapes import Incoming, Refused, Shapes
 from ingest.run.table_batch import TableBatch
 from ingest.run.unordered import Unordered
 from ingest.run.writing import note, write
-from ingest.tables.commit_log import UPTO, WRITER, Told
+from ingest.tables.commit_log import UPTO, WRITER
 from ingest.tables.quarantine import Quarantine
-from ingest.tables.silver import Silver
 
 _ACCOUNT = "account"
 """What a commit tells beside whose slice it is."""
-
-
-class Begun(NamedTuple):
-    """What the tables of a source table tell of a slice that is not accounted for yet."""
-
-    silver: Told | None = None
-    pending: Told | None = None
 
 
 class TableMerge:
@@ -72,7 +64,7 @@ class TableMerge:
         self._unordered = Unordered(rules.stops_at_two_partitions)
         self._stored: dict[str, Stored] = {}
         self._truncated: dict[str, tuple[int, ...] | None] = {}
-        self._begun: dict[str, Begun] = {}
+        self._begun = BegunSlices(writer)
         self._met: set[str] = set()
         self._folded = False
 
@@ -89,11 +81,7 @@ class TableMerge:
 
     def begun_in(self, table: str, merged: int) -> int | None:
         """The same of one table."""
-        stored = self.stored_in(table)
-        begun = Begun(*(self._told_after(kept, merged) for kept in (stored.silver, stored.pending)))
-        if any(begun):
-            self._begun[table] = begun
-        return max((t.said[UPTO] for t in begun if t), default=None)
+        return self._begun.find(table, self.stored_in(table), merged)
 
     @released()
     def merge(self, batch: TableBatch, schemas: Schemas) -> Account:
@@ -130,11 +118,11 @@ class TableMerge:
         shape, refused = self.shapes.settled(batch, incoming, stored, origin)
         if others and shape is not None:
             _require_same(stored, shape)
-        begun = self._begun_of(batch)
-        if begun.silver is not None and shape is not None and not shape.key:
-            return Account(**begun.silver.said[_ACCOUNT])
-        if begun.pending is not None and shape is not None and not shape.key:
-            stored = replace(stored, owed_before=begun.pending.version)
+        if shape is not None and not shape.key:
+            begun = self._begun_keyless(batch, stored, others)
+            if begun.silver is not None:
+                return Account(**begun.silver.said[_ACCOUNT])
+            stored = replace(stored, owed_before=None if begun.pending is None else begun.pending.version)
         truncated = self._truncate(batch, stored)
         if shape is None:
             return self._refuse_all(batch, incoming, truncated.applied, refused)
@@ -173,18 +161,23 @@ class TableMerge:
         applied = before.applied + (judged.applied if judged else 0)
         quarantined = before.quarantined + (judged.quarantined if judged else 0)
         account = Account(batch.table, before.read, applied, before.read - applied - quarantined, quarantined)
-        begun = self._begun_of(batch)
+        begun = self._begun.of(batch)
         if begun.silver is not None:
-            account = Account(**begun.silver.said[_ACCOUNT])
+            earlier = Account(**begun.silver.said[_ACCOUNT])
+            # Another run may have ended a slice at the same batch that began at another one.
+            account = earlier if earlier.read == account.read else account
         if stored.chronicle is not None:
             self._tell(stored.chronicle, batch, shape, changes, judged)
         self._write(batch, judged, shape, stored, account)
         return account
 
-    def _begun_of(self, batch: TableBatch) -> Begun:
-        """What the table holds of this slice from a run that died. Of later slices it holds nothing."""
-        found = self._begun.get(batch.table, Begun())
-        return Begun(*(t if t is not None and t.said[UPTO] == batch.upto else None for t in found))
+    def _begun_keyless(self, batch: TableBatch, stored: Stored, others: bool) -> Begun:
+        """Returns what a table without a key holds of this slice. `others`: another writer has written to the table.
+        Raises Overtaken where another run has merged another slice into it."""
+        if others:
+            self._begun.require_same(batch, stored)
+            self._deliveries.forget(batch.table)
+        return self._begun.of(batch)
 
     def stored_in(self, table: str) -> Stored:
         """Where the table is kept."""
@@ -215,12 +208,6 @@ class TableMerge:
         silver = self.stored_in(table).silver
         if silver.exists():
             silver.claim(self._writer, seconds)
-
-    def _told_after(self, kept: Silver, merged: int) -> Told | None:
-        """What this writer's newest slice in the table says, if it came later."""
-        if kept.reached(self._writer) <= merged:
-            return None
-        return next((t for t in kept.commits() if t.said.get(WRITER) == self._writer), None)
 
     def _write(self, batch: TableBatch, judged: Judged | None, shape: Shape, stored: Stored, account: Account) -> None:
         told = {WRITER: self._writer, UPTO: batch.upto, _ACCOUNT: asdict(account)}

@@ -18,6 +18,7 @@ from ingest.changelog.images import Shape
 from ingest.changelog.merge import ACTION, DELETE
 from ingest.run.judging import Judged, Stored
 from ingest.tables.beside import beside
+from ingest.tables.writes import Writes
 
 
 def write(
@@ -32,9 +33,9 @@ def write(
 
     Raises Contradicted where the verdict doesn't hold; silver is as it was then."""
     pending = judged.pending
-    if pending is not None and not shape.key:
+    if not shape.key:
         if stored.owed_before is None:
-            stored.pending.apply(pending, shape, told)
+            _write_debts(pending, shape, stored, told)
         pending = None
     # Who waits for another comes after it: so many threads there are, the first of them waits for nobody.
     with beside(judged.proof or _nothing) as proving, beside(partial(_bury, stored, judged, proving.result)) as burying:
@@ -51,6 +52,15 @@ def write(
     if pending is not None and DELETE in pending.actions:
         stored.pending.remove(pending.states.where(F.col(ACTION) == DELETE), shape, told)
     return _fold(stored, shape)
+
+
+def _write_debts(pending: Writes | None, shape: Shape, stored: Stored, told: Mapping[str, Any]) -> None:
+    """Writes what a table without a key owes. Raises Contended, also where nothing changes, if another run has written
+    there since the batch began: the verdict would follow from what that run has left."""
+    if pending is None:
+        stored.pending.require_as_begun()
+    else:
+        stored.pending.apply(pending, shape, told)
 
 
 def note(shape: Shape, stored: Stored, told: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from ingest.changelog.accounting import CAUGHT_UP, COUNTS, WAITS, Account
 from ingest.tables import delta_log, folding
-from ingest.tables.contention import COLLISIONS_OF_DELTA, again
+from ingest.tables.contention import COLLISIONS_OF_DELTA, again, overtaken
 from ingest.tables.folded import FoldedLater
 from ingest.tables.marks import Progress
 from ingest.tables.ready_rows import ready_rows
@@ -32,6 +32,9 @@ _SCHEMA = T.StructType(
     ]
 )
 
+
+_SLICE = "slice of "
+"""With a mark of accounts: how far the slice goes that is accounted for next under that mark."""
 
 _SETS_ASIDE = "ingest.setsAside"
 """A property of the table of accounts once a table was set aside."""
@@ -100,22 +103,48 @@ class Accounts:
         """The accounts of the capture batches `after` < batch ≤ `upto`, in one commit: the batch is merged. `waiting`:
         the shares of tables that are set aside.
 
-        Raises Contended where another run has merged as far."""
+        Raises Contended where another run has merged any of them."""
         rows: list[dict[str, Any]] = [asdict(a) for a in accounts]
         rows += [asdict(s.account) | {"standing": WAITS, "code": s.code, "reason": s.reason} for s in waiting]
-        self._append(after, upto, rows, Progress(self._mark, upto))
+        self._append(after, upto, rows, Progress(self._mark, upto, after=after))
 
     def catch_up(self, after: int, upto: int, change: Account) -> None:
         """A table that was set aside has merged its share of these capture batches. `change`: what that changes in the
-        accounts. Raises Contended where another run has caught up as far."""
-        progress = Progress(f"{self._mark}: {change.table}", upto)
+        accounts. Raises Contended where another run has caught up with any of them."""
+        progress = Progress(self._mark_of(change.table), upto, after=after)
         self._append(after, upto, [asdict(change) | {"standing": CAUGHT_UP}], progress)
+
+    def begun(self, after: int, table: str | None = None) -> int | None:
+        """Returns the last batch of the slice after `after` that a run has begun; None where none has. `table`: of a
+        slice by which a table that was set aside catches up."""
+        upto = self._table.reached(_SLICE + self._mark_of(table))
+        return upto if upto > after else None
+
+    def begin(self, after: int, upto: int, table: str | None = None) -> None:
+        """Records the capture batches `after` < batch ≤ `upto` as the slice that is merged next. Of tables without a
+        key each event counts, so that all runs of the pipeline have to merge the same slices.
+
+        Raises Overtaken where another run has merged any of them or ends the slice at another batch."""
+        self._make()
+        mark = self._mark_of(table)
+        begun = self.begun(after, table)  # Before the accounts: a slice begins after what these hold.
+        if begun not in (None, upto) or self._table.reached(mark) > after:
+            raise overtaken("its tables" if table is None else table)
+        if begun is None:
+            progress = Progress(_SLICE + mark, upto, after=after)
+            again(COLLISIONS_OF_DELTA)(self._table.commit, None, progress=progress)
+
+    def _mark_of(self, table: str | None) -> str:
+        return self._mark if table is None else f"{self._mark}: {table}"
+
+    def _make(self) -> None:
+        if not self._table.exists():
+            again(COLLISIONS_OF_DELTA)(self._table.create, _SCHEMA, {})
 
     def _append(self, after: int, upto: int, rows: Sequence[dict[str, Any]], progress: Progress) -> None:
         now = datetime.now(UTC)
         batch = {"pipeline": self._pipeline, "after_batch": after, "upto_batch": upto, "committed_at": now}
-        if not self._table.exists():
-            self._table.create(_SCHEMA, {})
+        self._make()
         file = ready_rows(self._spark, self._table.path, [batch | row for row in rows], _SCHEMA)
         summary = {"batch": upto, "accounts": [{c: row[c] for c in ("table", *COUNTS)} for row in rows]}
         named: dict[str, Any] = {"ready": [file], "told": summary, "progress": progress}

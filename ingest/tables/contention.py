@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from delta import exceptions
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    retry_if_not_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
 
 from ingest.errors import Contended
 
@@ -22,6 +29,13 @@ COLLISIONS_OF_DELTA: tuple[type[Exception], ...] = (
 )
 
 COLLISIONS: tuple[type[Exception], ...] = (Contended, *COLLISIONS_OF_DELTA)
+
+
+class Overtaken(Contended):
+    """Another run of the same pipeline has begun or merged what this one was about to merge. The same attempt would
+    fail again: a run has to begin anew, from what is merged by then."""
+
+
 _ATTEMPTS = 10
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
 """Seconds."""
@@ -30,13 +44,21 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
 def again(
     collisions: tuple[type[Exception], ...] = COLLISIONS, before_sleep: Callable[[RetryCallState], None] | None = None
 ) -> Retrying:
-    """Calls what it is given until it doesn't collide, a bounded number of times."""
+    """Calls what it is given until it doesn't collide, a bounded number of times. Overtaken is raised at once."""
     return Retrying(
         before_sleep=before_sleep,
-        retry=retry_if_exception_type(collisions),
+        retry=retry_if_exception_type(collisions) & retry_if_not_exception_type(Overtaken),
         stop=stop_after_attempt(_ATTEMPTS),
         wait=wait_random_exponential(multiplier=_FIRST_WAIT, max=_LONGEST_WAIT),
         reraise=True,
+    )
+
+
+def overtaken(what: str) -> Overtaken:
+    """Returns the error of a run that finds its slice begun elsewhere or merged. `what`: a table, or the pipeline."""
+    return Overtaken(
+        f"another run of this pipeline merges the same events of {what}",
+        "one run is enough; the same command goes on after what the other has merged",
     )
 
 

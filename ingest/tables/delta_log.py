@@ -63,6 +63,11 @@ class Table(ReadTable):
         """Whether nobody else has written since this one did."""
         return self.version() == self._known
 
+    def require_as_begun(self) -> None:
+        """Raises Contended where another writer has committed a batch since `begin`."""
+        if self._turn is not None and self._marks_of(self._newest.now()).get(_TURNS, 0) != self._turn:
+            raise changed_meanwhile(self.path)
+
     def claim(self, application: str, seconds: float) -> None:
         """Other writers wait before they `begin`: until the next commit of the application, at most for so long."""
         transaction = self._log.startTransaction(self._delta.none, self._delta.some(self._snapshot()))
@@ -231,7 +236,10 @@ class Table(ReadTable):
         others = int(snapshot.version()) != self._known
         found = []
         if progress is not None:
-            if progress.alone and others and self._marks_of(snapshot).get(progress.application, 0) >= progress.version:
+            reached = self._marks_of(snapshot).get(progress.application, 0) if others else 0
+            if progress.alone and reached >= progress.version:
+                raise changed_meanwhile(self.path)
+            if progress.after is not None and reached > progress.after:
                 raise changed_meanwhile(self.path)
             found.append(progress)
             if self._claimed:

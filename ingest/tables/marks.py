@@ -19,11 +19,12 @@ _POLL_SECONDS = 0.2
 @dataclass(frozen=True)
 class Progress:
     """How far an application has come, kept in the very commit that took it there. `alone`: nobody else may be there
-    already."""
+    already. `after`: where it comes from; the commit fails where the application is further by then."""
 
     application: str
     version: int
     alone: bool = True
+    after: int | None = None
 
 
 def claim_of(application: str) -> str:

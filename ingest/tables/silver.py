@@ -163,6 +163,10 @@ class Silver:
         has come in between. Whether anybody else has written since this one did."""
         return self._table.begin(application)
 
+    def require_as_begun(self) -> None:
+        """Raises Contended where another writer's batch has come since `begin`."""
+        self._table.require_as_begun()
+
     def claim(self, application: str, seconds: float) -> None:
         """Other writers let the next batch of `application` go first, for so long at most."""
         self._table.claim(application, seconds)

@@ -1,0 +1,259 @@
+"""Two runs of one pipeline at once, which capture and merge the same events: the tables are what one run makes of them,
+and each event is accounted for once."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from ingest.names import Lakehouse
+from ingest.quality.accounting import audit
+from ingest.run.capture import Capture
+from ingest.run.merge import Merge
+from ingest.run.redelivery import Redelivery
+from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
+from ingest.run.table_batch import TableBatch
+from ingest.sources.files import FileSource, lines
+from ingest.tables.accounts import Accounts
+from ingest.tables.bronze import Bronze
+from ingest.tables.contention import COLLISIONS, Overtaken
+from ingest.tables.silver import Silver
+from ingest.testing import fold, fold_bag
+from ingest.testing.changelogs import COLUMNS, as_debezium, random_bag, random_changelog
+from tests.replay.changelogs import Topic
+
+pytestmark = pytest.mark.spark
+SEED, CASES, BATCHES = 7, 8, 4
+PIPELINE = "twice"
+BAG = "public.bag"
+
+
+class Lake:
+    """A lakehouse with one pipeline, whose source is a file."""
+
+    def __init__(self, spark: SparkSession, folder: Path, records: Sequence[dict[str, Any]]) -> None:
+        self._spark = spark
+        self._file = folder / "events.jsonl"
+        self._file.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+        self._layout = Lakehouse(str(folder / "lakehouse"))
+
+    def capture(self, limit: int, bronze: Bronze | None = None) -> Capture:
+        source = FileSource(list(lines([self._file])))
+        return Capture(self._spark, source, bronze or self.bronze(), Rules().naming, limit, merges=True)
+
+    def bronze(self) -> Bronze:
+        return Bronze(self._spark, self._layout.bronze(PIPELINE))
+
+    def merge(self, bronze: Bronze | None = None, slice_events: int = 1000) -> Merge:
+        return Merge(self._spark, PIPELINE, self._layout, Rules(), bronze or self.bronze(), slice_events=slice_events)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        return [row.asDict() for row in Silver(self._spark, self._layout.silver(PIPELINE, table)).rows().collect()]
+
+    def accounts(self) -> Accounts:
+        return Accounts(self._spark, self._layout.accounts, PIPELINE)
+
+    def adds_up(self, records: int) -> None:
+        found = audit(self.bronze().rows(), self.accounts().rows())
+        assert (found.problems, found.merged, found.waiting) == ([], records, 0)
+
+    def silver(self, table: str) -> str:
+        return self._layout.silver(PIPELINE, table)
+
+
+def drive(lake: Lake, limit: int, slice_events: int, failures: list[BaseException]) -> None:
+    """Runs until all is merged: with all objects made anew after a collision, as `ingest run` does."""
+    try:
+        while not done(lake, limit, slice_events):
+            pass
+    except BaseException as failure:  # noqa: BLE001 A thread's failure is the test's.
+        failures.append(failure)
+
+
+def done(lake: Lake, limit: int, slice_events: int) -> bool:
+    bronze = lake.bronze()
+    try:
+        capture = lake.capture(limit, bronze)
+        with closing(lake.merge(bronze, slice_events)) as merge:
+            while capture.step() or merge.step(capture.captured.batch):
+                pass
+            while merge.step():
+                pass
+    except COLLISIONS:
+        return False
+    return True
+
+
+def met(monkeypatch: pytest.MonkeyPatch, runs: int) -> list[Overtaken]:
+    """Holds the first slice of each run, once it is merged, until the others' are: only one of them is accounted for.
+    Returns what runs were told that were about to merge another slice."""
+    merged, told = threading.Barrier(runs, timeout=600), list[Overtaken]()
+    waited = set[int]()
+    accounts, begin = Merge._slice_accounts, Accounts.begin
+
+    def waiting(merge: Merge, *arguments: Any) -> Any:
+        found = accounts(merge, *arguments)
+        if threading.get_ident() not in waited:
+            waited.add(threading.get_ident())
+            merged.wait()
+        return found
+
+    def overtaken(*arguments: Any) -> None:
+        try:
+            begin(*arguments)
+        except Overtaken as error:
+            told.append(error)
+            raise
+
+    monkeypatch.setattr(Merge, "_slice_accounts", waiting)
+    monkeypatch.setattr(Accounts, "begin", overtaken)
+    return told
+
+
+@pytest.mark.long
+def test_two_runs_agree(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(SEED)
+    changelogs = [random_changelog(random, 12) for _ in range(CASES)]
+    bags = [random_bag(random, 12) for _ in range(CASES)]
+    records = [r for n, events in enumerate(changelogs) for r in as_debezium(events, "f.keyed", n, DEFAULT_PLACEHOLDER)]
+    records += [r for n, (_, sent) in enumerate(bags) for r in as_debezium(sent, "f.bag", n, DEFAULT_PLACEHOLDER)]
+    records.sort(key=lambda r: r["offset"])
+    lake = Lake(spark, tmp_path, records)
+    size = len(records) // BATCHES + 1
+    capture = lake.capture(size)
+    for _ in range(BATCHES - 1):
+        assert capture.step()
+    told, failures = met(monkeypatch, 2), list[BaseException]()
+    runs = [threading.Thread(target=drive, args=(lake, size, slice_events, failures)) for slice_events in (1, 2 * size)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert failures == []
+    assert told, "they never met"
+    keyed: dict[int, dict[Any, Any]] = {n: {} for n in range(CASES)}
+    for row in lake.rows("f.keyed"):
+        assert row["id"] not in keyed[row["case"]], "a key has two rows"
+        keyed[row["case"]][row["id"]] = {c: row[c] for c in COLUMNS}
+    assert keyed == {n: fold(events, COLUMNS) for n, events in enumerate(changelogs)}
+    bag: dict[int, Counter[Any]] = {n: Counter() for n in range(CASES)}
+    for row in lake.rows("f.bag"):
+        bag[row["case"]][tuple(sorted((c, row[c]) for c in COLUMNS))] += 1
+    assert bag == {n: fold_bag(said) for n, (said, _) in enumerate(bags)}
+    lake.adds_up(len(records))
+
+
+class Died(Exception):
+    """In place of SIGKILL."""
+
+
+@pytest.fixture
+def bag(spark: SparkSession, tmp_path: Path) -> Lake:
+    """A table without a key, captured in four batches of two events; the first is merged. Deletes come before what they
+    delete: what is owed waits beside silver."""
+    topic = Topic("shop.public.bag", ("public", "bag"), key=())
+    for n, (op, v) in enumerate([("c", 1), ("c", 2), ("d", 3), ("c", 4), ("c", 3), ("d", 6), ("c", 6), ("c", 5)]):
+        image = {"v": v}
+        topic.change(op, 10 + n, **{"before" if op == "d" else "after": image}, key=None)
+    lake = Lake(spark, tmp_path, topic.records)
+    capture = lake.capture(2)
+    while capture.step():
+        pass
+    assert [a.applied for a in lake.merge().step(1)] == [2]
+    return lake
+
+
+def right(lake: Lake) -> None:
+    while lake.merge().step():
+        pass
+    assert Counter(row["v"] for row in lake.rows(BAG)) == Counter([1, 2, 4, 5])
+    lake.adds_up(8)
+
+
+@pytest.fixture
+def dying(bag: Lake, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Lets a run merge up to a capture batch, and die once what is owed is written and before silver is."""
+
+    def merge_upto(batch: int) -> None:
+        apply = Silver.apply
+
+        def die(table: Silver, *arguments: Any, **named: Any) -> None:
+            if table.path == bag.silver(BAG):
+                raise Died
+            apply(table, *arguments, **named)
+
+        with monkeypatch.context() as patched, pytest.raises(Died):
+            patched.setattr(Silver, "apply", die)
+            bag.merge().step(batch)
+
+    return merge_upto
+
+
+def begun(lake: Lake) -> Merge:
+    """Returns a run that has merged as far as the others, and knows nothing of what they do from here on."""
+    merge = lake.merge()
+    assert merge.step(1) == []
+    merge._asked = True
+    return merge
+
+
+@pytest.mark.parametrize("goes_on_to", [2, 4])
+def test_what_the_other_run_has_merged_is_not_merged_again(bag: Lake, goes_on_to: int) -> None:
+    other = begun(bag)
+    assert bag.merge().step(3)
+    with pytest.raises(Overtaken):
+        other.step(goes_on_to)
+    right(bag)
+
+
+def test_a_slice_that_another_run_has_begun_ends_where_that_run_ends_it(bag: Lake) -> None:
+    """Before either has written any of it."""
+    other = begun(bag)
+    bag.accounts().begin(1, 3)
+    with pytest.raises(Overtaken):
+        other.step(4)
+    right(bag)
+    assert {r["upto_batch"] for r in bag.accounts().rows().collect()} == {1, 3, 4}
+
+
+@pytest.mark.parametrize("goes_on_to", [3, 4])
+def test_a_slice_that_the_other_run_left_half_written_is_finished(
+    bag: Lake, dying: Callable[[int], None], goes_on_to: int
+) -> None:
+    """As that run has begun it: a run that would cut its slices elsewhere begins anew."""
+    other = begun(bag)
+    dying(3)
+    if goes_on_to == 3:
+        assert sum(a.read for a in other.step(3)) == 4
+    else:
+        with pytest.raises(Overtaken):
+            other.step(goes_on_to)
+    right(bag)
+
+
+def test_what_is_owed_is_not_paid_twice(
+    bag: Lake, dying: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run writes that a debt is paid, after another one has begun the same slice and before it reads the debts."""
+    assert bag.merge().step(3)
+    other, once, judged = bag.merge(), Redelivery.once, list[int]()
+
+    def overtaken(deliveries: Redelivery, batch: TableBatch) -> DataFrame:
+        judged.append(batch.upto)
+        if judged == [4]:
+            dying(4)
+        return once(deliveries, batch)
+
+    monkeypatch.setattr(Redelivery, "once", overtaken)
+    assert [a.applied for a in other.step(4)] == [2]
+    assert judged == [4, 4, 4], "it was not judged again"
+    right(bag)
