@@ -48,6 +48,9 @@ _SCALARS = {
 _TIME = "io.debezium.time."
 _DATA = "io.debezium.data."
 _CONNECT = "org.apache.kafka.connect.data."
+_SOURCE = "__debezium.source.column."
+_SOURCE_TYPE = f"{_SOURCE}type"
+_NUMERIC, _NUMERIC_ARRAYS = ("NUMERIC", "DECIMAL"), ("_NUMERIC",)
 _SEMANTIC = {
     ("int32", f"{_TIME}Date"): (Encoding.EPOCH_DAYS, 0, Kind.DATE),
     ("int32", f"{_CONNECT}Date"): (Encoding.EPOCH_DAYS, 0, Kind.DATE),
@@ -158,6 +161,10 @@ def _typed(schema: Mapping[str, Any]) -> Typed:
             return _decimal(int(parameters.get("scale", 0)), parameters.get("connect.decimal.precision"))
         case "bytes", "io.debezium.data.Bits":
             return _bits(int(parameters.get("length") or _UNBOUNDED))
+        case "string", None if parameters.get(_SOURCE_TYPE) in _NUMERIC:
+            return _written_decimal(parameters)
+        case "array", None if parameters.get(_SOURCE_TYPE) in _NUMERIC_ARRAYS and _is_text(schema["items"]):
+            return _array(_written_decimal(parameters))
         case "array" | "map" | "struct", _:
             return _nested(physical, schema)
         case _:
@@ -191,6 +198,23 @@ def _decimal(scale: int, precision: object) -> Typed:
     if precision is None:
         return wire, decimal_of(max(MAX_DIGITS, kept), kept)
     return wire, decimal_of(max(int(str(precision)) + kept - scale, kept, 1), kept)
+
+
+def _written_decimal(parameters: Mapping[str, str]) -> Typed:
+    """Returns the type of a decimal that is written as its digits (`decimal.handling.mode=string`).
+
+    `parameters` are those by which Debezium tells the column's type at the source (`datatype.propagate.source.type`);
+    without a length, or with one of more than 38 digits, the column's numbers are of any length.
+    """
+    precision = int(parameters.get(f"{_SOURCE}length", 0)) or MAX_DIGITS + 1
+    scale = int(parameters.get(f"{_SOURCE}scale", 0))
+    logical_type = decimal_of(max(precision, scale), scale)
+    digits = scale if logical_type.kind is Kind.DECIMAL else MAX_DIGITS
+    return WireType(Encoding.DECIMAL_PLAIN, digits=digits), logical_type
+
+
+def _is_text(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") == "string" and schema.get("name") is None
 
 
 def _bits(length: int) -> Typed:

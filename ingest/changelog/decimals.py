@@ -22,6 +22,8 @@ _WORD = 2**32
 _LIMB = 10**9
 _MAX_SCALE = 20_000  # Postgres' numeric has at most 16,383 digits after the point
 _DOUBLE_SCALE = 21
+_SPECIAL = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
+"""What Debezium writes for a value of Postgres' numeric that is no number, and how Postgres spells it."""
 _PLAIN = r"^[+-]?[0-9]+(\.[0-9]+)?$"
 
 
@@ -41,7 +43,9 @@ def from_unscaled(variant: SparkColumn, scale: int, target: LogicalType) -> Spar
 
 
 def from_plain(variant: SparkColumn, scale: int, target: LogicalType) -> SparkColumn:
-    """A JSON number, or its digits as text; `scale` is the declared one, 38 where none is."""
+    """A JSON number, or its digits as text; `scale` is the declared one, 38 where none is.
+
+    NaN and the infinite ones are values of decimal text only: a decimal of Delta holds none of them."""
 
     def read(text: SparkColumn) -> SparkColumn:
         digits = F.regexp_replace(text, r"^\+", "")
@@ -49,6 +53,8 @@ def from_plain(variant: SparkColumn, scale: int, target: LogicalType) -> SparkCo
             fraction = F.rtrim(F.split_part(text, F.lit("."), F.lit(2)), F.lit("0"))
             digits = F.when(F.length(fraction) <= target.scale, text.try_cast(spark_type(target)))
         written = F.when(text.rlike(_PLAIN), digits)
+        for word, spelled in _SPECIAL.items() if target.kind is Kind.DECIMAL_TEXT else ():
+            written = written.when(text == word, F.lit(spelled))
         return F.when(_is_text(variant), written).otherwise(_from_number(text, scale, target))
 
     return _named(text_of(variant), read)

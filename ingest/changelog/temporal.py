@@ -21,13 +21,16 @@ FIRST_MICROS, LAST_MICROS = FIRST_DAY * _DAY_MICROS, (LAST_DAY + 1) * _DAY_MICRO
 FIRST_INSTANT = FIRST_MICROS + 2 * _DAY_MICROS
 """The first timestamp with a time zone, in microseconds since 1970: Python has no earlier local time in every zone."""
 
-# As Debezium writes them. Its older versions give both infinite dates a year before Christ.
-_INFINITE_DAYS = (2_146_033_979, -2_147_472_692, 2**31 - 1)
-_MINUS_INFINITE_DAYS = (-2_147_472_691, -(2**31))
+# As Debezium writes them. Its older versions give both infinite dates a year before Christ. In a snapshot and in arrays
+# it reads dates by java.sql.Date, whose days overflow; which day it is, Connect's time zone decides.
+_INFINITE_DAYS = (2_146_033_979, -2_147_472_692, 2**31 - 1, -622_191_235, -622_191_234, -622_191_233)
+_MINUS_INFINITE_DAYS = (-2_147_472_691, -(2**31), -625_821_273, -625_821_272, -625_821_271)
 _INFINITE_UNITS = (INFINITY_MICROS, INFINITY_MICROS // 1000, 2**63 - 1)
 _MINUS_INFINITE_UNITS = (MINUS_INFINITY_MICROS, MINUS_INFINITY_MICROS // 1000, -(2**63))
-_INFINITE = r"^(infinity|[+]5877611-06-21Z?|-5877611-06-21Z?|[+]294247-01-10T04:00:25.*)$"
-_MINUS_INFINITE = r"^(-infinity|-5877611-06-22Z?|-290308-12-21T19:59:27.*)$"
+# Debezium counts microseconds past 2**63 - 1 on from -2**63. Postgres has no time before 4714 BC.
+_OVERFLOWN_MICROS = -210_866_803_200_000_000
+_INFINITE = r"^(infinity|[+]5877611-06-21Z?|-5877611-06-21Z?|[+]294247-01-10T04:00:25.*|[+]292278994-08-1[67]T.*)$"
+_MINUS_INFINITE = r"^(-infinity|-5877611-06-22Z?|-290308-12-21T19:59:27.*|[+]292269055-12-0[123]T.*)$"
 
 _DAY = r"[+-]?[0-9]{4,9}-[0-9]{2}-[0-9]{2}"
 _CLOCK = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?"
@@ -140,6 +143,7 @@ def instant_from_units(units: SparkColumn, digits: int, rule: OutOfRange, zoned:
     Infinite ones of Postgres are two numbers, whichever the unit. `zoned`: it is one with a time zone.
     """
     begin = FIRST_INSTANT if zoned else FIRST_MICROS
+    overflown = F.lit(False)
     match digits:
         case 3:
             kept = units.isin(INFINITY_MICROS, MINUS_INFINITY_MICROS)
@@ -147,7 +151,9 @@ def instant_from_units(units: SparkColumn, digits: int, rule: OutOfRange, zoned:
             value = F.timestamp_micros(F.when(kept, units).otherwise(scaled))
             first, last = begin // 1000, LAST_MICROS // 1000
         case 6:
-            value = F.timestamp_micros(units)
+            overflown = units < _OVERFLOWN_MICROS
+            kept = ~overflown | units.isin(*_MINUS_INFINITE_UNITS)
+            value = F.timestamp_micros(F.when(kept, units) if rule is OutOfRange.KEEP else units)
             first, last = begin, LAST_MICROS
         case _:
             value = F.timestamp_micros(micros_from_nanos(units))
@@ -156,7 +162,7 @@ def instant_from_units(units: SparkColumn, digits: int, rule: OutOfRange, zoned:
         units.between(first, last),
         units.isin(*_INFINITE_UNITS),
         units.isin(*_MINUS_INFINITE_UNITS),
-        units > last,
+        (units > last) | overflown,
         units < first,
         instant(begin),
         instant(LAST_MICROS),

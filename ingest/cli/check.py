@@ -70,7 +70,8 @@ def _require_running(connector: dict[str, Any] | None) -> None:
         return
     raise SourceRefused(
         f"connector {connector['name']!r} has failed ({', '.join(connector['failures'])}) and sends nothing",
-        "read the log of its Kafka Connect worker, mend the cause, then restart the connector and its tasks",
+        "read the log of its Kafka Connect worker, mend the cause, then restart the connector and its tasks; where a "
+        "numeric could not be converted (NaN, Infinity): `ingest connector recipe postgres --numbers-as-text`",
     )
 
 

@@ -42,6 +42,9 @@ def recipe(
     port: Annotated[int | None, typer.Option(help="Of the database.")] = None,
     user: Annotated[str | None, typer.Option(help="Who reads; needs REPLICATION.")] = None,
     dbname: Annotated[str | None, typer.Option(help="The database.")] = None,
+    numbers_as_text: Annotated[
+        bool, typer.Option("--numbers-as-text", help="Where numeric columns hold NaN or Infinity.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As Kafka Connect takes it: POST it to /connectors.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
@@ -51,6 +54,7 @@ def recipe(
         raise ConfigError(f"there is no recipe for {database!r}", "take postgres")
     given = {"host": host, "port": None if port is None else str(port), "user": user, "database": dbname, "name": name}
     chosen: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    chosen["numbers_as_text"] = numbers_as_text
     if table or schema:
         chosen |= {"tables": table or (), "schemas": schema or ()}
     if pipeline is None and name is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ingest.connector.recipe import NUMERIC_TYPES
 from ingest.connector.risk import Configuration, Reader, Risk
 from ingest.connector.rules import Rule, unless
 
@@ -24,6 +25,14 @@ def _lists_tables(config: Configuration) -> bool:
     """Whether tables are listed by name: another one takes another configuration, and so a restart."""
     listed = re.sub(r"\\.", "", config.get("table.include.list", ""))
     return bool(config.get("table.include.list")) and not re.search(r"[*+?|(\[]", listed)
+
+
+def _numbers(config: Configuration, _: Reader) -> Risk | None:
+    name, types = "decimal.handling.mode", ("datatype.propagate.source.type", "column.propagate.source.type")
+    if config.get(name, "").lower() != "string" or any(config.get(other) for other in types):
+        return None
+    text = "numbers arrive as text, without their precision: columns of silver are text"
+    return Risk(name, "string", text, f"{types[0]}={NUMERIC_TYPES} as well, before the tables are read", loses=False)
 
 
 POSTGRES_RULES: tuple[Rule, ...] = (
@@ -65,4 +74,5 @@ POSTGRES_RULES: tuple[Rule, ...] = (
         loses=False,
     ),
     _publication,
+    _numbers,
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 POSTGRES_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
 HEARTBEAT_MESSAGE = "ingest_heartbeat"
+NUMERIC_TYPES = r".+\.(numeric|_numeric)"
 _POSTGRES_NAME = 63
 
 
@@ -33,6 +34,7 @@ class Placement:
         name: of the connector; topics, slot and publication bear it.
         tables: `schema.table` each, read as they are written.
         schemas: likewise, all tables of which are read. Neither: every table of the database.
+        numbers_as_text: numeric columns are sent as their digits, so that NaN and Infinity don't stop the connector.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Placement:
     placeholder: str = ""
     heartbeat_prefix: str = ""
     transaction_suffix: str = ""
+    numbers_as_text: bool = False
 
     @property
     def slot(self) -> str:
@@ -56,7 +59,14 @@ class Placement:
 
 def recipe(placement: Placement) -> list[Setting]:
     """Returns the settings of a connector that reads `placement`, in the order in which people read them."""
-    settings = [*_place(placement), *_contents(placement), *_LOSSLESS, *_converters(), *_names(placement)]
+    settings = [
+        *_place(placement),
+        *_contents(placement),
+        *_LOSSLESS,
+        *_numbers(placement),
+        *_converters(),
+        *_names(placement),
+    ]
     return [Setting(*setting) for setting in settings]
 
 
@@ -94,7 +104,6 @@ _LOSSLESS: tuple[_Row, ...] = (
     ("snapshot.mode", "initial", "rows from before the slot are read once"),
     ("skipped.operations", "none", "TRUNCATE is sent; Debezium leaves it out unless this is none"),
     ("tombstones.on.delete", "true", "a compacted topic forgets the values of a deleted row"),
-    ("decimal.handling.mode", "precise", "numbers keep all digits"),
     ("time.precision.mode", "adaptive", "times keep their microseconds"),
     ("interval.handling.mode", "string", "a month stays a month; as a number it would be 30.4 days"),
     (
@@ -103,7 +112,11 @@ _LOSSLESS: tuple[_Row, ...] = (
         "columns of types that Debezium doesn't know are sent as bytes, not left out",
     ),
     ("event.processing.failure.handling.mode", "fail", "an event that can't be processed stops the connector"),
-    ("event.converting.failure.handling.mode", "fail", "a value that can't be converted stops it, and is no NULL"),
+    (
+        "event.converting.failure.handling.mode",
+        "fail",
+        "a value that can't be converted stops it; with warn it becomes NULL, and in a NOT NULL column stops it too",
+    ),
     (
         "heartbeat.interval.ms",
         "10000",
@@ -116,6 +129,16 @@ _LOSSLESS: tuple[_Row, ...] = (
     ),
     ("message.prefix.exclude.list", HEARTBEAT_MESSAGE, "heartbeats come to no topic of messages"),
 )
+
+
+def _numbers(placement: Placement) -> list[_Row]:
+    mode = "decimal.handling.mode"
+    if not placement.numbers_as_text:
+        return [(mode, "precise", "numbers keep all digits; NaN or Infinity in one stops it (--numbers-as-text)")]
+    return [
+        (mode, "string", "numbers are sent as their digits, NaN and Infinity as words"),
+        ("datatype.propagate.source.type", NUMERIC_TYPES, "with their precision, so that they are numbers in silver"),
+    ]
 
 
 def _converters() -> list[_Row]:

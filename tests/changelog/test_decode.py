@@ -77,6 +77,14 @@ def unscaled(number: int) -> bytes:
     return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
 
 
+def as_digits(kind: str, length: int, scale: int | None = None) -> dict[str, Any]:
+    """A number as its digits, with the type of its column at the source."""
+    source = {"type": kind, "length": str(length)} | ({} if scale is None else {"scale": str(scale)})
+    parameters = {f"__debezium.source.column.{name}": value for name, value in source.items()}
+    items = {"type": "array", "items": {"type": "string"}} if kind.startswith("_") else {"type": "string"}
+    return items | {"parameters": parameters}
+
+
 VARIABLE = {
     "type": "struct",
     "name": "io.debezium.data.VariableScaleDecimal",
@@ -207,6 +215,21 @@ DECIMALS: list[Case] = [
     (VARIABLE, '{"scale":1,"value":"?"}', UNDECODABLE),
     (VARIABLE, '{"scale":1}', UNDECODABLE),
     (VARIABLE, "null", None),
+    (as_digits("NUMERIC", 10, 2), '"-12.50"', "-12.50"),
+    (as_digits("NUMERIC", 10, 2), '"NAN"', UNDECODABLE),
+    (as_digits("NUMERIC", 10, 2), '"POSITIVE_INFINITY"', UNDECODABLE),
+    (as_digits("NUMERIC", 10, 2), "null", None),
+    (as_digits("NUMERIC", 0), '"12.50"', "12.50"),
+    (as_digits("NUMERIC", 131089, 0), '"12.50"', "12.50"),
+    (as_digits("NUMERIC", 131089, 0), '"NAN"', "NaN"),
+    (as_digits("NUMERIC", 0), '"POSITIVE_INFINITY"', "Infinity"),
+    (as_digits("NUMERIC", 0), '"NEGATIVE_INFINITY"', "-Infinity"),
+    (as_digits("NUMERIC", 0), '"many"', UNDECODABLE),
+    (as_digits("NUMERIC", 45, 40), f'"0.{"0" * 39}1"', f"0.{'0' * 39}1"),
+    (as_digits("NUMERIC", 5, 2046), '"12300"', "12300"),
+    (as_digits("DECIMAL", 38, 38), f'"0.{"0" * 37}1"', f"0.{'0' * 37}1"),
+    (as_digits("_NUMERIC", 10, 2), '["1.00",null]', ["1.00", None]),
+    (as_digits("VARCHAR", 10), '"NAN"', "NAN"),
     ("decimal", "0.10", "0.1"),
     ("decimal", '"0.10"', "0.10"),
     ("decimal", f'"-{"7" * 50}.5"', "-" + "7" * 50 + ".5"),
@@ -264,6 +287,14 @@ TIMES: list[Case] = [
     (f"connect:int32 {TIME}Date", "-2147472692", "9999-12-31"),
     (f"connect:int32 {TIME}Date", "-2147472691", "0001-01-01"),
     (f"connect:int32 {TIME}Date", "-735160", "0001-01-01"),
+    (f"connect:int32 {TIME}Date", "-622191234", "9999-12-31"),
+    (f"connect:int32 {TIME}Date", "-625821272", "0001-01-01"),
+    (f"connect:int64 {TIME}MicroTimestamp", "-9223372036853775810", LAST),
+    (f"connect:int64 {TIME}MicroTimestamp", "-9223372036854775808", FIRST),
+    (f"connect:int64 {TIME}MicroTimestamp", "-210863520000000000", FIRST),
+    (f"connect:int64 {TIME}Timestamp", "-9223372036832400000", FIRST),
+    (f"connect:string {TIME}ZonedTimestamp", '"+292269055-12-02T23:00:00.000000Z"', FIRST_ZONED),
+    (f"connect:string {TIME}ZonedTimestamp", '"+292278994-08-16T23:00:00.000000Z"', LAST + "Z"),
     (f"connect:int32 {TIME}Date", "2932896", "9999-12-31"),
     (f"connect:string {TIME}IsoDate", '"-5877611-06-21Z"', "9999-12-31"),
     (f"connect:string {TIME}IsoDate", '"-5877611-06-22Z"', "0001-01-01"),
@@ -294,6 +325,9 @@ BY_RULE: list[tuple[OutOfRange, str, str, Any]] = [
     (OutOfRange.KEEP, *_FAR, "+21016-11-04T13:51:30.123456"),
     (OutOfRange.KEEP, *_FAR_DAY, "-0043-03-15"),
     (OutOfRange.KEEP, f"connect:string {TIME}ZonedTimestamp", '"-infinity"', "-infinity"),
+    (OutOfRange.KEEP, f"connect:int64 {TIME}MicroTimestamp", "-9223372036853775810", UNDECODABLE),
+    (OutOfRange.KEEP, f"connect:int64 {TIME}MicroTimestamp", "-9223372036832400000", "-infinity"),
+    (OutOfRange.KEEP, f"connect:int64 {TIME}MicroTimestamp", "-210863520000000000", "-4712-01-01T00:00:00"),
     (OutOfRange.SET_NULL, *_INFINITE, None),
     (OutOfRange.SET_NULL, *_FAR, None),
     (OutOfRange.SET_NULL, *_FAR_DAY, None),

@@ -26,6 +26,13 @@ def test_the_recipe_has_no_risk() -> None:
     assert risks(config(), Reader("shop")) == []
 
 
+def test_numbers_as_text_keep_their_precision() -> None:
+    settings = {s.name: s.value for s in recipe(Placement("shop", ["public.orders"], numbers_as_text=True))}
+    assert settings["decimal.handling.mode"] == "string"
+    assert settings["datatype.propagate.source.type"] == r".+\.(numeric|_numeric)"
+    assert risks(settings, Reader("shop")) == []
+
+
 def test_a_recipe_of_a_whole_schema_says_what_becomes_of_new_tables() -> None:
     (found,) = risks({s.name: s.value for s in recipe(Placement("shop", schemas=["public"]))}, Reader("shop"))
     assert (found.setting, found.loses) == ("publication.autocreate.mode", False)
@@ -88,6 +95,7 @@ def test_a_setting_that_loses_data_is_named_with_its_remedy(changes: dict[str, s
         ({"flush__lsn__source": "false"}, "flush.lsn.source"),
         ({"field__name__adjustment__mode": "avro"}, "field.name.adjustment.mode"),
         ({"converters": "geometry"}, "converters"),
+        ({"decimal__handling__mode": "string"}, "decimal.handling.mode"),
         ({"transforms": "r", "transforms__r__type": "org.apache.kafka.connect.transforms.RegexRouter"},
          "transforms.r.type"),
         ({"transforms": "own", "transforms__own__type": "com.example.Own$Value"}, "transforms.own.type"),
@@ -101,7 +109,7 @@ def test_a_setting_that_was_chosen_is_named_and_loses_nothing_unawares(changes: 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"decimal__handling__mode": "string"},
+        {"decimal__handling__mode": "string", "datatype__propagate__source__type": ".+"},
         {"time__precision__mode": "isostring"},
         {"time__precision__mode": "microseconds"},
         {"hstore__handling__mode": "map"},

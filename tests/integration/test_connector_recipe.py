@@ -10,7 +10,6 @@ from typing import Any
 import psycopg
 import pytest
 from pyspark.sql import SparkSession
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 from typer.testing import CliRunner
 
 from ingest.cli import app
@@ -18,9 +17,9 @@ from ingest.config import Pipeline, load
 from ingest.errors import EXIT_USER, ConfigError, SourceRefused
 from ingest.names import Lakehouse
 from ingest.run.pipeline import Run
-from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.stack import Stack
 from ingest.tables.silver import Silver
+from tests.integration.topics import await_ends, waiting
 
 pytestmark = pytest.mark.integration
 NAME = "recipe"
@@ -63,24 +62,6 @@ def pipeline(stack: Stack, tmp_path: Path, registered: str) -> Pipeline:
     return load(file)
 
 
-def await_ends(stack: Stack, ends: dict[str, int]) -> None:
-    """Returns when each topic, of one partition, ends at this offset."""
-    admin = KafkaAdmin({"bootstrap.servers": stack.kafka.bootstrap_servers})
-    for attempt in waiting():
-        with attempt:
-            found = admin.end_offsets(admin.topics(list(ends)))
-            assert found == {topic: {0: end} for topic, end in ends.items()}
-
-
-def waiting(seconds: float = 90) -> Retrying:
-    return Retrying(
-        retry=retry_if_exception_type((AssertionError, SourceRefused)),  # refused: no topic yet
-        stop=stop_after_delay(seconds),
-        wait=wait_fixed(0.5),
-        reraise=True,
-    )
-
-
 def test_null_stays_null_and_truncate_empties(
     pipeline: Pipeline, stack: Stack, spark: SparkSession, registered: str
 ) -> None:
@@ -106,31 +87,6 @@ def test_null_stays_null_and_truncate_empties(
     assert {row["id"]: row["lives_at"] for row in orders} == {1: b"(Main,1)", 2: b'("A b",)', 3: None}
     assert {row["id"]: row["free"] for row in orders} == {1: "1.5", 2: "12345.678", 3: None}
     assert [row["id"] for row in rows(spark, pipeline, "recipe.emptied")] == [9]
-
-
-def test_values_that_few_types_hold_stop_no_connector(stack: Stack) -> None:
-    """It stops where a value can't be converted, so none of these may be such a value."""
-    values = (
-        "1.5::numeric",
-        "'infinity'::timestamp",
-        "'-infinity'::timestamptz",
-        "'0044-03-15 BC'::date",
-        "'24:00'::time",
-    )
-    with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
-        connection.execute("CREATE SCHEMA odd")
-        connection.execute(
-            "CREATE TABLE odd.values (id int PRIMARY KEY, n numeric, ts timestamp, tz timestamptz, d date, t time)"
-        )
-        connection.execute(f"INSERT INTO odd.values VALUES (1, {', '.join(values)})")
-        stack.connect.register("odd", stack.postgres.connector("odd", ["odd.values"]))
-        try:
-            await_ends(stack, {"odd.odd.values": 1})
-            connection.execute(f"INSERT INTO odd.values VALUES (2, {', '.join(values)})")
-            await_ends(stack, {"odd.odd.values": 2})
-            assert not stack.connect.status_of("odd").failed
-        finally:
-            stack.connect.delete("odd")
 
 
 def rows(spark: SparkSession, pipeline: Pipeline, table: str) -> list[dict[str, Any]]:
