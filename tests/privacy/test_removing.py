@@ -192,6 +192,15 @@ def test_events_that_wait_for_their_table_hold_a_removal_open(
         remove(spark, pipeline)
     assert set(rows(spark, pipeline, MEMBERS)) == {BEN}
     assert {place for _, place in found(pipeline)}.isdisjoint({"silver", "history", "changes"})
+    with pytest.raises(ProofFailed, match=CLAIMS):
+        erasure_of(spark, pipeline, f"r{ANNA}")
+    claims = TOLD[CLAIMS] | {"personal": ["id", "text"], "history": True, "rename": {"Text": "other_text"}}
+    mended = insured(tmp_path, tables=TOLD | {CLAIMS: claims})
+    merge(spark, mended, tmp_path / "again", late)
+    remove(spark, mended)
+    assert found(mended) == set()
+    assert erasure_of(spark, mended, f"r{ANNA}").request == f"r{ANNA}"
+    adds_up(spark, mended, tmp_path / "beside")
 
 
 def test_what_a_backfill_has_read_goes_too(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:

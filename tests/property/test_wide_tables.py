@@ -1,4 +1,4 @@
-"""Wide tables: no plan grows faster than their columns."""
+"""Wide tables: no plan grows faster than their columns, and one of 1,200 columns is merged with the right values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.replay.changelogs import Record, write
 
 pytestmark = pytest.mark.spark
 Kind = Literal["whole rows", "partial rows", "keyless"]
-KINDS: Sequence[Kind] = ("whole rows",)
+KINDS: Sequence[Kind] = ("whole rows", "partial rows", "keyless")
 TABLE, KEYS, BATCHES = "shop.wide", 6, 3
 WIDTHS = (100, 200, 400)
 _NODE = re.compile(r"[\w$]+#\d+|[\w$]+\(")
@@ -105,7 +105,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
 
 
 @pytest.mark.usefixtures("whole_plans")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", ["whole rows", *(pytest.param(kind, marks=pytest.mark.long) for kind in KINDS if kind != "whole rows")]
+)
 def test_no_plan_grows_faster_than_the_columns(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
@@ -125,3 +127,9 @@ def test_no_plan_grows_faster_than_the_columns(
     for (step, a), (_, b), (_, c) in zip(small, middle, large, strict=True):
         # Twice the columns are twice the nodes at most, and as many as no column asks for.
         assert c - b <= 2.1 * (b - a) + 20, (step, a, b, c)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_of_1200_columns_is_merged(spark: SparkSession, tmp_path: Path, kind: Kind) -> None:
+    assert folded(spark, tmp_path, kind, 1200) == expected(kind, 1200)
