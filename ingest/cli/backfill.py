@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated
 
 import typer
+from pyspark.sql import SparkSession
 from rich.table import Table
 
 from ingest.changelog.accounting import COUNTS, WITHOUT_TABLE, Account, by_table
@@ -25,6 +26,7 @@ from ingest.run.retrying import Progressed, Retries
 from ingest.run.set_aside import require_all_merged
 from ingest.session import running
 from ingest.sources.dump import Dump
+from ingest.tables.catalog import Catalog
 
 
 class Origin(StrEnum):
@@ -83,7 +85,10 @@ def backfill(
         asked = _of_window(loaded, source, begin, end, tuple(table or ()))
     with running(f"ingest backfill {loaded.name}", loaded.session) as spark, explaining(loaded):
         if dry_run:
-            _show_plan(planned(spark, loaded, asked), as_json)
+            counts = planned(spark, loaded, asked)
+            if source is Origin.BRONZE and dump is None:
+                _require(spark, loaded, asked.tables, counts)
+            _show_plan(counts, as_json)
             return
         with (
             stop_on_signal() as stop,
@@ -101,10 +106,18 @@ def backfill(
                 return work
 
             work = Retries(spark, loaded, stop, waiting(as_json))(merge)
+        if work.done:
+            _require(spark, loaded, asked.tables, [account.table for account in accounts])
     _show(loaded, work.begun.number, by_table(accounts), work.done, as_json)
     require_all_merged(loaded.name, work.set_aside)
     if not work.done:
         raise typer.Exit(EXIT_TRANSIENT)
+
+
+def _require(spark: SparkSession, pipeline: Pipeline, tables: Sequence[str], found: Container[str | None]) -> None:
+    """Raises ConfigError for a table that is neither among the `found` ones nor among the pipeline's."""
+    absent = [table for table in tables if table not in found]
+    Catalog(spark, pipeline.layout.tables).require(pipeline.name, absent)
 
 
 def _of_window(
@@ -130,6 +143,7 @@ def _rebuild(pipeline: Pipeline, tables: tuple[str, ...], as_json: bool) -> None
         explaining(pipeline),
         counting(as_json) as advance,
     ):
+        Catalog(spark, pipeline.layout.tables).require(pipeline.name, tables)
 
         def rebuild(progressed: Progressed) -> list[str]:
             def reported(accounts: Sequence[Account]) -> None:

@@ -72,7 +72,10 @@ def _lines(found: Status) -> list[tuple[str, str]]:
         ("last batch", _last_batch_text(found)),
         ("bronze", f"{counted(found.records, 'record')} in {counted(found.captured, 'batch')}, {waiting}"),
     ]
-    lines += [("set aside", _aside_text(one)) for one in found.set_aside.values()] or [("set aside", "no table")]
+    aside = [_aside_text(one) for one in found.set_aside.values()]
+    for number, tables in found.set_aside_by_backfills.items():
+        aside += [f"by backfill {number}: {_aside_text(one)}" for one in tables.values()]
+    lines += [("set aside", text) for text in aside or ["no table"]]
     shown = found.schema_changes[:_CHANGES_SHOWN]
     lines += [("schema change", f"{c.at:%Y-%m-%d %H:%M:%S} UTC, {c.table}: {c.change}") for c in shown]
     if len(found.schema_changes) > len(shown):

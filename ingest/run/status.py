@@ -17,6 +17,7 @@ from ingest.names import Lakehouse
 from ingest.run.lag import Lag, lag_of
 from ingest.run.schema_changes import SchemaChange, schema_changes
 from ingest.tables.accounts import Accounts, SetAside
+from ingest.tables.backfills import Backfills
 from ingest.tables.bronze import Bronze
 from ingest.tables.catalog import Catalog, Entry
 from ingest.tables.quarantine import Quarantine
@@ -49,8 +50,9 @@ class LastBatch:
 @dataclass(frozen=True)
 class Status:
     """`captured`, `merged`: numbers of the last capture batch in bronze, and of the last one in silver. `quarantined`:
-    code → events, of all tables and of none. `set_aside`: tables that can't be merged as they are, by name. `lag`: None
-    if the source was not asked."""
+    code → events, of all tables and of none. `set_aside`: tables that can't be merged as they are, by name.
+    `set_aside_by_backfills`: the same of each backfill that has not ended, by its number. `lag`: None if the source was
+    not asked."""
 
     pipeline: str
     captured: int
@@ -61,6 +63,7 @@ class Status:
     last_batch: LastBatch | None
     schema_changes: list[SchemaChange]
     set_aside: dict[str, SetAside]
+    set_aside_by_backfills: dict[int, dict[str, SetAside]]
     lag: Lag | None = None
 
     @property
@@ -96,8 +99,15 @@ def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, source: Pip
         last_batch=last,
         schema_changes=schema_changes(catalog.revisions(pipeline)),
         set_aside=dict(sorted(accounts.set_aside().items())),
+        set_aside_by_backfills=_set_aside_by_backfills(spark, pipeline, lakehouse),
         lag=None if source is None else lag_of(bronze, source, merged),
     )
+
+
+def _set_aside_by_backfills(spark: SparkSession, pipeline: str, lakehouse: Lakehouse) -> dict[int, dict[str, SetAside]]:
+    begun = [one for one in Backfills(spark, lakehouse.backfills, pipeline).all() if one.ended_at is None]
+    found = {one.number: Accounts(spark, lakehouse.accounts, one.writer).set_aside() for one in begun}
+    return {number: dict(sorted(tables.items())) for number, tables in found.items() if tables}
 
 
 def _last_batch(accounts: Accounts) -> LastBatch | None:

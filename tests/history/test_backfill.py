@@ -146,6 +146,8 @@ def test_the_command_counts_fills_and_says_what_it_did(
     assert json.loads(said(*window, "--json"))["tables"][ITEMS]["applied"] == 0
     assert "complete" in said("--table", ITEMS)
     assert digests(spark, shop[0])[ITEMS] == whole[ITEMS]
+    for more in ((), ("--dry-run",), ("--rebuild",)):
+        assert f"did you mean {ITEMS}" in said("--table", f"{ITEMS}s", *more, code=ConfigError.exit_code)
 
 
 def test_a_point_is_a_time_or_a_position() -> None:

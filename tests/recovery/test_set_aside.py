@@ -152,6 +152,24 @@ def test_a_table_that_is_left_out_waits_no_more(spark: SparkSession, tmp_path: P
     assert (waiting(spark, shop), counts["quarantined"]) == (0, 0)
 
 
+def test_a_backfill_that_sets_a_table_aside_stands_in_status(
+    spark: SparkSession, tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    shop, file = pipeline(tmp_path, source={"exclude_tables": "items"}), str(tmp_path / "shop.yaml")
+    merged(spark, shop, captured(spark, shop, tmp_path, changelog()))
+    pipeline(tmp_path)
+    words = ("backfill", file, "--table", ITEMS)
+    assert isinstance(cli(*words).exception, ChangelogUnusable)
+    aside = json.loads(cli("status", file, "--json").output)["set_aside_by_backfills"]
+    assert aside["1"][ITEMS]["code"] == "columns-alike"
+    assert "by backfill 1: table public.items" in cli("status", file).output
+    pipeline(tmp_path, tables=RENAMED)
+    assert cli(*words).exit_code == 0
+    assert json.loads(cli("status", file, "--json").output)["set_aside_by_backfills"] == {}
+    right, _ = whole(spark, tmp_path / "whole")
+    assert digests(spark, shop)[ITEMS] == digests(spark, right)[ITEMS]
+
+
 def test_a_rebuild_mends_it_beside_a_stream(spark: SparkSession, tmp_path: Path, cli: Callable[..., Any]) -> None:
     """The stream, which has started before, sees it and goes on with the table."""
     shop = pipeline(tmp_path)
