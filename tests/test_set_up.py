@@ -112,6 +112,7 @@ def test_a_class_archive_is_written_once(environment: Path) -> None:
     assert make([sys.executable, "-c", "raise SystemExit(1)"]) == made
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_classes_of_a_session_are_written_as_its_jvm_ends(environment: Path) -> None:
     session = "from ingest.session import running\nwith running('classes') as spark: spark.range(1).count()"

@@ -64,6 +64,7 @@ def done(spark: SparkSession, shop: Pipeline, asked: Asked) -> Backfill:
     return backfill
 
 
+@pytest.mark.long
 def test_a_table_that_is_new_is_filled_by_windows_in_any_order(
     spark: SparkSession, shop: tuple[Pipeline, Bronze], whole: dict[str, Digest]
 ) -> None:

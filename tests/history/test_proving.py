@@ -80,6 +80,7 @@ def says(record: Record, key: int) -> bool:
     return bool(record["value"]) and record["key"] == {"id": key}
 
 
+@pytest.mark.long
 def test_what_the_stream_has_merged_meanwhile_is_no_difference(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +99,7 @@ def test_what_the_stream_has_merged_meanwhile_is_no_difference(
     assert digests(spark, shop) != before
 
 
-@pytest.mark.parametrize("hours", [1, 6])
+@pytest.mark.parametrize("hours", [1, pytest.param(6, marks=pytest.mark.long)])
 def test_silver_as_of_a_time_is_the_fold_of_what_was_committed_by_then(
     spark: SparkSession, folder: Path, shop: tuple[Pipeline, Bronze], tmp_path: Path, hours: int
 ) -> None:

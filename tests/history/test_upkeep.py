@@ -36,6 +36,7 @@ def kept_up(spark: SparkSession, shop: Pipeline, monkeypatch: pytest.MonkeyPatch
         monkeypatch.undo()
 
 
+@pytest.mark.long
 def test_what_only_old_versions_need_goes(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shop = shop_keeping(tmp_path, 0)
     merged(spark, shop, captured(spark, shop, tmp_path, events()))

@@ -52,6 +52,7 @@ def widened_at(spark: SparkSession, path: str) -> int:
     return int(version)
 
 
+@pytest.mark.long
 def test_a_widening_is_silent_in_the_feed_and_every_reader_reads_its_rows(spark: SparkSession, tmp_path: Path) -> None:
     shop = pipeline(tmp_path)
     changes = (("c", 1, 1, NARROW), ("c", 2, 2, NARROW), ("d", 2, 2, NARROW), ("c", 3, BIG, WIDE), ("u", 1, 7, WIDE))
@@ -96,7 +97,7 @@ def test_names_that_parquet_cant_hold_widen_twice(spark: SparkSession, tmp_path:
     assert dict(spark.read.format("delta").load(path).dtypes)["unit price"] == "bigint"
 
 
-@pytest.mark.parametrize("history", [False, True], ids=["refolded", "kept"])
+@pytest.mark.parametrize("history", [pytest.param(False, marks=pytest.mark.long), True], ids=["refolded", "kept"])
 def test_the_life_of_a_row_from_before_columns_came_and_widened(
     spark: SparkSession, tmp_path: Path, history: bool
 ) -> None:

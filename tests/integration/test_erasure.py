@@ -222,6 +222,7 @@ def restore(servers: str, kept: list[Message]) -> None:
     assert producer.flush(60) == 0
 
 
+@pytest.mark.long
 def test_a_person_is_gone_and_does_not_come_back(insurance: Insurance, stack: Stack, spark: SparkSession) -> None:
     insurance.take_in(BEN, "Ben", "ben@example.org", "hail")
     insurance.take_in(ANNA, NAME, EMAIL, TEXT)

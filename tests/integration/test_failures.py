@@ -55,6 +55,7 @@ def test_unknown_key_names_the_nearest(tmp_path: Path) -> None:
     assert_clear(ingest("run", file), EXIT_USER, "topcs", "topics")
 
 
+@pytest.mark.long
 def test_unreachable_broker(tmp_path: Path) -> None:
     with socket.socket() as bound:  # which refuses connections, and keeps its port from others
         bound.bind(("127.0.0.1", 0))
@@ -71,7 +72,9 @@ def test_unreachable_broker(tmp_path: Path) -> None:
     assert waited[0]["since"] < waited[0]["gives_up_at"]
 
 
-@pytest.mark.parametrize(("mode", "code"), [((), 0), (("--available-now",), EXIT_TRANSIENT)])
+@pytest.mark.parametrize(
+    ("mode", "code"), [pytest.param((), 0, marks=pytest.mark.long), (("--available-now",), EXIT_TRANSIENT)]
+)
 def test_a_run_that_waits_ends_at_once_where_it_is_told_to(tmp_path: Path, mode: tuple[str, ...], code: int) -> None:
     file = pipeline(tmp_path, "source: {kafka: {bootstrap.servers: '127.0.0.1:1'}, topics: [a]}")
     with subprocess.Popen(

@@ -65,6 +65,7 @@ def ended(*arguments: str) -> tuple[list[str], list[str]]:
     return out.splitlines(), err.splitlines()
 
 
+@pytest.mark.long
 def test_a_run_says_what_it_waits_for_and_where_it_stands(shop: Shop) -> None:
     log = shop.log
     shop.produce(log.change("c", 10, {"id": 1, "v": "a"}), log.change("c", 20, {"id": 2, "v": "b"}))

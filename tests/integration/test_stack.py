@@ -322,6 +322,7 @@ def test_up_status_and_down_work_across_commands(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.long
 def test_another_part_leaves_the_first_as_it_is_and_down_stops_both(tmp_path: Path) -> None:
     folder = tmp_path / "parts"
     try:

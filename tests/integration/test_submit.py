@@ -83,6 +83,7 @@ def test_a_setting_on_which_results_depend_is_refused(tmp_path: Path) -> None:
     assert "Traceback" not in told.stdout + told.stderr
 
 
+@pytest.mark.long
 def test_capture_and_merge_submitted_apart_fill_silver(tmp_path: Path, stack: Stack, spark: SparkSession) -> None:
     topic = f"submitted-{uuid.uuid4().hex}"
     producer = Producer({"bootstrap.servers": stack.kafka.bootstrap_servers})

@@ -73,6 +73,7 @@ def counts(told: dict[str, Any]) -> dict[tuple[str, str], int]:
     return {(f["place"], f["table"]): f["count"] for f in told["found"]}
 
 
+@pytest.mark.long
 def test_what_would_go_is_counted_place_by_place(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     told = erase(tmp_path, "--subject", f"member:{APART}", "--dry-run")
     assert counts(told) == {

@@ -112,7 +112,7 @@ def compare(
     return found
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2)])
 def test_silver_is_the_changelog_without_the_old_life(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     """The requests come first: nobody knows which rows lead to their subjects but by what the events say, in any order
     of the tables."""

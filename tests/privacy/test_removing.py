@@ -180,6 +180,7 @@ def test_a_removal_that_dies_after_each_step_leaves_nothing_in_the_end(
     certifies(spark, pipeline, tmp_path / "keys", whole)
 
 
+@pytest.mark.long
 def test_events_that_wait_for_their_table_hold_a_removal_open(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:

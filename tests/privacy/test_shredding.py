@@ -95,6 +95,7 @@ def test_in_clear_the_tables_are_what_the_reference_says(spark: SparkSession, tm
         assert all(text.startswith("sealed:1:") for text in texts)
 
 
+@pytest.mark.long
 def test_of_an_erased_subject_no_copy_tells_anything(spark: SparkSession, tmp_path: Path) -> None:
     """A copy of the whole lakehouse from before. Nothing was removed anywhere yet; others and a new life are read."""
     pipeline = shredding(tmp_path)
@@ -248,6 +249,7 @@ def test_an_owner_that_events_write_otherwise_than_keys_is_refused(spark: SparkS
     assert "leads to its subject by id, a date" in aside.reason
 
 
+@pytest.mark.long
 def test_a_mask_stands_in_clear(spark: SparkSession, tmp_path: Path) -> None:
     """The row stays without its key: what the mask put there was never encrypted."""
     masks = {"name": {"constant": "—"}}

@@ -133,7 +133,12 @@ def sampled(random: Random, size: int, number: int) -> list[list[Event]]:
 
 
 @pytest.mark.parametrize(
-    ("batches", "size"), [(1, "small"), pytest.param(7, "large", marks=pytest.mark.long), (12, "few of large")]
+    ("batches", "size"),
+    [
+        (1, "small"),
+        pytest.param(7, "large", marks=pytest.mark.long),
+        pytest.param(12, "few of large", marks=pytest.mark.long),
+    ],
 )
 def test_silver_is_what_the_reference_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int, size: str
@@ -158,6 +163,7 @@ def test_silver_is_what_the_reference_says(
         holds(spark, tmp_path / str(number), sampled(random, cases, number), batches, tables=2)
 
 
+@pytest.mark.long
 def test_truncates_empty_what_was_before_them(spark: SparkSession, tmp_path: Path) -> None:
     random = Random(SEED)
     truncated = [random_changelog(random, 12, truncates=True) for _ in range(8)]
@@ -171,7 +177,7 @@ def test_truncates_leave_what_came_after_them(spark: SparkSession, tmp_path: Pat
     assert found == [fold(one, COLUMNS) for one in said]
 
 
-@pytest.mark.parametrize(("events", "tables"), [(1, 1), (2, 2)])
+@pytest.mark.parametrize(("events", "tables"), [(1, 1), pytest.param(2, 2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("which", [FOUND, TOLD_LATE], ids=["found wrong once", "told late"])
 def test_these_are_right(spark: SparkSession, tmp_path: Path, which: Sequence[str], events: int, tables: int) -> None:
     """Merged by one or two events of each changelog at a time."""

@@ -147,7 +147,7 @@ def _failing(monkeypatch: pytest.MonkeyPatch, kinds: list[Callable[[], Exception
     return failures
 
 
-@pytest.mark.parametrize("mode", ["available-now", "continuous"])
+@pytest.mark.parametrize("mode", ["available-now", pytest.param("continuous", marks=pytest.mark.long)])
 def test_a_failure_in_the_middle_of_any_step_leaves_nothing_half_known(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None, mode: str
 ) -> None:

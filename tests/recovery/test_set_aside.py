@@ -96,6 +96,7 @@ def whole(spark: SparkSession, folder: Path) -> tuple[Pipeline, dict[str, dict[s
     return shop, checked(spark, shop)
 
 
+@pytest.mark.long
 def test_a_table_is_set_aside_and_catches_up(spark: SparkSession, tmp_path: Path, cli: Callable[..., Any]) -> None:
     shop, file = pipeline(tmp_path), str(tmp_path / "shop.yaml")
     captured(spark, shop, tmp_path, changelog()[:24])
@@ -141,6 +142,7 @@ def test_a_table_is_set_aside_and_catches_up(spark: SparkSession, tmp_path: Path
     assert cli("prove", file).exit_code == 0
 
 
+@pytest.mark.long
 def test_a_table_that_is_left_out_waits_no_more(spark: SparkSession, tmp_path: Path) -> None:
     shop = pipeline(tmp_path)
     bronze = captured(spark, shop, tmp_path, changelog())
@@ -152,6 +154,7 @@ def test_a_table_that_is_left_out_waits_no_more(spark: SparkSession, tmp_path: P
     assert (waiting(spark, shop), counts["quarantined"]) == (0, 0)
 
 
+@pytest.mark.long
 def test_a_backfill_that_sets_a_table_aside_stands_in_status(
     spark: SparkSession, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:

@@ -188,6 +188,7 @@ def test_what_reads_passes(spark: SparkSession) -> None:
         Statement(spark, text)
 
 
+@pytest.mark.long
 def test_whatever_else_the_parser_knows_is_refused(spark: SparkSession) -> None:
     passed = []
     for text in lines(CHANGING):

@@ -189,6 +189,7 @@ def test_two_pipelines_that_fold_at_once(spark: SparkSession, tmp_path: Path, mo
     assert (one.merged_upto(), one.rows().count(), other.rows().count()) == (TOGETHER, TOGETHER, 1)
 
 
+@pytest.mark.long
 def test_a_slice_waits_for_one_table_to_be_folded(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
