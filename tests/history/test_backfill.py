@@ -148,7 +148,9 @@ def test_the_command_counts_fills_and_says_what_it_did(
     assert "complete" in said("--table", ITEMS)
     assert digests(spark, shop[0])[ITEMS] == whole[ITEMS]
     for more in ((), ("--dry-run",), ("--rebuild",)):
-        assert f"did you mean {ITEMS}" in said("--table", f"{ITEMS}s", *more, code=ConfigError.exit_code)
+        result = CliRunner().invoke(app, ["backfill", str(tmp_path / "shop.yaml"), "--table", f"{ITEMS}s", *more])
+        assert isinstance(result.exception, ConfigError)
+        assert result.exception.remedy == f"did you mean {ITEMS}?"
 
 
 def test_a_point_is_a_time_or_a_position() -> None:
