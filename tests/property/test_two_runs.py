@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from ingest.changelog.accounting import Account
+from ingest.errors import ConfigError
 from ingest.names import Lakehouse
 from ingest.quality.accounting import audit
 from ingest.run.capture import Capture
@@ -22,6 +24,7 @@ from ingest.run.merge import Merge
 from ingest.run.redelivery import Redelivery
 from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
 from ingest.run.table_batch import TableBatch
+from ingest.run.table_merge import TableMerge
 from ingest.sources.files import FileSource, lines
 from ingest.tables.accounts import Accounts
 from ingest.tables.bronze import Bronze
@@ -237,6 +240,24 @@ def test_a_slice_that_the_other_run_left_half_written_is_finished(
     else:
         with pytest.raises(Overtaken):
             other.step(goes_on_to)
+    right(bag)
+
+
+def test_a_table_that_was_set_aside_catches_up_by_the_same_slices(bag: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unusable(*_: Any) -> Account:
+        raise ConfigError("a setting does not fit", "change it")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TableMerge, "_merge", unusable)
+        for upto in (2, 3):
+            assert bag.merge(slice_events=1).step(upto)
+    one, other = bag.merge(slice_events=1), bag.merge()
+    both = other._aside.slice_of(BAG, most=4, begun=None)
+    assert [share.upto for share in both] == [2, 3]
+    assert sum(a.applied for a in one.step(3)) == 2
+    with pytest.raises(Overtaken):
+        other._aside.begin(BAG, both)
+    assert sum(a.applied for a in other.step(3)) == 2
     right(bag)
 
 
