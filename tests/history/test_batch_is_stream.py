@@ -81,6 +81,7 @@ def test_a_stream(
     proved(spark, shop)
 
 
+@pytest.mark.long
 def test_who_is_far_behind_merges_more_at_once(
     spark: SparkSession, tmp_path: Path, available_now: dict[str, Digest]
 ) -> None:

@@ -120,6 +120,7 @@ def test_what_backfills_have_captured_once_more_counts_once(shop: Shop) -> None:
     assert proof.deliveries == sum(r["topic"] == "shop.notes" and r["value"]["op"] == "c" for r in changelog())
 
 
+@pytest.mark.long
 def test_a_rebuild_counts_what_lies_before_the_stream_and_leaves_what_is_yet_to_come(shop: Shop) -> None:
     """The stream begins at offset 2, where the topic began by then, and has come as far as offset 4."""
     notes = [r for r in changelog() if r["topic"] == "shop.notes"]
@@ -134,6 +135,7 @@ def test_a_rebuild_counts_what_lies_before_the_stream_and_leaves_what_is_yet_to_
     assert shop.proof(NOTES).equal
 
 
+@pytest.mark.long
 def test_a_topic_that_was_created_anew_delivers_other_records(shop: Shop) -> None:
     anew = Topic("shop.log", ("public", "log"), key=())
     anew.change("c", 30, {"v": "line"})

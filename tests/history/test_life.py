@@ -77,6 +77,7 @@ EXPECTED = {
 """id, v, since and until in milliseconds after the day's begin."""
 
 
+@pytest.mark.long
 def test_every_version_is_kept_and_a_backfill_tells_those_from_before_it_was_asked_for(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,6 +130,7 @@ DELETED = [
 ]
 
 
+@pytest.mark.long
 def test_a_delete_at_the_source_asks_where_the_table_says_so(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:

@@ -149,6 +149,7 @@ def test_a_row_stays_without_what_was_personal(spark: SparkSession, pipeline: Pi
     assert not any(sum(taken.values()) for taken in told.taken.values())
 
 
+@pytest.mark.long
 def test_what_comes_later_wins_until_it_is_erased_too(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     remove(spark, pipeline)
     later = [*STORY, said(CLAIMS, "u", 5, 31, 60, **CLAIM | {"paid": 99, "text": "personal again"})]
@@ -189,6 +190,7 @@ def test_what_never_ends_has_no_year(spark: SparkSession) -> None:
         assert [row["same"] for row in rows.collect()] == [True] * 5
 
 
+@pytest.mark.long
 def test_a_mask_that_does_not_fit_takes_no_row_away(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     wrong: dict[str, dict[str, Any]] = {
         "on_erasure.code is for another type: the column holds string": {"code": {"generalise": 10}},

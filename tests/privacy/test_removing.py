@@ -222,6 +222,7 @@ def test_what_a_backfill_has_read_goes_too(spark: SparkSession, pipeline: Pipeli
     assert [p.table for p in prove(spark, pipeline, Lakehouse(str(tmp_path / "beside"))) if not p.equal] == []
 
 
+@pytest.mark.long
 def test_what_comes_again_goes_again_and_a_new_life_stays(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:
@@ -238,6 +239,7 @@ def test_what_comes_again_goes_again_and_a_new_life_stays(
     adds_up(spark, pipeline, tmp_path / "beside")
 
 
+@pytest.mark.long
 def test_old_files_stay_until_nobody_reads_them(spark: SparkSession, pipeline: Pipeline) -> None:
     outcome = Removal(spark, pipeline).run()
     assert outcome.remain_until is not None

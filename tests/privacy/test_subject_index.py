@@ -89,6 +89,7 @@ def read(spark: SparkSession, pipeline: Pipeline, folder: Path, story: Iterable[
     merged(spark, pipeline, captured(spark, pipeline, folder, people.records([*story], 1), None, 5), 10)
 
 
+@pytest.mark.long
 def test_an_erasure_opens_what_names_its_subject_and_no_more(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,7 +87,7 @@ class Database:
 
 
 @pytest.mark.parametrize("sequenced", [True, False], ids=["with a sequence", "without"])
-@pytest.mark.parametrize("size", [None, 211])
+@pytest.mark.parametrize("size", [None, pytest.param(211, marks=pytest.mark.long)])
 def test_a_read_is_as_new_as_where_it_stands(
     spark: SparkSession, tmp_path: Path, sequenced: bool, size: int | None
 ) -> None:

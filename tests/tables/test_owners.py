@@ -67,7 +67,7 @@ def older(spark: SparkSession, path: str) -> None:
     spark.createDataFrame(kept, schema).write.format("delta").save(path)
 
 
-@pytest.mark.parametrize("first", ["eu", "us"])
+@pytest.mark.parametrize("first", ["eu", pytest.param("us", marks=pytest.mark.long)])
 def test_the_first_one_seen_keeps_its_table(spark: SparkSession, tmp_path: Path, first: str) -> None:
     """Each change is a batch of its own, and a restart lies between any two."""
     made = shop(tmp_path)
@@ -109,7 +109,7 @@ def test_of_two_writers_the_first_to_record_the_table_has_it(spark: SparkSession
     assert refused(spark, made) == [(f"us.{ORDERS}", "other-database")] * 4
 
 
-@pytest.mark.parametrize("merged_before", [5, 10], ids=["one", "both"])
+@pytest.mark.parametrize("merged_before", [5, pytest.param(10, marks=pytest.mark.long)], ids=["one", "both"])
 def test_a_lakehouse_from_before_goes_by_what_it_has_captured_and_a_rebuild_tells_apart_what_was_merged(
     spark: SparkSession, tmp_path: Path, merged_before: int
 ) -> None:
