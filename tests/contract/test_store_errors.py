@@ -53,6 +53,7 @@ def test_a_refusal_is_not_tried_again(status: int, code: str) -> None:
     assert f"({code})" in error.problem
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("status", "code"), [(429, "TooManyRequests"), (408, "Whatever")])
 def test_a_store_that_asks_for_patience_is_tried_again(status: int, code: str) -> None:
     assert isinstance(answered(status, code), Unreachable)

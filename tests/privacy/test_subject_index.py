@@ -122,6 +122,7 @@ def test_an_erasure_opens_what_names_its_subject_and_no_more(
     assert watched.opened == [], "nothing has come, and nobody has asked"
 
 
+@pytest.mark.long
 def test_what_comes_later_and_what_died_in_between_is_found(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +167,7 @@ def test_the_index_tells_of_no_key(spark: SparkSession, tmp_path: Path, monkeypa
     assert [row["reader"] for row in texts] == [pipeline.name]
 
 
+@pytest.mark.long
 def test_other_settings_make_another_index(spark: SparkSession, tmp_path: Path) -> None:
     """Photos lead to claims from now on: what was searched before is searched once more, for them."""
     before = insured(tmp_path, tables={t: told for t, told in people.TOLD.items() if t != PHOTOS})

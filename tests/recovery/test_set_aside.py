@@ -173,6 +173,7 @@ def test_a_backfill_that_sets_a_table_aside_stands_in_status(
     assert digests(spark, shop)[ITEMS] == digests(spark, right)[ITEMS]
 
 
+@pytest.mark.long
 def test_a_rebuild_mends_it_beside_a_stream(spark: SparkSession, tmp_path: Path, cli: Callable[..., Any]) -> None:
     """The stream, which has started before, sees it and goes on with the table."""
     shop = pipeline(tmp_path)
