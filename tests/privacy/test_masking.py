@@ -128,6 +128,7 @@ def is_folded(spark: SparkSession, pipeline: Pipeline, beside: Path) -> bool:
     return all(proof.equal for proof in prove(spark, pipeline, Lakehouse(str(beside))))
 
 
+@pytest.mark.long
 def test_a_row_stays_without_what_was_personal(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     before = claims(spark, pipeline)
     assert holds(before[60], WHOLE)

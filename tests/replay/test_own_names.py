@@ -96,6 +96,7 @@ def in_order(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(json.dumps(r, sort_keys=True) for r in rows)
 
 
+@pytest.mark.long
 def test_other_names_are_free(spark: SparkSession, tmp_path: Path) -> None:
     assert len(FREE) > 20
     records = story(FREE)

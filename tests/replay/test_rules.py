@@ -19,7 +19,7 @@ from tests.replay.side_by_side import Neighbours, neighbours
 
 pytestmark = pytest.mark.spark
 RULES = list(rules())
-DELIVERIES = ["one batch", "one record a batch"]
+DELIVERIES = ["one batch", pytest.param("one record a batch", marks=pytest.mark.long)]
 
 
 @dataclass
