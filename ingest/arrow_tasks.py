@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import types as T
 
 from ingest.causes import describe
@@ -17,10 +18,28 @@ def map_in_arrow(rows: DataFrame, function: ArrowFunction, schema: T.StructType 
     """Returns `function` of each task's batches. What it raises reaches the driver by its class (`causes`)."""
 
     def described(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
+        with _described():
             yield from function(batches)
-        except Exception as error:
-            describe(error)
-            raise
 
     return rows.mapInArrow(described, schema)
+
+
+def cogroup_in_arrow(
+    one: GroupedData, other: GroupedData, function: Callable[[pa.Table, pa.Table], pa.Table], schema: T.StructType
+) -> DataFrame:
+    """Returns `function` of both tables of each group. What it raises reaches the driver by its class (`causes`)."""
+
+    def described(left: pa.Table, right: pa.Table) -> pa.Table:
+        with _described():
+            return function(left, right)
+
+    return one.cogroup(other).applyInArrow(described, schema)
+
+
+@contextmanager
+def _described() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        describe(error)
+        raise

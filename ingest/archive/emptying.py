@@ -17,6 +17,7 @@ from ingest.archive.manifest import OBJECT, ArchivedObject, Manifest, objects_fo
 from ingest.archive.manifested import REMEDY, opened
 from ingest.archive.store import Listed, ObjectStore
 from ingest.archive.writing import ObjectFile
+from ingest.arrow_tasks import cogroup_in_arrow
 from ingest.changelog.envelope import CAPTURED, CONTROL, ERASED, RECORD
 from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import POSITION
@@ -69,7 +70,7 @@ def rewritten(
         return pa.Table.from_pylist(done, schema=_REWRITTEN_ROWS)
 
     asked = located(objects, coordinates).groupBy("key")
-    rows = asked.cogroup(objects.groupBy("key")).applyInArrow(write, _REWRITTEN).collect()  # a row per object
+    rows = cogroup_in_arrow(asked, objects.groupBy("key"), write, _REWRITTEN).collect()  # a row per object
     return [_told(row.asDict()) for row in rows]
 
 
