@@ -15,11 +15,9 @@ from typing import IO, Any
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.names import Lakehouse
 from ingest.stack import Stack
-from tests.recovery.test_kill import ROOT, Writer, _drain, _nothing_lost_nothing_doubled, cli, source, until_grows
+from tests.recovery.changing_table import ROOT, ChangingTable, captured_table, cli, until_grows
 
-__all__ = ["source"]
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
@@ -45,32 +43,30 @@ def until_it_says(output: IO[str], event: str) -> dict[str, Any]:
     pytest.fail(f"the stream ended before it said {event}")
 
 
+@pytest.fixture
+def table(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChangingTable]:
+    with captured_table(stack, tmp_path_factory.mktemp("restarted"), "restarted") as made:
+        yield made
+
+
 def test_a_broker_and_a_connect_worker_that_restart_cost_time_and_no_event(
-    source: tuple[Stack, Path, Path],
-    spark: SparkSession,
+    table: ChangingTable, spark: SparkSession
 ) -> None:
-    stack, file, root = source
-    layout = Lakehouse(str(root))
-    silver = Path(layout.silver("kill", "kill.items"))
-    writer = Writer(stack.postgres.dsn)
-    writer.start()
-    try:
-        with stream(file) as running:
-            assert running.stdout is not None
+    stack = table.stack
+    with table.changing(), stream(table.file) as running:
+        assert running.stdout is not None
+        until_it_says(running.stdout, "captured")
+        for _ in range(2):
+            stack.kafka.stop()
+            waiting = until_it_says(running.stdout, "waiting")
+            assert stack.kafka.bootstrap_servers in waiting["problem"]
+            stack.kafka.start()
+            assert until_it_says(running.stdout, "resumed")["since"] == waiting["since"]
             until_it_says(running.stdout, "captured")
-            for _ in range(2):
-                stack.kafka.stop()
-                waiting = until_it_says(running.stdout, "waiting")
-                assert stack.kafka.bootstrap_servers in waiting["problem"]
-                stack.kafka.start()
-                assert until_it_says(running.stdout, "resumed")["since"] == waiting["since"]
-                until_it_says(running.stdout, "captured")
-            stack.connect.kill()
-            stack.connect.start()
-            until_grows(silver)
-            running.send_signal(signal.SIGTERM)
-            assert running.wait(120) == 0
-    finally:
-        writer.stop()
-    _drain(stack, file, spark, silver)
-    _nothing_lost_nothing_doubled(spark, layout)
+        stack.connect.kill()
+        stack.connect.start()
+        until_grows(table.silver)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(120) == 0
+    table.require_equal_in_the_end(spark)
+    table.require_nothing_lost_nothing_doubled(spark)
