@@ -11,9 +11,8 @@ from typing import Any
 from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from ingest.errors import EXIT_USER
+from ingest.errors import EXIT_DIFFERS, EXIT_USER
 
-EXIT_DIFFERS = 1
 _WIDTH = {"COLUMNS": "160"}
 
 

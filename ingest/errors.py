@@ -9,6 +9,7 @@ Exit codes (Airflow and shells read them): 2 means "you need to change something
 
 from __future__ import annotations
 
+EXIT_DIFFERS = 1
 EXIT_USER = 2
 EXIT_TRANSIENT = 75
 

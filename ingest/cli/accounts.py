@@ -13,13 +13,12 @@ from rich.table import Table
 from ingest.changelog.accounting import COUNTS, WITHOUT_TABLE
 from ingest.cli.printing import verbatim
 from ingest.config import load
+from ingest.errors import EXIT_DIFFERS
 from ingest.quality.accounting import Audit, audit
 from ingest.run.failures import explaining
 from ingest.run.pipeline import bronze_of
 from ingest.session import running
 from ingest.tables.accounts import Accounts
-
-EXIT_DIFFERS = 1
 
 
 def accounts(

@@ -12,10 +12,8 @@ from ingest.cli.live import connector_lines, live_table, observed, risk_table
 from ingest.cli.plan import plan, plan_table
 from ingest.cli.printing import verbatim
 from ingest.config import json_schema_text, load
-from ingest.errors import ConfigError, SourceRefused
+from ingest.errors import EXIT_DIFFERS, ConfigError, SourceRefused
 from ingest.sources.declarations import contradictions
-
-EXIT_DIFFERS = 1
 
 
 def check(

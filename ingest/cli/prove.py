@@ -15,6 +15,7 @@ from rich.text import Text
 from ingest.cli.counting import counting
 from ingest.cli.printing import verbatim
 from ingest.config import load
+from ingest.errors import EXIT_DIFFERS
 from ingest.run.failures import explaining
 from ingest.run.proving import Proof
 from ingest.run.proving import prove as proved
@@ -23,8 +24,6 @@ from ingest.session import running
 from ingest.tables.accounts import Accounts
 from ingest.tables.catalog import Catalog
 from ingest.tables.folders import gone_afterwards
-
-EXIT_DIFFERS = 1
 
 
 def prove(

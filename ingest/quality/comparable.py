@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ingest.changelog.temporal import FIRST_INSTANT, FIRST_MICROS, LAST_MICROS
 from ingest.changelog.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, OutOfRange
+
+_EPOCH = datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,8 @@ def _in_range(value: str, first: str, last: str, rule: OutOfRange) -> str:
 
 
 def _instant(kind: str, zone: str, rule: OutOfRange) -> str:
-    begin = "0001-01-03 00:00:00" if zone else "0001-01-01 00:00:00"
-    first, last = (f"{kind} '{at}{zone}'" for at in (begin, "9999-12-31 23:59:59.999999"))
+    ends = (FIRST_INSTANT if zone else FIRST_MICROS, LAST_MICROS)
+    first, last = (f"{kind} '{_EPOCH + timedelta(microseconds=micros)}{zone}'" for micros in ends)
     inside = _in_range("{v}", first, last, rule)
     return (
         f"CASE {inside} WHEN 'infinity' THEN {INFINITY_MICROS} WHEN '-infinity' THEN {MINUS_INFINITY_MICROS} "

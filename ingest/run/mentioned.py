@@ -86,9 +86,9 @@ def _read(
     shape = Shape(table, tuple(k for k in key if k in there), columns)
     if len(shape.key) < len(key):
         shape = Shape(table, (), shape.columns)
+    named = rules.column_names(table, wire, shape.names)
     found = []
     for reading in (Reading.AFTER, Reading.BEFORE):
-        named = rules.column_names(table, wire, shape.names)
         reader = Reader(wire, rules.placeholder, named, reading, key_changes and bool(shape.key))
         read = changes(events, shape, reader)
         mine, graves = own(shape), F.array().cast("array<binary>")
