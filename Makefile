@@ -75,7 +75,7 @@ venv: $(STAMP)
 
 jars: $(CLASSES)
 	@echo "fetching: jars (a minute or two at the first time)"
-	@$(BIN)/python -c "from ingest.jars import jars; [jars(name) for name in ('spark', 'kafka', 'connect', 'debezium')]"
+	@$(BIN)/python -c "from ingest.jvm.jars import jars; [jars(name) for name in ('spark', 'kafka', 'connect', 'debezium')]"
 
 # The stamp is written last: an environment that is not complete is built again.
 $(STAMP): pyproject.toml constraints.txt
@@ -118,7 +118,7 @@ $(CLASSES): $(STAMP) | java
 	@if $(BIN)/ingest jars --archive > /dev/null; then touch $(CLASSES); else echo "going on without the archive" >&2; fi
 
 java: $(STAMP)
-	@$(BIN)/python -c $$'import sys\nfrom ingest.errors import IngestError\nfrom ingest.jars import require_java\ntry:\n    require_java()\nexcept IngestError as missing:\n    sys.exit(str(missing))'
+	@$(BIN)/python -c $$'import sys\nfrom ingest.errors import IngestError\nfrom ingest.jvm.jars import require_java\ntry:\n    require_java()\nexcept IngestError as missing:\n    sys.exit(str(missing))'
 
 clean:
 	rm -rf $(VENV) $(AIRFLOW) .venv-peers build *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

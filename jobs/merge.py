@@ -1,7 +1,7 @@
 """Bronze into silver, as a job of its own: spark-submit jobs/merge.py PIPELINE [--available-now]"""
 
 from ingest.cli.failure import guarded
-from ingest.cli.run import job
+from ingest.cli.pipeline.run import job
 
 if __name__ == "__main__":
     guarded(job("merge"))

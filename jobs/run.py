@@ -1,7 +1,7 @@
 """Capture and merge in one process: spark-submit jobs/run.py PIPELINE [--available-now]"""
 
 from ingest.cli.failure import guarded
-from ingest.cli.run import job
+from ingest.cli.pipeline.run import job
 
 if __name__ == "__main__":
     guarded(job("capture", "merge"))

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.changelog.accounting import COUNTS, OUTCOMES, Account
-from ingest.run.merge import Merge
-from ingest.session import SMALL, spark_session
+from ingest.loop.merge import Merge
+from ingest.spark.session import SMALL, spark_session
 from ingest.stack import S3, Stack
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.class_archive import archive, java_options, make
 from ingest.errors import PrerequisiteMissing
-from ingest.jars import jars, require_java
+from ingest.jvm.class_archive import archive, java_options, make
+from ingest.jvm.jars import jars, require_java
 
 NO_NETWORK_SETTINGS = """<ivysettings>
   <settings defaultResolver="nowhere"/>
@@ -63,7 +63,7 @@ def test_an_unknown_configuration_is_answered_with_the_known_ones() -> None:
 
 def test_jars_in_the_cache_need_neither_java_nor_a_network() -> None:
     fetched = jars("spark")
-    listing = "from ingest.jars import jars; print(*jars('spark'), sep='\\n')"
+    listing = "from ingest.jvm.jars import jars; print(*jars('spark'), sep='\\n')"
     bare = {"PATH": "/nowhere", "HOME": str(Path.home()), "PYTHONPATH": ":".join(sys.path)}
     cache = fetched[0].parents[3]
     again = subprocess.run(
@@ -115,7 +115,7 @@ def test_a_class_archive_is_written_once(environment: Path) -> None:
 @pytest.mark.long
 @pytest.mark.spark
 def test_the_classes_of_a_session_are_written_as_its_jvm_ends(environment: Path) -> None:
-    session = "from ingest.session import running\nwith running('classes') as spark: spark.range(1).count()"
+    session = "from ingest.spark.session import running\nwith running('classes') as spark: spark.range(1).count()"
     assert make([sys.executable, "-c", session]).stat().st_size > 10_000_000
 
 

@@ -16,9 +16,9 @@ from ingest.archive.manifest import ArchivedObject
 from ingest.archive.manifested import REMEDY, fetched, read
 from ingest.archive.reading import spread
 from ingest.archive.store import ObjectStore
-from ingest.arrow_tasks import map_in_arrow
 from ingest.changelog.envelope import BATCH
 from ingest.errors import ChangelogUnusable
+from ingest.spark.arrow_tasks import map_in_arrow
 
 _COLUMNS = ("topic", "partition", "offset", BATCH)
 _COPY = T.StructType(

@@ -17,12 +17,12 @@ from ingest.archive.manifest import OBJECT, ArchivedObject, Manifest, objects_fo
 from ingest.archive.manifested import REMEDY, opened
 from ingest.archive.store import Listed, ObjectStore
 from ingest.archive.writing import ObjectFile
-from ingest.arrow_tasks import cogroup_in_arrow
 from ingest.changelog.envelope import CAPTURED, CONTROL, ERASED, RECORD
 from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import POSITION
 from ingest.errors import ChangelogUnusable
-from ingest.local_rows import local_rows
+from ingest.spark.arrow_tasks import cogroup_in_arrow
+from ingest.spark.local_rows import local_rows
 
 _MANIFEST = T.StructField("manifest", T.StringType(), False)
 _KEPT = T.StructType([*OBJECT.fields, _MANIFEST])

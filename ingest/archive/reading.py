@@ -12,9 +12,9 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from ingest.archive.layout import Damage, Kept, Seen, rows_of
-from ingest.arrow_tasks import map_in_arrow
 from ingest.errors import ChangelogUnusable
-from ingest.local_rows import local_rows
+from ingest.spark.arrow_tasks import map_in_arrow
+from ingest.spark.local_rows import local_rows
 
 _BYTES_A_TASK = 16 << 20
 _LEAST_A_TASK = 1 << 20

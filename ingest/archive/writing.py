@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame
 
 from ingest.archive.manifest import OBJECT, ArchivedObject, objects_folder
 from ingest.archive.store import ObjectStore
-from ingest.arrow_tasks import map_in_arrow
 from ingest.changelog.envelope import CAPTURED
 from ingest.names import path_segment
+from ingest.spark.arrow_tasks import map_in_arrow
 
 _ROWS_A_TASK = 1_000_000
 _OBJECT_BYTES = 64 << 20

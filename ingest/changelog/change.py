@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.position import POSITION
-from ingest.changelog.render import IN_FULL
+from ingest.changelog.values.render import IN_FULL
 
 DELETED = "_deleted"
 POSITION_COLUMN = "_position"
@@ -36,7 +36,6 @@ REASON = "_reason"
 MOVED = "_moved"
 NEW_KEY = "_new_key"
 MOVED_TO = "_moved_to"
-LOCATION = "_location"
 
 COLUMN_POSITION = T.StructType(
     [T.StructField("position", POSITION), T.StructField("before", T.BooleanType()), T.StructField("told", POSITION)]
@@ -48,7 +47,6 @@ EVENT_ID_TYPE = T.StructType(
         T.StructField("offset", T.LongType()),
     ]
 )
-LOCATION_TYPE = T.StructType([T.StructField("file", T.StringType()), T.StructField("row", T.LongType())])
 COLUMN_POSITIONS_TYPE = T.MapType(T.StringType(), COLUMN_POSITION)
 
 

@@ -11,9 +11,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ingest.changelog.columns import Column, Encoding, WireType
-from ingest.changelog.type_expression import TypeExpression, parsed
-from ingest.changelog.types import (
+from ingest.changelog.values.columns import Column, Encoding, WireType
+from ingest.changelog.values.type_expression import TypeExpression, parsed
+from ingest.changelog.values.types import (
     MAX_DIGITS,
     Kind,
     LogicalType,

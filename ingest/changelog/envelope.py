@@ -27,7 +27,7 @@ from ingest.changelog.position import (
     sequenced,
 )
 from ingest.changelog.projection import Projection
-from ingest.plain_json import CORRUPT, opened
+from ingest.spark.plain_json import CORRUPT, opened
 
 RECORD = T.StructType(
     [

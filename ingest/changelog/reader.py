@@ -11,10 +11,10 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.columns import Column
-from ingest.changelog.decode import wire_spark_type
-from ingest.changelog.types import OutOfRange
-from ingest.plain_json import CORRUPT
+from ingest.changelog.values.columns import Column
+from ingest.changelog.values.decode import wire_spark_type
+from ingest.changelog.values.types import OutOfRange
+from ingest.spark.plain_json import CORRUPT
 
 
 class Reading(Enum):

@@ -4,30 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from ingest.cli import (
-    accounts,
-    archive,
-    as_of,
-    backfill,
-    certificate,
-    check,
-    connector,
-    digest,
-    erase,
-    gc,
-    history,
-    jars,
-    prove,
-    replay,
-    rewrap,
-    run,
-    scan,
-    sql,
-    stack,
-    status,
-    vacuum,
-)
+from ingest.cli import jars, stack
 from ingest.cli.demo import demo
+from ingest.cli.erasure import certificate, erase, rewrap, scan
+from ingest.cli.lakehouse import accounts, as_of, digest, gc, history, prove, sql, vacuum
+from ingest.cli.pipeline import archive, backfill, check, connector, replay, run, status
 
 app = typer.Typer(
     help="Database changelogs into lakehouse tables that people can trust.",

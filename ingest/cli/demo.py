@@ -83,7 +83,7 @@ def _tell(console: Console, summary: Summary, folder: Path | None) -> None:
 
 
 def _demonstrated(root: Path, console: Console, seed: int, seconds: float | None, history: bool) -> Summary | None:
-    from ingest.cli.run import stop_on_signal
+    from ingest.cli.pipeline.run import stop_on_signal
     from ingest.demo.demonstration import Options, demonstrate
     from ingest.demo.display import Display
 

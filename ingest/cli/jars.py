@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from ingest.class_archive import make
-from ingest.jars import jars as resolved
+from ingest.jvm.class_archive import make
+from ingest.jvm.jars import jars as resolved
 
 _VALUES = [{"op": "c", "after": {"id": 1}}, {"op": "u", "after": {"id": 1}}, {"op": "d", "before": {"id": 1}}, None]
 _MAIN = "from ingest.cli import main; main()"

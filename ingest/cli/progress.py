@@ -17,7 +17,7 @@ from rich.table import Table
 from ingest.changelog.accounting import OUTCOMES, WITHOUT_TABLE, Account
 from ingest.cli.printing import verbatim
 from ingest.cli.start import counted
-from ingest.run.pipeline import Progress
+from ingest.pipeline.composition import Progress
 
 _LEGEND = (
     "applied: took effect · superseded: late, doubled, or followed by something newer · "

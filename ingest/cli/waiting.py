@@ -12,7 +12,7 @@ from rich.console import Console
 
 from ingest.cli.printing import verbatim
 from ingest.config import Pipeline
-from ingest.run.retrying import Progressed, Resumed, Retries, Stop, Waiting
+from ingest.pipeline.retrying import Progressed, Resumed, Retries, Stop, Waiting
 
 _T = TypeVar("_T")
 

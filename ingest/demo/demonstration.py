@@ -28,11 +28,11 @@ from ingest.demo.source import CONNECTOR, ClaimsDatabase, connector_config
 from ingest.demo.story import Story
 from ingest.demo.summary import Summary
 from ingest.errors import SourceRefused, StackFailed
+from ingest.failures.explained import explaining
+from ingest.pipeline.composition import Run
 from ingest.quality import Comparison, compare_with_postgres
-from ingest.run.failures import explaining
-from ingest.run.pipeline import Run
-from ingest.session import SHORT_LIVED, spark_session
 from ingest.sources.kafka_admin import KafkaAdmin
+from ingest.spark.session import SHORT_LIVED, spark_session
 from ingest.stack import CHANGELOG_PARTS, PARTS, Stack
 
 TABLES = (MEMBERS, ACCIDENT_CLAIMS)

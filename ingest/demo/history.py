@@ -10,13 +10,13 @@ from typing import Any
 import boto3
 from pyspark.sql import SparkSession
 
+from ingest.backfill.digests import table_digests
+from ingest.backfill.restoring import restore
 from ingest.config import Pipeline
 from ingest.demo.display import Display
 from ingest.demo.looking_back import LookBack, look_back
 from ingest.names import Lakehouse
-from ingest.run.archiving import archiving_of
-from ingest.run.digests import table_digests
-from ingest.run.restoring import restore
+from ingest.pipeline.archiving import archiving_of
 from ingest.stack import S3
 
 BUCKET = "changelogs"

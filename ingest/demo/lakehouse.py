@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ingest.changelog.accounting import COUNTS
 from ingest.config import Pipeline
-from ingest.tables.silver import Silver
+from ingest.lakehouse.silver import Silver
 
 _STREAMED = ["c", "u", "d"]
 

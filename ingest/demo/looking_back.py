@@ -11,13 +11,13 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.backfill.refolding import committed_by, refolded
 from ingest.changelog.envelope import CHANGES
 from ingest.changelog.point import Point
 from ingest.config import Pipeline
+from ingest.lakehouse.silver import Silver
 from ingest.names import Lakehouse
-from ingest.run.pipeline import bronze_of
-from ingest.run.refold import committed_by, refolded
-from ingest.tables.silver import Silver
+from ingest.pipeline.composition import bronze_of
 from ingest.testing import Event, fold
 
 _TOLD = "revision"

@@ -12,7 +12,7 @@ from ingest.demo.display import Display, Numbers
 from ingest.demo.generator import Generator
 from ingest.demo.lakehouse import Lag, LakehouseView
 from ingest.demo.story import Story
-from ingest.run.pipeline import Progress
+from ingest.pipeline.composition import Progress
 
 _SNAPSHOT = {MEMBERS: MEMBER_COUNT, ACCIDENT_CLAIMS: CLAIM_COUNT}
 _COUNT_EVERY_SECONDS = 4.0

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.types import OutOfRange
+from ingest.changelog.values.types import OutOfRange
 from ingest.quality.comparable import normalised
 from ingest.quality.postgres import export
 

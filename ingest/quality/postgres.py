@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from psycopg import sql
 
-from ingest.changelog.types import OutOfRange
+from ingest.changelog.values.types import OutOfRange
 from ingest.errors import ConfigError, Unreachable
 from ingest.quality.comparable import Comparable, ComparedColumn, array_of, comparable
 

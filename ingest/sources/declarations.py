@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ingest.changelog.connect_schema import DECLARABLE, declared
 from ingest.changelog.own_names import is_own
 from ingest.changelog.spelling import Spelling, caseless
-from ingest.changelog.types import Kind
+from ingest.changelog.values.types import Kind
 from ingest.config import Pipeline, TableSettings
 from ingest.errors import ConfigError
 from ingest.sources.newest import Shape, Unread

@@ -15,11 +15,11 @@ from pyspark.sql import types as T
 
 from ingest.changelog.change import quoted
 from ingest.changelog.envelope import RECORD
-from ingest.changelog.images import Shape
 from ingest.changelog.point import Point
-from ingest.changelog.render import IN_FULL
-from ingest.changelog.types import Kind
+from ingest.changelog.values.render import IN_FULL
+from ingest.changelog.values.types import Kind
 from ingest.errors import ConfigError
+from ingest.merge.images import Shape
 from ingest.sources.contract import Offsets, Range
 
 _NO_FILES = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")

@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ingest.changelog.envelope import RECORD
 from ingest.errors import ConfigError
-from ingest.local_rows import local_rows
 from ingest.sources.contract import Offsets, Range
+from ingest.spark.local_rows import local_rows
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DECODER = json.JSONDecoder()

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ingest.java_source import define
+from ingest.jvm.sources import define
 from ingest.sql.table_names import TableNames
 
 _PACKAGE = "org.apache.spark.sql.connector.catalog"

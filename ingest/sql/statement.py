@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from ingest.errors import ConfigError
-from ingest.java_classes import java_class, scala_object
-from ingest.java_source import define
+from ingest.jvm.classes import java_class, scala_object
+from ingest.jvm.sources import define
 from ingest.names import nearest
 from ingest.sql import allowed
 

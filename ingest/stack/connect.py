@@ -16,7 +16,7 @@ from pathlib import Path
 from ingest.connector import Connectors, ConnectorStatus
 from ingest.connector.recipe import JSON_CONVERTER
 from ingest.errors import ConfigError, StackFailed
-from ingest.jars import jars_folder
+from ingest.jvm.jars import jars_folder
 from ingest.stack.java import java_command, properties_text
 from ingest.stack.ports import HOST
 from ingest.stack.service import Service

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ingest.jars import jars_folder, require_java
+from ingest.jvm.jars import jars_folder, require_java
 
 _LOGGING_FILE = Path(__file__).with_name("log4j2.properties")
 

@@ -14,15 +14,15 @@ import typer
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from ingest.backfill.restoring import restore
 from ingest.changelog.envelope import events
 from ingest.config import Pipeline
-from ingest.run.archiving import archiving_of
-from ingest.run.pipeline import bronze_of, layout_of, rules_of
-from ingest.run.restoring import restore
-from ingest.session import running
+from ingest.lakehouse.bronze import Captured
+from ingest.lakehouse.silver import Silver
+from ingest.pipeline.archiving import archiving_of
+from ingest.pipeline.composition import bronze_of, layout_of, rules_of
+from ingest.spark.session import running
 from ingest.stack import Stack
-from ingest.tables.bronze import Captured
-from ingest.tables.silver import Silver
 from tests.bench import floor
 from tests.bench.clock import taken
 from tests.bench.contenders import parsed

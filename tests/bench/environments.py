@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from ingest.patient_compiler import PATIENT_COMPILER
+from ingest.jvm.jit_options import PATIENT_COMPILER
 from tests.bench import RESULTS
 from tests.bench.contenders import Contender
 
@@ -28,7 +28,7 @@ _CATALOG = "spark.sql.catalog.peer"
 _FILES_WITH_A_SCHEME = {"spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem"}
 """These formats ask the file system for its scheme, which the raw one can't say."""
 _JAVA_OPTIONS = f"-XX:+UseParallelGC {PATIENT_COMPILER}"
-"""As of a session of `ingest.session`, which can't be imported beside an older PySpark."""
+"""As of a session of `ingest.spark.session`, which can't be imported beside an older PySpark."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Environment:
     def session(self, name: str, more: Mapping[str, str]) -> Iterator[SparkSession]:
         """For as long as one run needs it."""
         if self.pyspark is None:
-            from ingest.session import running
+            from ingest.spark.session import running
 
             with running(name, more) as spark:
                 yield spark
@@ -85,7 +85,7 @@ class Environment:
 
 
 def _like_ours() -> dict[str, str]:
-    """What `ingest.session` tells its own, as far as it is no matter of Delta's."""
+    """What `ingest.spark.session` tells its own, as far as it is no matter of Delta's."""
     return {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(os.cpu_count()),

@@ -17,13 +17,13 @@ from rich.table import Table
 
 from ingest.changelog.envelope import events
 from ingest.config import Pipeline
-from ingest.privacy.cut_off import CutOff
-from ingest.run.erasing import Named, ask, found, written_by_now
-from ingest.run.pipeline import Run, bronze_of, rules_of
-from ingest.run.removing import Removal
-from ingest.session import running
-from ingest.tables.bronze import Captured
-from ingest.tables.silver import Silver
+from ingest.erasure.removal import Removal
+from ingest.erasure.request import Named, ask, found, written_by_now
+from ingest.lakehouse.bronze import Captured
+from ingest.lakehouse.silver import Silver
+from ingest.pipeline.composition import Run, bronze_of, rules_of
+from ingest.spark.session import running
+from ingest.suppression.cutoff import CutOff
 from tests.bench import RESULTS
 from tests.bench.clock import taken
 from tests.bench.workload import TABLE, Workload

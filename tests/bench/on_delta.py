@@ -10,13 +10,13 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.batches.batch_stats import Tally
+from ingest.batches.rules import Rules
 from ingest.changelog.envelope import events
+from ingest.lakehouse.bronze import Bronze, Captured
+from ingest.lakehouse.catalog import Catalog
+from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
-from ingest.run.merge import Merge
-from ingest.run.rules import Rules
-from ingest.run.tally import Tally
-from ingest.tables.bronze import Bronze, Captured
-from ingest.tables.catalog import Catalog
 from tests.bench.contenders import Waiting, newest, parsed
 from tests.bench.workload import COLUMNS
 

@@ -46,7 +46,7 @@ class Prepared:
 
 def main() -> None:
     """`rows batch batches keys tables folder memory`, as `make bench` calls it."""
-    from ingest.session import running
+    from ingest.spark.session import running
 
     rows, batch, batches, keys, tables, folder, memory = sys.argv[1:]
     workload = Workload(int(rows), int(batch), int(batches), keys, tables=int(tables))  # type: ignore[arg-type]

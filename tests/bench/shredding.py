@@ -17,11 +17,11 @@ from rich.table import Table
 
 from ingest.changelog.envelope import events
 from ingest.config import Pipeline
-from ingest.run.pipeline import Run, bronze_of, rules_of
-from ingest.run.shredding import rows_in_clear, sealing_of
-from ingest.session import running
-from ingest.tables.bronze import Bronze, Captured
-from ingest.tables.silver import Silver
+from ingest.lakehouse.bronze import Bronze, Captured
+from ingest.lakehouse.silver import Silver
+from ingest.pipeline.composition import Run, bronze_of, rules_of
+from ingest.pipeline.shredding import rows_in_clear, sealing_of
+from ingest.spark.session import running
 from tests.bench import RESULTS, erasure
 from tests.bench.clock import Taken, taken
 from tests.bench.workload import TABLE, Workload

@@ -25,17 +25,17 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from ingest.backfill.backfill import Asked, Backfill
 from ingest.changelog.point import Point
 from ingest.config import OldVersions, Pipeline
 from ingest.demo.lakehouse import LakehouseView
+from ingest.lakehouse.accounts import Accounts
+from ingest.pipeline.composition import Run, bronze_of
 from ingest.quality import compare_with_postgres
 from ingest.quality.accounting import audit
-from ingest.run.backfill import Asked, Backfill
-from ingest.run.pipeline import Run, bronze_of
-from ingest.run.upkeep import upkeep
-from ingest.session import running
+from ingest.spark.session import running
 from ingest.stack import Stack
-from ingest.tables.accounts import Accounts
+from ingest.upkeep.upkeep import upkeep
 from tests.bench import RESULTS
 
 NAME = "soak"

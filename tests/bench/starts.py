@@ -18,13 +18,13 @@ from rich.table import Table
 
 from ingest.changelog.envelope import events
 from ingest.config import Pipeline
-from ingest.run.capture import Capture
-from ingest.run.pipeline import Run, bronze_of, rules_of
-from ingest.session import running
+from ingest.delta import log_cache
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.bronze import Bronze, Captured
+from ingest.loop.capture import Capture
+from ingest.pipeline.composition import Run, bronze_of, rules_of
 from ingest.sources.files import FileSource
-from ingest.tables import followed_log
-from ingest.tables.accounts import Accounts
-from ingest.tables.bronze import Bronze, Captured
+from ingest.spark.session import running
 from tests.bench import RESULTS, erasure
 from tests.bench.clock import Taken, taken
 from tests.bench.workload import TABLE, Workload
@@ -70,7 +70,7 @@ def _of_others(records: DataFrame) -> DataFrame:
 
 def start(spark: SparkSession, made: Pipeline) -> None:
     """All that is known of a history when a run begins, and whether its log went back."""
-    followed_log._shared.cache_clear()
+    log_cache._shared.cache_clear()
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
     bronze = Bronze(spark, made.layout.bronze(made.name))
     captured = Capture(spark, FileSource([]), bronze, rules_of(made).naming, 1).captured

@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 from ingest.config import Pipeline
-from ingest.run.pipeline import Run
-from ingest.session import running
+from ingest.lakehouse.silver import Silver
+from ingest.pipeline.composition import Run
+from ingest.spark.session import running
 from ingest.stack import Stack
-from ingest.tables.silver import Silver
 from tests.bench import floor
 from tests.bench.clock import taken
 from tests.bench.contenders import newest, parsed

@@ -12,10 +12,10 @@ from typing import Any
 Window = tuple[float, float]
 """From when until when, in seconds since 1970."""
 _PHASES = (
-    ("run/profile.py", "profile"),
+    ("batches/group_stats.py", "profile"),
     ("localCheckpoint", "parse"),
-    ("run/judging/", "compact, find"),
-    ("ingest/prepared/", "compact, find"),  # what judging asks of more than few rows
+    ("ingest/reconcile/", "compact, find"),
+    ("ingest/spark/prepared/", "compact, find"),  # what judging asks of more than few rows
     ("collectAsList", "compact, find"),  # in page_index.py, whose look stays in the JVM
     ("few rows told", "compact, find"),
     ("few rows written", "write"),

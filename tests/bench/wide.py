@@ -18,14 +18,14 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
+from ingest.batches.batch_stats import Tally
+from ingest.batches.rules import Rules
 from ingest.changelog.envelope import events
+from ingest.lakehouse.bronze import Bronze, Captured
+from ingest.lakehouse.silver import Silver
+from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
-from ingest.run.merge import Merge
-from ingest.run.rules import Rules
-from ingest.run.tally import Tally
-from ingest.session import running
-from ingest.tables.bronze import Bronze, Captured
-from ingest.tables.silver import Silver
+from ingest.spark.session import running
 from tests.bench import RESULTS
 from tests.bench.clock import taken
 

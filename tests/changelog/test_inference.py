@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.connect_schema import declared
-from ingest.changelog.inference import images, inferred, is_inexact, joined, shape, vouched
+from ingest.evolution.inference import images, inferred, is_inexact, joined, shape, vouched
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

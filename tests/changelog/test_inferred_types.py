@@ -10,10 +10,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from ingest.changelog.connect_schema import declared
-from ingest.changelog.decode import decode, wire_spark_type
-from ingest.changelog.evolution import TableColumn, evolved
-from ingest.changelog.inferred_types import is_inferable, join, join_all, wire_of
-from ingest.changelog.types import LogicalType, parse
+from ingest.changelog.values.decode import decode, wire_spark_type
+from ingest.changelog.values.types import LogicalType, parse
+from ingest.evolution.inferred_types import is_inferable, join, join_all, wire_of
+from ingest.evolution.policies import TableColumn, evolved
 
 _TEXTS = "unknown boolean int53 int64 float64 decimal_text string json array<unknown> array<boolean> array<int53>"
 _TEXTS += " array<int64> array<float64> array<decimal_text> array<string> array<array<unknown>> array<array<int53>>"

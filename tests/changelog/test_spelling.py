@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.changelog.columns import Column
 from ingest.changelog.connect_schema import declared
-from ingest.changelog.evolution import Alike, TableColumn, Taken, evolved
 from ingest.changelog.spelling import Spelling, caseless
-from ingest.changelog.types import parse
+from ingest.changelog.values.columns import Column
+from ingest.changelog.values.types import parse
+from ingest.evolution.policies import Alike, TableColumn, Taken, evolved
 
 
 def columns(*names: str) -> list[Column]:

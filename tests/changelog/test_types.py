@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.changelog.columns import Encoding
 from ingest.changelog.connect_schema import columns_of, declared
-from ingest.changelog.types import (
+from ingest.changelog.values.columns import Encoding
+from ingest.changelog.values.types import (
     Kind,
     LogicalType,
     array_of,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.run.replay import Case, Delivery, replay
+from ingest.backfill.replay import Case, Delivery, replay
 from tests.conformance.reading import bag, read, rows_of
 
 FOLDER = Path(os.environ.get("INGEST_CONFORMANCE", Path(__file__).parents[3] / "shared" / "conformance"))

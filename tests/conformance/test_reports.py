@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.run.replay import Case, Delivery, replay
+from ingest.backfill.replay import Case, Delivery, replay
 from tests.conformance.reading import bag, rows_of
 from tests.conformance.test_cases import FOLDER
 

@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.columns import Column
 from ingest.changelog.connect_schema import columns_of, declared
-from ingest.changelog.decode import decode, is_unavailable, undecodable, wire_spark_type
-from ingest.changelog.render import json_object, rendered
-from ingest.changelog.types import OutOfRange, parse
+from ingest.changelog.values.columns import Column
+from ingest.changelog.values.decode import decode, is_unavailable, undecodable, wire_spark_type
+from ingest.changelog.values.render import json_object, rendered
+from ingest.changelog.values.types import OutOfRange, parse
 
 FOLDER = Path(os.environ.get("INGEST_CONFORMANCE", Path(__file__).parents[2].parent / "shared" / "conformance"))
 PLACEHOLDER = "__debezium_unavailable_value"

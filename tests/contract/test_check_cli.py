@@ -15,7 +15,7 @@ import typer
 from deltalake import CommitProperties, write_deltalake
 from typer.testing import CliRunner
 
-from ingest.cli.check import check
+from ingest.cli.pipeline.check import check
 from ingest.config import json_schema_text
 from ingest.errors import EXIT_USER, ConfigError, IngestError
 from ingest.sources.captured import captured_offsets

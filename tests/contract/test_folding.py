@@ -8,8 +8,8 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.tables.data_file import DataFile
-from ingest.tables.folding import LARGE, SELDOM, TOGETHER, due, parts
+from ingest.delta.compaction import LARGE, SELDOM, TOGETHER, due, parts
+from ingest.delta.data_file import DataFile
 
 
 @dataclass(frozen=True)

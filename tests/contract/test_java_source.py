@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.java_source import define
+from ingest.jvm.sources import define
 
 pytestmark = pytest.mark.spark
 _PACKAGE = "org.apache.spark.sql.api.java"

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ingest.cli import erase, history, personal
+from ingest.cli import personal
+from ingest.cli.erasure import erase
+from ingest.cli.lakehouse import history
+from ingest.erasure.request import Named
 from ingest.errors import ConfigError
-from ingest.run.erasing import Named
 
 
 def given(text: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def test_a_failure_shows_them_too(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_no_command_has_a_console_that_changes_them() -> None:
-    modules = Path(cli.__file__).parent.glob("*.py")
+    modules = Path(cli.__file__).parent.rglob("*.py")
     assert [m.name for m in modules if "Console(" in m.read_text(encoding="utf-8")] == ["printing.py"]
 
 

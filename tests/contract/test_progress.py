@@ -10,7 +10,7 @@ from rich.console import Console
 
 from ingest.changelog.accounting import Account
 from ingest.cli.progress import figures, shown
-from ingest.run.pipeline import Progress
+from ingest.pipeline.composition import Progress
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ACCOUNTS = [Account("shop.orders", 90, 80, 10), Account("", 10, suppressed=10)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ingest.errors import ConfigError
-from ingest.session_settings import (
+from ingest.spark.settings import (
     EVERYWHERE,
     REQUIRED,
     from_defaults_file,

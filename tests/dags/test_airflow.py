@@ -17,9 +17,9 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.jars import jars
+from ingest.jvm.jars import jars
 from ingest.names import Lakehouse
-from ingest.session import SHORT_LIVED
+from ingest.spark.session import SHORT_LIVED
 from ingest.stack import Stack
 from tests.dags.airflow import PROGRAMS, ROOT, Airflow, told
 from tests.replay.changelogs import Topic

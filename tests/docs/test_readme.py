@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from ingest.backfill.replay import Case, Delivery, replay
 from ingest.cli import app
 from ingest.config import load
 from ingest.connector import Placement, recipe
-from ingest.run.replay import Case, Delivery, replay
 from tests.replay.changelogs import Topic, schema, write
 
 ROOT = Path(__file__).parents[2]

@@ -8,14 +8,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from ingest.backfill.digests import table_digests
 from ingest.config import Pipeline, load
+from ingest.lakehouse.bronze import Bronze
+from ingest.loop.capture import Capture
+from ingest.loop.merge import Merge
+from ingest.pipeline.composition import bronze_of, rules_of
 from ingest.quality.digest import Digest
-from ingest.run.capture import Capture
-from ingest.run.digests import table_digests
-from ingest.run.merge import Merge
-from ingest.run.pipeline import bronze_of, rules_of
 from ingest.sources.files import FileSource, lines
-from ingest.tables.bronze import Bronze
 from tests.replay.changelogs import Record, Topic, write
 
 HOUR = 3_600_000

@@ -12,16 +12,16 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from ingest.backfill.backfill import Asked, Backfill
 from ingest.changelog.point import Point
 from ingest.cli import app
-from ingest.cli import backfill as command
+from ingest.cli.pipeline import backfill as command
 from ingest.config import Pipeline
 from ingest.errors import ConfigError
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.backfills import Backfills
+from ingest.lakehouse.bronze import Bronze
 from ingest.quality.digest import Digest
-from ingest.run.backfill import Asked, Backfill
-from ingest.tables.accounts import Accounts
-from ingest.tables.backfills import Backfills
-from ingest.tables.bronze import Bronze
 from tests.history.shop import captured, digests, events, merged, pipeline
 
 pytestmark = pytest.mark.spark

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from ingest.backfill.backfill import Asked, Backfill
+from ingest.backfill.proving import prove
 from ingest.changelog.point import Point
 from ingest.config import Pipeline
+from ingest.delta import compaction
+from ingest.delta.delta_table import Table
+from ingest.lakehouse.accounts import Accounts
+from ingest.pipeline.composition import Progress, Run
 from ingest.quality.digest import Digest
-from ingest.run.backfill import Asked, Backfill
-from ingest.run.pipeline import Progress, Run
-from ingest.run.proving import prove
 from ingest.sources.files import FileSource, lines
-from ingest.tables import folding
-from ingest.tables.accounts import Accounts
-from ingest.tables.delta_log import Table
 from tests.history.shop import captured, digests, events, merged, pipeline
 from tests.replay.changelogs import write
 
@@ -67,7 +67,7 @@ def test_a_stream(
             folds.append(len(read))
 
     monkeypatch.setattr(Table, "exchange", exchanged)
-    monkeypatch.setattr(folding, "SELDOM", 4)
+    monkeypatch.setattr(compaction, "SELDOM", 4)
 
     def report(progress: Progress) -> None:
         read.append(sum(a.read for a in progress.accounts))

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from ingest.backfill import backfill
+from ingest.backfill.backfill import Asked, Backfill
+from ingest.backfill.proving import Proof, prove
+from ingest.backfill.rebuilding import Rebuild
 from ingest.config import Pipeline
-from ingest.run import backfill
-from ingest.run.backfill import Asked, Backfill
-from ingest.run.capture import Capture
-from ingest.run.pipeline import bronze_of, rules_of
-from ingest.run.proving import Proof, prove
-from ingest.run.rebuilding import Rebuild
+from ingest.loop.capture import Capture
+from ingest.pipeline.composition import bronze_of, rules_of
 from ingest.sources.contract import Offsets, Range
 from ingest.sources.files import FileSource, lines
 from tests.history.shop import merged, pipeline

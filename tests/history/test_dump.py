@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from ingest.backfill.proving import prove
 from ingest.cli import app
-from ingest.cli import backfill as command
+from ingest.cli.pipeline import backfill as command
 from ingest.errors import ConfigError
-from ingest.run.proving import prove
-from ingest.tables.silver import Silver
+from ingest.lakehouse.silver import Silver
 from tests.history.shop import DAY_BEGINS, HOUR, captured, digests, events, merged, pipeline
 
 pytestmark = pytest.mark.spark

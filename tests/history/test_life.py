@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from ingest.backfill.proving import prove
 from ingest.cli import app
-from ingest.cli import backfill as backfill_command
-from ingest.cli import history as command
+from ingest.cli.lakehouse import history as command
+from ingest.cli.pipeline import backfill as backfill_command
 from ingest.config import Pipeline
-from ingest.run.chronicle import chronicle_of
-from ingest.run.proving import prove
-from ingest.tables.folders import gone_afterwards
+from ingest.reconcile.scd2 import chronicle_of
+from ingest.spark.folders import gone_afterwards
 from tests.history.shop import DAY_BEGINS, HOUR, captured, events, merged, pipeline
 from tests.replay.changelogs import Topic
 

@@ -13,16 +13,16 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from ingest.backfill.proving import prove
+from ingest.backfill.refolding import committed_by, refolded
 from ingest.changelog.point import Point
 from ingest.cli import app
-from ingest.cli import as_of as as_of_command
-from ingest.cli import prove as prove_command
+from ingest.cli.lakehouse import as_of as as_of_command
+from ingest.cli.lakehouse import prove as prove_command
 from ingest.config import Pipeline
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.silver import Silver
 from ingest.names import Lakehouse
-from ingest.run.proving import prove
-from ingest.run.refold import committed_by, refolded
-from ingest.tables.bronze import Bronze
-from ingest.tables.silver import Silver
 from tests.history.shop import DAY_BEGINS, HOUR, captured, digests, events, first_half, merged, pipeline
 from tests.replay.changelogs import Record
 

@@ -11,11 +11,11 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from ingest.backfill.rebuilding import Rebuild
 from ingest.cli import app
-from ingest.cli import backfill as command
-from ingest.run.rebuilding import Rebuild
-from ingest.tables.backfills import Backfills
-from ingest.tables.silver import Silver
+from ingest.cli.pipeline import backfill as command
+from ingest.lakehouse.backfills import Backfills
+from ingest.lakehouse.silver import Silver
 from tests.history.shop import captured, digests, events, first_half, merged, pipeline
 
 pytestmark = pytest.mark.spark

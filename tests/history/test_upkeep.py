@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.config import OldVersions, Pipeline
-from ingest.run.upkeep import upkeep
-from ingest.tables import old_versions
-from ingest.tables.delta_log import Table
-from ingest.tables.silver import Silver
+from ingest.delta import vacuum
+from ingest.delta.delta_table import Table
+from ingest.lakehouse.silver import Silver
+from ingest.upkeep.upkeep import upkeep
 from tests.history.shop import captured, digests, events, merged, pipeline
 
 pytestmark = pytest.mark.spark
@@ -100,9 +100,9 @@ def test_a_log_is_shortened_up_to_what_the_newest_version_is_told_by(spark: Spar
     ago = time.time() - _TEN_MINUTES
     for name, version in versions.items():
         os.utime(log / name, (ago + version, ago + version))
-    old_versions.removed(spark, [path], 1)
+    vacuum.removed(spark, [path], 1)
     assert {f.name for f in log.glob("*.json")} >= set(versions)
-    old_versions.removed(spark, [path], 0)
+    vacuum.removed(spark, [path], 0)
     left = {f.name for f in log.glob("*.json")}
     assert {name for name in versions if name in left} == {
         n for n, version in versions.items() if version >= checkpoint

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.tables.silver import Silver
+from ingest.lakehouse.silver import Silver
 from tests.history.shop import captured, digests, events, merged, pipeline
 
 pytestmark = pytest.mark.spark

@@ -14,8 +14,8 @@ import pytest
 from duckdb_extensions import import_extension
 from pyspark.sql import SparkSession
 
+from ingest.backfill.row_history import life_of
 from ingest.config import Pipeline
-from ingest.run.life import life_of
 from tests.history.shop import captured, merged, pipeline
 from tests.replay.changelogs import Record, Topic, schema
 

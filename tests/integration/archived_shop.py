@@ -11,16 +11,16 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from ingest.archive import Manifest, ObjectStore
+from ingest.backfill.digests import table_digests
+from ingest.batches.rules import Rules
+from ingest.lakehouse.bronze import Bronze
+from ingest.loop.capture import Capture
+from ingest.loop.import_files import Adoption
 from ingest.names import Lakehouse
+from ingest.pipeline.archiving import Archiving
 from ingest.quality.digest import Digest
-from ingest.run.adopting import Adoption
-from ingest.run.archiving import Archiving
-from ingest.run.capture import Capture
-from ingest.run.digests import table_digests
-from ingest.run.rules import Rules
 from ingest.sources.contract import Source
 from ingest.sources.files import FileSource, lines
-from ingest.tables.bronze import Bronze
 from tests.replay.changelogs import Record, Topic, write
 
 SHOP = "Shop 1"

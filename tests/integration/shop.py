@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from ingest.archive import ObjectStore
 from ingest.config import load
+from ingest.lakehouse.quarantine import Quarantine
 from ingest.names import Lakehouse
-from ingest.run.archiving import Archiving
-from ingest.run.pipeline import Run, bronze_of
-from ingest.tables.quarantine import Quarantine
+from ingest.pipeline.archiving import Archiving
+from ingest.pipeline.composition import Run, bronze_of
 from tests.replay.changelogs import Record, Topic
 
 TABLE = "public.orders"

@@ -19,24 +19,24 @@ from pyspark.sql import functions as F
 from ingest.archive import Manifest, Manifested, ObjectStore, erased
 from ingest.archive.manifest import manifest_key, manifests
 from ingest.archive.manifested import fetched
-from ingest.changelog.columns import Column
+from ingest.backfill.backfill import Asked, Backfill
+from ingest.backfill.proving import prove
+from ingest.backfill.restoring import restore
+from ingest.batches.group_stats import Group, profiles
+from ingest.batches.rules import Rules
 from ingest.changelog.envelope import BATCH, CAPTURED, RECORD
 from ingest.changelog.envelope import events as read_as_events
-from ingest.changelog.inference import inferred
 from ingest.changelog.point import Point
+from ingest.changelog.values.columns import Column
 from ingest.config import Pipeline, load
+from ingest.evolution.inference import inferred
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.bronze import Bronze, Captured
+from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
-from ingest.run.archiving import archiving_of
-from ingest.run.backfill import Asked, Backfill
-from ingest.run.merge import Merge
-from ingest.run.pipeline import Progress, bronze_of
-from ingest.run.profile import Group, profiles
-from ingest.run.proving import prove
-from ingest.run.restoring import restore
-from ingest.run.rules import Rules
+from ingest.pipeline.archiving import archiving_of
+from ingest.pipeline.composition import Progress, bronze_of
 from ingest.sources.archive import ArchiveSource
-from ingest.tables.accounts import Accounts
-from ingest.tables.bronze import Bronze, Captured
 from tests.history import shop as history
 from tests.integration.archived_shop import (
     SHOP,
@@ -112,7 +112,7 @@ def test_nothing_is_counted_twice(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archived(spark, from_file(spark, tmp_path, batch=3), store)
-    monkeypatch.setattr("ingest.run.slices.profiles", None)
+    monkeypatch.setattr("ingest.loop.slices.profiles", None)
     steps = restored(spark, pipeline(tmp_path / "again", store))
     assert sum(a.read for s in steps for a in s.accounts) == len(events())
 

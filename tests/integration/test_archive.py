@@ -21,24 +21,24 @@ from typer.testing import CliRunner
 
 from ingest.archive import Manifest, Manifested, ObjectStore, writing
 from ingest.archive.manifest import manifest_key, manifests, manifests_folder, objects_folder
+from ingest.backfill.backfill import Asked, Backfill
+from ingest.backfill.digests import table_digests
+from ingest.backfill.readers import readers
+from ingest.batches.rules import Rules
 from ingest.changelog.envelope import RECORD
 from ingest.changelog.point import Point
 from ingest.cli import app, counting
-from ingest.cli import archive as archive_command
+from ingest.cli.pipeline import archive as archive_command
 from ingest.config import load
+from ingest.erasure.archive_erasing import require_read
 from ingest.errors import ChangelogUnusable, ConfigError, Contended, SourceRefused, Unreachable
+from ingest.failures.explained import explained
+from ingest.lakehouse.bronze import Bronze
+from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
-from ingest.run.archive_erasing import require_read
-from ingest.run.archiving import Archiving
-from ingest.run.backfill import Asked, Backfill
-from ingest.run.digests import table_digests
-from ingest.run.failures import explained
-from ingest.run.merge import Merge
-from ingest.run.readers import readers
-from ingest.run.rules import Rules
+from ingest.pipeline.archiving import Archiving
 from ingest.sources.archive import ArchiveSource
 from ingest.sources.files import FileSource, lines
-from ingest.tables.bronze import Bronze
 from tests.integration.archived_shop import (
     SHOP,
     adopted,

@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from ingest.archive import ObjectStore
+from ingest.batches.rules import Rules
 from ingest.cli import app
-from ingest.cli import as_of as as_of_command
+from ingest.cli.lakehouse import as_of as as_of_command
+from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
-from ingest.run.merge import Merge
-from ingest.run.rules import Rules
 from tests.integration.archived_shop import SHOP, archived, from_file, pipeline_file
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

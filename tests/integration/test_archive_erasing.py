@@ -22,10 +22,10 @@ from ingest.archive.manifest import manifest_key, manifests, objects_folder
 from ingest.archive.writing import written
 from ingest.changelog.envelope import CONTROL, ERASED, RECORD
 from ingest.config import load
+from ingest.erasure.archive_erasing import erased_from_archive
 from ingest.errors import ChangelogUnusable, ConfigError, Contended, SourceRefused
-from ingest.run.archive_erasing import erased_from_archive
-from ingest.run.archiving import Archiving
-from ingest.run.failures import explained
+from ingest.failures.explained import explained
+from ingest.pipeline.archiving import Archiving
 from ingest.sources.archive import ArchiveSource
 from ingest.stack import S3
 from tests.integration import sunk_shop

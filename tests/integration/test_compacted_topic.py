@@ -26,20 +26,20 @@ from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
 from ingest.cli import app
-from ingest.cli import erase as command
+from ingest.cli.erasure import erase as command
 from ingest.config import load
+from ingest.erasure.certifying import erasure_of
+from ingest.erasure.compacted_topics import CompactedTopics
+from ingest.erasure.removal import TOPICS
+from ingest.erasure.uncovered_locations import HURRIED
 from ingest.errors import ProofFailed
-from ingest.privacy.scan import Folder, Needle, scanned
+from ingest.lakehouse.accounts import Accounts
+from ingest.pipeline.composition import Run, bronze_of
+from ingest.proof.scan import Folder, Needle, scanned
 from ingest.quality.accounting import audit
-from ingest.run.certifying import erasure_of
-from ingest.run.compacted_topics import CompactedTopics
-from ingest.run.out_of_reach import HURRIED
-from ingest.run.pipeline import Run, bronze_of
-from ingest.run.removing import TOPICS
-from ingest.session import SHORT_LIVED
 from ingest.sources.kafka_records import records as read
+from ingest.spark.session import SHORT_LIVED
 from ingest.stack import Stack
-from ingest.tables.accounts import Accounts
 from ingest.testing import Event
 from tests.privacy.people import CLAIMS, MEMBERS, PHOTOS, TABLES, Said, insured, records, topic
 from tests.privacy.test_fence import rows

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 from ingest.archive import ObjectStore
 from ingest.cli import app
-from ingest.cli import archive as archive_command
-from ingest.cli import backfill as backfill_command
+from ingest.cli.pipeline import archive as archive_command
+from ingest.cli.pipeline import backfill as backfill_command
 from ingest.errors import ChangelogUnusable, ConfigError, IngestError, SourceRefused
+from ingest.pipeline.composition import bronze_of
 from ingest.quality.digest import Digest
-from ingest.run.pipeline import bronze_of
 from ingest.stack import S3
 from tests.history.shop import captured, digests, merged
 from tests.integration.sinks import Objects, aiven, aiven_parquet, confluent, confluent_parquet

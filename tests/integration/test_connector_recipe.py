@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 from ingest.cli import app
 from ingest.config import Pipeline, load
 from ingest.errors import EXIT_USER, ConfigError, SourceRefused
+from ingest.lakehouse.silver import Silver
 from ingest.names import Lakehouse
-from ingest.run.pipeline import Run
+from ingest.pipeline.composition import Run
 from ingest.stack import Stack
-from ingest.tables.silver import Silver
 from tests.integration.topics import await_ends, waiting
 
 pytestmark = pytest.mark.integration

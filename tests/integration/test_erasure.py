@@ -19,19 +19,20 @@ from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 from typer.testing import CliRunner, Result
 
-from ingest.cli import app, certificate, erase
+from ingest.backfill.proving import prove
+from ingest.backfill.rebuilding import Rebuild
+from ingest.cli import app
+from ingest.cli.erasure import certificate, erase
 from ingest.config import Pipeline, load
 from ingest.errors import ProofFailed, SourceRefused
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.silver import Silver
 from ingest.names import Lakehouse
+from ingest.pipeline.archiving import archiving_of
+from ingest.pipeline.composition import Run, bronze_of
 from ingest.quality.accounting import audit
-from ingest.run.archiving import archiving_of
-from ingest.run.pipeline import Run, bronze_of
-from ingest.run.proving import prove
-from ingest.run.rebuilding import Rebuild
 from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.stack import S3, Stack
-from ingest.tables.accounts import Accounts
-from ingest.tables.silver import Silver
 
 pytestmark = pytest.mark.integration
 ANNA, BEN = 48151623, 48151624

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from ingest.cli import app
-from ingest.cli import erase as command
-from ingest.privacy.key_file import read_keys
-from ingest.privacy.ledger import ASKED, Entry, Ledger
+from ingest.cli.erasure import erase as command
 from ingest.stack import Stack
+from ingest.suppression.key_file import read_keys
+from ingest.suppression.ledger import ASKED, Entry, Ledger
 from tests.privacy.people import MEMBERS, insured
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

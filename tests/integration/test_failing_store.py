@@ -20,12 +20,12 @@ from typer.testing import CliRunner
 from ingest.archive import Manifested, ObjectStore
 from ingest.archive.manifest import manifests
 from ingest.cli import app
-from ingest.cli import archive as archive_command
-from ingest.cli import backfill as backfill_command
+from ingest.cli.pipeline import archive as archive_command
+from ingest.cli.pipeline import backfill as backfill_command
 from ingest.errors import EXIT_TRANSIENT, EXIT_USER, IngestError, SourceRefused, Unreachable
+from ingest.lakehouse.bronze import Bronze
 from ingest.names import Lakehouse
 from ingest.stack import S3, Stack
-from ingest.tables.bronze import Bronze
 from tests.integration.archived_shop import SHOP, archived, events, from_file, names, pipeline_file, silver
 from tests.integration.faulty_proxy import Fault, FaultyProxy, faulty_proxy
 

@@ -16,9 +16,9 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from ingest.errors import EXIT_TRANSIENT, EXIT_USER
+from ingest.lakehouse.quarantine import Quarantine
 from ingest.names import Lakehouse
 from ingest.stack import Stack
-from ingest.tables.quarantine import Quarantine
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]

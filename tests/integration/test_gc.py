@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from ingest.archive import ObjectStore
-from ingest.cli import app, gc
+from ingest.cli import app
+from ingest.cli.lakehouse import gc
 from ingest.stack import S3, Stack
 from tests.integration.shop import Shop
 

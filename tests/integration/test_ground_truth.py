@@ -20,20 +20,20 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from ingest.changelog.key_change import names_new_key
+from ingest.batches.rules import DEFAULT_PLACEHOLDER
 from ingest.config import load
 from ingest.errors import SourceRefused
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.silver import Silver
+from ingest.merge.key_changes import names_new_key
 from ingest.names import Lakehouse
+from ingest.pipeline.composition import Run
+from ingest.pipeline.status import status
 from ingest.quality import compare_with_postgres
 from ingest.quality.accounting import audit
-from ingest.run.pipeline import Run
-from ingest.run.rules import DEFAULT_PLACEHOLDER
-from ingest.run.status import status
 from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.stack import Stack
-from ingest.tables.accounts import Accounts
-from ingest.tables.bronze import Bronze
-from ingest.tables.silver import Silver
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 SEED = int(os.environ.get("FUZZ_SEED", "10"))

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from deltalake import CommitProperties, write_deltalake
 from typer.testing import CliRunner
 
-from ingest.cli.check import check
+from ingest.cli.pipeline.check import check
 from ingest.errors import EXIT_TRANSIENT, ConfigError, SourceRefused, Unreachable
 from ingest.sources.kafka_admin import KafkaAdmin, lag
 from ingest.stack import Stack

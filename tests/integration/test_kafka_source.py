@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
 from ingest.errors import IngestError, SourceRefused, Unreachable
-from ingest.run.failures import explained
+from ingest.failures.explained import explained
 from ingest.sources.contract import Range
 from ingest.sources.kafka import KafkaSource
 from ingest.sources.kafka_properties import spark_options

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from ingest.privacy.shredding.key_store import DataKey, KeyStore
+from ingest.shredding.key_store import DataKey, KeyStore
 from ingest.stack import Stack
 
 pytestmark = pytest.mark.integration

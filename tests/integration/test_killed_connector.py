@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from ingest.config import Pipeline, load
+from ingest.lakehouse.silver import Silver
 from ingest.names import Lakehouse
+from ingest.pipeline.composition import Run
 from ingest.quality import compare_with_postgres
-from ingest.run.pipeline import Run
 from ingest.stack import Stack
-from ingest.tables.silver import Silver
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 ROWS = 40_000

@@ -16,7 +16,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 
 from ingest.config import Pipeline, load
 from ingest.errors import SourceRefused
-from ingest.run.pipeline import Run
+from ingest.pipeline.composition import Run
 from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.stack import Stack
 

@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from ingest.cli import app
-from ingest.cli import status as status_command
+from ingest.cli.pipeline import status as status_command
+from ingest.lakehouse.accounts import Accounts
 from ingest.stack import Stack
-from ingest.tables.accounts import Accounts
 from tests.integration.shop import Shop
 
 pytestmark = pytest.mark.integration

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from ingest.cli import app
 from ingest.config import Pipeline, load
-from ingest.run.pipeline import Run
+from ingest.lakehouse.quarantine import Quarantine
+from ingest.lakehouse.silver import Silver
+from ingest.pipeline.composition import Run
 from ingest.stack import Stack
-from ingest.tables.quarantine import Quarantine
-from ingest.tables.silver import Silver
 from tests.integration.topics import await_ends, waiting
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from ingest.errors import EXIT_USER
-from ingest.jars import jars
+from ingest.jvm.jars import jars
 from ingest.names import Lakehouse
 from ingest.stack import Stack
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 SETTINGS = """
 import json
 from ingest.cli.failure import guarded
-from ingest.session import running
+from ingest.spark.session import running
 
 NAMES = ("spark.app.name", "spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions",
          "spark.sql.adaptive.enabled", "spark.sql.files.maxPartitionBytes", "spark.sql.session.timeZone",

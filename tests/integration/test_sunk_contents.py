@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 
 from ingest.archive import ObjectStore
 from ingest.errors import Contended
-from ingest.run.failures import explained
-from ingest.run.pipeline import layout_of
+from ingest.failures.explained import explained
+from ingest.pipeline.composition import layout_of
 from ingest.stack import S3
 from tests.integration.sinks import Objects, aiven, confluent, confluent_parquet
 from tests.integration.sunk_shop import TOLD_APART, events, pipeline, stored

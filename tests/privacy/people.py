@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from ingest.config import Pipeline, load
-from ingest.privacy.cut_off import EVERY, CutOff
+from ingest.suppression.cutoff import EVERY, CutOff
 from ingest.testing import Event, fold
 from tests.replay.changelogs import Record
 

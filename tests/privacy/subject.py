@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ingest.privacy.scan import Folder, Needle, scanned
-from ingest.privacy.scan.report import Collected
+from ingest.proof.scan import Folder, Needle, scanned
+from ingest.proof.scan.report import Collected
 
 EMAIL = "Jürgen.Groß+claims/7@Beispiel.example"
 NUMBER = 4711

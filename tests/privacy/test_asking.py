@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from ingest.cli import app
-from ingest.cli import erase as command
+from ingest.cli.erasure import erase as command
 from ingest.config import Pipeline
+from ingest.erasure.request import Named
 from ingest.errors import ConfigError
-from ingest.privacy.ledger import Ledger
-from ingest.run.erasing import Named
+from ingest.suppression.ledger import Ledger
 from ingest.testing import Event
 from tests.privacy import people
 from tests.privacy.people import APART, CLAIMS, MEMBERS, PHOTOS, TOLD, Said, insured

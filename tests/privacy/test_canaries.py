@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ingest.privacy.canaries import sightings
-from ingest.privacy.canaries.disguises import canaries, number
-from ingest.privacy.canaries.formats import planted
-from ingest.privacy.scan import compressed, forms, parquet, reading, search
-from ingest.privacy.scan.forms import FORMS
-from ingest.privacy.scan.kinds import kind_of
+from ingest.proof.canaries import sightings
+from ingest.proof.canaries.canary_encodings import canaries, number
+from ingest.proof.canaries.formats import planted
+from ingest.proof.scan import compressed, encodings, parquet, reading, search
+from ingest.proof.scan.encodings import FORMS
+from ingest.proof.scan.kinds import kind_of
 
 
 def missed() -> set[str]:
@@ -49,9 +49,9 @@ BLIND: list[tuple[object, str, Any, str]] = [
     (compressed, "_snappy_frames", nothing, "snappy frames"),
     (compressed, "_block", lambda *_: b"", "lz4 blocks"),
     (reading.Reading, "_members", nothing, "zip"),
-    (forms, "_base64", nothing, "text"),
-    (forms, "_url_encoded", nothing, "text"),
-    (forms, "_json_escapes", nothing, "text"),
+    (encodings, "_base64", nothing, "text"),
+    (encodings, "_url_encoded", nothing, "text"),
+    (encodings, "_json_escapes", nothing, "text"),
     (search, "_after_column", lambda _: re.compile(rb"(?!)"), "text"),
     (search, "_AHEAD", -40, "text across borders"),
 ]

@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from ingest.cli import app
 from ingest.errors import ConfigError, ProofFailed
-from ingest.privacy.certificate import Certificate, Erasure, issued, verified
-from ingest.privacy.certificate.keys import made, public_key, signing_key
-from ingest.privacy.certificate.statement import canonical
-from ingest.privacy.scan.report import Finding, KindRead, NotScanned, Report, Sighting, Sought
+from ingest.proof.certificate import Certificate, Erasure, issued, verified
+from ingest.proof.certificate.keys import made, public_key, signing_key
+from ingest.proof.certificate.statement import canonical
+from ingest.proof.scan.report import Finding, KindRead, NotScanned, Report, Sighting, Sought
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ERASURE = Erasure("2026-17", "9f" * 32, {"shop": "0/16B3748 <&>"}, "ab" * 32)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ingest.cli.plan import plan
+from ingest.cli.pipeline.plan import plan
 from ingest.config import Pipeline, load
 from ingest.errors import ConfigError
-from ingest.privacy.subjects import subjects_of
-from ingest.run.pipeline import rules_of
+from ingest.pipeline.composition import rules_of
+from ingest.suppression.subjects import subjects_of
 
 MEMBERS = {"subject": {"of": "member", "key": "id"}, "personal": ["name"], "erase_on_delete": True}
 CLAIMS = {

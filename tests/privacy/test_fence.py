@@ -13,26 +13,26 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from ingest.backfill.rebuilding import Rebuild
 from ingest.changelog.change import EVENT_ID
 from ingest.changelog.envelope import RECORD, Naming, events
 from ingest.config import Pipeline
-from ingest.local_rows import local_rows
-from ingest.privacy.cut_off import EVERY, CutOff
-from ingest.privacy.fence import OLD, UNKNOWN, judged
-from ingest.privacy.key_file import read_keys
-from ingest.privacy.ledger import ASKED, KEYS, Entry, Ledger
-from ingest.run import erasing as asking
-from ingest.run.capture import Capture
-from ingest.run.erasing import Named
-from ingest.run.fencing import Fencing
-from ingest.run.merge import Merge
-from ingest.run.pipeline import bronze_of, rules_of
-from ingest.run.rebuilding import Rebuild
-from ingest.run.shredding import sealing_of
-from ingest.run.sweeping import Sweep
+from ingest.erasure import request as asking
+from ingest.erasure.request import Named
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.quarantine import Quarantine
+from ingest.loop.capture import Capture
+from ingest.loop.late_children import Sweep
+from ingest.loop.merge import Merge
+from ingest.loop.suppress import Fencing
+from ingest.pipeline.composition import bronze_of, rules_of
+from ingest.pipeline.shredding import sealing_of
 from ingest.sources.files import FileSource, lines, shuffled
-from ingest.tables.bronze import Bronze
-from ingest.tables.quarantine import Quarantine
+from ingest.spark.local_rows import local_rows
+from ingest.suppression.before_cutoff import OLD, UNKNOWN, judged
+from ingest.suppression.cutoff import EVERY, CutOff
+from ingest.suppression.key_file import read_keys
+from ingest.suppression.ledger import ASKED, KEYS, Entry, Ledger
 from ingest.testing import Event
 from tests.privacy import people
 from tests.privacy.people import APART, CLAIMS, COLUMNS, MEMBERS, PHOTOS, TABLES, Said, insured

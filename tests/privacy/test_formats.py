@@ -21,12 +21,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.privacy.canaries import formats
-from ingest.privacy.canaries.disguises import canaries, number
-from ingest.privacy.scan import Folder, Needle, scanned
-from ingest.privacy.scan.compressed import PIECE
-from ingest.privacy.scan.forms import IN_COLUMN
-from ingest.privacy.scan.kinds import HEAD
+from ingest.proof.canaries import formats
+from ingest.proof.canaries.canary_encodings import canaries, number
+from ingest.proof.scan import Folder, Needle, scanned
+from ingest.proof.scan.compressed import PIECE
+from ingest.proof.scan.encodings import IN_COLUMN
+from ingest.proof.scan.kinds import HEAD
 from tests.privacy.subject import EMAIL, NUMBER, in_file, planted, scan, seen, unread
 
 LINE = json.dumps({"id": NUMBER, "mail": EMAIL}, ensure_ascii=False).encode()

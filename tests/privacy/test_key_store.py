@@ -9,8 +9,8 @@ import pytest
 from cryptography.exceptions import InvalidTag
 
 from ingest.errors import ConfigError, Unreachable
-from ingest.privacy.shredding.data_keys import masters_in
-from ingest.privacy.shredding.key_store import DataKey, KeyStore
+from ingest.shredding.data_keys import masters_in
+from ingest.shredding.key_store import DataKey, KeyStore
 
 MASTERS = {1: bytes(range(32))}
 OWNERS = [f"{n:064x}" for n in range(1200)]

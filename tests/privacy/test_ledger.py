@@ -15,11 +15,11 @@ from pyspark.sql import types as T
 
 from ingest.changelog.change import quoted
 from ingest.errors import ConfigError
-from ingest.local_rows import local_rows
-from ingest.privacy.cut_off import CutOff
-from ingest.privacy.key_file import read_keys
-from ingest.privacy.keyed_hash import hashed, key_text
-from ingest.privacy.ledger import ASKED, FOUND, KEY, KEYS, STATE, Entry, Ledger, cut_offs
+from ingest.spark.local_rows import local_rows
+from ingest.suppression.cutoff import CutOff
+from ingest.suppression.key_file import read_keys
+from ingest.suppression.keyed_hash import hashed, key_text
+from ingest.suppression.ledger import ASKED, FOUND, KEY, KEYS, STATE, Entry, Ledger, cut_offs
 
 SECRET = "1 " + "5a" * 32
 CUT_OFF = CutOff({"shop.ä": {0: 7, 1: 0}}, {"public.members": (0, 12, 0, 0, 1, 6, 0)})

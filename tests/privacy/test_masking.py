@@ -13,19 +13,19 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.evolution import TableColumn
-from ingest.changelog.temporal import FIRST_INSTANT, FIRST_MICROS, LAST_MICROS
-from ingest.changelog.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, parse, spark_type
+from ingest.backfill.proving import prove
+from ingest.backfill.rebuilding import Rebuild
+from ingest.changelog.values.temporal import FIRST_INSTANT, FIRST_MICROS, LAST_MICROS
+from ingest.changelog.values.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, parse, spark_type
 from ingest.config import Generalised, Pipeline
+from ingest.erasure import removal
+from ingest.erasure.masking import Masking
 from ingest.errors import ConfigError
+from ingest.evolution.policies import TableColumn
+from ingest.lakehouse.row_history import Versions
+from ingest.lakehouse.silver import Silver
 from ingest.names import Lakehouse
-from ingest.privacy.masks import masked
-from ingest.run import removing
-from ingest.run.masking import Masking
-from ingest.run.proving import prove
-from ingest.run.rebuilding import Rebuild
-from ingest.tables.history import Versions
-from ingest.tables.silver import Silver
+from ingest.suppression.masks import masked
 from tests.privacy.people import CLAIMS, MEMBERS, PHOTOS, TOLD, cut_off, insured
 from tests.privacy.test_fence import ask, rows
 from tests.privacy.test_removing import ANNA, BEN, NAME, TEXT, dying_after, found, merge, remove, said
@@ -133,7 +133,7 @@ def test_a_row_stays_without_what_was_personal(spark: SparkSession, pipeline: Pi
     before = claims(spark, pipeline)
     assert holds(before[60], WHOLE)
     outcome = remove(spark, pipeline)
-    assert outcome.taken[removing.TABLES]["masked"] == 1
+    assert outcome.taken[removal.TABLES]["masked"] == 1
     after = claims(spark, pipeline)
     assert after.keys() == {60, 61}
     assert holds(after[60], LEFT)

@@ -12,27 +12,27 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from ingest.backfill.backfill import Asked, Backfill
+from ingest.backfill.proving import prove
 from ingest.changelog.point import Point
 from ingest.config import Pipeline
+from ingest.erasure import removal
+from ingest.erasure.certifying import erasure_of
+from ingest.erasure.removal import BRONZE, OLD_FILES, PLACES, Outcome, Removal
 from ingest.errors import ChangelogUnusable, ProofFailed
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.quarantine import Quarantine
+from ingest.lakehouse.silver import Silver
 from ingest.names import Lakehouse
-from ingest.privacy.certificate import Certificate, issued
-from ingest.privacy.certificate.keys import made, signing_key
-from ingest.privacy.ledger import STATE, Ledger
-from ingest.privacy.proving import places_of, proof
-from ingest.privacy.scan import Needle
+from ingest.pipeline.composition import bronze_of
+from ingest.proof.certificate import Certificate, issued
+from ingest.proof.certificate.keys import made, signing_key
+from ingest.proof.scan import Needle
+from ingest.proof.search import places_of, proof
 from ingest.quality.accounting import audit
-from ingest.run import removing
-from ingest.run.backfill import Asked, Backfill
-from ingest.run.certifying import erasure_of
-from ingest.run.pipeline import bronze_of
-from ingest.run.proving import prove
-from ingest.run.removing import BRONZE, OLD_FILES, PLACES, Outcome, Removal
 from ingest.sources.dump import Dump
-from ingest.tables.accounts import Accounts
-from ingest.tables.bronze import Bronze
-from ingest.tables.quarantine import Quarantine
-from ingest.tables.silver import Silver
+from ingest.suppression.ledger import STATE, Ledger
 from ingest.testing import Event
 from tests.privacy import people
 from tests.privacy.people import CLAIMS, MEMBERS, PHOTOS, TABLES, TOLD, Said, cut_off, insured
@@ -160,7 +160,7 @@ def test_a_removal_that_dies_after_each_step_leaves_nothing_in_the_end(
         (Quarantine, "forget"),
         (Silver, "remove"),
         (Bronze, "empty"),
-        (removing, "without_old_files"),
+        (removal, "without_old_files"),
     ]
     for owner, method in steps:
         with dying_after(owner, method):

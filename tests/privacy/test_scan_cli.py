@@ -13,9 +13,9 @@ from typer.testing import CliRunner, Result
 from ingest.cli import app
 from ingest.config import load
 from ingest.errors import ConfigError, ProofFailed
-from ingest.privacy import proving
-from ingest.privacy.canaries import sightings
-from ingest.privacy.scan.report import Sighting
+from ingest.proof import search
+from ingest.proof.canaries import sightings
+from ingest.proof.scan.report import Sighting
 from tests.privacy.subject import EMAIL, NUMBER
 
 NEEDLES = json.dumps({"email": EMAIL, "member": {"value": NUMBER, "columns": ["id"]}})
@@ -88,7 +88,7 @@ def test_needles_may_come_from_stdin(pipeline: Path) -> None:
 
 
 def test_a_scan_that_missed_a_canary_is_none(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proving, "sightings", lambda _: (Sighting("files", "gzip", 2, ("canary: hex",)),))
+    monkeypatch.setattr(search, "sightings", lambda _: (Sighting("files", "gzip", 2, ("canary: hex",)),))
     told = scan(pipeline)
     assert isinstance(told.exception, ProofFailed)
     assert "files, gzip: canary: hex" in str(told.exception)
@@ -103,10 +103,10 @@ def test_places_come_from_the_file(tmp_path: Path) -> None:
         "archive": {"uri": "s3://kept/changelogs"},
         "spark": {**s3a, **events},
     }
-    places, left_out = proving.places_of(load(written(tmp_path, more), {}))
+    places, left_out = search.places_of(load(written(tmp_path, more), {}))
     assert [p.name for p in places] == ["s3://lake/house", "/tmp/spark events", "s3://kept/changelogs"]
     assert "hidden" not in repr(places)
     assert [p.place for p in left_out] == ["Kafka at broker:9092"]
-    places, left_out = proving.places_of(load(written(tmp_path, {"lakehouse": "abfss://c@account/x"}), {}))
+    places, left_out = search.places_of(load(written(tmp_path, {"lakehouse": "abfss://c@account/x"}), {}))
     assert places == []
     assert left_out[0].not_scanned[0].why == "no file system of this kind can be read here"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from ingest.privacy.scan.forms import IN_COLUMN
-from ingest.privacy.scan.report import Collected
+from ingest.proof.scan.encodings import IN_COLUMN
+from ingest.proof.scan.report import Collected
 from tests.privacy.subject import EMAIL, NUMBER, in_file, scan, unread
 
 pytestmark = pytest.mark.spark

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from ingest.privacy.scan.forms import IN_COLUMN
-from ingest.privacy.scan.report import Collected
+from ingest.proof.scan.encodings import IN_COLUMN
+from ingest.proof.scan.report import Collected
 from ingest.stack import Stack
 from tests.privacy.subject import EMAIL, NUMBER, scan, unread
 

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from ingest.cli import app
 from ingest.errors import IngestError, ProofFailed
-from ingest.privacy.canaries import sightings
-from ingest.privacy.scan import Bucket, scanned
-from ingest.privacy.scan.report import Collected
+from ingest.proof.canaries import sightings
+from ingest.proof.scan import Bucket, scanned
+from ingest.proof.scan.report import Collected
 from ingest.stack import S3
 from tests.privacy.subject import EMAIL, NEEDLES, unread
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.errors import ConfigError
-from ingest.privacy.scan.forms import FORMS, IN_COLUMN
-from ingest.privacy.scan.needles import Needle, parsed
-from ingest.privacy.scan.search import Match, Search
+from ingest.proof.scan.encodings import FORMS, IN_COLUMN
+from ingest.proof.scan.search import Match, Search
+from ingest.proof.scan.search_terms import Needle, parsed
 from tests.privacy.subject import EMAIL, NEEDLES, NUMBER
 
 SEARCH = Search(NEEDLES)

@@ -17,20 +17,20 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from ingest.cli import app
-from ingest.cli.sql import register_in_clear
+from ingest.cli.lakehouse.sql import register_in_clear
 from ingest.config import Pipeline
+from ingest.erasure import request
+from ingest.erasure.removal import DATA_KEYS, Removal
+from ingest.erasure.request import Named
 from ingest.errors import ConfigError
-from ingest.privacy.cut_off import CutOff
-from ingest.privacy.keyed_hash import keyed_hash
-from ingest.privacy.ledger import Ledger
-from ingest.privacy.scan import Needle
-from ingest.privacy.shredding.key_store import KeyStore
-from ingest.run import erasing
-from ingest.run.erasing import Named
-from ingest.run.removing import DATA_KEYS, Removal
-from ingest.run.shredding import data_keys_of, rows_in_clear, shred
-from ingest.tables.accounts import Accounts
-from ingest.tables.quarantine import Quarantine
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.quarantine import Quarantine
+from ingest.pipeline.shredding import data_keys_of, rows_in_clear, shred
+from ingest.proof.scan import Needle
+from ingest.shredding.key_store import KeyStore
+from ingest.suppression.cutoff import CutOff
+from ingest.suppression.keyed_hash import keyed_hash
+from ingest.suppression.ledger import Ledger
 from ingest.testing import fold
 from tests.privacy import people
 from tests.privacy.people import CLAIMS, COLUMNS, MEMBERS, PHOTOS, TABLES, TOLD, insured
@@ -69,8 +69,8 @@ def clear(spark: SparkSession, pipeline: Pipeline, table: str) -> dict[int, dict
 
 
 def ask(spark: SparkSession, pipeline: Pipeline, member: int, cut_off: CutOff) -> str:
-    asked = erasing.found(spark, pipeline, [Named("member", str(member))], None, cut_off)
-    return erasing.ask(spark, pipeline, asked)[0].request
+    asked = request.found(spark, pipeline, [Named("member", str(member))], None, cut_off)
+    return request.ask(spark, pipeline, asked)[0].request
 
 
 @pytest.mark.parametrize("seed", [3])
@@ -129,7 +129,7 @@ def test_an_erasure_that_dies_before_its_keys_are_destroyed_destroys_them(
     pipeline = shredding(tmp_path)
     take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
     with monkeypatch.context() as dying:
-        dying.setattr(erasing, "shred", lambda *_: None)
+        dying.setattr(request, "shred", lambda *_: None)
         ask(spark, pipeline, ANNA, people.cut_off(1, STORY))
     assert clear(spark, pipeline, MEMBERS)[ANNA] == {"name": NAME}
     taken = Removal(spark, pipeline).run().taken

@@ -9,15 +9,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.backfill.readers import Reader
 from ingest.config import Pipeline
-from ingest.run import erasing as asking
-from ingest.run.erasing import Named, written_by_now
-from ingest.run.old_events import OldEvents
-from ingest.run.pipeline import bronze_of
-from ingest.run.readers import Reader
-from ingest.run.removing import BRONZE, TABLES, Outcome, Removal
-from ingest.run.subject_index import Span, SubjectIndex, joined
-from ingest.tables.delta_log import Table
+from ingest.delta.delta_table import Table
+from ingest.erasure import request as asking
+from ingest.erasure.old_events import OldEvents
+from ingest.erasure.removal import BRONZE, TABLES, Outcome, Removal
+from ingest.erasure.request import Named, written_by_now
+from ingest.erasure.subject_index import Span, SubjectIndex, joined
+from ingest.pipeline.composition import bronze_of
 from ingest.testing import Event
 from tests.privacy import people
 from tests.privacy.people import CLAIMS, MEMBERS, PHOTOS, Said, insured
@@ -93,7 +93,7 @@ def read(spark: SparkSession, pipeline: Pipeline, folder: Path, story: Iterable[
 def test_an_erasure_opens_what_names_its_subject_and_no_more(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.run.subject_index._EVENTS", 5)
+    monkeypatch.setattr("ingest.erasure.subject_index._EVENTS", 5)
     pipeline = insured(tmp_path)
     read(spark, pipeline, tmp_path / "events", HISTORY)
     batches = bronze_of(spark, pipeline).last_batch()
@@ -126,11 +126,11 @@ def test_an_erasure_opens_what_names_its_subject_and_no_more(
 def test_what_comes_later_and_what_died_in_between_is_found(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.run.subject_index._EVENTS", 5)
+    monkeypatch.setattr("ingest.erasure.subject_index._EVENTS", 5)
     pipeline = insured(tmp_path)
     read(spark, pipeline, tmp_path / "events", HISTORY)
     with monkeypatch.context() as killed:
-        killed.setattr("ingest.tables.bronze.Bronze.empty", None)
+        killed.setattr("ingest.lakehouse.bronze.Bronze.empty", None)
         with pytest.raises(TypeError):
             erased(spark, pipeline, ANNA)
     # Of hers once more, and a photo of a claim that nobody knows: captured and merged.
@@ -154,7 +154,7 @@ def test_what_comes_later_and_what_died_in_between_is_found(
 
 
 def test_the_index_tells_of_no_key(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingest.run.subject_index._EVENTS", 5)
+    monkeypatch.setattr("ingest.erasure.subject_index._EVENTS", 5)
     pipeline = insured(tmp_path)
     read(spark, pipeline, tmp_path / "events", HISTORY)
     erased(spark, pipeline, ANNA)

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import CODE, DELETED, EVENT_ID, POSITION_COLUMN
-from ingest.changelog.compaction import compacted
 from ingest.changelog.position import POSITION
+from ingest.merge.compaction import compacted
 
 pytestmark = pytest.mark.spark
 SEED = int(os.environ.get("FUZZ_SEED", "4"))

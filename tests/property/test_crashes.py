@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from ingest.batches.rules import DEFAULT_PLACEHOLDER, Rules
 from ingest.changelog.accounting import Account
+from ingest.delta.delta_table import Table
+from ingest.lakehouse import silver
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.silver import Silver
+from ingest.lakehouse.tombstones import Tombstones
+from ingest.loop.capture import Capture
+from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
 from ingest.quality.accounting import audit
-from ingest.run.capture import Capture
-from ingest.run.merge import Merge
-from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
 from ingest.sources.files import FileSource, lines
-from ingest.tables import silver
-from ingest.tables.accounts import Accounts
-from ingest.tables.bronze import Bronze
-from ingest.tables.delta_log import Table
-from ingest.tables.silver import Silver
-from ingest.tables.tombstones import Tombstones
 from ingest.testing import Event, fold, fold_bag
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_bag, random_changelog
 from ingest.testing.notation import parsed

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from pyspark.sql import Row, SparkSession
 
+from ingest.backfill.replay import Case, Delivery, replay
+from ingest.batches.rules import DEFAULT_PLACEHOLDER
+from ingest.lakehouse import page_index, silver
 from ingest.names import Lakehouse
-from ingest.run.replay import Case, Delivery, replay
-from ingest.run.rules import DEFAULT_PLACEHOLDER
-from ingest.tables import page_index, silver
 from ingest.testing import Event, Version, smallest, versions, written
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_changelog
 from ingest.testing.strategies import changelogs, deliveries

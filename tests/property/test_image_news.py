@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.batches.group_stats import profiles
+from ingest.batches.schema_novelty import news
 from ingest.changelog.envelope import EVENT
-from ingest.changelog.inference import are_whole, images, inferred, shape
 from ingest.changelog.position import POSITION, literal
-from ingest.run.image_news import news
-from ingest.run.profile import profiles
+from ingest.evolution.inference import are_whole, images, inferred, shape
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

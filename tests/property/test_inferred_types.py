@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from ingest.backfill.replay import Case, Delivery, replay
+from ingest.lakehouse.catalog import Catalog
 from ingest.names import Lakehouse
-from ingest.run.replay import Case, Delivery, replay
-from ingest.tables.catalog import Catalog
 from tests.replay.changelogs import Topic, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from pyspark.sql import SparkSession
 
-from ingest.run import capture
-from ingest.run.replay import Case, Delivery, replay
-from ingest.run.rules import DEFAULT_PLACEHOLDER
-from ingest.tables import page_index, silver
+from ingest.backfill.replay import Case, Delivery, replay
+from ingest.batches.rules import DEFAULT_PLACEHOLDER
+from ingest.lakehouse import page_index, silver
+from ingest.loop import capture
 from ingest.testing import Event, fold, parsed, smallest, written
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_changelog
 from ingest.testing.strategies import changelogs, deliveries
@@ -152,9 +152,9 @@ def test_silver_is_what_the_reference_says(
         monkeypatch.setattr(page_index, "_SEARCHED", 0)
     if size == "large":
         monkeypatch.setattr(capture, "FEW", -1)
-        monkeypatch.setattr(sys.modules["ingest.run.judging.by_row"], "FEW", -1)
-        monkeypatch.setattr(sys.modules["ingest.run.judging.by_row"], "FEW_KEYS", -1)
-        monkeypatch.setattr(sys.modules["ingest.run.judging.by_row"], "_WHOLE", 1)
+        monkeypatch.setattr(sys.modules["ingest.reconcile.whole_rows"], "FEW", -1)
+        monkeypatch.setattr(sys.modules["ingest.reconcile.whole_rows"], "FEW_KEYS", -1)
+        monkeypatch.setattr(sys.modules["ingest.reconcile.whole_rows"], "_WHOLE", 1)
     if size == "few of large":
         monkeypatch.setattr(page_index, "FEW_KEYS", 80)
         monkeypatch.setattr(page_index, "_asking", page_index._asking.__wrapped__)  # which knows it

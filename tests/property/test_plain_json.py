@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.java_source import called
-from ingest.plain_json import CORRUPT, opened, parsed, plain_row, reader
+from ingest.jvm.sources import called
+from ingest.spark.plain_json import CORRUPT, opened, parsed, plain_row, reader
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest import prepared
+from ingest.batches.rules import DEFAULT_PLACEHOLDER, Rules
+from ingest.lakehouse.bronze import Bronze
+from ingest.loop.capture import Capture
+from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
-from ingest.run.capture import Capture
-from ingest.run.merge import Merge
-from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
 from ingest.sources.files import FileSource, lines
-from ingest.tables.bronze import Bronze
+from ingest.spark import prepared
 from ingest.testing.changelogs import COLUMNS, as_debezium
 from ingest.testing.notation import parsed
 

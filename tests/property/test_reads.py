@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.run.replay import Case, Delivery, replay
+from ingest.backfill.replay import Case, Delivery, replay
 
 pytestmark = pytest.mark.spark
 CASES = int(os.environ.get("FUZZ_CASES", "150"))

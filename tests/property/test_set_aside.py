@@ -13,18 +13,18 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from ingest.batches.rules import DEFAULT_PLACEHOLDER, Rules
 from ingest.changelog.accounting import COUNTS
+from ingest.delta.delta_table import Table
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.quarantine import SET_ASIDE, Quarantine
+from ingest.lakehouse.silver import Silver
+from ingest.loop.capture import Capture
+from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
 from ingest.quality.accounting import audit
-from ingest.run.capture import Capture
-from ingest.run.merge import Merge
-from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
 from ingest.sources.files import FileSource, lines
-from ingest.tables.accounts import Accounts
-from ingest.tables.bronze import Bronze
-from ingest.tables.delta_log import Table
-from ingest.tables.quarantine import SET_ASIDE, Quarantine
-from ingest.tables.silver import Silver
 from ingest.testing import fold, fold_bag
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_bag, random_changelog
 

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.batches.batch_stats import Tally
+from ingest.batches.group_stats import profiles
 from ingest.changelog.envelope import RECORD, Naming, events
-from ingest.run.profile import profiles
-from ingest.run.tally import Tally
 from tests.property.test_image_news import json_object, types_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -173,7 +173,7 @@ def test_a_second_batch_knows_the_shapes_of_the_first(
 ) -> None:
     passing = captured.where("schema_id is null and source_table in ('s.t1', 's.t2', 's.t3', 's.t4')").coalesce(1)
     first = _counted(spark, passing)
-    monkeypatch.setattr("ingest.run.tally.local_rows", None)
+    monkeypatch.setattr("ingest.batches.batch_stats.local_rows", None)
     assert _counted(spark, passing) == first
 
 
@@ -183,7 +183,7 @@ def test_once_too_many_shapes_are_known_they_are_looked_up_again(
     """Those of a batch are forgotten before it asks which it knows, not after."""
     passing = captured.where("schema_id is null and source_table in ('s.t1', 's.t2')").coalesce(1)
     first = _counted(spark, passing)
-    monkeypatch.setattr("ingest.run.tally._MOST_KNOWN", 0)
+    monkeypatch.setattr("ingest.batches.batch_stats._MOST_KNOWN", 0)
     assert _counted(spark, passing) == first
 
 

@@ -15,21 +15,21 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from ingest.batches.rules import DEFAULT_PLACEHOLDER, Rules
+from ingest.batches.table_batch import TableBatch
 from ingest.changelog.accounting import Account
+from ingest.delta.conflict_retry import COLLISIONS, Overtaken
 from ingest.errors import ConfigError
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.silver import Silver
+from ingest.loop.capture import Capture
+from ingest.loop.duplicate_delivery import Redelivery
+from ingest.loop.merge import Merge
+from ingest.loop.table_merge import TableMerge
 from ingest.names import Lakehouse
 from ingest.quality.accounting import audit
-from ingest.run.capture import Capture
-from ingest.run.merge import Merge
-from ingest.run.redelivery import Redelivery
-from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
-from ingest.run.table_batch import TableBatch
-from ingest.run.table_merge import TableMerge
 from ingest.sources.files import FileSource, lines
-from ingest.tables.accounts import Accounts
-from ingest.tables.bronze import Bronze
-from ingest.tables.contention import COLLISIONS, Overtaken
-from ingest.tables.silver import Silver
 from ingest.testing import fold, fold_bag
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_bag, random_changelog
 from tests.replay.changelogs import Topic

@@ -11,17 +11,17 @@ from typing import Any, Literal
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from ingest import prepared
+from ingest.batches.rules import DEFAULT_PLACEHOLDER, Rules
+from ingest.delta.delta_table import Table
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.silver import Silver
+from ingest.loop.capture import Capture
+from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
-from ingest.prepared import Query
-from ingest.run.capture import Capture
-from ingest.run.merge import Merge
-from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
-from ingest.session_settings import EVERYWHERE
 from ingest.sources.files import FileSource, lines
-from ingest.tables.bronze import Bronze
-from ingest.tables.delta_log import Table
-from ingest.tables.silver import Silver
+from ingest.spark import prepared
+from ingest.spark.prepared import Query
+from ingest.spark.settings import EVERYWHERE
 from tests.bench.wide import image
 from tests.replay.changelogs import Record, write
 

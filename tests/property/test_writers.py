@@ -14,20 +14,20 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from ingest.batches.rules import DEFAULT_PLACEHOLDER, Rules
+from ingest.batches.schemas import Schemas
+from ingest.batches.table_batch import TableBatch
 from ingest.changelog.accounting import Account
+from ingest.lakehouse import silver
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.silver import Silver
+from ingest.loop.capture import Capture
+from ingest.loop.merge import Merge
+from ingest.loop.table_merge import TableMerge
 from ingest.names import Lakehouse
 from ingest.quality.accounting import audit
-from ingest.run.capture import Capture
-from ingest.run.merge import Merge
-from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
-from ingest.run.schemas import Schemas
-from ingest.run.table_batch import TableBatch
-from ingest.run.table_merge import TableMerge
 from ingest.sources.files import FileSource, lines
-from ingest.tables import silver
-from ingest.tables.accounts import Accounts
-from ingest.tables.bronze import Bronze
-from ingest.tables.silver import Silver
 from ingest.testing import Event, fold
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_changelog
 

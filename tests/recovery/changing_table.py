@@ -21,14 +21,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.config import load
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.bronze import COORDINATES, Bronze
+from ingest.lakehouse.quarantine import Quarantine
 from ingest.names import Lakehouse
+from ingest.pipeline.composition import Run
 from ingest.quality import compare_with_postgres
-from ingest.run.pipeline import Run
-from ingest.session import SHORT_LIVED
+from ingest.spark.session import SHORT_LIVED
 from ingest.stack import Stack
-from ingest.tables.accounts import Accounts
-from ingest.tables.bronze import COORDINATES, Bronze
-from ingest.tables.quarantine import Quarantine
 
 ROOT = Path(__file__).parents[2]
 SEED = 20

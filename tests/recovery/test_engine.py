@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import os, signal
 from ingest.cli.failure import guarded
-from ingest.session import SHORT_LIVED, running
+from ingest.spark.session import SHORT_LIVED, running
 
 def command():
     with running("a command", SHORT_LIVED) as spark:

@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.archive import ObjectStore
-from ingest.arrow_tasks import map_in_arrow
 from ingest.config import Pipeline
+from ingest.delta.delta_table import Table
 from ingest.errors import (
     EXIT_TRANSIENT,
     EXIT_USER,
@@ -35,9 +35,9 @@ from ingest.errors import (
     StorageRefused,
     Unreachable,
 )
-from ingest.run.failure_table import FAILURES
-from ingest.run.failures import RunFailed, explained
-from ingest.tables.delta_log import Table
+from ingest.failures.explained import RunFailed, explained
+from ingest.failures.table import FAILURES
+from ingest.spark.arrow_tasks import map_in_arrow
 
 pytestmark = pytest.mark.spark
 PERSONAL = "Änne Übelhör"
@@ -318,4 +318,4 @@ def test_every_function_in_workers_goes_through_one_door() -> None:
     root = Path(__file__).parents[2] / "ingest"
     doors = re.compile(r"\.(mapIn|applyIn|mapPartitions|foreach\w*|udf)\w*\(|pandas_udf|F\.udf")
     calls = {f.name for f in root.rglob("*.py") if doors.search(f.read_text(encoding="utf-8"))}
-    assert calls == {"arrow_tasks.py", "image_news.py"}, "the latter's function is Java's"
+    assert calls == {"arrow_tasks.py", "schema_novelty.py"}, "the latter's function is Java's"

@@ -14,19 +14,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
-from ingest.privacy.certificate import issued
-from ingest.privacy.certificate.keys import made, signing_key
-from ingest.privacy.ledger import ASKED, Ledger
-from ingest.privacy.proving import places_of, proof
-from ingest.privacy.scan import Needle
-from ingest.run.archiving import archiving_of
-from ingest.run.certifying import erasure_of
-from ingest.run.erasing import Named, ask, found, written_by_now
-from ingest.run.pipeline import bronze_of
-from ingest.run.shredding import rows_in_clear
-from ingest.session import SHORT_LIVED
+from ingest.erasure.certifying import erasure_of
+from ingest.erasure.request import Named, ask, found, written_by_now
+from ingest.lakehouse.quarantine import Quarantine
+from ingest.pipeline.archiving import archiving_of
+from ingest.pipeline.composition import bronze_of
+from ingest.pipeline.shredding import rows_in_clear
+from ingest.proof.certificate import issued
+from ingest.proof.certificate.keys import made, signing_key
+from ingest.proof.scan import Needle
+from ingest.proof.search import places_of, proof
+from ingest.spark.session import SHORT_LIVED
 from ingest.stack import S3
-from ingest.tables.quarantine import Quarantine
+from ingest.suppression.ledger import ASKED, Ledger
 from tests.privacy.people import MEMBERS, TOLD
 from tests.privacy.test_fence import rows
 from tests.privacy.test_removing import ANNA, BEN, NAME, merge, remove, said
@@ -38,8 +38,9 @@ MAIL, OTHERS = "aenne@uebelhoer.example", "ben@other.example"
 NEEDLES = (Needle("name", NAME), Needle("mail", MAIL), Needle("member", str(ANNA), ("id", "member_id")))
 KILLED = """
 import os, signal, sys
-from ingest.cli import erase, main
-from ingest.run import erasing, removing
+from ingest.cli import main
+from ingest.cli.erasure import erase
+from ingest.erasure import removal, request
 
 step = sys.argv.pop(1)
 
@@ -52,7 +53,7 @@ def dying(done):
         return told
     return die
 
-place = {"asked": (erasing, "shred"), "old files": (removing, "without_old_files")}.get(step, (erase, "_tell"))
+place = {"asked": (request, "shred"), "old files": (removal, "without_old_files")}.get(step, (erase, "_tell"))
 setattr(*place, dying(getattr(*place)))
 main()
 """

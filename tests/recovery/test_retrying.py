@@ -14,15 +14,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline, load
+from ingest.delta.delta_table import Table
 from ingest.errors import ConfigError, Contended, EngineOverloaded, IngestError, SourceRefused, Unreachable
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.bronze import COORDINATES, Bronze
+from ingest.pipeline import retrying
+from ingest.pipeline.composition import Progress, Run
+from ingest.pipeline.retrying import Progressed, Resumed, Retries, Stop, Waiting
 from ingest.quality.accounting import audit
-from ingest.run import retrying
-from ingest.run.pipeline import Progress, Run
-from ingest.run.retrying import Progressed, Resumed, Retries, Stop, Waiting
 from ingest.sources.files import FileSource, lines
-from ingest.tables.accounts import Accounts
-from ingest.tables.bronze import COORDINATES, Bronze
-from ingest.tables.delta_log import Table
 from tests.history.shop import digests, events, pipeline
 from tests.replay.changelogs import write
 
@@ -204,8 +204,8 @@ def test_an_engine_that_is_killed_is_not_waited_for(tmp_path: Path) -> None:
 import os, signal
 from ingest.cli.failure import guarded
 from ingest.config import load
-from ingest.run.retrying import Retries, Stop
-from ingest.session import SHORT_LIVED, running
+from ingest.pipeline.retrying import Retries, Stop
+from ingest.spark.session import SHORT_LIVED, running
 
 def work(progressed):
     os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL)

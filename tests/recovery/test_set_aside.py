@@ -14,22 +14,22 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from ingest.backfill.replay import Case, Delivery, replay
 from ingest.cli import app
-from ingest.cli import backfill as backfill_command
-from ingest.cli import prove as prove_command
-from ingest.cli import run as run_command
-from ingest.cli import status as status_command
+from ingest.cli.lakehouse import prove as prove_command
+from ingest.cli.pipeline import backfill as backfill_command
+from ingest.cli.pipeline import run as run_command
+from ingest.cli.pipeline import status as status_command
 from ingest.config import Pipeline
 from ingest.errors import ChangelogUnusable, ConfigError, Contended, StopRequested, TableUnusable, Unreachable
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.quarantine import SET_ASIDE, Quarantine
+from ingest.lakehouse.tombstones import Tombstones
+from ingest.loop.merge import Merge
+from ingest.loop.table_faults import reason_of
+from ingest.pipeline.composition import bronze_of, rules_of
 from ingest.quality.accounting import audit
-from ingest.run.merge import Merge
-from ingest.run.pipeline import bronze_of, rules_of
-from ingest.run.replay import Case, Delivery, replay
-from ingest.run.table_faults import reason_of
-from ingest.run.tombstone_gc import collect_garbage, written_before
-from ingest.tables.accounts import Accounts
-from ingest.tables.quarantine import SET_ASIDE, Quarantine
-from ingest.tables.tombstones import Tombstones
+from ingest.upkeep.tombstone_gc import collect_garbage, written_before
 from tests.history.shop import DAY_BEGINS, captured, digests, merged, pipeline
 from tests.replay.changelogs import Record, Topic, schema, write
 

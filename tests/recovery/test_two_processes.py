@@ -18,11 +18,11 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.bronze import COORDINATES, Bronze
 from ingest.names import Lakehouse
 from ingest.quality.accounting import audit
 from ingest.stack import Stack
-from ingest.tables.accounts import Accounts
-from ingest.tables.bronze import COORDINATES, Bronze
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.run.replay import Case, Delivery, replay
+from ingest.backfill.replay import Case, Delivery, replay
 from tests.replay.changelogs import Record, Topic, schema, write
 from tests.replay.rules import UNAVAILABLE
 

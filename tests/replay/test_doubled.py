@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from ingest.batches.rules import Rules
 from ingest.changelog.accounting import Account
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.silver import Silver
+from ingest.lakehouse.tombstones import Tombstones
+from ingest.loop.capture import Capture
+from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
-from ingest.run.capture import Capture
-from ingest.run.merge import Merge
-from ingest.run.rules import Rules
 from ingest.sources.files import FileSource, lines
-from ingest.tables.bronze import Bronze
-from ingest.tables.silver import Silver
-from ingest.tables.tombstones import Tombstones
 from tests.replay.changelogs import Topic, write
 
 pytestmark = pytest.mark.spark

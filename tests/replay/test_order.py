@@ -9,19 +9,19 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from ingest.backfill.replay import Case, Delivery, replay
+from ingest.batches.group_stats import profiles
+from ingest.batches.rules import DEFAULT_PLACEHOLDER, Rules
 from ingest.errors import ChangelogUnusable
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.bronze_summary import BronzeSummary
+from ingest.lakehouse.quarantine import Quarantine
+from ingest.loop.capture import Capture
+from ingest.loop.merge import Merge
+from ingest.loop.position_regression import Restarts
 from ingest.names import Lakehouse
-from ingest.run.capture import Capture
-from ingest.run.merge import Merge
-from ingest.run.profile import profiles
-from ingest.run.replay import Case, Delivery, replay
-from ingest.run.restarts import Restarts
-from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
-from ingest.run.tombstone_gc import collect_garbage, retained
 from ingest.sources.files import FileSource, lines
-from ingest.tables.bronze import Bronze
-from ingest.tables.bronze_summary import BronzeSummary
-from ingest.tables.quarantine import Quarantine
+from ingest.upkeep.tombstone_gc import collect_garbage, retained
 from tests.replay.changelogs import Record, Topic, write
 
 pytestmark = pytest.mark.spark

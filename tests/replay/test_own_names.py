@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import ingest
+from ingest.backfill.replay import Case, Delivery, replay
 from ingest.changelog.own_names import OWN, is_own
-from ingest.run.replay import Case, Delivery, replay
 from tests.replay.changelogs import Record, Topic, write
 from tests.replay.rules import UNAVAILABLE, moves_to
 
@@ -26,7 +26,7 @@ TOLD = {"tables": {LIVES: {"history": True}}}
 
 def names_in_code() -> Iterator[str]:
     """Whatever the code of a merge may call a column beside those of a table."""
-    for package in ("changelog", "run", "tables"):
+    for package in ("changelog", "evolution", "merge", "batches", "reconcile", "loop", "lakehouse", "delta"):
         for file in sorted((Path(ingest.__file__).parent / package).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 name, number = (node.values[0], "0") if isinstance(node, ast.JoinedStr) and node.values else (node, "")

@@ -9,16 +9,16 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.types import parse
+from ingest.backfill.replay import Case, Delivery, replay
+from ingest.batches.rules import DEFAULT_PLACEHOLDER, Rules
+from ingest.changelog.values.types import parse
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.bronze import Bronze
+from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
+from ingest.pipeline.status import status
 from ingest.quality.accounting import audit
 from ingest.quality.digest import digest_of
-from ingest.run.merge import Merge
-from ingest.run.replay import Case, Delivery, replay
-from ingest.run.rules import DEFAULT_PLACEHOLDER, Rules
-from ingest.run.status import status
-from ingest.tables.accounts import Accounts
-from ingest.tables.bronze import Bronze
 from tests.replay.changelogs import Topic, write
 
 pytestmark = pytest.mark.spark

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.run.replay import Case, Delivery, replay
+from ingest.backfill.replay import Case, Delivery, replay
 from tests.replay.changelogs import Record, Topic, write
 from tests.replay.rules import row
 

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from ingest.batches import placement
+from ingest.batches.rules import Rules
 from ingest.changelog.accounting import Account
+from ingest.lakehouse.bronze import Bronze
+from ingest.loop import slices
+from ingest.loop.capture import Capture
+from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
-from ingest.run import placement, slices
-from ingest.run.capture import Capture
-from ingest.run.merge import Merge
-from ingest.run.rules import Rules
 from ingest.sources.files import FileSource, lines
-from ingest.tables.bronze import Bronze
 from tests.replay.changelogs import Record, Topic, write
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.run.replay import Case, Delivery, replay
+from ingest.backfill.replay import Case, Delivery, replay
 from tests.replay import origin_rules, snapshot_rules  # noqa: F401 (their rules are among all)
 from tests.replay.changelogs import write
 from tests.replay.rules import Rows, Rule, rules

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from ingest.cli import app
-from ingest.cli import sql as command
+from ingest.cli.lakehouse import sql as command
 from ingest.errors import ConfigError, IngestError
 from ingest.sql.failures import QueryFailed
 from tests.history.shop import captured, merged, pipeline

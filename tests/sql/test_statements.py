@@ -8,7 +8,7 @@ from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 
 from ingest.errors import ConfigError
-from ingest.java_classes import java_class
+from ingest.jvm.classes import java_class
 from ingest.sql import allowed
 from ingest.sql.statement import Statement, functions, is_pure
 

@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.batches.group_stats import profiles
 from ingest.changelog.envelope import BATCH
-from ingest.run.capture import Capture
-from ingest.run.pipeline import rules_of
-from ingest.run.profile import profiles
+from ingest.delta import delta_table
+from ingest.lakehouse.bronze import Bronze, Captured, Told
+from ingest.loop.capture import Capture
+from ingest.pipeline.composition import rules_of
 from ingest.sources.files import FileSource, lines
-from ingest.tables import delta_log
-from ingest.tables.bronze import Bronze, Captured, Told
 from tests.history.shop import events, pipeline
 from tests.replay.changelogs import write
 
@@ -88,20 +88,20 @@ def test_where_no_commit_says_how_far_capture_came_the_rows_do_and_that_is_kept(
     while capture.step():
         pass
     with monkeypatch.context() as expired:
-        expired.setattr("ingest.tables.commit_log.commits", lambda *_: iter(()))
+        expired.setattr("ingest.delta.commit_log.commits", lambda *_: iter(()))
         assert Bronze(spark, path).captured() == capture.captured
-        version = delta_log.Table(spark, path).version()
+        version = delta_table.Table(spark, path).version()
         assert Bronze(spark, path).resumed() == capture.captured
-    assert delta_log.Table(spark, path).version() == version + 1
+    assert delta_table.Table(spark, path).version() == version + 1
     monkeypatch.setattr(Bronze, "rows", None)
     assert Bronze(spark, path).resumed() == capture.captured
-    assert delta_log.Table(spark, path).version() == version + 1
+    assert delta_table.Table(spark, path).version() == version + 1
 
 
 def test_many_events_are_read_from_files_and_counted_all_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.run.capture.FEW", 9)
+    monkeypatch.setattr("ingest.loop.capture.FEW", 9)
     shop = pipeline(tmp_path)
     bronze = Bronze(spark, shop.layout.bronze(shop.name))
     source = FileSource(list(lines([write(tmp_path / "said", events(), None) / "events.jsonl"])))

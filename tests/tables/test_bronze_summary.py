@@ -8,12 +8,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from ingest.errors import Contended
-from ingest.run.capture import Capture
-from ingest.run.pipeline import rules_of
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.bronze_summary import BronzeSummary, highest_position, offsets_of
+from ingest.lakehouse.history_facts import Known, KnownHistory
+from ingest.loop.capture import Capture
+from ingest.pipeline.composition import rules_of
 from ingest.sources.files import FileSource, lines
-from ingest.tables.bronze import Bronze
-from ingest.tables.bronze_summary import BronzeSummary, highest_position, offsets_of
-from ingest.tables.known_history import Known, KnownHistory
 from tests.history.shop import events, pipeline
 from tests.replay.changelogs import write
 
@@ -58,7 +58,7 @@ def test_it_says_what_the_events_say(bronze: Bronze) -> None:
 def test_each_batch_is_read_once_and_by_no_later_start(
     spark: SparkSession, bronze: Bronze, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.tables.bronze_summary._KEPT_EVERY", 15)
+    monkeypatch.setattr("ingest.lakehouse.bronze_summary._KEPT_EVERY", 15)
     history, read = KnownHistory(spark, str(tmp_path / "known")), read_spans(monkeypatch)
     first = BronzeSummary(bronze, "p", history)
     first.upto(1)
@@ -85,7 +85,7 @@ def test_each_batch_is_read_once_and_by_no_later_start(
 def test_a_history_in_the_place_of_another_is_read_anew(
     spark: SparkSession, bronze: Bronze, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.tables.bronze_summary._KEPT_EVERY", 1)
+    monkeypatch.setattr("ingest.lakehouse.bronze_summary._KEPT_EVERY", 1)
     history = KnownHistory(spark, str(tmp_path / "known"))
     BronzeSummary(bronze, "p", history).upto(5)
     monkeypatch.setattr(Bronze, "identity", "another table")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.tables import checkpoints
-from ingest.tables.beside import put_off
-from ingest.tables.delta_log import Table
+from ingest.delta import checkpoints
+from ingest.delta.delta_table import Table
+from ingest.spark.background import put_off
 
 pytestmark = pytest.mark.spark
 EVERY = 3

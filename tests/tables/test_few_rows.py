@@ -13,9 +13,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.prepared import asked
-from ingest.tables.delta_log import NO_STATISTICS, Table
-from ingest.tables.marks import Progress
+from ingest.delta.delta_table import NO_STATISTICS, Table
+from ingest.delta.txn_versions import Progress
+from ingest.spark.prepared import asked
 
 pytestmark = pytest.mark.spark
 _COLUMNS = {

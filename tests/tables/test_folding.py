@@ -12,18 +12,19 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.batches.rules import Rules
 from ingest.changelog.accounting import Account
 from ingest.changelog.envelope import RECORD, Naming, events
+from ingest.delta import compacted, compaction
+from ingest.delta.compaction import TOGETHER, due
+from ingest.delta.data_file import DataFile
+from ingest.delta.delta_table import Table
+from ingest.lakehouse import silver
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.bronze import Bronze, Captured
+from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
-from ingest.run.merge import Merge
-from ingest.run.rules import Rules
-from ingest.tables import folded, folding, silver
-from ingest.tables.accounts import Accounts
-from ingest.tables.beside import later, put_off
-from ingest.tables.bronze import Bronze, Captured
-from ingest.tables.data_file import DataFile
-from ingest.tables.delta_log import Table
-from ingest.tables.folding import TOGETHER, due
+from ingest.spark.background import later, put_off
 
 pytestmark = pytest.mark.spark
 
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """As often as tables are folded in which batches look for rows: the same, after fewer commits."""
-    monkeypatch.setattr(folding, "SELDOM", TOGETHER)
+    monkeypatch.setattr(compaction, "SELDOM", TOGETHER)
 
 
 def batch(spark: SparkSession, number: int) -> DataFrame:
@@ -115,7 +116,7 @@ class Stream:
 def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
     with put_off() as settle:
         found = Stream(settle)
-        monkeypatch.setattr(folded, "later", found.later)
+        monkeypatch.setattr(compacted, "later", found.later)
         yield found
         found.allowed.set()
 
@@ -175,14 +176,14 @@ def test_two_pipelines_that_fold_at_once(spark: SparkSession, tmp_path: Path, mo
         one.add(upto - 1, upto, [Account("s.t", 5, 3, 2)])
 
     def due_late(files: Iterable[DataFile], together: int) -> list[DataFile]:
-        monkeypatch.setattr(folding, "due", due)
+        monkeypatch.setattr(compaction, "due", due)
         found = due(files, together=together)
         assert found
         other.add(0, 1, [Account("s.t", 4, 4)])
         other.fold()
         return found
 
-    monkeypatch.setattr(folding, "due", due_late)
+    monkeypatch.setattr(compaction, "due", due_late)
     one.add(TOGETHER - 1, TOGETHER, [Account("s.t", 5, 3, 2)])
     one.fold()
     assert len(other._table.files()) == 1, "the other one was faster"

@@ -14,11 +14,11 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.tables import followed_log, newest_snapshot
-from ingest.tables.data_file import data_file
-from ingest.tables.delta_jvm import items
-from ingest.tables.delta_log import Table
-from ingest.tables.marks import Progress
+from ingest.delta import log_cache, snapshot_cache
+from ingest.delta.classes import items
+from ingest.delta.data_file import data_file
+from ingest.delta.delta_table import Table
+from ingest.delta.txn_versions import Progress
 
 pytestmark = pytest.mark.spark
 VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -29,23 +29,23 @@ _ASKS = "UnresolvedDataSource format: delta"
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each sees at once what others have written, and nobody goes on from what an earlier test has seen."""
-    monkeypatch.setattr(newest_snapshot, "_FRESH", 0.0)
-    followed_log._shared.cache_clear()
+    monkeypatch.setattr(snapshot_cache, "_FRESH", 0.0)
+    log_cache._shared.cache_clear()
     yield
-    followed_log._shared.cache_clear()
+    log_cache._shared.cache_clear()
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Where Delta had to be asked for all that a table has."""
     found: list[str] = []
-    whole = followed_log._files_of
+    whole = log_cache._files_of
 
     def counted(snapshot: Any) -> Any:
         found.append(str(snapshot.path()))
         return whole(snapshot)
 
-    monkeypatch.setattr(followed_log, "_files_of", counted)
+    monkeypatch.setattr(log_cache, "_files_of", counted)
     return found
 
 
@@ -89,7 +89,7 @@ def test_what_delta_itself_and_other_programs_commit_is_followed(
 
 
 def test_what_one_has_committed_another_knows(spark: SparkSession, tmp_path: Path, asked: list[str]) -> None:
-    one = written(spark, tmp_path / "t", followed_log._READ_ONE_BY_ONE + 5)
+    one = written(spark, tmp_path / "t", log_cache._READ_ONE_BY_ONE + 5)
     other = in_place_of(spark, tmp_path / "t")
     files = list(other.files().values())
     other.rewrite(files[:3], other.rows_in(files[:3]).coalesce(1))
@@ -98,8 +98,8 @@ def test_what_one_has_committed_another_knows(spark: SparkSession, tmp_path: Pat
 
 
 def test_a_long_log_is_delta_s_to_read(spark: SparkSession, tmp_path: Path, asked: list[str]) -> None:
-    written(spark, tmp_path / "t", followed_log._READ_ONE_BY_ONE + 1)
-    followed_log._shared.cache_clear()
+    written(spark, tmp_path / "t", log_cache._READ_ONE_BY_ONE + 1)
+    log_cache._shared.cache_clear()
     table = in_place_of(spark, tmp_path / "t")
     is_right(spark, table)
     assert len(asked) == 1
@@ -113,7 +113,7 @@ def test_what_is_in_a_checkpoint_alone_is_there(spark: SparkSession, tmp_path: P
     table._log.checkpoint(table._newest.now(), table._delta.none)
     for version in range(2):
         (tmp_path / "t" / "_delta_log" / f"{version:020}.json").unlink()
-    followed_log._shared.cache_clear()
+    log_cache._shared.cache_clear()
     is_right(spark, in_place_of(spark, tmp_path / "t"))
     assert len(asked) == 1
 
@@ -146,7 +146,7 @@ def test_of_many_files_a_reader_asks_delta(
     """Which by their statistics leaves most of them out."""
     table = written(spark, tmp_path / "t")
     assert _ASKS not in table.rows()._jdf.queryExecution().toString()
-    monkeypatch.setattr(followed_log, "_FEW", 2)
+    monkeypatch.setattr(log_cache, "_FEW", 2)
     assert _ASKS in table.rows()._jdf.queryExecution().toString()
     is_right(spark, table)
 

@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest import prepared
-from ingest.changelog.change import LOCATION
-from ingest.tables.delta_log import Table
-from ingest.tables.known_files import located
+from ingest.delta.delta_table import Table
+from ingest.delta.file_index import located
+from ingest.internal_columns import LOCATION
+from ingest.spark import prepared
 
 pytestmark = pytest.mark.spark
 _PROPERTIES = {"delta.enableDeletionVectors": "true"}

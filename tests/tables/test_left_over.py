@@ -13,8 +13,8 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.tables import followed_log, left_over, old_versions
-from ingest.tables.delta_log import Table
+from ingest.delta import log_cache, orphan_files, vacuum
+from ingest.delta.delta_table import Table
 
 pytestmark = pytest.mark.spark
 KEPT = {
@@ -66,7 +66,7 @@ def older(spark: SparkSession, table: Table, hours: float) -> Table:
             file.write_text(re.sub(r'("deletionTimestamp":)(\d+)', before, file.read_text()))
         os.utime(file, (moment, moment))
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
-    followed_log._shared.cache_clear()
+    log_cache._shared.cache_clear()
     return Table(spark, table.path)
 
 
@@ -76,9 +76,9 @@ def below(folder: Path) -> set[str]:
 
 def delta_would(spark: SparkSession, table: Table, hours: int | None) -> set[str]:
     """Of its files those that Delta would let go."""
-    settings = {old_versions._SHORT_RETENTION: "false", old_versions._LISTING_TASKS: "2"}
+    settings = {vacuum._SHORT_RETENTION: "false", vacuum._LISTING_TASKS: "2"}
     retain = "" if hours is None else f"RETAIN {hours} HOURS"
-    with old_versions._settings(spark, settings):
+    with vacuum._settings(spark, settings):
         told = spark.sql(f"VACUUM delta.`{table.path}` {retain} DRY RUN").collect()
     gone = {row.path.removeprefix(f"file:{table.path}/") for row in told}
     return {name for name in gone if (Path(table.path) / name).is_file()}
@@ -104,7 +104,7 @@ def is_what_delta_lets_go(spark: SparkSession, table: Table, hours: int | None) 
     time.sleep(0.01)
     before, ids = below(Path(table.path)), sorted(row.id for row in table.rows().collect())
     expected = delta_would(spark, table, hours)
-    assert left_over.let_go(spark, table.path, hours)
+    assert orphan_files.let_go(spark, table.path, hours)
     assert before - below(Path(table.path)) == expected
     assert sorted(row.id for row in spark.read.format("delta").load(table.path).collect()) == ids
 
@@ -115,7 +115,7 @@ def test_what_a_version_needs_that_is_asked_for_can_be_read(spark: SparkSession,
         return [version.load(table.path).count() for version in as_of]
 
     told = counts()
-    assert left_over.let_go(spark, table.path, 1)
+    assert orphan_files.let_go(spark, table.path, 1)
     assert counts() == told
 
 
@@ -126,22 +126,22 @@ def test_a_table_of_other_making_is_left_to_delta(
     far back."""
     frame = spark.range(4, numPartitions=1).withColumn("part", F.lit(1))
     frame.write.format("delta").partitionBy("part").save(str(tmp_path / "parts"))
-    assert not left_over.let_go(spark, str(tmp_path / "parts"), 0)
-    for module, name in ((left_over, "_LISTED"), (left_over, "_COMMITS"), (followed_log, "_FEW")):
+    assert not orphan_files.let_go(spark, str(tmp_path / "parts"), 0)
+    for module, name in ((orphan_files, "_LISTED"), (orphan_files, "_COMMITS"), (log_cache, "_FEW")):
         with monkeypatch.context() as patched:
             patched.setattr(module, name, 1)
             before = below(Path(table.path))
-            assert not left_over.let_go(spark, table.path, 1)
+            assert not orphan_files.let_go(spark, table.path, 1)
             assert below(Path(table.path)) == before
     table._log.checkpoint(table._newest.now(), table._delta.none)
     for version in range(table.version()):
         Path(table.path, "_delta_log", f"{version:020}.json").unlink()
-    assert not left_over.let_go(spark, table.path, 1)
+    assert not orphan_files.let_go(spark, table.path, 1)
 
 
 def test_such_a_table_loses_the_same(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(left_over, "_LISTED", 1)
+    monkeypatch.setattr(orphan_files, "_LISTED", 1)
     time.sleep(0.01)
-    old_versions.files_removed(spark, [table.path], 0)
+    vacuum.files_removed(spark, [table.path], 0)
     assert "never-committed.parquet" not in below(Path(table.path))
     assert DeltaTable.forPath(spark, table.path).toDF().count() == len(table.rows().collect())

@@ -11,8 +11,8 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from ingest.tables import newest_snapshot
-from ingest.tables.delta_log import Table
+from ingest.delta import snapshot_cache
+from ingest.delta.delta_table import Table
 
 pytestmark = pytest.mark.spark
 
@@ -34,7 +34,7 @@ class Counted:
 
 @pytest.fixture(autouse=True)
 def never_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newest_snapshot, "_FRESH", 0.0)
+    monkeypatch.setattr(snapshot_cache, "_FRESH", 0.0)
 
 
 def _written(spark: SparkSession, path: Path, commits: int = 3) -> tuple[Table, Counted]:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from ingest.backfill.proving import prove
+from ingest.backfill.rebuilding import Rebuild
 from ingest.config import Pipeline
-from ingest.run.merge import Merge
-from ingest.run.pipeline import bronze_of, rules_of
-from ingest.run.proving import prove
-from ingest.run.rebuilding import Rebuild
-from ingest.tables.catalog import Catalog
-from ingest.tables.quarantine import Quarantine
+from ingest.lakehouse.catalog import Catalog
+from ingest.lakehouse.quarantine import Quarantine
+from ingest.loop.merge import Merge
+from ingest.pipeline.composition import bronze_of, rules_of
 from tests.history.shop import captured, merged, pipeline
 from tests.replay.changelogs import Record
 from tests.replay.origin_rules import US, Database, both

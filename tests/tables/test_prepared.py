@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.cut import released
-from ingest.java_classes import java_class
-from ingest.prepared import Query, asked, classes, told
+from ingest.jvm.classes import java_class
+from ingest.spark.checkpoints import released
+from ingest.spark.prepared import Query, asked, classes, told
 
 pytestmark = pytest.mark.spark
 _ROWS: tuple[list[tuple[int, str | None]], ...] = (

@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.envelope import BATCH, RECORD
-from ingest.local_rows import local_rows
-from ingest.tables import delta_log, folding
-from ingest.tables.bronze import COORDINATES
-from ingest.tables.data_file import DataFile
-from ingest.tables.quarantine import Quarantine
+from ingest.delta import compaction, delta_table
+from ingest.delta.data_file import DataFile
+from ingest.lakehouse.bronze import COORDINATES
+from ingest.lakehouse.quarantine import Quarantine
+from ingest.spark.local_rows import local_rows
 
 pytestmark = pytest.mark.spark
 _TEXTS = [T.StructField(name, T.StringType()) for name in ("table", "code", "reason")]
@@ -38,14 +38,14 @@ def held(quarantine: Quarantine) -> list[tuple[str, int]]:
 def read_files(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of files that each read of known files opens from here on."""
     opened: list[int] = []
-    rows_in = delta_log.Table.rows_in
+    rows_in = delta_table.Table.rows_in
 
-    def counted(table: delta_log.Table, files: Iterable[DataFile]) -> DataFrame:
+    def counted(table: delta_table.Table, files: Iterable[DataFile]) -> DataFrame:
         some = list(files)
         opened.append(len(some))
         return rows_in(table, some)
 
-    monkeypatch.setattr(delta_log.Table, "rows_in", counted)
+    monkeypatch.setattr(delta_table.Table, "rows_in", counted)
     return opened
 
 
@@ -78,8 +78,8 @@ def test_each_event_is_there_once_however_it_comes_again(spark: SparkSession, tm
 
 def test_small_files_are_written_together_and_events_stay_erasable(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "q")
-    quarantine, table = Quarantine(spark, path, "p"), delta_log.Table(spark, path)
-    for batch in range(folding.SELDOM):
+    quarantine, table = Quarantine(spark, path, "p"), delta_table.Table(spark, path)
+    for batch in range(compaction.SELDOM):
         assert not quarantine.fold()
         quarantine.add(events(spark, "t", [2 * batch, 2 * batch + 1], batch))
     assert quarantine.fold()
@@ -87,7 +87,7 @@ def test_small_files_are_written_together_and_events_stay_erasable(spark: SparkS
     assert not quarantine.fold()
     quarantine.add(events(spark, "t", [3, 1000], 99))
     quarantine.forget(quarantine.rows().where("offset in (3, 1000)"))
-    assert held(quarantine) == [("t", o) for o in range(2 * folding.SELDOM) if o != 3]
+    assert held(quarantine) == [("t", o) for o in range(2 * compaction.SELDOM) if o != 3]
 
 
 def test_an_older_table_without_statistics_is_read_and_has_them_from_then_on(
@@ -95,14 +95,14 @@ def test_an_older_table_without_statistics_is_read_and_has_them_from_then_on(
 ) -> None:
     path = str(tmp_path / "q")
     with monkeypatch.context() as before:
-        before.setattr("ingest.tables.quarantine._STATISTICS", {"delta.dataSkippingNumIndexedCols": "0"})
+        before.setattr("ingest.lakehouse.quarantine._STATISTICS", {"delta.dataSkippingNumIndexedCols": "0"})
         Quarantine(spark, path, "p").add(events(spark, "t", range(4), 1))
     quarantine = Quarantine(spark, path, "p")
     quarantine.add(events(spark, "t", range(2, 6), 2))
     quarantine.add(events(spark, "t", range(6, 8), 3))
     assert held(quarantine) == [("t", o) for o in range(8)]
-    bounds = sorted(f.bounds("offset") or (-1, -1) for f in delta_log.Table(spark, path).files().values())
+    bounds = sorted(f.bounds("offset") or (-1, -1) for f in delta_table.Table(spark, path).files().values())
     assert bounds == [(-1, -1), (4, 5), (6, 7)]
-    table = delta_log.Table(spark, path)
+    table = delta_table.Table(spark, path)
     assert all(set(f.statistics.get("minValues", {})) <= set(COORDINATES) for f in table.files().values())
     assert quarantine.rows().where(F.col("value") == F.lit(b"v")).count() == 8

@@ -14,9 +14,9 @@ import pytest
 from duckdb_extensions import import_extension
 from pyspark.sql import SparkSession
 
-from ingest.prepared import asked
-from ingest.run.replay import Case, Delivery, replay
-from ingest.tables.delta_log import Table
+from ingest.backfill.replay import Case, Delivery, replay
+from ingest.delta.delta_table import Table
+from ingest.spark.prepared import asked
 from tests.replay.changelogs import Topic, schema, write
 
 pytestmark = pytest.mark.spark

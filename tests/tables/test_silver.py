@@ -11,17 +11,19 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.change import COLUMN_POSITIONS, COLUMN_POSITIONS_TYPE, LOCATION, LOCATION_TYPE, SOURCE_TS, quoted
-from ingest.changelog.evolution import TableColumn
-from ingest.changelog.images import Shape
-from ingest.changelog.merge import ACTION, DELETE, INSERT, UPDATE
+from ingest.changelog.change import COLUMN_POSITIONS, COLUMN_POSITIONS_TYPE, SOURCE_TS, quoted
 from ingest.changelog.position import POSITION
-from ingest.changelog.types import parse
+from ingest.changelog.values.types import parse
+from ingest.delta import compaction, delta_table
+from ingest.delta.classes import items
 from ingest.errors import Contended
-from ingest.tables import delta_log, file_layout, folding, page_index, silver
-from ingest.tables.delta_jvm import items
-from ingest.tables.silver import Silver
-from ingest.tables.writes import Writes
+from ingest.evolution.policies import TableColumn
+from ingest.internal_columns import LOCATION, LOCATION_TYPE
+from ingest.lakehouse import file_layout, page_index, silver
+from ingest.lakehouse.row_changes import Writes
+from ingest.lakehouse.silver import Silver
+from ingest.merge.actions import ACTION, DELETE, INSERT, UPDATE
+from ingest.merge.images import Shape
 
 pytestmark = pytest.mark.spark
 KEYS = {
@@ -110,10 +112,10 @@ def test_a_file_of_which_nothing_is_left_goes(spark: SparkSession, tmp_path: Pat
 
 def test_small_files_are_written_together_and_nothing_changes(spark: SparkSession, tmp_path: Path) -> None:
     table = Silver(spark, str(tmp_path / "t"))
-    for n in range(folding.TOGETHER):
+    for n in range(compaction.TOGETHER):
         table.fold(shape())
         assert len(table._table.files()) == n if n else True
-        batch = spark.range(n, 100 * folding.TOGETHER, folding.TOGETHER).withColumn("said", F.lit(f"batch {n}"))
+        batch = spark.range(n, 100 * compaction.TOGETHER, compaction.TOGETHER).withColumn("said", F.lit(f"batch {n}"))
         table.apply(written(batch, INSERT), shape(), {"upto": n})
     gone = table.located().where("id = 3").select("id", "said", LOCATION)
     table.apply(written(gone, DELETE), shape(), {"upto": 8})
@@ -139,9 +141,9 @@ def test_what_was_written_together_is_not_due_again(
     monkeypatch.setattr(file_layout, "_ROWS_A_TASK", 10)
     monkeypatch.setattr(file_layout, "_ROWS_A_FILE", 50)
     table = Silver(spark, str(tmp_path / "t"))
-    loaded = spark.range(50 * folding.TOGETHER).withColumn("said", F.lit("x"))
+    loaded = spark.range(50 * compaction.TOGETHER).withColumn("said", F.lit("x"))
     table.apply(written(loaded, INSERT), shape(), {})
-    assert len(table._table.files()) == folding.TOGETHER
+    assert len(table._table.files()) == compaction.TOGETHER
     table.fold(shape())
     (file,) = table._table.files()
     table.fold(shape())
@@ -181,7 +183,7 @@ def test_pages_without_a_key_are_not_read(spark: SparkSession, tmp_path: Path) -
 def test_a_table_that_another_writer_has_made_since_one_looked_is_looked_at_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    one, other = (delta_log.Table(spark, str(tmp_path / "t")) for _ in range(2))
+    one, other = (delta_table.Table(spark, str(tmp_path / "t")) for _ in range(2))
     for name, table in (("one", one), ("other", other)):
         table.begin(name)
     one.commit(spark.range(1))

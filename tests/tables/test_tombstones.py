@@ -10,11 +10,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.change import MOVED_TO, NEW_KEY, POSITION_COLUMN
-from ingest.changelog.merge import SURROGATE, surrogate
 from ingest.changelog.position import POSITION
-from ingest.changelog.render import IN_FULL
-from ingest.tables.folding import TOGETHER
-from ingest.tables.tombstones import MOVED_AT, Tombstones
+from ingest.changelog.values.render import IN_FULL
+from ingest.delta.compaction import TOGETHER
+from ingest.lakehouse.tombstones import MOVED_AT, Tombstones
+from ingest.merge.actions import SURROGATE, surrogate
 
 pytestmark = pytest.mark.spark
 KEY = T.StructType([T.StructField("id", T.LongType())])

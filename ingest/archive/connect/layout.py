@@ -21,9 +21,9 @@ from ingest.archive.layout import Damage, Seen
 from ingest.archive.locating import located
 from ingest.archive.reading import Reading, spread
 from ingest.archive.store import Absent, ObjectStore
-from ingest.arrow_tasks import map_in_arrow
 from ingest.changelog.envelope import RECORD
 from ingest.errors import ConfigError, SourceRefused
+from ingest.spark.arrow_tasks import map_in_arrow
 
 _REMEDY = (
     "restore the object from a version or a copy of the bucket, or take these events from Kafka; a topic that leaves "

@@ -1,0 +1,1 @@
+"""Bounded runs over history: windows, rebuilds, restores, proofs, row history."""

@@ -1,0 +1,42 @@
+"""All that a pipeline's archive holds, as bronze, for as long as somebody reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from ingest.backfill.readers import Reader
+from ingest.config import Pipeline
+from ingest.errors import ConfigError
+from ingest.lakehouse.bronze import Bronze
+from ingest.loop.capture import Capture
+from ingest.names import Lakehouse
+from ingest.pipeline.composition import adoption_of, layout_of, rules_of
+from ingest.pipeline.shredding import sealing_of
+from ingest.sources.archive import ArchiveSource
+from ingest.spark.folders import gone_afterwards
+
+
+@contextmanager
+def archived(spark: SparkSession, pipeline: Pipeline, into: Lakehouse) -> Iterator[tuple[Reader, int]]:
+    """Who has read it, and up to which batch of a bronze in `into`, which is gone afterwards.
+
+    Raises ConfigError where there is no archive, or nothing is in it."""
+    rules = rules_of(pipeline)
+    source = ArchiveSource(layout_of(spark, pipeline))
+    source.until_now()
+    path = into.bronze(pipeline.name)
+    with gone_afterwards(spark, path):
+        bronze = Bronze(spark, path, rules.epochs, rules.names)
+        seal, adoption = sealing_of(pipeline), adoption_of(spark, pipeline, bronze, rules)
+        limit = pipeline.batch.max_events
+        capture = Capture(spark, source, bronze, rules.naming, limit, seal=seal, adoption=adoption)
+        while capture.step():
+            pass
+        if not capture.captured.batch:
+            raise ConfigError(
+                f"the archive of pipeline {pipeline.name} is empty", f"fill it: ingest archive run {pipeline.name}"
+            )
+        yield Reader(pipeline.name, path, rules.columns), capture.captured.batch

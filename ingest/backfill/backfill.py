@@ -1,0 +1,186 @@
+"""A backfill: history once more through the same merge, into the tables that a stream may be writing meanwhile.
+
+An event that is there already changes nothing, and an older one never wins over a newer one, so a backfill may deliver
+what it likes, as often as it likes. It has accounts of its own, by which one that died goes on where it stood.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, get_args
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.point import Point, within
+from ingest.config import Pipeline
+from ingest.errors import ConfigError
+from ingest.lakehouse.accounts import Accounts, SetAside
+from ingest.lakehouse.backfills import Backfills, Begun
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.bronze_window import BronzeWindow
+from ingest.lakehouse.catalog import Catalog
+from ingest.loop.capture import Capture
+from ingest.loop.merge import Merge
+from ingest.pipeline.composition import Progress, adoption_of, bronze_of, layout_of, rules_of
+from ingest.pipeline.shredding import sealing_of
+from ingest.sources.archive import ArchiveSource
+from ingest.sources.contract import Source
+from ingest.sources.dump import Dump, DumpSource
+from ingest.sources.kafka import KafkaSource
+from ingest.sources.kafka_admin import KafkaAdmin
+
+From = Literal["bronze", "archive", "kafka", "dump"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The events from `begin` on and before `end`, as `source` holds them. `tables`: all where none is named. `dump`:
+    what is to be read where the source is one."""
+
+    source: From = "bronze"
+    begin: Point | None = None
+    end: Point | None = None
+    tables: tuple[str, ...] = ()
+    dump: Dump | None = None
+
+    def __post_init__(self) -> None:
+        if self.source not in ("bronze", "archive") and self._by_position:
+            raise ConfigError(
+                f"the window of a backfill from {self.source} is one of times",
+                "only bronze and the archive can be cut by positions",
+            )
+
+    @property
+    def _by_position(self) -> bool:
+        return any(p is not None and p.time is None for p in (self.begin, self.end))
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that the source holds is read, be it merged or not: where an event stands, only events tell."""
+        return self.source != "bronze" and (self._by_position or (self.begin is None and self.end is None))
+
+    @property
+    def chosen(self) -> Column | None:
+        """Which events of those that are read are merged; None: all of them."""
+        if self.source == "bronze" or self._by_position:
+            return within(self.begin, self.end)
+        return None
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """As they are kept."""
+        begin, end = (p.said if p is not None else None for p in (self.begin, self.end))
+        said: dict[str, Any] = {"source": self.source, "from": begin, "to": end, "tables": sorted(self.tables)}
+        if self._by_position and (epochs := {p.epoch for p in (self.begin, self.end) if p is not None and p.epoch}):
+            said["epoch"] = max(epochs)
+        return said if self.dump is None else said | {"dump": self.dump.path, "at": self.dump.at.said}
+
+
+def chosen_by(words: Mapping[str, Any]) -> Column | None:
+    """Which events of those that a backfill has read it merges, by the words in which it was asked for; None: all."""
+    if words["source"] not in get_args(From):
+        return None
+    begin, end = (text and Point.parsed(text, words.get("epoch", 0)) for text in (words.get("from"), words.get("to")))
+    return Asked(words["source"], begin or None, end or None).chosen
+
+
+class Backfill:
+    """One backfill of a pipeline: the one that was asked for in the same words and hasn't ended, or a new one."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, asked: Asked) -> None:
+        layout, batch = pipeline.layout, pipeline.batch
+        source = None if asked.source == "bronze" else _source(spark, pipeline, asked)
+        self._registry = Backfills(spark, layout.backfills, pipeline.name)
+        merged = Accounts(spark, layout.accounts, pipeline.name).merged_upto()
+        words = asked.words
+        if isinstance(source, DumpSource):
+            words["types"] = {asked.tables[0]: source.types}
+        self.begun: Begun = self._registry.begin(words, merged)
+        only = frozenset(asked.tables) or None
+        rules = replace(rules_of(pipeline), only=only, keyless=False, stops_at_restart=False)
+        if "types" in words:
+            rules = replace(rules, columns=rules.columns | words["types"], columns_as_stored=True)
+        self._capture: Capture | None = None
+        if source is None:
+            path = layout.bronze(pipeline.name)
+            self._bronze: Bronze = BronzeWindow(
+                spark, path, asked.chosen, self.begun.upto_batch, rules.epochs, rules.names
+            )
+        else:
+            self._bronze = Bronze(spark, layout.backfilled(pipeline.name, self.begun.number), rules.epochs, rules.names)
+            source.until_now()
+            seal = sealing_of(pipeline)
+            adopts = asked.source == "archive" and asked.whole
+            adoption = adoption_of(spark, pipeline, self._bronze, rules) if adopts else None
+            limit = batch.max_events
+            self._capture = Capture(spark, source, self._bronze, rules.naming, limit, seal=seal, adoption=adoption)
+        most, writer = batch.merged_at_once, self.begun.writer
+        self._merging = partial(Merge, spark, pipeline.name, layout, rules, slice_events=most, writer=writer)
+        self._window = partial(BronzeWindow, spark, chosen=asked.chosen, epochs=rules.epochs, names=rules.names)
+        # What is merged of all that is read is known once it is there.
+        waits = self._capture is not None and asked.chosen is not None
+        self._merge = None if waits else self._merging(bronze=self._bronze)
+        self.done = False
+        """All is merged, and the backfill has ended."""
+
+    def __enter__(self) -> Backfill:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends its threads once what they do is done."""
+        if self._merge is not None:
+            self._merge.close()
+
+    def step(self) -> Progress:
+        """One slice."""
+        begun = time.monotonic()
+        captured = self._capture.step() if self._capture else 0
+        last = self._capture.captured.batch if self._capture else self._bronze.last_batch()
+        if self._merge is None:
+            if captured:
+                return Progress(captured, [], time.monotonic() - begun)
+            self._merge = self._merging(bronze=self._window(path=self._bronze.folder, upto=last))
+        more = self._capture is not None and self._capture.behind > 0
+        progress = Progress(captured, self._merge.step(last, more), time.monotonic() - begun)
+        # A slice may hold nothing of the window.
+        self.done = not captured and self._merge.merged >= last and not self._merge.catches_up
+        if self.done and not self.set_aside:
+            self._registry.end(self.begun)
+        return progress
+
+    @property
+    def set_aside(self) -> Mapping[str, SetAside]:
+        """Returns the tables that could not be merged, by name. The same backfill tries them again."""
+        return self._merge.set_aside if self._merge else {}
+
+
+def planned(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> Mapping[str, int]:
+    """How many events of each table a backfill from bronze would read; of another source, how many records at most."""
+    if asked.source == "bronze":
+        merged = Accounts(spark, pipeline.layout.accounts, pipeline.name).merged_upto()
+        chosen = within(asked.begin, asked.end) & F.col("source_table").isNotNull()
+        rows = bronze_of(spark, pipeline).between(0, merged).where(chosen)
+        rules = replace(rules_of(pipeline), only=frozenset(asked.tables) or None)
+        counts = rows.groupBy("source_table").count().orderBy("source_table").collect()  # a row per table
+        return {r["source_table"]: r["count"] for r in counts if rules.takes(r["source_table"])}
+    span = _source(spark, pipeline, asked).pending({}, 1 << 62)
+    return {} if span is None else {t: sum(e - span.start[t][p] for p, e in ps.items()) for t, ps in span.end.items()}
+
+
+def _source(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> Source:
+    begin, end = (None if p is None or asked.whole else p.time for p in (asked.begin, asked.end))
+    if asked.dump is not None:
+        shape = {e.shape.table: e.shape for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name)}
+        return DumpSource(spark, asked.dump, shape.get(asked.dump.table), rules_of(pipeline).primary_keys)
+    if asked.source == "archive":
+        return ArchiveSource(layout_of(spark, pipeline, windowed=begin is not None or end is not None), begin, end)
+    told = pipeline.source
+    admin = KafkaAdmin(told.kafka)
+    topics = admin.topics(told.topics, told.topic_pattern)
+    start = admin.beginning_offsets(topics) if begin is None else admin.offsets_at(topics, begin)
+    until = admin.end_offsets(topics) if end is None else admin.offsets_at(topics, end)
+    return KafkaSource(told.kafka, told.topics, told.topic_pattern, start, until)

@@ -1,0 +1,29 @@
+"""Digests of a pipeline's tables."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ingest.changelog.values.types import Kind, LogicalType
+from ingest.lakehouse.catalog import Catalog, Entry
+from ingest.lakehouse.silver import Silver
+from ingest.merge.row_versions import VALID_FROM, VALID_TO
+from ingest.names import Lakehouse
+from ingest.quality.digest import Digest, digest_of
+
+
+def table_digests(spark: SparkSession, lakehouse: Lakehouse, pipeline: str) -> dict[str, Digest]:
+    """Of the live rows of each table that the catalog knows, by its name."""
+    entries = Catalog(spark, lakehouse.tables).entries(pipeline)
+    return {e.shape.table: entry_digest(e, Silver(spark, e.path).rows()) for e in entries}
+
+
+def history_digest(entry: Entry, rows: DataFrame) -> Digest:
+    """Of the versions of a table's rows, each with its times."""
+    types = {c.name: c.type for c in entry.shape.columns if c.name in rows.columns}
+    return digest_of(rows, types | dict.fromkeys((VALID_FROM, VALID_TO), LogicalType(Kind.TIMESTAMP_TZ)))
+
+
+def entry_digest(entry: Entry, rows: DataFrame) -> Digest:
+    """Of `rows` of a table, over its columns as far as these rows have them."""
+    return digest_of(rows, {c.name: c.type for c in entry.shape.columns if c.name in rows.columns})

@@ -1,0 +1,226 @@
+"""A proof that silver is what its events say: folded once more from the beginning, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.backfill.digests import entry_digest, history_digest
+from ingest.backfill.readers import readers
+from ingest.backfill.refolding import refolded
+from ingest.batches.deliveries import Captured, delivered
+from ingest.changelog.accounting import Account
+from ingest.changelog.change import content, quoted
+from ingest.changelog.envelope import CHANGES, key_json
+from ingest.config import Pipeline
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.catalog import Catalog, Entry
+from ingest.lakehouse.silver import Silver
+from ingest.merge.images import Shape
+from ingest.names import Lakehouse
+from ingest.pipeline.composition import bronze_of, rules_of
+from ingest.quality.digest import Digest
+from ingest.reconcile.scd2 import chronicle_of
+from ingest.spark.local_rows import local_rows
+
+_SHOWN = 10
+_KEY_PART = T.StructType(
+    [
+        T.StructField("_number", T.LongType()),
+        T.StructField("_name", T.StringType()),
+        T.StructField("_said", T.StringType()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A key of which the live row and the one that its events say differ; None where there is none."""
+
+    key: dict[str, str | None]
+    live: str | None
+    folded: str | None
+    events: list[str] = field(default_factory=list)
+    """Where those that name the key stand: topic, partition and offset, and their op."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """`live`, `folded`: digests of the table as it is, and as its events say. `differences`: the first of them.
+    `history`: whether the versions of its rows are what the events say, where the pipeline keeps them."""
+
+    table: str
+    upto_batch: int
+    live: Digest | None
+    folded: Digest | None
+    differences: list[Difference]
+    history: bool | None = None
+    deliveries: int | None = None
+    """Of a table without a key: how many records were delivered that bring a row, counted by their coordinates."""
+
+    @property
+    def equal(self) -> bool:
+        return self.rows_equal and self.history is not False and not self.counted_twice
+
+    @property
+    def counted_twice(self) -> bool:
+        """Whether there are more rows than deliveries, here or in the fold that the table is compared with."""
+        rows = max((digest.rows for digest in (self.live, self.folded) if digest is not None), default=0)
+        return self.deliveries is not None and rows > self.deliveries
+
+    @property
+    def rows_equal(self) -> bool:
+        return _same(self.live, self.folded)
+
+
+def _same(one: Digest | None, other: Digest | None) -> bool:
+    """A table that isn't there holds no row: of one whose every event was erased nothing is folded."""
+    return one == other or not ((one and one.rows) or (other and other.rows))
+
+
+def prove(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    beside: Lakehouse,
+    tables: Sequence[str] = (),
+    report: Callable[[Sequence[Account]], None] = lambda _: None,
+) -> list[Proof]:
+    """Of each table. `beside`: an empty place for the tables that are folded anew. A stream may go on meanwhile."""
+    accounts = Accounts(spark, pipeline.layout.accounts, pipeline.name)
+    # A table that is set aside is held against the events that it holds.
+    aside = {t: one.after for t, one in accounts.set_aside().items() if not tables or t in tables}
+    found = _proved(spark, pipeline, beside, accounts.merged_upto(), tables, report, aside)
+    for number, (table, after) in enumerate(aside.items()):
+        if after:
+            place = beside.beside(f"set-aside-{number}")
+            found += _proved(spark, pipeline, place, after, (table,), report)
+    return sorted(found, key=lambda proof: proof.table)
+
+
+def _proved(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    beside: Lakehouse,
+    upto: int,
+    tables: Sequence[str],
+    report: Callable[[Sequence[Account]], None],
+    without: Collection[str] = (),
+) -> list[Proof]:
+    live = _sides(spark, pipeline, pipeline.layout, upto)
+    rules = rules_of(pipeline)
+    refolded(spark, pipeline, beside, tables, report=report, upto=upto, history=rules.history, without=without)
+    folded = _sides(spark, pipeline, beside, upto)
+    nothing = _Side()
+    found = []
+    there = (live.keys() | folded.keys()) - set(without)
+    for table in sorted(there & (set(tables) or there)):
+        one, other = live.get(table, nothing), folded.get(table, nothing)
+        digests = (one.digest, other.digest)
+        differences = [] if _same(*digests) else _explained(spark, pipeline, table, upto, one, other)
+        history = _same(one.history, other.history) if table in rules.history else None
+        entry = one.entry or other.entry
+        bag = entry is not None and not entry.shape.key
+        count = delivered(_captured(spark, pipeline, upto), table) if bag else None
+        found.append(Proof(table, upto, *digests, differences, history, count))
+    return found
+
+
+def _captured(spark: SparkSession, pipeline: Pipeline, upto: int) -> list[Captured]:
+    """What was ever read, of the stream up to its batch `upto`."""
+    rules = rules_of(pipeline)
+    found = []
+    for reader in readers(spark, pipeline):
+        bronze = reader.bronze(spark, rules)
+        mine = reader.writer == pipeline.name
+        found.append(Captured(bronze, bronze.between(0, upto) if mine else bronze.rows()))
+    return found
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A table as it is, or as it was folded anew."""
+
+    entry: Entry | None = None
+    rows: DataFrame | None = None
+    versions: DataFrame | None = None
+
+    @property
+    def digest(self) -> Digest | None:
+        return None if self.entry is None or self.rows is None else entry_digest(self.entry, self.rows)
+
+    @property
+    def history(self) -> Digest | None:
+        return None if self.entry is None or self.versions is None else history_digest(self.entry, self.versions)
+
+
+def _sides(spark: SparkSession, pipeline: Pipeline, layout: Lakehouse, upto: int) -> dict[str, _Side]:
+    """Of each table in a lakehouse, once the pipeline's batch `upto` was in it."""
+
+    def as_of(kept: Silver) -> DataFrame | None:
+        return kept.rows(str(kept.version_at(pipeline.name, upto))) if kept.exists() else None
+
+    found = {}
+    names = rules_of(pipeline).names
+    for entry in Catalog(spark, layout.tables).entries(pipeline.name):
+        if not names.are_of(entry.shape.table, entry.origin):
+            continue
+        versions = chronicle_of(spark, layout, pipeline.name, entry.shape.table).versions
+        found[entry.shape.table] = _Side(entry, as_of(Silver(spark, entry.path)), as_of(versions))
+    return found
+
+
+def _explained(
+    spark: SparkSession, pipeline: Pipeline, table: str, upto: int, live: _Side, folded: _Side
+) -> list[Difference]:
+    """The first differences, with the events behind them."""
+    if live.entry is None or live.rows is None or folded.rows is None:
+        return []
+    found = _differences(live.rows, folded.rows, live.entry.shape)
+    if not live.entry.shape.key or not found:
+        return found
+    behind = events_behind(bronze_of(spark, pipeline).between(0, upto), table, [d.key for d in found])
+    return [replace(d, events=e) for d, e in zip(found, behind, strict=True)]
+
+
+def _differences(live: DataFrame, folded: DataFrame, shape: Shape) -> list[Difference]:
+    """The first few by key; of a table without a key the rows themselves."""
+    columns = [c for c in shape.names if c in live.columns and c in folded.columns]
+    key = [k for k in shape.key if k in columns] or columns
+    sides = []
+    for side, rows in (("live", live), ("folded", folded)):
+        # A row, or of a table without a key as many as are the same.
+        contents = F.array_join(F.sort_array(F.collect_list(F.hex(content(columns)))), ",")
+        sides.append(rows.groupBy(*map(quoted, key)).agg(F.sha2(contents, 256).alias(side)))
+    one, other = (
+        side.toDF(*(f"{kind}_{n}" for n in range(len(key))), kind)
+        for kind, side in zip(("live", "folded"), sides, strict=True)
+    )
+    places = range(len(key))
+    same = reduce(lambda a, b: a & b, (F.col(f"live_{n}").eqNullSafe(F.col(f"folded_{n}")) for n in places))
+    named = [F.coalesce(f"live_{n}", f"folded_{n}").cast("string").alias(f"key_{n}") for n in places]
+    both = one.join(other, same, "full_outer").where(~F.col("live").eqNullSafe(F.col("folded")))
+    few = both.select(*named, "live", "folded").orderBy(*(f"key_{n}" for n in places)).limit(_SHOWN)
+    found = few.collect()  # a few rows, for a person to read
+    return [Difference({k: r[f"key_{n}"] for n, k in enumerate(key)}, r["live"], r["folded"]) for r in found]
+
+
+def events_behind(bronze: DataFrame, table: str, keys: Sequence[Mapping[str, str | None]]) -> list[list[str]]:
+    """Of each key, where the events that name it in their record's key stand in their topics."""
+    spark = bronze.sparkSession
+    wanted = [{"_number": n, "_name": k, "_said": v} for n, key in enumerate(keys) for k, v in key.items()]
+    named = F.broadcast(local_rows(spark, wanted, _KEY_PART))
+    mine = bronze.where((F.col("source_table") == table) & F.col("op").isin(*CHANGES))
+    mine = mine.withColumn("_held", key_json(F.col("key")))
+    says = F.element_at(F.from_json("_held", "map<string,string>"), F.col("_name"))
+    parts = mine.join(named, says.eqNullSafe(F.col("_said")))
+    whole = parts.groupBy("_number", "topic", "partition", "offset", "op").count()
+    events = whole.where(F.col("count") == len(keys[0])).orderBy("_number", "topic", "partition", "offset")
+    found: list[list[str]] = [[] for _ in keys]
+    for r in events.limit(_SHOWN * _SHOWN).collect():  # a few rows, for a person to read
+        found[r["_number"]].append(f"{r['topic']} {r['partition']}@{r['offset']} {r['op']}")
+    return found

@@ -1,0 +1,50 @@
+"""Who has read events into a pipeline's lakehouse: its stream, and every backfill from elsewhere, each into a bronze of
+its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column, SparkSession
+
+from ingest.backfill.backfill import chosen_by
+from ingest.batches.rules import Rules
+from ingest.config import Pipeline
+from ingest.lakehouse.backfills import Backfills
+from ingest.lakehouse.bronze import Bronze
+from ingest.pipeline.composition import rules_of
+
+DUMP, MASK = "dump", "mask"
+"""Sources of backfills whose events have no place in a topic: of rows that somebody has written down, and of those that
+an erasure has left."""
+_FROM_TOPICS = ("archive", "kafka")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """`writer`: under whose name it is accounted for. `path`: of its bronze. `columns`: table → types of columns that
+    the events don't tell themselves. `from_topics`: whether coordinates are those of the changelog's topics."""
+
+    writer: str
+    path: str
+    columns: Mapping[str, Mapping[str, str]]
+    from_topics: bool = True
+    chosen: Column | None = None
+    """Which events of its bronze it merges, if not all."""
+
+    def bronze(self, spark: SparkSession, rules: Rules) -> Bronze:
+        return Bronze(spark, self.path, rules.epochs, rules.names)
+
+
+def readers(spark: SparkSession, pipeline: Pipeline) -> list[Reader]:
+    """Each of a pipeline, the stream first."""
+    layout, declared = pipeline.layout, dict(rules_of(pipeline).columns)
+    found = [Reader(pipeline.name, layout.bronze(pipeline.name), declared)]
+    for backfill in Backfills(spark, layout.backfills, pipeline.name).all():
+        if (source := backfill.asked["source"]) in (*_FROM_TOPICS, DUMP, MASK):
+            columns = declared | backfill.asked.get("types", {})
+            path = layout.backfilled(pipeline.name, backfill.number)
+            chosen = chosen_by(backfill.asked)
+            found.append(Reader(backfill.writer, path, columns, source in _FROM_TOPICS, chosen))
+    return found

@@ -1,0 +1,125 @@
+"""Tables folded anew beside the live ones, as the pipeline's file says now, and put in their place in one commit each.
+
+What was there stays in the table's history. The stream may go on: a table's turn is claimed, what was merged meanwhile
+is folded too, and the commit fails where a batch has come in between all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ingest.backfill.refolding import histories, refolded
+from ingest.changelog.accounting import Account
+from ingest.changelog.envelope import BATCH
+from ingest.config import Pipeline
+from ingest.delta.commit_log import UPTO, WRITER
+from ingest.delta.conflict_retry import again
+from ingest.errors import ChangelogUnusable, Contended
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.backfills import REBUILD, Backfills, Begun
+from ingest.lakehouse.catalog import Catalog, Entry
+from ingest.lakehouse.quarantine import Quarantine
+from ingest.loop.set_aside import TablesAside
+from ingest.names import Lakehouse
+from ingest.pipeline.composition import rules_of
+from ingest.reconcile import Stored, stored_in
+from ingest.spark.folders import removed
+
+_CLAIM_SECONDS = 300.0
+
+
+class Rebuild:
+    """One of a pipeline: the one that was asked for in the same words and hasn't ended, or a new one."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, tables: Sequence[str] = ()) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._tables = tuple(sorted(tables))
+        self._layout = pipeline.layout
+        accounts = Accounts(spark, self._layout.accounts, pipeline.name)
+        merged, self._aside = accounts.merged_upto(), accounts.set_aside()
+        self._registry = Backfills(spark, self._layout.backfills, pipeline.name)
+        self.begun: Begun = self._registry.begin({"source": REBUILD, "tables": [*self._tables]}, merged)
+        self._beside = self._layout.beside(f"rebuild-{self.begun.number}")
+
+    def run(self, report: Callable[[Sequence[Account]], None] = lambda _: None) -> list[Entry]:
+        """The tables that were rebuilt. Raises Contended where the stream leaves no turn."""
+        try:
+            entries = self._folded(report)
+        except ChangelogUnusable:
+            # The same again would find the same: what is mended is folded from the beginning.
+            self._end()
+            raise
+        for entry in entries:
+            again()(self._swap, entry.shape.table)
+            self._mend(entry.shape.table)
+        self._end()
+        return entries
+
+    def _end(self) -> None:
+        self._registry.end(self.begun)
+        removed(self._spark, self._beside.root)
+
+    def _mend(self, table: str) -> None:
+        """A table that was set aside holds now what waited for it: accounts for that."""
+        name = self._pipeline.name
+        if table not in self._aside:
+            return
+        accounts = Accounts(self._spark, self._layout.accounts, name)
+        folded, after = Accounts(self._spark, self._beside.accounts, name), self._aside[table].after
+        upto = folded.merged_upto()
+        shares = [share for share in accounts.waiting(table) if share.upto <= upto]
+        if not shares:
+            return
+        quarantine = Quarantine(self._spark, self._layout.quarantine, name)
+        refused = Quarantine(self._spark, self._beside.quarantine, name).rows()
+        now = folded.total(table, after, shares[-1].upto)
+        TablesAside(accounts, quarantine).caught_up(table, shares, now)
+        quarantine.add(refused.where((F.col("table") == table) & (F.col(BATCH) > after)))
+
+    def _folded(self, report: Callable[[Sequence[Account]], None] = lambda _: None) -> list[Entry]:
+        history = rules_of(self._pipeline).history
+        stops = {after for one in self._aside.values() for after in (one.after, self.begun.upto_batch)}
+        return refolded(
+            self._spark, self._pipeline, self._beside, self._tables, report=report, history=history, stops=stops
+        )
+
+    def _swap(self, table: str) -> None:
+        name = self._pipeline.name
+        live = self._stored(self._layout, table)
+        for kept in live.tables:
+            kept.claim(self.begun.writer, _CLAIM_SECONDS)
+        folded = self._folded()
+        (entry,) = (e for e in folded if e.shape.table == table)
+        for kept in live.kept:
+            kept.begin(self.begun.writer)
+        for reader, _ in histories(self._spark, self._pipeline):
+            upto = Accounts(self._spark, self._beside.accounts, reader.writer).merged_upto()
+            if live.silver.reached(reader.writer) > upto:
+                raise Contended(
+                    f"table {table} holds batches after {upto}, which are not folded yet", "run the same again"
+                )
+        self._replace(entry, live)
+        catalog = Catalog(self._spark, self._layout.tables)
+        known = {e.shape.table: e for e in catalog.entries(name)}
+        revision = known[table].revision + 1 if table in known else 1
+        catalog.record(Entry(name, live.silver.path, entry.shape, revision, entry.topics, entry.origin))
+
+    def _replace(self, entry: Entry, live: Stored) -> None:
+        """Tombstones, then what is kept beside the live rows, then these: a crash in between leaves what the same again
+        heals."""
+        anew = self._stored(self._beside, entry.shape.table)
+        if anew.graves.exists():
+            live.graves.bury(anew.graves.rows())
+        told = {WRITER: self.begun.writer, UPTO: self.begun.number}
+        for old, new in zip(live.kept, anew.kept, strict=True):
+            if old.exists() or new.exists():
+                old.replace(new, entry.shape, told)
+
+    def _stored(self, layout: Lakehouse, table: str) -> Stored:
+        rules = rules_of(self._pipeline)
+        history, personal = table in rules.history, rules.personal.get(table, frozenset())
+        return stored_in(self._spark, layout, self._pipeline.name, table, history, personal)

@@ -1,0 +1,205 @@
+"""Replay: changelog files folded into silver tables, through the same capture and merge as a stream."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ingest.batches.rules import Rules
+from ingest.changelog.accounting import COUNTS, Account
+from ingest.changelog.change import quoted
+from ingest.changelog.envelope import Naming
+from ingest.changelog.origin import TableNames
+from ingest.changelog.values.render import json_object, rendered
+from ingest.changelog.values.types import OutOfRange
+from ingest.errors import ConfigError
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.quarantine import Quarantine
+from ingest.lakehouse.silver import Silver
+from ingest.loop.capture import Capture
+from ingest.loop.merge import Merge
+from ingest.merge.images import Shape
+from ingest.names import Lakehouse, path_segment
+from ingest.sources.files import FileSource, Line, lines, shuffled
+
+Format = Literal["delta", "jsonl"]
+_CASES_AT_ONCE = 2
+_ACCOUNTS = "accounts.json"
+_FOLDERS = ("bronze", "silver", "pending", "tombstones", "system", "tables")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A changelog of its own: files, what `tables.json` says beside them, and the folder of its lakehouse."""
+
+    name: str
+    events: tuple[Path, ...]
+    tables: Path | None
+    out: Path
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How the records come: in batches of `batch_size` (0: all in one), in their order or in another."""
+
+    batch_size: int = 0
+    seed: int | None = None
+    any_order: bool = False
+
+    def ordered(self, records: Sequence[Line]) -> Sequence[Line]:
+        return records if self.seed is None else shuffled(records, self.seed, self.any_order)
+
+
+def replay(
+    spark: SparkSession, cases: Sequence[Case], delivery: Delivery, form: Format
+) -> Iterator[tuple[Case, dict[str, Any]]]:
+    """Folds each case and writes `accounts.json` beside its tables; yields what stands in it, in order."""
+    with ThreadPoolExecutor(min(_CASES_AT_ONCE, len(cases)), thread_name_prefix="replay") as pool:
+        summaries = pool.map(lambda case: _fold(spark, case, delivery, form), cases)
+        yield from zip(cases, summaries, strict=True)
+
+
+def _emptied(out: Path) -> None:
+    """Takes away what an earlier replay left there."""
+    there = {p.name for p in out.iterdir()} if out.is_dir() else set()
+    if there and not (_ACCOUNTS in there and there <= {_ACCOUNTS, *_FOLDERS}):
+        raise ConfigError(
+            f"{out} holds something that is no whole replay", "choose another --out, or remove the folder"
+        )
+    for name in sorted(there - {_ACCOUNTS}):
+        shutil.rmtree(out / name)
+    (out / _ACCOUNTS).unlink(missing_ok=True)
+
+
+def _fold(spark: SparkSession, case: Case, delivery: Delivery, form: Format) -> dict[str, Any]:
+    _emptied(case.out)
+    told = _told(case.tables)
+    begin = {int(p): int(o) for p, o in told.get("start_offsets", {}).items()}
+    records = [r for r in lines(case.events) if r.offset >= begin.get(r.partition, 0)]
+    rules = _rules(told)
+    lakehouse = Lakehouse(str(case.out.resolve()))
+    source = FileSource(delivery.ordered(records))
+    size = delivery.batch_size or max(len(records), 1)
+    bronze = Bronze(spark, lakehouse.bronze(case.name), rules.epochs, rules.names)
+    capture = Capture(spark, source, bronze, rules.naming, size)
+    merge = Merge(spark, case.name, lakehouse, rules, bronze)
+    accounts: list[Account] = []
+    while capture.step():
+        accounts += merge.step(capture.captured.batch)
+    shapes = [entry.shape for entry in merge.tables.shapes.entries]
+    summary = _summary(spark, case, lakehouse, records, accounts)
+    summary["set_aside"] = {t: {"code": s.code, "reason": s.reason} for t, s in merge.set_aside.items()}
+    summary["tables"] = _tables(spark, case, lakehouse, shapes, sorted(told.get("tables", {})), form)
+    text = json.dumps(summary, ensure_ascii=False, indent=1)
+    case.out.mkdir(parents=True, exist_ok=True)
+    (case.out / _ACCOUNTS).write_text(text + "\n", encoding="utf-8")
+    return summary
+
+
+def _told(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} can't be read as JSON", "give a file such as tables.json") from error
+    if not isinstance(told, dict):
+        raise ConfigError(f"{path} holds no object", 'write {"tables": {"schema.table": {"primary_key": […]}}}')
+    return told
+
+
+def _rules(told: Mapping[str, Any]) -> Rules:
+    tables: dict[str, dict[str, Any]] = told.get("tables", {})
+    topics: dict[str, set[str]] = {}
+    for table, settings in tables.items():
+        for topic in settings.get("topics", ()):
+            topics.setdefault(topic, set()).add(table)
+    return Rules(
+        naming=Naming(
+            topic_tables=tuple(told.get("topic_tables", {}).items()),
+            sequences=tuple((t, s["sequence"]) for t, s in tables.items() if "sequence" in s),
+            names=TableNames(told.get("table_names", "schema.table"), frozenset(told.get("topic_tables", {}))),
+        ),
+        primary_keys={t: tuple(s["primary_key"]) for t, s in tables.items() if "primary_key" in s},
+        columns={t: s.get("columns", {}) for t, s in tables.items()},
+        table_topics={topic: next(iter(names)) for topic, names in topics.items() if len(names) == 1},
+        include_tables=told.get("include_tables"),
+        exclude_tables=told.get("exclude_tables"),
+        fold_case=bool(told.get("case_insensitive", False)),
+        column_renames={t: s.get("rename", {}) for t, s in tables.items()},
+        append_only=frozenset(t for t, s in tables.items() if s.get("append_only")),
+        history=frozenset(t for t, s in tables.items() if s.get("history")),
+        epochs=tuple(datetime.fromisoformat(begin) for begin in told.get("epochs", ())),
+        renamed=told.get("renamed", {}),
+        stops_at_restart=told.get("restarts") == "stop",
+        stops_at_two_partitions=told.get("keys_in_two_partitions", "offset") == "stop",
+        times_out_of_range=OutOfRange(told.get("times_out_of_range", OutOfRange.CLAMP)),
+    )
+
+
+def _summary(
+    spark: SparkSession, case: Case, lakehouse: Lakehouse, records: Sequence[Line], accounts: Sequence[Account]
+) -> dict[str, Any]:
+    summary: dict[str, Any] = {c: sum(getattr(a, c) for a in accounts) for c in COUNTS}
+    # Coordinates that bronze holds already never reach it a second time: they were superseded by themselves.
+    repeated = max(0, len(records) - summary["read"])
+    summary["read"] += repeated
+    summary["superseded"] += repeated
+    numbers = {(r.topic, r.partition, r.offset): r.number for r in reversed(records)}
+    found = Quarantine(spark, lakehouse.quarantine, case.name).rows()
+    kept = found.select("topic", "partition", "offset", "code", "reason").collect() if summary["quarantined"] else []
+    quarantine = [
+        {"line": numbers.get((r.topic, r.partition, r.offset)), "code": r.code, "reason": r.reason} for r in kept
+    ]
+    summary["quarantine"] = sorted(quarantine, key=lambda q: q["line"] if q["line"] is not None else -1)
+    return summary
+
+
+def _tables(
+    spark: SparkSession,
+    case: Case,
+    lakehouse: Lakehouse,
+    shapes: Sequence[Shape],
+    declared: Sequence[str],
+    form: Format,
+) -> dict[str, dict[str, Any]]:
+    """table → where it is, relative to the case's folder, and how many rows it has."""
+    tables: dict[str, dict[str, Any]] = {}
+    for shape in shapes:
+        path = lakehouse.silver(case.name, shape.table)
+        rows = Silver(spark, path).rows()
+        file = Path(path).relative_to(case.out.resolve())
+        if form == "jsonl":
+            file = Path("tables") / f"{path_segment(shape.table)}.jsonl"
+            columns = {c.name: rendered(quoted(c.name), c.type) for c in shape.columns}
+            count = _one_file(rows.select(json_object(columns)), case.out / file)
+        else:
+            count = rows.count()
+        tables[shape.table] = {"file": str(file), "rows": count}
+    if form == "jsonl":
+        for table in declared:
+            if table not in tables:
+                file = Path("tables") / f"{path_segment(table)}.jsonl"
+                (case.out / file).parent.mkdir(parents=True, exist_ok=True)
+                (case.out / file).write_text("")
+                tables[table] = {"file": str(file), "rows": 0}
+    return tables
+
+
+def _one_file(text: DataFrame, path: Path) -> int:
+    """How many lines it wrote. Row by row, so that no table has to fit into this process."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    count = 0
+    with path.open("w", encoding="utf-8") as file:
+        for row in text.toLocalIterator():
+            file.write(row[0] + "\n")
+            count += 1
+    return count

@@ -1,0 +1,42 @@
+"""A lakehouse out of nothing but its archive: bronze is captured from there, and merged as ever."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ingest.config import Pipeline
+from ingest.errors import ConfigError
+from ingest.lakehouse.bronze import Bronze
+from ingest.pipeline.composition import Progress, Run, bronze_of, layout_of
+from ingest.sources.archive import ArchiveSource
+
+
+def restore(
+    spark: SparkSession, pipeline: Pipeline, stop: threading.Event, report: Callable[[Progress], None] = lambda _: None
+) -> None:
+    """Until all of the archive is merged, or until `stop`. One that was stopped goes on where it stood; a capture from
+    Kafka goes on where the archive ends.
+
+    Raises ConfigError where bronze holds events that lie beyond the beginning of the archive."""
+    source = ArchiveSource(layout_of(spark, pipeline))
+    _require_from_the_beginning(bronze_of(spark, pipeline), source, pipeline.name)
+    with Run(spark, pipeline, source=source, adopts=True) as engine:
+        engine.available_now(stop, report)
+
+
+def _require_from_the_beginning(bronze: Bronze, source: ArchiveSource, name: str) -> None:
+    """Capture goes on after the highest offset: what the archive holds before it would stay away."""
+    span = source.pending({}, 1 << 62)
+    firsts = bronze.rows().groupBy("topic", "partition").agg(F.min("offset").alias("first")).collect()
+    for row in firsts:  # a row per topic partition
+        begin = None if span is None else span.start.get(row["topic"], {}).get(row["partition"])
+        if begin is not None and begin < row["first"]:
+            raise ConfigError(
+                f"bronze of {name} begins at offset {row['first']} of topic {row['topic']}, partition "
+                f"{row['partition']}, and the archive at {begin}: this is no lakehouse that was lost",
+                f"bring older events into it with: ingest backfill {name} --source archive",
+            )

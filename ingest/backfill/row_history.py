@@ -1,0 +1,143 @@
+"""The life of one row: each event that names its key, when, and what it changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.backfill.refolding import refolded
+from ingest.changelog.change import DELETED, POSITION_COLUMN, SOURCE_TS, quoted
+from ingest.changelog.envelope import key_json
+from ingest.changelog.values.render import json_object, rendered
+from ingest.changelog.values.types import spark_type
+from ingest.config import Pipeline
+from ingest.errors import ConfigError
+from ingest.lakehouse.catalog import Catalog, Entry
+from ingest.lakehouse.row_history import ARRIVED
+from ingest.merge.images import Shape
+from ingest.merge.row_versions import UNTIL, VALID_FROM, VALID_TO
+from ingest.names import Lakehouse
+from ingest.pipeline.composition import rules_of
+from ingest.reconcile.scd2 import Chronicle, chronicle_of
+from ingest.spark.local_rows import local_rows
+
+APPEARS, CHANGES, VANISHES, AGAIN, WAITS = "appears", "changes", "vanishes", "is sent again", "waits for columns"
+_MOST = 10_000
+"""Events of one row that are told."""
+
+Values = Mapping[str, Any]
+Position = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """`at`: when its source committed it. `position`: `changelog.position`'s, offset and partition last. `changed`:
+    column → its value before and after."""
+
+    what: str
+    at: datetime | None
+    position: Position
+    changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+
+def life_of(
+    spark: SparkSession, pipeline: Pipeline, table: str, key: Mapping[str, str], beside: Lakehouse
+) -> list[Step]:
+    """In the order of the source. Out of the history that the pipeline keeps of the table; else out of the events in
+    bronze that name the key, folded once more in `beside`, an empty place.
+
+    Raises ConfigError for a table that the lakehouse doesn't have, or another key than the table's."""
+    shape = Catalog(spark, pipeline.layout.tables).entry(pipeline.name, table).shape
+    if not shape.key:
+        raise ConfigError(f"the key of {table} is none", "its rows can't be told apart, so no single one has a history")
+    if set(key) != set(shape.key):
+        example = " ".join(f"{column}=…" for column in shape.key)
+        raise ConfigError(
+            f"the key of {table} is {', '.join(shape.key)}",
+            f"name each of its columns once, such as: {table} {example}",
+        )
+    kept = chronicle_of(spark, pipeline.layout, pipeline.name, table)
+    if table not in rules_of(pipeline).history or not kept.versions.exists():
+        entries = refolded(spark, pipeline, beside, (table,), lambda _: _names(table, key), history=(table,))
+        kept = chronicle_of(spark, beside, pipeline.name, table)
+        _complete(kept, entries, shape)
+    return _steps(spark, kept, shape, key) if kept.changes.exists() else []
+
+
+def _complete(kept: Chronicle, entries: Sequence[Entry], shape: Shape) -> None:
+    """Gives a refolded history the columns and types of `shape`: the key's own events may all be from before a column
+    was added or widened."""
+    for entry in entries:
+        if entry.shape.table == shape.table and entry.shape.columns != shape.columns:
+            for table in kept.tables:
+                if table.exists():
+                    table.evolve(entry.shape, shape)
+
+
+def _names(table: str, key: Mapping[str, str]) -> Column:
+    """Chooses what the key's events may have changed. Values are compared by their hashes: a plan is no place for
+    them."""
+    said = F.from_json(key_json(F.col("key")), "map<string,string>")
+    same = (F.sha2(said[name], 256) == hashlib.sha256(value.encode()).hexdigest() for name, value in key.items())
+    mine = reduce(lambda one, other: one & other, same)
+    return F.coalesce((F.col("source_table") == table) & ((F.col("op") == "t") | mine), F.lit(False))
+
+
+def _steps(spark: SparkSession, kept: Chronicle, shape: Shape, key: Mapping[str, str]) -> list[Step]:
+    types = {c.name: spark_type(c.type) for c in shape.columns}
+    text = T.StructType([T.StructField(k, T.StringType()) for k in shape.key])
+    mine = local_rows(spark, [key], text).select(*(quoted(k).cast(types[k]).alias(k) for k in shape.key))
+    named = list(shape.key)
+    facts = kept.changes.matching(mine, named).where(~F.col(ARRIVED)).select(DELETED, POSITION_COLUMN, SOURCE_TS)
+    ordered = facts.orderBy(POSITION_COLUMN).limit(_MOST)
+    values = {c.name: rendered(quoted(c.name), c.type) for c in shape.columns}
+    versions: list[Row] = []
+    if kept.versions.exists():
+        told: DataFrame = kept.versions.matching(mine, named)
+        span = (POSITION_COLUMN, UNTIL, VALID_FROM, VALID_TO)
+        versions = told.select(*span, json_object(values).alias("row")).collect()  # of one row
+    return told_by(ordered.collect(), {tuple(v[POSITION_COLUMN]): v for v in versions})  # of one row
+
+
+def told_by(facts: Sequence[Row], versions: Mapping[Position, Row]) -> list[Step]:
+    """`facts`: by position. `versions`: by the position at which each began, its `row` as JSON."""
+    steps: list[Step] = []
+    before: Values | None = None
+    for number, fact in enumerate(facts):
+        at, following = tuple(fact[POSITION_COLUMN]), facts[number + 1] if number + 1 < len(facts) else None
+        version = versions.get(at)
+        if fact[DELETED]:
+            if before is not None:
+                steps.append(Step(VANISHES, fact[SOURCE_TS], at))
+            before = None
+        elif version is None:
+            again = following is not None and _place(following) == _place(fact)
+            steps.append(Step(AGAIN if again else WAITS, fact[SOURCE_TS], at))
+        else:
+            row = json.loads(version["row"])
+            steps.append(Step(CHANGES if before else APPEARS, fact[SOURCE_TS], at, _changed(before, row)))
+            before = row
+            end = version[UNTIL]
+            if end is not None and (following is None or tuple(following[POSITION_COLUMN]) > tuple(end)):
+                # Not by an event of its own: the table was emptied, or another row took its key.
+                steps.append(Step(VANISHES, version[VALID_TO], tuple(end)))
+                before = None
+    return steps
+
+
+def _place(fact: Row) -> Position:
+    return tuple(fact[POSITION_COLUMN])[:-2]
+
+
+def _changed(before: Values | None, row: Values) -> dict[str, tuple[Any, Any]]:
+    old = before or {}
+    return {c: (old.get(c), value) for c, value in row.items() if before is None or old.get(c) != value}

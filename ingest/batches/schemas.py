@@ -1,0 +1,88 @@
+"""The columns of each schema that the changelog carries, fetched once per schema from one event that has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.batches.documents import documents
+from ingest.batches.group_stats import Group, at
+from ingest.changelog.connect_schema import columns_of, declared
+from ingest.changelog.spelling import caseless
+from ingest.changelog.values.columns import Column, Encoding, WireType
+from ingest.changelog.values.types import Kind, LogicalType, OutOfRange
+from ingest.errors import ChangelogUnusable
+from ingest.evolution.inference import inferred
+
+
+class Schemas:
+    """Remembers what it has read: a schema is parsed once per process."""
+
+    def __init__(
+        self,
+        sealed: Mapping[str, frozenset[str]] | None = None,
+        times: OutOfRange = OutOfRange.CLAMP,
+        as_stored: bool = False,
+    ) -> None:
+        """`sealed`: table → columns whose values are encrypted, whatever the schema says of them. `times`: what becomes
+        of those out of range. `as_stored`: declared types are those that the tables have."""
+        self._as_stored = as_stored
+        self._sealed = sealed or {}
+        self._times = times
+        self._known: dict[int, tuple[Column, ...]] = {}
+        self._refused: dict[int, ChangelogUnusable] = {}
+
+    def learn(self, events: DataFrame, groups: Sequence[Group]) -> None:
+        """Fetches the schemas of these groups that aren't known yet."""
+        known = self._known.keys() | self._refused.keys()
+        new = {g.schema_id: g.first for g in groups if g.schema_id is not None and g.schema_id not in known}
+        if not new:
+            return
+        text = F.get_json_object(F.col("value").cast("string"), "$.schema")
+        found = events.where(at(list(new.values()))).select("schema_id", text.alias("text")).collect()
+        for row in found:  # a row per new schema
+            try:
+                self._known[row.schema_id] = self._timed(_image_columns(json.loads(row.text)))
+            except ChangelogUnusable as error:
+                # It stops no other table.
+                self._refused[row.schema_id] = error
+
+    def columns(self, group: Group, declared_types: Mapping[str, str]) -> tuple[Column, ...]:
+        """The columns of a group's images: by its schema, else out of its values; a declared type wins there.
+
+        Raises ChangelogUnusable where the schema is none of rows, TableUnusable where images are documents."""
+        if group.schema_id in self._refused:
+            raise self._refused[group.schema_id]
+        sealed = {caseless(name) for name in self._sealed.get(group.table or "", ())}
+        if group.schema_id is not None and self._known[group.schema_id]:
+            known = self._known[group.schema_id]
+            return tuple(_sealed(c, c) if caseless(c.name) in sealed else c for c in known) if sealed else known
+        kinds = {caseless(name): kind for name, kind in declared_types.items()}
+        found = inferred(group.kinds)
+        told = {c.name: declared(c.name, kinds[caseless(c.name)]) for c in found if caseless(c.name) in kinds}
+        told = {c.name: replace(c, as_stored=self._as_stored) for c in self._timed([*told.values()])}
+        return tuple(_sealed(c, told.get(c.name)) if caseless(c.name) in sealed else told.get(c.name, c) for c in found)
+
+    def _timed(self, columns: Sequence[Column]) -> tuple[Column, ...]:
+        return tuple(replace(c, wire=c.wire.with_out_of_range(self._times)) for c in columns)
+
+
+def _sealed(column: Column, known: Column | None) -> Column:
+    """As it arrives. `known`: as it was before."""
+    held = None if known is None else Column(known.name, known.wire, known.type)
+    return Column(column.name, WireType(Encoding.TEXT), LogicalType(Kind.STRING), column.optional, sealed=held)
+
+
+def _image_columns(schema: Mapping[str, Any]) -> tuple[Column, ...]:
+    for image in ("after", "before"):
+        for member in schema.get("fields", ()):
+            if member.get("field") == image:
+                if member.get("type") == "string":
+                    raise documents()
+                return columns_of(member)
+    return ()

@@ -1,0 +1,77 @@
+"""One table's share of a slice of bronze."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ingest.batches.deliveries import Elsewhere
+from ingest.batches.group_stats import Group
+from ingest.changelog.change import POSITION_COLUMN, SOURCE_TS
+from ingest.changelog.envelope import CHANGES
+from ingest.changelog.position import literal, right_before_snapshot
+
+
+@dataclass(frozen=True)
+class TableBatch:
+    """A table's share of a slice. `tombstones`: placed null tombstones of this table that say something new.
+    `upto`: the slice's last capture batch. `history`: the events before the slice. `highest_before`: the highest
+    position of the table's changes among these; empty where there are none. `suppressed`, `held`: how many events
+    beside these an erasure keeps away, or has made wait in quarantine."""
+
+    table: str
+    groups: Sequence[Group]
+    events: DataFrame
+    tombstones: DataFrame | None
+    tombstone_count: int
+    upto: int
+    history: Callable[[], DataFrame]
+    highest_before: Callable[[], tuple[int, ...]]
+    suppressed: int = 0
+    held: int = 0
+    tombstone_origins: tuple[str, ...] = ()
+    """The servers and databases of its null tombstones, as far as the changes before them name these."""
+    elsewhere: Elsewhere | None = None
+    """Readers that are folded before the one whose slice it is."""
+    after: int = 0
+    """The last capture batch before the slice."""
+
+    @property
+    def changed(self) -> Column:
+        """Selects the changes of the table."""
+        return (F.col("source_table") == self.table) & F.col("op").isin(*CHANGES)
+
+    def emptied(self, by_snapshots: bool) -> DataFrame | None:
+        """`_position` and `_source_ts` of what took all rows away: truncates, and snapshots that have ended where each
+        reads every row. None where nothing did."""
+        spark = self.events.sparkSession
+        found = []
+        if any(group.kind == "t" for group in self.groups):
+            own = self.events.where((F.col("source_table") == self.table) & (F.col("op") == "t"))
+            found.append(own.select(F.col("position").alias(POSITION_COLUMN), F.col("source_ts").alias(SOURCE_TS)))
+        for group in self.groups if by_snapshots else ():
+            if group.snapshot is not None:
+                at = literal(right_before_snapshot(group.snapshot)).alias(POSITION_COLUMN)
+                read = F.timestamp_millis(F.lit(group.newest)).alias(SOURCE_TS)
+                found.append(spark.range(1).select(at, read))
+        return reduce(DataFrame.unionByName, found) if found else None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left of it that says anything of a row."""
+        whole = any(g.kind == "t" or g.snapshot is not None for g in self.groups)
+        return not whole and not self.count
+
+    @property
+    def count(self) -> int:
+        """How many events say something of a row."""
+        return sum(g.count for g in self.groups) + self.tombstone_count
+
+    @property
+    def key_changes(self) -> bool:
+        """Whether any delete names the key under which its row goes on."""
+        return any(group.key_changes for group in self.groups)

@@ -1,0 +1,113 @@
+"""The owner of a table: the server and database whose changes it holds. Events of another one under the same name are
+refused, and never merged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ingest.batches.group_stats import CHANGE, profiles
+from ingest.batches.table_batch import TableBatch
+from ingest.changelog.envelope import BATCH, CHANGES
+from ingest.changelog.origin import ORIGIN, UNNAMED, differ, in_words, renamed
+
+_log = logging.getLogger(__name__)
+OTHER_DATABASE = "other-database"
+_OWN_KINDS = (CHANGE, "t")
+
+
+@dataclass(frozen=True)
+class Owned:
+    """A batch without events of others. `owner`: the origin of the table; empty where no event has named one.
+    `refused`: how many events are others', and `foreign` these events, each with its `reason`."""
+
+    batch: TableBatch
+    owner: str
+    foreign: DataFrame | None = None
+    refused: int = 0
+
+
+def owned(batch: TableBatch, owner: str | None, names: Mapping[str, str], topics: Sequence[str] = ()) -> Owned:
+    """The part of a batch that is its table's own. `owner`: None or empty where none is recorded yet: then the first
+    one in the transport is. `names`: of origins that were renamed, the names before. `topics`: those whose events the
+    table holds already."""
+    seen = {o for group in batch.groups for o in group.origins} | set(batch.tombstone_origins)
+    before = {origin: renamed(origin, names) for origin in sorted(seen)}
+    if not owner and seen and topics:
+        # The table is older than owners are recorded.
+        owner = renamed(_first(batch, batch.history(), topics), names)
+    if not owner:
+        several = len(set(before.values())) > 1
+        owner = renamed(_first(batch, batch.events), names) if several else next(iter(before.values()), UNNAMED)
+    foreign = [origin for origin, was in before.items() if differ(owner, was)]
+    if not foreign:
+        return Owned(batch, owner)
+    return _split(batch, owner, foreign)
+
+
+def _first(batch: TableBatch, events: DataFrame, topics: Sequence[str] = ()) -> str:
+    """The first origin that any of these events of the table names, as they were captured and stand in the transport.
+    `topics`: those that they lie in, if known."""
+    named = events.where(_of_table(batch) & (F.col(ORIGIN) != UNNAMED))
+    if len(topics) == 1:
+        named = named.where(F.col("topic") == topics[0]).limit(1)
+    row = named.agg(F.min_by(ORIGIN, F.struct(BATCH, "offset", "topic", "partition")).alias("first")).first()
+    return UNNAMED if row is None or row["first"] is None else str(row["first"])
+
+
+def _of_table(batch: TableBatch) -> Column:
+    return (F.col("source_table") == batch.table) & F.col("op").isin(*CHANGES, "t")
+
+
+def _split(batch: TableBatch, owner: str, foreign: Sequence[str]) -> Owned:
+    strange = _of_table(batch) & F.coalesce(F.col(ORIGIN).isin(*foreign), F.lit(False))
+    left = batch.events.where(~F.coalesce(strange, F.lit(False)))
+    mine = [g for g in profiles(left.where(_of_table(batch)), F.lit(0)).get(0, []) if g.kind in _OWN_KINDS]
+    away = [batch.events.where(strange)]
+    rest, gone = batch.tombstones, 0
+    if rest is not None:
+        topics = (
+            away[0].select("topic").distinct().join(left.where(_of_table(batch)).select("topic"), "topic", "left_anti")
+        )
+        others = F.col(ORIGIN).isin(*foreign) | ((F.col(ORIGIN) == UNNAMED) & F.col("_of_others"))
+        marked = rest.join(F.broadcast(topics.withColumn("_of_others", F.lit(True))), "topic", "left")
+        marked = marked.withColumn("_of_others", F.coalesce(others, F.lit(False))).localCheckpoint()
+        theirs = marked.where("_of_others").drop("_of_others").select(*rest.columns)
+        rest, gone = marked.where(~F.col("_of_others")).select(*rest.columns), theirs.count()
+        away.append(theirs)
+    refused = sum(g.count for g in batch.groups) - sum(g.count for g in mine) + gone
+    own = replace(
+        batch,
+        groups=mine,
+        events=left,
+        tombstones=rest,
+        tombstone_count=batch.tombstone_count - gone,
+        history=partial(_without, batch.history, strange),
+    )
+    _log.warning("%s: %d events of a batch are refused", _reason(batch.table, owner, foreign[0]), refused)
+    columns = batch.events.columns
+    told = [one.select(*columns).withColumn("reason", _reasons(batch.table, owner, foreign)) for one in away]
+    return Owned(own, owner, told[0] if len(told) == 1 else told[0].unionByName(told[1]), refused)
+
+
+def _without(history: Callable[[], DataFrame], strange: Column) -> DataFrame:
+    return history().where(~F.coalesce(strange, F.lit(False)))
+
+
+def _reasons(table: str, owner: str, foreign: Sequence[str]) -> Column:
+    pairs = [F.lit(text) for origin in foreign for text in (origin, _reason(table, owner, origin))]
+    # A lone tombstone in another's topic names no origin.
+    return F.coalesce(F.element_at(F.create_map(*pairs), F.col(ORIGIN)), pairs[1])
+
+
+def _reason(table: str, owner: str, other: str) -> str:
+    return (
+        f"table {table} is that of {in_words(owner)}; the event is of {in_words(other)} → name tables by their "
+        "origin (source: {table_names: server.schema.table}) and fold them anew (ingest backfill PIPELINE --rebuild); "
+        f'or, if it is the same database under another name, source: {{renamed: {{"{other}": "{owner}"}}}}'
+    )

@@ -1,0 +1,1 @@
+"""Values of columns: their types, how they are decoded, converted and rendered. Pure."""

@@ -1,0 +1,36 @@
+"""JSON values as text in one form, whichever way they were stored before: numbers in plain digits, without an exponent
+and without trailing zeros."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as F
+
+from ingest.changelog.values.decimals import placed
+
+NUMBER = r"-?[0-9][0-9.]*(?:E-?[0-9]+)?"
+"""A number as a VARIANT or a double is written."""
+_NOT_PLAIN = r"E|\.0(?![0-9])"
+_NUMBER_OR_REST = NUMBER + r"|[^0-9-]+"
+
+
+def plain_number(text: SparkColumn) -> SparkColumn:
+    """Returns the digits of a number that is written as Java writes a double or a decimal."""
+    mantissa, exponent = F.split_part(text, F.lit("E"), F.lit(1)), F.split_part(text, F.lit("E"), F.lit(2))
+    fraction = F.split_part(mantissa, F.lit("."), F.lit(2))
+    scale = F.length(fraction) - F.coalesce(exponent.try_cast("int"), F.lit(0))
+    pointed = placed(F.translate(mantissa, ".", ""), scale)
+    short = F.when(pointed.contains("."), F.regexp_replace(pointed, r"\.?0+$", "")).otherwise(pointed)
+    return F.when(text.rlike(_NOT_PLAIN), F.when(short == "-0", "0").otherwise(short)).otherwise(text)
+
+
+def json_text(variant: SparkColumn) -> SparkColumn:
+    """Returns the JSON of a VARIANT; null of a JSON null. Numbers of objects, and beside texts, stay as Spark writes
+    them: such values are text from the beginning."""
+    text = F.when(~F.is_variant_null(variant), F.to_json(variant))
+    parts = F.transform(
+        F.regexp_extract_all(text, F.lit(_NUMBER_OR_REST), F.lit(0)),
+        lambda part: F.when(part.rlike("^[-0-9]"), plain_number(part)).otherwise(part),
+    )
+    plain = F.when(~text.contains('"') & text.rlike(_NOT_PLAIN), F.array_join(parts, ""))
+    return F.coalesce(plain, text)

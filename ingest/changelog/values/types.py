@@ -1,0 +1,251 @@
+"""Logical types: what a column means, apart from how a connector writes it and how Delta stores it.
+
+`decimal_text` is an exact decimal without bounds (digits, at most one point, no exponent); `time` is ISO text
+because 24:00:00 and MySQL's -838:59:59 are legal; `interval_micros` is a number of microseconds; `unknown`
+is a column of which only nulls were seen; `int53` is a whole number, stored as an int64, that a 64-bit float holds as
+well (`inferred_types`). A finite `timestamp` or `timestamp_tz` counts microseconds; the
+infinite ones are the instants `INFINITY_MICROS` and `MINUS_INFINITY_MICROS` (org.postgresql.PGStatement),
+so that they compare as they should.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pyspark.sql import types as spark
+
+from ingest.changelog.values.type_expression import TypeExpression, parsed
+from ingest.errors import ConfigError
+
+INFINITY_MICROS = 9223372036825200000
+MINUS_INFINITY_MICROS = -9223372036832400000
+MAX_DIGITS = 38  # of a decimal, in Spark and in Delta
+
+
+class OutOfRange(StrEnum):
+    """What becomes of a date or timestamp outside of the years 1 to 9999, infinite ones among them. Readers fail on
+    these: Python has no date for them."""
+
+    CLAMP = "clamp"
+    SET_NULL = "set_null"
+    QUARANTINE = "quarantine"
+    KEEP = "keep"
+    CLAMP_INFINITE = "clamp_infinite"
+    """Of columns of a key: two finite times must not become one."""
+
+
+class Kind(StrEnum):
+    BOOLEAN = "boolean"
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT53 = "int53"
+    INT64 = "int64"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    DECIMAL = "decimal"
+    DECIMAL_TEXT = "decimal_text"
+    STRING = "string"
+    BYTES = "bytes"
+    BITS = "bits"
+    DATE = "date"
+    TIME = "time"
+    TIME_TZ = "time_tz"
+    TIMESTAMP = "timestamp"
+    TIMESTAMP_TZ = "timestamp_tz"
+    INTERVAL_MICROS = "interval_micros"
+    INTERVAL_ISO = "interval_iso"
+    UUID = "uuid"
+    JSON = "json"
+    ENUM = "enum"
+    XML = "xml"
+    LTREE = "ltree"
+    ARRAY = "array"
+    MAP = "map"
+    STRUCT = "struct"
+    UNKNOWN = "unknown"
+
+
+_SHAPES = {Kind.ARRAY: 1, Kind.MAP: 2}
+_ARGUMENTS = {Kind.DECIMAL: 2, Kind.BITS: 1}
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalType:
+    """`precision` is a decimal's digits or a bit string's length; `elements` are an array's element, a
+    map's key and value, or a struct's fields, which `names` names. Raises ConfigError for a shape that
+    can't be."""
+
+    kind: Kind
+    precision: int = 0
+    scale: int = 0
+    elements: tuple[LogicalType, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        wanted = len(self.names) if self.kind is Kind.STRUCT else _SHAPES.get(self.kind, 0)
+        decimal_ok = self.kind is not Kind.DECIMAL or (
+            1 <= self.precision <= MAX_DIGITS and 0 <= self.scale <= self.precision
+        )
+        if len(self.elements) != wanted or not decimal_ok or (self.kind is Kind.BITS and self.precision < 1):
+            raise ConfigError(
+                f"the type {self} can't be",
+                "give decimal 1 to 38 digits and a scale within them, bits a length, array one, map two",
+            )
+
+    def __str__(self) -> str:
+        return str(self._expression())
+
+    def _expression(self) -> TypeExpression:
+        arguments = (self.precision, self.scale)[: _ARGUMENTS.get(self.kind, 0)]
+        elements = tuple(element._expression() for element in self.elements)
+        return TypeExpression(self.kind.value, tuple(map(str, arguments)), elements, self.names)
+
+
+def parse(text: str) -> LogicalType:
+    """The type that `str` wrote as `text`. Raises ConfigError for anything else."""
+    return logical(parsed(text))
+
+
+def logical(expression: TypeExpression) -> LogicalType:
+    """The type that an expression stands for. Raises ConfigError for a name or arguments that no type has."""
+    known = expression.word in Kind.__members__.values()
+    wanted = _ARGUMENTS.get(Kind(expression.word), 0) if known else -1
+    if len(expression.arguments) != wanted or not all(text.isdecimal() for text in expression.arguments):
+        raise ConfigError(f"{str(expression)!r} is not a logical type", f"use one of {', '.join(Kind)}")
+    elements = tuple(logical(element) for element in expression.elements)
+    precision, scale = [*map(int, expression.arguments), 0, 0][:2]
+    return LogicalType(Kind(expression.word), precision, scale, elements, expression.names)
+
+
+def array_of(element: LogicalType) -> LogicalType:
+    return LogicalType(Kind.ARRAY, elements=(element,))
+
+
+def map_of(key: LogicalType, value: LogicalType) -> LogicalType:
+    return LogicalType(Kind.MAP, elements=(key, value))
+
+
+def struct_of(fields: dict[str, LogicalType]) -> LogicalType:
+    return LogicalType(Kind.STRUCT, elements=tuple(fields.values()), names=tuple(fields))
+
+
+def decimal_of(precision: int, scale: int) -> LogicalType:
+    """decimal(precision, scale), or `decimal_text` where Delta's 38 digits don't suffice."""
+    if precision > MAX_DIGITS:
+        return LogicalType(Kind.DECIMAL_TEXT)
+    return LogicalType(Kind.DECIMAL, precision, scale)
+
+
+_SPARK: dict[Kind, Callable[[], spark.DataType]] = {
+    Kind.BOOLEAN: spark.BooleanType,
+    Kind.INT8: spark.ByteType,
+    Kind.INT16: spark.ShortType,
+    Kind.INT32: spark.IntegerType,
+    Kind.INT53: spark.LongType,
+    Kind.INT64: spark.LongType,
+    Kind.FLOAT32: spark.FloatType,
+    Kind.FLOAT64: spark.DoubleType,
+    Kind.BYTES: spark.BinaryType,
+    Kind.DATE: spark.DateType,
+    Kind.TIMESTAMP: spark.TimestampNTZType,
+    Kind.TIMESTAMP_TZ: spark.TimestampType,
+    Kind.INTERVAL_MICROS: spark.LongType,
+}
+
+
+def spark_type(logical_type: LogicalType) -> spark.DataType:
+    """How silver stores the type; what Delta has no type of its own for is text."""
+    elements = [spark_type(element) for element in logical_type.elements]
+    match logical_type.kind:
+        case Kind.DECIMAL:
+            return spark.DecimalType(logical_type.precision, logical_type.scale)
+        case Kind.BITS:
+            return _bits(logical_type.precision)
+        case Kind.ARRAY:
+            return spark.ArrayType(elements[0])
+        case Kind.MAP:
+            return spark.MapType(elements[0], elements[1])
+        case Kind.STRUCT:
+            fields = zip(logical_type.names, elements, strict=True)
+            return spark.StructType([spark.StructField(name, element) for name, element in fields])
+        case kind:
+            return _SPARK.get(kind, spark.StringType)()
+
+
+def _bits(length: int) -> spark.DataType:
+    if length < 64:
+        return spark.LongType()
+    return spark.DecimalType(20 if length == 64 else MAX_DIGITS, 0)
+
+
+_INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT53, Kind.INT64)
+_FLOATS = (Kind.FLOAT32, Kind.FLOAT64)
+_DECIMALS = (Kind.DECIMAL, Kind.DECIMAL_TEXT)
+_TEXTS = frozenset({Kind.STRING, Kind.ENUM, Kind.JSON, Kind.XML, Kind.LTREE, Kind.UUID})
+
+
+def widest(a: LogicalType, b: LogicalType) -> LogicalType | None:
+    """The one type that holds every value of both without loss; None where there is none.
+
+    Commutative, associative where not None, and idempotent. An integer counts as decimal(10,0), int64 as
+    decimal(20,0): the steps that Delta's type widening knows, so a table follows without a rewrite, but where
+    the outcome is `decimal_text`.
+    """
+    if a == b or Kind.UNKNOWN in (a.kind, b.kind):
+        return b if a.kind is Kind.UNKNOWN else a
+    return _widest_of_kind(a, b) if a.kind is b.kind else _widest_across(a, b)
+
+
+def _widest_across(a: LogicalType, b: LogicalType) -> LogicalType | None:
+    kinds = {a.kind, b.kind}
+    if kinds <= set(_INTEGERS):
+        return max(a, b, key=lambda one: _INTEGERS.index(one.kind))
+    if kinds <= {*_INTEGERS, *_FLOATS} and Kind.INT64 not in kinds:
+        return LogicalType(Kind.FLOAT64)
+    if kinds <= {*_INTEGERS, *_DECIMALS}:
+        return _widest_decimal(a, b)
+    if kinds <= _TEXTS:
+        return LogicalType(Kind.STRING)
+    return LogicalType(Kind.TIMESTAMP) if kinds == {Kind.DATE, Kind.TIMESTAMP} else None
+
+
+def _widest_of_kind(a: LogicalType, b: LogicalType) -> LogicalType | None:
+    match a.kind:
+        case Kind.DECIMAL:
+            return _widest_decimal(a, b)
+        case Kind.BITS:
+            return max(a, b, key=lambda one: one.precision)
+        case Kind.STRUCT:
+            return _widest_struct(a, b)
+        case _:
+            pairs = [widest(*pair) for pair in zip(a.elements, b.elements, strict=True)]
+            elements = tuple(one for one in pairs if one is not None)
+            return LogicalType(a.kind, elements=elements) if len(elements) == len(pairs) else None
+
+
+def _widest_decimal(a: LogicalType, b: LogicalType) -> LogicalType:
+    if Kind.DECIMAL_TEXT in (a.kind, b.kind):
+        return LogicalType(Kind.DECIMAL_TEXT)
+    (left, left_scale), (right, right_scale) = _digits(a), _digits(b)
+    scale = max(left_scale, right_scale)
+    return decimal_of(max(left, right) + scale, scale)
+
+
+def _digits(one: LogicalType) -> tuple[int, int]:
+    """Digits before and after the point."""
+    if one.kind is Kind.DECIMAL:
+        return one.precision - one.scale, one.scale
+    return (20, 0) if one.kind in (Kind.INT53, Kind.INT64) else (10, 0)
+
+
+def _widest_struct(a: LogicalType, b: LogicalType) -> LogicalType | None:
+    fields = dict(zip(a.names, a.elements, strict=True))
+    for name, element in zip(b.names, b.elements, strict=True):
+        wide = widest(fields[name], element) if name in fields else element
+        if wide is None:
+            return None
+        fields[name] = wide
+    return struct_of(fields)

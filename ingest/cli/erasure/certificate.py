@@ -1,0 +1,101 @@
+"""`ingest certificate`: keys that sign certificates of erasure, issuing one, and whether one is genuine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ingest.cli.erasure.scan import needles_in
+from ingest.config import load
+from ingest.erasure.certifying import erasure_of
+from ingest.failures.explained import explaining
+from ingest.proof.certificate import issued, verified
+from ingest.proof.certificate.keys import made, public_key, signing_key
+from ingest.proof.scan import Folder
+from ingest.proof.search import places_of, proof
+from ingest.spark.session import running
+
+EXIT_ALTERED = 1
+
+app = typer.Typer(help="Certificates of erasure.", no_args_is_help=True)
+Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")]
+
+
+@app.command()
+def key(
+    file: Annotated[Path, typer.Argument(help="Where the private key goes; the public one goes beside it.")],
+    debug: Debug = False,
+) -> None:
+    """Make a key pair that signs certificates. The private key is for its owner alone, and lies outside of lakehouses.
+
+    Example: ingest certificate key ~/.ingest/erasure.pem
+    """
+    del debug
+    beside = made(file.expanduser())
+    typer.echo(f"private key: {file}\npublic key: {beside}")
+
+
+@app.command()
+def issue(
+    pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
+    request: Annotated[str, typer.Argument(help="The request, as `ingest erase` has told it.")],
+    needle_file: Annotated[
+        str, typer.Option("--needle-file", help='The subject\'s values, as for `ingest scan`. "-" reads stdin.')
+    ],
+    key: Annotated[Path, typer.Option("--key", help="The private key that signs.")],
+    out: Annotated[Path, typer.Option(help="The folder that the two files go to.", file_okay=False)] = Path(),
+    folder: Annotated[list[Path] | None, typer.Option(help="One more place to scan. May be repeated.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Scan a pipeline's places for a subject's values and, where none is found, certify the erasure.
+
+    There is no certificate where a value was found, a canary was missed, or the request isn't done.
+
+    Example: ingest certificate issue claims 7c1f… --needle-file subject.json --key ~/.ingest/erasure.pem
+    """
+    del debug
+    loaded = load(pipeline)
+    needles = needles_in(needle_file)
+    places, left_out = places_of(loaded)
+    places += [Folder(path.expanduser().absolute()) for path in folder or ()]
+    signer = signing_key(key, [place.path for place in places if isinstance(place, Folder)])
+    with running(f"ingest certificate {loaded.name}", loaded.session) as spark, explaining(loaded):
+        erasure = erasure_of(spark, loaded, request)
+    certificate = issued(erasure, proof(places, needles, left_out), signer, datetime.now(UTC))
+    out.mkdir(parents=True, exist_ok=True)
+    for file in certificate.written(out, f"erasure-{request}"):
+        typer.echo(str(file))
+
+
+@app.command()
+def verify(
+    file: Annotated[Path, typer.Argument(help="A certificate: its JSON file, or its page.")],
+    key: Annotated[Path | None, typer.Option("--public-key", help="The issuer's public key.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Tell whether a certificate is what was signed, and, given the issuer's public key, who signed it.
+
+    Exits with 1 where anything was altered, or another key signed.
+
+    Example: ingest certificate verify erasure-17.json --public-key erasure.pem.pub
+    """
+    del debug
+    verdict = verified(file, None if key is None else public_key(key))
+    if as_json:
+        typer.echo(json.dumps({"genuine": verdict.genuine, **asdict(verdict)}, ensure_ascii=False))
+    else:
+        for mark, sentences in (("holds", verdict.holds), ("BROKEN", verdict.broken), ("open", verdict.open)):
+            for sentence in sentences:
+                typer.echo(f"{mark}: {sentence}")
+        if verdict.said is not None:
+            said = verdict.said
+            typer.echo(f"request {said['request']}, issued at {said['issued_at']}, {len(said['places'])} places")
+            typer.echo(f"{len(said['not_scanned'])} files or places were not scanned; the certificate lists them")
+    if not verdict.genuine:
+        raise typer.Exit(EXIT_ALTERED)

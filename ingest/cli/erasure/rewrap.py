@@ -1,0 +1,38 @@
+"""`ingest rewrap`: data keys under the newest master key."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from ingest.cli.printing import verbatim
+from ingest.config import load
+from ingest.errors import ConfigError
+
+
+def rewrap(
+    pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Wrap the data keys of shredded columns by the newest master key. Once the older master keys are destroyed, old
+    copies of the key store open nothing any more: none of what was erased either.
+
+    Example: ingest rewrap claims
+    """
+    del debug
+    from ingest.pipeline.shredding import data_keys_of
+
+    keys = data_keys_of(load(pipeline))
+    if keys is None:
+        raise ConfigError("the pipeline shreds no columns", "declare them: tables: {…: {shred: […]}}")
+    with closing(keys.store()) as store:
+        count = store.rewrap()
+    console = verbatim()
+    if as_json:
+        console.out(json.dumps({"rewrapped": count, "master": max(keys.masters)}))
+    else:
+        console.print(f"{count:,} keys wrapped anew, all by version {max(keys.masters)} now")

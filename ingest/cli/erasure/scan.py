@@ -1,0 +1,103 @@
+"""`ingest scan`: is anything of a subject left in a pipeline's places? Needs no Spark."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ingest.cli import personal
+from ingest.cli.printing import verbatim
+from ingest.config import load
+from ingest.errors import ProofFailed
+from ingest.proof.scan import Folder, Needle, Report
+from ingest.proof.scan.search_terms import parsed
+from ingest.proof.search import places_of, proof
+
+EXIT_FOUND = 1
+_SHOWN = 100
+
+
+def scan(
+    pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
+    needle_file: Annotated[
+        str, typer.Option("--needle-file", help='JSON: {"email": "…", …}. "-" reads it from stdin.')
+    ],
+    folder: Annotated[
+        list[Path] | None,
+        typer.Option(help="One more place, such as a broker's log folder or a checkpoint. May be repeated."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Read every byte and column of a pipeline's places and look for values of a subject, in every form.
+
+    Values are given in a file, never as arguments, and are not shown. A number or a short text names the columns in
+    which it counts: {"member": {"value": 42, "columns": ["id"]}}. Exits with 1 where anything is found.
+
+    Example: ingest scan claims --needle-file subject.json
+    """
+    del debug
+    loaded = load(pipeline)
+    needles = needles_in(needle_file)
+    places, left_out = places_of(loaded)
+    places += [Folder(path.expanduser().absolute()) for path in folder or ()]
+    report = proof(places, needles, left_out)
+    if as_json:
+        typer.echo(json.dumps(asdict(report), ensure_ascii=False))
+    else:
+        _show(verbatim(), report)
+    if not report.valid:
+        missed = [f"{s.place}, {s.format}: {name}" for s in report.canaries for name in s.missed]
+        raise ProofFailed(
+            f"the scan missed {len(missed):,} of its canaries, such as {missed[0]}",
+            "what it did not find may be there all the same: report this with the version and the platform",
+        )
+    if not report.clean:
+        raise typer.Exit(EXIT_FOUND)
+
+
+def needles_in(file: str) -> tuple[Needle, ...]:
+    """Those of a file, or of stdin where it is "-". Raises ConfigError, which shows none of them."""
+    return parsed(personal.read(file, "--needle-file"))
+
+
+def _show(console: Console, report: Report) -> None:
+    read = _table("read", "place", "kind", "files", "bytes", "decoded")
+    for kind in report.read:
+        read.add_row(kind.place, kind.kind, f"{kind.files:,}", f"{kind.bytes:,}", f"{kind.decoded_bytes:,}")
+    console.print(read)
+    if report.not_scanned:
+        absent = _table(f"{len(report.not_scanned):,} not scanned", "place", "file", "why")
+        for one in report.not_scanned[:_SHOWN]:
+            absent.add_row(one.place, one.file, one.why)
+        console.print(absent)
+    if report.findings:
+        found = _table("found", "place", "file", "part", "needle", "form", "times")
+        for f in report.findings[:_SHOWN]:
+            found.add_row(f.place, f.file, f.part, f.needle, f.form, f"{f.count:,}")
+        console.print(found)
+    if max(len(report.not_scanned), len(report.findings)) > _SHOWN:
+        console.print(f"of each table {_SHOWN} rows at most are shown: --json has all")
+    console.print(f"canaries: {sum(s.canaries for s in report.canaries):,} planted, {_missed(report):,} missed")
+    limited = ", ".join(f"{n.label} in {' and '.join(n.columns)}" for n in report.needles if n.columns)
+    if limited:
+        console.print(f"only as a whole value of a column or JSON key: {limited}")
+    console.print(f"{len(report.findings):,} residues" if report.findings else "nothing was found in what was scanned")
+
+
+def _table(title: str, *headings: str) -> Table:
+    """Its cells are never cut: a place that can't be read in full can't be looked at."""
+    table = Table(title=title, title_justify="left")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
+
+
+def _missed(report: Report) -> int:
+    return sum(len(s.missed) for s in report.canaries)

@@ -1,0 +1,65 @@
+"""`ingest accounts`: what became of every event, and whether the sums add up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ingest.changelog.accounting import COUNTS, WITHOUT_TABLE
+from ingest.cli.printing import verbatim
+from ingest.config import load
+from ingest.errors import EXIT_DIFFERS
+from ingest.failures.explained import explaining
+from ingest.lakehouse.accounts import Accounts
+from ingest.pipeline.composition import bronze_of
+from ingest.quality.accounting import Audit, audit
+from ingest.spark.session import running
+
+
+def accounts(
+    pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
+    from_batch: Annotated[int, typer.Option(min=1, help="First capture batch to look at.")] = 1,
+    to_batch: Annotated[int | None, typer.Option(min=1, help="Last one; without it, the newest.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Show and check the accounts: read = applied + superseded + quarantined + suppressed, without a gap.
+
+    Exits with 1 where something is missing or doubled.
+
+    Example: ingest accounts claims
+    """
+    del debug
+    loaded = load(pipeline)
+    with running("ingest accounts", loaded.session) as spark, explaining(loaded):
+        bronze = bronze_of(spark, loaded).rows()
+        kept = Accounts(spark, loaded.layout.accounts, loaded.name).rows()
+        found = audit(bronze, kept, from_batch, to_batch)
+    console = verbatim()
+    if as_json:
+        console.out(json.dumps(asdict(found), ensure_ascii=False))
+    else:
+        _show(console, found)
+    if found.problems:
+        raise typer.Exit(EXIT_DIFFERS)
+
+
+def _show(console: Console, found: Audit) -> None:
+    table = Table("table", *COUNTS)
+    for name, counts in found.tables.items():
+        table.add_row(name or WITHOUT_TABLE, *(f"{counts[c]:,}" for c in COUNTS))
+    console.print(table)
+    held = Table("topic", "partition", "offsets", "records")
+    for p in found.partitions:
+        held.add_row(p.topic, str(p.partition), f"{p.first}-{p.last}", f"{p.records:,}")
+    console.print(held)
+    console.print(f"{found.merged:,} records are accounted for, {found.waiting:,} wait in bronze")
+    for problem in found.problems:
+        console.print(problem, style="bold red")
+    if not found.problems:
+        console.print("every event is accounted for")

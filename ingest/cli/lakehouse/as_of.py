@@ -1,0 +1,106 @@
+"""`ingest as-of`: silver as it was at a point of the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pyspark.sql import SparkSession
+from rich.table import Table
+
+from ingest.backfill.archive_reading import archived
+from ingest.backfill.digests import table_digests
+from ingest.backfill.readers import Reader
+from ingest.backfill.refolding import committed_by, histories, refolded
+from ingest.changelog.point import Point
+from ingest.cli.counting import counting
+from ingest.cli.point import point
+from ingest.cli.printing import verbatim
+from ingest.config import Pipeline, load
+from ingest.errors import ConfigError
+from ingest.failures.explained import explaining
+from ingest.lakehouse.catalog import Catalog
+from ingest.names import Lakehouse
+from ingest.spark.folders import is_empty
+from ingest.spark.session import running
+
+
+class Origin(StrEnum):
+    """Where the events are read."""
+
+    BRONZE = "bronze"
+    ARCHIVE = "archive"
+
+
+def as_of(
+    pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
+    out: Annotated[str, typer.Option("--out", help="An empty folder or URI for the tables.")],
+    time: Annotated[str | None, typer.Option("--time", help="When the source had committed them, in ISO 8601.")] = None,
+    position: Annotated[
+        str | None, typer.Option("--position", help="An LSN (0/16B3748) or a place in a binlog (binlog.000003:4567).")
+    ] = None,
+    table: Annotated[list[str] | None, typer.Option("--table", help="Only this one. May be repeated.")] = None,
+    source: Annotated[Origin, typer.Option("--source", help="Where the events are read.")] = Origin.BRONZE,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Write the tables as they were at a point of the log, to be read like any others: `ingest sql --lakehouse DIR`.
+
+    What the source had committed by then is in them, and nothing of a transaction that it had not. The archive is asked
+    where bronze begins too late, or is lost.
+
+    Example: ingest as-of claims --time 2026-01-31T12:00:00Z --out /tmp/january
+    """
+    del debug
+    loaded = load(pipeline)
+    until = _point(time, position, len(loaded.source.epochs))
+    root = out if "://" in out else str(Path(out).absolute())
+    with running(f"ingest as-of {loaded.name}", loaded.session) as spark, explaining(loaded):
+        if not is_empty(spark, root):
+            raise ConfigError(f"{root} is not empty", "choose another --out")
+        into = Lakehouse(root)
+        with counting(as_json) as advance, _read(spark, loaded, source, into) as read:
+            chosen = partial(committed_by, until)
+            entries = refolded(spark, loaded, into, tuple(table or ()), chosen, advance, read=read)
+        Catalog(spark, into.tables).require(loaded.name, table or ())
+        digests = table_digests(spark, into, loaded.name)
+    found = [{"table": e.shape.table, **asdict(digests[e.shape.table]), "path": e.path} for e in entries]
+    if as_json:
+        typer.echo(json.dumps({"until": until.said, "tables": found}, ensure_ascii=False))
+        return
+    shown = Table("table", "rows", "path", title=f"{loaded.name} as of {until.said}")
+    for one in found:
+        shown.add_row(str(one["table"]), f"{one['rows']:,}", str(one["path"]))
+    verbatim().print(shown)
+
+
+@contextmanager
+def _read(spark: SparkSession, loaded: Pipeline, source: Origin, into: Lakehouse) -> Iterator[list[tuple[Reader, int]]]:
+    if source is Origin.ARCHIVE:
+        with archived(spark, loaded, into) as reader:
+            yield [reader]
+        return
+    found = list(histories(spark, loaded))
+    if not found:
+        raise ConfigError(
+            f"no event of pipeline {loaded.name} was ever merged into {loaded.lakehouse}",
+            "see that its file names the right lakehouse; what is archived is read with --source archive",
+        )
+    yield found
+
+
+def _point(time: str | None, position: str | None, epoch: int) -> Point:
+    said = [(option, text) for option, text in (("--time", time), ("--position", position)) if text is not None]
+    if len(said) != 1:
+        raise ConfigError("which point of the log is not clear", "give either --time or --position")
+    found = point(*said[0], epoch)
+    if (found.time is None) != (time is None):
+        raise ConfigError(f"{said[0][1]} is no {said[0][0].strip('-')}", "give it under the other option")
+    return found

@@ -1,0 +1,40 @@
+"""`ingest digest`: one line that is equal where two silver tables hold the same rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from ingest.backfill.digests import entry_digest
+from ingest.cli.printing import verbatim
+from ingest.config import load
+from ingest.failures.explained import explaining
+from ingest.lakehouse.catalog import Catalog
+from ingest.lakehouse.silver import Silver
+from ingest.spark.session import running
+
+
+def digest(
+    table: Annotated[str, typer.Argument(help="A table, as the source calls it.")],
+    pipeline: Annotated[str, typer.Option("--pipeline", "-p", help="The pipeline that keeps it.")],
+    as_of: Annotated[
+        str | None,
+        typer.Option("--as-of", help="A version of the Delta table, or a time in ISO 8601."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Print the number of live rows and a digest of their content, which order, files and batches don't change.
+
+    Example: ingest digest claims.members --pipeline claims
+    """
+    del debug
+    loaded = load(pipeline)
+    with running("ingest digest", loaded.session) as spark, explaining(loaded):
+        entry = Catalog(spark, loaded.layout.tables).entry(loaded.name, table)
+        found = entry_digest(entry, Silver(spark, entry.path).rows(as_of))
+    console = verbatim()
+    console.out(json.dumps({"table": table, **asdict(found)}) if as_json else f"{found.digest}  {table}")

@@ -1,0 +1,62 @@
+"""`ingest gc`: forget the tombstones that no late event can ask for any more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from ingest.cli.printing import verbatim
+from ingest.cli.waiting import patiently
+from ingest.config import load
+from ingest.failures.explained import explaining
+from ingest.pipeline.retrying import Progressed
+from ingest.spark.session import running
+
+
+def gc(
+    pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
+    keep_days: Annotated[
+        float | None,
+        typer.Option(min=0, help="Forget tombstones of records older than this, whatever is still held."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be forgotten.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Forget tombstones of deleted keys. Without --keep-days (or tombstones.keep_days in the pipeline) only those that
+    are older than everything that the topics, and the archive where one is named, still hold. An older event that comes
+    all the same goes to quarantine.
+
+    Example: ingest gc claims --keep-days 90 --dry-run
+    """
+    del debug
+    from ingest.pipeline.composition import bronze_of
+    from ingest.upkeep import tombstone_gc
+
+    loaded = load(pipeline)
+    days = loaded.tombstones.keep_days if keep_days is None else keep_days
+    with running("ingest gc", loaded.session) as spark, explaining(loaded):
+
+        def collect(_: Progressed) -> Sequence[tombstone_gc.Collected]:
+            bronze = bronze_of(spark, loaded)
+            if days is None:
+                horizons = tombstone_gc.retained(spark, bronze, tombstone_gc.earliest(spark, loaded))
+            else:
+                horizons = tombstone_gc.written_before(bronze, datetime.now(UTC) - timedelta(days=days))
+            return tombstone_gc.collect_garbage(spark, loaded.name, loaded.layout, bronze, horizons, dry_run)
+
+        found = patiently(spark, loaded, as_json, collect)
+    console = verbatim()
+    if as_json:
+        console.out(json.dumps({"dry_run": dry_run, "tables": [asdict(table) for table in found]}, ensure_ascii=False))
+        return
+    table = Table("table", "tombstones", "would be forgotten" if dry_run else "forgotten")
+    for one in found:
+        table.add_row(one.table, f"{one.tombstones:,}", f"{one.forgotten:,}")
+    console.print(table)

@@ -1,0 +1,91 @@
+"""`ingest prove`: is silver what its events say? Folded once more from the beginning, and compared."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from ingest.backfill.proving import Proof
+from ingest.backfill.proving import prove as proved
+from ingest.cli.counting import counting
+from ingest.cli.printing import verbatim
+from ingest.config import load
+from ingest.errors import EXIT_DIFFERS
+from ingest.failures.explained import explaining
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.catalog import Catalog
+from ingest.loop.set_aside import require_all_merged
+from ingest.spark.folders import gone_afterwards
+from ingest.spark.session import running
+
+
+def prove(
+    pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
+    table: Annotated[list[str] | None, typer.Option("--table", help="Only this one. May be repeated.")] = None,
+    keys: Annotated[
+        bool, typer.Option("--keys/--no-keys", help="Print the keys that differ, which may be personal.")
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Fold all that the pipeline has read once more, beside the live tables, and compare digests. A stream may go on.
+
+    Exits with 1 where a table differs, and shows the first keys that do and the events that name them. A table that is
+    set aside is held against the events that it holds, and the exit code is 2.
+
+    Example: ingest prove claims --table claims.members
+    """
+    del debug
+    loaded = load(pipeline)
+    beside = loaded.layout.beside(f"proof-{uuid.uuid4().hex[:12]}")
+    with (
+        running(f"ingest prove {loaded.name}", loaded.session) as spark,
+        explaining(loaded),
+        gone_afterwards(spark, beside.root),
+        counting(as_json) as advance,
+    ):
+        Catalog(spark, loaded.layout.tables).require(loaded.name, table or ())
+        found = proved(spark, loaded, beside, tuple(table or ()), advance)
+        aside = Accounts(spark, loaded.layout.accounts, loaded.name).set_aside()
+    _show(found, keys, as_json)
+    if not all(p.equal for p in found):
+        raise typer.Exit(EXIT_DIFFERS)
+    require_all_merged(loaded.name, {t: one for t, one in aside.items() if not table or t in table})
+
+
+def _word(equal: bool | None) -> Text:
+    return Text() if equal is None else Text("equal") if equal else Text("differs", style="bold red")
+
+
+def _show(found: Sequence[Proof], keys: bool, as_json: bool) -> None:
+    if as_json:
+        said = [asdict(p) | {"equal": p.equal, "counted_twice": p.counted_twice} for p in found]
+        for one in said:
+            for difference in one["differences"]:
+                if not keys:
+                    del difference["key"]
+        typer.echo(json.dumps({"tables": said}, ensure_ascii=False))
+        return
+    console = verbatim()
+    table = Table("table", "rows", "as its events say", "up to batch", "", "its history")
+    for p in found:
+        live, folded = (f"{d.rows:,}" if d else "none" for d in (p.live, p.folded))
+        table.add_row(p.table, live, folded, str(p.upto_batch), _word(p.rows_equal), _word(p.history))
+    console.print(table)
+    for p in found:
+        if p.counted_twice:
+            console.print(
+                f"{p.table}: more rows than the {p.deliveries:,} records that were delivered: some count twice → "
+                "fold it anew: ingest backfill PIPELINE --rebuild"
+            )
+        for d in p.differences:
+            named = ", ".join(f"{k} = {v}" for k, v in d.key.items()) if keys else "a key"
+            what = "is missing" if d.live is None else "has no event" if d.folded is None else "differs"
+            console.print(f"{p.table}: {named} {what}; events: {', '.join(d.events) or 'none'}")

@@ -1,0 +1,143 @@
+"""`ingest sql`: a query over silver, with tables by the names that the source gives them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pyspark.sql import DataFrame, SparkSession
+from rich.table import Table
+
+from ingest.cli import personal
+from ingest.cli.printing import verbatim
+from ingest.config import Pipeline, load
+from ingest.errors import ConfigError, IngestError
+from ingest.failures.explained import RunFailed, explained
+from ingest.lakehouse.catalog import Catalog
+from ingest.names import Lakehouse
+from ingest.pipeline.shredding import rows_in_clear
+from ingest.shredding.owners import shredded_by
+from ingest.spark.session import running
+from ingest.sql.failures import explaining
+from ingest.sql.named_tables import named_tables
+from ingest.sql.statement import Statement
+from ingest.sql.table_names import Source, TableNames, table_names
+
+_DEFAULTS = {
+    "spark.sql.debug.maxToStringFields": "1000",  # Who asks to EXPLAIN a query wants to see its columns.
+    # A filter on one side of a join holds for the other side too: queries gain by it, merges of wide tables don't.
+    "spark.sql.constraintPropagation.enabled": "true",
+}
+
+
+def sql(
+    query: Annotated[str, typer.Argument(help='A SELECT, SHOW, DESCRIBE or EXPLAIN; "-" reads it from stdin.')],
+    pipeline: Annotated[
+        str | None, typer.Option("--pipeline", "-p", help="Take the lakehouse and the Spark settings of this pipeline.")
+    ] = None,
+    lakehouse: Annotated[str | None, typer.Option(help="A lakehouse's folder or URI.")] = None,
+    decrypt: Annotated[
+        bool,
+        typer.Option("--decrypt", help="Name tables with shredded columns in clear as <table>__decrypted, too."),
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Most rows to print.")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per row.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Query silver tables by name: schema.table as the source calls it or, where several pipelines have such a table,
+    pipeline.schema.table; without a pipeline a table of --pipeline is meant. It only reads: nothing that could write is
+    run.
+
+    Example: ingest sql --pipeline claims "SELECT count(*) FROM claims.accident_claims"
+    """
+    del debug
+    if (pipeline is None) == (lakehouse is None):
+        raise ConfigError("which lakehouse to query is not clear", "give either --pipeline or --lakehouse")
+    if decrypt and pipeline is None:
+        raise ConfigError("nothing says where the keys are", "give --pipeline: its file names the key store")
+    text = personal.read(query, "the query") if query == personal.STDIN else query
+    loaded = load(pipeline) if pipeline is not None else None
+    root = loaded.lakehouse if loaded is not None else str(lakehouse)
+    if "://" not in root:
+        root = str(Path(root).absolute())  # Spark takes a table's relative place to be below its own warehouse.
+    with _session(loaded) as spark, explaining(spark, partial(_elsewhere, loaded)) as asked:
+        statement = Statement(spark, text)
+        asked.feeds = frozenset(statement.feeds)
+        asked.tables = names_in(spark, Lakehouse(root), loaded.name if loaded else None)
+        if decrypt and loaded is not None:
+            register_in_clear(spark, loaded)
+        with named_tables(spark, asked.tables):
+            _show(statement.run(), limit, as_json)
+
+
+def _elsewhere(pipeline: Pipeline | None, error: Exception) -> IngestError | None:
+    """Explains a failure by what the pipeline's file names, such as its store; None where the query itself failed."""
+    found = explained(error, pipeline) if pipeline is not None else None
+    return None if isinstance(found, RunFailed) else found
+
+
+@contextmanager
+def _session(pipeline: Pipeline | None) -> Iterator[SparkSession]:
+    """A session with a pipeline's own settings, in which names are known as long as it lives."""
+    warehouse = tempfile.mkdtemp(prefix="ingest-sql-")
+    own = {"spark.sql.catalogImplementation": "in-memory", "spark.sql.warehouse.dir": warehouse}
+    try:
+        with running("ingest sql", {**_DEFAULTS, **(pipeline.session if pipeline else {}), **own}) as spark:
+            yield spark
+    finally:
+        shutil.rmtree(warehouse, ignore_errors=True)
+
+
+def names_in(spark: SparkSession, lakehouse: Lakehouse, pipeline: str | None = None) -> TableNames:
+    """Names every silver table of a lakehouse, all versions of its rows (`table__history`), and the lakehouse's own
+    tables (`system.…`). `pipeline`: whose tables are meant by a name that several pipelines have."""
+    own = {"system.quarantine": lakehouse.quarantine, "system.accounts": lakehouse.accounts}
+    own["system.ledger"] = lakehouse.ledger
+    sources = []
+    for entry in Catalog(spark, lakehouse.tables).entries():
+        table = entry.shape.table
+        paths = {"": lakehouse.silver(entry.pipeline, table), "__history": lakehouse.history(entry.pipeline, table)}
+        sources.append(Source(entry.pipeline, table, paths))
+    return table_names(sources, own, pipeline)
+
+
+def register_in_clear(spark: SparkSession, pipeline: Pipeline) -> None:
+    """Makes the tables with shredded columns known in clear, for this session, as `table__decrypted`; with the schema
+    before it where two are called alike. Raises ConfigError where the keys can't be read."""
+    entries = Catalog(spark, pipeline.layout.tables).entries(pipeline.name)
+    sealed = [e.shape.table for e in entries if e.shape.table in shredded_by(pipeline.tables).columns]
+    if not sealed:
+        raise ConfigError(
+            f"no table of {pipeline.name} has shredded columns",
+            "query it without --decrypt, or declare tables.…: shred",
+        )
+    last = Counter(table.rpartition(".")[2] for table in sealed)
+    for table in sealed:
+        name = table.rpartition(".")[2]
+        view = name if last[name] == 1 else table.replace(".", "__")
+        rows_in_clear(spark, pipeline, table).createOrReplaceTempView(f"{view}__decrypted")
+
+
+def _show(frame: DataFrame, limit: int, as_json: bool) -> None:
+    rows = frame.limit(limit).collect()  # at most `limit` rows, for a person to read
+    console = verbatim()
+    if as_json:
+        for row in rows:
+            console.out(json.dumps(row.asDict(recursive=True), ensure_ascii=False, default=str))
+        return
+    table = Table(*frame.columns)
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    return "NULL" if value is None else str(value)

@@ -1,0 +1,44 @@
+"""`ingest vacuum`: what only old versions of tables need goes."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from ingest.cli.pipeline.run import PipelineName
+from ingest.cli.waiting import patiently
+from ingest.config import load
+from ingest.failures.explained import explaining
+from ingest.spark.session import running
+from ingest.upkeep.old_files import every_table, vacuum
+
+
+def vacuum_tables(
+    pipeline: PipelineName,
+    keep_hours: Annotated[
+        int | None,
+        typer.Option(
+            "--keep-hours",
+            min=0,
+            help="How old a version may be and still be read, in place of what the pipeline's file says.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Delete what no version of a pipeline's tables needs that is younger than this: files, and what the log tells of
+    older ones. No query and no batch may take longer than that. A stream does so by itself.
+
+    Example: ingest vacuum claims --keep-hours 72
+    """
+    del debug
+    loaded = load(pipeline)
+    hours = loaded.old_versions.keep_hours if keep_hours is None else keep_hours
+    with running(f"ingest vacuum {loaded.name}", loaded.session) as spark, explaining(loaded):
+        tables = patiently(spark, loaded, as_json, lambda _: vacuum(spark, every_table(spark, loaded), hours))
+    if as_json:
+        typer.echo(json.dumps({"tables": tables, "keep_hours": hours}))
+    else:
+        typer.echo(f"{tables} tables: what only versions older than {hours} hours needed is gone")

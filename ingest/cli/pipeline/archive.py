@@ -1,0 +1,150 @@
+"""`ingest archive`: the changelog as it came, in an object store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from ingest.archive import Damage, Manifest, StoredObject
+from ingest.backfill import restoring
+from ingest.cli.counting import bar
+from ingest.cli.pipeline.run import stop_on_signal
+from ingest.cli.printing import verbatim
+from ingest.cli.progress import shown
+from ingest.cli.waiting import patiently, waiting
+from ingest.config import load
+from ingest.errors import EXIT_TRANSIENT
+from ingest.failures.explained import explaining
+from ingest.pipeline.archiving import archiving_of
+from ingest.pipeline.composition import Progress, archive_of, layout_of
+from ingest.pipeline.retrying import Progressed, Retries
+from ingest.spark.session import running
+
+EXIT_DAMAGED = 1
+
+app = typer.Typer(help="The changelog as it came, in S3-compatible storage.", no_args_is_help=True)
+Named = Annotated[str, typer.Argument(help="A pipeline's name or file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")]
+
+
+@app.command()
+def run(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
+    """Archive what was captured since the last time. A run that was stopped is repeated; one too many adds nothing.
+
+    Example: ingest archive run claims
+    """
+    del debug
+    loaded = load(pipeline)
+    archive_of(loaded)  # A mistake in the file is told before Spark starts.
+    written: list[Manifest] = []
+    with running("ingest archive", loaded.session) as spark, explaining(loaded), stop_on_signal() as stop:
+
+        def archive(progressed: Progressed) -> None:
+            archiving = archiving_of(spark, loaded)
+            with bar("records", as_json, archiving.waiting) as advance:
+                while not stop.is_set() and (manifest := archiving.step()) is not None:
+                    progressed()
+                    written.append(manifest)
+                    advance(manifest.records)
+                    if not as_json:
+                        typer.echo(f"archived {manifest.records:,} records in {len(manifest.objects):,} objects")
+
+        Retries(spark, loaded, stop, waiting(as_json))(archive)
+        if stop.is_set():
+            raise typer.Exit(EXIT_TRANSIENT)
+    if as_json:
+        typer.echo(json.dumps({**_manifests(written), **_sums([o for m in written for o in m.objects])}))
+    elif not written:
+        typer.echo("nothing is new since the last time")
+
+
+@app.command()
+def restore(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
+    """Fill a lakehouse that was lost, or begin a new one, from the archive: bronze, and silver out of it.
+
+    `ingest run` then goes on with what the topics hold after the archive's end. One that was stopped is repeated.
+
+    Example: ingest archive restore claims
+    """
+    del debug
+    loaded = load(pipeline)
+    with (
+        running("ingest archive", loaded.session) as spark,
+        explaining(loaded),
+        stop_on_signal() as stop,
+        shown(loaded.name, as_json) as report,
+    ):
+        retries = Retries(spark, loaded, stop, waiting(as_json))
+        retries(lambda progressed: restoring.restore(spark, loaded, stop, _both(progressed, report)))
+        if stop.is_set():
+            raise typer.Exit(EXIT_TRANSIENT)
+
+
+@app.command()
+def verify(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
+    """Read every object and hold it against what is known of it: none is missing, truncated or altered.
+
+    Exits with 1 where one is, and says which events are affected. Of an archive that a connector writes less is
+    known, and what can't be checked is said.
+
+    Example: ingest archive verify claims
+    """
+    del debug
+    loaded = load(pipeline)
+    with running("ingest archive", loaded.session) as spark, explaining(loaded):
+        layout = layout_of(spark, loaded)
+
+        def check(progressed: Progressed) -> tuple[Sequence[StoredObject], Sequence[Damage]]:
+            objects = layout.objects()
+            progressed()
+            with bar("objects", as_json, lambda: len(objects)) as advance:
+                return objects, layout.damages(spark, objects, lambda some: advance(len(some)))
+
+        objects, found = patiently(spark, loaded, as_json, check)
+    if as_json:
+        checked = {"damaged": [asdict(d) for d in found], "unchecked": layout.unchecked}
+        typer.echo(json.dumps({**_sums(objects), **checked}))
+    else:
+        _show(objects, found, layout.unchecked)
+    if found:
+        raise typer.Exit(EXIT_DAMAGED)
+
+
+def _both(progressed: Progressed, report: Callable[[Progress], None]) -> Callable[[Progress], None]:
+    def reported(progress: Progress) -> None:
+        progressed()
+        report(progress)
+
+    return reported
+
+
+def _show(objects: Sequence[StoredObject], found: Sequence[Damage], unchecked: Sequence[str]) -> None:
+    sums = _sums(objects)
+    typer.echo(f"{sums['records']:,} records in {sums['objects']:,} objects, {sums['bytes']:,} bytes, were read")
+    table = Table("object", "what", "events", title="damaged")
+    for damage in found:
+        table.add_row(damage.key, damage.what, damage.events)
+    if found:
+        verbatim().print(table)
+    else:
+        typer.echo("each is what was written" if not unchecked else "each is as long as its name and the next one tell")
+    for what in unchecked:
+        typer.echo(f"not checked: {what}")
+
+
+def _manifests(written: Sequence[Manifest]) -> dict[str, int]:
+    return {"manifests": len(written), "upto_batch": max((m.upto_batch for m in written), default=0)}
+
+
+def _sums(objects: Sequence[StoredObject]) -> dict[str, int]:
+    return {
+        "objects": len(objects),
+        "records": sum(o.records for o in objects),
+        "bytes": sum(o.size for o in objects),
+    }

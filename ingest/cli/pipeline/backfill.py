@@ -1,0 +1,178 @@
+"""`ingest backfill`: history once more into the tables, while the stream goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from pyspark.sql import SparkSession
+from rich.table import Table
+
+from ingest.backfill.backfill import Asked, Backfill, planned
+from ingest.backfill.rebuilding import Rebuild
+from ingest.changelog.accounting import COUNTS, WITHOUT_TABLE, Account, by_table
+from ingest.cli.counting import counting
+from ingest.cli.pipeline.run import stop_on_signal
+from ingest.cli.point import point
+from ingest.cli.printing import verbatim
+from ingest.cli.waiting import patiently, waiting
+from ingest.config import Pipeline, load
+from ingest.errors import EXIT_TRANSIENT, ConfigError
+from ingest.failures.explained import explaining
+from ingest.lakehouse.catalog import Catalog
+from ingest.loop.set_aside import require_all_merged
+from ingest.pipeline.retrying import Progressed, Retries
+from ingest.sources.dump import Dump
+from ingest.spark.session import running
+
+
+class Origin(StrEnum):
+    """Where history is read."""
+
+    BRONZE = "bronze"
+    ARCHIVE = "archive"
+    KAFKA = "kafka"
+
+
+def backfill(
+    pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
+    begin: Annotated[
+        str | None,
+        typer.Option("--from", help="A time in ISO 8601, or a position (not of Kafka). Without it, the first."),
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", help="The same; what stands there is no part of it. Without it, the last.")
+    ] = None,
+    table: Annotated[list[str] | None, typer.Option("--table", help="Only this one. May be repeated.")] = None,
+    source: Annotated[Origin, typer.Option("--source", help="Where history is read.")] = Origin.BRONZE,
+    dump: Annotated[
+        str | None, typer.Option("--dump", help="Read a dump of the one --table: Parquet, a file or a folder.")
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", help="The position as of which the dump was taken (0/16B3748, binlog.000003:4567)."),
+    ] = None,
+    rebuild: Annotated[
+        bool,
+        typer.Option("--rebuild", help="Fold tables anew from the beginning, and put them in the live ones' place."),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be read.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Merge the events of a window once more: into a table that is new, after a change of the pipeline's file, or out
+    of an archive, a topic or a dump that reaches further back. A stream may go on meanwhile; doubled events change
+    nothing.
+
+    One that was stopped goes on where it stood when it is asked for in the same words. A time is that at which a
+    record was written to its topic.
+
+    Example: ingest backfill claims --from 2026-01-01 --to 2026-02-01 --table claims.members
+    """
+    del debug
+    loaded = load(pipeline)
+    if rebuild:
+        if begin is not None or end is not None or source is not Origin.BRONZE or dry_run:
+            raise ConfigError("--rebuild folds all that was read", "give no other option than --table beside it")
+        _rebuild(loaded, tuple(table or ()), as_json)
+        return
+    if dump is not None or at is not None:
+        asked = _of_dump(loaded, dump, at, tuple(table or ()))
+    else:
+        asked = _of_window(loaded, source, begin, end, tuple(table or ()))
+    with running(f"ingest backfill {loaded.name}", loaded.session) as spark, explaining(loaded):
+        if dry_run:
+            counts = planned(spark, loaded, asked)
+            if source is Origin.BRONZE and dump is None:
+                _require(spark, loaded, asked.tables, counts)
+            _show_plan(counts, as_json)
+            return
+        with (
+            stop_on_signal() as stop,
+            counting(as_json, lambda: sum(planned(spark, loaded, asked).values())) as advance,
+        ):
+            accounts: list[Account] = []
+
+            def merge(progressed: Progressed) -> Backfill:
+                with Backfill(spark, loaded, asked) as work:
+                    while not stop.is_set() and not work.done:
+                        step = work.step()
+                        progressed()
+                        accounts.extend(step.accounts)
+                        advance(step.accounts)
+                return work
+
+            work = Retries(spark, loaded, stop, waiting(as_json))(merge)
+        if work.done:
+            _require(spark, loaded, asked.tables, [account.table for account in accounts])
+    _show(loaded, work.begun.number, by_table(accounts), work.done, as_json)
+    require_all_merged(loaded.name, work.set_aside)
+    if not work.done:
+        raise typer.Exit(EXIT_TRANSIENT)
+
+
+def _require(spark: SparkSession, pipeline: Pipeline, tables: Sequence[str], found: Container[str | None]) -> None:
+    """Raises ConfigError for a table that is neither among the `found` ones nor among the pipeline's."""
+    absent = [table for table in tables if table not in found]
+    Catalog(spark, pipeline.layout.tables).require(pipeline.name, absent)
+
+
+def _of_window(
+    pipeline: Pipeline, source: Origin, begin: str | None, end: str | None, tables: tuple[str, ...]
+) -> Asked:
+    epoch = len(pipeline.source.epochs)
+    begins, ends = (text and point(option, text, epoch) for option, text in (("--from", begin), ("--to", end)))
+    return Asked(source.value, begins or None, ends or None, tables)
+
+
+def _of_dump(pipeline: Pipeline, path: str | None, at: str | None, tables: tuple[str, ...]) -> Asked:
+    if path is None or at is None or len(tables) != 1:
+        raise ConfigError("a dump is of one table as of one position", "give --dump, --at and --table together")
+    place = point("--at", at, len(pipeline.source.epochs))
+    if place.time is not None:
+        raise ConfigError(f"--at {at} is no position", "give the LSN or the place in the binlog of the dump's snapshot")
+    return Asked("dump", tables=tables, dump=Dump(path, tables[0], place))
+
+
+def _rebuild(pipeline: Pipeline, tables: tuple[str, ...], as_json: bool) -> None:
+    with (
+        running(f"ingest backfill {pipeline.name}", pipeline.session) as spark,
+        explaining(pipeline),
+        counting(as_json) as advance,
+    ):
+        Catalog(spark, pipeline.layout.tables).require(pipeline.name, tables)
+
+        def rebuild(progressed: Progressed) -> list[str]:
+            def reported(accounts: Sequence[Account]) -> None:
+                progressed()
+                advance(accounts)
+
+            return [entry.shape.table for entry in Rebuild(spark, pipeline, tables).run(reported)]
+
+        rebuilt = patiently(spark, pipeline, as_json, rebuild)
+    typer.echo(json.dumps({"rebuilt": rebuilt}, ensure_ascii=False) if as_json else f"rebuilt: {', '.join(rebuilt)}")
+
+
+def _show_plan(counts: Mapping[str, int], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"dry_run": True, "would_read": dict(counts)}, ensure_ascii=False))
+        return
+    table = Table("table or topic", "events")
+    for name, count in counts.items():
+        table.add_row(name, f"{count:,}")
+    verbatim().print(table)
+
+
+def _show(pipeline: Pipeline, number: int, accounts: Sequence[Account], done: bool, as_json: bool) -> None:
+    if as_json:
+        tables = {a.table: {c: getattr(a, c) for c in COUNTS} for a in accounts}
+        typer.echo(json.dumps({"backfill": number, "complete": done, "tables": tables}, ensure_ascii=False))
+        return
+    table = Table("table", *COUNTS, title=f"backfill {number} of {pipeline.name}")
+    for account in accounts:
+        table.add_row(account.table or WITHOUT_TABLE, *(f"{getattr(account, c):,}" for c in COUNTS))
+    verbatim().print(table)
+    typer.echo("complete" if done else "stopped on request: the same command goes on where it stood")

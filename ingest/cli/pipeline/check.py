@@ -1,0 +1,85 @@
+"""`ingest check`: checks a pipeline file, its topics and its connector, and shows the plan. Needs no Spark."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Annotated, Any
+
+import typer
+
+from ingest.cli.pipeline.live import connector_lines, live_table, observed, risk_table
+from ingest.cli.pipeline.plan import plan, plan_table
+from ingest.cli.printing import verbatim
+from ingest.config import json_schema_text, load
+from ingest.errors import EXIT_DIFFERS, ConfigError, SourceRefused
+from ingest.sources.declarations import contradictions
+
+
+def check(
+    pipeline: Annotated[str | None, typer.Argument(help="A pipeline's name, or the path of its file.")] = None,
+    live: Annotated[
+        bool,
+        typer.Option("--live", help="Ask Kafka for topics, offsets, lag and newest events, and Connect for settings."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document in place of tables.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema for editors.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Log what the Kafka client does.")] = False,
+) -> None:
+    """Check a pipeline file and show what it will read and write, without running it.
+
+    Exits with 2 where the file can't be right. With --live: also where the connector has failed, and with 1 where a
+    setting of it loses data.
+    """
+    if debug:
+        logging.basicConfig(level=logging.DEBUG)
+    if schema:
+        typer.echo(json_schema_text(), nl=False)
+        return
+    if pipeline is None:
+        raise ConfigError("no pipeline is given", "give its name, or the path of its file")
+    checked = load(pipeline)
+    _require_none(pipeline, contradictions(checked))
+    composed = plan(checked)
+    if not as_json:
+        verbatim().print(plan_table(composed))
+    if live:
+        composed["live"] = observed(checked)
+        if not as_json:
+            _show_live(composed["live"])
+    if as_json:
+        typer.echo(json.dumps(composed, indent=2, ensure_ascii=False))
+    if live:
+        _require_none(pipeline, composed["live"]["problems"])
+        _require_running(composed["live"]["connector"])
+        if any(risk["loses"] and not risk["accepted"] for risk in composed["live"]["risks"]):
+            raise typer.Exit(EXIT_DIFFERS)
+
+
+def _require_none(pipeline: str, problems: list[str]) -> None:
+    """Raises ConfigError where there are problems."""
+    if problems:
+        raise ConfigError(f"{pipeline}: {'; '.join(problems)}", "correct it and run `ingest check` on the file again")
+
+
+def _require_running(connector: dict[str, Any] | None) -> None:
+    """Raises SourceRefused where the pipeline's connector or one of its tasks has failed."""
+    if connector is None or "FAILED" not in (connector["state"], *connector["tasks"]):
+        return
+    raise SourceRefused(
+        f"connector {connector['name']!r} has failed ({', '.join(connector['failures'])}) and sends nothing",
+        "read the log of its Kafka Connect worker, mend the cause, then restart the connector and its tasks; where a "
+        "numeric could not be converted (NaN, Infinity): `ingest connector recipe postgres --numbers-as-text`",
+    )
+
+
+def _show_live(live: dict[str, Any]) -> None:
+    """Prints the state of Kafka and of the connector, the risks, and what may be wrong in the file."""
+    console = verbatim()
+    console.print(live_table(live))
+    for line in connector_lines(live):
+        typer.echo(line)
+    if live["risks"]:
+        console.print(risk_table(live))
+    for note in live["notes"]:
+        typer.echo(f"{note} (or it was dropped)")

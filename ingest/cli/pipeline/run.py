@@ -1,0 +1,171 @@
+"""`ingest run`: a pipeline, as a stream or until nothing is new."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Annotated
+
+import typer
+from pyspark.sql import SparkSession
+
+from ingest.cli.printing import verbatim
+from ingest.cli.progress import shown
+from ingest.cli.start import AnnouncedSource, counted, installed, say
+from ingest.cli.waiting import waiting
+from ingest.config import Pipeline, load
+from ingest.errors import IngestError
+from ingest.failures.explained import explaining
+from ingest.lakehouse.accounts import SetAside
+from ingest.loop.set_aside import require_all_merged
+from ingest.pipeline.composition import BOTH, Part, Progress, Run, source_of
+from ingest.pipeline.retrying import Interrupted, Progressed, Retries, Stop
+from ingest.spark.session import running
+from ingest.upkeep.upkeep import upkeep
+
+PipelineName = Annotated[str, typer.Argument(help="A pipeline of conf/pipelines, or the path of its file.")]
+
+
+def run(
+    pipeline: PipelineName,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Stop once what is there now is merged.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per batch.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Capture a changelog into bronze and merge it into silver.
+
+    Runs until it is told to stop (Ctrl-C, SIGTERM); the batch in hand is finished first.
+
+    Example: ingest run claims --available-now
+    """
+    del debug  # The whole trace is the business of main().
+    drive(pipeline, BOTH, available_now, as_json)
+
+
+def job(*parts: Part) -> typer.Typer:
+    """A command of its own that runs these parts, for a submitter."""
+    app = typer.Typer(pretty_exceptions_enable=False)
+
+    @app.command()
+    def _(
+        pipeline: PipelineName,
+        available_now: Annotated[bool, typer.Option("--available-now")] = False,
+        debug: Annotated[bool, typer.Option("--debug")] = False,
+    ) -> None:
+        del debug
+        drive(pipeline, parts, available_now, as_json=True)
+
+    return app
+
+
+def drive(name: str, parts: Sequence[Part], available_now: bool, as_json: bool) -> None:
+    """Runs parts of a pipeline in the given mode. Jobs submitted to a cluster come in here too."""
+    loaded, console = load(name), verbatim()
+    say("waiting for Java and Spark")
+    with (
+        running(f"ingest {loaded.name}", loaded.session) as spark,
+        stop_on_signal() as stop,
+        explaining(loaded),
+        shown(loaded.name, as_json, console) as report,
+    ):
+        say(f"Spark {spark.version} with Delta {installed('delta-spark')} runs")
+        attempts = _Attempts(spark, loaded, parts, stop, report)
+        retries = Retries(spark, loaded, stop, waiting(as_json, console))
+        if available_now:
+            retries(attempts.until_now)
+            attempts.require_all_merged()
+            return
+        # One of the processes of a pipeline is enough.
+        with upkeep(spark, loaded) if "merge" in parts else nullcontext(lambda: None) as between_batches:
+            try:
+                retries(partial(attempts.until_stopped, between_batches))
+            except IngestError as error:
+                # It was to end, and has done nothing by halves: what it waited for it finds at its next start.
+                if not (stop.is_set() and error.retried):
+                    raise
+        attempts.require_all_merged()
+
+
+class _Attempts:
+    """Runs with all of their objects made anew, as tables and topics are then. The first one says where it stands."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        parts: Sequence[Part],
+        stop: Stop,
+        report: Callable[[Progress], None],
+    ) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._parts = parts
+        self._stop = stop
+        self._report = report
+        self._announced: AnnouncedSource | None = None
+        self._is_first = True
+        self._set_aside: Mapping[str, SetAside] = {}
+        self._fault: BaseException | None = None
+
+    def require_all_merged(self) -> None:
+        """Raises ChangelogUnusable where the last attempt left tables that are set aside."""
+        require_all_merged(self._pipeline.name, self._set_aside, self._fault)
+
+    def until_now(self, progressed: Progressed) -> None:
+        def reported(progress: Progress) -> None:
+            progressed()
+            self._report(progress)
+
+        with self._run() as engine:
+            engine.available_now(self._stop, reported)
+            self._set_aside, self._fault = engine.set_aside, engine.fault
+
+    def until_stopped(self, between_batches: Callable[[], None], progressed: Progressed) -> None:
+        def between() -> None:
+            progressed()
+            between_batches()
+
+        with self._run() as engine:
+            engine.continuous(self._stop, self._report, between)
+            self._set_aside, self._fault = engine.set_aside, engine.fault
+
+    def _run(self) -> Run:
+        engine = Run(self._spark, self._pipeline, self._parts, self._source() if "capture" in self._parts else None)
+        if self._is_first:
+            held = ", ".join(f"{counted(batches, 'batch')} {done}" for done, batches in engine.position.items())
+            say(f"lakehouse {self._pipeline.lakehouse}: {held}")
+            self._is_first = False
+        return engine
+
+    def _source(self) -> AnnouncedSource:
+        source = source_of(self._pipeline)
+        servers = self._pipeline.source.kafka.get("bootstrap.servers", "")
+        self._announced = AnnouncedSource(source, servers, self._announced)
+        return self._announced
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[Stop]:
+    """Hands out an event that SIGINT and SIGTERM set. Spark's own process keeps running until the batch is done; a run
+    that waits ends at once."""
+    stop = Stop()
+
+    def end(*_: object) -> None:
+        stop.set()
+        if stop.interrupts:
+            raise Interrupted
+        # Not by `print`, which a signal may have interrupted.
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"stopping: the batch in hand is finished first\n")
+
+    previous = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

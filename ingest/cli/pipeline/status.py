@@ -1,0 +1,108 @@
+"""`ingest status`: where a pipeline stands."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ingest.cli.printing import verbatim
+from ingest.cli.start import counted
+from ingest.config import load
+from ingest.failures.explained import explaining
+from ingest.spark.session import running
+
+if TYPE_CHECKING:
+    from ingest.lakehouse.accounts import SetAside
+    from ingest.pipeline.lag import Lag
+    from ingest.pipeline.status import Status
+
+_CHANGES_SHOWN = 20
+
+
+def status(
+    pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Show how far a pipeline has come and how far it is behind, its last batch, changes of schemas, tables that are
+    set aside, and for each table its rows, those that wait, tombstones and quarantine.
+
+    Example: ingest status claims
+    """
+    del debug
+    from ingest.pipeline import status as standing
+
+    loaded = load(pipeline)
+    with running("ingest status", loaded.session) as spark, explaining(loaded):
+        found = standing.status(spark, loaded.name, loaded.layout, loaded)
+    console = verbatim(soft_wrap=True)
+    if as_json:
+        console.out(json.dumps(figures(found), ensure_ascii=False, default=lambda moment: moment.isoformat()))
+    else:
+        _show(console, found)
+
+
+def figures(found: Status) -> dict[str, Any]:
+    """Returns what `--json` prints."""
+    return asdict(found) | {"waiting": found.waiting}
+
+
+def _show(console: Console, found: Status) -> None:
+    for label, text in _lines(found):
+        console.print(f"{label}: {text}")
+    if not found.tables:
+        console.print("no table yet")
+        return
+    table = Table("table", "primary key", "rows", "pending", "tombstones", "quarantined")
+    for t in found.tables:
+        counts = (f"{n:,}" for n in (t.rows, t.pending, t.tombstones, t.quarantined))
+        table.add_row(t.table, ", ".join(t.primary_key) or "(none: a bag)", *counts)
+    console.print(table)
+
+
+def _lines(found: Status) -> list[tuple[str, str]]:
+    waiting = f"{counted(found.waiting, 'batch')} of them not merged yet" if found.waiting else "all merged"
+    lines = [
+        ("lag", _lag_text(found.lag, found.waiting)),
+        ("last batch", _last_batch_text(found)),
+        ("bronze", f"{counted(found.records, 'record')} in {counted(found.captured, 'batch')}, {waiting}"),
+    ]
+    aside = [_aside_text(one) for one in found.set_aside.values()]
+    for number, tables in found.set_aside_by_backfills.items():
+        aside += [f"by backfill {number}: {_aside_text(one)}" for one in tables.values()]
+    lines += [("set aside", text) for text in aside or ["no table"]]
+    shown = found.schema_changes[:_CHANGES_SHOWN]
+    lines += [("schema change", f"{c.at:%Y-%m-%d %H:%M:%S} UTC, {c.table}: {c.change}") for c in shown]
+    if len(found.schema_changes) > len(shown):
+        lines.append(("schema changes", f"{len(found.schema_changes) - len(shown):,} older ones; --json has them"))
+    elif not shown:
+        lines.append(("schema changes", "none"))
+    return lines + [("quarantine", f"{count:,} × {code}") for code, count in found.quarantined.items()]
+
+
+def _aside_text(one: SetAside) -> str:
+    since = (
+        f"since {one.since:%Y-%m-%d %H:%M:%S} UTC {counted(one.events, 'event')} wait from batch {one.after + 1:,} on"
+    )
+    return f"{one.reason}; {since}"
+
+
+def _lag_text(lag: Lag | None, waiting: int) -> str:
+    if lag is None or lag.records is None:
+        return f"unknown: {lag.unknown if lag else 'the source was not asked'}"
+    if lag.seconds == 0 and not lag.records and not waiting:
+        return "none, silver holds all that Kafka does"
+    behind = f"at most {lag.seconds:,.1f} s" if lag.seconds is not None else f"unknown in seconds, {lag.unknown}"
+    return f"{behind}; {counted(lag.records, 'record')} to capture, {counted(waiting, 'batch')} to merge"
+
+
+def _last_batch_text(found: Status) -> str:
+    last = found.last_batch
+    if last is None:
+        return "none yet"
+    return f"{last.at:%Y-%m-%d %H:%M:%S} UTC, {counted(last.events, 'event')} (up to capture batch {last.upto:,})"

@@ -1,0 +1,106 @@
+"""Rows of files that are known already.
+
+Delta's own way to read given files sends them through a query at every plan, twice where rows of some are marked as
+gone: as long as planning the rest, and longer the more files there are. It may be subclassed by who answers at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cache
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.delta.classes import delta_classes
+from ingest.internal_columns import LOCATION
+from ingest.jvm.classes import java_class, scala_object
+from ingest.jvm.sources import compiled
+from ingest.spark.prepared import Files, Query, scanned
+
+_NAME = "KnownFiles"
+_SOURCE = f"""
+    import org.apache.hadoop.fs.Path;
+    import org.apache.spark.sql.classic.SparkSession;
+    import org.apache.spark.sql.delta.DeltaLog;
+    import org.apache.spark.sql.delta.SnapshotDescriptor;
+    import org.apache.spark.sql.delta.files.TahoeBatchFileIndex;
+    import scala.collection.immutable.Seq;
+
+    public final class {_NAME} extends TahoeBatchFileIndex {{
+        public {_NAME}(SparkSession spark, Seq files, DeltaLog log, Path path, SnapshotDescriptor snapshot) {{
+            super(spark, "batch", files, log, path, snapshot, false);
+        }}
+
+        // No table here is partitioned: a filter on partitions can't ask for fewer.
+        public Seq matchingFiles(Seq partitionFilters, Seq dataFilters) {{
+            return addFiles();
+        }}
+    }}
+    """
+
+
+class _Classes:
+    """Looked up once per session (`delta_jvm` says why)."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = spark._jvm
+        sql = jvm.org.apache.spark.sql
+        self.index = compiled(jvm, _SOURCE).getClassLoader().loadClass(_NAME).getConstructors()[0]
+        self.objects = jvm.java.lang.Object
+        self.relations = scala_object(sql.execution.datasources, "LogicalRelation")
+        self.datasets = scala_object(sql.classic, "Dataset")
+
+
+@cache
+def _classes(spark: SparkSession) -> _Classes:
+    return _Classes(spark)
+
+
+def rows_of(spark: SparkSession, log: Any, snapshot: Any, actions: Sequence[Any]) -> DataFrame:
+    """The rows of these `AddFile`s of a table, of which `snapshot` is one; their `_metadata` tells where they lie."""
+    return _rows(spark, log, snapshot, _index(spark, log, snapshot, actions))
+
+
+def asked_of(
+    spark: SparkSession,
+    log: Any,
+    snapshot: Any,
+    actions: Sequence[Any],
+    marked: bool,
+    query: Query,
+    by: tuple[Hashable, ...],
+) -> DataFrame:
+    """`query(*by, rows)` of those rows, each asked for itself, in one task. It is planned once for a table as it is.
+    `marked`: whether rows of any file are marked as gone, which a plan reads or it doesn't."""
+    index = _index(spark, log, snapshot, actions)
+    like = java_class(spark._jvm, "java.util.List").of(str(log.dataPath()), snapshot.metadata(), marked)
+    return scanned(query, by, Files(spark, like, index, lambda: _rows(spark, log, snapshot, index)))
+
+
+def located(rows: DataFrame) -> DataFrame:
+    """The rows of files with their `LOCATION`."""
+    at = F.struct(F.col("_metadata.file_name").alias("file"), F.col("_metadata.row_index").alias("row"))
+    return rows.select("*", at.alias(LOCATION))
+
+
+def _index(spark: SparkSession, log: Any, snapshot: Any, actions: Sequence[Any]) -> Any:
+    """Spark's `FileIndex` of them."""
+    classes, delta = _classes(spark), delta_classes(spark)
+    told = (spark._jsparkSession, delta.sequence(actions), log, log.dataPath(), snapshot)
+    gateway: Any = spark._sc._gateway
+    arguments = gateway.new_array(classes.objects, len(told))
+    for number, value in enumerate(told):
+        arguments[number] = value
+    return classes.index.newInstance(arguments)
+
+
+def _rows(spark: SparkSession, log: Any, snapshot: Any, index: Any) -> DataFrame:
+    relation = log.buildHadoopFsRelationWithFileIndex(snapshot, index, delta_classes(spark).none, True)
+    return planned(spark, _classes(spark).relations.apply(relation, False))
+
+
+def planned(spark: SparkSession, plan: Any) -> DataFrame:
+    """The rows of a logical plan of Spark's own."""
+    return DataFrame(_classes(spark).datasets.ofRows(spark._jsparkSession, plan), spark)

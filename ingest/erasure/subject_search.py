@@ -1,0 +1,196 @@
+"""What a lakehouse holds of subjects: rows and events that name their keys, table by table, as foreign keys lead on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.backfill.readers import readers
+from ingest.batches.group_stats import CHANGE, Group, profiles
+from ingest.batches.schemas import Schemas
+from ingest.changelog.change import EVENT_ID
+from ingest.config import Pipeline
+from ingest.erasure.subject_index import Span, index_of, joined
+from ingest.evolution.inference import read_as
+from ingest.internal_columns import LOCATION
+from ingest.lakehouse.bronze import COORDINATES
+from ingest.lakehouse.quarantine import Quarantine
+from ingest.lakehouse.silver import Silver
+from ingest.loop.event_references import mentioned, with_key
+from ingest.loop.table_schemas import Shapes
+from ingest.merge.actions import SURROGATE, surrogate
+from ingest.merge.images import Shape
+from ingest.pipeline.composition import rules_of
+from ingest.reconcile import Stored, stored_in
+from ingest.spark.checkpoints import cut
+from ingest.suppression.key_file import LedgerKeys
+from ingest.suppression.key_references import KEY_HASH, NAMED, OWN, led, naming, own, with_hashes
+from ingest.suppression.ledger import Ledger
+
+ITEM, PLACE, REQUEST = "_item", "_place", "request"
+SILVER, PENDING, HISTORY, BRONZE, QUARANTINE, TOMBSTONES = (
+    "silver",
+    "pending",
+    "history",
+    "bronze",
+    "quarantine",
+    "tombstones",
+)
+
+
+@dataclass(frozen=True)
+class Belongings:
+    """Of one table. `items`: `PLACE`, `ITEM` and `REQUEST` of each row or event. `keys`: `REQUEST` and `KEY_HASH`."""
+
+    table: str
+    items: DataFrame
+    keys: DataFrame
+
+
+class Search:
+    """Looks for what belongs to subjects in everything that a pipeline has read, captured or set aside. Of histories it
+    opens what may name them."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, keys: LedgerKeys) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._keys = keys
+        self._readers = readers(spark, pipeline)
+        rules = rules_of(pipeline)
+        columns = reduce(lambda known, reader: known | dict(reader.columns), self._readers, dict(rules.columns))
+        self._rules = replace(rules, columns=columns)
+        shapes = Shapes(spark, pipeline.name, pipeline.layout, rules)
+        self._shapes = {entry.shape.table: entry.shape for entry in shapes.entries}
+        self._schemas = Schemas(self._rules.shredded.columns, self._rules.times_out_of_range)
+        asked = Ledger(spark, pipeline.layout.ledger, pipeline.name).asked().values()
+        versions = [entry.key_version for entry in asked]
+        self._indexes = [(r, index_of(spark, pipeline, r, shapes, keys, versions)) for r in self._readers]
+        self._opened: dict[str, frozenset[Span]] = {}
+        self._groups: dict[str, list[Group]] = {}
+        self._events: DataFrame | None = None
+
+    def belongings(self, subjects: DataFrame) -> Iterator[Belongings]:
+        """Of each table that leads to subjects, parents first. `subjects`: `REQUEST` and `KEY_HASH` of their keys."""
+        known = subjects.select(REQUEST, KEY_HASH)
+        for table in self._rules.subjects.tables:
+            rows, events = self._hashed(self._stored_rows(table)), None
+            while True:
+                if self._open(known) or events is None:
+                    events = self._hashed(self._read(table))
+                there = [one for one in (rows, events) if one is not None]
+                if not there:
+                    break
+                named = reduce(DataFrame.unionByName, there)
+                found = cut(naming(named, F.broadcast(known)).dropDuplicates([PLACE, ITEM, REQUEST]))
+                keys = cut(found.select(REQUEST, F.explode(OWN).alias(KEY_HASH)).distinct())
+                new = cut(keys.join(known, [REQUEST, KEY_HASH], "left_anti"))
+                if new.isEmpty():
+                    items = [found.select(PLACE, ITEM, REQUEST), self._buried(table, found), self._set_aside(found)]
+                    whole = reduce(DataFrame.unionByName, [i for i in items if i is not None])
+                    yield Belongings(table, whole, keys)
+                    break
+                # Of a row that was another's once, or had another key, there is more under its own.
+                known = cut(known.unionByName(new))
+
+    def _hashed(self, mentions: DataFrame | None) -> DataFrame | None:
+        return None if mentions is None else cut(with_hashes(mentions, self._keys, self._keys.newest))
+
+    def _open(self, known: DataFrame) -> bool:
+        """Opens the spans of histories that may hold events that name these keys. Returns whether there are more than
+        before."""
+        keys = known.withColumn("key_version", F.lit(self._keys.newest))
+        spans = {r.writer: frozenset([*index.naming(keys), *index.rest]) for r, index in self._indexes}
+        if all(one <= self._opened.get(reader, frozenset()) for reader, one in spans.items()):
+            return False
+        self._opened = {reader: one | self._opened.get(reader, frozenset()) for reader, one in spans.items()}
+        parts = [
+            reader.bronze(self._spark, self._rules).between(*span)
+            for reader in self._readers
+            for span in joined(self._opened[reader.writer])
+        ]
+        if parts:
+            self._events = reduce(DataFrame.unionByName, parts)
+            self._groups = self._profiled(self._events)
+        return bool(parts)
+
+    def _profiled(self, events: DataFrame) -> dict[str, list[Group]]:
+        """table → its groups of changes among the events."""
+        mine = events.where(F.col("source_table").isin(*self._rules.subjects.tables))
+        found: dict[str, list[Group]] = {}
+        for group in profiles(mine, F.lit(0)).get(0, []):
+            if group.table is not None and group.kind == CHANGE and group.problem is None:
+                found.setdefault(group.table, []).append(group)
+        self._schemas.learn(events, [g for groups in found.values() for g in groups])
+        return found
+
+    def _stored_rows(self, table: str) -> DataFrame | None:
+        """`PLACE`, `ITEM`, the key's `SURROGATE`, and mentions, of all rows of the table."""
+        shape = self._shapes.get(table)
+        if shape is None:
+            return None
+        self._rules.subjects.require_columns(table, shape.key, shape.names)
+        stored = self._stored(table)
+        versions = [(HISTORY, kept) for kept in (stored.chronicle.tables if stored.chronicle else ())]
+        places = ((SILVER, stored.silver), (PENDING, stored.pending), *versions)
+        frames = [self._rows(place, kept, shape) for place, kept in places if kept.exists()]
+        return reduce(DataFrame.unionByName, frames) if frames else None
+
+    def _rows(self, place: str, kept: Silver, shape: Shape) -> DataFrame:
+        mine = own(shape)
+        item = F.to_json(F.struct(F.lit(kept.path), LOCATION))
+        buried = surrogate(list(shape.key)) if shape.key else F.lit(None).cast("binary")
+        return kept.located().select(
+            F.lit(place).alias(PLACE),
+            item.alias(ITEM),
+            buried.alias(SURROGATE),
+            mine.alias(OWN),
+            F.concat(mine, led(shape, self._rules.subjects)).alias(NAMED),
+        )
+
+    def _read(self, table: str) -> DataFrame | None:
+        """The same of the events that are opened."""
+        if self._events is None or table not in self._groups:
+            return None
+        shape = self._shapes.get(table)
+        types = self._rules.columns.get(table, {})
+        known = tuple(map(read_as, shape.columns)) if shape is not None else ()
+        key = shape.key if shape is not None else self._rules.primary_keys.get(table, ())
+        came = [(group, self._schemas.columns(group, types)) for group in self._groups[table]]
+        incoming = [(group, with_key(wire, key, known)) for group, wire in came]
+        events = mentioned(self._events, None, table, key, incoming, known, self._rules)
+        item = F.to_json(EVENT_ID)
+        nothing = F.lit(None).cast("binary").alias(SURROGATE)
+        return events.select(F.lit(BRONZE).alias(PLACE), item.alias(ITEM), nothing, OWN, NAMED)
+
+    def _buried(self, table: str, found: DataFrame) -> DataFrame | None:
+        """Tombstones of keys that some row of history still tells; of others nothing is kept that would tell them."""
+        graves = self._stored(table).graves
+        if not graves.exists():
+            return None
+        keys = found.where(F.col(SURROGATE).isNotNull()).select(REQUEST, SURROGATE).distinct()
+        there = graves.rows().select(SURROGATE).join(F.broadcast(keys), SURROGATE)
+        return there.select(F.lit(TOMBSTONES).alias(PLACE), F.hex(SURROGATE).alias(ITEM), REQUEST)
+
+    def _set_aside(self, found: DataFrame) -> DataFrame:
+        """Events of bronze that are in quarantine too."""
+        rows = Quarantine(self._spark, self._pipeline.layout.quarantine, self._pipeline.name).rows()
+        held = rows.select(F.to_json(F.struct(*COORDINATES)).alias(ITEM)).distinct()
+        events = found.where(F.col(PLACE) == BRONZE).select(ITEM, REQUEST)
+        return held.join(F.broadcast(events), ITEM).select(F.lit(QUARANTINE).alias(PLACE), ITEM, REQUEST)
+
+    def _stored(self, table: str) -> Stored:
+        pipeline = self._pipeline
+        return stored_in(self._spark, pipeline.layout, pipeline.name, table, table in self._rules.history)
+
+
+def counted(found: Sequence[Belongings]) -> dict[tuple[str, str], int]:
+    """(place, table) → how many rows or events."""
+    counts: dict[tuple[str, str], int] = {}
+    for one in found:
+        per_place = one.items.select(PLACE, ITEM).distinct().groupBy(PLACE).count().orderBy(PLACE)
+        counts |= {(r[PLACE], one.table): r["count"] for r in per_place.collect()}  # a row per place
+    return counts

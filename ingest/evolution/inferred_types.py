@@ -1,0 +1,84 @@
+"""The types of columns that no schema and no declaration describes, as a lattice.
+
+    unknown  <  boolean                       <  json  <  string
+    unknown  <  int53 < int64, float64 < decimal_text  <  json
+    unknown  <  array of one of these, element by element  <  json
+
+`join` gives the smallest type that holds every value of both without loss. It is associative, commutative and
+idempotent, so which rows a table ends up with does not depend on how events are cut into batches. Null is `unknown` and
+says nothing. `int53` are whole numbers that a 64-bit float holds too, so fractions may join them; with a whole number
+that it doesn't hold, or a fraction of more digits, the column becomes `decimal_text`, for an exact number never passes
+through a float. Objects, and values of several kinds, are JSON text; a text among other kinds makes the column a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+
+from ingest.changelog.values.columns import Encoding, WireType
+from ingest.changelog.values.types import Kind, LogicalType, array_of
+
+UNKNOWN = LogicalType(Kind.UNKNOWN)
+_JSON = LogicalType(Kind.JSON)
+_STRING = LogicalType(Kind.STRING)
+_NUMBERS = {Kind.INT53: (False, False), Kind.INT64: (True, False)}
+_NUMBERS |= {Kind.FLOAT64: (False, True), Kind.DECIMAL_TEXT: (True, True)}
+"""Whether a 64-bit float fails to hold some value, and whether some value is a fraction."""
+_KIND_OF = {told: kind for kind, told in _NUMBERS.items()}
+
+
+def join(one: LogicalType, other: LogicalType) -> LogicalType:
+    """Returns the smallest type of the lattice that holds every value of both."""
+    if one == other or other.kind is Kind.UNKNOWN:
+        return one
+    if one.kind is Kind.UNKNOWN:
+        return other
+    if Kind.STRING in (one.kind, other.kind):
+        return _STRING
+    if one.kind in _NUMBERS and other.kind in _NUMBERS:
+        inexact, fraction = map(any, zip(_NUMBERS[one.kind], _NUMBERS[other.kind], strict=True))
+        return LogicalType(_KIND_OF[inexact, fraction])
+    if one.kind is other.kind is Kind.ARRAY:
+        return _join_arrays(one.elements[0], other.elements[0])
+    return _JSON
+
+
+def join_all(types: Iterable[LogicalType]) -> LogicalType:
+    """Returns the join of all these types; `unknown` of none."""
+    return reduce(join, types, UNKNOWN)
+
+
+def _join_arrays(one: LogicalType, other: LogicalType) -> LogicalType:
+    """Returns an array of elements of one kind, else JSON."""
+    joined = join(one, other)
+    both_numbers = one.kind in _NUMBERS and other.kind in _NUMBERS
+    same_kind = joined.kind in (one.kind, other.kind) and (one.kind is other.kind or UNKNOWN in (one, other))
+    return array_of(joined) if both_numbers or same_kind else _JSON
+
+
+def wire_of(target: LogicalType, only_texts: bool = False) -> WireType:
+    """Returns how to read a value for a column of the inferred type `target`. `only_texts`: its values are known to be
+    texts; a column of texts may otherwise hold other JSON values too."""
+    match target.kind:
+        case Kind.UNKNOWN:
+            return WireType(Encoding.NOTHING, checked=True)
+        case Kind.BOOLEAN:
+            return WireType(Encoding.BOOLEAN, checked=True)
+        case Kind.INT53 | Kind.INT64:
+            return WireType(Encoding.NUMBER, Kind.INT64, checked=True)
+        case Kind.FLOAT64:
+            return WireType(Encoding.NUMBER, Kind.FLOAT64, checked=True)
+        case Kind.ARRAY:
+            return WireType(Encoding.ARRAY, elements=(wire_of(target.elements[0], only_texts=True),))
+        case Kind.STRING if only_texts:
+            return WireType(Encoding.TEXT, checked=True)
+        case _:
+            return WireType(Encoding.JSON_VALUE, checked=True)
+
+
+def is_inferable(logical: LogicalType) -> bool:
+    """Returns whether the lattice has this type."""
+    if logical.kind is Kind.ARRAY:
+        return is_inferable(logical.elements[0])
+    return logical.kind in (*_NUMBERS, Kind.UNKNOWN, Kind.BOOLEAN, Kind.STRING, Kind.JSON)

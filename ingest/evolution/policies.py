@@ -1,0 +1,134 @@
+"""How a table's columns follow the columns that arrive: added, widened, never narrowed, never guessed.
+
+The outcome doesn't depend on batching: columns join (`widest`), and a column that an image lacks is null, or its
+default where the source added it as NOT NULL DEFAULT (the source fills old rows without an event).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ingest.changelog.own_names import is_own
+from ingest.changelog.spelling import Spelling, caseless
+from ingest.changelog.values.columns import Column
+from ingest.changelog.values.types import Kind, LogicalType, widest
+from ingest.evolution.inferred_types import join
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of silver. `filled`: the event column whose default stands where an image lacks the column. `sealed`:
+    the one that its texts decrypt to. `inferred`: its type was found in its values."""
+
+    name: str
+    type: LogicalType
+    filled: Column | None = None
+    sealed: Column | None = None
+    inferred: bool = False
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A column whose incoming type no type holds together with the table's."""
+
+    code: ClassVar[str] = "incompatible-type"
+    column: str
+    have: LogicalType
+    got: LogicalType
+
+    def __str__(self) -> str:
+        return f"column {self.column!r} is {self.have} in the table and {self.got} in the event"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A column that can't be in the table: a column beside those of the source has its name."""
+
+    code: ClassVar[str] = "reserved-name"
+    column: str
+
+    def __str__(self) -> str:
+        return (
+            f"column {self.column!r} has a name that tables here use themselves: leave it out at the connector "
+            "(column.exclude.list), or give it another one under tables.<table>.rename"
+        )
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Columns of one image whose names a Delta table can't tell apart."""
+
+    code: ClassVar[str] = "columns-alike"
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"columns {' and '.join(map(repr, self.names))} are one for a Delta table, which knows no case"
+
+
+Obstacle = Conflict | Taken | Alike
+"""Why changes can't be in their table."""
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """`columns`: the table's columns afterwards; unchanged where there is a conflict."""
+
+    columns: tuple[TableColumn, ...]
+    conflicts: tuple[Obstacle, ...]
+
+
+def evolved(current: Sequence[TableColumn], incoming: Sequence[Column], spelling: Spelling | None = None) -> Evolution:
+    """The table's columns once `incoming` has been seen, in the order in which columns first appeared."""
+    columns = {c.name: c for c in current}
+    names = (spelling or Spelling()).of([c.name for c in incoming], columns)
+    conflicts: list[Obstacle] = [*_alike(names)]
+    for column in incoming:
+        name = names[column.name]
+        if is_own(name):
+            conflicts.append(Taken(name))
+            continue
+        have = columns.get(name)
+        if have is None:
+            filled = column if column.has_default and not column.optional else None
+            columns[name] = TableColumn(name, column.type, filled, column.sealed, column.inferred)
+            continue
+        sealed = _joined(have.sealed, column.sealed)
+        if sealed is None and column.sealed is not None and have.sealed is not None:
+            conflicts.append(Conflict(name, have.sealed.type, column.sealed.type))
+            continue
+        inferred = have.inferred and (column.inferred or column.as_stored)
+        joined = join(have.type, column.type) if inferred else _widest(have.type, column.type)
+        if joined is None:
+            conflicts.append(Conflict(name, have.type, column.type))
+        else:
+            columns[name] = replace(have, type=joined, sealed=sealed, inferred=inferred)
+    if conflicts:
+        return Evolution(tuple(current), tuple(conflicts))
+    return Evolution(tuple(columns.values()), ())
+
+
+def _widest(have: LogicalType, got: LogicalType) -> LogicalType | None:
+    """Returns the type of a column of which a schema, or a declaration, has said what it is at least once."""
+    joined = widest(have, got)
+    return LogicalType(Kind.INT64) if joined is not None and joined.kind is Kind.INT53 else joined
+
+
+def _alike(names: Mapping[str, str]) -> Iterator[Alike]:
+    """`names`: an event's column → its name in the table."""
+    found: dict[str, list[str]] = {}
+    for arrived, own in names.items():
+        found.setdefault(caseless(own), []).append(arrived)
+    return (Alike(tuple(same)) for same in found.values() if len(same) > 1)
+
+
+def _joined(have: Column | None, got: Column | None) -> Column | None:
+    """What holds the values of both; None where nothing does, or neither is there."""
+    if have is None or got is None:
+        return have or got
+    written = (have.wire.encoding, have.wire.digits, have.wire.elements)
+    joined = widest(have.type, got.type)
+    if joined is None or written != (got.wire.encoding, got.wire.digits, got.wire.elements):
+        return None
+    return replace(have, type=joined, wire=have.wire if joined == have.type else got.wire)

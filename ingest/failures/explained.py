@@ -1,0 +1,74 @@
+"""What a library raised, as an error for people: what happened, where, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from pyspark import SparkContext
+
+from ingest.config import Pipeline
+from ingest.errors import IngestError
+from ingest.failures.table import FAILURES
+from ingest.spark.causes import Cause, causes, own_error
+
+_LIBRARIES = ("pyspark", "py4j", "delta", "deltalake", "confluent_kafka", "cimpl", "botocore", "psycopg", "sqlalchemy")
+"""Packages whose exceptions are explained; any other is a defect of this project. `cimpl` is confluent_kafka's."""
+
+
+class RunFailed(IngestError):
+    """A failure that the table does not know."""
+
+
+def explained(error: Exception, pipeline: Pipeline) -> IngestError | None:
+    """Returns the error for people: the first line of `FAILURES` that applies. None for a defect of this project.
+
+    The text of the library is left to `--debug`: it may quote rows and literals."""
+    if isinstance(error, IngestError):
+        return error
+    if not _is_of_a_library(error):
+        return None
+    if (own := own_error(error)) is not None:
+        return own
+    chain = causes(error, SparkContext._jvm)
+    failure = next((f for f in FAILURES if f.applies(chain, pipeline)), None)
+    if failure is not None:
+        return failure.kind(f"pipeline {pipeline.name}: {_filled(failure.problem, chain, pipeline)}", failure.remedy)
+    return RunFailed(
+        f"pipeline {pipeline.name}: Spark could not do what it was asked ({_innermost(chain).name})",
+        "this looks like a defect of ingest: report it with the trace that --debug shows; nothing that was merged is "
+        "lost",
+    )
+
+
+@contextmanager
+def explaining(pipeline: Pipeline) -> Iterator[None]:
+    """Raises what a library raised in the block as an error for people."""
+    try:
+        yield
+    except IngestError:
+        raise
+    except Exception as error:
+        problem = explained(error, pipeline)
+        if problem is None:
+            raise
+        raise problem from error
+
+
+def _is_of_a_library(error: Exception) -> bool:
+    if isinstance(error, BrokenPipeError):
+        return False  # Who reads the output has gone.
+    packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    return isinstance(error, OSError | MemoryError) or not packages.isdisjoint(_LIBRARIES)
+
+
+def _innermost(chain: Sequence[Cause]) -> Cause:
+    """The last that has a condition of its own, or else the last."""
+    return next((c for c in reversed(chain) if c.condition not in (None, "PYTHON_EXCEPTION")), chain[-1])
+
+
+def _filled(problem: str, chain: Sequence[Cause], pipeline: Pipeline) -> str:
+    files = (c.parameters.get("path") or c.parameters.get("file") for c in chain)
+    file = next((f for f in files if f), pipeline.lakehouse)
+    kafka = pipeline.source.kafka.get("bootstrap.servers", "")
+    return problem.format(kafka=kafka, lakehouse=pipeline.lakehouse, file=file)

@@ -1,0 +1,1 @@
+"""The JVM beside Python: its classes, its start, and the jars on its classpath."""

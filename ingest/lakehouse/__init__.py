@@ -1,0 +1,1 @@
+"""The tables of a lakehouse: bronze, silver, tombstones, quarantine, accounts, catalog."""

@@ -1,0 +1,50 @@
+"""A part of bronze, to be merged by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.envelope import BATCH
+from ingest.changelog.origin import TableNames
+from ingest.changelog.point import or_unplaced
+from ingest.lakehouse.bronze import Bronze
+
+
+class BronzeWindow(Bronze):
+    """The events that a condition chooses (all without one), of those captured up to the batch `upto`. Read, and
+    nothing else."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: str,
+        chosen: Column | None,
+        upto: int,
+        epochs: Sequence[datetime] = (),
+        names: TableNames | None = None,
+    ) -> None:
+        super().__init__(spark, path, epochs, names)
+        self.chosen = chosen
+        self._own = F.lit(True) if chosen is None else or_unplaced(chosen)
+        self._upto = upto
+        if chosen is not None:
+            # The first batch with anything in it: nothing before it need be looked at.
+            found = super().rows().where((F.col(BATCH) <= upto) & chosen).agg(F.min(BATCH).alias("first")).first()
+            self.begins_after = found["first"] - 1 if found and found["first"] is not None else upto
+
+    def last_batch(self) -> int:
+        return self._upto
+
+    def between(self, after: int, upto: int) -> DataFrame:
+        return super().between(after, upto).where(self._own)
+
+    def whole(self, after: int, upto: int) -> DataFrame:
+        return super().between(after, upto)
+
+    def fold(self, upto: int) -> bool:
+        """Its files are the business of the pipeline's own merge."""
+        return False

@@ -1,0 +1,187 @@
+"""The catalog: which silver tables there are, where, by which key, with which columns.
+
+A Delta table of its own, appended to when a table is born or its columns change; the newest row counts. It holds
+names out of the source as data, so none of them is ever pasted into a statement or a path.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.values.columns import Column, Encoding, WireType
+from ingest.changelog.values.types import Kind, OutOfRange, parse
+from ingest.delta import delta_table
+from ingest.delta.txn_versions import Progress
+from ingest.errors import ConfigError
+from ingest.evolution.policies import TableColumn
+from ingest.merge.images import Shape
+from ingest.names import nearest
+from ingest.spark.local_rows import local_rows
+
+_SCHEMA = T.StructType(
+    [
+        T.StructField("pipeline", T.StringType()),
+        T.StructField("table", T.StringType()),
+        T.StructField("revision", T.LongType()),
+        T.StructField("path", T.StringType()),
+        T.StructField("primary_key", T.ArrayType(T.StringType())),
+        T.StructField("columns", T.StringType()),
+        T.StructField("topics", T.ArrayType(T.StringType())),
+        T.StructField("origin", T.StringType()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table as the catalog knows it. `topics`: where its changes have come from. `origin`: of which server and
+    database (`changelog.origin`); empty where none has been named."""
+
+    pipeline: str
+    path: str
+    shape: Shape
+    revision: int
+    topics: tuple[str, ...]
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Revision:
+    """An entry as it once was, and when it was written."""
+
+    entry: Entry
+    at: datetime
+
+
+class Catalog:
+    """The catalog of a lakehouse."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark = spark
+        self._table = delta_table.Table(spark, path)
+        # Tables are merged side by side; two first appends at once would both make the table.
+        self._one_at_a_time = threading.Lock()
+
+    def entries(self, pipeline: str | None = None) -> list[Entry]:
+        """The newest entry of each table, of one pipeline or of all, by pipeline and table."""
+        if not self._table.exists():
+            return []
+        rows = _with_origin(self._table.rows())
+        if pipeline is not None:
+            rows = rows.where(F.col("pipeline") == pipeline)
+        newest = rows.groupBy("pipeline", "table").agg(
+            F.max_by(F.struct(*_SCHEMA.names), F.col("revision")).alias("entry")
+        )
+        found = newest.select("entry.*").orderBy("pipeline", "table").collect()  # one row per table
+        return [_entry(r) for r in found]
+
+    def revisions(self, pipeline: str) -> list[Revision]:
+        """Returns every entry that the pipeline's tables have had, by table and revision."""
+        if not self._table.exists():
+            return []
+        at = F.unix_millis("_metadata.file_modification_time").alias("at")
+        rows = _with_origin(self._table.rows_in(self._table.files().values()).select("*", at))
+        # One row per change of a schema.
+        found = rows.where(F.col("pipeline") == pipeline).orderBy("table", "revision").collect()
+        return [Revision(_entry(r), datetime.fromtimestamp(r["at"] / 1000, UTC)) for r in found]
+
+    def entry(self, pipeline: str, table: str) -> Entry:
+        """The newest entry of one table. Raises ConfigError, which names tables that are called much like it."""
+        return self.require(pipeline, [table])[0]
+
+    def require(self, pipeline: str, tables: Sequence[str]) -> list[Entry]:
+        """The newest entries of these tables. Raises ConfigError as `entry` does."""
+        known = {entry.shape.table: entry for entry in self.entries(pipeline)}
+        for table in tables:
+            if table not in known:
+                otherwise = "see its tables with: ingest status PIPELINE" if known else "it has none yet"
+                raise ConfigError(f"{table} is no table of pipeline {pipeline}", nearest(table, known, otherwise))
+        return [known[table] for table in tables]
+
+    def record(self, entry: Entry) -> None:
+        """Raises Contended where another writer was the first with this revision."""
+        shape = entry.shape
+        columns = [_plain(c) for c in shape.columns]
+        row = {
+            "pipeline": entry.pipeline,
+            "table": shape.table,
+            "revision": entry.revision,
+            "path": entry.path,
+            "primary_key": list(shape.key),
+            "columns": json.dumps(columns, ensure_ascii=False),
+            "topics": list(entry.topics),
+            "origin": entry.origin or None,
+        }
+        frame = local_rows(self._spark, [row], _SCHEMA)
+        with self._one_at_a_time:
+            older = self._table.exists() and not _has_origin(self._table.rows())
+            progress = Progress(entry.path, entry.revision)
+            self._table.commit(frame, progress=progress, columns=_SCHEMA if older else None)
+
+
+def _has_origin(rows: DataFrame) -> bool:
+    """Whether the table is not older than origins are recorded."""
+    return "origin" in rows.columns
+
+
+def _with_origin(rows: DataFrame) -> DataFrame:
+    return rows if _has_origin(rows) else rows.withColumn("origin", F.lit(None).cast("string"))
+
+
+def _entry(row: Row) -> Entry:
+    shape = Shape(row.table, tuple(row.primary_key), _columns(row["columns"]))
+    return Entry(row.pipeline, row.path, shape, row.revision, tuple(row.topics), row.origin or "")
+
+
+def _columns(text: str) -> tuple[TableColumn, ...]:
+    found: list[dict[str, Any]] = json.loads(text)
+    return tuple(
+        TableColumn(c["name"], parse(c["type"]), _filled(c), _sealed(c), c.get("inferred", False)) for c in found
+    )
+
+
+def _plain(column: TableColumn) -> dict[str, Any]:
+    plain: dict[str, Any] = {"name": column.name, "type": str(column.type)}
+    if column.inferred:
+        plain["inferred"] = True
+    if column.filled is not None:
+        plain["default"] = column.filled.default
+        plain["default_wire"] = _wire_plain(column.filled.wire)
+    if column.sealed is not None:
+        plain["sealed"] = {"type": str(column.sealed.type), "wire": _wire_plain(column.sealed.wire)}
+    return plain
+
+
+def _filled(plain: dict[str, Any]) -> Column | None:
+    if "default_wire" not in plain:
+        return None
+    wire = _wire(plain["default_wire"])
+    return Column(plain["name"], wire, parse(plain["type"]), False, plain["default"], True)
+
+
+def _sealed(plain: dict[str, Any]) -> Column | None:
+    if "sealed" not in plain:
+        return None
+    return Column(plain["name"], _wire(plain["sealed"]["wire"]), parse(plain["sealed"]["type"]))
+
+
+def _wire_plain(wire: WireType) -> dict[str, Any]:
+    fields = asdict(wire)
+    return {**fields, "encoding": wire.encoding.name, "elements": [_wire_plain(e) for e in wire.elements]}
+
+
+def _wire(plain: dict[str, Any]) -> WireType:
+    elements = tuple(_wire(e) for e in plain["elements"])
+    names = tuple(plain["names"])
+    encoding, number = Encoding[plain["encoding"]], Kind(plain["number"])
+    times = OutOfRange(plain.get("out_of_range", OutOfRange.CLAMP))
+    return WireType(encoding, number, plain["digits"], plain["checked"], elements, names, times)

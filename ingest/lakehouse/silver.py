@@ -1,0 +1,293 @@
+"""Silver: one Delta table per source table, its live rows and nothing else, for any Delta reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.change import COLUMN_POSITIONS, COLUMN_POSITIONS_TYPE, POSITION_COLUMN, SOURCE_TS, quoted
+from ingest.changelog.position import POSITION
+from ingest.changelog.spelling import caseless
+from ingest.changelog.values.conversion import converted
+from ingest.changelog.values.types import spark_type
+from ingest.delta import compaction, delta_table
+from ingest.delta.commit_log import UPTO, WRITER, Told
+from ingest.delta.compacted import folded
+from ingest.delta.conflict_retry import again
+from ingest.delta.data_file import DataFile
+from ingest.delta.file_index import located
+from ingest.delta.txn_versions import Progress
+from ingest.internal_columns import LOCATION
+from ingest.lakehouse import page_index
+from ingest.lakehouse.file_layout import files_of
+from ingest.lakehouse.row_changes import Writes
+from ingest.lakehouse.silver_rows import SilverRows
+from ingest.lakehouse.table_features import MAPPING, features
+from ingest.merge.actions import DELETE, INSERT, UPDATE
+from ingest.merge.images import Shape, default_of
+from ingest.merge.key_join import joined_by_key
+from ingest.names import identifier
+from ingest.spark.checkpoints import cut
+from ingest.spark.prepared import Query, asked
+
+_PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
+_UNSORTED = (T.BooleanType, T.BinaryType, T.ArrayType, T.MapType, T.StructType)
+"""Types of which Delta keeps no statistics, and refuses to be asked for them."""
+_REWRITABLE = 1 << 20
+"""Bytes of files that a commit may write anew: so small a table stays one file. Of more, rows are marked as gone."""
+
+
+class Silver:
+    """The silver table of one source table."""
+
+    beside: ClassVar[T.StructType] = T.StructType(
+        [
+            T.StructField(POSITION_COLUMN, POSITION),
+            T.StructField(SOURCE_TS, T.TimestampType()),
+            T.StructField(COLUMN_POSITIONS, COLUMN_POSITIONS_TYPE),
+        ]
+    )
+    """What a row holds beside the table's columns."""
+    apart: ClassVar[tuple[str, ...]] = ()
+    """Which of these tell rows of one key apart."""
+
+    def __init__(self, spark: SparkSession, path: str, personal: frozenset[str] = frozenset()) -> None:
+        """`personal`: columns of which nothing is written into the log."""
+        self._personal = {caseless(name) for name in personal}
+        self._spark = spark
+        self._cores = spark.sparkContext.defaultParallelism
+        self._table = delta_table.Table(spark, path)
+        self.path = path
+
+    def exists(self) -> bool:
+        return self._table.exists()
+
+    def size(self) -> int:
+        return self._table.size()
+
+    def is_empty(self) -> bool:
+        """Whether there is no file, not even of rows that have gone."""
+        return not self._table.files()
+
+    def rows(self, as_of: str | None = None) -> DataFrame:
+        """The live rows; with `as_of`, those of a version of the table or of a time (ISO 8601)."""
+        if as_of is None:
+            return self._table.rows()
+        if as_of.isdigit():
+            return self._table.rows_at(int(as_of))
+        return self._spark.read.format("delta").option("timestampAsOf", as_of).load(self.path)
+
+    def schema(self, shape: Shape) -> T.StructType:
+        """The columns by their logical types, then the few that begin with `_`."""
+        return self._rows_of(shape).schema
+
+    def _properties(self, shape: Shape) -> dict[str, str]:
+        # What readers skip files by: the key, and nothing else of a row gets into the log. A personal key doesn't
+        # either: readers then open every file, and within it skip by what Parquet tells, which goes with the file.
+        types = {c.name: spark_type(c.type) for c in shape.columns}
+        told = (k for k in shape.key if caseless(k) not in self._personal)
+        keys = [identifier(k) for k in told if not isinstance(types[k], _UNSORTED)]
+        statistics = ",".join(keys) or f"{POSITION_COLUMN}.major"
+        return {**_PROPERTIES, "delta.dataSkippingStatsColumns": statistics, **features(types)}
+
+    def hide(self, shape: Shape) -> None:
+        """A table that is older than what was said of its personal columns writes nothing of them from here on."""
+        told = "delta.dataSkippingStatsColumns"
+        wanted = self._properties(shape)[told]
+        if self._personal & {caseless(k) for k in shape.key} and self.exists() and self._table.property(told) != wanted:
+            self._table.set_property(told, wanted)
+
+    def create(self, shape: Shape) -> None:
+        """An empty table; one that is there already stays as it is."""
+        self._table.create(self.schema(shape), self._properties(shape))
+
+    def evolve(self, before: Shape, after: Shape) -> None:
+        """Adds columns by a commit of metadata. Rewrites the files where a column gets a wider type (no row is in the
+        change data feed) or where a new column is filled with a default (every row is)."""
+        old = {c.name: c for c in before.columns}
+        filled = any(c.filled is not None for c in after.columns if c.name not in old)
+        kinds = {c.name: spark_type(c.type) for c in after.columns if c.name in old}
+        widened = {name: kind for name, kind in kinds.items() if kind != spark_type(old[name].type)}
+        properties, columns = self._properties(after), self.schema(after)
+        if MAPPING in properties and not self._table.is_mapped():
+            # A commit of its own: the names of the columns that are there become those of their files.
+            self._table.set_property(MAPPING, properties[MAPPING])
+        if not (filled or widened):
+            self._table.commit(None, new=properties, columns=columns)
+            return
+        files = list(self._table.files().values())
+        rows = _with_defaults(_converted(self._table.rows_in(files), before, after), after)
+        frame = self._rows_of(after).laid_out(rows, compaction.parts(files))
+        types = {name: kind.simpleString() for name, kind in widened.items()}
+        self._table.convert(frame, columns, types, changed=filled, new=properties)
+
+    def matching(self, states: DataFrame, key: Sequence[str]) -> DataFrame:
+        """The rows whose key is in `states`, with their `LOCATION`. The table must be there."""
+        found, few = page_index.matching(self._table, key, states, located=True)
+        return F.broadcast(found) if few else found
+
+    def near(self, states: DataFrame, key: Sequence[str], query: Query, by: tuple[Hashable, ...]) -> DataFrame:
+        """`query(*by, rows)` of rows with their `LOCATION`, each asked for itself: among them all whose key is in
+        `states`, of which there are few. The table must be there."""
+        return page_index.near(self._table, key, states, query, by, located=True)
+
+    def named(self, states: DataFrame, key: list[str], names: list[str], files: set[str], few: bool) -> DataFrame:
+        """The rows whose key is in `states`, with their columns `names`; they lie in `files`. `few`: there are no
+        more than `FEW_KEYS` states."""
+        return page_index.matching(self._table, key, states, named=names, few=few, files=self._table.named(files))[0]
+
+    def layered(self) -> DataFrame:
+        """The rows of which some column is older than the row, with their `LOCATION`."""
+        return self.located().where(F.col(COLUMN_POSITIONS).isNotNull())
+
+    def located(self) -> DataFrame:
+        """All rows, with their `LOCATION`."""
+        return located(self._table.rows_in(self._table.files().values()))
+
+    def located_before(self, version: int) -> DataFrame | None:
+        """All rows as they were before the commit `version`, with their `LOCATION`; None where it made the table."""
+        rows = self._table.rows_before(version)
+        return None if rows is None else located(rows)
+
+    def begin(self, application: str) -> bool:
+        """What is read from here on is what the next batch builds on: to apply it fails where another writer's batch
+        has come in between. Whether anybody else has written since this one did."""
+        return self._table.begin(application)
+
+    def require_as_begun(self) -> None:
+        """Raises Contended where another writer's batch has come since `begin`."""
+        self._table.require_as_begun()
+
+    def claim(self, application: str, seconds: float) -> None:
+        """Other writers let the next batch of `application` go first, for so long at most."""
+        self._table.claim(application, seconds)
+
+    def has(self, shape: Shape) -> bool:
+        """Whether the table has the columns of `shape` and no others."""
+        there = {f.name: f.dataType for f in self.rows().schema}
+        return there == {f.name: f.dataType for f in self.schema(shape)}
+
+    def reached(self, application: str) -> int:
+        """The `Progress` of an application in this table."""
+        return self._table.reached(application)
+
+    def commits(self) -> Iterator[Told]:
+        """What batches that were applied here say of themselves, the newest first."""
+        return self._table.commits()
+
+    def version_at(self, writer: str, upto: int) -> int:
+        """The newest version that holds nothing of a writer's slices after the batch `upto`."""
+        version = self._table.version()
+        for told in self.commits():
+            if told.said.get(WRITER) == writer:
+                if told.said[UPTO] <= upto:
+                    break
+                version = told.version - 1
+        return version
+
+    def apply(
+        self, writes: Writes, shape: Shape, told: Mapping[str, Any], after: Callable[[], object] | None = None
+    ) -> None:
+        """`told`: what the commit says of itself; by `WRITER` and `UPTO` also how far it takes its writer. One commit.
+        `after`: what has to be done before it, once its files are written.
+
+        Raises Contended, or what Delta raises, where another writer's batch came between `begin` and here."""
+        if not self.exists() and MAPPING in self._properties(shape):
+            self.create(shape)  # Delta refuses a first write that brings both mapping and a change data feed.
+        touched, few = writes.files, writes.few is not None
+        if not touched:
+            self._commit(self._come(writes, shape), told, new=self._properties(shape), after=after, few=few)
+            return
+        rewritten = self._table.named(touched)
+        if sum(f.size for f in rewritten) <= _REWRITABLE:
+            old = self._table.asked_in(rewritten, _whole) if few else self._table.rows_in(rewritten)
+            frame = asked(SilverRows.rewritten, (self._rows_of(shape), few), writes.states, old, few=few)
+            self._commit(frame, told, without=rewritten, after=after, few=few)
+            return
+        come = self._come(writes, shape) if writes.actions & {INSERT, UPDATE} else None
+        self._commit(come, told, without_rows=writes.gone, after=after, few=few)
+
+    def _commit(self, frame: DataFrame | None, told: Mapping[str, Any], **more: Any) -> None:
+        progress = Progress(told[WRITER], told[UPTO], alone=False) if WRITER in told else None
+        self._table.commit(frame, told=told, progress=progress, **more)
+
+    def replace(self, anew: Silver, shape: Shape, told: Mapping[str, Any]) -> None:
+        """In one commit all rows go and those of `anew` come, with the columns of `shape`. Older versions stay what
+        they are. Raises Contended as `apply` does."""
+        if not self.exists():
+            self.create(shape)
+        frame = anew._together(list(anew._table.files().values()), shape) if anew.exists() else None
+        gone = [*self._table.files().values()]
+        properties, columns = self._properties(shape), self.schema(shape)
+        self._commit(frame, told, without=gone, new=properties, columns=columns)
+
+    def fold(self, shape: Shape) -> bool:
+        """Writes small files together, where it is time to: the rows stay what they are. Whether it was."""
+        return folded(self._table, compaction.due(self._table.files().values()), lambda due: self._together(due, shape))
+
+    def purge(self, shape: Shape) -> int:
+        """Writes anew the files of which rows are marked as gone, without them. How many there were."""
+
+        def anew() -> int:
+            files = [f for f in self._table.files().values() if f.rows_gone]
+            if files:
+                self._table.rewrite(files, self._together(files, shape))
+            return len(files)
+
+        written: int = again()(anew)
+        return written
+
+    def _together(self, files: Sequence[DataFile], shape: Shape) -> DataFrame:
+        """What is left in these files."""
+        return self._rows_of(shape).laid_out(self._table.rows_in(files), compaction.parts(files))
+
+    def remove(self, states: DataFrame, shape: Shape, told: Mapping[str, Any]) -> int:
+        """Takes away the rows of `states`, wherever they lie by now. One commit. How many there were."""
+        key = [*shape.identity, *self.apart]
+        there = self.matching(states, shape.identity).select(*map(quoted, key), LOCATION)
+        over = cut(joined_by_key(states.drop(LOCATION), F.broadcast(there), key))
+        by_file = over.groupBy(F.col(LOCATION)["file"].alias("file")).agg(F.count(F.lit(1)).alias("rows"))
+        files = by_file.collect()  # a row per file
+        gone = Writes(over, frozenset({DELETE}), frozenset(f["file"] for f in files), sum(f["rows"] for f in files))
+        self.apply(gone, shape, told)
+        return gone.rows
+
+    def _come(self, writes: Writes, shape: Shape) -> DataFrame:
+        """The rows that come."""
+        # New rows alone fill a table: there it pays to share them out by ranges, for a key is then sought in one file.
+        files, parts = files_of(writes.rows, self._cores), writes.parts if writes.files else None
+        by, few = (self._rows_of(shape), files, parts), writes.few is not None
+        return asked(SilverRows.come, by, writes.states, few=few)
+
+    def _rows_of(self, shape: Shape) -> SilverRows:
+        return SilverRows(shape, self.beside, self.apart)
+
+    def note(self, told: Mapping[str, Any]) -> None:
+        """A commit that changes nothing, and says so: what a batch without effect has to tell."""
+        self._commit(None, told)
+
+    def truncate(self, before: Column) -> None:
+        """Removes every row whose position is below `before`, a `POSITION` struct."""
+        self._table.delete(F.col(POSITION_COLUMN) < before)
+
+
+def _converted(rows: DataFrame, before: Shape, after: Shape) -> DataFrame:
+    """Rows with the values of changed columns as values of their new type."""
+    old, stored = {c.name: c.type for c in before.columns}, {f.name: f.dataType for f in rows.schema}
+    # Where a run died after this, the stored type is the new one already.
+    changed = [c for c in after.columns if c.name in old and stored.get(c.name) == spark_type(old[c.name])]
+    return rows.withColumns({c.name: converted(quoted(c.name), old[c.name], c.type) for c in changed})
+
+
+def _with_defaults(rows: DataFrame, shape: Shape) -> DataFrame:
+    """Rows with all columns of `shape`: one that they lack holds its default, or null."""
+    present = set(rows.columns)
+    return rows.withColumns({c.name: default_of(c) for c in shape.columns if c.name not in present})
+
+
+def _whole(rows: DataFrame) -> DataFrame:
+    return rows

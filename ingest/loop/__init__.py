@@ -1,0 +1,1 @@
+"""The loop of a pipeline: capture, slice, suppress, merge a table, commit, account."""

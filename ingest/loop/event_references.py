@@ -1,0 +1,107 @@
+"""The keys that the events of a table name: in either image, in the record's key, and as the key that a row goes on
+under."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.batches.group_stats import CHANGE, Group, belongs_to
+from ingest.batches.rules import Rules
+from ingest.batches.schemas import Schemas
+from ingest.batches.table_batch import TableBatch
+from ingest.changelog.change import EVENT_ID, NEW_KEY
+from ingest.changelog.reader import Reader, Reading
+from ingest.changelog.spelling import caseless
+from ingest.changelog.values.columns import Column
+from ingest.evolution.policies import TableColumn
+from ingest.loop.table_schemas import Shapes
+from ingest.merge.actions import surrogate, surrogate_of
+from ingest.merge.images import Shape, changes
+from ingest.suppression.key_references import NAMED, OWN, led, own
+
+GROUP = "_group"
+"""The number of an event's group; `TOMBSTONES` of null tombstones."""
+TOMBSTONES = -1
+GRAVES = "_graves"
+"""The surrogates under which tombstones remember the keys of the event's row."""
+
+
+def mentioned(
+    events: DataFrame,
+    tombstones: DataFrame | None,
+    table: str,
+    key: tuple[str, ...],
+    incoming: Sequence[tuple[Group, tuple[Column, ...]]],
+    known: tuple[Column, ...],
+    rules: Rules,
+) -> DataFrame:
+    """A row per event: `EVENT_ID`, `GROUP`, `op`, `position`, `GRAVES`, and mentions in `OWN` and `NAMED`. `known`: the
+    columns by which null tombstones are read."""
+    frames = []
+    for number, (group, arrived) in enumerate(incoming):
+        mine = events.where(belongs_to(group))
+        frames.append(_read(mine, table, key, arrived, rules, group.key_changes).withColumn(GROUP, F.lit(number)))
+    if tombstones is not None and known:
+        frames.append(_read(tombstones, table, key, known, rules, False).withColumn(GROUP, F.lit(TOMBSTONES)))
+    return reduce(DataFrame.unionByName, frames)
+
+
+def mentions_of(batch: TableBatch, schemas: Schemas, shapes: Shapes, rules: Rules) -> DataFrame | None:
+    """Returns what `mentioned` says of a table's share of a slice; None where no event of it can be read yet. Raises
+    ConfigError where the table turns out to be another than the rules say."""
+    types = rules.columns.get(batch.table, {})
+    incoming = [(g, schemas.columns(g, types)) for g in batch.groups if g.kind == CHANGE]
+    key = shapes.key(batch)
+    if key is not None and (settled := shapes.names(batch.table)):
+        # Not of what this batch brings: deletes may bring nothing but keys.
+        spelling = rules.spelling(batch.table)
+        come = {own for _, wire in incoming for own in spelling.of([c.name for c in wire], settled).values()}
+        rules.subjects.require_columns(batch.table, key, sorted(come | settled))
+    known = shapes.columns(batch.table) or next((wire for _, wire in reversed(incoming)), ())
+    if not incoming and not (batch.tombstones is not None and known):
+        return None
+    incoming = [(group, with_key(wire, key or (), known)) for group, wire in incoming]
+    return mentioned(batch.events, batch.tombstones, batch.table, key or (), incoming, known, rules)
+
+
+def with_key(arrived: tuple[Column, ...], key: tuple[str, ...], known: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Returns the columns that events came with, and those of the key that they lack: of deletes that bring no image
+    the record's key alone tells whose they are."""
+    there, wanted = {caseless(c.name) for c in arrived}, {*map(caseless, key)}
+    return (*arrived, *(c for c in known if caseless(c.name) in wanted - there))
+
+
+def _read(
+    events: DataFrame, table: str, key: tuple[str, ...], arrived: tuple[Column, ...], rules: Rules, key_changes: bool
+) -> DataFrame:
+    links = rules.subjects.links.get(table, {})
+    names = rules.spelling(table).of([c.name for c in arrived], (*key, *links))
+    wire = tuple(c for c in arrived if names[c.name] in (*key, *links))
+    there = {names[c.name] for c in wire}
+    columns = tuple(TableColumn(names[c.name], c.type) for c in wire)
+    shape = Shape(table, tuple(k for k in key if k in there), columns)
+    if len(shape.key) < len(key):
+        shape = Shape(table, (), shape.columns)
+    named = rules.column_names(table, wire, shape.names)
+    found = []
+    for reading in (Reading.AFTER, Reading.BEFORE):
+        reader = Reader(wire, rules.placeholder, named, reading, key_changes and bool(shape.key))
+        read = changes(events, shape, reader)
+        mine, graves = own(shape), F.array().cast("array<binary>")
+        if shape.key:
+            later = [F.col(NEW_KEY)[k].alias(k) for k in shape.key]
+            mine = F.concat(mine, own(shape, later))
+            moved = F.when(F.col(NEW_KEY).isNotNull(), surrogate_of(later))
+            graves = F.array_compact(F.array(surrogate(shape.key), moved))
+        every = F.concat(mine, led(shape, rules.subjects))
+        found.append(read.select(EVENT_ID, mine.alias(OWN), every.alias(NAMED), graves.alias(GRAVES)))
+    both = reduce(DataFrame.unionByName, found)
+    per_event = both.groupBy(EVENT_ID).agg(
+        *(F.array_distinct(F.flatten(F.collect_list(c))).alias(c) for c in (OWN, NAMED, GRAVES))
+    )
+    told = events.select(F.struct("topic", "partition", "offset").alias(EVENT_ID), "op", "position")
+    return told.join(per_event, EVENT_ID)

@@ -1,0 +1,118 @@
+"""Rows that came before anything told whose they are: the photo of a claim of which nobody had heard. Once the claim is
+known to be an erased member's, they are taken out of silver, and their keys are fenced too.
+
+A row that has led to somebody else since shows no trace of it: only its events tell, which asking follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import EVENT_ID, POSITION_COLUMN, quoted
+from ingest.delta.conflict_retry import again
+from ingest.lakehouse.catalog import Entry as Known
+from ingest.lakehouse.silver import Silver
+from ingest.merge.actions import ACTION, DELETE
+from ingest.merge.images import Shape
+from ingest.reconcile import Stored
+from ingest.spark.checkpoints import cut
+from ingest.suppression.before_cutoff import OLD, judged
+from ingest.suppression.cutoff import CutOff
+from ingest.suppression.key_file import LedgerKeys
+from ingest.suppression.key_references import KEY_HASH, NAMED, OWN, led, naming, own, with_hashes
+from ingest.suppression.ledger import FOUND, KEYS, Entry, Ledger
+from ingest.suppression.subjects import Subjects
+
+Keep = Callable[[Shape, DataFrame], None]
+
+
+class Sweep:
+    """Of the tables of one pipeline, parents first."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        keys: LedgerKeys,
+        subjects: Subjects,
+        cut_offs: Mapping[str, CutOff],
+        stored_in: Callable[[str], Stored],
+        masked: Collection[str] = (),
+        keep: Keep | None = None,
+    ) -> None:
+        """`masked`: tables of whose rows something is left. `keep` hears of such rows before they go; where nobody is
+        to hear of them they stay, until a removal comes by."""
+        self._ledger = ledger
+        self._keys = keys
+        self._subjects = subjects
+        self._cut_offs = cut_offs
+        self._stored_in = stored_in
+        self._masked = masked
+        self._keep = keep
+        self._rows = 0
+
+    def run(self, tables: Iterable[Known], brought: DataFrame) -> int:
+        """`brought`: `KEYS` of events that were kept away. What died in the middle is made good by the same again.
+        How many rows went."""
+        known = {entry.shape.table: entry for entry in tables}
+        for table in self._subjects.tables:
+            if table in known:
+                brought = cut(brought.unionByName(self._swept(known[table], brought)).distinct())
+        return self._rows
+
+    def _swept(self, entry: Known, brought: DataFrame) -> DataFrame:
+        """The `KEYS` of the table's rows that are gone."""
+        stored = self._stored_in(entry.shape.table)
+        gone, versions = [brought.limit(0)], self._versions(brought)
+        for kept in stored.tables:
+            # Nothing is pending most of the time.
+            if not kept.is_empty():
+                gone += [self._of_version(kept, entry, brought, version) for version in versions]
+        return reduce(DataFrame.unionByName, gone).distinct()
+
+    def _of_version(self, kept: Silver, entry: Known, brought: DataFrame, version: int) -> DataFrame:
+        shape = entry.shape
+        mine = brought.where(F.col("key_version") == version)
+        hits = naming(with_hashes(_rows(kept, entry, self._subjects), self._keys, version), F.broadcast(mine))
+        old = cut(judged(hits, self._cut_offs, shape.table).where(OLD))
+        keys = old.select("request", F.explode(OWN).alias(KEY_HASH)).distinct()
+        named = {"table": F.lit(shape.table), "key_version": F.lit(version).cast("int")}
+        found = cut(keys.withColumns(named).select(*KEYS.names))
+        if old.isEmpty():
+            return found
+        new = cut(found.join(self._ledger.keys(), KEYS.names, "left_anti"))
+        requests = [r["request"] for r in new.select("request").distinct().collect()]  # of a slice
+        if requests:
+            # Before the rows go: what is known of them goes with them.
+            self._ledger.append([Entry(FOUND, r, table=shape.table) for r in sorted(requests)], new)
+        if shape.table in self._masked:
+            if self._keep is None:
+                return found
+            if kept is self._stored_in(shape.table).silver:
+                self._keep(shape, old)
+        rows = old.dropDuplicates([*shape.identity, *kept.apart]).select(*map(quoted, kept.rows().columns))
+        self._rows += again()(kept.remove, rows.withColumn(ACTION, F.lit(DELETE)), shape, {})
+        return found
+
+    @staticmethod
+    def _versions(brought: DataFrame) -> list[int]:
+        found = brought.select("key_version").distinct().orderBy("key_version")
+        return [row["key_version"] for row in found.collect()]  # of secret keys
+
+
+def _rows(kept: Silver, entry: Known, subjects: Subjects) -> DataFrame:
+    """With what tells a row's life, and whom it names."""
+    shape: Shape = entry.shape
+    mine = own(shape)
+    return lived(kept.located(), entry).withColumns({OWN: mine, NAMED: F.concat(mine, led(shape, subjects))})
+
+
+def lived(rows: DataFrame, entry: Known) -> DataFrame:
+    """Rows of a table, with what tells of which life they are: where the event behind each stands."""
+    at = F.col(POSITION_COLUMN)
+    # Of several topics nothing tells which the row came from: then its source's position alone does.
+    topic = entry.topics[0] if len(entry.topics) == 1 else None
+    event = F.struct(F.lit(topic).cast("string").alias("topic"), at["partition"].alias("partition"), at["offset"])
+    return rows.withColumns({EVENT_ID: event, "position": at, "op": F.when(at["streamed"] == 0, "r").otherwise("u")})

@@ -1,0 +1,134 @@
+"""A log that begins anew: positions go back to where they have been, but the events there were never seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.batches.group_stats import Group, Progress
+from ingest.changelog.change import EVENT_ID
+from ingest.changelog.position import PROGRESS, place
+from ingest.errors import ChangelogUnusable
+from ingest.lakehouse.bronze import COORDINATES, Bronze
+from ingest.lakehouse.bronze_summary import BronzeSummary
+from ingest.spark.local_rows import local_rows
+
+Erased = Callable[[], Sequence[DataFrame]]
+"""The `EVENT_ID` of events of which bronze may hold nothing any more, however often they came before."""
+_LOG = ["topic", "partition", "server", "epoch"]
+_FURTHEST = T.StructType(
+    [
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("server", T.StringType()),
+        T.StructField("epoch", T.IntegerType()),
+        T.StructField("furthest", PROGRESS),
+    ]
+)
+
+
+class Restarts:
+    """Stops before a slice in which a partition goes back to events that it never held.
+
+    A connector that starts again goes back too, but to what it has sent before. Of small slices their groups tell
+    that nothing goes back in them; where nothing is lower than what came before them either, that is enough. The
+    others are read."""
+
+    def __init__(self, spark: SparkSession, bronze: Bronze, summary: BronzeSummary, stops: bool) -> None:
+        self._spark = spark
+        self._bronze = bronze
+        self._summary = summary
+        self._stops = stops
+        self._highest: Progress | None = None
+        self._furthest: dict[tuple[str, int, str | None, int], Progress] = {}
+        self._known_upto = 0
+
+    def check(self, after: int, upto: int, groups: Sequence[Group], erased: Erased = lambda: ()) -> None:
+        """Of the slice of capture batches `after` < batch ≤ `upto`. Raises ChangelogUnusable."""
+        told = [g.progress for g in groups if g.progress is not None]
+        if not told or not self._stops:
+            return
+        if self._highest is None and after:
+            self._learn(after)
+        servers = {p[0] for both in told for p in both} | ({self._highest[0]} if self._highest else set())
+        onward = all(g.goes_back is False for g in groups if g.progress is not None)
+        begun = self._highest is None or min(lowest for lowest, _ in told) >= self._highest
+        if len(servers) == 1 and onward and begun:
+            self._highest = max(highest for _, highest in told)
+        else:
+            self._look(after, upto, erased)
+            self._highest = None  # Learnt again before the next slice, when this one is merged.
+
+    def _learn(self, upto: int) -> None:
+        """How far each log had been sent in each partition by the batch `upto`."""
+        self._furthest = {}
+        for end in self._summary.upto(upto):
+            if end.progress is not None:
+                log = (end.topic, end.partition, end.server, end.epoch)
+                self._furthest[log] = max(end.progress, self._furthest.get(log, end.progress))
+        self._known_upto = upto
+        newest = max((epoch for *_, epoch in self._furthest), default=0)
+        self._highest = max((p for log, p in self._furthest.items() if log[-1] == newest), default=None)
+
+    def _look(self, after: int, upto: int, erased: Erased) -> None:
+        if after > self._known_upto:
+            self._learn(after)
+        told = self._bronze.between(after, upto).where(F.col("progress").isNotNull())
+        known = [
+            dict(zip(_FURTHEST.names, (*log, dict(zip(PROGRESS.names, at, strict=True))), strict=True))
+            for log, at in self._furthest.items()
+        ]
+        before = F.max("progress").over(
+            Window.partitionBy(*_LOG).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
+        )
+        events = told.select("*", *_log()[2:]).withColumn("_before", before)
+        events = events.join(F.broadcast(local_rows(self._spark, known, _FURTHEST)), _LOG, "left")
+        furthest = F.greatest("_before", "furthest")
+        back = events.withColumn("_before", furthest).where(F.col("progress") < F.col("_before")).localCheckpoint()
+        if back.isEmpty():
+            return
+        unseen = self._unseen(back, self._bronze.whole(0, upto)).localCheckpoint()
+        if unseen.isEmpty():
+            return
+        for gone in erased():
+            unseen = unseen.join(gone.select(f"{EVENT_ID}.*"), COORDINATES, "left_anti")
+        first = unseen.orderBy("offset").first()
+        if first is not None:
+            raise _restarted(first)
+
+    def _unseen(self, back: DataFrame, history: DataFrame) -> DataFrame:
+        """Those that go back to where their partition has never been: no event before them is the same."""
+        same = ["topic", "partition", "source_table", "op", "_key", "_place"]
+        named = {"_key": F.coalesce("key", F.lit(b"")), "_place": place(F.col("position"))}
+        earlier = history.where(F.col("progress").isNotNull()).withColumns(named)
+        earlier = earlier.groupBy(*same).agg(F.min("offset").alias("_first"))
+        found = back.withColumns(named).join(earlier, same).withColumn("_gtid", _gtid())
+        written = F.date_format("timestamp", "yyyy-MM-dd'T'HH:mm:ss.SSSXXX")
+        return found.where(F.col("_first") == F.col("offset")).withColumn("_written", written)
+
+
+def _log() -> list[Column]:
+    server, epoch = F.col("progress.server").alias("server"), F.col("position.epoch").alias("epoch")
+    return [F.col("topic"), F.col("partition"), server, epoch]
+
+
+def _gtid() -> Column:
+    """What names a transaction of MySQL on every server."""
+    text = F.col("value").cast("string")
+    return F.coalesce(*(F.get_json_object(text, f"$.{path}.gtid") for path in ("payload.source", "source")))
+
+
+def _restarted(event: Row) -> ChangelogUnusable:
+    now, before = event["progress"], event["_before"]
+    written = "" if event["_written"] is None else f", written {event['_written']}"
+    gtid = "" if event["_gtid"] is None else f" (GTID {event['_gtid']})"
+    where = f"partition {event['partition']} of topic {event['topic']} at offset {event['offset']}{written}"
+    return ChangelogUnusable(
+        f"{where} goes back from {before['major']}:{before['minor']} of the log of {now['server'] or 'its source'} "
+        f"to {now['major']}:{now['minor']}{gtid}, and the event was never there before",
+        "where the log began anew (another server took over, a backup was restored), name the time in the pipeline as "
+        "source: {epochs: [...]}; where these are late events of the same log, say source: {restarts: ignore}",
+    )

@@ -1,0 +1,68 @@
+"""Which failures are the fault of the one table whose share of a slice was being merged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+
+from ingest.delta.conflict_retry import COLLISIONS
+from ingest.errors import ChangelogUnusable, ConfigError, IngestError, LakehouseDamaged, StopRequested, TableUnusable
+from ingest.failures.table import FAILURES
+from ingest.spark.causes import Cause, causes
+
+UNUSABLE, SETTINGS, DAMAGED, ENGINE = "table-unusable", "table-settings", "table-damaged", "engine-error"
+_CODES: tuple[tuple[type[IngestError], str], ...] = (
+    (ChangelogUnusable, UNUSABLE),
+    (ConfigError, SETTINGS),
+    (LakehouseDamaged, DAMAGED),
+)
+_UNEXPECTED = (PySparkException, Py4JJavaError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What a table can lead to that nobody foresaw."""
+FAULTS = (IngestError, *_UNEXPECTED)
+"""What may be a table's fault. Everything else stops a run."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a table is set aside. `text`: what happened, and what to do. `fault`: what was raised."""
+
+    code: str
+    text: str
+    fault: BaseException | None = None
+
+
+def reason_of(table: str, error: BaseException) -> Reason | None:
+    """Returns why an error of a table's merge sets the table aside. None where it is no fault of the table's: another
+    writer, a transport, a lack of memory, the engine's end, or a stop that the pipeline's file asks for."""
+    if isinstance(error, (*COLLISIONS, StopRequested)):
+        return None
+    if isinstance(error, IngestError):
+        code = next((code for kind, code in _CODES if isinstance(error, kind)), None)
+        code = error.code if isinstance(error, TableUnusable) else code
+        return None if code is None else Reason(code, f"table {table}: {error.problem} → {error.remedy}", error)
+    if not isinstance(error, _UNEXPECTED):
+        return None
+    # The engine's own text may quote rows and literals.
+    chain = causes(error, SparkContext._jvm)
+    known = {failure.kind for failure in FAILURES if failure.matches(chain)}
+    if LakehouseDamaged in known and not any(kind.retried for kind in known):
+        return Reason(
+            DAMAGED,
+            f"table {table}: a file of it is missing, or can't be read → restore it from a copy, or fold the table "
+            f"anew: ingest backfill PIPELINE --rebuild --table {table}",
+            error,
+        )
+    return None if known else _unforeseen(table, error, chain)
+
+
+def _unforeseen(table: str, error: BaseException, chain: list[Cause]) -> Reason:
+    name = next((c.name for c in reversed(chain) if c.condition is not None), chain[-1].name)
+    return Reason(
+        ENGINE,
+        f"table {table}: it could not be merged ({name}) → this looks like a defect of ingest: report it with the "
+        "trace that ingest run --debug shows at its end; each run tries the table again when it starts",
+        error,
+    )

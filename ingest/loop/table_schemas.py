@@ -1,0 +1,203 @@
+"""Which key and which columns each table of a pipeline has: out of the catalog, and as its changes say now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ingest.batches.group_stats import Group
+from ingest.batches.rules import Rules
+from ingest.batches.table_batch import TableBatch
+from ingest.batches.table_owner import Owned, owned
+from ingest.changelog.envelope import key_json
+from ingest.changelog.spelling import caseless
+from ingest.changelog.values.columns import Column
+from ingest.delta.conflict_retry import COLLISIONS
+from ingest.errors import TableUnusable
+from ingest.evolution.inference import read_as, settled
+from ingest.evolution.policies import Alike, Obstacle, evolved
+from ingest.lakehouse.catalog import Catalog, Entry
+from ingest.merge.images import Shape
+from ingest.names import Lakehouse
+from ingest.reconcile import Stored
+
+Refused = dict[Group, tuple[Obstacle, ...]]
+"""Groups of changes that can't be in their table, and why."""
+Incoming = Sequence[tuple[Group, tuple[Column, ...]]]
+"""Groups of changes, each with the columns that came."""
+
+
+class Shapes:
+    """The tables of one pipeline."""
+
+    def __init__(self, spark: SparkSession, pipeline: str, lakehouse: Lakehouse, rules: Rules) -> None:
+        self._pipeline = pipeline
+        self._rules = rules
+        self._catalog = Catalog(spark, lakehouse.tables)
+        self._entries = {e.shape.table: e for e in self._catalog.entries(pipeline)}
+        self._wire: dict[str, tuple[Column, ...]] = {}
+        self._keys: dict[str, tuple[int, tuple[str, ...] | None]] = {}
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The tables that there are by now."""
+        return sorted(self._entries.values(), key=lambda e: e.shape.table)
+
+    def topic_tables(self) -> dict[str, str]:
+        """topic → table, for topics that hold one table only."""
+        tables: dict[str, set[str]] = {}
+        for entry in self._entries.values():
+            for topic in entry.topics:
+                tables.setdefault(topic, set()).add(entry.shape.table)
+        return {topic: next(iter(names)) for topic, names in tables.items() if len(names) == 1}
+
+    def ask_again(self) -> None:
+        """Another writer may have changed what the catalog says."""
+        self._entries |= {e.shape.table: e for e in self._catalog.entries(self._pipeline)}
+
+    def arrived(self, table: str) -> tuple[Column, ...]:
+        """The columns with which the table's last changes came; empty where none has come yet."""
+        return self._wire.get(table, ())
+
+    def owned(self, batch: TableBatch) -> Owned:
+        """The part of a batch that is of the server and database whose table it is."""
+        entry = self._entries.get(batch.table)
+        known = (entry.origin if entry else "") or self._rules.origins.get(batch.table)
+        return owned(batch, known, self._rules.renamed, entry.topics if entry else ())
+
+    def record_owner(self, table: str, origin: str, stored: Stored) -> None:
+        """Records the server and database of a table that is older than these are recorded."""
+        entry = self._entries.get(table)
+        if entry is not None and entry.origin != origin:
+            self._settle(entry, entry.shape, entry.topics, stored, origin)
+
+    def is_keyless(self, batch: TableBatch) -> bool:
+        """Whether each create of the table is a row of its own."""
+        return self.key(batch) == ()
+
+    def may_be_keyless(self, table: str) -> bool:
+        """Whether the table has no key, or none is known before its changes are read."""
+        entry = self._entries.get(table)
+        return not (self._rules.primary_keys.get(table) if entry is None else entry.shape.key)
+
+    def key(self, batch: TableBatch) -> tuple[str, ...] | None:
+        """The table's key; None where no record of the batch tells it."""
+        entry = self._entries.get(batch.table)
+        if entry is not None:
+            return entry.shape.key
+        upto, known = self._keys.get(batch.table, (None, None))
+        if upto != batch.upto:
+            # Once a slice: what is taken out of it may hold the only records that tell.
+            known = self._key(batch)
+            self._keys[batch.table] = (batch.upto, known)
+        return known
+
+    def names(self, table: str) -> set[str]:
+        """Of the columns that the table has by now; empty where it is new."""
+        entry = self._entries.get(table)
+        return set(entry.shape.names) if entry is not None else set()
+
+    def columns(self, table: str) -> tuple[Column, ...]:
+        """By which an event that brings none is read; empty where the table is new."""
+        entry = self._entries.get(table)
+        known = entry.shape.columns if entry else ()
+        spelling = self._rules.spelling(table)
+        return settled(self.arrived(table), known, spelling=spelling) or tuple(map(read_as, known))
+
+    def settled(
+        self, batch: TableBatch, incoming: Incoming, stored: Stored, origin: str = ""
+    ) -> tuple[Shape | None, Refused]:
+        """The table's shape after these groups, written to silver and catalog; and the groups it refuses. `origin`: the
+        server and database whose table it is."""
+        entry = self._entries.get(batch.table)
+        columns = entry.shape.columns if entry else ()
+        refused: Refused = {}
+        spelling = self._rules.spelling(batch.table)
+        for group, arrived in incoming:
+            outcome = evolved(columns, arrived, spelling)
+            columns = outcome.columns
+            _require_apart(outcome.conflicts)
+            if outcome.conflicts:
+                refused[group] = outcome.conflicts
+            else:
+                self._wire[batch.table] = arrived or self._wire.get(batch.table, ())
+        key = self.key(batch)
+        if key is not None:
+            key = tuple(spelling.of(key, (c.name for c in columns)).values())
+        if key is None or not columns or not set(key) <= {c.name for c in columns}:
+            return None, refused
+        shape = Shape(batch.table, key, columns)
+        self._rules.shredded.require_alike(shape)
+        topics = tuple(sorted({t for g in batch.groups for t in g.topics} | set(entry.topics if entry else ())))
+        if entry is None or entry.shape != shape or entry.topics != topics or entry.origin != origin:
+            self._settle(entry, shape, topics, stored, origin)
+        return shape, refused
+
+    def why_unplaced(self, batch: TableBatch, incoming: Incoming) -> str:
+        """Returns why `settled` found no shape: the key is unknown, or no event has one of its columns."""
+        key, then = self.key(batch), "then replay the quarantine"
+        if key is None:
+            return (
+                "the records' keys are no JSON objects, so no primary key is known: set the connector's key.converter "
+                f"to JsonConverter, or declare tables.{batch.table}.primary_key, {then}"
+            )
+        there = {caseless(c.name) for _, columns in incoming for c in columns} | {
+            *map(caseless, self.names(batch.table))
+        }
+        lacking = [k for k in key if caseless(self._rules.spelling(batch.table).own(k)) not in there]
+        if not lacking:
+            return f"no event of the table holds a row image with columns, {then}"
+        if batch.table in self._rules.primary_keys:
+            return (
+                f"no event holds the column {', '.join(map(repr, lacking))} of the declared primary_key: correct "
+                f"tables.{batch.table}.primary_key, {then}"
+            )
+        return (
+            f"no row image holds the column {', '.join(map(repr, lacking))} of the records' keys: declare a "
+            f"tables.{batch.table}.primary_key of columns that the images hold, {then}"
+        )
+
+    def _settle(self, entry: Entry | None, shape: Shape, topics: tuple[str, ...], stored: Stored, origin: str) -> None:
+        if entry is not None and entry.shape != shape:
+            for kept in stored.tables:
+                kept.evolve(entry.shape, shape)
+        revision = entry.revision + 1 if entry else 1
+        settled = Entry(self._pipeline, stored.silver.path, shape, revision, topics, origin)
+        try:
+            self._catalog.record(settled)
+        except COLLISIONS:
+            # Another writer was the first to record this revision; the table itself doesn't show it yet.
+            self.ask_again()
+            raise
+        self._entries[shape.table] = settled
+
+    def _key(self, batch: TableBatch) -> tuple[str, ...] | None:
+        """As declared, else as the records' own keys name it; empty where records have none. None: unreadable."""
+        if batch.table in self._rules.append_only:
+            return ()
+        declared = self._rules.primary_keys.get(batch.table)
+        if declared is not None:
+            return declared
+        said = key_json(F.col("key"))
+        names = F.json_object_keys(F.when(F.try_parse_json(said).isNotNull(), said))
+        own = batch.events.where((F.col("source_table") == batch.table) & F.col("key").isNotNull())
+        # The first in the transport: a later one may name fewer columns, and frames have no order.
+        first = own.agg(F.min_by("key", F.struct("offset", "topic", "partition")).alias("key"))
+        row = first.where(F.col("key").isNotNull()).select(names.alias("names")).first()
+        if row is None:
+            return ()
+        return tuple(row.names) if row.names else None
+
+
+def _require_apart(obstacles: Sequence[Obstacle]) -> None:
+    """Raises TableUnusable where a table would need two columns that Delta takes for one: it is refused as a whole, for
+    without one of them no row of it would be right."""
+    alike = next((one for one in obstacles if isinstance(one, Alike)), None)
+    if alike is not None:
+        raise TableUnusable(
+            alike.code,
+            str(alike),
+            "give one of them another name: tables: {…: {rename: {column: name}}}",
+        )

@@ -1,0 +1,88 @@
+"""A verdict as it is written to the tables of one source table.
+
+In an order in which a crash in between is healed by the same batch when it comes again: tombstones and rows that begin
+to wait, then silver, then rows that wait no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.lakehouse.row_changes import Writes
+from ingest.merge.actions import ACTION, DELETE
+from ingest.merge.images import Shape
+from ingest.reconcile import Judged, Stored
+from ingest.spark.background import beside
+
+
+def write(
+    judged: Judged,
+    shape: Shape,
+    stored: Stored,
+    told: Mapping[str, Any],
+    set_aside: Callable[[DataFrame], None],
+) -> bool:
+    """`told`: what the commits say of themselves. `set_aside`: takes the changes that can't be applied. Whether small
+    files were written together at the end.
+
+    Raises Contradicted where the verdict doesn't hold; silver is as it was then."""
+    pending = judged.pending
+    if not shape.key:
+        if stored.owed_before is None:
+            _write_debts(pending, shape, stored, told)
+        pending = None
+    # Who waits for another comes after it: so many threads there are, the first of them waits for nobody.
+    with beside(judged.proof or _nothing) as proving, beside(partial(_bury, stored, judged, proving.result)) as burying:
+        if judged.refused is not None:
+            set_aside(judged.refused)
+        if pending is not None and pending.actions - {DELETE}:
+            waiting = pending.states.where(F.col(ACTION) != DELETE)
+            stored.pending.apply(replace(pending, states=waiting), shape, told)
+        if judged.silver is not None:
+            stored.silver.apply(judged.silver, shape, told, after=burying.result)
+    if judged.silver is None:
+        burying.result()
+        note(shape, stored, told)
+    if pending is not None and DELETE in pending.actions:
+        stored.pending.remove(pending.states.where(F.col(ACTION) == DELETE), shape, told)
+    return _fold(stored, shape)
+
+
+def _write_debts(pending: Writes | None, shape: Shape, stored: Stored, told: Mapping[str, Any]) -> None:
+    """Writes what a table without a key owes. Raises Contended, also where nothing changes, if another run has written
+    there since the batch began: the verdict would follow from what that run has left."""
+    if pending is None:
+        stored.pending.require_as_begun()
+    else:
+        stored.pending.apply(pending, shape, told)
+
+
+def note(shape: Shape, stored: Stored, told: Mapping[str, Any]) -> None:
+    """A batch that does nothing to silver says so there."""
+    if not stored.silver.exists():
+        stored.silver.create(shape)
+    stored.silver.note(told)
+
+
+def _nothing() -> None:
+    """What holds needs no proof."""
+
+
+def _bury(stored: Stored, judged: Judged, proven: Callable[[], object]) -> None:
+    """Tombstones that are there already would not count as news where the batch is judged again."""
+    if judged.graves is None:
+        proven()
+    else:
+        stored.graves.bury(judged.graves, after=proven, few=judged.few)
+
+
+def _fold(stored: Stored, shape: Shape) -> bool:
+    """Now that silver shows the batch. Each table may have gathered small files: those of one are enough for a batch,
+    as the next one waits for it."""
+    return any(kept.fold(shape) for kept in stored.tables) or stored.graves.fold()

@@ -1,0 +1,1 @@
+"""The changelog algebra: how change events of a key join into its state. Pure."""

@@ -1,0 +1,304 @@
+"""From events of one table and one schema to changes: typed columns, the key, and what can't be applied.
+
+Every event yields at least one row. A row with a `_code` can't be applied; `_reason` says why, without a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.change import (
+    COLUMN_POSITIONS,
+    COLUMN_POSITIONS_TYPE,
+    DELETED,
+    EVENT_ID,
+    NEW_KEY,
+    POSITION_COLUMN,
+    SOURCE_TS,
+    quoted,
+)
+from ingest.changelog.envelope import key_json
+from ingest.changelog.position import POSITION
+from ingest.changelog.projection import Projection
+from ingest.changelog.reader import Reader, Reading, before_type, image, key_type, value_type
+from ingest.changelog.refusal import refusal
+from ingest.changelog.values.columns import Column
+from ingest.changelog.values.decode import decode, is_unavailable, undecodable, wire_spark_type
+from ingest.changelog.values.types import spark_type
+from ingest.evolution.inference import are_whole, images, is_inexact
+from ingest.evolution.policies import TableColumn
+from ingest.merge.key_changes import new_key_text
+from ingest.merge.moves import with_moves
+from ingest.spark.plain_json import WITHOUT_LIMITS, opened
+
+_EVENT = ("topic", "partition", "offset", "op", "wrapped", "position", "source_ts")
+"""Of an event, what a change is made of beside its JSON."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is known of a table: its key (column names; empty: every create is a row of its own) and columns."""
+
+    table: str
+    key: tuple[str, ...]
+    columns: tuple[TableColumn, ...]
+
+    @property
+    def names(self) -> list[str]:
+        return [c.name for c in self.columns]
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns by which rows are told apart."""
+        return self.key or (POSITION_COLUMN,)
+
+
+def changes(events: DataFrame, shape: Shape, reader: Reader) -> DataFrame:
+    """`EVENT` rows → changes. An update that moves a row to another key yields two: its image, and the delete of the
+    old key."""
+    frame = reduce(lambda rows, projection: projection.of(rows), _reading(shape, reader), events)
+    return with_moves(frame, shape.key)
+
+
+@lru_cache(maxsize=512)
+def _reading(shape: Shape, reader: Reader) -> tuple[Projection, ...]:
+    """Projections, one over the other: the JSON of the value, that of the key, the columns in both, what can't be
+    applied. Kept: writing them down takes longer than a small batch."""
+    reader = reader.for_key(shape.key)
+    wire = reader.named
+    unread = _unread(shape, reader)
+    keys = _key_columns(shape, wire)
+    olds = [f"_old_{i}" for i in range(len(keys))]
+    columns = (
+        *(_column(c, shape, reader).alias(c.name) for c in shape.columns),
+        *(_old_key(wire[k], c, reader).alias(o) for o, (k, c) in zip(olds, keys, strict=True)),
+        F.col(DELETED),
+        F.col("position").alias(POSITION_COLUMN),
+        F.col("source_ts").alias(SOURCE_TS),
+        F.struct("topic", "partition", "offset").alias(EVENT_ID),
+        _new_key(shape, reader).alias(NEW_KEY),
+        (F.col("_doubtful") | F.col("_v._corrupt").isNotNull()).alias("_corrupt"),
+        image(reader.main, reader).isNull().alias("_imageless"),
+        _named_keys(shape, reader).alias("_named"),
+        *(column.alias(name) for name, column in unread.items()),
+    )
+    kept = (*(c.name for c in shape.columns), *olds, DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID, NEW_KEY)
+    told = (*(quoted(c) for c in kept), _column_positions(reader), *refusal(shape.key, reader.main))
+    return tuple(map(Projection, (*_opening(shape, reader), columns, told)))
+
+
+def _opening(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...]:
+    """The JSON of the value, then that of the key."""
+    wire = reader.named
+    keys = [wire[k] for k in shape.key if k in wire]
+    value = F.col("value")
+    also_before = reader.reading is Reading.AFTER_OR_BEFORE
+    deleted = F.lit(False) if reader.reading is Reading.BEFORE else F.col("op").isin("d", "tombstone")
+    kept = ("key", "value") if len(shape.key) > 1 else ("key",)
+    of_value = (
+        *_named(*_EVENT, *kept),
+        opened(value, value_type(reader, keys), reader.known).alias("_v"),
+        # Apart: what is wrong in an image before is no reason to refuse the event.
+        (opened(value, before_type(reader), reader.known) if also_before else F.lit(None)).alias("_b"),
+        (F.from_json(new_key_text(), key_type(keys), WITHOUT_LIMITS) if reader.key_changes else F.lit(None)).alias(
+            "_n"
+        ),
+        _doubtful(value, reader).alias("_doubtful"),
+        deleted.alias(DELETED),
+    )
+    needed = F.when(_needs_key(shape, reader), F.col("key"))
+    key = opened(needed, key_type(keys))
+    # A null tombstone may have been written before its key was renamed to another case.
+    own = [replace(wire[k], name=k) for k in shape.key if k in wire and wire[k].name != k]
+    earlier = [opened(needed, key_type(own)).alias("_e")] if own else []
+    flags = (flag.alias(name) for name, flag in _withheld(reader).items())
+    read = (*kept, "_v", "_b", "_n", "_doubtful", DELETED)
+    return of_value, (*_named(*_EVENT, *read), key.alias("_k"), *earlier, *flags)
+
+
+def _doubtful(value: SparkColumn, reader: Reader) -> SparkColumn:
+    """Returns whether a value that no schema describes can't be read for certain."""
+    twice = ~are_whole(images(value.cast("string"))) if reader.doubtful else F.lit(False)
+    return twice | F.coalesce(is_inexact(value), F.lit(False)) if reader.long_numbers else twice
+
+
+def _named(*names: str) -> tuple[SparkColumn, ...]:
+    return tuple(map(F.col, names))
+
+
+def _named_keys(shape: Shape, reader: Reader) -> SparkColumn:
+    """Names of the columns that stand in a record's key, or in the image that its row comes from: a null of one is a
+    value there. Null where the table's key has one column, or none of its columns is null."""
+    wire = reader.named_in_main
+    columns = [wire[k] for k in shape.key if k in wire]
+    if len(shape.key) < 2 or not columns:
+        return F.lit(None).cast("array<string>")
+    none = F.array().cast("array<string>")
+    shown = F.when(F.col(DELETED), _members("before")).otherwise(_members(reader.main))
+    flags = {wire[k].name: F.col(_flags(k, reader)[0]) & ~F.col(DELETED) for k in shape.key if k in wire}
+    withheld = F.array(*(F.when(flag, F.lit(name)) for name, flag in flags.items()))
+    in_key = F.coalesce(F.json_object_keys(key_json(F.col("key"))), none)
+    named = F.array_union(F.array_except(F.coalesce(shown, none), withheld), in_key)
+    types = {c.name: c.type for c in shape.columns}
+    # Decoded: the null of a value that is read as any JSON is a text.
+    main = image(reader.main, reader)
+    values = (decode(main.getField(wire[k].name), wire[k].wire, types[k]) for k in shape.key if k in wire)
+    # A column of which a batch holds only nulls need not be among those that are read.
+    unread = F.col(DELETED) | F.lit(len(columns) < len(shape.key))
+    lacks = reduce(lambda one, other: one | other, (value.isNull() for value in values), unread)
+    return F.when(lacks, F.transform(named, lambda name: _own_name(name, reader)) if reader.names else named)
+
+
+def _own_name(name: SparkColumn, reader: Reader) -> SparkColumn:
+    """The table's name of a column of the event."""
+    pairs = [F.lit(text) for pair in reader.names for text in pair]
+    return F.coalesce(F.try_element_at(F.create_map(*pairs), name), name)
+
+
+def _members(member: str) -> SparkColumn:
+    """Returns the names of the columns in an image, out of the JSON."""
+    text = F.col("value").cast("string")
+    inside = F.get_json_object(text, f"$.payload.{member}")
+    return F.json_object_keys(F.when(F.col("wrapped"), inside).otherwise(F.get_json_object(text, f"$.{member}")))
+
+
+def _needs_key(shape: Shape, reader: Reader) -> SparkColumn:
+    """Whether the record's key is asked for: mostly the image holds all of it."""
+    main = reader.named_in_main
+    found = F.col(DELETED)
+    for column in (main[k] for k in shape.key if k in main):
+        value = image(reader.main, reader).getField(column.name)
+        found |= value.isNull() | is_unavailable(value, column.wire, reader.placeholder)
+    return found
+
+
+def _new_key(shape: Shape, reader: Reader) -> SparkColumn:
+    """The key under which a deleted row goes on; null where none is named."""
+    wire = reader.named
+    types = T.StructType([T.StructField(k, spark_type(t.type)) for k, t in _key_columns(shape, wire)])
+    if not reader.key_changes or len(types) < len(shape.key):
+        return F.lit(None).cast(types)
+    read = {
+        k: F.coalesce(
+            *(decode(at.getField(wire[k].name), wire[k].wire, t.type) for at in (F.col("_n"), F.col("_n.payload")))
+        )
+        for k, t in _key_columns(shape, wire)
+    }
+    named = F.struct(*(value.alias(k) for k, value in read.items())).cast(types)
+    # In a key of several columns a null is a value.
+    told = F.coalesce(*(value.cast("string") for value in read.values())).isNotNull()
+    return F.when(F.col(DELETED) & told, named)
+
+
+def _column_positions(reader: Reader) -> SparkColumn:
+    """Where the image lacks values: from the image before, or not known."""
+    nobody = F.lit(None).cast(POSITION).alias("told")
+    before = F.struct(F.col(POSITION_COLUMN).alias("position"), F.lit(True).alias("before"), nobody)
+    if reader.reading is Reading.AFTER_OR_BEFORE:
+        found = F.transform("_partial", lambda name: F.when(F.array_contains("_before", name), before))
+    else:  # No transform: Spark generates no code for it, nor then for what stands around it.
+        found = F.array_repeat(F.when(F.lit(False), before), F.size("_partial"))
+    layers = F.map_from_arrays(F.col("_partial"), found).cast(COLUMN_POSITIONS_TYPE)
+    return F.when(F.size("_partial") > 0, layers).alias(COLUMN_POSITIONS)
+
+
+def _key_columns(shape: Shape, wire: Mapping[str, Column]) -> list[tuple[str, TableColumn]]:
+    types = {c.name: c for c in shape.columns}
+    return [(k, types[k]) for k in shape.key if k in wire]
+
+
+def _old_key(column: Column, target: TableColumn, reader: Reader) -> SparkColumn:
+    old = image("before", reader).getField(column.name)
+    return F.when(F.col("op") == "u", decode(old, column.wire, target.type))
+
+
+def _column(target: TableColumn, shape: Shape, reader: Reader) -> SparkColumn:
+    column = reader.named.get(target.name)
+    if column is None:
+        return F.when(~F.col(DELETED), default_of(target))
+    main = reader.named_in_main[target.name]
+    withheld, withheld_before = (F.col(flag) for flag in _flags(target.name, reader))
+    after = F.when(~withheld, decode(image(reader.main, reader).getField(main.name), main.wire, target.type))
+    if target.name not in shape.key:
+        if reader.reading is Reading.AFTER_OR_BEFORE:
+            before = decode(_before(reader).getField(column.name), column.wire, target.type)
+            after = F.when(withheld, F.when(~withheld_before, before)).otherwise(after)
+        return F.when(~F.col(DELETED), after)
+
+    def read(struct: SparkColumn, name: str = column.name) -> SparkColumn:
+        value = struct.getField(name)
+        missing = is_unavailable(value, column.wire, reader.placeholder)
+        return F.when(~missing, decode(value, column.wire, target.type))
+
+    from_key = F.coalesce(read(F.col("_k")), read(F.col("_k.payload")))
+    if column.name != target.name:
+        from_key = F.coalesce(from_key, *(read(F.col(at), target.name) for at in ("_e", "_e.payload")))
+    gone = F.coalesce(from_key, read(image("before", reader)))
+    return F.when(F.col(DELETED), gone).otherwise(F.coalesce(after, from_key))
+
+
+def _withheld(reader: Reader) -> dict[str, SparkColumn]:
+    """Of each column, whether the log did not hold its value: in the image that is read, and in the one before where
+    that is opened. Columns of their own: several others ask, and generated code would compare for each of them."""
+    found = {}
+    for name, c in reader.named_in_main.items():
+        main, before = _flags(name, reader)
+        found[main] = is_unavailable(image(reader.main, reader).getField(c.name), c.wire, reader.placeholder)
+        if reader.reading is Reading.AFTER_OR_BEFORE:
+            found[before] = is_unavailable(_before(reader).getField(c.name), c.wire, reader.placeholder)
+    return found
+
+
+def _flags(name: str, reader: Reader) -> tuple[str, str]:
+    """The names of a column's flags: by its number, as its own name may be any."""
+    number = reader.numbers[name]
+    return f"_withheld_{number}", f"_withheld_before_{number}"
+
+
+def _before(reader: Reader) -> SparkColumn:
+    return image("before", reader, "_b")
+
+
+def default_of(target: TableColumn) -> SparkColumn:
+    """What a row holds in a column that its image lacks: the source's default, or null."""
+    source = target.filled
+    if source is None or source.default is None:
+        return F.lit(None).cast(spark_type(target.type))
+    wire = T.StructType([T.StructField("value", wire_spark_type(source.wire))])
+    read = F.from_json(F.lit('{"value":' + source.default + "}"), wire, WITHOUT_LIMITS)
+    return decode(read["value"], source.wire, target.type)
+
+
+def _unread(shape: Shape, reader: Reader) -> dict[str, SparkColumn]:
+    """Names of columns: whose value the log did not hold, of those whose image before holds it, and whose value
+    can't be read."""
+    types = {c.name: c.type for c in shape.columns}
+    partial, before, broken = [], [], []
+    for name, c in reader.named_in_main.items():
+        value = image(reader.main, reader).getField(c.name)
+        withheld, withheld_before = (F.col(flag) for flag in _flags(name, reader))
+        broken.append(F.when(~withheld & undecodable(value, c.wire, types[name]), F.lit(name)))
+        if name in shape.key:
+            continue  # A key stands in the record's key as well.
+        partial.append(F.when(withheld, F.lit(name)))
+        if reader.reading is Reading.AFTER_OR_BEFORE:
+            held = _before(reader).getField(c.name).isNotNull() & ~withheld_before
+            before.append(F.when(withheld & held, F.lit(name)))
+
+    def names(flags: list[SparkColumn]) -> SparkColumn:
+        none = F.array().cast("array<string>")
+        if not flags:
+            return none
+        # Not array_compact: Spark would interpret all of it for each row.
+        found = F.array_except(F.array(*flags), F.array(F.lit(None).cast("string")))
+        # Almost always there is none.
+        return F.when(~F.col(DELETED) & F.coalesce(*flags).isNotNull(), found).otherwise(none)
+
+    return {"_partial": names(partial), "_before": names(before), "_broken": names(broken)}

@@ -1,0 +1,1 @@
+"""A pipeline composed from its configuration, its retries and its status."""

@@ -1,0 +1,97 @@
+"""From bronze into the archive: what was captured since the last manifest, as one manifest more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.archive import Manifest, ObjectStore
+from ingest.archive.manifest import manifest_key, manifests
+from ingest.archive.writing import written
+from ingest.batches.group_stats import profiles
+from ingest.changelog.envelope import BATCH, RECORD, Naming, events
+from ingest.config import Pipeline
+from ingest.errors import Contended
+from ingest.lakehouse.bronze import Bronze
+from ingest.pipeline.composition import archive_of, bronze_of, rules_of
+
+_EVENTS_A_MANIFEST = 5_000_000
+_PLAIN = Naming()
+
+
+def archiving_of(spark: SparkSession, pipeline: Pipeline) -> Archiving:
+    """Of what a pipeline captures. Raises ConfigError where it has no archive, or not one that this project writes."""
+    store, part = archive_of(pipeline), pipeline.batch.merged_at_once
+    bronze, naming = bronze_of(spark, pipeline), rules_of(pipeline).naming
+    return Archiving(spark, bronze, store, pipeline.name, events_a_part=part, naming=naming)
+
+
+class Archiving:
+    """Archives one pipeline. The archive itself remembers how far it came: a run that died has left nothing but
+    objects that no manifest names, which the next one writes under the same names."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        bronze: Bronze,
+        store: ObjectStore,
+        pipeline: str,
+        events_a_manifest: int = _EVENTS_A_MANIFEST,
+        events_a_part: int = _EVENTS_A_MANIFEST,
+        naming: Naming = _PLAIN,
+    ) -> None:
+        """`events_a_part`: about so many are counted together, as many as are merged at once. `naming`: how the
+        pipeline reads records."""
+        self._spark = spark
+        self._bronze = bronze
+        self._store = store
+        self._pipeline = pipeline
+        self._naming = naming
+        self._most = events_a_manifest
+        self._part = events_a_part
+        self._upto: int | None = None
+
+    def waiting(self) -> int:
+        """How many events are not archived yet, at most."""
+        return self._bronze.count_between(self._archived_upto(), self._bronze.last_batch())
+
+    def step(self) -> Manifest | None:
+        """One manifest more; None where there is nothing new. Raises Contended where another run was faster."""
+        last = self._bronze.last_batch()
+        after = self._archived_upto()
+        if last <= after:
+            return None
+        upto = self._bronze.window_end(after, last, self._most)
+        records = self._bronze.between(after, upto).select(*RECORD.names, BATCH)
+        # As the pipeline reads them now: they may have been captured otherwise.
+        read = events(records, self._naming, (BATCH,))
+        objects = written(read, self._bronze.count_between(after, upto), self._store, self._pipeline)
+        parts = self._parts(read, after, upto)
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        manifest = Manifest(self._pipeline, after, upto, now, tuple(objects), self._naming.digest, parts)
+        key, body = manifest_key(self._pipeline, after), manifest.text().encode()
+        # Where the answer to a write was lost, what is there is our own.
+        if not self._store.put_once(key, body) and self._store.get(key) != body:
+            raise Contended(
+                f"another run archives {self._pipeline}: it was the first with what follows batch {after}",
+                "run one archive job per pipeline; the same command goes on after the other one",
+            )
+        self._upto = upto
+        return manifest
+
+    def _parts(self, read: DataFrame, after: int, upto: int) -> tuple[Mapping[str, Any], ...]:
+        """What a merge would ask of these batches before it decodes any of them."""
+        size = self._bronze.window_end(after, upto, self._part) - after
+        number = F.floor((F.col(BATCH) - 1 - F.lit(after)) / size).cast("bigint")
+        found = profiles(read, after + number * size)
+        ends = ((begin, min(begin + size, upto)) for begin in range(after, upto, size))
+        return tuple({"upto": end, "groups": [g.said for g in found.get(begin, ())]} for begin, end in ends)
+
+    def _archived_upto(self) -> int:
+        if self._upto is None:
+            self._upto = max((m.upto_batch for m in manifests(self._store, self._pipeline)), default=0)
+        return self._upto

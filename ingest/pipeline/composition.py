@@ -1,0 +1,250 @@
+"""A pipeline put together from its configuration, and the loop that drives it. Only the trigger differs by mode."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from pyspark.sql import SparkSession
+
+from ingest.archive import Layout, Manifested, ObjectStore
+from ingest.archive.connect import SunkByConnector, Wanted
+from ingest.batches.rules import Rules
+from ingest.changelog.accounting import Account
+from ingest.changelog.envelope import Naming
+from ingest.changelog.origin import TableNames
+from ingest.changelog.values.types import OutOfRange
+from ingest.config import Archive, Pipeline
+from ingest.errors import ConfigError
+from ingest.lakehouse.accounts import SetAside
+from ingest.lakehouse.bronze import Bronze
+from ingest.loop.capture import Capture
+from ingest.loop.import_files import Adoption
+from ingest.loop.merge import Merge
+from ingest.pipeline.shredding import sealing_of
+from ingest.shredding.owners import shredded_by
+from ingest.sources.captured import is_remote
+from ingest.sources.contract import Source
+from ingest.sources.kafka import KafkaSource
+from ingest.spark.background import put_off
+from ingest.suppression.subjects import subjects_of
+
+Part = Literal["capture", "merge"]
+BOTH: tuple[Part, ...] = ("capture", "merge")
+
+
+def rules_of(pipeline: Pipeline) -> Rules:
+    """What the pipeline file says about its changelog."""
+    source = pipeline.source
+    naming = Naming(
+        topic_tables=tuple(source.topic_tables.items()),
+        heartbeat_prefix=source.debezium.heartbeat_prefix,
+        transaction_suffix=source.debezium.topic_transaction,
+        sequences=tuple((t, s.sequence) for t, s in pipeline.tables.items() if s.sequence is not None),
+        names=TableNames(source.table_names, frozenset(source.topic_tables)),
+    )
+    keys = {t: s.primary_key for t, s in pipeline.tables.items() if s.primary_key is not None}
+    return Rules(
+        naming=naming,
+        primary_keys=keys,
+        columns={t: s.columns for t, s in pipeline.tables.items()},
+        include_tables=source.include_tables,
+        exclude_tables=source.exclude_tables,
+        placeholder=source.debezium.unavailable_value_placeholder,
+        fold_case=source.case_insensitive,
+        column_renames={t: s.rename for t, s in pipeline.tables.items() if s.rename},
+        whole_snapshots=source.snapshots == "whole",
+        append_only=frozenset(t for t, s in pipeline.tables.items() if s.append_only),
+        history=frozenset(t for t, s in pipeline.tables.items() if s.history),
+        personal={t: frozenset(s.personal) for t, s in pipeline.tables.items() if s.personal},
+        subjects=subjects_of(pipeline.tables),
+        masks={t: s.masks for t, s in pipeline.tables.items() if s.subject and s.masks},
+        shredded=shredded_by(pipeline.tables),
+        ledger=pipeline.layout.ledger,
+        key_file=pipeline.privacy.key_file if pipeline.privacy else None,
+        epochs=source.epochs,
+        renamed=dict(source.renamed),
+        stops_at_restart=source.restarts == "stop",
+        stops_at_two_partitions=source.keys_in_two_partitions == "stop",
+        times_out_of_range=OutOfRange(source.times_out_of_range),
+    )
+
+
+def source_of(pipeline: Pipeline) -> KafkaSource:
+    """The pipeline's changelog."""
+    source = pipeline.source
+    return KafkaSource(source.kafka, source.topics, source.topic_pattern, source.start_offsets)
+
+
+def archive_of(pipeline: Pipeline) -> ObjectStore:
+    """Where the pipeline's changelog is archived. Raises ConfigError where it isn't, or not by this project."""
+    archive = _archive(pipeline)
+    if archive.layout != "ingest":
+        raise ConfigError(
+            f"the archive of pipeline {pipeline.name} is written by the sink connector of {archive.layout}",
+            "let the connector go on, or name an archive of its own in the pipeline's file",
+        )
+    return _store(archive)
+
+
+def layout_of(spark: SparkSession, pipeline: Pipeline, windowed: bool = False) -> Layout[Any]:
+    """The pipeline's archive, to be read. `windowed`: only what was written at certain times is wanted.
+
+    Raises ConfigError where there is none, or it can't tell what it is asked for."""
+    archive = _archive(pipeline)
+    if archive.layout == "ingest":
+        return Manifested(_store(archive), pipeline.name)
+    source = pipeline.source
+    tables = frozenset(t for t, s in pipeline.tables.items() if s.primary_key is not None or s.append_only)
+    wanted = Wanted(source.topics, source.topic_pattern, tables, dict(source.topic_tables))
+    timed = windowed or bool(source.epochs)
+    return SunkByConnector(spark, _store(archive), archive.layout, wanted, archive.gaps == "ignore", timed)
+
+
+def _archive(pipeline: Pipeline) -> Archive:
+    if pipeline.archive is None:
+        raise ConfigError(
+            f"pipeline {pipeline.name} has no archive", "name one in its file: archive: {uri: s3://bucket/prefix}"
+        )
+    return pipeline.archive
+
+
+def _store(archive: Archive) -> ObjectStore:
+    return ObjectStore(archive.uri, dict(archive.s3))
+
+
+def bronze_of(spark: SparkSession, pipeline: Pipeline) -> Bronze:
+    """What was captured of the pipeline's changelog."""
+    rules = rules_of(pipeline)
+    return Bronze(spark, pipeline.layout.bronze(pipeline.name), rules.epochs, rules.names)
+
+
+def adoption_of(spark: SparkSession, pipeline: Pipeline, bronze: Bronze, rules: Rules) -> Adoption | None:
+    """What brings objects of the pipeline's archive into a bronze of it as they are. None where they can't come so: a
+    sink connector wrote them, bronze lies where workers don't write files, or events are to be encrypted before."""
+    archive = _archive(pipeline)
+    if archive.layout != "ingest" or pipeline.shreds or is_remote(bronze.folder):
+        return None
+    # Positions, of which the lowest and the highest were counted, are others in another epoch.
+    counted = not rules.epochs and rules.names.are_plain
+    return Adoption(spark, _store(archive), pipeline.name, bronze, rules.naming.digest, counted)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One turn of the loop: how many records were captured, what became of those merged, and how far it is behind."""
+
+    captured: int
+    accounts: Sequence[Account]
+    seconds: float = 0.0
+    """How long it took, with the turns before that captured what it merged."""
+    behind: int | None = None
+    """How many offsets the source holds that are not captured; None where nobody has asked."""
+    newest: datetime | None = None
+    """When the newest change that is merged was made at its source."""
+
+    @property
+    def idle(self) -> bool:
+        return not self.captured and not self.accounts
+
+
+class Run:
+    """Capture and merge of one pipeline in one process, or either of them alone.
+
+    After an exception in the middle of a step its objects are not to be trusted: make another one."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        parts: Sequence[Part] = BOTH,
+        source: Source | None = None,
+        adopts: bool = False,
+    ) -> None:
+        """`source`: what is captured, if it isn't what the pipeline's file names. `adopts`: it is all of the pipeline's
+        archive."""
+        rules = rules_of(pipeline)
+        self._poll = pipeline.batch.poll_seconds
+        self._capture = self._merge = None
+        self._capturing = 0.0
+        bronze = bronze_of(spark, pipeline)
+        if "capture" in parts:
+            limit = pipeline.batch.max_events
+            stops = pipeline.source.recreated_topics == "stop"
+            seal = sealing_of(pipeline)
+            adoption = adoption_of(spark, pipeline, bronze, rules) if adopts else None
+            what = source or source_of(pipeline)
+            merges = "merge" in parts
+            self._capture = Capture(spark, what, bronze, rules.naming, limit, stops, seal, adoption, merges)
+        if "merge" in parts:
+            self._merge = Merge(spark, pipeline.name, pipeline.layout, rules, bronze, pipeline.batch.merged_at_once)
+
+    @property
+    def position(self) -> dict[str, int]:
+        """How many batches bronze holds and silver has merged: `captured`, `merged`; of the parts that run here."""
+        found = {"captured": self._capture.captured.batch} if self._capture else {}
+        return found | ({"merged": self._merge.merged} if self._merge else {})
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends its threads once what they do is done."""
+        if self._merge is not None:
+            self._merge.close()
+
+    @property
+    def set_aside(self) -> Mapping[str, SetAside]:
+        """Returns the tables that can't be merged as they are, by name."""
+        return self._merge.set_aside if self._merge else {}
+
+    @property
+    def fault(self) -> BaseException | None:
+        """Returns what was raised last for a table that is set aside."""
+        return self._merge.fault if self._merge else None
+
+    def step(self) -> Progress:
+        """One batch of each part. As long as many wait at the source, what is captured is merged in larger slices."""
+        begun = time.monotonic()
+        captured = self._capture.step() if self._capture else 0
+        known = self._capture.captured.batch if self._capture else None
+        behind = self._capture.behind if self._capture else None
+        accounts = self._merge.step(known, more=bool(behind)) if self._merge else []
+        newest = self._merge.newest if self._merge else None
+        seconds = time.monotonic() - begun
+        if accounts:
+            seconds, self._capturing = seconds + self._capturing, 0.0
+        else:
+            self._capturing += seconds if captured and self._merge else 0.0
+        return Progress(captured, accounts, seconds, behind, newest)
+
+    def available_now(self, stop: threading.Event, report: Callable[[Progress], None]) -> None:
+        """Until all that is there now is merged, or until `stop`: the batch in hand is finished either way."""
+        if self._capture:
+            self._capture.until_now()
+        while not stop.is_set():
+            progress = self.step()
+            if progress.idle:
+                return
+            report(progress)
+
+    def continuous(
+        self,
+        stop: threading.Event,
+        report: Callable[[Progress], None],
+        between_batches: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Until `stop`; the batch in hand is finished."""
+        with put_off() as settle:
+            while not stop.is_set():
+                progress = self.step()
+                settle()
+                between_batches()
+                if progress.idle:
+                    stop.wait(self._poll)
+                else:
+                    report(progress)

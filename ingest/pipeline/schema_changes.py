@@ -1,0 +1,46 @@
+"""How the columns and keys of a pipeline's tables have changed, by the revisions of the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+from ingest.lakehouse.catalog import Revision
+from ingest.merge.images import Shape
+
+
+@dataclass(frozen=True)
+class SchemaChange:
+    """`at`: when the catalog took it."""
+
+    table: str
+    at: datetime
+    change: str
+
+
+def schema_changes(revisions: Sequence[Revision]) -> list[SchemaChange]:
+    """Returns the changes between consecutive revisions of each table, the newest first."""
+    found = [
+        SchemaChange(newer.entry.shape.table, newer.at, change)
+        for older, newer in pairwise(revisions)
+        if older.entry.shape.table == newer.entry.shape.table
+        for change in _changes(older.entry.shape, newer.entry.shape)
+    ]
+    return sorted(found, key=lambda change: change.at, reverse=True)
+
+
+def _changes(older: Shape, newer: Shape) -> Iterator[str]:
+    # An int53 is stored as an int64: that fractions may still join it is no change that a reader of the table sees.
+    before, after = ({c.name: str(c.type).replace("int53", "int64") for c in shape.columns} for shape in (older, newer))
+    for name, kind in after.items():
+        if name not in before:
+            yield f"column {name} {kind} added"
+        elif before[name] != kind:
+            yield f"column {name} was {before[name]}, is {kind}"
+    for name in before:
+        if name not in after:
+            yield f"column {name} dropped"
+    if older.key != newer.key:
+        yield f"key was ({', '.join(older.key)}), is ({', '.join(newer.key)})"

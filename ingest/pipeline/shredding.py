@@ -1,0 +1,73 @@
+"""A pipeline's shredded columns: sealed when they are captured, their keys destroyed when an erasure is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.origin import ORIGIN, TableNames
+from ingest.config import Pipeline
+from ingest.lakehouse.catalog import Catalog
+from ingest.lakehouse.silver import Silver
+from ingest.shredding.data_keys import DataKeys, masters_in
+from ingest.shredding.opening import in_clear
+from ingest.shredding.owners import shredded_by
+from ingest.shredding.sealing import Sealing
+from ingest.suppression.key_file import read_keys
+from ingest.suppression.ledger import ASKED, Ledger
+
+
+def data_keys_of(pipeline: Pipeline) -> DataKeys | None:
+    """None where nothing is shredded. Raises ConfigError where a key file is not what it should be."""
+    privacy = pipeline.privacy
+    if privacy is None or privacy.shredding is None or not pipeline.shreds:
+        return None
+    told = privacy.shredding
+    return DataKeys(told.key_store, pipeline.name, masters_in(told.master_key_file), read_keys(privacy.key_file))
+
+
+def sealing_of(pipeline: Pipeline) -> Callable[[DataFrame], DataFrame]:
+    """What becomes of events before they are kept. Raises ConfigError and Unreachable where the key store is not there,
+    or is another pipeline's."""
+    keys = data_keys_of(pipeline)
+    if keys is None:
+        return lambda events: events
+    keys.store().close()
+    seal = Sealing(shredded_by(pipeline.tables), keys, pipeline.source.debezium.unavailable_value_placeholder)
+    names = TableNames(pipeline.source.table_names, frozenset(pipeline.source.topic_tables))
+    return seal if names.are_plain else partial(_sealed, seal, names)
+
+
+def _sealed(seal: Sealing, names: TableNames, events: DataFrame) -> DataFrame:
+    """Sealed by the names that the pipeline's file gives to tables; bronze keeps the plain ones."""
+    table, origin = F.col("source_table"), F.col(ORIGIN)
+    named = seal(events.withColumn("source_table", names.named(table, origin)))
+    return named.withColumn("source_table", names.plain(table, origin))
+
+
+def shred(spark: SparkSession, pipeline: Pipeline) -> int | None:
+    """Destroys the data keys of all that was asked to be erased: once for each request. How many keys there were; None
+    where nothing is shredded."""
+    keys = data_keys_of(pipeline)
+    if keys is None:
+        return None
+    ledger, count = Ledger(spark, pipeline.layout.ledger, pipeline.name), 0
+    owners = {owner.table for owner in shredded_by(pipeline.tables).owners.values()}
+    with closing(keys.store()) as store:
+        waiting = [e for e in ledger.entries() if e.kind == ASKED and not store.is_done(e.request)]
+        for entry in waiting:
+            mine = ledger.keys(entry.number).where(F.col("table").isin(*owners)).select("key_hash").distinct()
+            count += store.destroy(entry.request, (row["key_hash"] for row in mine.toLocalIterator()))
+    return count
+
+
+def rows_in_clear(spark: SparkSession, pipeline: Pipeline, table: str) -> DataFrame:
+    """A silver table, for whoever may read the master key. Of erased subjects there is nothing to be decrypted."""
+    entry = next(e for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name) if e.shape.table == table)
+    rows = Silver(spark, pipeline.layout.silver(pipeline.name, table)).rows().select(*entry.shape.names)
+    keys, sealed = data_keys_of(pipeline), shredded_by(pipeline.tables).columns.get(table, frozenset())
+    return rows if keys is None else in_clear(rows, entry.shape, sealed, keys)

@@ -1,0 +1,131 @@
+"""Where a pipeline stands: how far it has come, how its tables have changed, and for each table what is live, what
+waits, what is remembered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ingest.changelog.accounting import CAUGHT_UP
+from ingest.changelog.change import POSITION_COLUMN
+from ingest.changelog.envelope import BATCH
+from ingest.config import Pipeline
+from ingest.lakehouse.accounts import Accounts, SetAside
+from ingest.lakehouse.backfills import Backfills
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.catalog import Catalog, Entry
+from ingest.lakehouse.quarantine import Quarantine
+from ingest.lakehouse.silver import Silver
+from ingest.lakehouse.tombstones import Tombstones
+from ingest.names import Lakehouse
+from ingest.pipeline.lag import Lag, lag_of
+from ingest.pipeline.schema_changes import SchemaChange, schema_changes
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """Counts of rows. `pending`: never seen whole, so not shown. `quarantined`: events that wait for a decision."""
+
+    table: str
+    primary_key: tuple[str, ...]
+    rows: int
+    pending: int
+    tombstones: int
+    quarantined: int
+    path: str
+
+
+@dataclass(frozen=True)
+class LastBatch:
+    """The slice that was merged last: `upto` its last capture batch, `events` that it read."""
+
+    upto: int
+    at: datetime
+    events: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """`captured`, `merged`: numbers of the last capture batch in bronze, and of the last one in silver. `quarantined`:
+    code → events, of all tables and of none. `set_aside`: tables that can't be merged as they are, by name.
+    `set_aside_by_backfills`: the same of each backfill that has not ended, by its number. `lag`: None if the source was
+    not asked."""
+
+    pipeline: str
+    captured: int
+    merged: int
+    records: int
+    quarantined: dict[str, int]
+    tables: list[TableStatus]
+    last_batch: LastBatch | None
+    schema_changes: list[SchemaChange]
+    set_aside: dict[str, SetAside]
+    set_aside_by_backfills: dict[int, dict[str, SetAside]]
+    lag: Lag | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many batches are captured and not merged."""
+        return max(0, self.captured - self.merged)
+
+
+def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, source: Pipeline | None = None) -> Status:
+    """Reads the pipeline's tables; writes nothing. `source`: the pipeline whose source is asked how much waits."""
+    # Accounts before bronze: a stream that goes on meanwhile can't have merged more than is then captured.
+    accounts = Accounts(spark, lakehouse.accounts, pipeline)
+    last = _last_batch(accounts)
+    merged = last.upto if last else 0
+    bronze = Bronze(spark, lakehouse.bronze(pipeline))
+    held = bronze.rows().agg(F.max(BATCH), F.count(F.lit(1))).first()
+    assert held is not None
+    found = Quarantine(spark, lakehouse.quarantine, pipeline).rows().groupBy("table", "code").count().collect()
+    codes: dict[str, int] = {}
+    of_table: dict[str, int] = {}
+    for row in found:  # a row per table and code
+        codes[row["code"]] = codes.get(row["code"], 0) + row["count"]
+        of_table[row["table"]] = of_table.get(row["table"], 0) + row["count"]
+    catalog = Catalog(spark, lakehouse.tables)
+    entries = catalog.entries(pipeline)
+    return Status(
+        pipeline=pipeline,
+        captured=held[0] or 0,
+        merged=merged,
+        records=held[1],
+        quarantined=dict(sorted(codes.items())),
+        tables=[_table(spark, pipeline, lakehouse, entry, of_table.get(entry.shape.table, 0)) for entry in entries],
+        last_batch=last,
+        schema_changes=schema_changes(catalog.revisions(pipeline)),
+        set_aside=dict(sorted(accounts.set_aside().items())),
+        set_aside_by_backfills=_set_aside_by_backfills(spark, pipeline, lakehouse),
+        lag=None if source is None else lag_of(bronze, source, merged),
+    )
+
+
+def _set_aside_by_backfills(spark: SparkSession, pipeline: str, lakehouse: Lakehouse) -> dict[int, dict[str, SetAside]]:
+    begun = [one for one in Backfills(spark, lakehouse.backfills, pipeline).all() if one.ended_at is None]
+    found = {one.number: Accounts(spark, lakehouse.accounts, one.writer).set_aside() for one in begun}
+    return {number: dict(sorted(tables.items())) for number, tables in found.items() if tables}
+
+
+def _last_batch(accounts: Accounts) -> LastBatch | None:
+    slices = (
+        accounts.rows()
+        .where(~F.col("standing").eqNullSafe(CAUGHT_UP))
+        .groupBy("upto_batch")
+        .agg(F.max(F.unix_millis("committed_at")).alias("at"), F.sum("read").alias("events"))
+    )
+    row = slices.orderBy(F.desc("upto_batch")).first()
+    return None if row is None else LastBatch(row.upto_batch, datetime.fromtimestamp(row["at"] / 1000, UTC), row.events)
+
+
+def _table(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, entry: Entry, quarantined: int) -> TableStatus:
+    name = entry.shape.table
+    silver, pending = Silver(spark, entry.path), Silver(spark, lakehouse.pending(pipeline, name))
+    graves = Tombstones(spark, lakehouse.tombstones(pipeline, name))
+    # A state without a position was carried over from another key and is no row yet.
+    waiting = pending.rows().where(F.col(POSITION_COLUMN).isNotNull()).count() if pending.exists() else 0
+    rows = silver.rows().count() if silver.exists() else 0
+    return TableStatus(name, entry.shape.key, rows, waiting, graves.count(), quarantined, entry.path)

@@ -1,0 +1,1 @@
+"""Proofs of an erasure, which import nothing of what erases: scan, canaries, certificate."""

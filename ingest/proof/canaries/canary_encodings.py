@@ -1,0 +1,93 @@
+"""Markers, each written down in one form by the means that anybody would use, not by the scanner's own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import secrets
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import quote, quote_plus
+
+from ingest.proof.scan.encodings import IN_COLUMN
+from ingest.proof.scan.search_terms import Needle
+
+COLUMN = "canary_number"
+_AROUND = b"<%s>"
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A needle that nobody else has, and how it is written: `body` has to be found as `form`."""
+
+    needle: Needle
+    form: str
+    body: bytes = field(repr=False)
+
+
+def canaries() -> tuple[Canary, ...]:
+    """One for each way to write a value, with values that were never used before."""
+    return tuple(_canary(name, form, written) for name, form, written in _DISGUISES)
+
+
+def number() -> Canary:
+    """A number that counts only as the value of `COLUMN`."""
+    value = str(10**9 + secrets.randbelow(10**9))
+    needle = Needle("canary: number in a column", value, (COLUMN,))
+    return Canary(needle, IN_COLUMN, json.dumps({COLUMN: int(value)}).encode())
+
+
+def _canary(name: str, form: str, written: Callable[[str], bytes]) -> Canary:
+    # Its base64 has a "/" wherever it begins, its composition and its cases differ, and it is longer than what
+    # statistics keep, in which it is already unlike any other.
+    marker = f"Cänary-É{secrets.token_hex(8)}????{secrets.token_hex(8)}@Example.Invalid"
+    marker = unicodedata.normalize("NFC", marker)
+    return Canary(Needle(f"canary: {name}", marker), form, _AROUND % written(marker))
+
+
+def _aligned(encode: Callable[[bytes], bytes], before: int) -> Callable[[str], bytes]:
+    return lambda text: encode(b"." * before + text.encode() + b"..")
+
+
+def _digest(algorithm: str, told: Callable[[bytes], bytes]) -> Callable[[str], bytes]:
+    return lambda text: told(hashlib.new(algorithm, text.encode(), usedforsecurity=False).digest())
+
+
+def _escaped(text: str) -> bytes:
+    return "".join(f"\\u{ord(c):04x}" for c in text).encode()
+
+
+_DISGUISES: tuple[tuple[str, str, Callable[[str], bytes]], ...] = (
+    ("as given", "as given", str.encode),
+    ("upper case", "upper case", lambda v: v.upper().encode()),
+    ("lower case", "lower case", lambda v: v.lower().encode()),
+    ("decomposed", "other composition", lambda v: unicodedata.normalize("NFD", v).encode()),
+    ("Latin-1", "Latin-1", lambda v: v.encode("latin-1")),
+    ("JSON", "JSON escapes", lambda v: json.dumps({"v": v}).encode()),
+    ("JSON in JSON", "JSON escapes", lambda v: json.dumps({"v": json.dumps({"v": v})}).encode()),
+    ("JSON, each character", "JSON escapes", _escaped),
+    ("JSON, upper case", "JSON escapes", lambda v: json.dumps({"v": v.upper()}).encode()),
+    ("URL", "URL-encoded", lambda v: quote(v).encode()),
+    ("URL, form", "URL-encoded", lambda v: quote_plus(v).encode()),
+    ("URL of a URL", "URL-encoded", lambda v: quote(quote(v, safe="")).encode()),
+    ("UTF-16LE", "UTF-16LE", lambda v: v.encode("utf-16-le")),
+    ("UTF-16BE", "UTF-16BE", lambda v: v.encode("utf-16-be")),
+    ("first 32 characters", "first 32 characters", lambda v: (v[:32] + "\U0010ffff").encode()),
+    ("hex", "hex", lambda v: v.encode().hex().encode()),
+    ("hex, upper case", "hex", lambda v: v.encode().hex().upper().encode()),
+    *((f"base64 after {n}", "base64", _aligned(base64.b64encode, n)) for n in range(3)),
+    *((f"base64url after {n}", "base64url", _aligned(base64.urlsafe_b64encode, n)) for n in range(3)),
+    *(
+        (f"{algorithm}, {name}", algorithm, _digest(algorithm, told))
+        for algorithm in ("md5", "sha1", "sha256", "sha512")
+        for name, told in (
+            ("raw", bytes),
+            ("hex", lambda d: d.hex().encode()),
+            ("HEX", lambda d: d.hex().upper().encode()),
+            ("base64", base64.b64encode),
+            ("base64url", base64.urlsafe_b64encode),
+        )
+    ),
+)

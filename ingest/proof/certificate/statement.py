@@ -1,0 +1,111 @@
+"""What a certificate says, as plain values: nothing that was not looked at, and nothing of the subject."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from ingest.errors import ProofFailed
+from ingest.proof.scan.encodings import FORMS
+from ingest.proof.scan.report import Report
+
+FORMAT = "ingest erasure certificate 1"
+SAYS = (
+    "Every file that is counted under `read` was read, bytes and names, and decoded where its kind is one that is "
+    "decoded. None of the needles was found there in any of the forms.",
+    "The scan found every canary: markers of its own, in each format and form.",
+)
+DOES_NOT_SAY = (
+    "anything of what is listed under `not_scanned`, nor of places that are not listed under `places`",
+    "anything of bytes that a file system or a store has freed and not overwritten, of backups or of copies elsewhere",
+    "anything of values of the subject that were not given to the scan, nor of forms that are not listed: hashes with "
+    "a salt or a key or of several values together, values that were encrypted or compressed before they were stored",
+    "that a needle which counts in named columns alone (`needles`) is not written elsewhere",
+    "anything of what was written after the scan had read it",
+)
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """What the scan can't know. `subject`: the subject's keyed hash. `cut_offs`: source → the position up to which its
+    events were erased, as text. `ledger_head`: the hash of the newest entry of the ledger of erasures."""
+
+    request: str
+    subject: str
+    cut_offs: Mapping[str, str]
+    ledger_head: str
+
+
+def statement(erasure: Erasure, report: Report, at: datetime) -> dict[str, Any]:
+    """Raises ProofFailed where the scan found something, missed a canary, or could look into no place."""
+    looked_into = _proved(erasure, report)
+    return {
+        "format": FORMAT,
+        "request": erasure.request,
+        "subject": erasure.subject,
+        "cut_offs": dict(erasure.cut_offs),
+        "ledger_head": erasure.ledger_head,
+        "issued_at": at.astimezone(UTC).isoformat(timespec="seconds"),
+        "issued_by": {"project": "ingest", "version": _version()},
+        "needles": [{"label": n.label, "columns": list(n.columns)} for n in report.needles],
+        "forms": list(FORMS),
+        "places": looked_into,
+        "read": [asdict(k) for k in report.read],
+        "not_scanned": [asdict(n) for n in report.not_scanned],
+        "canaries": [{"place": s.place, "format": s.format, "found": s.canaries} for s in report.canaries],
+        "residues": [],
+        "says": list(SAYS),
+        "does_not_say": list(DOES_NOT_SAY),
+    }
+
+
+def _proved(erasure: Erasure, report: Report) -> list[str]:
+    """The places of which the scan can say something."""
+    if not report.valid:
+        missed = sum(len(s.missed) for s in report.canaries)
+        raise ProofFailed(
+            f"request {erasure.request}: the scan missed {missed:,} canaries, or had none",
+            "what it did not find may be there all the same: see its report, and scan again",
+        )
+    if not report.clean:
+        raise ProofFailed(
+            f"request {erasure.request}: {len(report.findings):,} residues were found",
+            "no certificate is issued: see where they are with `ingest scan`, and erase again",
+        )
+    closed = {n.place for n in report.not_scanned if not n.file}
+    looked_into = [place for place in report.places if place not in closed]
+    if not looked_into:
+        raise ProofFailed(
+            f"request {erasure.request}: none of {len(report.places):,} places could be looked into",
+            "see with `ingest scan` why, and scan again",
+        )
+    return looked_into
+
+
+def canonical(said: Mapping[str, Any]) -> bytes:
+    """The one way in which these values are written: sorted keys, no blanks, UTF-8, no fractions. Raises TypeError for
+    values that have no such way."""
+    _require_plain(said)
+    return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def _require_plain(value: Any) -> None:
+    if isinstance(value, dict):
+        for inner in value.values():
+            _require_plain(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _require_plain(inner)
+    elif not isinstance(value, str | int | bool | None):
+        raise TypeError("a certificate holds text and whole numbers only")
+
+
+def _version() -> str:
+    try:
+        return version("ingest")
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,65 @@
+"""One scan with its proof: canaries first, then the places; and which places a pipeline has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from ingest.config import Pipeline
+from ingest.proof.canaries import sightings
+from ingest.proof.scan import Bucket, Folder, Needle, Place, Report, scanned
+from ingest.proof.scan.report import Collected, reported
+
+_S3A = "spark.hadoop.fs.s3a."
+_CLIENT_OPTIONS = {
+    "endpoint_url": "endpoint",
+    "region_name": "endpoint.region",
+    "aws_access_key_id": "access.key",
+    "aws_secret_access_key": "secret.key",
+    "aws_session_token": "session.token",
+}
+
+
+def proof(places: Sequence[Place], needles: Sequence[Needle], left_out: Iterable[Collected] = ()) -> Report:
+    """What a scan of these places finds. `left_out`: places that are known and not scanned, with the reason. Raises
+    IngestError where a bucket does not let canaries in."""
+    seen = sightings(places)
+    return reported(needles, [*scanned(places, needles), *left_out], seen)
+
+
+def places_of(pipeline: Pipeline) -> tuple[list[Place], list[Collected]]:
+    """The places that a pipeline's file names, and those of them that can't be scanned from here."""
+    places: list[Place] = []
+    left_out: list[Collected] = []
+    roots = [pipeline.lakehouse]
+    if pipeline.spark.get("spark.eventLog.enabled", "false") == "true":
+        roots.append(pipeline.spark.get("spark.eventLog.dir", "file:///tmp/spark-events"))
+    for root in roots:
+        place = _place(root, pipeline)
+        if place is None:
+            left_out.append(_unscanned(root, "no file system of this kind can be read here"))
+        else:
+            places.append(place)
+    if pipeline.archive is not None:
+        places.append(Bucket(pipeline.archive.uri, dict(pipeline.archive.s3)))
+    brokers = pipeline.source.kafka["bootstrap.servers"]
+    why = "topics lie on the brokers' disks: scan the brokers' log folders where they are, as folders"
+    left_out.append(_unscanned(f"Kafka at {brokers}", why))
+    return places, left_out
+
+
+def _place(root: str, pipeline: Pipeline) -> Place | None:
+    parts = urlsplit(root)
+    if parts.scheme in {"s3", "s3a"}:
+        settings = {name: pipeline.spark.get(_S3A + hadoop) for name, hadoop in _CLIENT_OPTIONS.items()}
+        return Bucket(f"s3://{parts.netloc}{parts.path}", {k: v for k, v in settings.items() if v is not None})
+    if parts.scheme == "file":
+        return Folder(Path(unquote(parts.path)))
+    return Folder(Path(root).expanduser().absolute()) if "://" not in root else None
+
+
+def _unscanned(place: str, why: str) -> Collected:
+    found = Collected(place)
+    found.unread("", why)
+    return found

@@ -1,0 +1,44 @@
+"""What a batch of changes does to one table, given what is stored of its keys.
+
+Row by row where every image is whole: one position a row decides (`compaction`, `merge`). Column by column where one
+is partial, or a row is stored whose columns have positions of their own (`joining`). Both give the same states. By
+content where a table has no key (`bag`).
+"""
+
+from __future__ import annotations
+
+from ingest.batches.decoding import Changes
+from ingest.changelog.reader import Reading
+from ingest.merge.images import Shape
+from ingest.reconcile.changeset import Contradicted, Judged, Stored, Truncated, stored_in
+from ingest.reconcile.keyless import by_content
+from ingest.reconcile.partial_rows import by_column
+from ingest.reconcile.whole_rows import by_row
+
+__all__ = ["Contradicted", "Judged", "Stored", "Truncated", "judge", "stored_in"]
+
+
+def judge(
+    changes: Changes,
+    shape: Shape,
+    stored: Stored,
+    truncated: Truncated,
+    events: int,
+    key_changes: bool = False,
+    sure: bool = False,
+) -> Judged:
+    """Reads silver, pending rows and tombstones of the batch's keys; writes nothing. `key_changes`: some delete names
+    the key under which its row goes on. `events`: of so many the changes come. `sure`: so that nothing contradicts
+    it."""
+    if not shape.key:
+        return by_content(changes, shape, stored, truncated)
+    if not key_changes and not (truncated.now and _layered(stored)):
+        judged = by_row(changes, shape, stored, truncated, events, sure)
+        if judged is not None:
+            return judged
+    return by_column(changes(Reading.AFTER_OR_BEFORE), shape, stored, truncated, key_changes)
+
+
+def _layered(stored: Stored) -> bool:
+    """Whether any row stands on columns older than itself, of which a truncate may take some away."""
+    return any(kept.exists() and not kept.layered().isEmpty() for kept in (stored.silver, stored.pending))

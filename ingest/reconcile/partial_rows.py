@@ -1,0 +1,108 @@
+"""Partial images: all that is known of the batch's keys, joined column by column."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import CODE, EVENT_ID, MOVED_TO, POSITION_COLUMN, REASON, quoted
+from ingest.changelog.position import literal
+from ingest.internal_columns import LOCATION
+from ingest.lakehouse.row_changes import Writes
+from ingest.merge.actions import ACTION, BURY, SURROGATE, surrogate, unjudgeable
+from ingest.merge.images import Shape
+from ingest.merge.key_changes import with_carried
+from ingest.merge.key_join import joined_by_key
+from ingest.merge.partial_rows import (
+    BURIES,
+    DEAD,
+    PENDING_ACTION,
+    PENDING_ROW,
+    REMEMBERED,
+    ROW,
+    joined,
+    with_actions,
+)
+from ingest.reconcile.changeset import Judged, Stored, Truncated, above_truncate
+from ingest.reconcile.column_facts import Facts
+from ingest.spark.checkpoints import cut
+
+
+def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated, key_changes: bool) -> Judged:
+    """`key_changes`: some delete names the key under which its row goes on."""
+    key = list(shape.identity)
+    everything = cut(above_truncate(changes, truncated.position))
+    bad = F.col(CODE).isNotNull()
+    facts, moves, layered = _facts(everything.where(~bad), Facts(shape, stored, truncated), key_changes)
+    columns = [c.name for c in shape.columns if c.name not in key]
+    states = with_actions(joined(facts, key, columns, layered), shape.names)
+    states = cut(states.withColumn(SURROGATE, surrogate(key)))
+    horizon = stored.graves.horizon()
+    if horizon is not None:
+        everything, states = _beyond(everything, states, key, horizon)
+    changed = F.col(ACTION).isNotNull() | F.col(PENDING_ACTION).isNotNull() | F.col(BURIES)
+    told = states.agg(
+        F.collect_set(ACTION).alias("actions"),
+        F.collect_set(PENDING_ACTION).alias("pending"),
+        _files(ROW, ACTION).alias("files"),
+        _files(PENDING_ROW, PENDING_ACTION).alias("pending_files"),
+        F.count(F.when(F.col(ACTION) != BURY, True)).alias("rows"),
+        F.count(PENDING_ACTION).alias("pending_rows"),
+        F.count_if(BURIES).alias("buries"),
+        F.count_distinct(F.when(changed, F.col(EVENT_ID))).alias("applied"),
+    ).first()
+    assert told is not None
+    graves = states.where(BURIES).select(SURROGATE, F.col(DEAD).alias(POSITION_COLUMN))
+    if moves is not None:
+        graves = graves.withColumn(MOVED_TO, F.lit(None).cast("string")).unionByName(moves)
+    refused = everything.where(bad)
+    quarantined = refused.count()
+    actions, pending = frozenset(told.actions) - {BURY}, frozenset(told.pending)
+    shown = states.where(F.col(ACTION).isin(*actions)).withColumn(LOCATION, F.col(ROW)["location"])
+    waiting = states.where(F.col(PENDING_ACTION).isNotNull()).withColumns(
+        {ACTION: F.col(PENDING_ACTION), LOCATION: F.col(PENDING_ROW)["location"]}
+    )
+    return Judged(
+        Writes(shown, actions, frozenset(told.files), told.rows) if actions else None,
+        Writes(waiting, pending, frozenset(told.pending_files), told.pending_rows) if pending else None,
+        graves if told.buries or moves is not None else None,
+        refused if quarantined else None,
+        told.applied,
+        quarantined,
+    )
+
+
+def _facts(events: DataFrame, of: Facts, key_changes: bool) -> tuple[DataFrame, DataFrame | None, list[str]]:
+    """The facts of the batch's keys; the moves to be remembered; and the columns of which some state has an entry."""
+    key = list(of.shape.identity)
+    columns = [c.name for c in of.shape.columns if c.name not in key]
+    facts = cut(of.of(events))
+    told = of.told(facts)
+    followed = of.followed(facts) if told.moved else None
+    # A delete that names a new key may have come before the new row; an update that moves a row is both in one.
+    if followed is None and not (told.moves and (told.names or key_changes)):
+        return facts, None, sorted(told.names)
+    facts = facts if followed is None else cut(followed)
+    moves = of.moves(facts) if told.moves else None
+    return with_carried(facts, key, columns), moves, columns
+
+
+def _files(kind: str, action: str) -> Column:
+    """The files of the rows that some action replaces."""
+    return F.collect_set(F.when(F.col(action).isNotNull(), F.col(kind)["location"]["file"]))
+
+
+def _beyond(
+    events: DataFrame, states: DataFrame, key: list[str], horizon: tuple[int, ...]
+) -> tuple[DataFrame, DataFrame]:
+    """The events of keys that can't be judged, refused; and the states without those keys."""
+    unknown = reduce(lambda one, other: one & other, (F.col(kind).isNull() for kind in REMEMBERED))
+    named = states.withColumns({CODE: F.lit(None).cast("string"), REASON: F.lit(None).cast("string")})
+    judged = cut(unjudgeable(named, F.col(POSITION_COLUMN), unknown, literal(horizon)))
+    told = {CODE: F.col("_why")[CODE], REASON: F.col("_why")[REASON]}
+    old = judged.where(F.col(CODE).isNotNull()).select(*map(quoted, key), F.struct(CODE, REASON).alias("_why"))
+    held = joined_by_key(events, F.broadcast(old), key, "left")
+    refused = held.withColumns({name: F.coalesce(F.col(name), why) for name, why in told.items()}).drop("_why")
+    return cut(refused), judged.where(F.col(CODE).isNull()).drop(CODE, REASON)

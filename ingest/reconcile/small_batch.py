@@ -1,0 +1,57 @@
+"""The states of a few changes, held against what is stored of their keys: by a plan that is made once."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pyspark.sql import DataFrame
+
+from ingest.changelog.change import quoted
+from ingest.lakehouse.tombstones import newest
+from ingest.merge.actions import SURROGATE
+from ingest.merge.key_join import joined_by_key
+from ingest.reconcile.changeset import Stored
+from ingest.reconcile.stored_state import row_facts, with_verdict
+from ingest.spark.background import beside
+from ingest.spark.checkpoints import as_here
+from ingest.spark.prepared import asked
+
+FEW = 25_000
+"""About so many events one task takes through while Spark plans: of more, several tasks are done sooner."""
+_IN_ONE_TASK = "shuffle_hash"
+
+
+def held_against(states: DataFrame, stored: Stored, key: tuple[str, ...]) -> DataFrame:
+    """The states `with_verdict`, computed once."""
+    with beside(as_here(partial(_buried, stored, states))) as looking:
+        live = stored.silver.near(states, key, row_facts, (key,)) if stored.silver.exists() else None
+    buried = looking.result()
+    by = (key, stored.graves.horizon(), live is not None, buried is not None)
+    return asked(_judged, by, states, *(rows for rows in (live, buried) if rows is not None), once=True)
+
+
+def _buried(stored: Stored, states: DataFrame) -> DataFrame | None:
+    return stored.graves.near(states) if stored.graves.exists() else None
+
+
+def _judged(
+    key: tuple[str, ...],
+    horizon: tuple[int, ...] | None,
+    any_live: bool,
+    any_buried: bool,
+    states: DataFrame,
+    *stored: DataFrame,
+) -> DataFrame:
+    """`stored`: rows and tombstones, where there are any, those of other keys among them."""
+    there = iter(stored)
+    live, buried = (next(there) if any_of_it else None for any_of_it in (any_live, any_buried))
+    if live is not None:
+        live = _of(states, live, key).hint(_IN_ONE_TASK)
+    if buried is not None:
+        buried = newest(_of(states, buried, (SURROGATE,))).hint(_IN_ONE_TASK)
+    return with_verdict(key, horizon, states, live, buried)
+
+
+def _of(states: DataFrame, stored: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """What is stored of the states' keys."""
+    return joined_by_key(stored, states.select(*map(quoted, key)).hint(_IN_ONE_TASK), key, "left_semi")

@@ -1,1 +1,0 @@
-"""The one path: capture into bronze, merge into silver, in whatever mode somebody triggers it."""

@@ -1,0 +1,38 @@
+"""Folders of tables, wherever a lakehouse lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from ingest.jvm.classes import java_class
+
+
+def is_empty(spark: SparkSession, path: str) -> bool:
+    """Whether nothing is there."""
+    system, place = _hadoop(spark, path)
+    return not system.exists(place) or not len(system.listStatus(place))
+
+
+@contextmanager
+def gone_afterwards(spark: SparkSession, path: str) -> Iterator[None]:
+    """Takes away, at its end, what was written to `path`."""
+    try:
+        yield
+    finally:
+        removed(spark, path)
+
+
+def removed(spark: SparkSession, path: str) -> None:
+    """Takes away what is there, if anything is."""
+    system, place = _hadoop(spark, path)
+    system.delete(place, True)
+
+
+def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    jvm: Any = spark._jvm
+    place = java_class(jvm, "org.apache.hadoop.fs.Path")(path)
+    return place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()), place

@@ -1,0 +1,106 @@
+"""Forgetting tombstones: up to where no declared input can bring an older event any more, or as the user chose.
+
+A topic can bring again what it still holds, and so can an archive, so the earliest event there is as far as the
+horizon may go. A topic that is kept for ever holds it back for ever, as does an archive from its beginning on; then the
+user says for how long tombstones are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.envelope import BATCH, CHANGES
+from ingest.config import Pipeline
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.catalog import Catalog
+from ingest.lakehouse.tombstones import Tombstones
+from ingest.names import Lakehouse
+from ingest.pipeline.composition import layout_of
+from ingest.sources.kafka_admin import KafkaAdmin
+from ingest.spark.local_rows import local_rows
+
+_RETAINED = T.StructType(
+    [
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("earliest", T.LongType()),
+    ]
+)
+Position = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """Of one table. `horizon`: None where it stays as it was. `forgotten`: keys."""
+
+    table: str
+    tombstones: int
+    forgotten: int
+    horizon: Position | None
+
+
+def earliest(spark: SparkSession, pipeline: Pipeline) -> dict[str, dict[int, int]]:
+    """topic → partition → the first offset that the broker holds, or the archive where one is declared."""
+    source = pipeline.source
+    admin = KafkaAdmin(source.kafka)
+    begins = {t: dict(p) for t, p in admin.beginning_offsets(admin.topics(source.topics, source.topic_pattern)).items()}
+    for one in layout_of(spark, pipeline).objects() if pipeline.archive is not None else ():
+        partitions = begins.setdefault(one.topic, {})
+        partitions[one.partition] = min(one.first_offset, partitions.get(one.partition, one.first_offset))
+    return begins
+
+
+def retained(spark: SparkSession, bronze: Bronze, begins: Mapping[str, Mapping[int, int]]) -> DataFrame:
+    """table → `horizon`, below which no input holds an event any more. `begins`: the `earliest` offsets there."""
+    rows = [
+        {"topic": topic, "partition": partition, "earliest": offset}
+        for topic, partitions in begins.items()
+        for partition, offset in partitions.items()
+    ]
+    events = bronze.rows().where(F.col("op").isin(*CHANGES))
+    known = events.join(F.broadcast(local_rows(spark, rows, _RETAINED)), ["topic", "partition"], "left")
+    held = F.min(F.when(F.col("offset") >= F.col("earliest"), F.col("position")))
+    return known.groupBy("source_table").agg(F.coalesce(held, F.max("position")).alias("horizon"))
+
+
+def written_before(bronze: Bronze, moment: datetime) -> DataFrame:
+    """table → `horizon`, the position of its newest event that was written to the topic before `moment`."""
+    events = bronze.rows().where(F.col("op").isin(*CHANGES) & (F.col("timestamp") < F.lit(moment)))
+    return events.groupBy("source_table").agg(F.max("position").alias("horizon"))
+
+
+def collect_garbage(
+    spark: SparkSession, pipeline: str, lakehouse: Lakehouse, bronze: Bronze, horizons: DataFrame, dry_run: bool
+) -> list[Collected]:
+    """Moves the horizon of each table with a key up to `horizons`, but not beyond what is merged already."""
+    accounts = Accounts(spark, lakehouse.accounts, pipeline)
+    waits = F.col(BATCH) > accounts.merged_upto()
+    for table, aside in accounts.set_aside().items():
+        waits |= (F.col("source_table") == table) & (F.col(BATCH) > aside.after)
+    waiting = bronze.rows().where(waits & F.col("op").isin(*CHANGES))
+    behind = waiting.groupBy("source_table").agg(F.min("position").alias("_waits"))
+    limited = horizons.join(behind, "source_table", "left").withColumn("horizon", F.least("horizon", "_waits"))
+    found = {r["source_table"]: tuple(r["horizon"]) for r in limited.collect()}  # a row per table
+    shapes = [e.shape for e in Catalog(spark, lakehouse.tables).entries(pipeline) if e.shape.key]
+    return [
+        _collected(Tombstones(spark, lakehouse.tombstones(pipeline, s.table)), s.table, found.get(s.table), dry_run)
+        for s in shapes
+    ]
+
+
+def _collected(graves: Tombstones, table: str, horizon: Position | None, dry_run: bool) -> Collected:
+    known = graves.horizon()
+    count = graves.count()
+    if horizon is None or not count or (known is not None and horizon <= known):
+        return Collected(table, count, 0, None)
+    forgotten = graves.count(horizon)
+    if forgotten and not dry_run:
+        graves.forget(horizon)
+    return Collected(table, count, forgotten, horizon if forgotten else None)

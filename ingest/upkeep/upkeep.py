@@ -1,0 +1,72 @@
+"""What a stream does for its tables beside its batches: old versions of them go while it runs."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from ingest.config import Pipeline
+from ingest.delta import vacuum
+from ingest.delta.conflict_retry import again
+from ingest.upkeep.old_files import every_table, there
+
+_log = logging.getLogger(__name__)
+_MOST_SECONDS = 3600.0
+_OF_WHAT_IS_KEPT = 1 / 4
+"""So much longer than they are to be kept old versions may stay."""
+
+
+@contextmanager
+def upkeep(spark: SparkSession, pipeline: Pipeline) -> Iterator[Callable[[], None]]:
+    """What to call between batches. Whatever it has begun is done at the end."""
+    with ThreadPoolExecutor(1, thread_name_prefix="upkeep") as beside:
+        one = _Upkeep(spark, pipeline, beside)
+        yield one.between_batches
+        one.end()
+
+
+class _Upkeep:
+    """Of one stream."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, beside: ThreadPoolExecutor) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._beside = beside
+        self._every = min(_MOST_SECONDS, pipeline.old_versions.keep_hours * 3600 * _OF_WHAT_IS_KEPT)
+        self._due = time.monotonic() + self._every
+        self._under_way: Future[None] | None = None
+
+    def between_batches(self) -> None:
+        """Begins where it is time to, and returns at once: batches go on meanwhile. That nothing is in hand just now is
+        needed where a table has to be told how long its versions are kept, once."""
+        if time.monotonic() < self._due or (self._under_way is not None and not self._under_way.done()):
+            return
+        self.end()
+        self._due = time.monotonic() + self._every
+        tables = there(self._spark, every_table(self._spark, self._pipeline))
+        again()(vacuum.kept, self._spark, tables, self._pipeline.old_versions.properties)
+        self._under_way = self._beside.submit(self._let_go, tables)
+
+    def end(self) -> None:
+        """Waits for what is under way."""
+        if self._under_way is not None:
+            self._under_way.result()
+            self._under_way = None
+
+    def _let_go(self, tables: list[str]) -> None:
+        """One table after the other: batches need the cores."""
+        for path in tables:
+            try:
+                vacuum.removed(self._spark, [path])
+            except (PySparkException, Py4JError) as error:
+                # No reason to stop a stream, and the next time may do better.
+                _log.warning(
+                    "old versions of %s stay for another %.0f minutes: %s", path, self._every / 60, type(error).__name__
+                )
