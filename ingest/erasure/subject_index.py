@@ -43,6 +43,8 @@ _KIND = "subject index"
 _EVENTS = 100_000
 """About so many are in a span, whole batches of them."""
 _HEX_DIGITS = 7
+_SOUGHT_BY_PAGE = 200
+"""Of so many keys the pages are sought that may hold their digits; of more the whole index is read."""
 _DIGITS = "digits"
 _SCHEMA = T.StructType(
     [
@@ -133,8 +135,8 @@ class SubjectIndex:
         order."""
         if not self.spans:
             return []
-        wanted = keys.select("key_version", _digits(F.col(KEY_HASH)).alias(_DIGITS)).distinct()
-        mine = self._mine().join(F.broadcast(wanted), ["key_version", _DIGITS], "left_semi")
+        wanted = cut(keys.select("key_version", _digits(F.col(KEY_HASH)).alias(_DIGITS)).distinct())
+        mine = self._pages_of(wanted).join(F.broadcast(wanted), ["key_version", _DIGITS], "left_semi")
         found = mine.select("after_batch", "upto_batch").distinct().collect()  # a row per span
         return sorted({Span(*row) for row in found} & {*self.spans})
 
@@ -170,6 +172,15 @@ class SubjectIndex:
     def _mine(self) -> DataFrame:
         rows = self._table.rows(_SCHEMA)
         return rows.where((F.col("reader") == self._reader) & (F.col("basis") == self.basis))
+
+    def _pages_of(self, wanted: DataFrame) -> DataFrame:
+        """Returns the rows of this index that may have the digits of `wanted`: of few keys those in the Parquet pages
+        that a filter by their statistics leaves, else all."""
+        some = wanted.select(_DIGITS).limit(_SOUGHT_BY_PAGE + 1).collect()  # digits of few keys
+        if not some or len(some) > _SOUGHT_BY_PAGE:
+            return self._mine()
+        # Parquet tests an IN of more than ten values by its ends alone: equalities are tested one by one.
+        return self._mine().where(_any([F.col(_DIGITS) == row[_DIGITS] for row in some]))
 
     def _indexed(self, gap: Span) -> Iterator[Span]:
         slices = Slices(self._bronze, self._rules, self._shapes, _EVENTS)
@@ -247,6 +258,12 @@ def _gaps(spans: Sequence[Span], last: int) -> Iterator[Span]:
 
 def _sorted(rows: DataFrame) -> DataFrame:
     return rows.select(*_SCHEMA.names).coalesce(1).sortWithinPartitions("reader", "key_version", _DIGITS)
+
+
+def _any(conditions: Sequence[Column]) -> Column:
+    """Returns the disjunction, as a tree that isn't deep."""
+    half = len(conditions) // 2
+    return _any(conditions[:half]) | _any(conditions[half:]) if half else conditions[0]
 
 
 def _digits(key_hash: Column) -> Column:

@@ -38,6 +38,11 @@ _ORIGINS = "ingest.origins"
 _ROWS_A_TASK = 5000
 _LARGE = 4 << 20
 """Bytes of a file that stays as it was captured: of what a stream brings in little by little, few are left."""
+_COMPACTED_BYTES, _COMPACTED_ROWS = 16 << 20, 250_000
+"""Compaction fills a file up to one of them. An erasure rewrites each file that it touches, so that its cost must not
+grow with the history around the events."""
+_ROWS_SKIPPED = 100_000
+"""Rows of a file in which pages are skipped by their batches."""
 
 _WINDOW_BYTES = 1 << 30
 
@@ -165,9 +170,12 @@ class Bronze:
         if sum(f.rows for f, _, _ in files) <= _ROWS_A_TASK:
             # In one partition nothing needs a shuffle.
             rows = rows.coalesce(1)
-        if all(after < low and high <= upto for _, low, high in files):
+        partly = [f for f, low, high in files if low <= after or high > upto]
+        if not partly:
             return rows
-        return rows.where((F.col(BATCH) > varying(after)) & (F.col(BATCH) <= varying(upto)))
+        # Parquet skips pages by constants alone, and each constant is code that Spark compiles anew.
+        number = F.lit if any(f.rows > _ROWS_SKIPPED for f in partly) else varying
+        return rows.where((F.col(BATCH) > number(after)) & (F.col(BATCH) <= number(upto)))
 
     def whole(self, after: int, upto: int) -> DataFrame:
         """What `between` gives, and of a part of bronze the events beside its own."""
@@ -227,9 +235,11 @@ class Bronze:
         more. The rows stay what they are, in the order in which they were captured. Whether it was time."""
         if not self._table.exists():
             return False
-        bounds = [(f, f.bounds(BATCH)) for f in self._table.files().values()]
-        merged = (f for f, batches in bounds if batches and batches[1] <= upto)
-        files = compaction.due(merged, _LARGE, compaction.SELDOM)
+        bounds = {f.name: f.bounds(BATCH) for f in self._table.files().values() if f.rows < _COMPACTED_ROWS}
+        last = {name: batches[1] for name, batches in bounds.items() if batches and batches[1] <= upto}
+        merged = (f for f in self._table.files().values() if f.name in last)
+        due = compaction.due(merged, _LARGE, compaction.SELDOM)
+        files = _filling(sorted(due, key=lambda f: last[f.name]))
         return self._folded.fold(files, lambda due: _laid_out(self._table.rows_in(due), 1))
 
     def empty(self, erased: DataFrame, within: Sequence[tuple[int, int]] | None = None) -> int:
@@ -322,6 +332,17 @@ class Bronze:
 def _told(captured: Captured) -> dict[str, Any]:
     """Returns what a commit says of how far capture has come."""
     return {"batch": captured.batch, "offsets": captured.offsets}
+
+
+def _filling(files: Sequence[DataFile]) -> Sequence[DataFile]:
+    """Returns the first of `files` that fill one compacted file."""
+    for count in range(1, len(files)):
+        if (
+            sum(f.rows for f in files[:count]) >= _COMPACTED_ROWS
+            or sum(f.size for f in files[:count]) >= _COMPACTED_BYTES
+        ):
+            return files[:count]
+    return files
 
 
 def _laid_out(rows: DataFrame, files: int) -> DataFrame:
