@@ -25,7 +25,7 @@ from ingest.merge.images import Shape
 from ingest.names import Lakehouse
 from ingest.pipeline.composition import bronze_of, rules_of
 from ingest.quality.digest import Digest
-from ingest.reconcile.scd2 import chronicle_of
+from ingest.reconcile.scd2 import row_history_of
 from ingest.spark.local_rows import local_rows
 
 _SHOWN = 10
@@ -169,7 +169,7 @@ def _sides(spark: SparkSession, pipeline: Pipeline, layout: Lakehouse, upto: int
     for entry in Catalog(spark, layout.tables).entries(pipeline.name):
         if not names.are_of(entry.shape.table, entry.origin):
             continue
-        versions = chronicle_of(spark, layout, pipeline.name, entry.shape.table).versions
+        versions = row_history_of(spark, layout, pipeline.name, entry.shape.table).versions
         found[entry.shape.table] = _Side(entry, as_of(Silver(spark, entry.path)), as_of(versions))
     return found
 

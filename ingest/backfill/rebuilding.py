@@ -25,7 +25,7 @@ from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.set_aside import TablesAside
 from ingest.names import Lakehouse
 from ingest.pipeline.composition import rules_of
-from ingest.reconcile import Stored, stored_in
+from ingest.reconcile import TableState, table_state
 from ingest.spark.folders import removed
 
 _CLAIM_SECONDS = 300.0
@@ -108,7 +108,7 @@ class Rebuild:
         revision = known[table].revision + 1 if table in known else 1
         catalog.record(Entry(name, live.silver.path, entry.shape, revision, entry.topics, entry.origin))
 
-    def _replace(self, entry: Entry, live: Stored) -> None:
+    def _replace(self, entry: Entry, live: TableState) -> None:
         """Tombstones, then what is kept beside the live rows, then these: a crash in between leaves what the same again
         heals."""
         anew = self._stored(self._beside, entry.shape.table)
@@ -119,7 +119,7 @@ class Rebuild:
             if old.exists() or new.exists():
                 old.replace(new, entry.shape, told)
 
-    def _stored(self, layout: Lakehouse, table: str) -> Stored:
+    def _stored(self, layout: Lakehouse, table: str) -> TableState:
         rules = rules_of(self._pipeline)
         history, personal = table in rules.history, rules.personal.get(table, frozenset())
-        return stored_in(self._spark, layout, self._pipeline.name, table, history, personal)
+        return table_state(self._spark, layout, self._pipeline.name, table, history, personal)

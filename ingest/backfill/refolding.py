@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.backfill.readers import Reader, readers
-from ingest.batches.deliveries import Captured, Elsewhere
+from ingest.batches.deliveries import Captured, EarlierReaders
 from ingest.changelog.accounting import Account
 from ingest.changelog.point import Point
 from ingest.changelog.position import place
@@ -71,12 +71,12 @@ def refolded(
     return Catalog(spark, into.tables).entries(pipeline.name)
 
 
-def _elsewhere(pipeline: Pipeline, bronze: Bronze, every: Sequence[tuple[Reader, Captured]]) -> Elsewhere | None:
+def _elsewhere(pipeline: Pipeline, bronze: Bronze, every: Sequence[tuple[Reader, Captured]]) -> EarlierReaders | None:
     """What the readers in `every`, which come before that of `bronze`, hold."""
     if not every:
         return None
     stream = next((captured for reader, captured in every if reader.writer == pipeline.name), None)
-    return Elsewhere(bronze, stream, [captured for _, captured in every if captured is not stream])
+    return EarlierReaders(bronze, stream, [captured for _, captured in every if captured is not stream])
 
 
 def histories(spark: SparkSession, pipeline: Pipeline) -> Iterator[tuple[Reader, int]]:

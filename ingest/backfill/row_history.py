@@ -27,7 +27,7 @@ from ingest.merge.images import Shape
 from ingest.merge.row_versions import UNTIL, VALID_FROM, VALID_TO
 from ingest.names import Lakehouse
 from ingest.pipeline.composition import rules_of
-from ingest.reconcile.scd2 import Chronicle, chronicle_of
+from ingest.reconcile.scd2 import RowHistory, row_history_of
 from ingest.spark.local_rows import local_rows
 
 APPEARS, CHANGES, VANISHES, AGAIN, WAITS = "appears", "changes", "vanishes", "is sent again", "waits for columns"
@@ -65,15 +65,15 @@ def life_of(
             f"the key of {table} is {', '.join(shape.key)}",
             f"name each of its columns once, such as: {table} {example}",
         )
-    kept = chronicle_of(spark, pipeline.layout, pipeline.name, table)
+    kept = row_history_of(spark, pipeline.layout, pipeline.name, table)
     if table not in rules_of(pipeline).history or not kept.versions.exists():
         entries = refolded(spark, pipeline, beside, (table,), lambda _: _names(table, key), history=(table,))
-        kept = chronicle_of(spark, beside, pipeline.name, table)
+        kept = row_history_of(spark, beside, pipeline.name, table)
         _complete(kept, entries, shape)
     return _steps(spark, kept, shape, key) if kept.changes.exists() else []
 
 
-def _complete(kept: Chronicle, entries: Sequence[Entry], shape: Shape) -> None:
+def _complete(kept: RowHistory, entries: Sequence[Entry], shape: Shape) -> None:
     """Gives a refolded history the columns and types of `shape`: the key's own events may all be from before a column
     was added or widened."""
     for entry in entries:
@@ -92,7 +92,7 @@ def _names(table: str, key: Mapping[str, str]) -> Column:
     return F.coalesce((F.col("source_table") == table) & ((F.col("op") == "t") | mine), F.lit(False))
 
 
-def _steps(spark: SparkSession, kept: Chronicle, shape: Shape, key: Mapping[str, str]) -> list[Step]:
+def _steps(spark: SparkSession, kept: RowHistory, shape: Shape, key: Mapping[str, str]) -> list[Step]:
     types = {c.name: spark_type(c.type) for c in shape.columns}
     text = T.StructType([T.StructField(k, T.StringType()) for k in shape.key])
     mine = local_rows(spark, [key], text).select(*(quoted(k).cast(types[k]).alias(k) for k in shape.key))

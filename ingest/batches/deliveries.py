@@ -37,7 +37,7 @@ class Captured:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class EarlierReaders:
     """What readers before one hold. `stream`: the pipeline's own, which captures every record from its first one on."""
 
     mine: Bronze

@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ingest.batches.deliveries import Elsewhere
+from ingest.batches.deliveries import EarlierReaders
 from ingest.batches.group_stats import Group
 from ingest.changelog.change import POSITION_COLUMN, SOURCE_TS
 from ingest.changelog.envelope import CHANGES
@@ -35,7 +35,7 @@ class TableBatch:
     held: int = 0
     tombstone_origins: tuple[str, ...] = ()
     """The servers and databases of its null tombstones, as far as the changes before them name these."""
-    elsewhere: Elsewhere | None = None
+    elsewhere: EarlierReaders | None = None
     """Readers that are folded before the one whose slice it is."""
     after: int = 0
     """The last capture batch before the slice."""

@@ -23,9 +23,9 @@ from ingest.lakehouse.history_facts import Known, KnownHistory
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.event_references import GRAVES
 from ingest.loop.slices import Slices
-from ingest.loop.suppress import Fencing
-from ingest.loop.table_schemas import Shapes
-from ingest.reconcile import Stored
+from ingest.loop.suppress import Suppression
+from ingest.loop.table_schemas import TableSchemas
+from ingest.reconcile import TableState
 from ingest.spark.checkpoints import released
 from ingest.suppression.key_file import LedgerKeys
 from ingest.suppression.ledger import Ledger
@@ -47,8 +47,8 @@ class OldEvents:
         spark: SparkSession,
         pipeline: Pipeline,
         rules: Rules,
-        shapes: Shapes,
-        stored_in: Callable[[str], Stored],
+        shapes: TableSchemas,
+        table_state: Callable[[str], TableState],
         ledger: Ledger,
         keys: LedgerKeys,
     ) -> None:
@@ -56,7 +56,7 @@ class OldEvents:
         self._pipeline = pipeline
         self._rules = rules
         self._shapes = shapes
-        self._stored_in = stored_in
+        self._table_state = table_state
         self._ledger = ledger
         self._keys = keys
         self._quarantine = Quarantine(spark, pipeline.layout.quarantine, pipeline.name)
@@ -107,7 +107,9 @@ class OldEvents:
     def _found_within(self, reader: Reader, span: Span) -> list[DataFrame]:
         rules = replace(self._rules, columns=reader.columns)
         bronze = reader.bronze(self._spark, rules)
-        fencing = Fencing(self._spark, self._pipeline.name, rules, self._shapes, self._stored_in, self._quarantine)
+        fencing = Suppression(
+            self._spark, self._pipeline.name, rules, self._shapes, self._table_state, self._quarantine
+        )
         slices = Slices(bronze, rules, self._shapes, self._pipeline.batch.merged_at_once)
         found, after = list[DataFrame](), span.after
         while after < span.upto:

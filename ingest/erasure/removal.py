@@ -30,12 +30,12 @@ from ingest.lakehouse.bronze import COORDINATES, Bronze
 from ingest.lakehouse.catalog import Entry as Known
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.event_references import GRAVES
-from ingest.loop.late_children import Sweep, lived
-from ingest.loop.table_schemas import Shapes
+from ingest.loop.late_children import LateChildren, lived
+from ingest.loop.table_schemas import TableSchemas
 from ingest.merge.actions import SURROGATE
 from ingest.pipeline.composition import rules_of
 from ingest.pipeline.shredding import shred
-from ingest.reconcile import Stored, stored_in
+from ingest.reconcile import TableState, table_state
 from ingest.spark.checkpoints import cut, released
 from ingest.suppression.before_cutoff import OLD, judged
 from ingest.suppression.cutoff import CutOff
@@ -82,10 +82,10 @@ class Removal:
         told = pipeline.privacy.keep_old_files_hours if pipeline.privacy else 0
         self._keep = told if keep_hours is None else keep_hours
         self._ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
-        self._shapes = Shapes(spark, pipeline.name, pipeline.layout, self._rules)
+        self._shapes = TableSchemas(spark, pipeline.name, pipeline.layout, self._rules)
         self._readers = readers(spark, pipeline)
         self._quarantine = Quarantine(spark, pipeline.layout.quarantine, pipeline.name)
-        self._kept: dict[str, Stored] = {}
+        self._kept: dict[str, TableState] = {}
         self._aside = subjects_aside(spark, pipeline)
 
     def run(self, seen: Seen = lambda *_: None) -> Outcome:
@@ -163,7 +163,7 @@ class Removal:
     def _rows(self, ends: Mapping[str, CutOff]) -> dict[str, int]:
         shapes, masks = [entry.shape for entry in self._subjects], self._rules.masks
         masking = Masking(self._spark, self._pipeline, self._rules, shapes, ends)
-        sweep = Sweep(self._ledger, self._keys, self._rules.subjects, ends, self._stored, masks, masking.keep)
+        sweep = LateChildren(self._ledger, self._keys, self._rules.subjects, ends, self._stored, masks, masking.keep)
         with released():
             rows = sweep.run(self._shapes.entries, cut(self._ledger.keys()))
         masked = {"masked": masking.finish()} if masks else {}
@@ -233,11 +233,11 @@ class Removal:
         assert self._rules.key_file is not None, "the configuration refuses subjects without a key file"
         return read_keys(self._rules.key_file)
 
-    def _stored(self, table: str) -> Stored:
+    def _stored(self, table: str) -> TableState:
         if table not in self._kept:
             history, personal = table in self._rules.history, self._rules.personal.get(table, frozenset())
             layout, name = self._pipeline.layout, self._pipeline.name
-            self._kept[table] = stored_in(self._spark, layout, name, table, history, personal)
+            self._kept[table] = table_state(self._spark, layout, name, table, history, personal)
         return self._kept[table]
 
 

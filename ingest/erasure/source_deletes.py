@@ -21,8 +21,8 @@ from ingest.config import Pipeline
 from ingest.erasure.request import Request, entry_of, ledger_keys, written_by_now
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.history_facts import Known, KnownHistory
-from ingest.loop.event_references import mentioned
-from ingest.loop.table_schemas import Shapes
+from ingest.loop.event_references import key_references
+from ingest.loop.table_schemas import TableSchemas
 from ingest.merge.key_changes import names_new_key
 from ingest.pipeline.composition import rules_of
 from ingest.suppression.cutoff import EVERY, CutOff
@@ -96,7 +96,7 @@ def _deletes(spark: SparkSession, pipeline: Pipeline, keys: LedgerKeys, events: 
     """The last delete of each key: its keyed hash, where it stands, and whether its source says so."""
     rules = rules_of(pipeline)
     schemas = Schemas(rules.shredded.columns, rules.times_out_of_range)
-    shapes = Shapes(spark, pipeline.name, pipeline.layout, rules)
+    shapes = TableSchemas(spark, pipeline.name, pipeline.layout, rules)
     groups = [g for g in profiles(events, F.lit(0)).get(0, []) if g.kind == CHANGE and g.problem is None]
     schemas.learn(events, groups)
     for table in sorted({g.table for g in groups if g.table is not None}):
@@ -104,7 +104,7 @@ def _deletes(spark: SparkSession, pipeline: Pipeline, keys: LedgerKeys, events: 
         came = [(g, schemas.columns(g, types)) for g in groups if g.table == table]
         # A delete may bring no image: then the record's key tells, by the table's columns.
         mine = [(g, wire if key in {c.name for c in wire} else shapes.columns(table)) for g, wire in came]
-        named = mentioned(events, None, table, (key,), mine, (), rules)
+        named = key_references(events, None, table, (key,), mine, (), rules)
         rows = with_hashes(named, keys, keys.newest).select(F.explode(OWN).alias(KEY_HASH), EVENT_ID, "position")
         at = F.struct("position", EVENT_ID)
         last = rows.groupBy(KEY_HASH).agg(F.max(at).alias("at")).select(KEY_HASH, "at.*")

@@ -30,9 +30,9 @@ from ingest.delta.conflict_retry import changed_meanwhile
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.history_facts import Known, KnownHistory
-from ingest.loop.event_references import mentions_of
+from ingest.loop.event_references import batch_key_references
 from ingest.loop.slices import Slices
-from ingest.loop.table_schemas import Shapes
+from ingest.loop.table_schemas import TableSchemas
 from ingest.names import Lakehouse
 from ingest.pipeline.composition import rules_of
 from ingest.spark.checkpoints import cut, released
@@ -76,7 +76,7 @@ class SubjectIndex:
         reader: str,
         bronze: Bronze,
         rules: Rules,
-        shapes: Shapes,
+        shapes: TableSchemas,
         keys: LedgerKeys,
         versions: Iterable[int] = (),
     ) -> None:
@@ -202,7 +202,7 @@ class SubjectIndex:
         for batch in read.batches:
             if not leads(batch.table):
                 continue
-            mentions = mentions_of(batch, slices.schemas, self._shapes, self._rules)
+            mentions = batch_key_references(batch, slices.schemas, self._shapes, self._rules)
             if mentions is not None:
                 rows = cut(mentions)
                 found += [self._digits_in(rows, version) for version in self._versions]
@@ -222,7 +222,7 @@ def index_of(
     spark: SparkSession,
     pipeline: Pipeline,
     reader: Reader,
-    shapes: Shapes,
+    shapes: TableSchemas,
     keys: LedgerKeys,
     versions: Iterable[int | None],
 ) -> SubjectIndex:

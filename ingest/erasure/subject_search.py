@@ -20,12 +20,12 @@ from ingest.internal_columns import LOCATION
 from ingest.lakehouse.bronze import COORDINATES
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.lakehouse.silver import Silver
-from ingest.loop.event_references import mentioned, with_key
-from ingest.loop.table_schemas import Shapes
+from ingest.loop.event_references import key_references, with_key
+from ingest.loop.table_schemas import TableSchemas
 from ingest.merge.actions import SURROGATE, surrogate
 from ingest.merge.images import Shape
 from ingest.pipeline.composition import rules_of
-from ingest.reconcile import Stored, stored_in
+from ingest.reconcile import TableState, table_state
 from ingest.spark.checkpoints import cut
 from ingest.suppression.key_file import LedgerKeys
 from ingest.suppression.key_references import KEY_HASH, NAMED, OWN, led, naming, own, with_hashes
@@ -63,7 +63,7 @@ class Search:
         rules = rules_of(pipeline)
         columns = reduce(lambda known, reader: known | dict(reader.columns), self._readers, dict(rules.columns))
         self._rules = replace(rules, columns=columns)
-        shapes = Shapes(spark, pipeline.name, pipeline.layout, rules)
+        shapes = TableSchemas(spark, pipeline.name, pipeline.layout, rules)
         self._shapes = {entry.shape.table: entry.shape for entry in shapes.entries}
         self._schemas = Schemas(self._rules.shredded.columns, self._rules.times_out_of_range)
         asked = Ledger(spark, pipeline.layout.ledger, pipeline.name).asked().values()
@@ -134,7 +134,7 @@ class Search:
             return None
         self._rules.subjects.require_columns(table, shape.key, shape.names)
         stored = self._stored(table)
-        versions = [(HISTORY, kept) for kept in (stored.chronicle.tables if stored.chronicle else ())]
+        versions = [(HISTORY, kept) for kept in (stored.row_history.tables if stored.row_history else ())]
         places = ((SILVER, stored.silver), (PENDING, stored.pending), *versions)
         frames = [self._rows(place, kept, shape) for place, kept in places if kept.exists()]
         return reduce(DataFrame.unionByName, frames) if frames else None
@@ -161,7 +161,7 @@ class Search:
         key = shape.key if shape is not None else self._rules.primary_keys.get(table, ())
         came = [(group, self._schemas.columns(group, types)) for group in self._groups[table]]
         incoming = [(group, with_key(wire, key, known)) for group, wire in came]
-        events = mentioned(self._events, None, table, key, incoming, known, self._rules)
+        events = key_references(self._events, None, table, key, incoming, known, self._rules)
         item = F.to_json(EVENT_ID)
         nothing = F.lit(None).cast("binary").alias(SURROGATE)
         return events.select(F.lit(BRONZE).alias(PLACE), item.alias(ITEM), nothing, OWN, NAMED)
@@ -182,9 +182,9 @@ class Search:
         events = found.where(F.col(PLACE) == BRONZE).select(ITEM, REQUEST)
         return held.join(F.broadcast(events), ITEM).select(F.lit(QUARANTINE).alias(PLACE), ITEM, REQUEST)
 
-    def _stored(self, table: str) -> Stored:
+    def _stored(self, table: str) -> TableState:
         pipeline = self._pipeline
-        return stored_in(self._spark, pipeline.layout, pipeline.name, table, table in self._rules.history)
+        return table_state(self._spark, pipeline.layout, pipeline.name, table, table in self._rules.history)
 
 
 def counted(found: Sequence[Belongings]) -> dict[tuple[str, str], int]:

@@ -11,7 +11,7 @@ from ingest.batches.group_stats import FEW
 from ingest.changelog.envelope import Naming, events
 from ingest.errors import SourceRefused
 from ingest.lakehouse.bronze import Bronze, Captured
-from ingest.loop.import_files import Adoption
+from ingest.loop.import_files import ArchiveImport
 from ingest.sources.contract import Offsets, Source
 from ingest.spark.checkpoints import released
 
@@ -28,7 +28,7 @@ class Capture:
         limit: int,
         stops_at_new_topic: bool = True,
         seal: Callable[[DataFrame], DataFrame] = lambda events: events,
-        adoption: Adoption | None = None,
+        adoption: ArchiveImport | None = None,
         merges: bool = False,
     ) -> None:
         """`stops_at_new_topic`: where another topic has taken a captured one's name. `seal`: what becomes of events

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 
-from ingest.batches.deliveries import Elsewhere
+from ingest.batches.deliveries import EarlierReaders
 from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
 from ingest.batches.table_batch import TableBatch
@@ -16,7 +16,7 @@ from ingest.lakehouse.backfills import REBUILD, Backfills
 from ingest.lakehouse.bronze import Bronze
 from ingest.loop.set_aside import TablesAside
 from ingest.loop.slices import Slices
-from ingest.loop.suppress import Fencing
+from ingest.loop.suppress import Suppression
 from ingest.loop.table_faults import FAULTS, reason_of
 from ingest.loop.table_merge import TableMerge
 from ingest.spark.checkpoints import released
@@ -32,11 +32,11 @@ class CatchUp:
         bronze: Bronze,
         rules: Rules,
         tables: TableMerge,
-        fencing: Fencing,
+        fencing: Suppression,
         aside: TablesAside,
         most: int,
         backfills: Backfills,
-        elsewhere: Elsewhere | None,
+        elsewhere: EarlierReaders | None,
     ) -> None:
         """`most`: about so many events are in a slice. `backfills`: a rebuild among them mends the table itself."""
         self._bronze = bronze

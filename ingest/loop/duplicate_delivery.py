@@ -12,7 +12,7 @@ from ingest.merge.keyless import delivered_once
 _PAST = "_past"
 
 
-class Redelivery:
+class DuplicateDeliveries:
     """Looks into history only where a batch goes back behind what its table has seen."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from ingest.changelog.reader import Reader, Reading
 from ingest.changelog.spelling import caseless
 from ingest.changelog.values.columns import Column
 from ingest.evolution.policies import TableColumn
-from ingest.loop.table_schemas import Shapes
+from ingest.loop.table_schemas import TableSchemas
 from ingest.merge.actions import surrogate, surrogate_of
 from ingest.merge.images import Shape, changes
 from ingest.suppression.key_references import NAMED, OWN, led, own
@@ -30,7 +30,7 @@ GRAVES = "_graves"
 """The surrogates under which tombstones remember the keys of the event's row."""
 
 
-def mentioned(
+def key_references(
     events: DataFrame,
     tombstones: DataFrame | None,
     table: str,
@@ -50,7 +50,7 @@ def mentioned(
     return reduce(DataFrame.unionByName, frames)
 
 
-def mentions_of(batch: TableBatch, schemas: Schemas, shapes: Shapes, rules: Rules) -> DataFrame | None:
+def batch_key_references(batch: TableBatch, schemas: Schemas, shapes: TableSchemas, rules: Rules) -> DataFrame | None:
     """Returns what `mentioned` says of a table's share of a slice; None where no event of it can be read yet. Raises
     ConfigError where the table turns out to be another than the rules say."""
     types = rules.columns.get(batch.table, {})
@@ -65,7 +65,7 @@ def mentions_of(batch: TableBatch, schemas: Schemas, shapes: Shapes, rules: Rule
     if not incoming and not (batch.tombstones is not None and known):
         return None
     incoming = [(group, with_key(wire, key or (), known)) for group, wire in incoming]
-    return mentioned(batch.events, batch.tombstones, batch.table, key or (), incoming, known, rules)
+    return key_references(batch.events, batch.tombstones, batch.table, key or (), incoming, known, rules)
 
 
 def with_key(arrived: tuple[Column, ...], key: tuple[str, ...], known: tuple[Column, ...]) -> tuple[Column, ...]:

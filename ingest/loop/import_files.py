@@ -17,7 +17,7 @@ from ingest.lakehouse.bronze import Bronze, Captured, Offsets
 
 
 @dataclass(frozen=True)
-class Adopted:
+class ImportStep:
     """How far it brings capture, by how many records, and how many more are archived."""
 
     upto: Captured
@@ -25,7 +25,7 @@ class Adopted:
     behind: int
 
 
-class Adoption:
+class ArchiveImport:
     """Of what is archived of one pipeline when it begins, into a bronze of it whose folder all workers reach."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Adoption:
     def _manifests(self) -> Sequence[Manifest]:
         return Manifested(self._store, self._pipeline).manifests()
 
-    def step(self, captured: Captured, limit: int) -> Adopted | None:
+    def step(self, captured: Captured, limit: int) -> ImportStep | None:
         """The manifests that come next, about as many as hold `limit` records; None where the next one's records have
         to be read: it was written otherwise, or bronze holds a part of it."""
         left = [m for m in self._manifests if _is_new(m, captured.offsets)]
@@ -62,7 +62,7 @@ class Adoption:
         self._bronze.adopt(list(map(_file, copied(self._spark, self._store, objects, self._bronze.folder))), upto)
         self._tell(captured.batch, taken)
         records = sum(m.records for m in taken)
-        return Adopted(upto, records, sum(m.records for m in left) - records)
+        return ImportStep(upto, records, sum(m.records for m in left) - records)
 
     def _fits(self, manifest: Manifest, captured: Captured) -> bool:
         begins = all(o.first_offset >= captured.offsets.get(o.topic, {}).get(o.partition, 0) for o in manifest.objects)

@@ -17,7 +17,7 @@ from ingest.lakehouse.catalog import Entry as Known
 from ingest.lakehouse.silver import Silver
 from ingest.merge.actions import ACTION, DELETE
 from ingest.merge.images import Shape
-from ingest.reconcile import Stored
+from ingest.reconcile import TableState
 from ingest.spark.checkpoints import cut
 from ingest.suppression.before_cutoff import OLD, judged
 from ingest.suppression.cutoff import CutOff
@@ -29,7 +29,7 @@ from ingest.suppression.subjects import Subjects
 Keep = Callable[[Shape, DataFrame], None]
 
 
-class Sweep:
+class LateChildren:
     """Of the tables of one pipeline, parents first."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Sweep:
         keys: LedgerKeys,
         subjects: Subjects,
         cut_offs: Mapping[str, CutOff],
-        stored_in: Callable[[str], Stored],
+        table_state: Callable[[str], TableState],
         masked: Collection[str] = (),
         keep: Keep | None = None,
     ) -> None:
@@ -48,7 +48,7 @@ class Sweep:
         self._keys = keys
         self._subjects = subjects
         self._cut_offs = cut_offs
-        self._stored_in = stored_in
+        self._table_state = table_state
         self._masked = masked
         self._keep = keep
         self._rows = 0
@@ -64,7 +64,7 @@ class Sweep:
 
     def _swept(self, entry: Known, brought: DataFrame) -> DataFrame:
         """The `KEYS` of the table's rows that are gone."""
-        stored = self._stored_in(entry.shape.table)
+        stored = self._table_state(entry.shape.table)
         gone, versions = [brought.limit(0)], self._versions(brought)
         for kept in stored.tables:
             # Nothing is pending most of the time.
@@ -90,7 +90,7 @@ class Sweep:
         if shape.table in self._masked:
             if self._keep is None:
                 return found
-            if kept is self._stored_in(shape.table).silver:
+            if kept is self._table_state(shape.table).silver:
                 self._keep(shape, old)
         rows = old.dropDuplicates([*shape.identity, *kept.apart]).select(*map(quoted, kept.rows().columns))
         self._rows += again()(kept.remove, rows.withColumn(ACTION, F.lit(DELETE)), shape, {})

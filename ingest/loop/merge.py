@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tenacity import RetryCallState
 
-from ingest.batches.deliveries import Elsewhere
+from ingest.batches.deliveries import EarlierReaders
 from ingest.batches.group_stats import Group
 from ingest.batches.placement import Placed
 from ingest.batches.rules import Rules
@@ -38,10 +38,10 @@ from ingest.lakehouse.bronze_summary import BronzeSummary
 from ingest.lakehouse.history_facts import KnownHistory
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.catch_up import CatchUp
-from ingest.loop.position_regression import Restarts
+from ingest.loop.position_regression import PositionRegression
 from ingest.loop.set_aside import TablesAside
 from ingest.loop.slices import Slices
-from ingest.loop.suppress import Fencing
+from ingest.loop.suppress import Suppression
 from ingest.loop.table_faults import ENGINE, FAULTS, Reason, reason_of
 from ingest.loop.table_merge import TableMerge
 from ingest.names import Lakehouse
@@ -79,7 +79,7 @@ class Merge:
         bronze: Bronze,
         slice_events: int = 500_000,
         writer: str | None = None,
-        elsewhere: Elsewhere | None = None,
+        elsewhere: EarlierReaders | None = None,
     ) -> None:
         """`slice_events`: about so many are merged at once where more wait, whole batches of them. `writer`: whose
         accounts these are; the pipeline's own unless said. Several writers may merge into the same tables at once.
@@ -90,7 +90,9 @@ class Merge:
         self._quarantine = Quarantine(spark, lakehouse.quarantine, pipeline)
         self._accounts = Accounts(spark, lakehouse.accounts, writer)
         self.tables = TableMerge(spark, pipeline, lakehouse, rules, self._quarantine, writer)
-        self._fencing = Fencing(spark, pipeline, rules, self.tables.shapes, self.tables.stored_in, self._quarantine)
+        self._fencing = Suppression(
+            spark, pipeline, rules, self.tables.shapes, self.tables.table_state, self._quarantine
+        )
         history = KnownHistory(spark, lakehouse.known_history)
         self._summary = BronzeSummary(bronze, writer, history, rules.view)
         self._slices = Slices(bronze, rules, self.tables.shapes, slice_events, self._summary, elsewhere)
@@ -102,7 +104,7 @@ class Merge:
         self._side_by_side = ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="merge")
         self._asked = False
         self._put_off = 0
-        self._restarts = Restarts(spark, bronze, self._summary, rules.stops_at_restart)
+        self._restarts = PositionRegression(spark, bronze, self._summary, rules.stops_at_restart)
         self.merged = max(self._accounts.merged_upto(), bronze.begins_after)
         self.newest: datetime | None = None
         """When the newest change that this run has merged was made at its source."""

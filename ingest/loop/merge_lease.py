@@ -8,7 +8,7 @@ from ingest.batches.table_batch import TableBatch
 from ingest.delta.commit_log import UPTO, WRITER, Told
 from ingest.delta.conflict_retry import overtaken
 from ingest.lakehouse.silver import Silver
-from ingest.reconcile import Stored
+from ingest.reconcile import TableState
 
 
 class Begun(NamedTuple):
@@ -18,14 +18,14 @@ class Begun(NamedTuple):
     pending: Told | None = None
 
 
-class BegunSlices:
+class UnfinishedSlices:
     """Those of one writer, by table."""
 
     def __init__(self, writer: str) -> None:
         self._writer = writer
         self._begun: dict[str, Begun] = {}
 
-    def find(self, table: str, stored: Stored, after: int) -> int | None:
+    def find(self, table: str, stored: TableState, after: int) -> int | None:
         """Reads from the tables' logs what they hold of slices after the batch `after`. Returns the last batch of the
         newest one; None where there is none."""
         begun = Begun(*(self._newest(kept, after) for kept in (stored.silver, stored.pending)))
@@ -38,7 +38,7 @@ class BegunSlices:
         found = self._begun.get(batch.table, Begun())
         return Begun(*(t if t is not None and t.said[UPTO] == batch.upto else None for t in found))
 
-    def require_same(self, batch: TableBatch, stored: Stored) -> None:
+    def require_same(self, batch: TableBatch, stored: TableState) -> None:
         """Finds what another run of the writer has done to a table without a key. Raises Overtaken where that is
         another slice than the one of `batch`: events of both would count twice."""
         self._begun.pop(batch.table, None)

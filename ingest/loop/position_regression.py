@@ -30,7 +30,7 @@ _FURTHEST = T.StructType(
 )
 
 
-class Restarts:
+class PositionRegression:
     """Stops before a slice in which a partition goes back to events that it never held.
 
     A connector that starts again goes back too, but to what it has sent before. Of small slices their groups tell

@@ -9,7 +9,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.batches.deliveries import Elsewhere
+from ingest.batches.deliveries import EarlierReaders
 from ingest.batches.group_stats import CHANGE, FEW, Group, profiles, together
 from ingest.batches.placement import Placed, place, repeating, stand
 from ingest.batches.rules import Rules
@@ -19,7 +19,7 @@ from ingest.changelog.envelope import BATCH
 from ingest.changelog.point import or_unplaced
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.bronze_summary import BronzeSummary, highest_position
-from ingest.loop.table_schemas import Shapes
+from ingest.loop.table_schemas import TableSchemas
 from ingest.spark.checkpoints import cut
 from ingest.spark.non_foldable import varying
 
@@ -49,10 +49,10 @@ class Slices:
         self,
         bronze: Bronze,
         rules: Rules,
-        shapes: Shapes,
+        shapes: TableSchemas,
         most: int,
         summary: BronzeSummary | None = None,
-        elsewhere: Elsewhere | None = None,
+        elsewhere: EarlierReaders | None = None,
     ) -> None:
         """`most`: about so many events are in one, whole batches of them. `summary`: of bronze, where it is kept.
         `elsewhere`: readers whose events have been merged before."""

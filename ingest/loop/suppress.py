@@ -21,11 +21,11 @@ from ingest.batches.table_batch import TableBatch
 from ingest.changelog.change import EVENT_ID
 from ingest.errors import ConfigError
 from ingest.lakehouse.quarantine import Quarantine
-from ingest.loop.event_references import GRAVES, GROUP, TOMBSTONES, mentions_of
-from ingest.loop.late_children import Sweep
+from ingest.loop.event_references import GRAVES, GROUP, TOMBSTONES, batch_key_references
+from ingest.loop.late_children import LateChildren
 from ingest.loop.table_faults import FAULTS
-from ingest.loop.table_schemas import Shapes
-from ingest.reconcile import Stored
+from ingest.loop.table_schemas import TableSchemas
+from ingest.reconcile import TableState
 from ingest.spark.checkpoints import cut
 from ingest.suppression.before_cutoff import OLD, UNKNOWN, judged
 from ingest.suppression.cutoff import CutOff
@@ -41,7 +41,7 @@ _REASON = (
 _ID = ["topic", "partition", "offset"]
 
 
-class Fencing:
+class Suppression:
     """Of one pipeline. Costs nothing before the first request, and hardly anything once all events come after it."""
 
     def __init__(
@@ -49,15 +49,15 @@ class Fencing:
         spark: SparkSession,
         pipeline: str,
         rules: Rules,
-        shapes: Shapes,
-        stored_in: Callable[[str], Stored],
+        shapes: TableSchemas,
+        table_state: Callable[[str], TableState],
         quarantine: Quarantine,
     ) -> None:
         self._spark = spark
         self._pipeline = pipeline
         self._rules = rules
         self._shapes = shapes
-        self._stored_in = stored_in
+        self._table_state = table_state
         self._quarantine = quarantine
         self._brought: list[DataFrame] = []
         self._fresh = True
@@ -96,8 +96,8 @@ class Fencing:
                     failed(table, error)
         if self._brought:
             brought, self._brought = reduce(DataFrame.unionByName, self._brought), []
-            sweep = Sweep(
-                self._ledger, self._keys, self._rules.subjects, self._cut_offs, self._stored_in, self._rules.masks
+            sweep = LateChildren(
+                self._ledger, self._keys, self._rules.subjects, self._cut_offs, self._table_state, self._rules.masks
             )
             sweep.run(self._shapes.entries, cut(brought.distinct()))
             self._fresh = False
@@ -160,7 +160,7 @@ class Fencing:
 
     def _told(self, ledger: Ledger, batch: TableBatch, schemas: Schemas) -> DataFrame | None:
         """What `_old_life` says of the batch; None where no event of it can be read yet."""
-        mentions = mentions_of(batch, schemas, self._shapes, self._rules)
+        mentions = batch_key_references(batch, schemas, self._shapes, self._rules)
         if mentions is None:
             return None
         rows = cut(mentions)

@@ -25,15 +25,15 @@ from ingest.delta.commit_log import UPTO, WRITER
 from ingest.errors import ConfigError, Contended
 from ingest.evolution.policies import Obstacle
 from ingest.lakehouse.quarantine import Quarantine
-from ingest.loop.duplicate_delivery import Redelivery
-from ingest.loop.merge_lease import Begun, BegunSlices
-from ingest.loop.table_schemas import Incoming, Refused, Shapes
-from ingest.loop.unordered_keys import Unordered
+from ingest.loop.duplicate_delivery import DuplicateDeliveries
+from ingest.loop.merge_lease import Begun, UnfinishedSlices
+from ingest.loop.table_schemas import Incoming, Refused, TableSchemas
+from ingest.loop.unordered_keys import UnorderedKeys
 from ingest.loop.writing import note, write
 from ingest.merge.images import Shape
 from ingest.names import Lakehouse
-from ingest.reconcile import Contradicted, Judged, Stored, Truncated, judge, stored_in
-from ingest.reconcile.scd2 import Chronicle
+from ingest.reconcile import Changeset, DuplicateMismatch, TableState, Truncation, reconcile, table_state
+from ingest.reconcile.scd2 import RowHistory
 from ingest.spark.checkpoints import released
 
 _ACCOUNT = "account"
@@ -59,12 +59,12 @@ class TableMerge:
         self._lakehouse = lakehouse
         self._rules = rules
         self._quarantine = quarantine
-        self.shapes = Shapes(spark, pipeline, lakehouse, rules)
-        self._deliveries = Redelivery()
-        self._unordered = Unordered(rules.stops_at_two_partitions)
-        self._stored: dict[str, Stored] = {}
+        self.shapes = TableSchemas(spark, pipeline, lakehouse, rules)
+        self._deliveries = DuplicateDeliveries()
+        self._unordered = UnorderedKeys(rules.stops_at_two_partitions)
+        self._stored: dict[str, TableState] = {}
         self._truncated: dict[str, tuple[int, ...] | None] = {}
-        self._begun = BegunSlices(writer)
+        self._begun = UnfinishedSlices(writer)
         self._met: set[str] = set()
         self._folded = False
 
@@ -81,7 +81,7 @@ class TableMerge:
 
     def begun_in(self, table: str, merged: int) -> int | None:
         """The same of one table."""
-        return self._begun.find(table, self.stored_in(table), merged)
+        return self._begun.find(table, self.table_state(table), merged)
 
     @released()
     def merge(self, batch: TableBatch, schemas: Schemas) -> Account:
@@ -92,7 +92,7 @@ class TableMerge:
             return self._merge(batch, schemas, own.owner)
         account = Account(batch.table, own.refused, quarantined=own.refused)
         if own.batch.is_empty:
-            self.shapes.record_owner(batch.table, own.owner, self.stored_in(batch.table))
+            self.shapes.record_owner(batch.table, own.owner, self.table_state(batch.table))
         else:
             account += self._merge(own.batch, schemas, own.owner)
         # Now that it is recorded whose the table is: another writer might have been the first.
@@ -113,7 +113,7 @@ class TableMerge:
             return Account(batch.table, read, suppressed=read)
         if not self.shapes.names(batch.table):
             require_rows(batch, changed)
-        stored = self.stored_in(batch.table)
+        stored = self.table_state(batch.table)
         others = self._begin(batch.table, stored)
         shape, refused = self.shapes.settled(batch, incoming, stored, origin)
         if others and shape is not None:
@@ -138,21 +138,21 @@ class TableMerge:
             self._unordered.check(batch, shape, changes, stored)
         judging = None
         if readable or batch.tombstones is not None or truncated.now:
-            judging = partial(judge, changes, shape, stored, truncated, batch.count, batch.key_changes)
+            judging = partial(reconcile, changes, shape, stored, truncated, batch.count, batch.key_changes)
         before = Account(batch.table, read, truncated.applied, quarantined=quarantined)
         settle = partial(self._settle, batch, shape, stored, changes, judging, before)
         try:
             return settle()
-        except Contradicted:
+        except DuplicateMismatch:
             return settle(sure=True)
 
     def _settle(
         self,
         batch: TableBatch,
         shape: Shape,
-        stored: Stored,
+        stored: TableState,
         changes: Changes,
-        judging: Callable[..., Judged] | None,
+        judging: Callable[..., Changeset] | None,
         before: Account,
         sure: bool = False,
     ) -> Account:
@@ -166,12 +166,12 @@ class TableMerge:
             earlier = Account(**begun.silver.said[_ACCOUNT])
             # Another run may have ended a slice at the same batch that began at another one.
             account = earlier if earlier.read == account.read else account
-        if stored.chronicle is not None:
-            self._tell(stored.chronicle, batch, shape, changes, judged)
+        if stored.row_history is not None:
+            self._tell(stored.row_history, batch, shape, changes, judged)
         self._write(batch, judged, shape, stored, account)
         return account
 
-    def _begun_keyless(self, batch: TableBatch, stored: Stored, others: bool) -> Begun:
+    def _begun_keyless(self, batch: TableBatch, stored: TableState, others: bool) -> Begun:
         """Returns what a table without a key holds of this slice. `others`: another writer has written to the table.
         Raises Overtaken where another run has merged another slice into it."""
         if others:
@@ -179,11 +179,11 @@ class TableMerge:
             self._deliveries.forget(batch.table)
         return self._begun.of(batch)
 
-    def stored_in(self, table: str) -> Stored:
+    def table_state(self, table: str) -> TableState:
         """Where the table is kept."""
         if table not in self._stored:
             history, personal = table in self._rules.history, self._rules.personal.get(table, frozenset())
-            stored = stored_in(self._spark, self._lakehouse, self._pipeline, table, history, personal)
+            stored = table_state(self._spark, self._lakehouse, self._pipeline, table, history, personal)
             for entry in self.shapes.entries if personal else ():
                 if entry.shape.table == table:
                     for kept in stored.kept:
@@ -191,7 +191,7 @@ class TableMerge:
             self._stored[table] = stored
         return self._stored[table]
 
-    def _begin(self, table: str, stored: Stored) -> bool:
+    def _begin(self, table: str, stored: TableState) -> bool:
         """What is read of the table from here on is what the batch builds on. Whether anybody else has written to it:
         then nothing that was known of it holds."""
         others = [kept.begin(self._writer) for kept in stored.kept]
@@ -205,11 +205,13 @@ class TableMerge:
 
     def claim(self, table: str, seconds: float) -> None:
         """Asks other writers of the table to wait for this one's next batch, for so long at most."""
-        silver = self.stored_in(table).silver
+        silver = self.table_state(table).silver
         if silver.exists():
             silver.claim(self._writer, seconds)
 
-    def _write(self, batch: TableBatch, judged: Judged | None, shape: Shape, stored: Stored, account: Account) -> None:
+    def _write(
+        self, batch: TableBatch, judged: Changeset | None, shape: Shape, stored: TableState, account: Account
+    ) -> None:
         told = {WRITER: self._writer, UPTO: batch.upto, _ACCOUNT: asdict(account)}
         if judged is None:
             note(shape, stored, told)
@@ -217,7 +219,7 @@ class TableMerge:
             self._folded = True
 
     def _tell(
-        self, chronicle: Chronicle, batch: TableBatch, shape: Shape, changes: Changes, judged: Judged | None
+        self, row_history: RowHistory, batch: TableBatch, shape: Shape, changes: Changes, judged: Changeset | None
     ) -> None:
         """Before silver is written: the same batch again makes good what a crash in between left undone."""
         if not shape.key:
@@ -229,7 +231,7 @@ class TableMerge:
         if judged is not None and judged.refused is not None:
             brought = brought.join(F.broadcast(judged.refused.select(EVENT_ID)), EVENT_ID, "left_anti")
         emptied = batch.emptied(self._rules.whole_snapshots)
-        chronicle.add(brought, emptied, shape, {WRITER: self._writer, UPTO: batch.upto})
+        row_history.add(brought, emptied, shape, {WRITER: self._writer, UPTO: batch.upto})
 
     def _quarantine_rows(self, batch: TableBatch, bad: DataFrame) -> None:
         named = bad.select(F.col(f"{EVENT_ID}.*"), F.col(CODE).alias("code"), F.col(REASON).alias("reason"))
@@ -256,7 +258,7 @@ class TableMerge:
         quarantined = sum(g.count for g in changed)
         return Account(batch.table, batch.count, applied, batch.count - applied - quarantined, quarantined)
 
-    def _truncate(self, batch: TableBatch, stored: Stored) -> Truncated:
+    def _truncate(self, batch: TableBatch, stored: TableState) -> Truncation:
         """Empties the table below its last truncate, or below a snapshot that has ended: it read every row."""
         if batch.table not in self._truncated:
             self._truncated[batch.table] = stored.graves.truncated_at()
@@ -265,7 +267,7 @@ class TableMerge:
         latest = max(truncates + (snapshots if self._rules.whole_snapshots else []), default=None)
         known = self._truncated[batch.table]
         if latest is None:
-            return Truncated(known)
+            return Truncation(known)
         new = known is None or latest > known
         if new:
             at = self._spark.range(1).select(literal(latest).alias(POSITION_COLUMN))
@@ -275,10 +277,10 @@ class TableMerge:
         for kept in (stored.silver, stored.pending):
             if kept.exists():
                 kept.truncate(literal(last))
-        return Truncated(last, new, int(new and latest in truncates))
+        return Truncation(last, new, int(new and latest in truncates))
 
 
-def _require_same(stored: Stored, shape: Shape) -> None:
+def _require_same(stored: TableState, shape: Shape) -> None:
     """Another writer may be about to say to the catalog what it has done to the table."""
     if stored.silver.exists() and not stored.silver.has(shape):
         raise Contended(

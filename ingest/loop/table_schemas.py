@@ -21,7 +21,7 @@ from ingest.evolution.policies import Alike, Obstacle, evolved
 from ingest.lakehouse.catalog import Catalog, Entry
 from ingest.merge.images import Shape
 from ingest.names import Lakehouse
-from ingest.reconcile import Stored
+from ingest.reconcile import TableState
 
 Refused = dict[Group, tuple[Obstacle, ...]]
 """Groups of changes that can't be in their table, and why."""
@@ -29,7 +29,7 @@ Incoming = Sequence[tuple[Group, tuple[Column, ...]]]
 """Groups of changes, each with the columns that came."""
 
 
-class Shapes:
+class TableSchemas:
     """The tables of one pipeline."""
 
     def __init__(self, spark: SparkSession, pipeline: str, lakehouse: Lakehouse, rules: Rules) -> None:
@@ -67,7 +67,7 @@ class Shapes:
         known = (entry.origin if entry else "") or self._rules.origins.get(batch.table)
         return owned(batch, known, self._rules.renamed, entry.topics if entry else ())
 
-    def record_owner(self, table: str, origin: str, stored: Stored) -> None:
+    def record_owner(self, table: str, origin: str, stored: TableState) -> None:
         """Records the server and database of a table that is older than these are recorded."""
         entry = self._entries.get(table)
         if entry is not None and entry.origin != origin:
@@ -107,7 +107,7 @@ class Shapes:
         return settled(self.arrived(table), known, spelling=spelling) or tuple(map(read_as, known))
 
     def settled(
-        self, batch: TableBatch, incoming: Incoming, stored: Stored, origin: str = ""
+        self, batch: TableBatch, incoming: Incoming, stored: TableState, origin: str = ""
     ) -> tuple[Shape | None, Refused]:
         """The table's shape after these groups, written to silver and catalog; and the groups it refuses. `origin`: the
         server and database whose table it is."""
@@ -159,7 +159,9 @@ class Shapes:
             f"tables.{batch.table}.primary_key of columns that the images hold, {then}"
         )
 
-    def _settle(self, entry: Entry | None, shape: Shape, topics: tuple[str, ...], stored: Stored, origin: str) -> None:
+    def _settle(
+        self, entry: Entry | None, shape: Shape, topics: tuple[str, ...], stored: TableState, origin: str
+    ) -> None:
         if entry is not None and entry.shape != shape:
             for kept in stored.tables:
                 kept.evolve(entry.shape, shape)

@@ -16,7 +16,7 @@ from ingest.changelog.reader import Reading
 from ingest.errors import StopRequested
 from ingest.merge.actions import SURROGATE, surrogate
 from ingest.merge.images import Shape
-from ingest.reconcile import Stored
+from ingest.reconcile import TableState
 
 _log = logging.getLogger(__name__)
 _REMEDY = (
@@ -25,7 +25,7 @@ _REMEDY = (
 )
 
 
-class Unordered:
+class UnorderedKeys:
     """Looks for such keys in tables that have several partitions and no positions, until it has found one."""
 
     def __init__(self, stops: bool) -> None:
@@ -33,7 +33,7 @@ class Unordered:
         self._partitions: dict[str, set[int]] = {}
         self._said: set[str] = set()
 
-    def check(self, batch: TableBatch, shape: Shape, changes: Changes, stored: Stored) -> None:
+    def check(self, batch: TableBatch, shape: Shape, changes: Changes, stored: TableState) -> None:
         """To be asked before the batch is merged. Raises StopRequested, or warns once for each table."""
         unplaced = [g for g in batch.groups if g.kind == CHANGE and not g.placed]
         if not unplaced or not shape.key or batch.table in self._said:
@@ -57,7 +57,7 @@ class Unordered:
         _log.warning("%s; the higher offset counts → %s", problem, _REMEDY)
 
 
-def _partitions_of(stored: Stored) -> set[int]:
+def _partitions_of(stored: TableState) -> set[int]:
     """Those that the stored rows came from, in an earlier run."""
     if not stored.silver.exists():
         return set()
@@ -65,7 +65,7 @@ def _partitions_of(stored: Stored) -> set[int]:
     return {row["partition"] for row in stored.silver.rows().select(partition).distinct().collect()}
 
 
-def _in_two_partitions(changes: DataFrame, shape: Shape, stored: Stored) -> DataFrame:
+def _in_two_partitions(changes: DataFrame, shape: Shape, stored: TableState) -> DataFrame:
     """The keys of the changes whose states, here and stored, come from more than one partition."""
     partition = F.col(POSITION_COLUMN)["partition"].alias("_partition")
     hashed = surrogate(list(shape.key)).alias(SURROGATE)

@@ -17,14 +17,14 @@ from pyspark.sql import functions as F
 from ingest.lakehouse.row_changes import Writes
 from ingest.merge.actions import ACTION, DELETE
 from ingest.merge.images import Shape
-from ingest.reconcile import Judged, Stored
+from ingest.reconcile import Changeset, TableState
 from ingest.spark.background import beside
 
 
 def write(
-    judged: Judged,
+    judged: Changeset,
     shape: Shape,
-    stored: Stored,
+    stored: TableState,
     told: Mapping[str, Any],
     set_aside: Callable[[DataFrame], None],
 ) -> bool:
@@ -54,7 +54,7 @@ def write(
     return _fold(stored, shape)
 
 
-def _write_debts(pending: Writes | None, shape: Shape, stored: Stored, told: Mapping[str, Any]) -> None:
+def _write_debts(pending: Writes | None, shape: Shape, stored: TableState, told: Mapping[str, Any]) -> None:
     """Writes what a table without a key owes. Raises Contended, also where nothing changes, if another run has written
     there since the batch began: the verdict would follow from what that run has left."""
     if pending is None:
@@ -63,7 +63,7 @@ def _write_debts(pending: Writes | None, shape: Shape, stored: Stored, told: Map
         stored.pending.apply(pending, shape, told)
 
 
-def note(shape: Shape, stored: Stored, told: Mapping[str, Any]) -> None:
+def note(shape: Shape, stored: TableState, told: Mapping[str, Any]) -> None:
     """A batch that does nothing to silver says so there."""
     if not stored.silver.exists():
         stored.silver.create(shape)
@@ -74,7 +74,7 @@ def _nothing() -> None:
     """What holds needs no proof."""
 
 
-def _bury(stored: Stored, judged: Judged, proven: Callable[[], object]) -> None:
+def _bury(stored: TableState, judged: Changeset, proven: Callable[[], object]) -> None:
     """Tombstones that are there already would not count as news where the batch is judged again."""
     if judged.graves is None:
         proven()
@@ -82,7 +82,7 @@ def _bury(stored: Stored, judged: Judged, proven: Callable[[], object]) -> None:
         stored.graves.bury(judged.graves, after=proven, few=judged.few)
 
 
-def _fold(stored: Stored, shape: Shape) -> bool:
+def _fold(stored: TableState, shape: Shape) -> bool:
     """Now that silver shows the batch. Each table may have gathered small files: those of one are enough for a batch,
     as the next one waits for it."""
     return any(kept.fold(shape) for kept in stored.tables) or stored.graves.fold()

@@ -23,7 +23,7 @@ from ingest.errors import ConfigError
 from ingest.lakehouse.accounts import SetAside
 from ingest.lakehouse.bronze import Bronze
 from ingest.loop.capture import Capture
-from ingest.loop.import_files import Adoption
+from ingest.loop.import_files import ArchiveImport
 from ingest.loop.merge import Merge
 from ingest.pipeline.shredding import sealing_of
 from ingest.shredding.owners import shredded_by
@@ -123,7 +123,7 @@ def bronze_of(spark: SparkSession, pipeline: Pipeline) -> Bronze:
     return Bronze(spark, pipeline.layout.bronze(pipeline.name), rules.epochs, rules.names)
 
 
-def adoption_of(spark: SparkSession, pipeline: Pipeline, bronze: Bronze, rules: Rules) -> Adoption | None:
+def adoption_of(spark: SparkSession, pipeline: Pipeline, bronze: Bronze, rules: Rules) -> ArchiveImport | None:
     """What brings objects of the pipeline's archive into a bronze of it as they are. None where they can't come so: a
     sink connector wrote them, bronze lies where workers don't write files, or events are to be encrypted before."""
     archive = _archive(pipeline)
@@ -131,7 +131,7 @@ def adoption_of(spark: SparkSession, pipeline: Pipeline, bronze: Bronze, rules: 
         return None
     # Positions, of which the lowest and the highest were counted, are others in another epoch.
     counted = not rules.epochs and rules.names.are_plain
-    return Adoption(spark, _store(archive), pipeline.name, bronze, rules.naming.digest, counted)
+    return ArchiveImport(spark, _store(archive), pipeline.name, bronze, rules.naming.digest, counted)
 
 
 @dataclass(frozen=True)

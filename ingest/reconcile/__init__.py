@@ -10,23 +10,23 @@ from __future__ import annotations
 from ingest.batches.decoding import Changes
 from ingest.changelog.reader import Reading
 from ingest.merge.images import Shape
-from ingest.reconcile.changeset import Contradicted, Judged, Stored, Truncated, stored_in
+from ingest.reconcile.changeset import Changeset, DuplicateMismatch, TableState, Truncation, table_state
 from ingest.reconcile.keyless import by_content
 from ingest.reconcile.partial_rows import by_column
 from ingest.reconcile.whole_rows import by_row
 
-__all__ = ["Contradicted", "Judged", "Stored", "Truncated", "judge", "stored_in"]
+__all__ = ["Changeset", "DuplicateMismatch", "TableState", "Truncation", "reconcile", "table_state"]
 
 
-def judge(
+def reconcile(
     changes: Changes,
     shape: Shape,
-    stored: Stored,
-    truncated: Truncated,
+    stored: TableState,
+    truncated: Truncation,
     events: int,
     key_changes: bool = False,
     sure: bool = False,
-) -> Judged:
+) -> Changeset:
     """Reads silver, pending rows and tombstones of the batch's keys; writes nothing. `key_changes`: some delete names
     the key under which its row goes on. `events`: of so many the changes come. `sure`: so that nothing contradicts
     it."""
@@ -39,6 +39,6 @@ def judge(
     return by_column(changes(Reading.AFTER_OR_BEFORE), shape, stored, truncated, key_changes)
 
 
-def _layered(stored: Stored) -> bool:
+def _layered(stored: TableState) -> bool:
     """Whether any row stands on columns older than itself, of which a truncate may take some away."""
     return any(kept.exists() and not kept.layered().isEmpty() for kept in (stored.silver, stored.pending))

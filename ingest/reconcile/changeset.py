@@ -14,17 +14,17 @@ from ingest.lakehouse.row_changes import Writes
 from ingest.lakehouse.silver import Silver
 from ingest.lakehouse.tombstones import Tombstones
 from ingest.names import Lakehouse
-from ingest.reconcile.scd2 import Chronicle, chronicle_of
+from ingest.reconcile.scd2 import RowHistory, row_history_of
 
 
 @dataclass(frozen=True)
-class Stored:
+class TableState:
     """Where a table is kept: live rows, rows that wait for columns not known yet, deleted keys."""
 
     silver: Silver
     pending: Silver
     graves: Tombstones
-    chronicle: Chronicle | None = None
+    row_history: RowHistory | None = None
     owed_before: int | None = None
     """Of a slice that died between two commits: the version of `pending` that this slice wrote. Its commit stands;
     what silver has to do follows from what was owed before it."""
@@ -32,7 +32,7 @@ class Stored:
     @property
     def kept(self) -> list[Silver]:
         """Where rows are held, the live ones last."""
-        return [self.pending, *(self.chronicle.tables if self.chronicle else ()), self.silver]
+        return [self.pending, *(self.row_history.tables if self.row_history else ()), self.silver]
 
     @property
     def tables(self) -> list[Silver]:
@@ -40,26 +40,26 @@ class Stored:
         return [table for table in self.kept if table.exists()]
 
 
-def stored_in(
+def table_state(
     spark: SparkSession,
     lakehouse: Lakehouse,
     pipeline: str,
     table: str,
     history: bool,
     personal: frozenset[str] = frozenset(),
-) -> Stored:
+) -> TableState:
     """Where a pipeline's table is kept. `history`: with all versions of its rows. `personal`: columns of which no
     statistics are written."""
-    return Stored(
+    return TableState(
         Silver(spark, lakehouse.silver(pipeline, table), personal),
         Silver(spark, lakehouse.pending(pipeline, table), personal),
         Tombstones(spark, lakehouse.tombstones(pipeline, table)),
-        chronicle_of(spark, lakehouse, pipeline, table, personal) if history else None,
+        row_history_of(spark, lakehouse, pipeline, table, personal) if history else None,
     )
 
 
 @dataclass(frozen=True)
-class Truncated:
+class Truncation:
     """The position below which everything of the table is gone, whether it came with this batch, and how many events
     of the batch said so."""
 
@@ -68,13 +68,13 @@ class Truncated:
     applied: int = 0
 
 
-class Contradicted(Exception):
+class DuplicateMismatch(Exception):
     """A verdict doesn't hold: an event that was taken for doubled says something else than the row where it stands.
     Named is the table. What was judged so has to be judged again, for sure."""
 
 
 @dataclass(frozen=True)
-class Judged:
+class Changeset:
     """What is to be written; None: nothing. `refused`: changes with their `_code`. The numbers count events. `proof`:
     what raises Contradicted if the verdict doesn't hold, to be asked before silver says that it does. `few`: there is
     little to write, and it is in one part."""

@@ -29,7 +29,7 @@ from ingest.merge.images import Shape
 from ingest.merge.key_changes import like
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.partial_rows import PENDING_ROW, ROW, TOMBSTONE, above, remembered
-from ingest.reconcile.changeset import Stored, Truncated
+from ingest.reconcile.changeset import TableState, Truncation
 from ingest.spark.checkpoints import cut
 
 
@@ -38,8 +38,8 @@ class Facts:
     """Of one table."""
 
     shape: Shape
-    stored: Stored
-    truncated: Truncated
+    stored: TableState
+    truncated: Truncation
 
     def of(self, events: DataFrame) -> DataFrame:
         """Changes, and what is stored of their keys and of those to which they move rows."""

@@ -15,11 +15,11 @@ from ingest.lakehouse.row_changes import Writes
 from ingest.merge.actions import ACTION, DELETE, INSERT
 from ingest.merge.images import Shape
 from ingest.merge.keyless import CANCELLED, CONTENT, CREDIT, DEBT, SIDE, netted
-from ingest.reconcile.changeset import Judged, Stored, Truncated, above_truncate
+from ingest.reconcile.changeset import Changeset, TableState, Truncation, above_truncate
 from ingest.spark.checkpoints import cut
 
 
-def by_content(changes: Changes, shape: Shape, stored: Stored, truncated: Truncated) -> Judged:
+def by_content(changes: Changes, shape: Shape, stored: TableState, truncated: Truncation) -> Changeset:
     """Every event of the batch counts once; silver gets what is left of credits, the pending table what is owed."""
     new = cut(_entries(changes, shape, truncated))
     refused = new.where(F.col(CODE).isNotNull()).dropDuplicates([EVENT_ID])
@@ -46,7 +46,7 @@ def by_content(changes: Changes, shape: Shape, stored: Stored, truncated: Trunca
         for side, found in writes.items()
     )
     quarantined = refused.count()
-    return Judged(silver, pending, None, refused if quarantined else None, counted.applied, quarantined)
+    return Changeset(silver, pending, None, refused if quarantined else None, counted.applied, quarantined)
 
 
 def _columns(shape: Shape) -> list[str]:
@@ -62,7 +62,7 @@ def _columns(shape: Shape) -> list[str]:
     ]
 
 
-def _entries(changes: Changes, shape: Shape, truncated: Truncated) -> DataFrame:
+def _entries(changes: Changes, shape: Shape, truncated: Truncation) -> DataFrame:
     """What the batch adds, and what it takes away."""
     sides = {CREDIT: changes(Reading.AFTER), DEBT: changes(Reading.BEFORE)}
     frames = (above_truncate(frame, truncated.position).withColumn(SIDE, F.lit(side)) for side, frame in sides.items())
@@ -70,7 +70,7 @@ def _entries(changes: Changes, shape: Shape, truncated: Truncated) -> DataFrame:
     return new.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), CONTENT: content(shape.names)})
 
 
-def _with_stored(good: DataFrame, shape: Shape, stored: Stored, debts: bool) -> DataFrame:
+def _with_stored(good: DataFrame, shape: Shape, stored: TableState, debts: bool) -> DataFrame:
     """And of the same contents the rows that are there, if anything takes rows away, and what is owed."""
     entries = [good]
     wanted = F.broadcast(good.select(CONTENT).distinct())
@@ -82,11 +82,11 @@ def _with_stored(good: DataFrame, shape: Shape, stored: Stored, debts: bool) -> 
     return reduce(DataFrame.unionByName, entries)
 
 
-def _rows(stored: Stored) -> DataFrame | None:
+def _rows(stored: TableState) -> DataFrame | None:
     return stored.silver.located() if stored.silver.exists() else None
 
 
-def _owed(stored: Stored) -> DataFrame | None:
+def _owed(stored: TableState) -> DataFrame | None:
     if stored.owed_before is not None:
         return stored.pending.located_before(stored.owed_before)
     return stored.pending.located() if stored.pending.exists() else None

@@ -25,12 +25,14 @@ from ingest.merge.partial_rows import (
     joined,
     with_actions,
 )
-from ingest.reconcile.changeset import Judged, Stored, Truncated, above_truncate
+from ingest.reconcile.changeset import Changeset, TableState, Truncation, above_truncate
 from ingest.reconcile.column_facts import Facts
 from ingest.spark.checkpoints import cut
 
 
-def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Truncated, key_changes: bool) -> Judged:
+def by_column(
+    changes: DataFrame, shape: Shape, stored: TableState, truncated: Truncation, key_changes: bool
+) -> Changeset:
     """`key_changes`: some delete names the key under which its row goes on."""
     key = list(shape.identity)
     everything = cut(above_truncate(changes, truncated.position))
@@ -64,7 +66,7 @@ def by_column(changes: DataFrame, shape: Shape, stored: Stored, truncated: Trunc
     waiting = states.where(F.col(PENDING_ACTION).isNotNull()).withColumns(
         {ACTION: F.col(PENDING_ACTION), LOCATION: F.col(PENDING_ROW)["location"]}
     )
-    return Judged(
+    return Changeset(
         Writes(shown, actions, frozenset(told.files), told.rows) if actions else None,
         Writes(waiting, pending, frozenset(told.pending_files), told.pending_rows) if pending else None,
         graves if told.buries or moves is not None else None,

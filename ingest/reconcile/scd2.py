@@ -40,7 +40,7 @@ from ingest.spark.checkpoints import cut
 
 
 @dataclass(frozen=True)
-class Chronicle:
+class RowHistory:
     """Where the history of a table is kept."""
 
     changes: Changes
@@ -102,11 +102,11 @@ class Chronicle:
             keys = cut(keys.unionByName(more))
 
 
-def chronicle_of(
+def row_history_of(
     spark: SparkSession, lakehouse: Lakehouse, pipeline: str, table: str, personal: frozenset[str] = frozenset()
-) -> Chronicle:
+) -> RowHistory:
     """`personal`: columns of which no statistics are written."""
-    return Chronicle(
+    return RowHistory(
         Changes(spark, lakehouse.changes(pipeline, table), personal),
         Versions(spark, lakehouse.history(pipeline, table), personal),
     )

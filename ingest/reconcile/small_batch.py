@@ -10,7 +10,7 @@ from ingest.changelog.change import quoted
 from ingest.lakehouse.tombstones import newest
 from ingest.merge.actions import SURROGATE
 from ingest.merge.key_join import joined_by_key
-from ingest.reconcile.changeset import Stored
+from ingest.reconcile.changeset import TableState
 from ingest.reconcile.stored_state import row_facts, with_verdict
 from ingest.spark.background import beside
 from ingest.spark.checkpoints import as_here
@@ -21,7 +21,7 @@ FEW = 25_000
 _IN_ONE_TASK = "shuffle_hash"
 
 
-def held_against(states: DataFrame, stored: Stored, key: tuple[str, ...]) -> DataFrame:
+def held_against(states: DataFrame, stored: TableState, key: tuple[str, ...]) -> DataFrame:
     """The states `with_verdict`, computed once."""
     with beside(as_here(partial(_buried, stored, states))) as looking:
         live = stored.silver.near(states, key, row_facts, (key,)) if stored.silver.exists() else None
@@ -30,7 +30,7 @@ def held_against(states: DataFrame, stored: Stored, key: tuple[str, ...]) -> Dat
     return asked(_judged, by, states, *(rows for rows in (live, buried) if rows is not None), once=True)
 
 
-def _buried(stored: Stored, states: DataFrame) -> DataFrame | None:
+def _buried(stored: TableState, states: DataFrame) -> DataFrame | None:
     return stored.graves.near(states) if stored.graves.exists() else None
 
 

@@ -29,7 +29,7 @@ from ingest.merge.actions import ACTION, BURY, DELETE, REFUSE, SURROGATE, TIED, 
 from ingest.merge.compaction import compacted
 from ingest.merge.images import Shape
 from ingest.merge.key_join import joined_by_key
-from ingest.reconcile.changeset import Contradicted, Judged, Stored, Truncated, above_truncate
+from ingest.reconcile.changeset import Changeset, DuplicateMismatch, TableState, Truncation, above_truncate
 from ingest.reconcile.prepared_lookup import PARTIAL, Told, effect, file_of_row, told_of
 from ingest.reconcile.small_batch import FEW, held_against
 from ingest.reconcile.stored_state import row_facts, with_verdict
@@ -46,8 +46,8 @@ _EVENTS_A_PART = 1_000_000
 
 
 def by_row(
-    changes: Changes, shape: Shape, stored: Stored, truncated: Truncated, events: int, sure: bool = False
-) -> Judged | None:
+    changes: Changes, shape: Shape, stored: TableState, truncated: Truncation, events: int, sure: bool = False
+) -> Changeset | None:
     """None where positions of single columns are needed. `events`: about so many changes there are. `sure`: what stands
     where its row does is not taken for the same, but compared first."""
     key, few = shape.identity, events <= FEW
@@ -75,7 +75,7 @@ def by_row(
         applied = judged.where(effect(sure)).select(EVENT_ID).distinct().count()
     rows = asked(_taking_effect, (sure,), judged, few=few)
     dead = asked(_dead, (), judged, few=few)
-    return Judged(
+    return Changeset(
         Writes(rows, told.actions, told.files, told.effects, parts, told.gone)
         if told.actions - {BURY, REFUSE}
         else None,
@@ -90,7 +90,7 @@ def by_row(
 
 
 def _compacted(
-    changes: Changes, truncated: Truncated, key: tuple[str, ...], parts: int | None, whole: bool
+    changes: Changes, truncated: Truncation, key: tuple[str, ...], parts: int | None, whole: bool
 ) -> DataFrame:
     """The states of the changes' keys. `parts`: into how many they are shared out; None: they are few."""
     by, few = (changes.decoding(Reading.AFTER), truncated.position, key, parts), parts is None
@@ -125,7 +125,7 @@ def _parts(spark: SparkSession, events: int) -> int:
     return told * max(1, -(-events // (told * _EVENTS_A_PART)))
 
 
-def _most_is_wanted(stored: Stored, events: int) -> bool:
+def _most_is_wanted(stored: TableState, events: int) -> bool:
     """Whether so many events may be about most of what is stored, or nothing is: then nobody has to know their keys
     before all is read."""
     if not any(table.exists() for table in (stored.silver, stored.graves, stored.pending)):
@@ -136,7 +136,7 @@ def _most_is_wanted(stored: Stored, events: int) -> bool:
     return rows + graves <= _WHOLE * events and graves <= _SENT
 
 
-def _held_against(states: DataFrame, stored: Stored, key: Sequence[str], whole: bool) -> DataFrame:
+def _held_against(states: DataFrame, stored: TableState, key: Sequence[str], whole: bool) -> DataFrame:
     """The states with what they do to the rows and tombstones of their keys, where these are, and when they moved.
     `whole`: these are sought among all that is stored."""
     with beside(partial(_buried, states, stored, key, whole)) as looking:
@@ -144,14 +144,14 @@ def _held_against(states: DataFrame, stored: Stored, key: Sequence[str], whole: 
     return with_verdict(key, stored.graves.horizon(), states, live, looking.result())
 
 
-def _live(states: DataFrame, stored: Stored, key: Sequence[str], whole: bool) -> DataFrame | None:
+def _live(states: DataFrame, stored: TableState, key: Sequence[str], whole: bool) -> DataFrame | None:
     if not stored.silver.exists():
         return None
     live = stored.silver.located() if whole else stored.silver.matching(states, key)
     return row_facts(key, live)
 
 
-def _buried(states: DataFrame, stored: Stored, key: Sequence[str], whole: bool) -> DataFrame | None:
+def _buried(states: DataFrame, stored: TableState, key: Sequence[str], whole: bool) -> DataFrame | None:
     if not stored.graves.exists():
         return None
     return F.broadcast(stored.graves.all()) if whole else stored.graves.matching(states, key)
@@ -170,7 +170,7 @@ def _moved_later(changes: Changes, judged: DataFrame, key: Sequence[str]) -> boo
     return not older.isEmpty()
 
 
-def _prove_doubled(tied: DataFrame, told: Told, shape: Shape, stored: Stored) -> None:
+def _prove_doubled(tied: DataFrame, told: Told, shape: Shape, stored: TableState) -> None:
     """Raises Contradicted where one of these states says something else than the row where it stands."""
     key, said, count = list(shape.identity), content(shape.names), sum(told.tied.values())
     saying = tied.select(*map(quoted, key), said.alias("_said"))
@@ -178,10 +178,10 @@ def _prove_doubled(tied: DataFrame, told: Told, shape: Shape, stored: Stored) ->
     there = stored.silver.named(saying, key, ["_said"], files, few=count <= FEW_KEYS)
     (same,) = there.agg(F.count_if(F.col("_said") == said).alias("same")).collect()
     if same["same"] != count:
-        raise Contradicted(shape.table)
+        raise DuplicateMismatch(shape.table)
 
 
-def _without_doubled(judged: DataFrame, told: Told, shape: Shape, stored: Stored) -> tuple[DataFrame, Told]:
+def _without_doubled(judged: DataFrame, told: Told, shape: Shape, stored: TableState) -> tuple[DataFrame, Told]:
     """What stands where its row does and says the same was sent twice: it takes no effect."""
     columns, key = shape.names, list(shape.identity)
     tied = judged.where(TIED)

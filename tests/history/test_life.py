@@ -16,7 +16,7 @@ from ingest.cli import app
 from ingest.cli.lakehouse import history as command
 from ingest.cli.pipeline import backfill as backfill_command
 from ingest.config import Pipeline
-from ingest.reconcile.scd2 import chronicle_of
+from ingest.reconcile.scd2 import row_history_of
 from ingest.spark.folders import gone_afterwards
 from tests.history.shop import DAY_BEGINS, HOUR, captured, events, merged, pipeline
 from tests.replay.changelogs import Topic
@@ -52,7 +52,7 @@ def said(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def versions(spark: SparkSession, shop: Pipeline) -> set[tuple[Any, ...]]:
-    rows = chronicle_of(spark, shop.layout, shop.name, ORDERS).versions.rows()
+    rows = row_history_of(spark, shop.layout, shop.name, ORDERS).versions.rows()
     told = rows.selectExpr("id", "v", "unix_millis(_valid_from)", "unix_millis(_valid_to)").collect()
     assert len(told) == len(set(told))
     return {tuple(row) for row in told}

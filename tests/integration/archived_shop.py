@@ -15,7 +15,7 @@ from ingest.backfill.digests import table_digests
 from ingest.batches.rules import Rules
 from ingest.lakehouse.bronze import Bronze
 from ingest.loop.capture import Capture
-from ingest.loop.import_files import Adoption
+from ingest.loop.import_files import ArchiveImport
 from ingest.names import Lakehouse
 from ingest.pipeline.archiving import Archiving
 from ingest.quality.digest import Digest
@@ -64,7 +64,7 @@ def captured(spark: SparkSession, source: Source, path: Path, batch: int) -> Bro
 def adopted(spark: SparkSession, store: ObjectStore, path: Path, limit: int) -> Bronze:
     """A bronze out of the archive's objects as they are: of those from one on that would have to be read, none."""
     bronze = Bronze(spark, Lakehouse(str(path)).bronze(SHOP))
-    adoption = Adoption(spark, store, SHOP, bronze, Rules().naming.digest, counted=True)
+    adoption = ArchiveImport(spark, store, SHOP, bronze, Rules().naming.digest, counted=True)
     upto = bronze.captured()
     while (step := adoption.step(upto, limit)) is not None:
         upto = step.upto

@@ -22,9 +22,9 @@ from ingest.erasure.request import Named
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.capture import Capture
-from ingest.loop.late_children import Sweep
+from ingest.loop.late_children import LateChildren
 from ingest.loop.merge import Merge
-from ingest.loop.suppress import Fencing
+from ingest.loop.suppress import Suppression
 from ingest.pipeline.composition import bronze_of, rules_of
 from ingest.pipeline.shredding import sealing_of
 from ingest.sources.files import FileSource, lines, shuffled
@@ -182,7 +182,7 @@ class Died(Exception):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("place", [(Sweep, "run"), (Sweep, "_swept"), (Fencing, "_reduced")])
+@pytest.mark.parametrize("place", [(LateChildren, "run"), (LateChildren, "_swept"), (Suppression, "_reduced")])
 def test_a_merge_that_dies_after_the_ledger_is_healed_by_itself(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[type, str]
 ) -> None:
@@ -218,7 +218,7 @@ def test_without_a_request_no_event_is_looked_at(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: Sequence[object] = []
-    monkeypatch.setattr(Fencing, "_fenced", lambda *_: looked)
+    monkeypatch.setattr(Suppression, "_fenced", lambda *_: looked)
     pipeline = insured(tmp_path)
     bronze = captured(spark, pipeline, tmp_path / "events", people.records(story(), 1), None, 5)
     merged(spark, pipeline, bronze, 5)

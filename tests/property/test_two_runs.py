@@ -24,7 +24,7 @@ from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.silver import Silver
 from ingest.loop.capture import Capture
-from ingest.loop.duplicate_delivery import Redelivery
+from ingest.loop.duplicate_delivery import DuplicateDeliveries
 from ingest.loop.merge import Merge
 from ingest.loop.table_merge import TableMerge
 from ingest.names import Lakehouse
@@ -266,15 +266,15 @@ def test_what_is_owed_is_not_paid_twice(
 ) -> None:
     """A run writes that a debt is paid, after another one has begun the same slice and before it reads the debts."""
     assert bag.merge().step(3)
-    other, once, judged = bag.merge(), Redelivery.once, list[int]()
+    other, once, judged = bag.merge(), DuplicateDeliveries.once, list[int]()
 
-    def overtaken(deliveries: Redelivery, batch: TableBatch) -> DataFrame:
+    def overtaken(deliveries: DuplicateDeliveries, batch: TableBatch) -> DataFrame:
         judged.append(batch.upto)
         if judged == [4]:
             dying(4)
         return once(deliveries, batch)
 
-    monkeypatch.setattr(Redelivery, "once", overtaken)
+    monkeypatch.setattr(DuplicateDeliveries, "once", overtaken)
     assert [a.applied for a in other.step(4)] == [2]
     assert judged == [4, 4, 4], "it was not judged again"
     right(bag)

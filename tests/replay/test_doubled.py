@@ -71,5 +71,5 @@ def merged(spark: SparkSession, root: Path, topic: Topic) -> tuple[Silver, Tombs
     accounts: list[Account] = []
     while capture.step():
         accounts += merge.step()
-    stored = merge.tables.stored_in(ORDERS)
+    stored = merge.tables.table_state(ORDERS)
     return stored.silver, stored.graves, accounts

@@ -18,7 +18,7 @@ from ingest.lakehouse.bronze_summary import BronzeSummary
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.capture import Capture
 from ingest.loop.merge import Merge
-from ingest.loop.position_regression import Restarts
+from ingest.loop.position_regression import PositionRegression
 from ingest.names import Lakehouse
 from ingest.sources.files import FileSource, lines
 from ingest.upkeep.tombstone_gc import collect_garbage, retained
@@ -50,7 +50,7 @@ def captured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> B
 
 
 def checked(spark: SparkSession, bronze: Bronze, *slices: tuple[int, int], few: bool = True) -> None:
-    restarts = Restarts(spark, bronze, BronzeSummary(bronze, "p"), stops=True)
+    restarts = PositionRegression(spark, bronze, BronzeSummary(bronze, "p"), stops=True)
     for after, upto in slices:
         restarts.check(after, upto, profiles(bronze.between(after, upto), F.lit(0), few)[0])
 
@@ -91,7 +91,7 @@ def test_batches_that_were_counted_tell_whether_the_log_goes_on_from_one_to_the_
         ):
             merge.step(capture.captured.batch)
         return
-    monkeypatch.setattr(Restarts, "_look", None)
+    monkeypatch.setattr(PositionRegression, "_look", None)
     assert [a.applied for a in merge.step(capture.captured.batch)] == [6]
 
 

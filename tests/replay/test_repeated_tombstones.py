@@ -53,7 +53,7 @@ def merged(
     accounts: list[Account] = []
     while capture.step():
         accounts += merge.step(capture.captured.batch)
-    stored = merge.tables.stored_in("public.orders")
+    stored = merge.tables.table_state("public.orders")
     rows = sorted(stored.silver.rows().select("id", "v").collect())
     graves = stored.graves.rows().count()
     return accounts, rows, graves
