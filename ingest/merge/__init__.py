@@ -1,1 +1,1 @@
-"""The changelog algebra: how change events of a key join into its state. Pure."""
+"""Merges change events of a key into its state. Pure: DataFrame → DataFrame."""

@@ -1,13 +1,13 @@
-"""What merging means.
+"""Chooses the action of each whole-row change: insert, update, delete, write a tombstone, refuse, or none.
 
-The state of a key is decided by one number, the highest position of all that happened to it:
+The highest position decides the state of a key:
 
     row exists  ⇔  position of its newest image  >  D
     D           =   highest position of a delete of the key, or of a truncate of its table
 
-A batch arrives compacted: one state per key, an image or a delete at a position. It takes effect when it is newer
-than everything remembered of its key: the row in silver, the tombstone beside it, the last truncate. Otherwise
-it was late or doubled, and changes nothing. So no batching, order or repetition can change the result.
+A batch is compacted first: one state per key, an image or a delete at a position. It takes effect if its position is
+above those of the key's row in silver, of its tombstone and of the last truncate. Otherwise it is late or a duplicate
+and changes nothing. So the result depends on no batching, order or repetition.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ _FORGOTTEN = "tombstones this old have been forgotten: whether the key was delet
 ACTION = "_action"
 TIED = "_tied"
 INSERT, UPDATE, DELETE, BURY, REFUSE = "insert", "update", "delete", "bury", "refuse"
-"""`bury`: a delete of a key that has no row: only its tombstone is written. `refuse`: it can't be applied."""
+"""Values of `_action`. `bury`: a delete of a key without a row, which writes its tombstone only. `refuse`: the change
+can't be applied and goes to quarantine."""
 
 
 def surrogate(key: Sequence[str]) -> Column:
-    """What a tombstone remembers of a key: a hash, nothing of the row."""
+    """Returns the SHA-256 of the key columns' JSON, as binary: a tombstone stores no value of the key."""
     return _surrogate(tuple(key))
 
 
@@ -43,12 +44,16 @@ def _surrogate(key: tuple[str, ...]) -> Column:
 
 
 def surrogate_of(values: Sequence[Column]) -> Column:
-    """The same of values that are named as the key's columns are."""
+    """Returns `surrogate` of the given values, which must bear the names of the key columns."""
     return F.unhex(F.sha2(F.to_json(F.struct(*values), IN_FULL), 256))
 
 
 def unjudgeable(states: DataFrame, position: Column, nothing_known: Column, horizon: Column) -> DataFrame:
-    """Images of keys of which nothing is known, from before the gc horizon, with the `_code` that says so."""
+    """Returns `states`, where images below the gc horizon of keys with neither row nor tombstone get `_code` and
+    `_reason`: a tombstone that would forbid them may have been collected.
+
+    `position`: that of the state. `nothing_known`: true if the key has neither row nor tombstone.
+    """
     old = F.col(CODE).isNull() & ~F.col(DELETED) & nothing_known & (position < horizon)
     told = {CODE: OLDER_THAN_HORIZON, REASON: _FORGOTTEN}
     return states.withColumns({name: F.when(old, F.lit(text)).otherwise(F.col(name)) for name, text in told.items()})
@@ -61,12 +66,12 @@ def effective(
     key: Sequence[str],
     horizon: Column | None = None,
 ) -> DataFrame:
-    """The states with their `_action`: null for what was late or doubled. `_tied`: an image that stands where its row
-    does, and is the same event once more if they are equal.
+    """Returns `states` with `_action` (null: late or a duplicate) and `_tied` (true: an update at the source position
+    of the stored row, which is a duplicate delivery if their columns are equal).
 
-    `states`: compacted changes. `rows` and `tombstones`: key columns, or the `_key` of these, and `_position`, one row
-    per key at most, at least those of the same keys; what else they have is handed on. None where there are none at
-    all. `horizon`: tombstones below it have been forgotten.
+    `states`: compacted changes. `rows`, `tombstones`: what is stored of at least the keys of `states`, at most one row
+    per key, or None if there is nothing; columns: those of the key, or their hash `_key`, and `_position`; other
+    columns are passed on. `horizon`: tombstones below this position may have been collected.
     """
     judged = states
     for name, remembered in (("_row", rows), ("_tombstone", tombstones)):
@@ -85,14 +90,16 @@ def effective(
 
 @cache
 def _verdict() -> dict[str, Column]:
-    """`_action` and `_tied` of a state, out of its position and those of the row and tombstone of its key. Without
-    branches, as far as two positions are compared: of what is in one branch of several Spark doesn't see that it is
-    named twice, and generates it twice. Kept: writing them down takes longer than to judge a small batch."""
+    """Returns `_action` and `_tied`, computed from `_position`, `_row`, `_tombstone`, `_deleted` and `_code`.
+
+    Positions are compared outside of CASE branches: Spark eliminates no common subexpressions inside them. Cached,
+    since building the columns takes longer than a small batch.
+    """
     position, row, grave, deleted = (F.col(c) for c in (POSITION_COLUMN, "_row", "_tombstone", DELETED))
     over_row, over_grave = (F.coalesce(position > known, F.lit(True)) for known in (row, grave))
     there = row.isNotNull()
-    # Tombstones are written before rows are removed: a row at or below its tombstone is what a crash in between
-    # left, and the replayed delete must still take it away.
+    # Tombstones are written before rows are removed. A row at or below its tombstone was left by a crash between the
+    # two, and the replayed delete must still remove it.
     left_behind = F.coalesce(row <= grave, F.lit(False))
     repeated = deleted & ~there & comes_again(position, grave)
     newest = over_row & over_grave & ~repeated

@@ -1,7 +1,6 @@
-"""Log compaction: a batch of changes → one state per key.
+"""Compacts a batch of whole-row changes to one state per key: the change, image or delete, of the highest position.
 
-Whole images make it short: per key the change with the highest position wins, whole, a delete like any other.
-The highest of a set doesn't depend on the order in which it was seen, nor on how often, nor on how it was cut:
+A maximum depends neither on order nor on repetition nor on batching:
 
     compact(a ∪ b) = compact(compact(a) ∪ compact(b))
 """
@@ -19,21 +18,24 @@ from ingest.changelog.position import POSITION
 
 _NTH = "_nth"
 _ITSELF, _TOPIC, *_PLACE = (f"_compared_{n}" for n in range(2 + len(POSITION)))
-"""Of a change that can't be applied, what tells it from all others. Of each, while many are shared out and sorted: the
-topic of its event, and the fields of its position, which tell the rest of where that lies."""
+"""Temporary columns: the event ID of a change that can't be applied (else null); and for the shuffle of a large batch
+the topic and the fields of `_position`, from which `_event` is restored."""
 
 
 def compacted(changes: DataFrame, key: Sequence[str], parts: int | None = None) -> DataFrame:
-    """Changes → the one of the highest position per key. What can't be applied is no change of its key and stays
-    as it is, each for itself. They come out shared out and sorted by key: what joins by it needs no more of that.
-    `parts`: into how many where they are many; None: they are few."""
+    """Returns the change of the highest position per key, with the columns of `changes`. Changes with a `_code` can't
+    be applied and are all kept.
+
+    The result is partitioned and sorted by key, so a join by the key needs no further exchange. `parts`: number of
+    shuffle partitions of a large batch; None for a small one.
+    """
     told = changes.withColumn(_ITSELF, _itself())
     if parts is None:
-        # Each of these is the first of its own anyway. Said so, Spark numbers all: to go by the first ones alone, as
-        # it does otherwise, takes longer to plan than it saves.
+        # The second condition implies the first. It keeps Spark from planning a group limit below the window,
+        # which costs a small batch more than it saves.
         first = (F.col(_NTH) == 1) | F.col(_ITSELF).isNotNull()
         return told.withColumn(_NTH, _newest_first(tuple(key), (POSITION_COLUMN,))).where(first).drop(_NTH, _ITSELF)
-    # Now, or Spark would look for the first ones in what isn't shared out yet too.
+    # An explicit repartition: for its own exchange Spark would plan a group limit before the shuffle too.
     spread = told.withColumns(_flat()).drop(POSITION_COLUMN, EVENT_ID).repartition(parts, *map(quoted, key))
     newest = spread.withColumn(_NTH, _newest_first(tuple(key), tuple(_PLACE))).where(F.col(_NTH) == 1)
     return newest.withColumns(_whole()).select(*map(quoted, changes.columns))
@@ -46,14 +48,15 @@ def _itself() -> Column:
 
 @cache
 def _flat() -> dict[str, Column]:
-    """As numbers positions are a third shorter, and are compared with less work."""
+    """Returns the fields of `_position` and the event's topic as columns: a third smaller in the shuffle than structs,
+    and cheaper to compare."""
     fields = {name: F.col(POSITION_COLUMN)[field] for name, field in zip(_PLACE, POSITION.names, strict=True)}
     return {_TOPIC: F.col(EVENT_ID)["topic"]} | fields
 
 
 @cache
 def _whole() -> dict[str, Column]:
-    """What `_flat` was made of."""
+    """Returns `_position` and `_event`, restored from the columns of `_flat`."""
     at = {field: F.col(name).alias(field) for name, field in zip(_PLACE, POSITION.names, strict=True)}
     event = F.struct(F.col(_TOPIC).alias("topic"), at["partition"], at["offset"])
     return {POSITION_COLUMN: F.struct(*at.values()), EVENT_ID: event}
@@ -61,6 +64,7 @@ def _whole() -> dict[str, Column]:
 
 @lru_cache(maxsize=512)
 def _newest_first(key: tuple[str, ...], places: tuple[str, ...]) -> Column:
-    """The number of a change among those of its key. Kept: writing it down takes longer than to compact few."""
+    """Returns the number of a change within its key, 1 for the highest position. `places`: columns of the position.
+    Cached, since building the column takes longer than a small batch."""
     order = [F.col(column).desc() for column in places]
     return F.row_number().over(Window.partitionBy(*map(quoted, key), _ITSELF).orderBy(*order))

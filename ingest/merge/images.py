@@ -1,6 +1,6 @@
-"""From events of one table and one schema to changes: typed columns, the key, and what can't be applied.
+"""Decodes events of one table and one schema to changes (`changelog.change`): typed columns, the key, refusals.
 
-Every event yields at least one row. A row with a `_code` can't be applied; `_reason` says why, without a value.
+Every event yields at least one change. A change with a `_code` can't be applied; `_reason` says why, without a value.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from ingest.merge.moves import with_moves
 from ingest.spark.plain_json import WITHOUT_LIMITS, opened
 
 _EVENT = ("topic", "partition", "offset", "op", "wrapped", "position", "source_ts")
-"""Of an event, what a change is made of beside its JSON."""
+"""Columns of an event that a change is built from, besides the JSON of key and value."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What is known of a table: its key (column names; empty: every create is a row of its own) and columns."""
+    """A table's name, key columns and columns. `key`: empty for a table of which every create is a row of its own."""
 
     table: str
     key: tuple[str, ...]
@@ -56,21 +56,22 @@ class Shape:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """The columns by which rows are told apart."""
+        """Names the columns that identify a row: the key, or `_position` without one."""
         return self.key or (POSITION_COLUMN,)
 
 
 def changes(events: DataFrame, shape: Shape, reader: Reader) -> DataFrame:
-    """`EVENT` rows → changes. An update that moves a row to another key yields two: its image, and the delete of the
-    old key."""
+    """Returns the changes of `EVENT` rows. An update of the key yields its image and the delete of the old key."""
     frame = reduce(lambda rows, projection: projection.of(rows), _reading(shape, reader), events)
     return with_moves(frame, shape.key)
 
 
 @lru_cache(maxsize=512)
 def _reading(shape: Shape, reader: Reader) -> tuple[Projection, ...]:
-    """Projections, one over the other: the JSON of the value, that of the key, the columns in both, what can't be
-    applied. Kept: writing them down takes longer than a small batch."""
+    """Returns successive projections: parse the value, parse the key, decode the columns, find what can't be applied.
+
+    Cached, since building them takes longer than a small batch.
+    """
     reader = reader.for_key(shape.key)
     wire = reader.named
     unread = _unread(shape, reader)
@@ -95,7 +96,7 @@ def _reading(shape: Shape, reader: Reader) -> tuple[Projection, ...]:
 
 
 def _opening(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...]:
-    """The JSON of the value, then that of the key."""
+    """Returns the projections that parse the JSON of the value (`_v`, `_b`, `_n`) and of the key (`_k`, `_e`)."""
     wire = reader.named
     keys = [wire[k] for k in shape.key if k in wire]
     value = F.col("value")
@@ -105,7 +106,7 @@ def _opening(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
     of_value = (
         *_named(*_EVENT, *kept),
         opened(value, value_type(reader, keys), reader.known).alias("_v"),
-        # Apart: what is wrong in an image before is no reason to refuse the event.
+        # Parsed separately: a corrupt image before is no reason to refuse the event.
         (opened(value, before_type(reader), reader.known) if also_before else F.lit(None)).alias("_b"),
         (F.from_json(new_key_text(), key_type(keys), WITHOUT_LIMITS) if reader.key_changes else F.lit(None)).alias(
             "_n"
@@ -124,7 +125,7 @@ def _opening(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
 
 
 def _doubtful(value: SparkColumn, reader: Reader) -> SparkColumn:
-    """Returns whether a value that no schema describes can't be read for certain."""
+    """Returns true for a value without a schema that can't be read exactly: duplicate fields, or too long numbers."""
     twice = ~are_whole(images(value.cast("string"))) if reader.doubtful else F.lit(False)
     return twice | F.coalesce(is_inexact(value), F.lit(False)) if reader.long_numbers else twice
 
@@ -134,8 +135,10 @@ def _named(*names: str) -> tuple[SparkColumn, ...]:
 
 
 def _named_keys(shape: Shape, reader: Reader) -> SparkColumn:
-    """Names of the columns that stand in a record's key, or in the image that its row comes from: a null of one is a
-    value there. Null where the table's key has one column, or none of its columns is null."""
+    """Returns the names of the columns that occur in the record's key or in the row's image, where null is a value.
+
+    Null if the table's key has a single column, or no key column is null.
+    """
     wire = reader.named_in_main
     columns = [wire[k] for k in shape.key if k in wire]
     if len(shape.key) < 2 or not columns:
@@ -147,30 +150,30 @@ def _named_keys(shape: Shape, reader: Reader) -> SparkColumn:
     in_key = F.coalesce(F.json_object_keys(key_json(F.col("key"))), none)
     named = F.array_union(F.array_except(F.coalesce(shown, none), withheld), in_key)
     types = {c.name: c.type for c in shape.columns}
-    # Decoded: the null of a value that is read as any JSON is a text.
+    # Decode first: the null of a column of any JSON is read as a VARIANT, which is not null.
     main = image(reader.main, reader)
     values = (decode(main.getField(wire[k].name), wire[k].wire, types[k]) for k in shape.key if k in wire)
-    # A column of which a batch holds only nulls need not be among those that are read.
+    # A key column with only nulls in a batch may be missing from the inferred columns.
     unread = F.col(DELETED) | F.lit(len(columns) < len(shape.key))
     lacks = reduce(lambda one, other: one | other, (value.isNull() for value in values), unread)
     return F.when(lacks, F.transform(named, lambda name: _own_name(name, reader)) if reader.names else named)
 
 
 def _own_name(name: SparkColumn, reader: Reader) -> SparkColumn:
-    """The table's name of a column of the event."""
+    """Returns the table's name of a column of the event."""
     pairs = [F.lit(text) for pair in reader.names for text in pair]
     return F.coalesce(F.try_element_at(F.create_map(*pairs), name), name)
 
 
 def _members(member: str) -> SparkColumn:
-    """Returns the names of the columns in an image, out of the JSON."""
+    """Returns the field names of an image, from the JSON of the value. `member`: "before" or "after"."""
     text = F.col("value").cast("string")
     inside = F.get_json_object(text, f"$.payload.{member}")
     return F.json_object_keys(F.when(F.col("wrapped"), inside).otherwise(F.get_json_object(text, f"$.{member}")))
 
 
 def _needs_key(shape: Shape, reader: Reader) -> SparkColumn:
-    """Whether the record's key is asked for: mostly the image holds all of it."""
+    """Returns true if the record's key has to be parsed: usually the image holds all key columns."""
     main = reader.named_in_main
     found = F.col(DELETED)
     for column in (main[k] for k in shape.key if k in main):
@@ -180,7 +183,7 @@ def _needs_key(shape: Shape, reader: Reader) -> SparkColumn:
 
 
 def _new_key(shape: Shape, reader: Reader) -> SparkColumn:
-    """The key under which a deleted row goes on; null where none is named."""
+    """Returns the struct `_new_key`: the key under which a deleted row continues; null if the event names none."""
     wire = reader.named
     types = T.StructType([T.StructField(k, spark_type(t.type)) for k, t in _key_columns(shape, wire)])
     if not reader.key_changes or len(types) < len(shape.key):
@@ -198,12 +201,12 @@ def _new_key(shape: Shape, reader: Reader) -> SparkColumn:
 
 
 def _column_positions(reader: Reader) -> SparkColumn:
-    """Where the image lacks values: from the image before, or not known."""
+    """Returns `_column_positions`: entries for the columns that the image lacks, from the image before or null."""
     nobody = F.lit(None).cast(POSITION).alias("told")
     before = F.struct(F.col(POSITION_COLUMN).alias("position"), F.lit(True).alias("before"), nobody)
     if reader.reading is Reading.AFTER_OR_BEFORE:
         found = F.transform("_partial", lambda name: F.when(F.array_contains("_before", name), before))
-    else:  # No transform: Spark generates no code for it, nor then for what stands around it.
+    else:  # No transform: Spark generates no code for it, nor for the expressions around it.
         found = F.array_repeat(F.when(F.lit(False), before), F.size("_partial"))
     layers = F.map_from_arrays(F.col("_partial"), found).cast(COLUMN_POSITIONS_TYPE)
     return F.when(F.size("_partial") > 0, layers).alias(COLUMN_POSITIONS)
@@ -245,8 +248,10 @@ def _column(target: TableColumn, shape: Shape, reader: Reader) -> SparkColumn:
 
 
 def _withheld(reader: Reader) -> dict[str, SparkColumn]:
-    """Of each column, whether the log did not hold its value: in the image that is read, and in the one before where
-    that is opened. Columns of their own: several others ask, and generated code would compare for each of them."""
+    """Returns boolean columns by name, true for unavailable values, of the main image and of the image before.
+
+    Computed as columns since several expressions use them, and generated code would repeat the comparison in each.
+    """
     found = {}
     for name, c in reader.named_in_main.items():
         main, before = _flags(name, reader)
@@ -257,7 +262,7 @@ def _withheld(reader: Reader) -> dict[str, SparkColumn]:
 
 
 def _flags(name: str, reader: Reader) -> tuple[str, str]:
-    """The names of a column's flags: by its number, as its own name may be any."""
+    """Returns the names of a column's two flags (`_withheld`). They hold its number, since its name may be any text."""
     number = reader.numbers[name]
     return f"_withheld_{number}", f"_withheld_before_{number}"
 
@@ -267,7 +272,7 @@ def _before(reader: Reader) -> SparkColumn:
 
 
 def default_of(target: TableColumn) -> SparkColumn:
-    """What a row holds in a column that its image lacks: the source's default, or null."""
+    """Returns the value of a column that an image lacks: the default in the source's schema, or null."""
     source = target.filled
     if source is None or source.default is None:
         return F.lit(None).cast(spark_type(target.type))
@@ -277,8 +282,8 @@ def default_of(target: TableColumn) -> SparkColumn:
 
 
 def _unread(shape: Shape, reader: Reader) -> dict[str, SparkColumn]:
-    """Names of columns: whose value the log did not hold, of those whose image before holds it, and whose value
-    can't be read."""
+    """Returns arrays of column names: `_partial` (value unavailable), `_before` (of these, available in the image
+    before), `_broken` (value can't be decoded)."""
     types = {c.name: c.type for c in shape.columns}
     partial, before, broken = [], [], []
     for name, c in reader.named_in_main.items():
@@ -286,7 +291,7 @@ def _unread(shape: Shape, reader: Reader) -> dict[str, SparkColumn]:
         withheld, withheld_before = (F.col(flag) for flag in _flags(name, reader))
         broken.append(F.when(~withheld & undecodable(value, c.wire, types[name]), F.lit(name)))
         if name in shape.key:
-            continue  # A key stands in the record's key as well.
+            continue  # A key column is taken from the record's key.
         partial.append(F.when(withheld, F.lit(name)))
         if reader.reading is Reading.AFTER_OR_BEFORE:
             held = _before(reader).getField(c.name).isNotNull() & ~withheld_before
@@ -296,9 +301,9 @@ def _unread(shape: Shape, reader: Reader) -> dict[str, SparkColumn]:
         none = F.array().cast("array<string>")
         if not flags:
             return none
-        # Not array_compact: Spark would interpret all of it for each row.
+        # Not array_compact, for which Spark generates no code.
         found = F.array_except(F.array(*flags), F.array(F.lit(None).cast("string")))
-        # Almost always there is none.
+        # Almost always all flags are null: the array is built only where one is not.
         return F.when(~F.col(DELETED) & F.coalesce(*flags).isNotNull(), found).otherwise(none)
 
     return {"_partial": names(partial), "_before": names(before), "_broken": names(broken)}

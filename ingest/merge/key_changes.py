@@ -1,15 +1,15 @@
-"""A row whose key changes: what it held under the old key goes with it to the new one.
+"""Carries the values of a row to its new key.
 
-The source sends a delete of the old key, which names the new one (`__debezium.newkey`), and a create under the new
-key. The create says nothing of a value that the source did not touch; that value is the old row's, as it was right
-before the delete. So the delete carries it over: a state of the new key that is no image, only a `before` (`joining`).
-Batches may come between the two; then it waits in the pending table, without a position of its own.
+Debezium sends a change of a key as a delete of the old key, whose header `__debezium.newkey` names the new one, and a
+create under the new key. The create lacks unchanged TOASTed values; these are the old row's, as of right before the
+delete. So each such delete yields a state of the new key that is no image: its columns are entries with `before`
+(`partial_rows`). If the create comes in a later batch, that state waits in the pending table, without a position.
 
-What the row held may also be told after it has moved: by an older event that arrives late. Then it is carried over
-once more, along the move that the old key's tombstone remembers (`_moved_to`), and what was told last counts.
+Unchanged values follow a row to its new key even if older events arrive late: they are carried over again along the
+move that the old key's tombstone stores (`_moved_to`), and of several the one of the highest `told` position wins.
 
-A row that moves to a key also tells that nothing was there right before: the new key is dead below the position of the
-move, whether or not its own delete has come yet.
+A move also implies that its target did not exist right before: the new key counts as deleted just below the position of
+the move, whether or not an event has said so.
 """
 
 from __future__ import annotations
@@ -36,24 +36,27 @@ from ingest.merge.partial_rows import CARRIED, joined
 HEADER = "__debezium.newkey"
 _AT, _TARGET = "_at", "_target"
 _LAST = 2**31 - 1
-"""A partition after all others."""
+"""A partition number above all others."""
 
 
 def names_new_key() -> Column:
-    """Whether an event's headers name a new key."""
+    """Returns true if an event's headers name a new key."""
     return F.coalesce(F.exists("headers", lambda h: h["key"] == HEADER), F.lit(False))
 
 
 def new_key_text() -> Column:
-    """What the header says: a key, as the record of the new row has it."""
+    """Returns the new key from the headers, as JSON text in the form of a record's key; null without one."""
     said = F.filter("headers", lambda h: h["key"] == HEADER)
     return F.try_element_at(said, F.lit(1))["value"].cast("string")
 
 
 def with_carried(facts: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
-    """States of keys (as `joined` takes them, some with a `_new_key`), and those that moves carry over to new keys.
+    """Returns `facts` and the states that key changes carry over to new keys.
 
-    A row may move on within a batch: what it carried then follows from what was carried to it, one step a round."""
+    `facts`: states of keys in the form of `partial_rows.joined`; those with a `_new_key` are moves. `columns`: those
+    other than the key's. A row may move several times within a batch, so the states are computed repeatedly, one move
+    further each time, until their checksum no longer changes.
+    """
     facts = facts.unionByName(_vacated(facts, key))
     everything, known = facts, 0
     said = F.xxhash64(*map(quoted, key), F.array_sort(F.map_entries(COLUMN_POSITIONS)))
@@ -72,7 +75,7 @@ def _carried(everything: DataFrame, facts: DataFrame, key: Sequence[str], column
     moves = moves.select(*map(quoted, key), F.col(POSITION_COLUMN).alias(_AT), F.col(NEW_KEY).alias(_TARGET))
     own = F.coalesce(F.col(POSITION_COLUMN), F.array_max(known_positions()))
     earlier = joined_by_key(everything, F.broadcast(moves), key).where(own < F.col(_AT))
-    # What was carried to a row goes on with it, though its own image may not have come, or have gone on already.
+    # Carried values move on with a row even if its image has not arrived or has moved already.
     states = joined(earlier, [*key, _AT, _TARGET], columns, columns).where(~F.col(DELETED) | F.col(CARRIED))
     values = {c: quoted(c) for c in columns} | {k: F.col(_TARGET)[k] for k in key}
     said = {DELETED: F.lit(False), COLUMN_POSITIONS: _as_befores(columns), EVENT_ID: F.col(EVENT_ID)}
@@ -80,7 +83,7 @@ def _carried(everything: DataFrame, facts: DataFrame, key: Sequence[str], column
 
 
 def _vacated(facts: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Deletes of the keys to which rows move, below whatever stands at the position of the move."""
+    """Returns deletes of the keys to which rows move, just below the position of the move."""
     at = F.col(POSITION_COLUMN)
     for name, lowest in {"streamed": 0, "offset": -1, "partition": -1}.items():
         at = at.withField(name, F.lit(lowest))
@@ -89,21 +92,21 @@ def _vacated(facts: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def like(facts: DataFrame, rows: DataFrame, said: Mapping[str, Column]) -> DataFrame:
-    """`rows` with the columns of `facts`: those that are `said`, and nothing in the others."""
+    """Returns `rows` with the columns and types of `facts`: the values of `said`, null in all other columns."""
     types = {f.name: f.dataType for f in facts.schema.fields}
     return rows.select(*(said.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in types.items()))
 
 
 def known_positions() -> Column:
-    """Those at which a state's older columns were told."""
+    """Returns the array of the positions in `_column_positions`."""
     at = F.filter(F.map_values(COLUMN_POSITIONS), lambda entry: entry.isNotNull())
     return F.transform(at, lambda entry: entry["position"])
 
 
 def _as_befores(columns: Sequence[str]) -> Column:
-    """Of all columns: they stood in the row right before it moved, or are not known."""
-    # Between the delete and the record before it: an image before that the moving event itself brought counts for
-    # more, and a delete of the new key right before it for less.
+    """Returns `_column_positions` of a carried state: an entry `before` for each known column, null for the others."""
+    # A position between the delete and the record before it: it loses to the image before of the moving event itself,
+    # and wins over a delete of the new key right before that.
     at = F.col(_AT)
     moved = at.withField("offset", at["offset"] - 1).withField("partition", F.lit(_LAST)).cast(POSITION)
     pairs: list[Column] = []

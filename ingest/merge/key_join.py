@@ -1,4 +1,4 @@
-"""Joins by the columns of a key. In a key of several columns a null is a value, and equals null."""
+"""Joins by the columns of a key. In a key of several columns null is a value that equals null."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEFT_ALONE = ("left_semi", "left_anti")
 
 
 def joined_by_key(left: DataFrame, right: DataFrame, key: Sequence[str], how: str = "inner") -> DataFrame:
-    """Returns what `left.join(right, key, how)` does, where a null in a key of several columns equals null."""
+    """Returns `left.join(right, key, how)`, where null equals null if the key has several columns."""
     if len(key) == 1:
         return left.join(right, list(key), how)
     others = {k: f"_other_{n}" for n, k in enumerate(key)}

@@ -1,9 +1,9 @@
-"""Tables without a key: a bag of rows, where an event adds an image or takes one away.
+"""Merges tables without a key: multisets of rows, where an event adds an image or removes an equal one.
 
-A create or a read adds one row, a delete takes one away that is the same, an update does both. What is taken away
-before it came is owed, and what comes settles it. So every row and every debt is a count, counts are added up, and
-their sum does not depend on the order; only that each event counts once has to be seen to: the transport may deliver
-a run of events again.
+A create or a read adds a row (a credit), a delete removes an equal one (a debt), an update does both. A debt may
+arrive before its credit and waits for it. The number of rows of a content is credits less debts, which does not depend
+on order. Only duplicates have to be removed first (`delivered_once`), since the transport may deliver a run of events
+again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ CANCELLED = "_cancelled"
 
 
 def delivered_once(events: DataFrame, counted: str | None = None) -> DataFrame:
-    """`EVENT` rows of one table, without those that were delivered before. `counted`: a column that is true for events
-    that count already, wherever they stand.
+    """Returns the `EVENT` rows of one table without duplicate deliveries.
 
-    Rows that share a position follow each other (a snapshot, a COPY); where the same position and value come again
-    after another position, it is the same run once more.
+    Events that share a position (of a snapshot, of a COPY) follow each other in their partition. If the same position
+    and content occur again after another position, that is a second delivery of the same run. `counted`: name of a
+    boolean column, true for events that are merged already; of equal events these are kept.
     """
     partition = Window.partitionBy("topic", "partition").orderBy("offset")
     here = place(F.col("position"))
@@ -35,14 +35,14 @@ def delivered_once(events: DataFrame, counted: str | None = None) -> DataFrame:
     numbered = runs.withColumn("_nth", F.row_number().over(Window.partitionBy(*same, "_run").orderBy("offset")))
     before = [] if counted is None else [F.col(counted).desc()]
     first = F.row_number().over(Window.partitionBy(*same, "_nth").orderBy(*before, "offset"))
-    # Without a position of the source there is nothing by which an event could be known again.
+    # Without a source position a duplicate can't be told from another event.
     placed = is_placed(F.col("position"))
     once = numbered.withColumn("_first", first).where((F.col("_first") == 1) | ~placed)
     return once.select(*events.columns)
 
 
 def _said() -> Column:
-    """The op and both images, without what a delivery adds (the time of processing)."""
+    """Returns a hash of op and both images. The rest of an envelope (such as `ts_ms`) may differ between deliveries."""
     text = F.col("value").cast("string")
     images = [
         F.when(F.col("wrapped"), F.get_json_object(text, f"$.payload.{name}")).otherwise(
@@ -54,8 +54,11 @@ def _said() -> Column:
 
 
 def netted(entries: DataFrame) -> DataFrame:
-    """Credits (rows) and debts (`_side`, `_content`, `_position`) of some contents, with `_cancelled`: the oldest of
-    each side cancel each other."""
+    """Returns `entries` with `_cancelled`: the oldest credits and debts of a content cancel each other, one for one.
+
+    `entries`: all credits (rows) and debts (removals) of some contents, with `_side`, `_content`, `_position` and
+    `_event`.
+    """
     side = Window.partitionBy(CONTENT, SIDE).orderBy(POSITION_COLUMN, F.col(EVENT_ID))
     both = Window.partitionBy(CONTENT)
     rows = F.sum((F.col(SIDE) == CREDIT).cast("long")).over(both)

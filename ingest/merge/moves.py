@@ -1,4 +1,4 @@
-"""An update that moves a row to another key is two changes: the new key's image, and the delete of the old key."""
+"""Splits an update of the key columns into two changes: the image under the new key, and the delete of the old key."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from ingest.changelog.projection import Projection
 
 
 def with_moves(flat: DataFrame, key: Sequence[str]) -> DataFrame:
-    """`flat`: changes, and `_old_<n>`, the columns of the key before, null where the event doesn't tell them."""
+    """Returns changes, two for an update of the key, with `_moved` (true for the delete of the old key).
+
+    `flat`: changes with `_old_<n>`, the key columns of the image before; all null if the event has none.
+    """
     moves, columns = _moving(tuple(flat.columns), tuple(key))
     return columns.of(flat if moves is None else flat.select("*", moves))
 
 
 @lru_cache(maxsize=512)
 def _moving(flat: tuple[str, ...], key: tuple[str, ...]) -> tuple[Column | None, Projection]:
-    """What makes two rows of one that moves, if any can; and the columns of a change."""
+    """Returns the `_moved` column that explodes an update of the key to two rows (None if `flat` lacks the old key),
+    and the projection to changes on top of it."""
     old = [c for c in (f"_old_{n}" for n in range(len(key))) if c in flat]
     rest = [c for c in flat if c not in old]
     if not old or len(old) != len(key):

@@ -1,29 +1,29 @@
-"""The join of states of one key, column by column: what merging means where an image may be partial.
+"""Joins the states of a key column by column: the merge of images that may be partial.
 
-A state is a row of `change`: an image, whole or partial, or a delete, at a position. `_column_positions` is null
-where every column is as old as the row; else it says for the others:
+A state is a change (`changelog.change`): an image, whole or partial, or a delete, at a position. `_column_positions` is
+null if every column has the row's position; else it has entries for the others:
 
 | entry | the column's value |
 |---|---|
-| none | came with the event at the row's position |
-| `{position, before: false}` | came with the earlier event at `position` |
-| `{position, before: true}` | stood in the `before` of the event at `position`: any value that an event brought wins |
-| `{position, before: true, told}` | stood in the row that moved here at `position`, which had it from that at `told` |
-| null | is not known: the row is pending and is not shown |
+| none | of the event at the row's position |
+| `{position, before: false}` | of the earlier event at `position` |
+| `{position, before: true}` | from the `before` of the event at `position`; loses to any value from an image after |
+| `{position, before: true, told}` | of the row that moved here at `position`, which had it from the event at `told` |
+| null | unknown: the row is pending and not shown |
 
 A state with neither a position nor a delete is no image: its columns were carried over from another key
-(`key_change`), and wait for theirs. Of what one move carried over at different times, as more of the old row came to be
-known, what was told last counts.
+(`key_changes`) and wait for the image of theirs. Of values that one move carried over repeatedly, as more of the old
+row became known, the one of the highest `told` wins.
 
     D      = highest position of a delete
     row    = highest position of an image; it exists if that is above D
     column = of the states above D that carry it, the value of the highest position
 
-A value out of a `before` is forgotten once an event has brought one: should a delete that arrives late take that
-away, the row waits for the whole image that the source sent after the delete.
+A value from a `before` is dropped once an image after has one. If a late delete then removes the latter, the row waits
+for the whole image that the source sent after the delete.
 
-Highest positions don't depend on order, repetition or batching, so neither does the join. Where all images are
-whole it comes to one comparison per row (`compaction`, `merge`); this is the same for the rest.
+Maxima depend neither on order nor on repetition nor on batching, so neither does the join. For whole images it reduces
+to one comparison per row (`compaction`, `actions`).
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _ENTRY = T.StructType([T.StructField("key", T.StringType()), T.StructField("valu
 
 DEAD, BURIES = "_dead", "_buries"
 ROW, PENDING_ROW, TOMBSTONE = "_row", "_pending_row", "_tombstone"
-"""What is stored of a key: its row in silver, its pending row, its tombstone. A struct of position, layers, content and
-location."""
+"""Columns for what is stored of a key: its row in silver, its pending row, its tombstone. Each a struct of position,
+layers (column positions), content (hash) and location, or null."""
 REMEMBERED = (ROW, PENDING_ROW, TOMBSTONE)
 PENDING_ACTION = "_pending_action"
 CARRIED = "_carried"
 _CONTENT, _LAYERS = "_content", "_known"
-"""Of a state, while it is held against what is stored."""
+"""Temporary columns: hash and column positions of a state, for the comparison with those stored."""
 _STORED = T.StructType(
     [
         T.StructField("position", POSITION),
@@ -72,8 +72,12 @@ _STORED = T.StructType(
 
 
 def joined(states: DataFrame, key: Sequence[str], columns: Sequence[str], layered: Sequence[str]) -> DataFrame:
-    """One state per key. `columns`: those of the table beside the key. `layered`: those of them of which any of the
-    states has an entry in `_column_positions`. What is stored of the key (`remembered`) is handed on."""
+    """Returns the join of the states of each key: one row per key, with the columns of a change, `_dead` (highest
+    position of a delete), `_carried` (true: no image, only values that a move carried over) and those of `remembered`.
+
+    `columns`: those of the table other than the key's. `layered`: those of them that have an entry in
+    `_column_positions` of any state.
+    """
     position, deleted = F.col(POSITION_COLUMN), F.col(DELETED)
     image = F.when(~deleted, position)
     plain = [c for c in columns if c not in layered]
@@ -92,7 +96,7 @@ def joined(states: DataFrame, key: Sequence[str], columns: Sequence[str], layere
         )
         before = F.when(deleted, position).otherwise(F.when(older & entry["before"], entry["position"]))
         told = F.when(~deleted, entry["told"]).alias("told")
-        # A delete takes part: where it is the highest, nothing of the column is left.
+        # Deletes take part: if one has the highest position, the column has no value.
         value = F.struct(quoted(name).alias("value"), brought.alias("at"), deleted.alias("gone"))
         parts.append(F.max_by(value, brought).alias(f"_brought_{number}"))
         value = F.struct(quoted(name).alias("value"), before.alias("at"), deleted.alias("gone"), told)
@@ -139,12 +143,15 @@ def _states(grouped: DataFrame, key: Sequence[str], columns: Sequence[str], laye
 
 def _any(flags: Iterable[Column]) -> Column:
     found = list(flags)
-    # One array, and no chain of as many links as a wide table has columns: Spark walks a chain by recursion.
+    # One array instead of a chain of ORs, which Spark walks by recursion: a wide table would overflow the stack.
     return F.coalesce(F.array_contains(F.array(*found), True), F.lit(False)) if found else F.lit(False)
 
 
 def remembered(kind: str | None, columns: Sequence[str], location: Column | None = None) -> list[Column]:
-    """The columns `REMEMBERED` of a state: all null for an event (`kind` None), else one that tells what is stored."""
+    """Returns the columns `REMEMBERED` of a state: the one named `kind` describes the stored row, the others are null.
+
+    `kind`: None for an event. `columns`: those that count for the content. `location`: that of the row, if it has one.
+    """
     here = F.struct(
         F.col(POSITION_COLUMN).alias("position"),
         _layers().alias("layers"),
@@ -155,8 +162,8 @@ def remembered(kind: str | None, columns: Sequence[str], location: Column | None
 
 
 def with_actions(states: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Joined states with `_action` (on silver; `bury` where only a tombstone is new) and `_pending_action`. `columns`:
-    those of the table."""
+    """Returns joined states with `_action` (on silver; `bury`: only a tombstone is new), `_pending_action` (on the
+    pending table) and `_buries` (true: a tombstone has to be written). `columns`: all of the table."""
     complete = ~F.coalesce(F.exists(F.map_values(COLUMN_POSITIONS), lambda v: v.isNull()), F.lit(False))
     row, waiting = F.col(ROW), F.col(PENDING_ROW)
 
@@ -172,7 +179,8 @@ def with_actions(states: DataFrame, columns: Sequence[str]) -> DataFrame:
     dead, grave = F.col(DEAD), F.col(TOMBSTONE)["position"]
     new_grave = dead.isNotNull() & (grave.isNull() | ((dead > grave) & ~comes_again(dead, grave)))
     on_silver = action(~F.col(DELETED) & complete, row)
-    # Columns of their own: written down in each comparison, the code of a table's columns would come ten times.
+    # Computed as columns: inlined into each comparison, the code for all columns of the table would be generated ten
+    # times.
     compared = states.withColumns({_CONTENT: content(columns), _LAYERS: _layers().cast(T.ArrayType(_ENTRY))})
     return compared.withColumns(
         {
@@ -184,12 +192,12 @@ def with_actions(states: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 def _layers() -> Column:
-    """The positions of a state's single columns, by name."""
+    """Returns the entries of `_column_positions`, sorted by name."""
     return F.array_sort(F.map_entries(COLUMN_POSITIONS))
 
 
 def _doubled(stored: Column) -> Column:
-    """Whether a state is what is stored, but for the place in the transport where it was delivered once more."""
+    """Returns true if a state equals the stored one except for transport coordinates: a duplicate delivery."""
 
     def layers(of: Column) -> Column:
         return F.transform(
@@ -204,7 +212,7 @@ def _doubled(stored: Column) -> Column:
 
 
 def above(rows: DataFrame, floor: Column | None) -> DataFrame:
-    """Stored rows without the columns that a truncate at `floor` took away: those are not known any more."""
+    """Returns stored rows in which columns at or below `floor`, the position of a truncate, are unknown."""
     if floor is None:
         return rows
     kept = F.transform_values(

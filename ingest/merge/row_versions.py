@@ -1,9 +1,8 @@
-"""The life of a key: each state that its row was in, from when until when. A table of these is an SCD of type 2.
+"""Builds the versions of rows (a slowly changing dimension of type 2): each state of a row with its validity interval.
 
-The facts of a key in the order of their positions are its story: an image begins a version, which the next image or
-delete ends. What a partial image lacks comes from the facts before it, back to the last delete, by the rules of
-`joining`, which knows the newest state alone. A version of which a column is not known is left out. An event that comes
-late begins, ends or completes the versions that it would have if it had come in time.
+The facts of a key are ordered by position: an image begins a version, and the next image or delete ends it. Columns
+that a partial image lacks come from earlier facts, back to the last delete, by the rules of `partial_rows`. A version
+with an unknown column is left out. A late event changes the versions to those that its timely arrival would have made.
 """
 
 from __future__ import annotations
@@ -18,20 +17,23 @@ from ingest.changelog.position import comes_again
 from ingest.merge.key_changes import known_positions
 
 VALID_FROM, VALID_TO, UNTIL = "_valid_from", "_valid_to", "_until"
-"""When the source committed a version and what ended it, and the position of that; null where it still stands."""
+"""Columns: source times of the version and of the change that ended it, and the position of the latter. `_valid_to` and
+`_until` are null for the current version."""
 
 _AT, _LIFE, _NEXT = "_at", "_life", "_next"
 
 
 def versions(facts: DataFrame, key: Sequence[str], columns: Sequence[str], layered: Sequence[str]) -> DataFrame:
-    """The versions of keys all of whose facts are given, as `joining.joined` takes them.
+    """Returns one row per version: key columns, `columns`, `_position`, `_until`, `_valid_from`, `_valid_to`.
 
-    `columns`: those beside the key. `layered`: those of them of which any fact has an entry in `_column_positions`."""
+    `facts`: all facts of the keys, in the form of `partial_rows.joined`. `columns`: those other than the key's.
+    `layered`: those of them that have an entry in `_column_positions` of any fact.
+    """
     named = [quoted(k) for k in key]
     own = F.coalesce(F.col(POSITION_COLUMN), F.array_max(known_positions()))
     later = Window.partitionBy(*named).orderBy(F.desc(_AT)).rowsBetween(Window.unboundedPreceding, -1)
     deletes = F.sum(F.col(DELETED).cast("int")).over(Window.partitionBy(*named).orderBy(_AT))
-    # What a move carried over has no position: it ends nothing.
+    # Values that a key change carried over have no position and end no version.
     end = F.when(F.col(POSITION_COLUMN).isNotNull(), F.struct(POSITION_COLUMN, SOURCE_TS))
     lived = facts.withColumn(_AT, own)
     lived = lived.withColumns({_NEXT: F.last(end, ignorenulls=True).over(later), _LIFE: deletes})
@@ -40,7 +42,7 @@ def versions(facts: DataFrame, key: Sequence[str], columns: Sequence[str], layer
     for name, held in lasting.items():
         brought, before = (F.last(value, ignorenulls=True).over(life) for value in _told(name))
         lived = lived.withColumn(held, F.coalesce(brought, before))
-    # What stands where its successor does was sent twice, or held for no time.
+    # A version at the source position of its successor is a duplicate delivery, or was valid for no time.
     lasts = ~comes_again(F.col(_NEXT)[POSITION_COLUMN], F.col(POSITION_COLUMN))
     complete = ~F.col(DELETED) & F.col(POSITION_COLUMN).isNotNull() & lasts
     if lasting:
@@ -51,13 +53,13 @@ def versions(facts: DataFrame, key: Sequence[str], columns: Sequence[str], layer
         POSITION_COLUMN,
         F.col(_NEXT)[POSITION_COLUMN].alias(UNTIL),
         F.col(SOURCE_TS).alias(VALID_FROM),
-        # Where nothing tells when it ended: an end all the same.
+        # The time of the change that ended the version may be unknown: the version must not look current.
         F.when(F.col(_NEXT).isNotNull(), F.coalesce(F.col(_NEXT)[SOURCE_TS], SOURCE_TS)).alias(VALID_TO),
     )
 
 
 def _told(name: str) -> tuple[Column, Column]:
-    """A column's value as a fact brings it, and as an image before it has it; each a struct, or null."""
+    """Returns a column's value from the image after, and from the image before; each a struct `value`, or null."""
     older = F.coalesce(F.map_contains_key(COLUMN_POSITIONS, name), F.lit(False))
     value = F.struct(quoted(name).alias("value"))
     brought = F.when(~F.col(DELETED) & ~older, value)
