@@ -21,41 +21,41 @@ from rich.console import Console
 
 ROOT = Path(__file__).parents[1]
 MERGE = ("tests/property/test_merge.py", "-k", "reference and 7")
-PREPARED = ("tests/tables/test_prepared.py",)
+PREPARED = ("tests/spark/test_prepared.py",)
 FEW = ("tests/property/test_merge.py", "-k", "reference and few")
 ONE_BATCH = ("tests/property/test_merge.py", "-k", "reference and small")
-BATCHES = ("tests/replay/test_rules.py", "-k", "record")
+BATCHES = ("tests/merge/test_rules.py", "-k", "record")
 TRUNCATES = ("tests/property/test_merge.py", "-k", "truncates")
 PLAIN_JSON = ("tests/property/test_plain_json.py",)
 CRASHES = ("tests/property/test_crashes.py",)
 TWO_RUNS = ("tests/property/test_two_runs.py", "-k", "ends_it or paid")
-DOUBLED = ("tests/replay/test_doubled.py", "-k", "another")
-QUALITY = ("tests/replay/test_quality.py",)
-ORDER = ("tests/replay/test_order.py",)
-FENCE = ("tests/privacy/test_fence.py", "-k", "old_life or photo")
+DOUBLED = ("tests/loop/test_duplicate_delivery.py", "-k", "another")
+QUALITY = ("tests/quality/test_accounting.py",)
+ORDER = ("tests/loop/test_order.py",)
+FENCE = ("tests/suppression/test_suppression.py", "-k", "old_life or photo")
 EMPTIED = ("tests/contract/test_emptied_records.py",)
-ARCHIVE = ("tests/integration/test_archive_erasing.py", "-k", "(nowhere or meanwhile or under_way) and not plain")
-RULES = ("tests/replay/test_rules.py", "-k", "not record")
-MASKED = ("tests/privacy/test_masking.py", "-k", "without_what_was_personal")
-COMPACTED = ("tests/integration/test_compacted_topic.py", "-k", "loses_nothing")
+ARCHIVE = ("tests/archive/test_erasing.py", "-k", "(nowhere or meanwhile or under_way) and not plain")
+RULES = ("tests/merge/test_rules.py", "-k", "not record")
+MASKED = ("tests/erasure/test_masking.py", "-k", "without_what_was_personal")
+COMPACTED = ("tests/erasure/test_compacted_topics.py", "-k", "loses_nothing")
 ADOPTED = (
-    "tests/integration/test_adopting.py",
+    "tests/archive/test_import_files.py",
     "-k",
     "another_naming or emptied_is_read or (what_it_was and turns2)",
 )
-AS_OF = ("tests/integration/test_archive_as_of.py", "-k", "bronze_says and more0")
-FAR_BEHIND = ("tests/history/test_batch_is_stream.py", "-k", "far_behind")
+AS_OF = ("tests/archive/test_as_of.py", "-k", "bronze_says and more0")
+FAR_BEHIND = ("tests/backfill/test_batch_is_stream.py", "-k", "far_behind")
 FOLDED = ("tests/contract/test_folding.py",)
-NEWEST = ("tests/tables/test_newest_snapshot.py",)
-CONSUMED = ("tests/integration/test_kafka_source.py",)
+NEWEST = ("tests/delta/test_snapshot_cache.py",)
+CONSUMED = ("tests/sources/test_kafka_source.py",)
 LATE = ("tests/property/test_merge.py", "-k", "late")
-REPEATED = ("tests/replay/test_repeated_tombstones.py",)
-AT_HAND = ("tests/tables/test_bronze.py",)
-IN_TURNS = ("tests/tables/test_folding.py", "-k", "slice")
-NAMED = ("tests/replay/test_own_names.py", "-k", "refused")
-QUARANTINE = ("tests/tables/test_quarantine.py",)
-SUMMARY = ("tests/tables/test_bronze_summary.py",)
-SUBJECT_INDEX = ("tests/privacy/test_subject_index.py",)
+REPEATED = ("tests/batches/test_repeated_tombstones.py",)
+AT_HAND = ("tests/lakehouse/test_bronze.py",)
+IN_TURNS = ("tests/delta/test_compaction.py", "-k", "slice")
+NAMED = ("tests/changelog/test_own_names.py", "-k", "refused")
+QUARANTINE = ("tests/lakehouse/test_quarantine.py",)
+SUMMARY = ("tests/lakehouse/test_bronze_summary.py",)
+SUBJECT_INDEX = ("tests/erasure/test_subject_index.py",)
 
 
 @dataclass(frozen=True)
@@ -190,14 +190,14 @@ MUTANTS = [
         "batches/group_stats.py",
         'F.bool_and(F.col("_told").isNotNull())',
         "F.lit(True)",
-        ("tests/replay/test_doubled.py",),
+        ("tests/loop/test_duplicate_delivery.py",),
     ),
     Mutant(
         "what a tally isn't sure of counts as known",
         "batches/batch_stats.py",
         'said["seen"] is not None',
         "bool(said)",
-        ("tests/property/test_tally.py",),
+        ("tests/property/test_batch_stats.py",),
     ),
     Mutant(
         "a position is told by its first fields alone",
@@ -490,28 +490,28 @@ MUTANTS = [
         "delta/FewRows.java",
         "kind.changeType >= 0 && ",
         "kind.changeType < 0 && ",
-        ("tests/tables/test_few_rows.py",),
+        ("tests/delta/test_small_rows.py",),
     ),
     Mutant(
         "what a commit under way has written goes with old versions",
         "upkeep/upkeep.py",
         "vacuum.removed(self._spark, [path])",
         "vacuum.removed(self._spark, [path], 0)",
-        ("tests/history/test_upkeep.py",),
+        ("tests/upkeep/test_upkeep.py",),
     ),
     Mutant(
         "of many keys some are not looked for",
         "lakehouse/page_index.py",
         "range(0, values.size(), _AT_ONCE)",
         "range(_AT_ONCE, values.size(), _AT_ONCE)",
-        ("tests/tables",),
+        ("tests/delta", "tests/lakehouse"),
     ),
     Mutant(
         "a row that is written together with others comes back to life",
         "delta/delta_table.py",
         "removed = [self._delta.unchanged_without(f.action) for f in files]",
         "removed = [self._delta.unchanged_without(f.action) for f in files[1:]]",
-        ("tests/tables",),
+        ("tests/delta", "tests/lakehouse"),
     ),
     Mutant(
         "an epoch is as old as the one before",
@@ -574,7 +574,7 @@ MUTANTS = [
         "erasure/removal.py",
         "self._readers = readers(spark, pipeline)",
         "self._readers = readers(spark, pipeline)[:1]",
-        ("tests/privacy/test_removing.py", "-k", "backfill"),
+        ("tests/erasure/test_removal.py", "-k", "backfill"),
     ),
     Mutant(
         "what was read by other names comes out of the archive as it is",

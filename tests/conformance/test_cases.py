@@ -24,7 +24,7 @@ pytestmark = [
 
 DELIVERIES = {
     "one batch": Delivery(),
-    # One by one the rules are (tests/replay): these cases are longer.
+    # One by one the rules are (tests/merge): these cases are longer.
     "three records a batch": Delivery(batch_size=3),
 }
 Folded = dict[str, tuple[Path, dict[str, Any]]]

@@ -17,7 +17,7 @@ from ingest.backfill.replay import Case, Delivery, replay
 from ingest.cli import app
 from ingest.config import load
 from ingest.connector import Placement, recipe
-from tests.replay.changelogs import Topic, schema, write
+from tests.changelogs import Topic, schema, write
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -126,7 +126,7 @@ def test_every_package_of_a_reading_example_is_named() -> None:
 @pytest.mark.spark
 def test_queries_by_name_answer(lakehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first in a process of its own, as a reader's would be; the others in the session that is there."""
-    # What is read in clear needs a pipeline and its keys: tests/privacy/test_shredding.py has them.
+    # What is read in clear needs a pipeline and its keys: tests/shredding/test_shredding.py has them.
     first, *others = [[*c[1:], "--json"] for c in commands("ingest") if c[1] == "sql" and "--decrypt" not in c]
     told = subprocess.run(
         [sys.executable, "-c", "from ingest.cli import main; main()", *first],

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from ingest.backfill.replay import Case, Delivery, replay
 from ingest.lakehouse.catalog import Catalog
 from ingest.names import Lakehouse
-from tests.replay.changelogs import Topic, write
+from tests.changelogs import Topic, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 

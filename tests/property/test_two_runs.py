@@ -32,7 +32,7 @@ from ingest.quality.accounting import audit
 from ingest.sources.files import FileSource, lines
 from ingest.testing import fold, fold_bag
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_bag, random_changelog
-from tests.replay.changelogs import Topic
+from tests.changelogs import Topic
 
 pytestmark = pytest.mark.spark
 SEED, CASES, BATCHES = 7, 8, 4

@@ -23,7 +23,7 @@ from ingest.spark import prepared
 from ingest.spark.prepared import Query
 from ingest.spark.settings import EVERYWHERE
 from tests.bench.wide import image
-from tests.replay.changelogs import Record, write
+from tests.changelogs import Record, write
 
 pytestmark = pytest.mark.spark
 Kind = Literal["whole rows", "partial rows", "keyless"]

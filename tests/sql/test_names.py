@@ -17,8 +17,8 @@ from ingest.cli import app
 from ingest.cli.lakehouse import sql as command
 from ingest.errors import ConfigError, IngestError
 from ingest.sql.failures import QueryFailed
-from tests.history.shop import captured, merged, pipeline
-from tests.replay.changelogs import Record, Topic, schema
+from tests.changelogs import Record, Topic, schema
+from tests.shop import captured, merged, pipeline
 
 pytestmark = pytest.mark.spark
 ODD = "unit prices (é)"

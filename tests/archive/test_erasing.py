@@ -1,0 +1,405 @@
+"""An erasure in the archive, on a real S3 server: places in the log stay, what was said there is in no version."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from ingest.archive import Erased, Manifest, Manifested, ObjectStore, erased
+from ingest.archive.manifest import manifest_key, manifests, objects_folder
+from ingest.archive.writing import written
+from ingest.changelog.envelope import CONTROL, ERASED, RECORD
+from ingest.config import load
+from ingest.erasure.archive_erasing import erased_from_archive
+from ingest.errors import ChangelogUnusable, ConfigError, Contended, SourceRefused
+from ingest.failures.explained import explained
+from ingest.pipeline.archiving import Archiving
+from ingest.sources.archive import ArchiveSource
+from ingest.stack import S3
+from tests.archive import sunk_shop
+from tests.archive.archived_shop import SHOP, archived, captured, events, from_file, overwritten, pipeline_file
+from tests.archive.sinks import aiven, confluent
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+Place = tuple[str, int, int]
+ORDERS: Sequence[Place] = [("shop.orders", 0, n) for n in (1, 3, 4, 9)]
+ITEMS: Sequence[Place] = [("shop.items", 1, 70), ("shop.items", 0, 2)]
+NOTHING = Erased(0, 0, 0, 0, 0, 0)
+
+
+@pytest.fixture(params=["plain", "versioned"])
+def store(s3: S3, request: pytest.FixtureRequest) -> ObjectStore:
+    bucket = f"erasing-{abs(hash(request.node.name)) % 10**8}"
+    client = boto3.client("s3", **s3.client_options)
+    client.create_bucket(Bucket=bucket)
+    if request.param == "versioned":
+        client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    return ObjectStore(f"s3://{bucket}/some/prefix", s3.client_options)
+
+
+only_plain = pytest.mark.parametrize("store", ["plain"], indirect=True)
+only_versioned = pytest.mark.parametrize("store", ["versioned"], indirect=True)
+
+
+@pytest.fixture
+def whole(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> list[Manifest]:
+    return archived(spark, from_file(spark, tmp_path), store)
+
+
+def asked(spark: SparkSession, places: Sequence[Place], request: str = "r-1") -> DataFrame:
+    rows = [(*place, request) for place in places]
+    return spark.createDataFrame(rows, "topic string, partition int, offset bigint, request string")
+
+
+def read(spark: SparkSession, store: ObjectStore) -> dict[Place, Any]:
+    archive = Manifested(store, SHOP)
+    rows = archive.records(spark, archive.objects()).select(*RECORD.names).collect()
+    return {(r["topic"], r["partition"], r["offset"]): r for r in rows}
+
+
+def whole_now(spark: SparkSession, store: ObjectStore) -> bool:
+    archive = Manifested(store, SHOP)
+    return archive.damages(spark, archive.objects()) == []
+
+
+def bodies(store: ObjectStore) -> Iterator[tuple[str, bytes]]:
+    """Every version of everything in the bucket, as it lies there and decoded."""
+    for version in store.versions(""):
+        assert not version.marker
+        place: Any = {"Bucket": store.bucket, "Key": f"some/prefix/{version.key}", "VersionId": version.id}
+        body = store._client.get_object(**place)["Body"].read()
+        yield version.key, body
+        if version.key.endswith(".parquet"):
+            yield version.key, str(pq.read_table(pa.BufferReader(body)).to_pylist()).encode()
+
+
+def said_of(store: ObjectStore, text: str) -> list[str]:
+    return [key for key, body in bodies(store) if text.encode() in body]
+
+
+def listing(store: ObjectStore) -> list[Any]:
+    return sorted((v.key, v.id) for v in store.versions(""))
+
+
+def test_what_the_records_said_is_nowhere_and_all_else_is_as_it_was(
+    spark: SparkSession, store: ObjectStore, whole: list[Manifest]
+) -> None:
+    before = read(spark, store)
+    assert said_of(store, "no json either"), "the planted value is there"
+    gone = [*ORDERS, *ITEMS]
+    done = erased(spark, store, SHOP, asked(spark, gone))
+    after = read(spark, store)
+    assert after.keys() == before.keys()
+    for place, record in before.items():
+        if place in gone:
+            header = [(ERASED, bytearray(b"r-1"))]
+            assert after[place].asDict() | {"headers": [tuple(h) for h in after[place]["headers"]]} == (
+                record.asDict() | {"headers": header, "key": None, "value": None}
+            )
+        else:
+            assert after[place] == record
+    assert whole_now(spark, store)
+    assert said_of(store, "no json either") == []
+    now = list(manifests(store, SHOP))
+    assert [m.records for m in now] == [m.records for m in whole]
+    kept = ("topic", "partition", "first_offset", "last_offset", "records", "first_written", "last_written")
+    ranges = [[[getattr(o, name) for name in kept] for o in m.objects] for m in (*whole, *now)]
+    assert ranges[: len(whole)] == ranges[len(whole) :]
+    old, new = ({o.key: o for m in several for o in m.objects} for several in (whole, now))
+    held = [o for o in old.values() for t, p, n in gone if (t, p) == (o.topic, o.partition)]
+    touched = {o.key for o in held if any(o.first_offset <= n <= o.last_offset for t, p, n in gone if t == o.topic)}
+    assert old.keys() - new.keys() == touched
+    assert (done.objects, done.records) == (len(touched), len(gone))
+    assert done.bytes == sum(new[key].size for key in new.keys() - old.keys())
+    assert {v.key for v in store.versions("")} == set(new) | {manifest_key(SHOP, m.after_batch) for m in now}
+    assert all(v.latest for v in store.versions("")), "no old version stays"
+    assert done.versions >= len(touched)
+
+
+def test_the_same_again_changes_nothing(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
+    del whole
+    first = erased(spark, store, SHOP, asked(spark, [*ORDERS, ORDERS[0]]))
+    assert first.records == len(ORDERS)
+    before = listing(store)
+    assert erased(spark, store, SHOP, asked(spark, ORDERS, "another")) == NOTHING
+    assert erased(spark, store, SHOP, asked(spark, [("shop.orders", 7, 1), ("no topic", 0, 1)])) == NOTHING
+    assert erased(spark, store, SHOP, asked(spark, [("shop.items", 1, 8), ("shop.orders", 0, 10**9)])) == NOTHING
+    assert listing(store) == before
+    more = erased(spark, store, SHOP, asked(spark, [*ORDERS, ("shop.orders", 0, 2)], "r-0"))
+    assert more.records == 1
+    requests = {place: bytes(r["headers"][0]["value"]) for place, r in read(spark, store).items() if r["headers"]}
+    assert [requests[place] for place in [*ORDERS, ("shop.orders", 0, 2)]] == [b"r-1"] * 4 + [b"r-0"]
+
+
+@only_plain
+def test_an_empty_archive_holds_nothing_to_erase(spark: SparkSession, store: ObjectStore) -> None:
+    assert erased(spark, store, SHOP, asked(spark, ORDERS)) == NOTHING
+
+
+@only_plain
+def test_who_restores_gets_empty_records_that_mean_nothing(
+    spark: SparkSession, tmp_path: Path, store: ObjectStore, whole: list[Manifest]
+) -> None:
+    before = captured(spark, ArchiveSource(Manifested(store, SHOP)), tmp_path / "before", 100)
+    erased(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
+    after = captured(spark, ArchiveSource(Manifested(store, SHOP)), tmp_path / "after", 100)
+    assert after.captured().offsets == before.captured().offsets
+    rows = {(r["topic"], r["partition"], r["offset"]): r for r in after.rows().collect()}
+    assert len(rows) == sum(m.records for m in whole)
+    for place in (*ORDERS, *ITEMS):
+        found = rows[place]
+        assert (found["op"], found["key"], found["value"], found["problem"]) == (CONTROL, None, None, None)
+        assert found["source_table"] is None
+    assert sum(r["op"] == CONTROL for r in rows.values()) == len(ORDERS) + len(ITEMS)
+
+
+class Died(Exception):
+    pass
+
+
+@pytest.mark.parametrize("step", ["versions", "replace", "remove", "abort_uploads"])
+def test_a_run_that_died_anywhere_is_repeated(
+    spark: SparkSession, store: ObjectStore, whole: list[Manifest], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    coordinates = asked(spark, [*ORDERS, *ITEMS])
+
+    def dies(*_: Any, **__: Any) -> Any:
+        raise Died
+
+    with monkeypatch.context() as patched, pytest.raises(Died):
+        patched.setattr(ObjectStore, step, dies)
+        erased(spark, store, SHOP, coordinates)
+    assert whole_now(spark, store), "and whoever reads in between is not disturbed"
+    again = erased(spark, store, SHOP, coordinates)
+    assert (again.records > 0) == (step in ("versions", "replace"))
+    assert said_of(store, "no json either") == []
+    assert whole_now(spark, store)
+    objects = {o.key for m in manifests(store, SHOP) for o in m.objects}
+    assert {v.key for v in store.versions(objects_folder(SHOP))} == objects
+    assert all(v.latest for v in store.versions(""))
+    assert sum(r["key"] is None and r["value"] is None for r in read(spark, store).values()) == 6
+    assert erased(spark, store, SHOP, coordinates) == NOTHING
+
+
+def test_a_run_that_died_half_way_through_the_manifests_is_repeated(
+    spark: SparkSession, store: ObjectStore, whole: list[Manifest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(whole) > 1
+    renew = ObjectStore.replace
+    renewed: list[str] = []
+
+    def once(self: ObjectStore, key: str, body: bytes, etag: str) -> None:
+        if renewed:
+            raise Died
+        renewed.append(key)
+        renew(self, key, body, etag)
+
+    with monkeypatch.context() as patched, pytest.raises(Died):
+        patched.setattr(ObjectStore, "replace", once)
+        erased(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
+    erased(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
+    assert said_of(store, "no json either") == []
+    assert whole_now(spark, store)
+    assert all(v.latest for v in store.versions(""))
+
+
+def test_a_manifest_that_somebody_renews_meanwhile_is_contended(
+    spark: SparkSession, store: ObjectStore, whole: list[Manifest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run erases more while this one has written its objects: it is never named what the other one removed."""
+    look = ObjectStore.versions
+    others: list[Erased] = []
+
+    def meanwhile(self: ObjectStore, below: str) -> Any:
+        monkeypatch.setattr(ObjectStore, "versions", look)
+        others.append(erased(spark, store, SHOP, asked(spark, [("shop.items", 0, 2)])))
+        return look(self, below)
+
+    monkeypatch.setattr(ObjectStore, "versions", meanwhile)
+    with pytest.raises(Contended, match="was changed by somebody else since it was read"):
+        erased(spark, store, SHOP, asked(spark, ORDERS))
+    assert others[0].records == 1
+    assert others[0].versions > 1, "it took the other one's objects for left behind"
+    assert whole_now(spark, store)
+    done = erased(spark, store, SHOP, asked(spark, ORDERS))
+    assert done.records == len(ORDERS)
+    assert whole_now(spark, store)
+    assert sum(m.records for m in manifests(store, SHOP)) == sum(m.records for m in whole)
+
+
+@only_plain
+def test_an_object_that_another_run_removes_is_not_taken_for_the_new_one(
+    spark: SparkSession, store: ObjectStore, whole: list[Manifest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run died and left its object; the second one is about to remove it; the third one wants the same."""
+    del whole
+    coordinates = asked(spark, ORDERS[:1])
+
+    def dies(*_: Any, **__: Any) -> Any:
+        raise Died
+
+    with monkeypatch.context() as patched, pytest.raises(Died):
+        patched.setattr(ObjectStore, "replace", dies)
+        erased(spark, store, SHOP, coordinates)
+    remove = ObjectStore.remove
+    third: list[Erased] = []
+
+    def late(self: ObjectStore, versions: Any) -> int:
+        going = list(versions)
+        if not third:
+            monkeypatch.setattr(ObjectStore, "remove", remove)
+            third.append(erased(spark, store, SHOP, coordinates))
+        return remove(self, going)
+
+    monkeypatch.setattr(ObjectStore, "remove", late)
+    erased(spark, store, SHOP, asked(spark, []))
+    assert third[0].records == 1
+    assert whole_now(spark, store)
+    assert erased(spark, store, SHOP, coordinates) == NOTHING
+
+
+def test_what_a_run_under_way_has_written_stays(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
+    bronze = from_file(spark, tmp_path)
+    archiving = Archiving(spark, bronze, store, SHOP, 10)
+    first = archiving.step()
+    assert first is not None
+    rest = bronze.between(first.upto_batch, bronze.last_batch())
+    unnamed = written(rest, 100, store, SHOP)
+    # A run that died wrote what another one has archived since, cut in another way.
+    left = written(bronze.between(0, first.upto_batch).where("offset > 1"), 100, store, SHOP)
+    done = erased(spark, store, SHOP, asked(spark, ORDERS[:1]))
+    assert (done.records, done.unnamed) == (1, len(unnamed))
+    names = set(store.keys(""))
+    assert {o.key for o in unnamed} <= names
+    assert not {o.key for o in left} & names
+    while archiving.step() is not None:
+        pass
+    assert whole_now(spark, store)
+    assert sum(m.records for m in manifests(store, SHOP)) == len(events())
+    assert erased(spark, store, SHOP, asked(spark, ORDERS[:1])).unnamed == 0
+
+
+def test_an_upload_that_nobody_finished_is_gone(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
+    own, other = whole[0].objects[0].key, "another/objects/x"
+    for key in (own, other):
+        place: Any = {"Bucket": store.bucket, "Key": f"some/prefix/{key}"}
+        upload = store._client.create_multipart_upload(**place)["UploadId"]
+        store._client.upload_part(**place, UploadId=upload, PartNumber=1, Body=b"no json either")
+    assert erased(spark, store, SHOP, asked(spark, [])) == replace(NOTHING, uploads=1)
+    left = store._client.list_multipart_uploads(Bucket=store.bucket)["Uploads"]
+    assert [u["Key"] for u in left] == [f"some/prefix/{other}"]
+
+
+@only_versioned
+def test_what_was_deleted_but_not_removed_goes_too(
+    spark: SparkSession, store: ObjectStore, whole: list[Manifest]
+) -> None:
+    """Somebody else tidied up: a mark stands before the versions."""
+    gone = replace(whole[0].objects[0])
+    key = gone.key.replace(gone.sha256[:16], "0" * 16)
+    overwritten(store, key, b"no json either")
+    overwritten(store, key, None)
+    assert [v.marker for v in store.versions(key)].count(True) == 1
+    assert erased(spark, store, SHOP, asked(spark, [])).versions == 3, "two, and the manifest's old one"
+    assert list(store.versions(key)) == []
+    assert whole_now(spark, store)
+
+
+@only_plain
+def test_an_object_that_is_damaged_stops_all_before_anything_goes(
+    spark: SparkSession, tmp_path: Path, store: ObjectStore, whole: list[Manifest]
+) -> None:
+    hit = next(o for m in whole for o in m.objects if o.topic == "shop.orders")
+    overwritten(store, hit.key, store.get(hit.key)[:-1] + b"?")
+    before = {o.key for m in whole for o in m.objects}
+    with pytest.raises((PySparkException, Py4JError)) as failed:
+        erased(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
+    told = explained(failed.value, load(str(pipeline_file(tmp_path, store))))
+    assert isinstance(told, ChangelogUnusable)
+    assert f"{hit.key} in the archive was altered" in told.problem
+    assert before <= set(store.keys(""))
+    assert list(manifests(store, SHOP)) == whole
+
+
+def locked(s3: S3, name: str) -> ObjectStore:
+    client = boto3.client("s3", **s3.client_options)
+    client.create_bucket(Bucket=name, ObjectLockEnabledForBucket=True)
+    return ObjectStore(f"s3://{name}/some/prefix", s3.client_options)
+
+
+@pytest.mark.parametrize("lock", ["retention", "hold"])
+def test_a_lock_is_named_with_what_to_do(spark: SparkSession, tmp_path: Path, s3: S3, lock: str) -> None:
+    store = locked(s3, f"locked-{lock}")
+    archived(spark, from_file(spark, tmp_path), store)
+    versions = list(store.versions(objects_folder(SHOP)))
+    until = datetime.now(UTC) + timedelta(hours=1)
+    for one in versions:
+        place: Any = {"Bucket": store.bucket, "Key": f"some/prefix/{one.key}", "VersionId": one.id}
+        if lock == "hold":
+            store._client.put_object_legal_hold(**place, LegalHold={"Status": "ON"})
+        else:
+            store._client.put_object_retention(**place, Retention={"Mode": "GOVERNANCE", "RetainUntilDate": until})
+    said = "a legal hold locks it" if lock == "hold" else f"a governance retention locks it until {until:%Y-%m-%dT}"
+    with pytest.raises(SourceRefused, match=said) as refused:
+        erased(spark, store, SHOP, asked(spark, ORDERS))
+    assert "then run the same again" in refused.value.remedy or "run the same again after that" in refused.value.remedy
+    assert whole_now(spark, store)
+    if lock == "hold":
+        for one in versions:
+            place = {"Bucket": store.bucket, "Key": f"some/prefix/{one.key}", "VersionId": one.id}
+            store._client.put_object_legal_hold(**place, LegalHold={"Status": "OFF"})
+        assert erased(spark, store, SHOP, asked(spark, ORDERS)).records == 0
+        assert all(v.latest for v in store.versions(""))
+
+
+@only_plain
+@pytest.mark.parametrize("layout", ["confluent", "aiven"])
+def test_a_connectors_archive_is_left_to_who_writes_it(
+    spark: SparkSession, tmp_path: Path, s3: S3, store: ObjectStore, layout: str
+) -> None:
+    sunk = ObjectStore(f"s3://{store.bucket}/topics", s3.client_options)
+    pipeline = sunk_shop.pipeline(tmp_path, sunk, layout)
+    assert erased_from_archive(spark, pipeline, asked(spark, ORDERS)) is None
+    records = sunk_shop.events(tombstones=False)
+    sunk_shop.stored(sunk, (aiven if layout == "aiven" else confluent)(records, 4))
+    with pytest.raises(ConfigError, match=f"^3 objects in {sunk.uri} .*the sink connector of {layout}"):
+        erased_from_archive(spark, pipeline, asked(spark, ORDERS))
+    assert erased_from_archive(spark, pipeline, asked(spark, [("another", 0, 1)])) is None
+
+
+@only_plain
+def test_a_pipeline_without_an_archive_has_nothing_to_erase_there(
+    spark: SparkSession, tmp_path: Path, store: ObjectStore, whole: list[Manifest]
+) -> None:
+    del whole
+    pipeline = load(str(pipeline_file(tmp_path, store)))
+    assert erased_from_archive(spark, pipeline.model_copy(update={"archive": None}), asked(spark, ORDERS)) is None
+    done = erased_from_archive(spark, pipeline, asked(spark, ORDERS))
+    assert done is not None
+    assert done.records == len(ORDERS)
+
+
+@only_plain
+def test_no_statistics_are_written(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
+    before = {o.key for m in whole for o in m.objects}
+    erased(spark, store, SHOP, asked(spark, ORDERS))
+    new = [o.key for m in manifests(store, SHOP) for o in m.objects if o.key not in before]
+    assert new
+    for key in new:
+        footer = pq.read_metadata(io.BytesIO(store.get(key)))
+        groups = [footer.row_group(g) for g in range(footer.num_row_groups)]
+        assert {g.column(c).is_stats_set for g in groups for c in range(g.num_columns)} == {False}
+        assert {g.column(c).compression for g in groups for c in range(g.num_columns)} == {"ZSTD"}

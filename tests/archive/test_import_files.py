@@ -1,0 +1,283 @@
+"""Objects of an archive that become files of bronze as they are: the same bronze, and nothing is read or counted anew
+that holds already."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.archive import Manifest, Manifested, ObjectStore, erased
+from ingest.archive.manifest import manifest_key, manifests
+from ingest.archive.manifested import fetched
+from ingest.backfill.backfill import Asked, Backfill
+from ingest.backfill.proving import prove
+from ingest.backfill.restoring import restore
+from ingest.batches.group_stats import Group, profiles
+from ingest.batches.rules import Rules
+from ingest.changelog.envelope import BATCH, CAPTURED, RECORD
+from ingest.changelog.envelope import events as read_as_events
+from ingest.changelog.point import Point
+from ingest.changelog.values.columns import Column
+from ingest.config import Pipeline, load
+from ingest.evolution.inference import inferred
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.bronze import Bronze, Captured
+from ingest.loop.merge import Merge
+from ingest.names import Lakehouse
+from ingest.pipeline.archiving import archiving_of
+from ingest.pipeline.composition import Progress, bronze_of
+from ingest.sources.archive import ArchiveSource
+from tests import shop as history
+from tests.archive.archived_shop import (
+    SHOP,
+    adopted,
+    archived,
+    captured,
+    events,
+    from_file,
+    overwritten,
+    pipeline_file,
+)
+from tests.archive.archived_shop import silver as silver_in
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+
+class Stop:
+    """Says so before the turn after `turns`."""
+
+    def __init__(self, turns: int) -> None:
+        self._left = turns
+
+    def is_set(self) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+
+def pipeline(folder: Path, store: ObjectStore, **more: Any) -> Pipeline:
+    return load(str(pipeline_file(folder, store, **more)), {})
+
+
+def restored(spark: SparkSession, made: Pipeline, *turns: int) -> list[Progress]:
+    """Stopped after so many turns each time, and then to the end."""
+    steps: list[Progress] = []
+    for most in (*turns, 1000):
+        restore(spark, made, Stop(most), steps.append)  # type: ignore[arg-type]
+    return steps
+
+
+def rows(frame: DataFrame) -> list[Any]:
+    return sorted(frame.select(*CAPTURED.names).collect(), key=lambda r: (r.topic, r.partition, r.offset))
+
+
+def test_it_is_the_bronze_that_was_lost(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
+    lost = from_file(spark, tmp_path, batch=3)
+    found = archived(spark, lost, store)
+    assert len(found) > 1
+    bronze = adopted(spark, store, tmp_path / "again" / "lakehouse", 10)
+    assert rows(bronze.rows()) == rows(lost.rows())
+    assert bronze.captured() == lost.captured()
+    last = bronze.last_batch()
+    assert [bronze.count_between(n, last) >= lost.count_between(n, last) for n in range(last)] == [True] * last
+    files = {hashlib.sha256(f.read_bytes()).hexdigest() for f in Path(bronze.folder).glob("*.parquet")}
+    assert files == {o.sha256 for m in found for o in m.objects}, "nothing was written anew"
+
+
+def test_silver_is_what_it_was(
+    spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it was stopped in between, with what was captured and not merged yet."""
+    archived(spark, from_file(spark, tmp_path, batch=3), store)
+    slow = tmp_path / "slow"
+    bronze = captured(spark, ArchiveSource(Manifested(store, SHOP)), slow / "lakehouse", 100)
+    Merge(spark, SHOP, load(str(pipeline_file(slow, store)), {}).layout, Rules(), bronze).step()
+    monkeypatch.setattr(ArchiveSource, "read", None)
+    for turns in ((), (1,), (0, 2, 1)):
+        again = tmp_path / f"again {turns}"
+        restored(spark, pipeline(again, store, batch={"max_events": 9}), *turns)
+        assert silver_in(spark, again) == silver_in(spark, slow), turns
+
+
+def test_nothing_is_counted_twice(
+    spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archived(spark, from_file(spark, tmp_path, batch=3), store)
+    monkeypatch.setattr("ingest.loop.slices.profiles", None)
+    steps = restored(spark, pipeline(tmp_path / "again", store))
+    assert sum(a.read for s in steps for a in s.accounts) == len(events())
+
+
+def test_who_dies_before_the_commit_has_left_nothing_but_files(
+    spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = from_file(spark, tmp_path, batch=3)
+    archived(spark, lost, store)
+    made = pipeline(tmp_path / "again", store)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Bronze, "adopt", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        restored(spark, made)
+    assert list(Path(bronze_of(spark, made).folder).glob("*.parquet"))
+    assert bronze_of(spark, made).captured() == Captured()
+    restored(spark, made)
+    assert rows(bronze_of(spark, made).rows()) == rows(lost.rows())
+
+
+def test_another_naming_reads_the_records_again(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
+    archived(spark, from_file(spark, tmp_path, batch=3), store)
+    source = {
+        "kafka": {"bootstrap.servers": "127.0.0.1:9"},
+        "topics": ["shop.items"],
+        "topic_tables": {"shop.items": "my.own"},
+    }
+    restored(spark, pipeline(tmp_path / "again", store, source=source))
+    assert silver_in(spark, tmp_path / "again").keys() == {"my.own", "public.orders"}
+
+
+def test_an_archive_of_the_first_format_is_read(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
+    """Also after an erasure in it, and with manifests of today's format behind it."""
+    lost = from_file(spark, tmp_path, batch=3)
+    found = archived(spark, lost, store)
+    for manifest in found[:2]:
+        as_in_the_first_format(store, manifest)
+    made = pipeline(tmp_path / "again", store, batch={"max_events": 9})
+    restored(spark, made)
+    names = [*RECORD.names, "source_table", "op", "position"]
+    again = bronze_of(spark, made).rows().select(*names)
+    assert sorted(again.collect(), key=str) == sorted(lost.rows().select(*names).collect(), key=str)
+    orders = [(o.topic, o.partition, o.first_offset, "r-1") for o in found[0].objects[:1]]
+    request = "topic string, partition int, offset bigint, request string"
+    assert erased(spark, store, SHOP, spark.createDataFrame(orders, request)).records == 1
+    archive = Manifested(store, SHOP)
+    assert archive.damages(spark, archive.objects()) == []
+    assert archive.records(spark, archive.objects()).where("value is null").count() == 2
+
+
+def as_in_the_first_format(store: ObjectStore, manifest: Manifest) -> None:
+    """Objects with records alone, in a manifest that says nothing else of them."""
+    objects = []
+    for one in manifest.objects:
+        body, _ = fetched(store, one)
+        assert body is not None
+        records = io.BytesIO()
+        pq.write_table(pq.read_table(io.BytesIO(body)).select(RECORD.names), records)
+        now = records.getvalue()
+        digest = hashlib.sha256(now).hexdigest()
+        key = f"{one.key.rsplit('-', 1)[0]}-{digest[:16]}.parquet"
+        assert store.put_once(key, now)
+        objects.append(replace(one, key=key, size=len(now), sha256=digest))
+    said: dict[str, Any] = {"version": 1, **asdict(replace(manifest, objects=tuple(objects)))}
+    del said["read_as"], said["parts"]
+    whole = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    key = manifest_key(SHOP, manifest.after_batch)
+    overwritten(store, key, json.dumps({**said, "sha256": whole}).encode())
+
+
+def test_what_an_erasure_has_emptied_is_read_as_an_empty_record(
+    spark: SparkSession, tmp_path: Path, store: ObjectStore
+) -> None:
+    archived(spark, from_file(spark, tmp_path, batch=3), store, most=6)
+    places = [("shop.orders", 0, 1, "r-1"), ("shop.orders", 0, 9, "r-2"), ("shop.items", 1, 70, "r-1")]
+    request = "topic string, partition int, offset bigint, request string"
+    assert erased(spark, store, SHOP, spark.createDataFrame(places, request)).records == 3
+    changed = [not m.parts for m in manifests(store, SHOP)]
+    assert any(changed)
+    assert not all(changed), "what nobody touched is known as before"
+    bronze = adopted(spark, store, tmp_path / "again" / "lakehouse", 10)
+    anew = read_as_events(bronze.rows().select(*RECORD.names, BATCH), Rules().naming, (BATCH,))
+    assert rows(bronze.rows()) == rows(anew)
+    assert bronze.emptied().count() == 3
+    slow = tmp_path / "slow"
+    source = captured(spark, ArchiveSource(Manifested(store, SHOP)), slow / "lakehouse", 100)
+    Merge(spark, SHOP, pipeline(slow, store).layout, Rules(), source).step()
+    # Into what was captured before, and from the beginning: what isn't touched is known, what is is counted anew.
+    for folder in ("again", "whole"):
+        restored(spark, pipeline(tmp_path / folder, store))
+        assert silver_in(spark, tmp_path / folder) == silver_in(spark, slow)
+
+
+def test_what_is_counted_in_parts_is_what_is_counted_at_once(
+    spark: SparkSession, tmp_path: Path, store: ObjectStore
+) -> None:
+    """And nothing of it tells more of values than the names of columns."""
+    lost = from_file(spark, tmp_path, batch=2)
+    found = archived(spark, lost, store, most=5)
+    bronze = adopted(spark, store, tmp_path / "again" / "lakehouse", 10)
+    merge = Merge(spark, SHOP, pipeline(tmp_path / "again", store).layout, Rules(), bronze)
+    last = bronze.last_batch()
+    assert merge._slices.end(0, last) == last, "parts that follow each other are one slice"
+    together = merge._slices.profile(0, last, last)
+    whole = profiles(lost.rows(), F.lit(0))[0]
+    assert [_typed(g) for g in whole] == [_typed(g) for g in together]
+    assert "ä" not in json.dumps([m.parts for m in found], ensure_ascii=False)
+
+
+def _typed(group: Group) -> tuple[Group, tuple[Column, ...]]:
+    """A group with its columns in place of the kinds of their values."""
+    return replace(group, kinds=None, goes_back=None), inferred(group.kinds)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_window_of_positions_out_of_the_archive_is_the_one_out_of_bronze(
+    spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    """Null tombstones stand where the change before them does, be that in the window or not."""
+    begin, end = Point.parsed("0/BB8"), Point.parsed("0/1F40")
+    archive = {"uri": store.uri, "s3": dict(store.client_options)}
+    found = {}
+    for name, source in (("here", "bronze"), ("there", "archive")):
+        folder = tmp_path / name
+        if source == "bronze":
+            nothing = history.pipeline(folder, archive=archive, source={"include_tables": "none"})
+            bronze = history.captured(spark, nothing, folder, history.events())
+            history.merged(spark, nothing, bronze)
+            while archiving_of(spark, nothing).step() is not None:
+                pass
+        shop = history.pipeline(folder, archive=archive)
+        asked = Asked(source, begin, end)  # type: ignore[arg-type]
+        if dies:
+            with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+                patched.setattr(Accounts, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+                _to_its_end(Backfill(spark, shop, asked))
+        backfill = _to_its_end(Backfill(spark, shop, asked))
+        counted = Accounts(spark, shop.layout.accounts, backfill.begun.writer).rows()
+        sums = counted.groupBy("table").sum("read", "applied", "superseded").collect()
+        found[name] = (history.digests(spark, shop), sorted(map(tuple, sums)))
+    # Rows without a key are left alone by backfills.
+    proofs = [p for p in prove(spark, shop, shop.layout.beside("proof")) if p.table != "public.notes"]
+    assert [p.equal for p in proofs] == [True, True]
+    assert found["there"] == found["here"]
+    assert found["here"][0]
+
+
+def _to_its_end(backfill: Backfill) -> Backfill:
+    while not backfill.done:
+        backfill.step()
+    return backfill
+
+
+def test_numbers_of_batches_may_be_far_apart(spark: SparkSession, tmp_path: Path) -> None:
+    """As in a lakehouse of which the archive holds the beginning no more."""
+    bronze = Bronze(spark, str(tmp_path / "bronze"))
+    lost = from_file(spark, tmp_path, batch=8)
+    for number, batch in enumerate(batches(lost), start=1):
+        bronze.append(batch, Captured(number * 5000, {}))
+    merge = Merge(spark, SHOP, Lakehouse(str(tmp_path / "far")), Rules(), bronze)
+    read = 0
+    while accounts := merge.step():
+        read += sum(a.read for a in accounts)
+    assert read == len(events())
+
+
+def batches(bronze: Bronze) -> Iterator[DataFrame]:
+    for number in range(1, bronze.last_batch() + 1):
+        yield bronze.between(number - 1, number).drop(BATCH)

@@ -1,0 +1,164 @@
+"""A backfill gives what the stream would have given: in any windows, in any order, and after any death."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from ingest.backfill.backfill import Asked, Backfill
+from ingest.changelog.point import Point
+from ingest.cli import app
+from ingest.cli.pipeline import backfill as command
+from ingest.config import Pipeline
+from ingest.errors import ConfigError
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.backfills import Backfills
+from ingest.lakehouse.bronze import Bronze
+from ingest.quality.digest import Digest
+from tests.shop import captured, digests, events, merged, pipeline
+
+pytestmark = pytest.mark.spark
+ITEMS, ORDERS, NOTES = "public.items", "public.orders", "public.notes"
+
+
+class Died(Exception):
+    pass
+
+
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Digest]:
+    """What the stream gives of all tables."""
+    folder = tmp_path_factory.mktemp("whole")
+    shop = pipeline(folder)
+    merged(spark, shop, captured(spark, shop, folder, events()))
+    found = digests(spark, shop)
+    assert found.keys() == {ITEMS, ORDERS, NOTES}
+    return found
+
+
+@pytest.fixture
+def shop(spark: SparkSession, tmp_path: Path) -> tuple[Pipeline, Bronze]:
+    """Of which only orders were wanted until now."""
+    before = pipeline(tmp_path, source={"include_tables": "orders"})
+    bronze = captured(spark, before, tmp_path, events())
+    merged(spark, before, bronze)
+    assert digests(spark, before).keys() == {ORDERS}
+    return pipeline(tmp_path), bronze
+
+
+def at(hour: int) -> Point:
+    return Point.parsed(f"2026-01-01T{hour:02}:00:00Z")
+
+
+def done(spark: SparkSession, shop: Pipeline, asked: Asked) -> Backfill:
+    backfill = Backfill(spark, shop, asked)
+    while not backfill.done:
+        backfill.step()
+    return backfill
+
+
+@pytest.mark.long
+def test_a_table_that_is_new_is_filled_by_windows_in_any_order(
+    spark: SparkSession, shop: tuple[Pipeline, Bronze], whole: dict[str, Digest]
+) -> None:
+    random = Random(3)
+    cuts = [0, *sorted(random.sample(range(1, 10), 2)), 24]
+    windows = list(pairwise(cuts))
+    random.shuffle(windows)
+    for begin, end in windows:
+        ends = None if end == 24 else at(end)
+        done(spark, shop[0], Asked("bronze", at(begin), ends))
+    found = digests(spark, shop[0])
+    assert found == {t: d for t, d in whole.items() if t != NOTES}, "rows without a key can't be told from doubled ones"
+    backfills = Backfills(spark, shop[0].layout.backfills, "shop").all()
+    assert [b.number for b in backfills] == [1, 2, 3]
+    assert all(b.ended_at for b in backfills)
+    read = sum(
+        row["read"] for b in backfills for row in Accounts(spark, shop[0].layout.accounts, b.writer).rows().collect()
+    )
+    assert read == len(events()), "each event was in one window"
+
+
+@pytest.mark.long
+def test_one_that_died_goes_on_where_it_stood(
+    spark: SparkSession, shop: tuple[Pipeline, Bronze], whole: dict[str, Digest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Asked("bronze", tables=(ITEMS,))
+    first = Backfill(spark, shop[0], asked)
+    first.step()
+    with monkeypatch.context() as patched, pytest.raises(Died):
+        patched.setattr(Accounts, "add", lambda *_: (_ for _ in ()).throw(Died()))
+        first.step()
+    again = Backfill(spark, shop[0], asked)
+    assert again.begun == first.begun
+    assert again._merge is not None
+    assert again._merge.merged > 0
+    while not again.done:
+        again.step()
+    assert digests(spark, shop[0])[ITEMS] == whole[ITEMS]
+    assert Backfill(spark, shop[0], asked).begun.number == 2, "one that has ended is not gone on with"
+
+
+def test_what_is_there_already_stays_as_it_is(
+    spark: SparkSession, shop: tuple[Pipeline, Bronze], whole: dict[str, Digest]
+) -> None:
+    backfill = done(spark, shop[0], Asked("bronze", Point.parsed("0/BB8"), Point.parsed("0/1F40"), (ORDERS,)))
+    assert digests(spark, shop[0]) == {ORDERS: whole[ORDERS]}
+    sums = Accounts(spark, shop[0].layout.accounts, backfill.begun.writer).rows().where(f"table = '{ORDERS}'")
+    row = sums.selectExpr("sum(read)", "sum(applied)").first()
+    lsns = [r["value"]["source"]["lsn"] for r in events() if r["topic"] == "shop.orders" and r["value"]]
+    inside = sum(3000 <= lsn < 8000 for lsn in lsns)
+    deletes = sum(3000 <= lsn < 8000 and lsn % 1000 == 40 for lsn in lsns)
+    assert row is not None
+    assert tuple(row) == (inside + deletes, 0), "a null tombstone stands where its delete does"
+
+
+def test_a_topic_is_not_cut_by_positions() -> None:
+    with pytest.raises(ConfigError, match="one of times"):
+        Asked("kafka", Point.parsed("0/10"))
+
+
+def test_the_command_counts_fills_and_says_what_it_did(
+    spark: SparkSession,
+    tmp_path: Path,
+    shop: tuple[Pipeline, Bronze],
+    whole: dict[str, Digest],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(command, "running", lambda *_: nullcontext(spark))
+
+    def said(*options: str, code: int = 0) -> str:
+        result = CliRunner().invoke(app, ["backfill", str(tmp_path / "shop.yaml"), *options])
+        assert result.exit_code == code, result.output
+        return result.output
+
+    window = ("--from", "2026-01-01T00:00:00", "--to", "2026-01-01T02:00:00+00:00", "--table", ITEMS)
+    assert json.loads(said(*window, "--dry-run", "--json"))["would_read"] == {ITEMS: 6}
+    assert Backfills(spark, shop[0].layout.backfills, "shop").all() == []
+    told = json.loads(said(*window, "--json"))
+    assert (told["complete"], told["tables"][ITEMS]["applied"]) == (True, 6)
+    assert json.loads(said(*window, "--json"))["tables"][ITEMS]["applied"] == 0
+    assert "complete" in said("--table", ITEMS)
+    assert digests(spark, shop[0])[ITEMS] == whole[ITEMS]
+    for more in ((), ("--dry-run",), ("--rebuild",)):
+        result = CliRunner().invoke(app, ["backfill", str(tmp_path / "shop.yaml"), "--table", f"{ITEMS}s", *more])
+        assert isinstance(result.exception, ConfigError)
+        assert result.exception.remedy == f"did you mean {ITEMS}?"
+
+
+def test_a_point_is_a_time_or_a_position() -> None:
+    assert Point.parsed("2026-01-01").time == Point.parsed("2026-01-01T00:00:00Z").time
+    assert Point.parsed("0/16B3748") == Point.parsed(str(0x16B3748))
+    binlog = Point.parsed("mysql-bin.000003:4567")
+    assert (binlog.major, binlog.minor) == (3, 4567)
+    for text in ("2026-01-01T12:00:00+02:00", "0/16B3748", "binlog.000003:4567"):
+        assert Point.parsed(Point.parsed(text).said) == Point.parsed(text)
+    with pytest.raises(ValueError, match="neither a time"):
+        Point.parsed("yesterday")

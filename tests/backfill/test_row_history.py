@@ -1,0 +1,151 @@
+"""The life of a row: each event that names its key, when, and what it changed; and the table of all versions."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from ingest.backfill.proving import prove
+from ingest.cli import app
+from ingest.cli.lakehouse import history as command
+from ingest.cli.pipeline import backfill as backfill_command
+from ingest.config import Pipeline
+from ingest.reconcile.scd2 import row_history_of
+from ingest.spark.folders import gone_afterwards
+from tests.changelogs import Topic
+from tests.shop import DAY_BEGINS, HOUR, captured, events, merged, pipeline
+
+pytestmark = pytest.mark.spark
+ITEMS, ORDERS, NOTES = "public.items", "public.orders", "public.notes"
+HISTORY = {ORDERS: {"history": True}}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("life")
+
+
+@pytest.fixture(scope="module")
+def shop(spark: SparkSession, folder: Path) -> Pipeline:
+    """Whose history is not kept."""
+    made = pipeline(folder)
+    merged(spark, made, captured(spark, made, folder, events()))
+    return made
+
+
+@pytest.fixture
+def said(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(command, "running", lambda *_: nullcontext(spark))
+
+    def run(folder: Path, *words: str) -> str:
+        result = CliRunner().invoke(app, ["history", *words, "-p", str(folder / "shop.yaml")])
+        assert result.exit_code == 0, str(result.exception)
+        return result.output
+
+    return run
+
+
+def versions(spark: SparkSession, shop: Pipeline) -> set[tuple[Any, ...]]:
+    rows = row_history_of(spark, shop.layout, shop.name, ORDERS).versions.rows()
+    told = rows.selectExpr("id", "v", "unix_millis(_valid_from)", "unix_millis(_valid_to)").collect()
+    assert len(told) == len(set(told))
+    return {tuple(row) for row in told}
+
+
+def proved(spark: SparkSession, shop: Pipeline) -> dict[str, bool | None]:
+    """table → whether its history is what its events say."""
+    beside = shop.layout.beside("proof")
+    with gone_afterwards(spark, beside.root):
+        proofs = prove(spark, shop, beside)
+    assert all(p.live == p.folded for p in proofs)
+    return {p.table: p.history for p in proofs}
+
+
+EXPECTED = {
+    *((10 * hour, f"hour {hour}", hour * HOUR, (hour + 1) * HOUR + 30) for hour in range(9)),
+    *((10 * hour, f"changed in {hour + 1}", (hour + 1) * HOUR + 30, None) for hour in range(9)),
+    *((10 * hour + 1, f"hour {hour}", hour * HOUR + 1, (hour + 1) * HOUR + 40) for hour in range(9)),
+    *((10 * hour + 2, f"hour {hour}", hour * HOUR + 2, None) for hour in range(10)),
+    *((90 + n, "hour 9", 9 * HOUR + n, None) for n in range(2)),
+}
+"""id, v, since and until in milliseconds after the day's begin."""
+
+
+@pytest.mark.long
+def test_every_version_is_kept_and_a_backfill_tells_those_from_before_it_was_asked_for(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = {(i, v, DAY_BEGINS + since, until and DAY_BEGINS + until) for i, v, since, until in EXPECTED}
+    kept = pipeline(tmp_path, tables=HISTORY)
+    merged(spark, kept, captured(spark, kept, tmp_path, events()))
+    assert versions(spark, kept) == wanted
+    late = pipeline(tmp_path / "late")
+    bronze = captured(spark, late, tmp_path / "late", events()[:50])
+    merged(spark, late, bronze)
+    late = pipeline(tmp_path / "late", tables=HISTORY)
+    merged(spark, late, captured(spark, late, tmp_path / "late", events()))
+    assert versions(spark, late) < wanted
+    assert proved(spark, late) == {ORDERS: False, ITEMS: None, NOTES: None}
+    monkeypatch.setattr(backfill_command, "running", lambda *_: nullcontext(spark))
+    for option in ((), ("--rebuild",)):
+        file = str(tmp_path / "late" / "shop.yaml")
+        result = CliRunner().invoke(app, ["backfill", file, "--table", ORDERS, *option])
+        assert result.exit_code == 0, str(result.exception)
+        assert versions(spark, late) == wanted
+        assert proved(spark, late)[ORDERS] is True
+
+
+def test_the_life_of_a_row_is_told_whether_its_history_is_kept_or_not(
+    spark: SparkSession, folder: Path, shop: Pipeline, tmp_path: Path, said: Any
+) -> None:
+    kept = pipeline(tmp_path, tables=HISTORY)
+    merged(spark, kept, captured(spark, kept, tmp_path, events()))
+    for where in (folder, tmp_path):
+        told = json.loads(said(where, ORDERS, "id=20", "--json"))["events"]
+        assert [(s["what"], s["at"], s["changed"]) for s in told] == [
+            ("appears", "2026-01-01T02:00:00+00:00", {"id": [None, 20], "v": [None, "hour 2"]}),
+            ("changes", "2026-01-01T03:00:00.030000+00:00", {"v": ["hour 2", "changed in 3"]}),
+        ]
+        told = json.loads(said(where, ORDERS, "id=21", "--json", "--no-values"))["events"]
+        assert [(s["what"], s["changed"]) for s in told] == [("appears", ["id", "v"]), ("vanishes", [])]
+        assert "no event names this key" in said(where, ORDERS, "id=77")
+    shown = " ".join(said(folder, ORDERS, "id=20").replace("│", " ").split())
+    assert "v: hour 2 →" in shown
+    assert "changed in 3" in shown
+    assert not list((Path(shop.lakehouse) / "beside").glob("*"))
+
+
+def test_what_is_asked_wrongly_is_said(folder: Path, shop: Pipeline, said: Any) -> None:
+    for words, problem in (
+        ((ORDERS, "20"), "given as column=value"),
+        ((ORDERS, "number=20"), "the key of public.orders is id"),
+        (("public.order", "id=20"), "public.order is no table of pipeline shop → did you mean public.orders"),
+    ):
+        with pytest.raises(AssertionError, match=problem):
+            said(folder, *words)
+
+
+def test_a_key_of_several_columns_is_named_whole(spark: SparkSession, tmp_path: Path, said: Any) -> None:
+    lines = Topic("shop.lines", ("public", "lines"), key=("order_id", "line"))
+    for lsn, (line, v) in enumerate([(1, "a"), (2, "b"), (1, "c")], start=10):
+        lines.change("u", lsn, {"order_id": 7, "line": line, "v": v})
+    shop = pipeline(tmp_path)
+    merged(spark, shop, captured(spark, shop, tmp_path, lines.records))
+    told = json.loads(said(tmp_path, "public.lines", "line=1", "order_id=7", "--json"))["events"]
+    assert [step["changed"] for step in told] == [
+        {"order_id": [None, 7], "line": [None, 1], "v": [None, "a"]},
+        {"v": ["a", "c"]},
+    ]
+    file = tmp_path / "key"
+    file.write_text("order_id=7\nline=1\n", encoding="utf-8")
+    assert json.loads(said(tmp_path, "public.lines", "--key-file", str(file), "--json"))["events"] == told
+    with pytest.raises(
+        AssertionError, match=r"the key of public.lines is order_id, line → .*public.lines order_id=… line=…"
+    ):
+        said(tmp_path, "public.lines", "order_id=7")

@@ -1,0 +1,151 @@
+"""A null tombstone right behind its delete is told apart while a small slice is counted: nobody looks for what came
+before it, and the accounts are the same as if somebody had."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from ingest.batches import placement
+from ingest.batches.rules import Rules
+from ingest.changelog.accounting import Account
+from ingest.lakehouse.bronze import Bronze
+from ingest.loop import slices
+from ingest.loop.capture import Capture
+from ingest.loop.merge import Merge
+from ingest.names import Lakehouse
+from ingest.sources.files import FileSource, lines
+from tests.changelogs import Record, Topic, write
+
+pytestmark = pytest.mark.spark
+RULES = Rules(stops_at_restart=False, exclude_tables="public.left_out")
+
+
+def deleted(topic: Topic, lsn: int, *ids: int) -> None:
+    """Rows that come and go, each delete with its tombstone right behind it."""
+    for n in ids:
+        topic.change("c", lsn + n, {"id": n, "v": "a"})
+        topic.change("d", lsn + 10 + n, before={"id": n, "v": "a"})
+        topic.tombstone({"id": n})
+
+
+def both_tables() -> tuple[Topic, Topic]:
+    taken, left = Topic(), Topic("shop.public.left_out", ("public", "left_out"))
+    deleted(taken, 10, 1, 2, 3)
+    deleted(left, 10, 1, 2)
+    taken.change("c", 90, {"id": 4, "v": "b"})
+    return taken, left
+
+
+def merged(
+    spark: SparkSession, folder: Path, records: list[Record], at_hand: bool, limit: int = 100
+) -> tuple[list[Account], list[Any], int]:
+    """The accounts, the rows of silver, and how many keys are buried. `limit`: so many records are in a batch."""
+    file = write(folder / "events", records, None) / "events.jsonl"
+    lakehouse = Lakehouse(str(folder / "lake"))
+    bronze = Bronze(spark, lakehouse.bronze("shop"))
+    source = FileSource(list(lines([file])))
+    capture = Capture(spark, source, bronze, RULES.naming, limit, merges=at_hand)
+    merge = Merge(spark, "shop", lakehouse, RULES, bronze, 1)
+    accounts: list[Account] = []
+    while capture.step():
+        accounts += merge.step(capture.captured.batch)
+    stored = merge.tables.table_state("public.orders")
+    rows = sorted(stored.silver.rows().select("id", "v").collect())
+    graves = stored.graves.rows().count()
+    return accounts, rows, graves
+
+
+@pytest.mark.parametrize("at_hand", [True, False], ids=["at hand", "from files"])
+def test_nobody_looks_for_what_is_right_before_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_hand: bool
+) -> None:
+    records = [r for topic in both_tables() for r in topic.records]
+    with monkeypatch.context() as patched:
+        patched.setattr(slices, "FEW", 0)
+        looked_for = merged(spark, tmp_path / "looked for", records, at_hand=False)
+    monkeypatch.setattr(slices, "place", None)
+    assert merged(spark, tmp_path / "known", records, at_hand) == looked_for
+    assert looked_for[1] == [(4, "b")]
+    assert [(a.table, a.read, a.suppressed) for a in looked_for[0]] == [
+        ("public.left_out", 6, 6),
+        ("public.orders", 10, 0),
+    ]
+
+
+def apart(topic: Topic) -> None:
+    topic.change("c", 60, {"id": 5, "v": "c"})
+    topic.change("d", 61, before={"id": 5, "v": "c"})
+    topic.change("c", 62, {"id": 6, "v": "d"})
+    topic.tombstone({"id": 5})
+
+
+def of_another_key(topic: Topic) -> None:
+    topic.change("c", 60, {"id": 5, "v": "c"})
+    topic.change("d", 61, before={"id": 6, "v": "c"})
+    topic.tombstone({"id": 5})
+
+
+def after_a_gap(topic: Topic) -> None:
+    topic.change("d", 61, before={"id": 6, "v": "c"})
+    topic.next_offset += 1
+    topic.tombstone({"id": 6})
+
+
+def behind_an_update(topic: Topic) -> None:
+    topic.change("u", 60, {"id": 5, "v": "c"})
+    topic.tombstone({"id": 5})
+
+
+def alone(topic: Topic) -> None:
+    topic.tombstone({"id": 7})
+
+
+@pytest.mark.parametrize("story", [apart, of_another_key, after_a_gap, behind_an_update, alone])
+def test_another_one_is_looked_for(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, story: Any
+) -> None:
+    taken, left = both_tables()
+    story(taken)
+    records = [*taken.records, *left.records]
+    with monkeypatch.context() as patched:
+        patched.setattr(slices, "FEW", 0)
+        expected = merged(spark, tmp_path / "looked for", records, at_hand=False)
+    asked = list[int]()
+
+    def looking(*arguments: Any) -> placement.Placed:
+        asked.append(1)
+        return placement.place(*arguments)
+
+    monkeypatch.setattr(slices, "place", looking)
+    assert merged(spark, tmp_path / "at hand", records, at_hand=True) == expected
+    assert asked
+
+
+@pytest.mark.parametrize("others", [0, 1], ids=["right before it", "further back"])
+def test_all_of_bronze_is_read_only_where_its_end_tells_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    """A batch may begin with a tombstone, whose delete ends the one before: bronze may have grown large by then."""
+    topic = Topic()
+    topic.change("c", 10, {"id": 1, "v": "a"})
+    topic.change("d", 20, before={"id": 1, "v": "a"})
+    for n in range(others):
+        topic.change("c", 30, {"id": 2 + n, "v": "b"})
+    topic.tombstone({"id": 1})
+    read = list[tuple[int, int]]()
+    whole = Bronze.whole
+
+    def reading(bronze: Bronze, after: int, upto: int) -> DataFrame:
+        read.append((after, upto))
+        return whole(bronze, after, upto)
+
+    monkeypatch.setattr(Bronze, "whole", reading)
+    accounts, rows, graves = merged(spark, tmp_path, topic.records, at_hand=False, limit=1)
+    assert sum(a.read for a in accounts) == 3 + others
+    assert (len(rows), graves) == (others, 1)
+    before = 2 + others
+    assert read == [(before, before + 1), (before - 1, before), *[(0, before)] * others]

@@ -1,0 +1,185 @@
+"""Members, their claims, and photos of these: random changelogs, what an erasure leaves of them, and their records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from ingest.config import Pipeline, load
+from ingest.suppression.cutoff import EVERY, CutOff
+from ingest.testing import Event, fold
+from tests.changelogs import Record
+
+MEMBERS, CLAIMS, PHOTOS = "public.members", "public.claims", "public.photos"
+TABLES = (MEMBERS, CLAIMS, PHOTOS)
+LINKS = {CLAIMS: ("member_id", MEMBERS), PHOTOS: ("claim_id", CLAIMS)}
+COLUMNS = {MEMBERS: ("name",), CLAIMS: ("member_id", "text"), PHOTOS: ("claim_id", "text")}
+KEYS = 3
+FAR = 10_000
+APART = 7_310_000
+"""Between the keys of two cases: no number that a table's log says of itself, for they are looked for in it."""
+SECRET = "1 " + "5a" * 32
+TOLD: dict[str, Any] = {
+    MEMBERS: {"subject": {"of": "member", "key": "id"}, "personal": ["name"]},
+    CLAIMS: {"subject": {"through": {"member_id": MEMBERS}}, "personal": ["text"]},
+    PHOTOS: {"subject": {"through": {"claim_id": CLAIMS}}},
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """An event of a table; `event.offset` is its place in the table's partition."""
+
+    table: str
+    event: Event
+
+
+def insured(folder: Path, **more: Any) -> Pipeline:
+    folder.mkdir(parents=True, exist_ok=True)
+    key_file = folder / "ledger.key"
+    key_file.write_text(SECRET + "\n", encoding="ascii")
+    key_file.chmod(0o600)
+    written = {
+        "name": "insured",
+        "source": {"kafka": {"bootstrap.servers": "127.0.0.1:9"}, "topic_pattern": "insured.*"},
+        "lakehouse": str(folder / "lakehouse"),
+        "privacy": {"key_file": str(key_file)},
+        "tables": TOLD,
+    }
+    file = folder / "insured.yaml"
+    file.write_text(json.dumps(written | more), encoding="utf-8")
+    return load(str(file), {})
+
+
+def random_life(random: Random, case: int, length: int, settled: bool) -> list[Said]:
+    """In the order of the source. Images are whole; images before are there or not; some deletes are followed by a null
+    tombstone, some rows move to another key, and some events are sent twice, much later. `settled`: no row moves, or
+    leads to another one than before."""
+    said: list[Said] = []
+    offsets = dict.fromkeys(TABLES, 0)
+
+    def add(table: str, event: Event) -> None:
+        said.append(Said(table, replace(event, offset=offsets[table])))
+        offsets[table] += 1
+
+    befores = random.random() < 0.5
+    leads = {t: [APART * case + random.randrange(KEYS) for _ in range(KEYS)] for t in LINKS} if settled else None
+    for n in range(length):
+        table = random.choice(TABLES)
+        event = _event(random, table, case, 10 * (n + 1), befores, leads)
+        add(table, event)
+        if event.op == "d" and random.random() < 0.5:
+            add(table, Event("null", 0, 0, event.key))
+        again = random.choice(said)
+        if random.random() < 0.15 and again.event.op != "null":
+            add(again.table, again.event)
+    return said
+
+
+def later(said: Sequence[Said], after: int) -> list[Said]:
+    """The same, with what comes after so many events far away in the source's log; but not what is sent again."""
+    known = {s.event.lsn for s in said[:after]}
+
+    def moved(s: Said) -> Said:
+        return (
+            s
+            if s.event.lsn in known or s.event.op == "null"
+            else replace(s, event=replace(s.event, lsn=s.event.lsn + FAR))
+        )
+
+    return [*said[:after], *map(moved, said[after:])]
+
+
+def _event(
+    random: Random, table: str, case: int, lsn: int, befores: bool, leads: Mapping[str, Sequence[int]] | None
+) -> Event:
+    key = APART * case + random.randrange(KEYS)
+
+    def image() -> dict[str, Any]:
+        found: dict[str, Any] = {column: random.choice("xyz") for column in COLUMNS[table]}
+        if table in LINKS:
+            other = APART * case + random.randrange(KEYS)
+            found[LINKS[table][0]] = leads[table][key % APART] if leads else other
+        return found
+
+    op = random.choice("ccuuudr")
+    before = image() if befores and op in "ud" else None
+    if op == "d":
+        return Event("d", 0, lsn, key, before=before)
+    old = APART * case + random.randrange(KEYS) if op == "u" and not leads and random.random() < 0.15 else None
+    return Event(op, 0, lsn, key, image(), before, None if old == key else old)  # type: ignore[arg-type]
+
+
+def cut_off(case: int, said: Sequence[Said]) -> CutOff:
+    """Right after these events."""
+    offsets = {topic(t): {case: sum(s.table == t for s in said)} for t in TABLES}
+    last = max((s.event.lsn for s in said), default=0)
+    return CutOff(offsets, {EVERY: (0, last, 0, 0, 1, 0, 0)} if last else {})
+
+
+def left(said: Sequence[Said], asked_after: int, member: int) -> dict[str, dict[Hashable, dict[str, Any]]]:
+    """table → its rows, had nothing of the member's old life ever been."""
+    last = max((s.event.lsn for s in said[:asked_after]), default=0)
+    places = _places(said)
+
+    def is_old(n: int) -> bool:
+        # A snapshot may be read where the log stood.
+        return n < asked_after or 0 < places[n] < last or (places[n] == last and said[n].event.op != "r")
+
+    old = [n for n in range(len(said)) if is_old(n)]
+    fenced: set[tuple[str, Hashable]] = {(MEMBERS, member)}
+    gone: set[int] = set()
+    while more := [n for n in old if n not in gone and fenced & set(_names(said[n]))]:
+        gone.update(more)
+        fenced.update((said[n].table, key) for n in more for key in _own(said[n].event))
+    kept = [s for n, s in enumerate(said) if n not in gone]
+    return {t: fold([s.event for s in kept if s.table == t], COLUMNS[t]) for t in TABLES}
+
+
+def _places(said: Sequence[Said]) -> list[int]:
+    """Of each event; a null tombstone stands where the change of its key before it does."""
+    newest: dict[tuple[str, Hashable], int] = {}
+    found = []
+    for s in said:
+        if s.event.op != "null":
+            newest[s.table, s.event.key] = s.event.lsn
+        found.append(newest.get((s.table, s.event.key), 0))
+    return found
+
+
+def _own(event: Event) -> list[Hashable]:
+    return [key for key in (event.key, event.old_key) if key is not None]
+
+
+def _names(said: Said) -> Iterator[tuple[str, Hashable]]:
+    yield from ((said.table, key) for key in _own(said.event))
+    if said.table in LINKS:
+        column, parent = LINKS[said.table]
+        images: list[Mapping[str, Any]] = [said.event.image, said.event.before or {}]
+        yield from ((parent, image[column]) for image in images if column in image)
+
+
+def topic(table: str) -> str:
+    return f"insured.{table.partition('.')[2]}"
+
+
+def records(said: Sequence[Said], case: int) -> list[Record]:
+    """Of a partition `case` of each topic."""
+    found = []
+    for s in said:
+        event, (schema, _, table) = s.event, s.table.partition(".")
+        value: dict[str, Any] | None = None
+        if event.op != "null":
+            source = {"connector": "postgresql", "schema": schema, "table": table, "lsn": event.lsn, "ts_ms": event.lsn}
+            after = {"id": event.key, **event.image} if event.op != "d" else None
+            before = None if event.before is None else {"id": event.key, **event.before}
+            if event.old_key is not None:
+                before = (before or {}) | {"id": event.old_key}
+            value = {"before": before, "after": after, "op": event.op, "source": source}
+        place = {"topic": topic(s.table), "partition": case, "offset": event.offset}
+        found.append({**place, "key": {"id": event.key}, "value": value})
+    return found

@@ -1,0 +1,220 @@
+"""What stays of an erased key in a compacted topic, and how it is made to go: as `ingest erase` tells it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+from pyspark.sql import DataFrame, SparkSession
+from typer.testing import CliRunner
+
+from ingest.cli import app
+from ingest.cli.erasure import erase as command
+from ingest.config import load
+from ingest.erasure.certifying import erasure_of
+from ingest.erasure.compacted_topics import CompactedTopics
+from ingest.erasure.removal import TOPICS
+from ingest.erasure.uncovered_locations import HURRIED
+from ingest.errors import ProofFailed
+from ingest.lakehouse.accounts import Accounts
+from ingest.pipeline.composition import Run, bronze_of
+from ingest.proof.scan import Folder, Needle, scanned
+from ingest.quality.accounting import audit
+from ingest.sources.kafka_records import records as read
+from ingest.spark.session import SHORT_LIVED
+from ingest.stack import Stack
+from ingest.testing import Event
+from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, TABLES, Said, insured, records, topic
+from tests.erasure.test_killed_erasure import erase
+from tests.suppression.test_suppression import rows
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+EMAIL = "zora.quandt@example.org"
+SECONDS = 300
+
+
+def left(log: Path, text: str = EMAIL) -> list[str]:
+    """The parts of the topic's segments in which something of her is."""
+    (found,) = scanned([Folder(log)], (Needle("text", text),))
+    return sorted({f.part for f in found.findings.values()})
+
+
+def hurry(admin: AdminClient, topic: str) -> None:
+    told = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in HURRIED.items()]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=told)
+    admin.incremental_alter_configs([resource])[resource].result()
+
+
+def gone(log: Path, text: str, roll: Callable[[], None]) -> list[str]:
+    """Waits until nothing of `text` is left, and returns what is. `roll` writes a record: one more rolls a segment that
+    is old enough, once the broker follows its new settings."""
+    deadline = time.monotonic() + SECONDS
+    while found := left(log, text):
+        if time.monotonic() > deadline:
+            break
+        roll()
+        time.sleep(1)
+    return found
+
+
+def test_a_tombstone_takes_a_value_off_the_disk_once_its_segment_rolls(stack: Stack) -> None:
+    servers: dict[str, Any] = {"bootstrap.servers": stack.kafka.bootstrap_servers}
+    name, admin, producer = f"compacted.{uuid4().hex}", AdminClient(servers), Producer(servers)
+    admin.create_topics([NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})])[name].result()
+    log = stack.kafka.data / f"{name}-0"
+
+    def send(key: str, value: str | None) -> None:
+        producer.produce(name, value, key)
+        assert producer.flush(60) == 0
+
+    for n in range(3):
+        send("42", json.dumps({"after": {"id": 42, "email": EMAIL, "n": n}}))
+    send("43", json.dumps({"after": {"id": 43, "email": "ben@example.org"}}))
+    assert left(log)
+    send("42", None)
+    time.sleep(3)
+    assert left(log), "the tombstone alone takes nothing away: its segment is the one that is written"
+    hurry(admin, name)
+    assert gone(log, EMAIL, lambda: send("44", json.dumps({"after": {"id": 44}}))) == []
+    assert any(b"ben@example.org" in part.read_bytes() for part in log.glob("*.log")), "others stay"
+    admin.delete_topics([name])[name].result()
+
+
+ANNA, BEN = 481516, 481517
+TEXT = "broke her left wrist in Vaduz"
+STORY = [
+    Said(table, Event(op, 0, 10 * n, key, image))  # type: ignore[arg-type]
+    for n, (table, op, key, image) in enumerate(
+        [
+            (MEMBERS, "c", ANNA, {"name": "Anna"}),
+            (MEMBERS, "c", BEN, {"name": "Ben"}),
+            (MEMBERS, "u", ANNA, {"name": "Anna B."}),
+            (CLAIMS, "c", 60, {"member_id": ANNA, "text": TEXT}),
+            (CLAIMS, "c", 61, {"member_id": BEN, "text": "theft"}),
+            (CLAIMS, "x", 62, {"member_id": ANNA, "text": TEXT}),  # nobody can tell what it is: it waits in quarantine
+            (CLAIMS, "c", 62, {"member_id": ANNA, "text": TEXT}),
+            (CLAIMS, "d", 62, {}),  # whose connector writes no tombstones
+            (CLAIMS, "c", 63, {"member_id": ANNA, "text": TEXT}),
+            (CLAIMS, "d", 63, {}),
+            (CLAIMS, "null", 63, {}),
+            (PHOTOS, "c", 70, {"claim_id": 60, "text": TEXT}),
+        ],
+        1,
+    )
+]
+AGAIN = Said(MEMBERS, Event("c", 0, 900, ANNA, {"name": "Anna again"}))
+
+
+class Died(Exception):
+    """As a process does in the middle."""
+
+
+class Topics:
+    """Those of the three tables, of which the photos' is not compacted."""
+
+    def __init__(self, servers: str) -> None:
+        self.servers: dict[str, Any] = {"bootstrap.servers": servers}
+        self.admin, self._producer = AdminClient(self.servers), Producer(self.servers)
+        kinds = {topic(t): {"cleanup.policy": "delete" if t == PHOTOS else "compact"} for t in TABLES}
+        made = self.admin.create_topics([NewTopic(name, 1, 1, config=kind) for name, kind in kinds.items()])
+        for answer in made.values():
+            answer.result()
+
+    def say(self, said: list[Said]) -> None:
+        for record in records(said, 0):
+            value = None if record["value"] is None else json.dumps(record["value"])
+            self._producer.produce(record["topic"], value, json.dumps(record["key"]), partition=0)
+        assert self._producer.flush(60) == 0
+
+    def lasts(self, table: str) -> dict[int, Any]:
+        """key → what its topic says of it last, None where that is a tombstone."""
+        found = {}
+        for record in read(self.servers, topic(table)):
+            assert record.key is not None
+            found[json.loads(record.key)["id"]] = None if record.value is None else json.loads(record.value)["after"]
+        return found
+
+    def delete(self) -> None:
+        for answer in self.admin.delete_topics([*map(topic, TABLES)]).values():
+            answer.result()
+
+
+def test_an_erasure_writes_tombstones_and_loses_nothing_that_comes_meanwhile(
+    stack: Stack, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "running", lambda *_: nullcontext(spark))
+    topics = Topics(stack.kafka.bootstrap_servers)
+    source = {"kafka": topics.servers, "topics": [*map(topic, TABLES)]}
+    privacy = {"key_file": str(tmp_path / "ledger.key"), "keep_old_files_hours": 0}
+
+    def erased(*more: str) -> dict[str, Any]:
+        result = CliRunner().invoke(app, ["erase", str(tmp_path / "insured.yaml"), "--json", *more])
+        assert result.exit_code == 0, result.output
+        said: dict[str, Any] = json.loads(result.stdout)
+        return said
+
+    def merge() -> None:
+        run = Run(spark, load(str(tmp_path / "insured.yaml"), {}), ("capture", "merge"))
+        while not run.step().idle:
+            pass
+
+    insured(tmp_path, source=source, privacy=privacy)
+    topics.say(STORY)
+    merge()
+    (request,) = erased("--subject", f"member:{ANNA}")["requests"]
+    assert topics.lasts(CLAIMS)[60]["text"] == TEXT, "what isn't asked for isn't written"
+
+    pipeline = insured(tmp_path, source=source, privacy=privacy | {"tombstones_in_topics": True}, spark=SHORT_LIVED)
+    with pytest.raises(ProofFailed, match="nothing was removed yet from compacted topics"):
+        erasure_of(spark, pipeline, request)
+    write = CompactedTopics._write
+
+    def dying_beside_another(self: CompactedTopics, wanted: DataFrame) -> None:
+        topics.say([AGAIN])
+        write(self, wanted)
+        raise Died
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CompactedTopics, "_write", dying_beside_another)
+        assert isinstance(CliRunner().invoke(app, ["erase", str(tmp_path / "insured.yaml")]).exception, Died)
+    assert topics.lasts(MEMBERS)[ANNA] is None, "what came meanwhile is covered"
+    assert topics.lasts(CLAIMS)[60] is None
+    killed = erase(tmp_path / "insured.yaml", TOPICS)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
+    assert erased()["removed"]["compacted topics"] == {"tombstones": 0}
+    assert erasure_of(spark, pipeline, request).request == request
+    assert topics.lasts(MEMBERS) == {
+        ANNA: {"id": ANNA, "name": "Anna again"},
+        BEN: {"id": BEN, "name": "Ben"},
+    }
+    assert topics.lasts(CLAIMS) == {60: None, 61: {"id": 61, "member_id": BEN, "text": "theft"}, 62: None, 63: None}
+    assert topics.lasts(PHOTOS)[70]["text"] == TEXT, "a topic that is not compacted forgets by itself"
+    assert erased()["removed"]["compacted topics"] == {"tombstones": 0}
+
+    merge()
+    assert {n: row["name"] for n, row in rows(spark, pipeline, MEMBERS).items()} == {ANNA: "Anna again", BEN: "Ben"}
+    captured = bronze_of(spark, pipeline).rows().where("value is null and key is not null")
+    assert captured.isEmpty(), "a tombstone of an erasure doesn't bring the key back"
+    accounts = Accounts(spark, pipeline.layout.accounts, pipeline.name)
+    assert audit(bronze_of(spark, pipeline).rows(), accounts.rows()).problems == []
+    hurry(topics.admin, topic(CLAIMS))
+    hail = replace(AGAIN, table=CLAIMS, event=Event("c", 0, 990, 64, {"member_id": BEN, "text": "hail"}))
+    assert gone(stack.kafka.data / f"{topic(CLAIMS)}-0", TEXT, lambda: topics.say([hail])) == []
+    topics.delete()

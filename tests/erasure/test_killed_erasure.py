@@ -1,0 +1,118 @@
+"""SIGKILL at each step of an erasure: the same command goes on, and comes to the certificate of one that lived."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.config import Pipeline
+from ingest.erasure.certifying import erasure_of
+from ingest.erasure.request import Named, ask, found, written_by_now
+from ingest.lakehouse.quarantine import Quarantine
+from ingest.pipeline.archiving import archiving_of
+from ingest.pipeline.composition import bronze_of
+from ingest.pipeline.shredding import rows_in_clear
+from ingest.proof.certificate import issued
+from ingest.proof.certificate.keys import made, signing_key
+from ingest.proof.scan import Needle
+from ingest.proof.search import places_of, proof
+from ingest.spark.session import SHORT_LIVED
+from ingest.stack import S3
+from ingest.suppression.ledger import ASKED, Ledger
+from tests.erasure.people import MEMBERS, TOLD
+from tests.erasure.test_removal import ANNA, BEN, NAME, merge, remove, said
+from tests.shredding.test_shredding import shredding
+from tests.suppression.test_suppression import rows
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+STEPS = ("asked", "data keys", "tombstones", "quarantine", "tables", "bronze", "old files", "archive")
+MAIL, OTHERS = "aenne@uebelhoer.example", "ben@other.example"
+NEEDLES = (Needle("name", NAME), Needle("mail", MAIL), Needle("member", str(ANNA), ("id", "member_id")))
+KILLED = """
+import os, signal, sys
+from ingest.cli import main
+from ingest.cli.erasure import erase
+from ingest.erasure import removal, request
+
+step = sys.argv.pop(1)
+
+def dying(done):
+    def die(*arguments):
+        if step != "asked":  # which is over before its keys are destroyed
+            told = done(*arguments)
+        if step in ("asked", "old files") or step == arguments[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return told
+    return die
+
+place = {"asked": (request, "shred"), "old files": (removal, "without_old_files")}.get(step, (erase, "_tell"))
+setattr(*place, dying(getattr(*place)))
+main()
+"""
+STORY = [
+    said(MEMBERS, "c", 0, 10, ANNA, name="a name before", mail=MAIL),
+    said(MEMBERS, "c", 1, 11, BEN, name="Ben", mail=OTHERS),
+    said(MEMBERS, "u", 2, 12, ANNA, name=NAME, mail=MAIL),
+]
+
+
+def held(spark: SparkSession, folder: Path, s3: S3) -> Pipeline:
+    """With everything merged and archived, mails encrypted, and a record in quarantine."""
+    told = {MEMBERS: TOLD[MEMBERS] | {"personal": ["id", "name", "mail"], "shred": ["mail"], "history": True}}
+    boto3.client("s3", **s3.client_options).create_bucket(Bucket=folder.name)
+    archive = {"uri": f"s3://{folder.name}/insured", "s3": s3.client_options}
+    pipeline = shredding(folder, tables=told, spark=SHORT_LIVED, archive=archive)
+    merge(spark, pipeline, folder / "events", STORY)
+    archiving = archiving_of(spark, pipeline)
+    while archiving.step() is not None:
+        pass
+    first = bronze_of(spark, pipeline).rows().where("offset = 0")
+    aside = first.selectExpr("*", "source_table as table", "'x' as code", "'for the test' as reason")
+    Quarantine(spark, pipeline.layout.quarantine, pipeline.name).add(aside)
+    return pipeline
+
+
+def erase(file: Path, step: str, *more: str) -> subprocess.CompletedProcess[bytes]:
+    """Killed once the step is done."""
+    command = [sys.executable, "-c", KILLED, step, "erase", str(file), "--keep-old-files", "0", *more]
+    return subprocess.run(command, check=False, capture_output=True, timeout=900)
+
+
+def certified(spark: SparkSession, pipeline: Pipeline, keys: Path) -> dict[str, Any]:
+    """What the certificate says of any lakehouse that holds the same."""
+    ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
+    (request,) = (e.request for e in ledger.entries() if e.kind == ASKED)
+    keys.mkdir()
+    made(keys / "sign.pem")
+    places, left_out = places_of(pipeline)
+    signer = signing_key(keys / "sign.pem", [Path(pipeline.lakehouse)])
+    told = issued(
+        erasure_of(spark, pipeline, request), proof(places, NEEDLES, left_out), signer, datetime.now(UTC)
+    ).said
+    return {what: told[what] for what in ("subject", "cut_offs", "needles", "forms", "residues")}
+
+
+def test_an_erasure_that_is_killed_at_each_step_ends_as_one_that_lived(
+    spark: SparkSession, s3: S3, tmp_path: Path
+) -> None:
+    killed, lived = (held(spark, tmp_path / name, s3) for name in ("killed", "lived"))
+    subject = ("--subject", f"member:{ANNA}", "--upto", "bronze")
+    for step in STEPS:
+        done = erase(tmp_path / "killed" / "insured.yaml", step, *(subject if step == "asked" else ()))
+        assert done.returncode == -signal.SIGKILL, (step, done.stderr[-2000:])
+    ask(spark, lived, found(spark, lived, [Named("member", str(ANNA))], None, written_by_now(spark, lived, False)))
+    for pipeline in (killed, lived):
+        remove(spark, pipeline)
+        assert rows(spark, pipeline, MEMBERS) == {BEN: {"name": "Ben"}}
+        assert [row["mail"] for row in rows_in_clear(spark, pipeline, MEMBERS).collect()] == [OTHERS]
+    told = certified(spark, killed, tmp_path / "keys")
+    assert told == certified(spark, lived, tmp_path / "other keys")
+    assert told["residues"] == []

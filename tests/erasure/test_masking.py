@@ -1,0 +1,203 @@
+"""Where a table says so its rows outlive an erasure, without what was personal in them, whatever dies on the way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ingest.backfill.proving import prove
+from ingest.backfill.rebuilding import Rebuild
+from ingest.changelog.values.temporal import FIRST_INSTANT, FIRST_MICROS, LAST_MICROS
+from ingest.changelog.values.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, parse, spark_type
+from ingest.config import Generalised, Pipeline
+from ingest.erasure import removal
+from ingest.erasure.masking import Masking
+from ingest.errors import ConfigError
+from ingest.evolution.policies import TableColumn
+from ingest.lakehouse.row_history import Versions
+from ingest.lakehouse.silver import Silver
+from ingest.names import Lakehouse
+from ingest.suppression.masks import masked
+from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, TOLD, cut_off, insured
+from tests.erasure.test_removal import ANNA, BEN, NAME, TEXT, dying_after, found, merge, remove, said
+from tests.suppression.test_suppression import ask, rows
+
+pytestmark = pytest.mark.spark
+COLUMNS = {
+    "id": "int64",
+    "member_id": "int64",
+    "text": "string",
+    "amount": "decimal(38,4)",
+    "paid": "int32",
+    "on_day": "date",
+    "at": "timestamp_tz",
+    "told": "timestamp",
+    "code": "string",
+    "photo": "bytes",
+    "tags": "array<string>",
+    "by": "uuid",
+}
+MASKS = {
+    "text": None,
+    "amount": {"generalise": 1000},
+    "paid": {"generalise": 10},
+    "on_day": {"generalise": "year"},
+    "at": {"generalise": "month"},
+    "told": {"generalise": "year"},
+    "code": {"constant": "—"},
+}
+CLAIM = {
+    "member_id": ANNA,
+    "text": TEXT,
+    "amount": "-12345678901234567890123456789012.3456",
+    "paid": -17,
+    "on_day": "2024-02-29",
+    "at": "2024-02-29T23:59:59.999999Z",
+    "told": "2024-02-29T12:00:00.000001",
+    "code": "S52.5",
+    "photo": "3q2+7w==",
+    "tags": ["a", None, "ß"],
+    "by": "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+}
+KEPT = {"photo": bytearray(b"\xde\xad\xbe\xef"), "tags": ["a", None, "ß"], "by": CLAIM["by"]}
+WHOLE = {
+    **KEPT,
+    "text": TEXT,
+    "amount": Decimal(str(CLAIM["amount"])),
+    "paid": -17,
+    "on_day": date(2024, 2, 29),
+    "at": datetime(2024, 2, 29, 23, 59, 59, 999999, UTC),
+    "told": datetime(2024, 2, 29, 12, 0, 0, 1),
+    "code": "S52.5",
+}
+LEFT = {
+    **KEPT,
+    "text": None,
+    "amount": Decimal("-12345678901234567890123456790000.0000"),
+    "paid": -20,
+    "on_day": date(2024, 1, 1),
+    "at": datetime(2024, 2, 1, tzinfo=UTC),
+    "told": datetime(2024, 1, 1),
+    "code": "—",
+}
+STORY = [
+    said(MEMBERS, "c", 0, 10, ANNA, name=NAME),
+    said(MEMBERS, "c", 1, 11, BEN, name="Ben"),
+    said(CLAIMS, "c", 0, 20, 60, **CLAIM | {"text": "a text before"}),
+    said(CLAIMS, "c", 1, 21, 61, **CLAIM | {"member_id": BEN, "text": "theft"}),
+    said(CLAIMS, "c", 2, 22, 62, **CLAIM),
+    said(CLAIMS, "u", 3, 23, 60, **CLAIM),
+    said(CLAIMS, "d", 4, 24, 62),
+    said(PHOTOS, "c", 0, 30, 70, claim_id=60, text=TEXT),
+]
+
+
+def tables(**claims: Any) -> dict[str, Any]:
+    """Claims are masked; of members and photos nothing is left."""
+    told = {"columns": COLUMNS, "primary_key": ["id"], "on_erasure": MASKS, "personal": [*MASKS], "history": True}
+    return TOLD | {CLAIMS: TOLD[CLAIMS] | told | claims}
+
+
+@pytest.fixture
+def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
+    made = insured(tmp_path, tables=tables())
+    merge(spark, made, tmp_path / "events", STORY)
+    ask(spark, made, {ANNA: cut_off(1, STORY)})
+    return made
+
+
+def claims(spark: SparkSession, pipeline: Pipeline) -> dict[int, Mapping[str, Any]]:
+    silver = Silver(spark, pipeline.layout.silver(pipeline.name, CLAIMS)).rows().select(*COLUMNS)
+    found = [row.asDict() for row in silver.collect()]
+    return {row["id"]: row | {"at": row["at"].astimezone(UTC)} for row in found}
+
+
+def holds(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    return {name: row[name] for name in values} == values
+
+
+def is_folded(spark: SparkSession, pipeline: Pipeline, beside: Path) -> bool:
+    return all(proof.equal for proof in prove(spark, pipeline, Lakehouse(str(beside))))
+
+
+@pytest.mark.long
+def test_a_row_stays_without_what_was_personal(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+    before = claims(spark, pipeline)
+    assert holds(before[60], WHOLE)
+    outcome = remove(spark, pipeline)
+    assert outcome.taken[removal.TABLES]["masked"] == 1
+    after = claims(spark, pipeline)
+    assert after.keys() == {60, 61}
+    assert holds(after[60], LEFT)
+    assert after[61] == before[61]
+    assert rows(spark, pipeline, MEMBERS).keys() == {BEN}
+    assert rows(spark, pipeline, PHOTOS) == {}
+    assert {needle for needle, _ in found(pipeline)} <= {"member"}, "its foreign key was not masked"
+    versions = Versions(spark, pipeline.layout.history(pipeline.name, CLAIMS)).rows()
+    assert versions.where("id = 60").count() == 1
+    assert is_folded(spark, pipeline, tmp_path / "beside")
+    Rebuild(spark, pipeline).run()
+    assert holds(claims(spark, pipeline)[60], LEFT)
+    told = remove(spark, pipeline)
+    assert not any(sum(taken.values()) for taken in told.taken.values())
+
+
+@pytest.mark.long
+def test_what_comes_later_wins_until_it_is_erased_too(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+    remove(spark, pipeline)
+    later = [*STORY, said(CLAIMS, "u", 5, 31, 60, **CLAIM | {"paid": 99, "text": "personal again"})]
+    merge(spark, pipeline, tmp_path / "later", later)
+    late = [*later, said(CLAIMS, "c", 6, 20, 60, **CLAIM)]
+    merge(spark, pipeline, tmp_path / "late", late)
+    assert claims(spark, pipeline)[60]["text"] == "personal again"
+    ask(spark, pipeline, {ANNA: cut_off(1, late)})
+    remove(spark, pipeline)
+    assert holds(claims(spark, pipeline)[60], LEFT | {"paid": 90})
+    assert is_folded(spark, pipeline, tmp_path / "beside")
+
+
+@pytest.mark.long
+def test_a_removal_that_dies_loses_no_row(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+    steps: list[tuple[Any, str]] = [(Masking, "keep"), (Silver, "remove"), (Silver, "apply")]
+    for owner, method in steps:
+        with dying_after(owner, method):
+            remove(spark, pipeline)
+    remove(spark, pipeline)
+    after = claims(spark, pipeline)
+    assert after.keys() == {60, 61}
+    assert holds(after[60], LEFT)
+    assert {needle for needle, _ in found(pipeline)} <= {"member"}
+    assert is_folded(spark, pipeline, tmp_path / "beside")
+
+
+def test_what_never_ends_has_no_year(spark: SparkSession) -> None:
+    for kind in ("timestamp", "timestamp_tz"):
+        column = TableColumn("t", parse(kind))
+        year = masked("public.claims", column, {"t": Generalised(generalise="year")})
+        stored = spark_type(column.type)
+        never = (INFINITY_MICROS, MINUS_INFINITY_MICROS, FIRST_MICROS, FIRST_INSTANT, LAST_MICROS)
+        ends = spark.createDataFrame([(micros,) for micros in never], "micros bigint")
+        rows = ends.select(F.timestamp_micros("micros").cast(stored).alias("t")).select(
+            (F.col("t") == year).alias("same")
+        )
+        assert [row["same"] for row in rows.collect()] == [True] * 5
+
+
+@pytest.mark.long
+def test_a_mask_that_does_not_fit_takes_no_row_away(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+    wrong: dict[str, dict[str, Any]] = {
+        "on_erasure.code is for another type: the column holds string": {"code": {"generalise": 10}},
+        "on_erasure.paid: the constant is no value of its type": {"paid": {"constant": "nothing"}},
+    }
+    for problem, masks in wrong.items():
+        with pytest.raises(ConfigError, match=re.escape(problem)):
+            remove(spark, insured(tmp_path, tables=tables(on_erasure=MASKS | masks)))
+    assert claims(spark, pipeline).keys() == {60, 61}

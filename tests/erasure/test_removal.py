@@ -1,0 +1,249 @@
+"""What was asked to be erased is gone from every file, whatever dies on the way; the others keep what they have."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.backfill.backfill import Asked, Backfill
+from ingest.backfill.proving import prove
+from ingest.changelog.point import Point
+from ingest.config import Pipeline
+from ingest.erasure import removal
+from ingest.erasure.certifying import erasure_of
+from ingest.erasure.removal import BRONZE, OLD_FILES, PLACES, Outcome, Removal
+from ingest.errors import ChangelogUnusable, ProofFailed
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.quarantine import Quarantine
+from ingest.lakehouse.silver import Silver
+from ingest.names import Lakehouse
+from ingest.pipeline.composition import bronze_of
+from ingest.proof.certificate import Certificate, issued
+from ingest.proof.certificate.keys import made, signing_key
+from ingest.proof.scan import Needle
+from ingest.proof.search import places_of, proof
+from ingest.quality.accounting import audit
+from ingest.sources.dump import Dump
+from ingest.suppression.ledger import STATE, Ledger
+from ingest.testing import Event
+from tests.erasure import people
+from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, TABLES, TOLD, Said, cut_off, insured
+from tests.proof.subject import scan
+from tests.suppression.test_suppression import ask, captured, merged, rows
+
+pytestmark = pytest.mark.spark
+ANNA, BEN = 481516, 481517
+NAME, TEXT = "Änne Übelhör", "broke her left wrist in Vaduz"
+PERSONAL = {"bronze", "silver", "system", "history", "changes"}
+"""Parts of the lakehouse that hold values of hers; of tombstones only hashes are there."""
+NEEDLES = (
+    Needle("name", NAME),
+    Needle("text", TEXT),
+    Needle("member", str(ANNA), ("id", "member_id")),
+    Needle("claim", "99150", ("id", "claim_id")),
+)
+
+
+def said(table: str, op: str, offset: int, lsn: int, key: int, **image: Any) -> Said:
+    return Said(table, Event(op, offset, lsn, key, image))  # type: ignore[arg-type]
+
+
+STORY = [
+    said(MEMBERS, "c", 0, 10, ANNA, name="a name before"),
+    said(MEMBERS, "c", 1, 11, BEN, name="Ben"),
+    said(MEMBERS, "u", 2, 12, ANNA, name=NAME),
+    said(CLAIMS, "c", 0, 20, 99150, member_id=ANNA, text=TEXT),
+    said(CLAIMS, "c", 1, 21, 61, member_id=BEN, text="theft"),
+    said(CLAIMS, "c", 2, 22, 62, member_id=BEN, text="hail"),
+    said(CLAIMS, "d", 3, 23, 62),
+    said(PHOTOS, "c", 0, 30, 70, claim_id=99150, text=TEXT),
+    said(PHOTOS, "c", 1, 31, 71, claim_id=61, text="a door"),
+    said(CLAIMS, "d", 4, 40, 99150),
+    Said(CLAIMS, Event("null", 5, 0, 99150)),
+]
+SENT_AGAIN = [*STORY, said(CLAIMS, "c", 6, 20, 99150, member_id=ANNA, text=TEXT)]
+NEW_LIFE = [*SENT_AGAIN, said(MEMBERS, "c", 3, 90, ANNA, name="Anna again")]
+
+
+class Died(Exception):
+    """In place of SIGKILL."""
+
+
+@pytest.fixture
+def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
+    """With everything merged and asked for, and a record in quarantine."""
+    members, claims = TOLD[MEMBERS] | {"personal": ["id", "name"]}, TOLD[CLAIMS] | {"personal": ["id", "text"]}
+    made = insured(tmp_path, tables=TOLD | {MEMBERS: members, CLAIMS: claims | {"history": True}})
+    merge(spark, made, tmp_path / "events", STORY)
+    events = bronze_of(spark, made).rows().where(f"source_table = '{CLAIMS}' and offset = 0")
+    held = events.selectExpr("*", "source_table as table", "'x' as code", "'for the test' as reason")
+    Quarantine(spark, made.layout.quarantine, made.name).add(held)
+    ask(spark, made, {ANNA: cut_off(1, STORY)})
+    return made
+
+
+def merge(spark: SparkSession, pipeline: Pipeline, folder: Path, story: list[Said]) -> None:
+    merged(spark, pipeline, captured(spark, pipeline, folder, people.records(story, 1), None, 20), 20)
+
+
+def found(pipeline: Pipeline) -> set[tuple[str, str]]:
+    """Needle and part of the lakehouse of whatever is left."""
+    folder = Path(pipeline.lakehouse)
+    return {(f.needle, f.file.split("/")[0]) for f in scan(folder, NEEDLES).findings.values()}
+
+
+def certifies(spark: SparkSession, pipeline: Pipeline, keys: Path, before: Path) -> None:
+    """The request, and no more so once a file from before the removal lies in any place again."""
+    keys.mkdir()
+    made(keys / "sign.pem")
+    signer = signing_key(keys / "sign.pem", [Path(pipeline.lakehouse)])
+    erasure = erasure_of(spark, pipeline, f"r{ANNA}")
+
+    def issue() -> Certificate:
+        places, left_out = places_of(pipeline)
+        return issued(erasure, proof(places, NEEDLES, left_out), signer, datetime.now(UTC))
+
+    assert issue().said["residues"] == []
+    files = {f.file.split("/")[0]: f.file for f in scan(before, NEEDLES).findings.values()}
+    assert files.keys() >= PERSONAL
+    for place, name in files.items():
+        left = Path(pipeline.lakehouse, name)
+        left.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(before / name, left)
+        assert {p for _, p in found(pipeline)} == {place}
+        with pytest.raises(ProofFailed):
+            issue()
+        left.unlink()
+
+
+@contextmanager
+def dying_after(owner: Any, method: str) -> Iterator[None]:
+    """Whoever calls it dies once it is done."""
+    whole: Callable[..., Any] = getattr(owner, method)
+
+    def dying(*arguments: Any, **named: Any) -> Any:
+        whole(*arguments, **named)
+        raise Died
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Died):
+        patch.setattr(owner, method, dying)
+        yield
+
+
+def remove(spark: SparkSession, pipeline: Pipeline) -> Outcome:
+    return Removal(spark, pipeline, keep_hours=0).run()
+
+
+def adds_up(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+    """Every event is accounted for, and silver is what bronze says."""
+    bronze = bronze_of(spark, pipeline)
+    assert audit(bronze.rows(), Accounts(spark, pipeline.layout.accounts, pipeline.name).rows()).problems == []
+    assert [p.table for p in prove(spark, pipeline, Lakehouse(str(tmp_path))) if not p.equal] == []
+
+
+@pytest.mark.long
+def test_a_removal_that_dies_after_each_step_leaves_nothing_in_the_end(
+    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    assert {place for _, place in found(pipeline)} >= PERSONAL
+    whole = shutil.copytree(pipeline.lakehouse, tmp_path / "before")
+    others = {t: {k: r for k, r in rows(spark, pipeline, t).items() if k not in (ANNA, 70)} for t in TABLES}
+    steps: list[tuple[Any, str]] = [
+        (Quarantine, "forget"),
+        (Silver, "remove"),
+        (Bronze, "empty"),
+        (removal, "without_old_files"),
+    ]
+    for owner, method in steps:
+        with dying_after(owner, method):
+            remove(spark, pipeline)
+    outcome = remove(spark, pipeline)
+    assert (outcome.requests, outcome.remain_until) == (1, None)
+    assert found(pipeline) == set()
+    assert {t: rows(spark, pipeline, t) for t in TABLES} == others
+    assert others[MEMBERS].keys() == {BEN}
+    ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
+    assert list(ledger.verify()) == []
+    assert {e.place for e in ledger.entries() if e.kind == STATE} == {*PLACES, OLD_FILES}
+    told = len(list(ledger.entries()))
+    remove(spark, pipeline)
+    assert len(list(ledger.entries())) == told, "nothing was left, and something was taken away"
+    adds_up(spark, pipeline, tmp_path / "beside")
+    certifies(spark, pipeline, tmp_path / "keys", whole)
+
+
+@pytest.mark.long
+def test_events_that_wait_for_their_table_hold_a_removal_open(
+    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    """Whose they are, nothing tells before the table is mended."""
+    alike = [*STORY, said(CLAIMS, "c", 6, 95, 63, member_id=BEN, text="a wall", Text="a wall")]
+    merge(spark, pipeline, tmp_path / "alike", alike)
+    late = [*alike, said(CLAIMS, "c", 7, 20, 99150, member_id=ANNA, text=TEXT)]
+    merge(spark, pipeline, tmp_path / "late", late)
+    with pytest.raises(ChangelogUnusable, match=f"{CLAIMS} .*set aside"):
+        remove(spark, pipeline)
+    assert set(rows(spark, pipeline, MEMBERS)) == {BEN}
+    assert {place for _, place in found(pipeline)}.isdisjoint({"silver", "history", "changes"})
+    with pytest.raises(ProofFailed, match=CLAIMS):
+        erasure_of(spark, pipeline, f"r{ANNA}")
+    claims = TOLD[CLAIMS] | {"personal": ["id", "text"], "history": True, "rename": {"Text": "other_text"}}
+    mended = insured(tmp_path, tables=TOLD | {CLAIMS: claims})
+    merge(spark, mended, tmp_path / "again", late)
+    remove(spark, mended)
+    assert found(mended) == set()
+    assert erasure_of(spark, mended, f"r{ANNA}").request == f"r{ANNA}"
+    adds_up(spark, mended, tmp_path / "beside")
+
+
+def test_what_a_backfill_has_read_goes_too(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+    """Its events lie in a bronze of their own."""
+    remove(spark, pipeline)
+    dump, columns = str(tmp_path / "dump"), "id bigint, name string"
+    spark.createDataFrame([(ANNA, NAME), (BEN, "Ben"), (481518, "Cem")], columns).write.parquet(dump)
+    asked = Asked("dump", tables=(MEMBERS,), dump=Dump(dump, MEMBERS, Point.parsed("0/5")))
+    backfill = Backfill(spark, pipeline, asked)
+    while not backfill.done:
+        backfill.step()
+    assert rows(spark, pipeline, MEMBERS) == {BEN: {"name": "Ben"}, 481518: {"name": "Cem"}}
+    assert found(pipeline) == {("name", "backfilled"), ("member", "backfilled")}
+    outcome = remove(spark, pipeline)
+    assert outcome.taken[BRONZE] == {"events": 1, "files": 1}
+    assert found(pipeline) == set()
+    assert rows(spark, pipeline, MEMBERS) == {BEN: {"name": "Ben"}, 481518: {"name": "Cem"}}
+    assert [p.table for p in prove(spark, pipeline, Lakehouse(str(tmp_path / "beside"))) if not p.equal] == []
+
+
+@pytest.mark.long
+def test_what_comes_again_goes_again_and_a_new_life_stays(
+    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    remove(spark, pipeline)
+    merge(spark, pipeline, tmp_path / "again", SENT_AGAIN)
+    assert found(pipeline) == {("text", "bronze"), ("member", "bronze"), ("claim", "bronze")}
+    remove(spark, pipeline)
+    assert found(pipeline) == set()
+    merge(spark, pipeline, tmp_path / "new", NEW_LIFE)
+    assert rows(spark, pipeline, MEMBERS)[ANNA] == {"name": "Anna again"}
+    outcome = remove(spark, pipeline)
+    assert all(not sum(taken.values()) for taken in outcome.taken.values())
+    assert rows(spark, pipeline, MEMBERS)[ANNA] == {"name": "Anna again"}
+    adds_up(spark, pipeline, tmp_path / "beside")
+
+
+@pytest.mark.long
+def test_old_files_stay_until_nobody_reads_them(spark: SparkSession, pipeline: Pipeline) -> None:
+    outcome = Removal(spark, pipeline).run()
+    assert outcome.remain_until is not None
+    assert rows(spark, pipeline, MEMBERS).keys() == {BEN}
+    assert ("name", "silver") in found(pipeline)
+    assert remove(spark, pipeline).remain_until is None
+    assert found(pipeline) == set()

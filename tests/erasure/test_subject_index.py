@@ -1,0 +1,178 @@
+"""An erasure opens of a history what may name its subject, and remembers what it has searched: nothing is missed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.backfill.readers import Reader
+from ingest.config import Pipeline
+from ingest.delta.delta_table import Table
+from ingest.erasure import request as asking
+from ingest.erasure.old_events import OldEvents
+from ingest.erasure.removal import BRONZE, TABLES, Outcome, Removal
+from ingest.erasure.request import Named, written_by_now
+from ingest.erasure.subject_index import Span, SubjectIndex, joined
+from ingest.pipeline.composition import bronze_of
+from ingest.testing import Event
+from tests.erasure import people
+from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, Said, insured
+from tests.suppression.test_suppression import captured, merged, rows
+
+pytestmark = pytest.mark.spark
+ANNA, BEN, CARL = 481516, 481517, 481518
+OTHERS = range(600, 640)
+
+
+def said(table: str, op: str, offset: int, lsn: int, key: int, **image: object) -> Said:
+    return Said(table, Event(op, offset, lsn, key, image))  # type: ignore[arg-type]
+
+
+HISTORY = [
+    *(said(MEMBERS, "c", n, 10 + n, key, name="a name") for n, key in enumerate((ANNA, BEN, CARL))),
+    *(said(MEMBERS, "c", 3 + n, 20 + n, key, name="another name") for n, key in enumerate(OTHERS)),
+    said(CLAIMS, "c", 0, 100, 71, member_id=ANNA, text="t"),
+    said(CLAIMS, "c", 1, 101, 72, member_id=BEN, text="t"),
+    *(said(CLAIMS, "c", 2 + n, 110 + n, 900 + n, member_id=key, text="t") for n, key in enumerate(OTHERS)),
+    said(PHOTOS, "c", 0, 200, 81, claim_id=71, text="p"),
+    said(PHOTOS, "c", 1, 201, 82, claim_id=72, text="p"),
+    said(CLAIMS, "d", 2 + len(OTHERS), 210, 71),
+    Said(CLAIMS, Event("null", 3 + len(OTHERS), 0, 71)),
+]
+
+
+class Watched:
+    """The spans that were indexed and the ones that were opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.indexed: list[Span] = []
+        self.opened: list[Span] = []
+        index, found = SubjectIndex._index, OldEvents._found_within
+
+        def indexing(of: SubjectIndex, slices: object, span: Span, last: int) -> None:
+            self.indexed.append(span)
+            index(of, slices, span, last)  # type: ignore[arg-type]
+
+        def opening(of: OldEvents, reader: Reader, span: Span) -> list[DataFrame]:
+            self.opened.append(span)
+            return found(of, reader, span)
+
+        monkeypatch.setattr(SubjectIndex, "_index", indexing)
+        monkeypatch.setattr(OldEvents, "_found_within", opening)
+
+    def anew(self) -> None:
+        self.indexed, self.opened = [], []
+
+
+def erased(spark: SparkSession, pipeline: Pipeline, *members: int) -> Outcome:
+    cut_off = written_by_now(spark, pipeline, topics=False)
+    asked = asking.found(spark, pipeline, [Named("member", str(m)) for m in members], None, cut_off)
+    if members:
+        asking.ask(spark, pipeline, asked)
+    return Removal(spark, pipeline).run()
+
+
+def empty(spark: SparkSession, pipeline: Pipeline) -> set[tuple[str, int]]:
+    """Topic and offset of the events of which nothing is left."""
+    return {(row["topic"], row["offset"]) for row in bronze_of(spark, pipeline).emptied().collect()}
+
+
+def at(table: str, *offsets: int) -> set[tuple[str, int]]:
+    return {(people.topic(table), offset) for offset in offsets}
+
+
+def read(spark: SparkSession, pipeline: Pipeline, folder: Path, story: Iterable[Said]) -> None:
+    merged(spark, pipeline, captured(spark, pipeline, folder, people.records([*story], 1), None, 5), 10)
+
+
+@pytest.mark.long
+def test_an_erasure_opens_what_names_its_subject_and_no_more(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingest.erasure.subject_index._EVENTS", 5)
+    pipeline = insured(tmp_path)
+    read(spark, pipeline, tmp_path / "events", HISTORY)
+    batches = bronze_of(spark, pipeline).last_batch()
+    assert batches > 15
+    watched = Watched(monkeypatch)
+    outcome = erased(spark, pipeline, ANNA)
+    of_anna = at(MEMBERS, 0) | at(CLAIMS, 0, 2 + len(OTHERS), 3 + len(OTHERS)) | at(PHOTOS, 0)
+    assert empty(spark, pipeline) == of_anna
+    assert outcome.taken[BRONZE]["events"] == 5
+    assert joined(watched.indexed) == [(0, batches)]
+    assert len(set(watched.opened)) < 7, "hers, and by chance one more"
+
+    watched.anew()
+    touched = {*watched.indexed}
+    outcome = erased(spark, pipeline, BEN)
+    assert outcome.taken[BRONZE]["events"] == 3
+    assert outcome.taken[TABLES]["rows"] == 3
+    assert empty(spark, pipeline) == of_anna | at(MEMBERS, 1) | at(CLAIMS, 1) | at(PHOTOS, 1)
+    assert len(watched.indexed) < 7, "of what the first one has changed"
+    assert touched <= {*watched.indexed}
+    assert len(set(watched.opened)) < 6
+    assert {*rows(spark, pipeline, MEMBERS)} == {CARL, *OTHERS}
+
+    watched.anew()
+    assert erased(spark, pipeline).taken[BRONZE]["events"] == 0
+    assert watched.opened == [], "nothing has come, and nobody has asked"
+
+
+@pytest.mark.long
+def test_what_comes_later_and_what_died_in_between_is_found(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingest.erasure.subject_index._EVENTS", 5)
+    pipeline = insured(tmp_path)
+    read(spark, pipeline, tmp_path / "events", HISTORY)
+    with monkeypatch.context() as killed:
+        killed.setattr("ingest.lakehouse.bronze.Bronze.empty", None)
+        with pytest.raises(TypeError):
+            erased(spark, pipeline, ANNA)
+    # Of hers once more, and a photo of a claim that nobody knows: captured and merged.
+    read_on = [
+        *HISTORY,
+        said(CLAIMS, "c", 4 + len(OTHERS), 100, 71, member_id=ANNA, text="t"),
+        said(PHOTOS, "c", 2, 202, 83, claim_id=73, text="p"),
+    ]
+    read(spark, pipeline, tmp_path / "again", read_on)
+    # That claim turns out to be hers: captured alone.
+    captured_only = [
+        *read_on,
+        said(MEMBERS, "u", 3 + len(OTHERS), 10, ANNA, name="late"),
+        said(CLAIMS, "c", 5 + len(OTHERS), 102, 73, member_id=ANNA, text="t"),
+    ]
+    captured(spark, pipeline, tmp_path / "last", people.records(captured_only, 1), None, 5)
+    assert erased(spark, pipeline).taken[BRONZE]["events"] == 9
+    of_anna = at(MEMBERS, 0, 3 + len(OTHERS)) | at(PHOTOS, 0, 2)
+    assert empty(spark, pipeline) == of_anna | at(CLAIMS, 0, *(n + len(OTHERS) for n in (2, 3, 4, 5)))
+    assert erased(spark, pipeline).taken[BRONZE]["events"] == 0
+
+
+def test_the_index_tells_of_no_key(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingest.erasure.subject_index._EVENTS", 5)
+    pipeline = insured(tmp_path)
+    read(spark, pipeline, tmp_path / "events", HISTORY)
+    erased(spark, pipeline, ANNA)
+    index = Table(spark, pipeline.layout.subject_index).rows()
+    kinds = {f.name: f.dataType.simpleString() for f in index.schema}
+    assert kinds["digits"] == "int"
+    assert index.where(F.col("digits") >= 1 << 28).count() == 0
+    assert {"reader", "basis", "after_batch", "upto_batch", "key_version", "digits"} == {*kinds}
+    texts = index.select("reader", "basis").distinct().collect()
+    assert [row["reader"] for row in texts] == [pipeline.name]
+
+
+@pytest.mark.long
+def test_other_settings_make_another_index(spark: SparkSession, tmp_path: Path) -> None:
+    """Photos lead to claims from now on: what was searched before is searched once more, for them."""
+    before = insured(tmp_path, tables={t: told for t, told in people.TOLD.items() if t != PHOTOS})
+    read(spark, before, tmp_path / "events", HISTORY)
+    assert erased(spark, before, ANNA).taken[BRONZE]["events"] == 4
+    after = insured(tmp_path)
+    assert erased(spark, after).taken[BRONZE]["events"] == 1
+    assert at(PHOTOS, 0) <= empty(spark, after)

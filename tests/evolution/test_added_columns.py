@@ -1,0 +1,272 @@
+"""Columns of every type of Postgres, under every kind of name, added at any time to tables of every history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import duckdb
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.backfill.replay import Case, Delivery, replay
+from tests.changelogs import Record, Topic, schema, write
+from tests.merge.rules import UNAVAILABLE
+
+pytestmark = [pytest.mark.spark, pytest.mark.long]
+
+_TIME, _DATA = "io.debezium.time.", "io.debezium.data."
+_POINT: list[dict[str, Any]] = [{"field": "x", "type": "double"}, {"field": "y", "type": "double"}]
+_POINT += [{"field": "wkb", "type": "bytes", "optional": True}, {"field": "srid", "type": "int32", "optional": True}]
+_COMPOSITE: list[dict[str, Any]] = [{"field": "a b", "type": "int32", "optional": True}]
+_COMPOSITE += [{"field": "c,d", "type": "string", "optional": True}]
+_LOCAL: dict[str, Any] = {"type": "int64", "name": f"{_TIME}MicroTimestamp", "optional": True}
+
+TYPES: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    "boolean": ({"type": "boolean"}, True, True),
+    "smallint": ({"type": "int16"}, -7, -7),
+    "integer": ({"type": "int32"}, 7, 7),
+    "bigint": ({"type": "int64"}, 9007199254740993, 9007199254740993),
+    "real": ({"type": "float"}, 0.5, 0.5),
+    "double precision": ({"type": "double"}, 1e300, 1e300),
+    "text": ({"type": "string"}, "a'b\"c\\", "a'b\"c\\"),
+    "bytea": ({"type": "bytes"}, "AAH/", "AAH/"),
+    "numeric(10,2)": (
+        {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "version": 1}
+        | {"parameters": {"scale": "2", "connect.decimal.precision": "10"}},
+        "MDk=",
+        "123.45",
+    ),
+    "numeric": (
+        {"type": "struct", "name": f"{_DATA}VariableScaleDecimal", "version": 1}
+        | {"fields": [{"field": "scale", "type": "int32"}, {"field": "value", "type": "bytes"}]},
+        {"scale": 3, "value": "MDk="},
+        "12.345",
+    ),
+    "date": ({"type": "int32", "name": f"{_TIME}Date"}, 20513, "2026-03-01"),
+    "time": ({"type": "int64", "name": f"{_TIME}MicroTime"}, 3_600_000_000, "01:00:00"),
+    "timetz": ({"type": "string", "name": f"{_TIME}ZonedTime"}, "01:00:00Z", "01:00:00Z"),
+    "timestamp": (
+        {"type": "int64", "name": f"{_TIME}MicroTimestamp"},
+        1_772_323_200_000_001,
+        "2026-03-01T00:00:00.000001",
+    ),
+    "timestamp(3)": ({"type": "int64", "name": f"{_TIME}Timestamp"}, 1_772_323_200_001, "2026-03-01T00:00:00.001"),
+    "timestamptz": (
+        {"type": "string", "name": f"{_TIME}ZonedTimestamp"},
+        "2026-03-01T00:00:00.000001Z",
+        "2026-03-01T00:00:00.000001Z",
+    ),
+    "interval": ({"type": "int64", "name": f"{_TIME}MicroDuration"}, 86_400_000_000, 86_400_000_000),
+    "jsonb": ({"type": "string", "name": f"{_DATA}Json"}, '{"a": [1, null]}', '{"a": [1, null]}'),
+    "xml": ({"type": "string", "name": f"{_DATA}Xml"}, "<a/>", "<a/>"),
+    "uuid": (
+        {"type": "string", "name": f"{_DATA}Uuid"},
+        "7c1f0c1e-0000-4000-8000-000000000001",
+        "7c1f0c1e-0000-4000-8000-000000000001",
+    ),
+    "ltree": ({"type": "string", "name": f"{_DATA}Ltree"}, "a.b", "a.b"),
+    "enum": ({"type": "string", "name": f"{_DATA}Enum", "parameters": {"allowed": "on,off"}}, "on", "on"),
+    "bit(9)": ({"type": "bytes", "name": f"{_DATA}Bits", "parameters": {"length": "9"}}, "AQE=", 257),
+    "integer[]": ({"type": "array", "items": {"type": "int32", "optional": True}}, [1, None], [1, None]),
+    "timestamp[]": ({"type": "array", "items": _LOCAL}, [1_772_323_200_000_000], ["2026-03-01T00:00:00"]),
+    "hstore": (
+        {"type": "map", "keys": {"type": "string"}, "values": {"type": "string", "optional": True}},
+        {"a b": "c", "d": None},
+        {"a b": "c", "d": None},
+    ),
+    "point": (
+        {"type": "struct", "name": "io.debezium.data.geometry.Point", "fields": _POINT},
+        {"x": 1.5, "y": 2.5, "wkb": "AQ==", "srid": None},
+        {"x": 1.5, "y": 2.5, "wkb": "AQ==", "srid": None},
+    ),
+    "composite": ({"type": "struct", "fields": _COMPOSITE}, {"a b": 1, "c,d": "e"}, {"a b": 1, "c,d": "e"}),
+}
+"""Of Postgres → the field in an event's schema, a value as it is sent, the same as it is read."""
+
+NAMES = [
+    "unit price",
+    "a.b",
+    'quo"te',
+    "back`tick",
+    "com,ma",
+    "semi;colon",
+    "{brace}",
+    "(parenthesis)",
+    "tab\there",
+    "new\nline",
+    "eq=ual",
+    "émoji 😀",
+    "x" * 63,
+    "select",
+    "Order",
+    "'single'",
+    "per%cent",
+    "back\\slash",
+    "$dollar",
+    "1",
+    "a/b",
+    " leading",
+    "trailing ",
+    "table",
+    "before",
+    "payload",
+    "offset",
+    "_x",
+    "col-1",
+    "straße",
+]
+
+
+@dataclass
+class Told:
+    """A table in the making: its changelog, and its rows as they should be."""
+
+    name: str
+    key: str
+    settings: dict[str, Any]
+    topic: Topic
+    columns: list[dict[str, Any]]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    lsn: int = 100
+
+    def next(self, op: str, after: dict[str, Any] | None = None, before: dict[str, Any] | None = None) -> None:
+        self.lsn += 10
+        self.topic.change(op, self.lsn, after, before, schema=schema(*self.columns))
+
+    def create(self, sent: dict[str, Any], read: dict[str, Any] | None = None) -> None:
+        self.next("c", sent)
+        self.rows.append(dict(read or sent))
+
+
+def column(name: str, kind: str, **more: Any) -> dict[str, Any]:
+    return {"field": name, "optional": True} | TYPES[kind][0] | more
+
+
+def table(number: int, past: str, key: str, history: bool) -> Told:
+    name = f"t{number}"
+    topic = Topic(f"shop.public.{name}", ("public", name), key=() if past == "keyless" else (key,))
+    told = Told(f"public.{name}", key, {"history": history}, topic, [column(key, "integer"), column("v", "integer")])
+    told.create({key: 1, "v": 1})
+    if past == "widened":
+        told.columns[1] = column("v", "bigint")
+        told.create({key: 2, "v": 1 << 40})
+    if past == "deleted":
+        told.create({key: 2, "v": 2})
+        told.next("d", before=told.rows.pop())
+        told.topic.tombstone({key: 2})
+    if past == "waiting":
+        told.columns.append(column("w", "text"))
+        told.rows[0]["w"] = None
+        told.next("u", {key: 3, "v": 3, "w": UNAVAILABLE})
+    if past == "defaulted":
+        told.columns.append(column("d", "integer", optional=False, default=7))
+        told.rows[0]["d"] = 7
+        told.create({key: 2, "v": 2, "d": 8})
+    return told
+
+
+HISTORIES: dict[str, tuple[str, bool]] = {
+    "plain": ("id", False),
+    "widened": ("id", False),
+    "deleted": ("id", False),
+    "waiting": ("id", False),
+    "defaulted": ("id", False),
+    "keyless": ("id", False),
+    "mapped": ("order no", False),
+    "versions": ("id", True),
+    "versions of a mapped table": ("a.b,c", True),
+}
+"""What happened to a table before → its key, and whether all versions of its rows are kept."""
+
+
+def tables() -> list[Told]:
+    return [table(n, past, *said) for n, (past, said) in enumerate(HISTORIES.items())]
+
+
+def add(told: Told, added: Sequence[tuple[str, str]]) -> None:
+    """Adds columns, and a row that holds them; each row from before reads null there."""
+    for name, kind in added:
+        told.columns.append(column(name, kind))
+        for row in told.rows:
+            row[name] = None
+    row = dict.fromkeys(c["field"] for c in told.columns) | {told.key: 10 * len(told.columns), "v": 5}
+    row |= {"d": 9} if "d" in row else {}
+    sent, read = ({name: TYPES[kind][form] for name, kind in added} for form in (1, 2))
+    told.create(row | sent, row | read)
+
+
+def changelog(seed: int) -> tuple[list[Told], list[list[Record]]]:
+    """The tables, and the records of each batch."""
+    random = Random(seed)
+    kinds, names = [*TYPES], [*NAMES]
+    every = tables()
+    batches = [[record for told in every for record in told.topic.records]]
+    plans = {}
+    for told in every:
+        random.shuffle(kinds)
+        random.shuffle(names)
+        plans[told.name] = list(zip(names, kinds * 2, strict=False))
+    for turn in range(3):
+        begun = {told.name: len(told.topic.records) for told in every}
+        for told in every:
+            mine = plans[told.name][turn::3]
+            add(told, mine[:-1])
+            add(told, mine[-1:])
+        batches.append([record for told in every for record in told.topic.records[begun[told.name] :]])
+    for told in every:
+        for row in told.rows:  # the last batch widens what there is, of tables that are mapped by now
+            row["v"] = None if row["v"] is None else str(row["v"])
+    begun = {told.name: len(told.topic.records) for told in every}
+    for told in every:
+        told.columns[1] = column("v", "numeric(10,2)", parameters={"scale": "2", "connect.decimal.precision": "30"})
+        row = dict.fromkeys(c["field"] for c in told.columns)
+        row |= {told.key: 5, "v": "AMg="} | ({"d": 9} if "d" in row else {})
+        told.create(row, row | {"v": "2.00"})
+    batches.append([record for told in every for record in told.topic.records[begun[told.name] :]])
+    return every, batches
+
+
+def comparable(rows: Sequence[dict[str, Any]]) -> list[str]:
+    def plain(name: str, value: Any) -> Any:
+        return float(value) if name == "v" and value is not None else value
+
+    return sorted(json.dumps({k: plain(k, v) for k, v in row.items()}, sort_keys=True) for row in rows)
+
+
+@pytest.fixture(scope="module")
+def folded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Told], Case, dict[str, Any]]:
+    every, batches = changelog(11)
+    size = max(map(len, batches))
+    padding = Topic("shop.heartbeat")
+    records: list[Record] = []
+    for batch in batches:  # of one size, so that each is captured alone
+        records += batch + [padding.record(None, None) for _ in range(size - len(batch))]
+    root = tmp_path_factory.mktemp("added")
+    told = {"tables": {t.name: t.settings for t in every}}
+    folder = write(root / "events", records, told)
+    case = Case("added", (folder / "events.jsonl",), folder / "tables.json", root / "out")
+    ((_, summary),) = replay(spark, [case], Delivery(size), "jsonl")
+    return every, case, summary
+
+
+@pytest.mark.parametrize("number", range(len(HISTORIES)), ids=list(HISTORIES))
+def test_table_holds_every_column(number: int, folded: tuple[list[Told], Case, dict[str, Any]]) -> None:
+    every, case, summary = folded
+    told = every[number]
+    assert summary["quarantine"] == []
+    lines = (case.out / summary["tables"][told.name]["file"]).read_text(encoding="utf-8").splitlines()
+    assert comparable([json.loads(line) for line in lines]) == comparable(told.rows)
+
+
+def test_other_engines_read_them(folded: tuple[list[Told], Case, dict[str, Any]]) -> None:
+    every, case, _ = folded
+    duckdb.sql("LOAD delta")
+    for told in every:
+        silver = case.out / "silver" / case.name / told.name
+        rows = duckdb.sql(f"SELECT * FROM delta_scan('{silver}')")
+        assert len(rows.fetchall()) == len(told.rows)
+        assert {c["field"] for c in told.columns} <= set(rows.columns)

@@ -1,0 +1,130 @@
+"""A small batch is at hand for who merges it: the same events as the files hold, and the same told of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.batches.group_stats import profiles
+from ingest.changelog.envelope import BATCH
+from ingest.delta import delta_table
+from ingest.lakehouse.bronze import Bronze, Captured, Told
+from ingest.loop.capture import Capture
+from ingest.pipeline.composition import rules_of
+from ingest.sources.files import FileSource, lines
+from tests.changelogs import write
+from tests.shop import events, pipeline
+
+pytestmark = pytest.mark.spark
+EPOCHS = (datetime(2020, 1, 1, tzinfo=UTC),)
+"""Since when all positions are others than the source gave."""
+
+
+def as_sets(rows: DataFrame) -> list[str]:
+    return sorted(map(repr, rows.collect()))
+
+
+def read(events: DataFrame) -> Told:
+    """What is told of them by who reads them."""
+    return [group.said for group in profiles(events, F.lit(0), few=True)[0]]
+
+
+def test_what_was_captured_last_is_read_from_no_file(spark: SparkSession, tmp_path: Path) -> None:
+    shop = pipeline(tmp_path)
+    path = shop.layout.bronze(shop.name)
+    bronze = Bronze(spark, path, EPOCHS)
+    source = FileSource(list(lines([write(tmp_path / "said", events(), None) / "events.jsonl"])))
+    capture = Capture(spark, source, bronze, rules_of(shop).naming, 10, merges=True)
+    for batch in (1, 2):
+        assert capture.step()
+        stored = Bronze(spark, path, EPOCHS).between(batch - 1, batch)
+        held = bronze.between(batch - 1, batch)
+        assert stored.inputFiles()
+        assert not held.inputFiles()
+        assert held.schema.simpleString() == stored.schema.simpleString()
+        assert as_sets(held) == as_sets(stored)
+        assert bronze.counted()[batch - 1] == (batch, read(stored))
+    assert bronze.between(0, 1).inputFiles(), "one batch is at hand"
+    assert as_sets(bronze.between(0, 2)) == as_sets(Bronze(spark, path, EPOCHS).between(0, 2))
+
+
+def test_a_start_reads_one_commit_and_no_events(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the newest batch was empty, and where files were written together or anew since."""
+    path = str(tmp_path / "bronze")
+    bronze = Bronze(spark, path)
+    shop = pipeline(tmp_path)
+    source = FileSource(list(lines([write(tmp_path / "said", events(), None) / "events.jsonl"])))
+    capture = Capture(spark, source, bronze, rules_of(shop).naming, 10)
+    while capture.step():
+        pass
+    at = capture.captured
+    assert at.batch > 1
+    bronze.empty(bronze.rows().limit(1).withColumn("request", F.lit("r1")))
+    with monkeypatch.context() as without_rows:
+        without_rows.setattr(Bronze, "rows", None)
+        again = Bronze(spark, path)
+        assert again.captured() == at
+        assert again.last_batch() == at.batch
+        assert Capture(spark, source, again, rules_of(shop).naming, 10).captured == at
+    empty = bronze.rows().drop(BATCH).limit(0)
+    ends = {t: {p: end + 7 for p, end in ps.items()} for t, ps in at.offsets.items()}
+    bronze.append(empty, Captured(at.batch + 1, ends, at.topic_ids))
+    assert Bronze(spark, path).captured() == Captured(at.batch + 1, ends, at.topic_ids)
+
+
+def test_where_no_commit_says_how_far_capture_came_the_rows_do_and_that_is_kept(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "bronze")
+    shop = pipeline(tmp_path)
+    source = FileSource(list(lines([write(tmp_path / "said", events(), None) / "events.jsonl"])))
+    capture = Capture(spark, source, Bronze(spark, path), rules_of(shop).naming, 10)
+    while capture.step():
+        pass
+    with monkeypatch.context() as expired:
+        expired.setattr("ingest.delta.commit_log.commits", lambda *_: iter(()))
+        assert Bronze(spark, path).captured() == capture.captured
+        version = delta_table.Table(spark, path).version()
+        assert Bronze(spark, path).resumed() == capture.captured
+    assert delta_table.Table(spark, path).version() == version + 1
+    monkeypatch.setattr(Bronze, "rows", None)
+    assert Bronze(spark, path).resumed() == capture.captured
+    assert delta_table.Table(spark, path).version() == version + 1
+
+
+def test_many_events_are_read_from_files_and_counted_all_the_same(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingest.loop.capture.FEW", 9)
+    shop = pipeline(tmp_path)
+    bronze = Bronze(spark, shop.layout.bronze(shop.name))
+    source = FileSource(list(lines([write(tmp_path / "said", events(), None) / "events.jsonl"])))
+    capture = Capture(spark, source, bronze, rules_of(shop).naming, 10, merges=True)
+    assert capture.step() == 10
+    assert bronze.between(0, 1).inputFiles()
+    assert bronze.counted() == {0: (1, read(bronze.between(0, 1)))}
+
+
+def test_what_was_counted_is_forgotten_where_events_have_been_erased_since(spark: SparkSession, tmp_path: Path) -> None:
+    shop = pipeline(tmp_path)
+    path = shop.layout.bronze(shop.name)
+    bronze, other = Bronze(spark, path), Bronze(spark, path)
+    source = FileSource(list(lines([write(tmp_path / "said", events(), None) / "events.jsonl"])))
+    capture = Capture(spark, source, bronze, rules_of(shop).naming, 10, merges=True)
+    assert capture.step()
+    assert list(bronze.counted()) == [0]
+
+    def erase() -> None:
+        other.empty(other.rows().limit(1).withColumn("request", F.lit("r1")))
+
+    erase()
+    assert capture.step()
+    assert list(bronze.counted()) == [1], "before the second batch came"
+    erase()
+    assert not bronze.counted(), "and after it"

@@ -1,0 +1,72 @@
+"""Kafka's broker and Connect restart under a stream, while rows change: it waits, says so, and ends as the source."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.stack import Stack
+from tests.pipeline.changing_table import ROOT, ChangingTable, captured_table, cli, until_grows
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+
+@contextmanager
+def stream(file: Path) -> Iterator[subprocess.Popen[str]]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *cli("run", str(file), "--json")]
+    running = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        yield running
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait(30)
+
+
+def until_it_says(output: IO[str], event: str) -> dict[str, Any]:
+    """Reads on to an object with this event, or to a batch."""
+    for line in output:
+        said: dict[str, Any] = json.loads(line)
+        if event in said or said.get("event") == event:
+            return said
+    pytest.fail(f"the stream ended before it said {event}")
+
+
+@pytest.fixture
+def table(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChangingTable]:
+    with captured_table(stack, tmp_path_factory.mktemp("restarted"), "restarted") as made:
+        yield made
+
+
+def test_a_broker_and_a_connect_worker_that_restart_cost_time_and_no_event(
+    table: ChangingTable, spark: SparkSession
+) -> None:
+    stack = table.stack
+    with table.changing(), stream(table.file) as running:
+        assert running.stdout is not None
+        until_it_says(running.stdout, "captured")
+        for _ in range(2):
+            stack.kafka.stop()
+            waiting = until_it_says(running.stdout, "waiting")
+            assert stack.kafka.bootstrap_servers in waiting["problem"]
+            stack.kafka.start()
+            assert until_it_says(running.stdout, "resumed")["since"] == waiting["since"]
+            until_it_says(running.stdout, "captured")
+        stack.connect.kill()
+        stack.connect.start()
+        until_grows(table.silver)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(120) == 0
+    table.require_equal_in_the_end(spark)
+    table.require_nothing_lost_nothing_doubled(spark)

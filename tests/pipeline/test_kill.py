@@ -1,0 +1,43 @@
+"""Processes die while rows change; started again, they bring silver to exactly what the source holds."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.stack import Stack
+from tests.pipeline.changing_table import SEED, ChangingTable, captured_table, cli, process, until_grows
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+
+@pytest.fixture
+def table(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChangingTable]:
+    with captured_table(stack, tmp_path_factory.mktemp("killed"), "killed") as made:
+        yield made
+
+
+def test_killed_anywhere_silver_ends_as_the_source(table: ChangingTable, spark: SparkSession) -> None:
+    choose, file = random.Random(SEED), str(table.file)
+    with table.changing():
+        with process("jobs/capture.py", file):
+            until_grows(table.bronze)
+            table.stack.connect.kill()
+            time.sleep(choose.random())  # SIGKILL somewhere in the next batch
+        table.stack.connect.start()
+        with process("jobs/merge.py", file):
+            until_grows(table.silver)
+        with process(*cli("run", file)):
+            until_grows(table.silver)
+            time.sleep(choose.random())
+        with process(*cli("run", file)) as running:
+            until_grows(table.silver)
+            running.send_signal(signal.SIGTERM)  # Not a kill: it finishes its batch and says that all is well.
+            assert running.wait(600) == 0
+    table.require_equal_in_the_end(spark)
+    table.require_nothing_lost_nothing_doubled(spark)

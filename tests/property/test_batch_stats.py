@@ -1,0 +1,199 @@
+"""What is counted while events pass by is what is told of them by who reads them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.batches.batch_stats import Tally
+from ingest.batches.group_stats import profiles
+from ingest.changelog.envelope import RECORD, Naming, events
+from tests.property.test_schema_novelty import json_object, types_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+_SEED = 17
+_TABLES = 150
+_NAMING = Naming(sequences=(("s.t7", "n"), ("s.t8", "n")))
+_BEFORE, _AFTER, _REST = '"before": {"id": 1}', '"after": {"id": 1}', '"source": {"lsn": 1}, "op": "u"'
+Row = tuple[str, int, int, list[tuple[str, bytes]] | None, bytes | None, bytes | None]
+Said = dict[str, Any]
+
+
+def _source(random: Random, table: str) -> dict[str, Any]:
+    lsn = random.randint(1, 60)
+    common = {"schema": "s", "table": table, "name": random.choice(["one", "one", "one", "two"]), "ts_ms": lsn * 1000}
+    if random.random() < 0.3:
+        return common | {"file": f"binlog.{random.randint(8, 11)}", "pos": lsn, "row": random.randint(0, 1)}
+    told = {"sequence": f'["{lsn - 1}","{lsn}"]'} if random.random() < 0.7 else {}
+    return common | {"lsn": lsn, "snapshot": random.choice(["false", "true", "last", "last_in_data_collection"])} | told
+
+
+def _value(random: Random, table: str, odd: bool) -> tuple[str, bytes]:
+    op = random.choice(["c", "u", "d", "d", "r", "t", "m", "?"] if random.random() < 0.2 else ["c", "u", "d", "r"])
+    images = [json_object(random, 2, odd) if random.random() < 0.8 else "null" for _ in range(2)]
+    source = json.dumps(_source(random, table))
+    change = f'{{"before": {images[0]}, "after": {images[1]}, "source": {source}, "op": "{op}"}}'
+    if random.random() < 0.3:
+        schema = random.choice(["null", '{"type": "struct"}', '{"type": "struct", "name": "x"}'])
+        change = f'{{"schema": {schema}, "payload": {change}}}'
+    return op, change.encode()
+
+
+def _partition(random: Random, table: str, topic: str, partition: int, odd: bool) -> list[Row]:
+    """Records of a table, one partition of its topic."""
+    rows: list[Row] = []
+    offset = 0
+    for _ in range(random.randint(1, 12)):
+        offset += random.choice([1, 1, 1, 2])
+        key = random.choice([b"{}", b'{"id":1}', b'{"id":2}', None])
+        op, value = _value(random, table, odd)
+        headers = [("__debezium.newkey", b"{}")] if random.random() < 0.02 else random.choice([None, [("a", b"b")]])
+        rows.append((topic, partition, offset, headers, key, random.choice([value] * 9 + [b"{", b"1"])))
+        if op == "d" and random.random() < 0.8:
+            offset += random.choice([1, 1, 1, 2])
+            rows.append((topic, partition, offset, None, key if random.random() < 0.9 else b"{}", None))
+    return rows
+
+
+def _records(spark: SparkSession, rows: Sequence[Row]) -> DataFrame:
+    told = [
+        (topic, partition, offset, None, headers, key and bytearray(key), value and bytearray(value))
+        for topic, partition, offset, headers, key, value in rows
+    ]
+    return spark.createDataFrame(told, RECORD)
+
+
+@pytest.fixture(scope="module")
+def captured(spark: SparkSession) -> DataFrame:
+    """The events of many tables, of some in two topics or partitions."""
+    random = Random(_SEED)
+    rows = []
+    for n in range(_TABLES):
+        for place in range(random.choice([1, 1, 2, 3])):
+            rows += _partition(random, f"t{n}", f"topic{n}.{place % 2}", place // 2, odd=not n % 5)
+    rows += [("__debezium-heartbeat.x", 0, n, None, b"k", b"{}") for n in range(3)]
+    return events(_records(spark, rows), _NAMING).localCheckpoint()
+
+
+def _counted(spark: SparkSession, passing: DataFrame) -> list[Said] | None:
+    tally = Tally(spark)
+    counted = passing.select(
+        "*", tally.passing(F.lit(1).cast("bigint"), F.col("position"), F.col("source_table")).alias("batch")
+    )
+    assert counted.agg(F.min("batch"), F.max("batch"), F.count("*")).first() == (1, 1, passing.count())
+    return tally.told()
+
+
+def _known(said: Said) -> Said:
+    """With the types of its columns in place of their kinds."""
+    return said | {"kinds": types_of(said["kinds"])}
+
+
+def _read(passing: DataFrame) -> list[Said]:
+    return [group.said for group in profiles(passing, F.lit(0), few=True)[0]]
+
+
+def _sorted(groups: list[Said]) -> list[Said]:
+    return sorted(map(_known, groups), key=repr)
+
+
+def test_in_one_task(spark: SparkSession, captured: DataFrame) -> None:
+    passing = captured.coalesce(1).sortWithinPartitions("topic", "partition", "offset")
+    told, read = _counted(spark, passing), _read(passing)
+    assert told is not None
+    assert _sorted(told) == _sorted(read), _SEED
+    for name in ("goes_back", "opened", "known", "key_changes", "wrapped"):
+        assert {group[name] for group in read} == {True, False}, f"{name} varies"
+    for name in ("progress", "last_read", "first_read", "problem", "table", "kind", "schema_id", "newest"):
+        assert len({group[name] is None for group in read}) == 2, f"{name} varies"
+    assert {group["table"] is None for group in read if group["kind"] == "tombstone"} == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("value", "known"),
+    [
+        (f"{{{_AFTER}, {_REST}}}", True),
+        (f'{{"payload": {{{_AFTER}, {_REST}}}}}', True),
+        (f"{{{_AFTER}, {_REST}, {_AFTER}}}", False),
+        (f"{{{_BEFORE}, {_AFTER}, {_REST}, {_BEFORE}}}", False),
+        (f'{{"payload": {{{_AFTER}, {_REST}, {_AFTER}}}}}', False),
+        (f'{{{_AFTER}, {_REST}, "\\u0061fter": null}}', False),
+        (f'{{"schema": {{"type": "struct"}}, "payload": {{{_AFTER}, {_REST}}}}}', False),
+    ],
+)
+def test_what_may_name_an_image_twice_is_not_known(spark: SparkSession, value: str, known: bool) -> None:
+    records = [("t", 0, n, None, b"{}", value.encode()) for n in range(2)]
+    told = _counted(spark, events(_records(spark, records), _NAMING).coalesce(1))
+    assert told is not None
+    (group,) = told
+    assert group["known"] is known
+
+
+def test_in_several_tasks(spark: SparkSession, captured: DataFrame) -> None:
+    """Of a tombstone whose delete another task saw, nobody knows the table."""
+    place = ("topic", "partition", "offset")
+    for tasks in (3, 40):
+        passing = captured.repartitionByRange(tasks, *place).sortWithinPartitions(*place).localCheckpoint()
+        assert passing.rdd.getNumPartitions() == tasks
+        told = _counted(spark, passing)
+        assert told is not None
+        mine, read = ([g for g in groups if g["kind"] != "tombstone"] for groups in (told, _read(passing)))
+        assert _sorted(mine) == _sorted(read), _SEED
+        graves, known = (_tombstones(groups) for groups in (told, _read(passing)))
+        assert graves.total() == known.total()
+        assert all(graves[table] <= count for table, count in known.items() if table is not None)
+
+
+def _tombstones(groups: list[Said]) -> Counter[str | None]:
+    counts: Counter[str | None] = Counter()
+    for group in groups:
+        if group["kind"] == "tombstone":
+            counts[group["table"]] += group["count"]
+    return counts
+
+
+def test_out_of_their_order_nobody_says_that_the_log_goes_on(spark: SparkSession, captured: DataFrame) -> None:
+    told = _counted(spark, captured.coalesce(1).sortWithinPartitions(F.col("offset").desc()))
+    assert told is not None
+    several = [g for g in told if g["progress"] is not None and g["count"] > len(g["partitions"])]
+    assert several
+    assert {g["goes_back"] for g in several} == {None}
+
+
+def test_a_second_batch_knows_the_shapes_of_the_first(
+    spark: SparkSession, captured: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passing = captured.where("schema_id is null and source_table in ('s.t1', 's.t2', 's.t3', 's.t4')").coalesce(1)
+    first = _counted(spark, passing)
+    monkeypatch.setattr("ingest.batches.batch_stats.local_rows", None)
+    assert _counted(spark, passing) == first
+
+
+def test_once_too_many_shapes_are_known_they_are_looked_up_again(
+    spark: SparkSession, captured: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a batch are forgotten before it asks which it knows, not after."""
+    passing = captured.where("schema_id is null and source_table in ('s.t1', 's.t2')").coalesce(1)
+    first = _counted(spark, passing)
+    monkeypatch.setattr("ingest.batches.batch_stats._MOST_KNOWN", 0)
+    assert _counted(spark, passing) == first
+
+
+def test_what_tells_something_new_each_time_is_counted_by_who_reads_it(spark: SparkSession) -> None:
+    rows: list[Row] = []
+    for n in range(2500):
+        name = f"{n}" + "x" * 900
+        value = json.dumps({"op": "c", "after": {"a": {name: n}, "b": "y" * 900}, "source": {"lsn": n, "table": "t"}})
+        rows.append(("t", 0, n, None, b"{}", value.encode()))
+    few, many = (_counted(spark, events(_records(spark, rows[:n]), Naming()).coalesce(1)) for n in (500, 2500))
+    assert few is not None
+    assert [g["count"] for g in few] == [500]
+    assert many is None

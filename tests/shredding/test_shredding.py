@@ -1,0 +1,287 @@
+"""Shredded columns: nobody reads them without the master key, with it they are what they were, and once a subject's key
+is destroyed no copy tells anything of it any more."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from ingest.cli import app
+from ingest.cli.lakehouse.sql import register_in_clear
+from ingest.config import Pipeline
+from ingest.erasure import request
+from ingest.erasure.removal import DATA_KEYS, Removal
+from ingest.erasure.request import Named
+from ingest.errors import ConfigError
+from ingest.lakehouse.accounts import Accounts
+from ingest.lakehouse.quarantine import Quarantine
+from ingest.pipeline.shredding import data_keys_of, rows_in_clear, shred
+from ingest.proof.scan import Needle
+from ingest.shredding.key_store import KeyStore
+from ingest.suppression.cutoff import CutOff
+from ingest.suppression.keyed_hash import keyed_hash
+from ingest.suppression.ledger import Ledger
+from ingest.testing import fold
+from tests.changelogs import Record, Topic, schema
+from tests.erasure import people
+from tests.erasure.people import CLAIMS, COLUMNS, MEMBERS, PHOTOS, TABLES, TOLD, insured
+from tests.erasure.test_removal import ANNA, BEN, NAME, STORY, TEXT, said
+from tests.proof.subject import scan
+from tests.suppression.test_suppression import captured, merged, rows
+
+pytestmark = pytest.mark.spark
+MASTER = bytes(range(32))
+VALUES = (Needle("name", NAME), Needle("text", TEXT))
+SHRED: dict[str, Any] = {
+    MEMBERS: TOLD[MEMBERS] | {"shred": ["name"]},
+    CLAIMS: TOLD[CLAIMS] | {"shred": ["text"]},
+    PHOTOS: TOLD[PHOTOS] | {"personal": ["text"], "shred": ["text"]},
+}
+
+
+def shredding(folder: Path, **more: Any) -> Pipeline:
+    folder.mkdir(parents=True, exist_ok=True)
+    master = folder / "master.key"
+    master.write_text("1 " + MASTER.hex(), encoding="ascii")
+    master.chmod(0o600)
+    told = {"key_store": f"sqlite:///{folder}/keys.db", "master_key_file": str(master)}
+    privacy = {"key_file": str(folder / "ledger.key"), "shredding": told, "keep_old_files_hours": 0}
+    return insured(folder, **{"privacy": privacy, "tables": SHRED} | more)
+
+
+def take(spark: SparkSession, pipeline: Pipeline, folder: Path, records: list[Record], batch: int = 20) -> None:
+    merged(spark, pipeline, captured(spark, pipeline, folder, records, None, batch), batch)
+
+
+def clear(spark: SparkSession, pipeline: Pipeline, table: str) -> dict[int, dict[str, Any]]:
+    found = rows_in_clear(spark, pipeline, table).collect()
+    return {r.id: {c: r.asDict().get(c) for c in COLUMNS[table]} for r in found}
+
+
+def ask(spark: SparkSession, pipeline: Pipeline, member: int, cut_off: CutOff) -> str:
+    asked = request.found(spark, pipeline, [Named("member", str(member))], None, cut_off)
+    return request.ask(spark, pipeline, asked)[0].request
+
+
+@pytest.mark.parametrize("seed", [3])
+def test_in_clear_the_tables_are_what_the_reference_says(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """Rows that move, lead to others, come late and twice. In other batches the sealed texts are the same ones."""
+    random = Random(seed)
+    lives = {case: people.random_life(random, case, 14, settled=False) for case in range(1, 9)}
+    records = [record for case, life in lives.items() for record in people.records(life, case)]
+    one, other = shredding(tmp_path), shredding(tmp_path, lakehouse=str(tmp_path / "other"))
+    take(spark, one, tmp_path / "one", records, len(records))
+    take(spark, other, tmp_path / "two", records, len(records) // 5)
+    for table in TABLES:
+        expected: dict[Any, Any] = {}
+        for life in lives.values():
+            expected |= fold([s.event for s in life if s.table == table], COLUMNS[table])
+        assert clear(spark, one, table) == expected, (seed, table)
+        sealed = rows(spark, one, table)
+        assert sealed == rows(spark, other, table)
+        (column,) = SHRED[table]["shred"]
+        texts = [row[column] for row in sealed.values()]
+        assert texts
+        assert all(text.startswith("sealed:1:") for text in texts)
+
+
+@pytest.mark.long
+def test_of_an_erased_subject_no_copy_tells_anything(spark: SparkSession, tmp_path: Path) -> None:
+    """A copy of the whole lakehouse from before. Nothing was removed anywhere yet; others and a new life are read."""
+    pipeline = shredding(tmp_path)
+    take(spark, pipeline, tmp_path / "events", people.records(STORY[:-2], 1))
+    assert scan(Path(pipeline.lakehouse), VALUES).findings == {}
+    assert clear(spark, pipeline, MEMBERS) == {ANNA: {"name": NAME}, BEN: {"name": "Ben"}}
+    copy = tmp_path / "copy"
+    shutil.copytree(pipeline.lakehouse, copy)
+    ask(spark, pipeline, ANNA, people.cut_off(1, STORY[:-2]))
+    backup = pipeline.model_copy(update={"lakehouse": str(copy)})
+    for lakehouse in (pipeline, backup):
+        assert clear(spark, lakehouse, MEMBERS) == {ANNA: {"name": None}, BEN: {"name": "Ben"}}
+        assert clear(spark, lakehouse, CLAIMS)[99150] == {"member_id": ANNA, "text": None}
+        # Two tables away, under the key of the claim.
+        assert clear(spark, lakehouse, PHOTOS) == {
+            70: {"claim_id": 99150, "text": None},
+            71: {"claim_id": 61, "text": "a door"},
+        }
+    new = [*STORY[:-2], said(MEMBERS, "c", 3, 90, ANNA, name="Anna again")]
+    take(spark, pipeline, tmp_path / "new", people.records(new, 1))
+    Removal(spark, pipeline).run()
+    assert clear(spark, pipeline, MEMBERS) == {ANNA: {"name": "Anna again"}, BEN: {"name": "Ben"}}
+    assert clear(spark, pipeline, CLAIMS).keys() == {61}
+    assert clear(spark, backup, MEMBERS)[ANNA] == {"name": None}
+
+
+@pytest.mark.long
+def test_an_erasure_that_dies_before_its_keys_are_destroyed_destroys_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = shredding(tmp_path)
+    take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
+    with monkeypatch.context() as dying:
+        dying.setattr(request, "shred", lambda *_: None)
+        ask(spark, pipeline, ANNA, people.cut_off(1, STORY))
+    assert clear(spark, pipeline, MEMBERS)[ANNA] == {"name": NAME}
+    taken = Removal(spark, pipeline).run().taken
+    assert taken[DATA_KEYS] == {"keys": 2}, "hers and her claim's"
+    assert shred(spark, pipeline) == 0
+    states = [e.place for e in Ledger(spark, pipeline.layout.ledger, pipeline.name).entries() if e.place]
+    assert states[0] == DATA_KEYS
+
+
+def test_values_of_all_types_come_back(spark: SparkSession, tmp_path: Path) -> None:
+    """Beside the same table unshredded: what is read in clear is what it holds, with its types."""
+    columns = [
+        ("id", "int64"),
+        {"field": "born", "type": "int32", "name": "io.debezium.time.Date", "optional": True},
+        {"field": "seen", "type": "int64", "name": "io.debezium.time.MicroTimestamp", "optional": True},
+        {
+            "field": "paid",
+            "type": "bytes",
+            "name": "org.apache.kafka.connect.data.Decimal",
+            "parameters": {"scale": "2", "connect.decimal.precision": "10"},
+            "optional": True,
+        },
+        ("name", "string"),
+        ("photo", "bytes"),
+        ("fit", "boolean"),
+        {"field": "words", "type": "array", "items": {"type": "string", "optional": True}, "optional": True},
+    ]
+    personal = ["born", "seen", "paid", "name", "photo", "fit", "words"]
+    full: dict[str, Any] = {
+        "id": 1, "born": -3000, "seen": 1_700_000_000_123_456, "paid": base64.b64encode(b"\x04\xd2").decode(),
+        "name": "Ä \"quoted\" \\ \u2028 😀", "photo": base64.b64encode(bytes(range(256))).decode(), "fit": True,
+        "words": ["a", None, "ü"],
+    }  # fmt: skip
+    missing = "__debezium_unavailable_value"
+    toasted = full | {
+        "id": 2,
+        "name": missing,
+        "photo": base64.b64encode(missing.encode()).decode(),
+        "words": [missing],
+    }
+    topic = Topic("insured.members", ("public", "members"))
+    told = schema(*columns)  # type: ignore[arg-type]
+    topic.change("c", 10, full, schema=told)
+    topic.change("c", 11, full | {"id": 2}, schema=told)
+    topic.change("u", 12, toasted | {"fit": False}, schema=told)
+    topic.change("c", 13, dict.fromkeys(full) | {"id": 3}, schema=told)
+    topic.change("c", 14, full | {"id": 4, "name": "x" * 100_000}, schema=told)
+    settings = TOLD[MEMBERS] | {"personal": personal}
+    plain = insured(tmp_path / "plain", tables={MEMBERS: settings})
+    sealed = shredding(tmp_path / "sealed", tables={MEMBERS: settings | {"shred": personal}})
+    take(spark, plain, tmp_path / "a", topic.records, 2)
+    take(spark, sealed, tmp_path / "b", topic.records, 2)
+    whole = spark.read.format("delta").load(plain.layout.silver(plain.name, MEMBERS))
+    expected = whole.select("id", *personal)
+    found = rows_in_clear(spark, sealed, MEMBERS)
+    assert found.dtypes == expected.dtypes
+    assert sorted(found.collect()) == sorted(expected.collect(), key=lambda r: r.id)
+
+
+def test_what_is_kept_is_what_the_book_says(spark: SparkSession, tmp_path: Path) -> None:
+    """A sealed text is opened by hand: AES-256-GCM, under the owner's key, for this table and column only."""
+    pipeline = shredding(tmp_path)
+    take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
+    text = rows(spark, pipeline, MEMBERS)[ANNA]["name"]
+    found = re.fullmatch(r"sealed:1:([0-9a-f]{32}):(.+)", text)
+    assert found is not None
+    keys = data_keys_of(pipeline)
+    assert keys is not None
+    owner = keyed_hash(bytes.fromhex(people.SECRET.split()[1]), MEMBERS, str(ANNA))
+    (mine,) = KeyStore(keys.url, pipeline.name, {1: MASTER}).ensured([owner])
+    assert mine.key_id == found[1]
+    key = AESGCM(MASTER).decrypt(mine.wrapped[:12], mine.wrapped[12:], mine.key_id.encode())
+    box = base64.b64decode(found[2])
+    place = f"{MEMBERS}\0name\0{mine.key_id}".encode()
+    assert json.loads(AESGCM(key[:32]).decrypt(box[:12], box[12:], place)) == NAME
+    assert text not in json.dumps(rows(spark, pipeline, CLAIMS))
+
+
+@pytest.mark.usefixtures("whole_plans")
+def test_no_plan_shows_a_key(spark: SparkSession, tmp_path: Path) -> None:
+    pipeline = shredding(tmp_path)
+    take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
+    told = rows_in_clear(spark, pipeline, MEMBERS)._jdf.queryExecution().toString()
+    assert "aes_decrypt" in told
+    for secret in (MASTER, bytes.fromhex(people.SECRET.split()[1])):
+        for form in (secret.hex(), base64.b64encode(secret).decode(), str(list(secret))[1:-1]):
+            assert form not in told.lower()
+    assert "keys.db" not in told
+
+
+def test_a_value_that_can_not_be_read_is_sealed_as_a_whole(spark: SparkSession, tmp_path: Path) -> None:
+    """It names a field twice, or is torn, and waits in quarantine, where nobody reads it either."""
+    pipeline = shredding(tmp_path)
+    topic = Topic("insured.members", ("public", "members"))
+    topic.change("c", 10, {"id": BEN, "name": "Ben"})
+    source = '{"connector":"postgresql","schema":"public","table":"members","lsn":11}'
+    twice = f'{{"before":null,"after":{{"id":{ANNA},"name":"Ä","name":"{NAME}"}},"source":{source},"op":"c"}}'
+    unknown = f'{{"before":null,"after":{{"id":{ANNA},"name":"{NAME}"}},"source":{source},"op":"z"}}'
+    for value in (twice, twice[:-20], unknown):
+        topic.record({"id": ANNA}, None, value_bytes=value)
+    take(spark, pipeline, tmp_path / "events", topic.records)
+    held = Quarantine(spark, pipeline.layout.quarantine, pipeline.name).rows().orderBy("offset").collect()
+    assert [row["offset"] for row in held] == [1, 2, 3]
+    assert all(re.fullmatch(rb'\{"sealed":"sealed:1:[^"]+"\}', row["value"]) for row in held[:2])
+    assert json.loads(held[2]["value"])["after"]["name"].startswith("sealed:1:")
+    assert clear(spark, pipeline, MEMBERS) == {BEN: {"name": "Ben"}}
+    assert scan(Path(pipeline.lakehouse), VALUES).findings == {}
+
+
+def test_an_owner_that_events_write_otherwise_than_keys_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    pipeline = shredding(tmp_path)
+    topic = Topic("insured.members", ("public", "members"))
+    day = {"field": "id", "type": "int32", "name": "io.debezium.time.Date", "optional": False}
+    topic.change("c", 10, {"id": 5, "name": "x"}, schema=schema(day, ("name", "string")))
+    take(spark, pipeline, tmp_path / "events", topic.records)
+    (aside,) = Accounts(spark, pipeline.layout.accounts, pipeline.name).set_aside().values()
+    assert "leads to its subject by id, a date" in aside.reason
+
+
+@pytest.mark.long
+def test_a_mask_stands_in_clear(spark: SparkSession, tmp_path: Path) -> None:
+    """The row stays without its key: what the mask put there was never encrypted."""
+    masks = {"name": {"constant": "—"}}
+    pipeline = shredding(tmp_path, tables={MEMBERS: SHRED[MEMBERS] | {"on_erasure": masks}})
+    take(spark, pipeline, tmp_path / "events", people.records(STORY[:3], 1))
+    ask(spark, pipeline, ANNA, people.cut_off(1, STORY[:3]))
+    Removal(spark, pipeline).run()
+    assert clear(spark, pipeline, MEMBERS) == {ANNA: {"name": "—"}, BEN: {"name": "Ben"}}
+
+
+def test_queries_in_clear_ask_for_both_keys(spark: SparkSession, tmp_path: Path) -> None:
+    pipeline = shredding(tmp_path)
+    take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
+    register_in_clear(spark, pipeline)
+    assert spark.sql(f"SELECT name FROM members__decrypted WHERE id = {ANNA}").first() == (NAME,)
+    other = tmp_path / "other.key"
+    other.write_text("1 " + "00" * 32, encoding="ascii")
+    other.chmod(0o600)
+    told = pipeline.privacy.shredding.model_copy(update={"master_key_file": str(other)})  # type: ignore[union-attr]
+    privacy = pipeline.privacy.model_copy(update={"shredding": told})  # type: ignore[union-attr]
+    register_in_clear(spark, pipeline.model_copy(update={"privacy": privacy}))
+    assert spark.sql("SELECT max(name), count(*) FROM members__decrypted").first() == (None, 2)
+    with pytest.raises(ConfigError, match="no table"):
+        register_in_clear(spark, insured(tmp_path / "plain"))
+
+
+def test_keys_are_wrapped_by_a_newer_master(spark: SparkSession, tmp_path: Path) -> None:
+    pipeline = shredding(tmp_path)
+    take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
+    master = tmp_path / "master.key"
+    master.write_text(f"1 {MASTER.hex()}\n2 {bytes(reversed(MASTER)).hex()}\n", encoding="ascii")
+    told = CliRunner().invoke(app, ["rewrap", str(tmp_path / "insured.yaml"), "--json"])
+    assert json.loads(told.output) == {"rewrapped": 4, "master": 2}, "two members and two claims with photos"
+    master.write_text(f"2 {bytes(reversed(MASTER)).hex()}\n", encoding="ascii")
+    assert clear(spark, pipeline, MEMBERS)[ANNA] == {"name": NAME}

@@ -1,0 +1,267 @@
+"""An erased subject's old life stays away: whatever comes late, again, in other batches or another order, silver is
+what the changelog says without it. A new life flows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ingest.backfill.rebuilding import Rebuild
+from ingest.changelog.change import EVENT_ID
+from ingest.changelog.envelope import RECORD, Naming, events
+from ingest.config import Pipeline
+from ingest.erasure import request as asking
+from ingest.erasure.request import Named
+from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.quarantine import Quarantine
+from ingest.loop.capture import Capture
+from ingest.loop.late_children import LateChildren
+from ingest.loop.merge import Merge
+from ingest.loop.suppress import Suppression
+from ingest.pipeline.composition import bronze_of, rules_of
+from ingest.pipeline.shredding import sealing_of
+from ingest.sources.files import FileSource, lines, shuffled
+from ingest.spark.local_rows import local_rows
+from ingest.suppression.before_cutoff import OLD, UNKNOWN, judged
+from ingest.suppression.cutoff import EVERY, CutOff
+from ingest.suppression.key_file import read_keys
+from ingest.suppression.ledger import ASKED, KEYS, Entry, Ledger
+from ingest.testing import Event
+from tests.changelogs import Record, Topic, write
+from tests.erasure import people
+from tests.erasure.people import APART, CLAIMS, COLUMNS, MEMBERS, PHOTOS, TABLES, Said, insured
+
+pytestmark = pytest.mark.spark
+CASES, LENGTH, BATCHES = 25, 14, 6
+
+
+def ask(spark: SparkSession, pipeline: Pipeline, cut_offs: dict[int, CutOff]) -> Ledger:
+    """member → the end of its old life. Of nothing else is known that it belongs to anybody."""
+    assert pipeline.privacy is not None
+    keys = read_keys(pipeline.privacy.key_file)
+    entries = [
+        Entry(ASKED, f"r{m}", "member", MEMBERS, keys.hash(MEMBERS, str(m)), 1, keys.check(1), None, cut_off.said)
+        for m, cut_off in cut_offs.items()
+    ]
+    ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
+    ledger.append(entries, local_rows(spark, [{n: getattr(e, n) for n in KEYS.names} for e in entries], KEYS))
+    return ledger
+
+
+def captured(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    folder: Path,
+    records: list[Record],
+    seed: int | None,
+    batch: int,
+    first: int = 0,
+) -> Bronze:
+    """`seed`: in another order, the `first` records before the others."""
+    file = write(folder, records, None) / "events.jsonl"
+    given = list(lines([file]))
+    bronze = bronze_of(spark, pipeline)
+    if seed is not None:
+        given = [r for part in (given[:first], given[first:]) for r in shuffled(part, seed, any_order=False)]
+    source = FileSource(given)
+    capture = Capture(spark, source, bronze, rules_of(pipeline).naming, batch, seal=sealing_of(pipeline))
+    while capture.step():
+        pass
+    return bronze
+
+
+def merged(spark: SparkSession, pipeline: Pipeline, bronze: Bronze, most: int) -> dict[str, int]:
+    """What became of the events."""
+    merge = Merge(spark, pipeline.name, pipeline.layout, rules_of(pipeline), bronze, most)
+    sums: dict[str, int] = {}
+    while accounts := merge.step():
+        for account in accounts:
+            for outcome in ("read", "suppressed", "quarantined"):
+                sums[outcome] = sums.get(outcome, 0) + getattr(account, outcome)
+    return sums
+
+
+def rows(spark: SparkSession, pipeline: Pipeline, table: str) -> dict[int, dict[str, Any]]:
+    path = pipeline.layout.silver(pipeline.name, table)
+    if not Path(path).exists():
+        return {}
+    found = spark.read.format("delta").load(path).collect()
+    assert len(found) == len({r.id for r in found})
+    return {r.id: {c: r.asDict().get(c) for c in COLUMNS[table]} for r in found}
+
+
+def of_case(found: dict[int, dict[str, Any]], case: int) -> dict[int, dict[str, Any]]:
+    return {key: row for key, row in found.items() if key // APART == case}
+
+
+def compare(
+    spark: SparkSession, pipeline: Pipeline, lives: dict[int, list[Said]], points: dict[int, int]
+) -> dict[str, dict[int, dict[str, Any]]]:
+    """The rows of each table, which are what the reference says."""
+    found = {table: rows(spark, pipeline, table) for table in TABLES}
+    for case, said in lives.items():
+        expected = people.left(said, points[case], APART * case)
+        assert {t: of_case(found[t], case) for t in TABLES} == expected, (case, points[case], said)
+    return found
+
+
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2)])
+def test_silver_is_the_changelog_without_the_old_life(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """The requests come first: nobody knows which rows lead to their subjects but by what the events say, in any order
+    of the tables."""
+    random = Random(seed)
+    lives = {case: people.random_life(random, case, LENGTH, settled=True) for case in range(1, CASES + 1)}
+    points = {case: random.randrange(len(said) + 1) for case, said in lives.items()}
+    pipeline = insured(tmp_path)
+    ledger = ask(spark, pipeline, {APART * c: people.cut_off(c, said[: points[c]]) for c, said in lives.items()})
+    records = [record for case, said in lives.items() for record in people.records(said, case)]
+    size = len(records) // BATCHES + 1
+    bronze = captured(spark, pipeline, tmp_path / "events", records, seed, size)
+    sums = merged(spark, pipeline, bronze, size)
+    assert sums["read"] == len(records)
+    assert sums["suppressed"] > CASES
+    assert sums["quarantined"] == 0
+    compare(spark, pipeline, lives, points)
+    assert list(ledger.verify()) == []
+
+
+@pytest.mark.long
+def test_tables_that_are_rebuilt_hold_nothing_of_the_old_life(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows were merged before anybody asked, some had moved, or led to a subject once and do so no more."""
+    random = Random(3)
+    lives = {case: people.random_life(random, case, LENGTH, settled=False) for case in range(1, CASES // 2)}
+    points = {case: random.randrange(len(said) + 1) for case, said in lives.items()}
+    lives = {case: people.later(said, points[case]) for case, said in lives.items()}
+    pipeline = insured(tmp_path)
+    before = [record for case, said in lives.items() for record in people.records(said[: points[case]], case)]
+    after = [record for case, said in lives.items() for record in people.records(said, case)[points[case] :]]
+    whole = before + after
+    size = len(whole) // BATCHES + 1
+    merged(spark, pipeline, captured(spark, pipeline, tmp_path / "before", before, 3, size), size)
+    subjects = [Named("member", str(APART * case)) for case in lives]
+    asking.ask(
+        spark, pipeline, asking.found(spark, pipeline, subjects, None, asking.written_by_now(spark, pipeline, False))
+    )
+    merged(spark, pipeline, captured(spark, pipeline, tmp_path / "whole", whole, 3, size, len(before)), size)
+    Rebuild(spark, pipeline).run()
+    compare(spark, pipeline, lives, points)
+
+
+def story() -> list[Said]:
+    """A member, a claim, and a photo of it; the photo is told before the claim."""
+    member, claim = {"name": "x"}, {"member_id": APART, "text": "x"}
+    return [
+        Said(MEMBERS, Event("c", 0, 10, APART, member)),
+        Said(MEMBERS, Event("c", 1, 20, APART + 1, member)),
+        Said(PHOTOS, Event("c", 0, 40, 7, {"claim_id": 5, "text": "x"})),
+        Said(CLAIMS, Event("c", 0, 30, 5, claim)),
+        Said(MEMBERS, Event("c", 2, 50, APART, {"name": "anew"})),
+    ]
+
+
+def test_a_photo_that_came_before_its_claim_goes_and_a_new_life_stays(spark: SparkSession, tmp_path: Path) -> None:
+    pipeline = insured(tmp_path)
+    ledger = ask(spark, pipeline, {APART: people.cut_off(1, story()[:4])})
+    bronze = captured(spark, pipeline, tmp_path / "events", people.records(story(), 1), None, 1)
+    sums = merged(spark, pipeline, bronze, 1)
+    assert rows(spark, pipeline, MEMBERS) == {APART + 1: {"name": "x"}, APART: {"name": "anew"}}
+    assert rows(spark, pipeline, CLAIMS) == rows(spark, pipeline, PHOTOS) == {}
+    assert sums == {"read": 5, "suppressed": 2, "quarantined": 0}
+    assert {r.table for r in ledger.keys().collect()} == set(TABLES)
+
+
+class Died(Exception):
+    pass
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", [(LateChildren, "run"), (LateChildren, "_swept"), (Suppression, "_reduced")])
+def test_a_merge_that_dies_after_the_ledger_is_healed_by_itself(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[type, str]
+) -> None:
+    pipeline = insured(tmp_path)
+    ask(spark, pipeline, {APART: people.cut_off(1, story()[:4])})
+    bronze = captured(spark, pipeline, tmp_path / "events", people.records(story(), 1), None, 1)
+
+    def die(*_: object) -> None:
+        raise Died
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*place, die)
+        with pytest.raises(Died):
+            merged(spark, pipeline, bronze, 1)
+    merged(spark, pipeline, bronze, 1)
+    assert rows(spark, pipeline, MEMBERS) == {APART + 1: {"name": "x"}, APART: {"name": "anew"}}
+    assert rows(spark, pipeline, CLAIMS) == rows(spark, pipeline, PHOTOS) == {}
+
+
+def test_an_event_of_which_nothing_tells_its_age_waits(spark: SparkSession, tmp_path: Path) -> None:
+    """In a partition that nobody knew of, without a position."""
+    pipeline = insured(tmp_path)
+    ask(spark, pipeline, {APART: CutOff({"insured.members": {1: 9}}, {EVERY: (0, 50, 0, 0, 1, 0, 0)})})
+    said = [Said(MEMBERS, Event("c", n, 0, APART + n, {"name": "x"})) for n in range(2)]
+    bronze = captured(spark, pipeline, tmp_path / "events", people.records(said, 2), None, 5)
+    assert merged(spark, pipeline, bronze, 5) == {"read": 2, "suppressed": 0, "quarantined": 1}
+    assert rows(spark, pipeline, MEMBERS) == {APART + 1: {"name": "x"}}
+    held = Quarantine(spark, pipeline.layout.quarantine, pipeline.name).rows().collect()
+    assert [(r.code, r["table"], r.offset) for r in held] == [("old-or-new-life", MEMBERS, 0)]
+
+
+def test_without_a_request_no_event_is_looked_at(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: Sequence[object] = []
+    monkeypatch.setattr(Suppression, "_fenced", lambda *_: looked)
+    pipeline = insured(tmp_path)
+    bronze = captured(spark, pipeline, tmp_path / "events", people.records(story(), 1), None, 5)
+    merged(spark, pipeline, bronze, 5)
+    assert len(rows(spark, pipeline, MEMBERS)) == 2
+
+
+def test_a_read_is_of_the_life_in_which_it_stands(spark: SparkSession) -> None:
+    """Reads of incremental snapshots, and a transaction that was open when the erasure was asked for."""
+    topic = Topic("t")
+
+    def sent(partition: int, offset: int, lsn: int | None, sequence: str | None) -> None:
+        topic.partition = partition
+        op = "u" if lsn else "r"
+        source = topic.change(op, lsn or 0, {"id": 1}, offset=offset)["value"]["source"]
+        source |= {"lsn": lsn, "sequence": sequence, "snapshot": "false" if lsn else "incremental"}
+
+    right = {
+        (0, 3): (None, '["250","250"]', "old"),
+        (0, 12): (None, '["250","250"]', None),
+        (0, 13): (None, None, None),
+        (0, 14): (120, '["260","120"]', None),
+        (0, 15): (120, '["92","120"]', "old"),
+        (1, 0): (None, '["250","250"]', None),
+        (1, 1): (None, '["150","150"]', "old"),
+        (1, 2): (None, None, "unknown"),
+    }
+    for (partition, offset), (lsn, sequence, _) in right.items():
+        sent(partition, offset, lsn, sequence)
+    said = [
+        {c: r[c] for c in ("topic", "partition", "offset")} | {"value": json.dumps(r["value"])} for r in topic.records
+    ]
+    records = spark.createDataFrame(said, "topic string, partition int, offset bigint, value string").selectExpr(
+        *(
+            f"CAST({f.name if f.name in said[0] else 'NULL'} AS {f.dataType.simpleString()}) AS `{f.name}`"
+            for f in RECORD
+        )
+    )
+    hits = events(records, Naming()).select(
+        F.struct("topic", "partition", "offset").alias(EVENT_ID), "op", "position", F.lit("r").alias("request")
+    )
+    cut_off = CutOff({"t": {0: 10}}, {EVERY: (0, 200, 0, 0, 1, 5, 0)})
+    found = {
+        (r[EVENT_ID]["partition"], r[EVENT_ID]["offset"]): "old" if r[OLD] else "unknown" if r[UNKNOWN] else None
+        for r in judged(hits, {"r": cut_off}, "public.orders").collect()
+    }
+    assert found == {place: life for place, (_, _, life) in right.items()}

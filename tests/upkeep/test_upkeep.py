@@ -1,0 +1,111 @@
+"""Old versions go while a stream runs, and nothing that a commit under way needs."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.config import OldVersions, Pipeline
+from ingest.delta import vacuum
+from ingest.delta.delta_table import Table
+from ingest.lakehouse.silver import Silver
+from ingest.upkeep.upkeep import upkeep
+from tests.shop import captured, digests, events, merged, pipeline
+
+pytestmark = pytest.mark.spark
+ORDERS = "public.orders"
+_TEN_MINUTES = 600
+
+
+def shop_keeping(folder: Path, hours: float) -> Pipeline:
+    """What no file may say: less than an hour."""
+    old = OldVersions.model_construct(keep_hours=hours)
+    return pipeline(folder).model_copy(update={"old_versions": old})
+
+
+def kept_up(spark: SparkSession, shop: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if it were time to."""
+    now = time.monotonic()
+    with upkeep(spark, shop) as between_batches:
+        monkeypatch.setattr(time, "monotonic", lambda: now + 100_000)
+        between_batches()
+        monkeypatch.undo()
+
+
+@pytest.mark.long
+def test_what_only_old_versions_need_goes(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = shop_keeping(tmp_path, 0)
+    merged(spark, shop, captured(spark, shop, tmp_path, events()))
+    before, orders = digests(spark, shop), Path(shop.layout.silver(shop.name, ORDERS))
+    live = {Path(f).name for f in Silver(spark, str(orders)).rows().inputFiles()}
+    assert {f.name for f in orders.glob("*.parquet")} > live
+    kept_up(spark, shop, monkeypatch)
+    assert {f.name for f in orders.glob("*.parquet")} == live
+    assert digests(spark, shop) == before
+    for name, kept in shop.old_versions.properties.items():
+        assert Table(spark, str(orders)).property(name) == kept
+
+
+def test_files_that_went_a_moment_ago_stay_for_a_fraction_of_an_hour(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta rounds hours: of these it would make none, and take the files of whoever is about to commit."""
+    shop = shop_keeping(tmp_path, 0.4)
+    merged(spark, shop, captured(spark, shop, tmp_path, events()))
+    orders = Path(shop.layout.silver(shop.name, ORDERS))
+    written = {f.name for f in orders.glob("*.parquet")}
+    kept_up(spark, shop, monkeypatch)
+    assert {f.name for f in orders.glob("*.parquet")} == written
+
+
+def test_it_is_not_time_to_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    shop = shop_keeping(tmp_path, 1)
+    merged(spark, shop, captured(spark, shop, tmp_path, events()[:50]))
+    orders = Table(spark, shop.layout.silver(shop.name, ORDERS))
+    before = orders.version()
+    with upkeep(spark, shop) as between_batches:
+        between_batches()
+    assert orders.version() == before
+
+
+def test_a_session_of_the_pipeline_makes_tables_that_say_so(spark: SparkSession, tmp_path: Path) -> None:
+    shop = pipeline(tmp_path, old_versions={"keep_hours": 7})
+    try:
+        for name, value in shop.session.items():
+            spark.conf.set(name, value)
+        merged(spark, shop, captured(spark, shop, tmp_path, events()[:50]))
+    finally:
+        for name in shop.session:
+            spark.conf.unset(name)
+    for path in (shop.layout.bronze(shop.name), shop.layout.silver(shop.name, ORDERS), shop.layout.accounts):
+        table = Table(spark, path)
+        assert {name: table.property(name) for name in shop.old_versions.properties} == shop.old_versions.properties
+    assert shop.old_versions.properties["delta.logRetentionDuration"] == "interval 25200 seconds"
+
+
+def test_a_log_is_shortened_up_to_what_the_newest_version_is_told_by(spark: SparkSession, tmp_path: Path) -> None:
+    shop = pipeline(tmp_path)
+    merged(spark, shop, captured(spark, shop, tmp_path, events()))
+    before, path = digests(spark, shop), shop.layout.silver(shop.name, ORDERS)
+    table = Table(spark, path)
+    log = Path(path) / "_delta_log"
+    checkpoint = table.version()
+    table._log.checkpoint(table._log.unsafeVolatileSnapshot(), table._delta.none)
+    table.set_property("ingest.test", "a commit after the checkpoint")
+    versions = {f.name: int(f.stem) for f in log.glob("*.json") if f.stem.isdigit()}
+    ago = time.time() - _TEN_MINUTES
+    for name, version in versions.items():
+        os.utime(log / name, (ago + version, ago + version))
+    vacuum.removed(spark, [path], 1)
+    assert {f.name for f in log.glob("*.json")} >= set(versions)
+    vacuum.removed(spark, [path], 0)
+    left = {f.name for f in log.glob("*.json")}
+    assert {name for name in versions if name in left} == {
+        n for n, version in versions.items() if version >= checkpoint
+    }
+    assert table.property("ingest.test") == "a commit after the checkpoint"
+    assert digests(spark, shop) == before

@@ -1,0 +1,34 @@
+"""Files of old versions go when they are told to, and what is printed is for programs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.lakehouse.silver import Silver
+from tests.shop import captured, digests, events, merged, pipeline
+
+pytestmark = pytest.mark.spark
+ORDERS = "public.orders"
+
+
+def test_old_versions_go_and_the_newest_stays(spark: SparkSession, tmp_path: Path) -> None:
+    shop = pipeline(tmp_path)
+    merged(spark, shop, captured(spark, shop, tmp_path, events()))
+    before, orders = digests(spark, shop), Path(shop.layout.silver(shop.name, ORDERS))
+    live = set(Silver(spark, str(orders)).rows().inputFiles())
+    files = [*orders.glob("*.parquet")]
+    assert len(files) > len(live)
+    command = [sys.executable, "-c", "from ingest.cli import main; main()", "vacuum", str(tmp_path / "shop.yaml")]
+    done = subprocess.run([*command, "--keep-hours", "0", "--json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["keep_hours"] == 0
+    assert told["tables"] >= len(before) + 2
+    assert {f.name for f in orders.glob("*.parquet")} == {Path(f).name for f in live}
+    assert digests(spark, shop) == before
