@@ -1,10 +1,10 @@
-"""What can go wrong, and for each kind: is it worth retrying, and what should the reader of the message do?
+"""The errors that users see: what happened, whether a retry can help, and what to do.
 
-An `IngestError` is for people: it is printed as one sentence and a remedy, without a stack trace. Anything
-else that escapes is a defect of this project.
+The command line prints an `IngestError` as one sentence and a remedy, without a stack trace. Any other exception that
+escapes is a defect of this project.
 
-Exit codes (Airflow and shells read them): 2 means "you need to change something, a retry can't help",
-75 (`EX_TEMPFAIL`) means "the same command may succeed later".
+Exit codes, which Airflow and shells read: 1 means that a comparison found a difference, 2 that the user has to change
+something and a retry can't help, 75 (`EX_TEMPFAIL`) that the same command may succeed later.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ EXIT_TRANSIENT = 75
 
 
 class IngestError(Exception):
-    """A failure that its reader can act upon.
+    """A failure that the user can act upon.
 
-    `problem` says what happened and where (source, table, position), `remedy` what to do about it.
-    Neither ever holds a value out of a row or a secret.
+    `problem` says what happened and where (source, table, position), `remedy` what to do about it. Neither holds a
+    row's value or a secret.
     """
 
     exit_code = EXIT_USER
@@ -34,19 +34,20 @@ class IngestError(Exception):
 
 
 class ConfigError(IngestError):
-    """A pipeline file or an option can't be what the user meant."""
+    """A pipeline file or an option is invalid or contradicts itself."""
 
 
 class PrerequisiteMissing(IngestError):
-    """Java, disk space, a port or a package that this machine lacks."""
+    """This machine lacks Java, disk space, a port or a package."""
 
 
 class SourceRefused(IngestError):
-    """The source answered, and said no: authentication, an absent topic, a lost part of the log."""
+    """The source answered with a refusal: failed authentication, a missing topic, a part of the log that is gone."""
 
 
 class ChangelogUnusable(IngestError):
-    """The changelog can't be folded as configured: no key, columns that contradict the table, a foreign writer."""
+    """The changelog can't be merged as configured: it has no key, its columns contradict the table, or it has another
+    writer."""
 
 
 class TableUnusable(ChangelogUnusable):
@@ -58,22 +59,22 @@ class TableUnusable(ChangelogUnusable):
 
 
 class StopRequested(ChangelogUnusable):
-    """The pipeline's file asks for a stop where this is met."""
+    """An event was met at which the pipeline's file asks for a stop."""
 
 
 class ProofFailed(IngestError):
-    """What should have been proved was not: a scan missed a canary, or found what was to be certified as gone."""
+    """A proof failed: a scan missed a canary, or found a value that was to be certified as removed."""
 
 
 class Unreachable(IngestError):
-    """Nobody answered in time. The same command may succeed later."""
+    """A service did not answer in time. The same command may succeed later."""
 
     exit_code = EXIT_TRANSIENT
     retried = True
 
 
 class Contended(IngestError):
-    """Two writers met at one table. Nothing is lost: the same command goes on where it stood."""
+    """Two writers changed one table at the same time. Nothing is lost: the same command continues where it stopped."""
 
     exit_code = EXIT_TRANSIENT
     retried = True
@@ -84,25 +85,25 @@ class LakehouseDamaged(IngestError):
 
 
 class StorageRefused(IngestError):
-    """The storage of the lakehouse answered, and said no: permissions, credentials, or no space is left."""
+    """The storage of the lakehouse answered with a refusal: permissions, credentials, or no space is left."""
 
 
 class EngineOverloaded(IngestError):
-    """Spark gave up for want of memory or time. The same command may succeed on a machine that is less busy."""
+    """Spark ran out of memory or time. The same command may succeed on a machine that is less busy."""
 
     exit_code = EXIT_TRANSIENT
     retried = True
 
 
 class EngineDied(IngestError):
-    """Spark's process was killed, such as for want of memory. The same command goes on where it stood."""
+    """Spark's process was killed, for example because memory ran out. The same command continues where it stopped."""
 
     exit_code = EXIT_TRANSIENT
     retried = True
 
 
 class StackFailed(IngestError):
-    """An embedded service did not start or died; its log says why."""
+    """An embedded service did not start, or died; its log says why."""
 
     exit_code = EXIT_TRANSIENT
     retried = True

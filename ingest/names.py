@@ -1,7 +1,7 @@
-"""Checked names: what a source may call its tables, and what we may call folders and Spark identifiers.
+"""Checked names: table names from a source, and the folder names and Spark identifiers made from them.
 
-A source's names hold any character: dots, quotes, slashes, emoji. They reach a path or a SQL text only
-through the functions here. Pure: nothing is read or written.
+A source's names may hold any character: dots, quotes, slashes, emoji. They reach a path or a SQL text only through the
+functions here. Pure: nothing is read or written.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_]*(\.[a-z0-9_]+)*", re.ASCII)
 _UNSAFE = re.compile(r"[^a-z0-9_.]+", re.ASCII)
 BUCKET_URI = r"^s3://([^/:@?#]+)(/[^?#]*)?$"
-"""A bucket of S3-compatible storage, and perhaps a prefix in it."""
+"""A regular expression: a bucket of S3-compatible storage, optionally with a prefix."""
 _DIGEST_DIGITS = 10
 _SLUG_CHARACTERS = 48
 _FEW_NAMES = 20
@@ -41,18 +41,18 @@ class TableName(str):
 
 
 def path_segment(name: str) -> str:
-    """The folder name that stands for `name`: one path segment of `[a-z0-9_.-]`, the same on every machine.
+    """Returns the folder name for `name`: one path segment of `[a-z0-9_.-]`, the same on every machine.
 
-    A name of plain lower-case words joined by single dots is its own segment. Every other name becomes a
-    slug, "-" and 10 hexadecimal digits of its SHA-256, so that names that differ only in case, in accents or
-    in characters that a file system refuses stay apart. A segment never begins with "_" or ".": readers of a
-    lakehouse take such folders for hidden ones. Raises ValueError for an empty name.
+    A name of plain lower-case words joined by single dots is its own segment. Any other name becomes a slug, "-" and 10
+    hexadecimal digits of its SHA-256, so that names that differ only in case, accents or characters that a file system
+    refuses get different folders. A segment never begins with "_" or ".", because readers of a lakehouse skip such
+    folders as hidden. Raises ValueError for an empty name.
     """
     if not name:
         raise ValueError("a name can't be empty")
     if _PLAIN.fullmatch(name) and len(name) <= _SEGMENT_CHARACTERS and name.split(".", maxsplit=1)[0] not in _DEVICES:
         return name
-    # A lone surrogate is no character, but a name that holds one must still have a folder.
+    # "surrogatepass": a name with a lone surrogate, which UTF-8 can't encode, gets a folder too.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_DIGITS]
     words = (word.strip("_") for word in _UNSAFE.sub("_", name.lower()).split("."))
     slug = ".".join(word for word in words if word)[:_SLUG_CHARACTERS].strip("._") or "name"
@@ -62,15 +62,15 @@ def path_segment(name: str) -> str:
 
 
 def identifier(name: str) -> str:
-    """`name` as one Spark SQL identifier in backticks, whatever it holds. Raises ValueError if empty."""
+    """Returns `name` as one Spark SQL identifier in backticks. Raises ValueError if it is empty."""
     if not name:
         raise ValueError("an identifier can't be empty")
     return "`" + name.replace("`", "``") + "`"
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
-    """What to do where `name` is none of the `known` names: take one that is much like it, or else one of them if there
-    are few, or else `otherwise`."""
+    """Returns a remedy for an unknown `name`: a question that suggests similar `known` names; a list of all known names
+    if none is similar and there are at most 20; else `otherwise`."""
     names = sorted(set(known))
     folded = {one.casefold(): one for one in reversed(names)}
     last = {one.casefold().rpartition(".")[2]: one for one in reversed(names)}
@@ -84,7 +84,8 @@ def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def bucket_and_prefix(uri: str) -> tuple[str, str]:
-    """Of a `BUCKET_URI`; a prefix that isn't empty ends with a slash. Raises ValueError for another text."""
+    """Splits a `BUCKET_URI` into bucket and prefix; a prefix that isn't empty ends with a slash. Raises ValueError for
+    another text."""
     found = re.fullmatch(BUCKET_URI, uri)
     if found is None:
         raise ValueError("should be like s3://bucket/prefix, without credentials")
@@ -94,7 +95,7 @@ def bucket_and_prefix(uri: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Lakehouse:
-    """Where each Delta table of a lakehouse lies. `root` is a folder or a URI such as `s3a://bucket/prefix`.
+    """The paths of a lakehouse's Delta tables. `root` is a folder or a URI such as `s3a://bucket/prefix`.
 
     `source` is the name of a pipeline: one pipeline reads one source.
     """
@@ -114,11 +115,11 @@ class Lakehouse:
         return self._below("tombstones", path_segment(source), path_segment(table))
 
     def history(self, source: str, table: str) -> str:
-        """All versions of a table's rows."""
+        """Returns the path of a table's row versions (SCD type 2)."""
         return self._below("history", path_segment(source), path_segment(table))
 
     def changes(self, source: str, table: str) -> str:
-        """What the versions of a table's rows follow from."""
+        """Returns the path of the changes from which a table's row versions are computed."""
         return self._below("changes", path_segment(source), path_segment(table))
 
     @property
@@ -135,7 +136,7 @@ class Lakehouse:
 
     @property
     def known_history(self) -> str:
-        """What is known of histories, so that nobody reads them again."""
+        """Returns the path of facts about event histories that were computed once, to save reading the histories."""
         return self._below("system", "known-history")
 
     @property
@@ -144,20 +145,20 @@ class Lakehouse:
 
     @property
     def ledger(self) -> str:
-        """What was asked to be erased."""
+        """Returns the path of the ledger of erasure requests."""
         return self._below("system", "ledger")
 
     @property
     def subject_index(self) -> str:
-        """Where in histories subjects are named: digits of keyed hashes."""
+        """Returns the path of the index from keyed hashes of keys to the spans of bronze that name them."""
         return self._below("system", "subject-index")
 
     def backfilled(self, source: str, number: int) -> str:
-        """What a backfill has read from elsewhere than bronze."""
+        """Returns the path of the events that backfill `number` has read from another source than bronze."""
         return self._below("backfilled", path_segment(source), str(number))
 
     def beside(self, name: str) -> Lakehouse:
-        """A lakehouse within this one, for the time of a comparison."""
+        """Returns a lakehouse within this one for temporary tables, such as those of a proof."""
         return Lakehouse(self._below("beside", path_segment(name)))
 
     def _below(self, *segments: str) -> str:

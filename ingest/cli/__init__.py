@@ -1,4 +1,4 @@
-"""The command line: `ingest`. What it says first must not wait for its libraries, so that these are imported later."""
+"""The command line: `ingest`. The first message is printed before the libraries are imported, which takes seconds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the commands for those who ask for them."""
+    """Imports the commands on first access to `app`."""
     if name == "app":
         from ingest.cli.commands import app
 

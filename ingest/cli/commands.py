@@ -1,4 +1,4 @@
-"""Registers every command of `ingest`. Each reports in a table for people, or in JSON with `--json`."""
+"""Registers every command of `ingest`. Each prints a table, or JSON with `--json`."""
 
 from __future__ import annotations
 

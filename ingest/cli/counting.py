@@ -1,4 +1,4 @@
-"""How far long work has come: a bar on a terminal, nothing elsewhere."""
+"""Progress bars of long work: shown on a terminal only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from ingest.cli.printing import verbatim
 
 @contextmanager
 def counting(as_json: bool, events: Callable[[], int] | None = None) -> Iterator[Callable[[Sequence[Account]], None]]:
-    """Hands out what takes the accounts of each slice of a fold. `events` counts how many there will be, for a bar."""
+    """Yields a function that advances the bar by the accounts of one merged slice. `events` returns the total of
+    events."""
     with bar("events", as_json, events) as advance:
         yield lambda accounts: advance(sum(a.read for a in accounts))
 
@@ -23,7 +24,7 @@ def counting(as_json: bool, events: Callable[[], int] | None = None) -> Iterator
 def bar(
     what: str, as_json: bool, total: Callable[[], int] | None = None, console: Console | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """Hands out what is told how many more of `what` are done. `total` counts how many there will be."""
+    """Yields a function that advances the bar by a number of finished `what`. `total` returns the number in all."""
     console = console or verbatim(stderr=True)
     if as_json or not console.is_terminal:
         yield lambda done: None

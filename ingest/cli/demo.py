@@ -1,4 +1,4 @@
-"""`ingest demo`: an insurer's claims, streamed from Postgres into silver and held against their source."""
+"""`ingest demo`: streams an insurer's claims from Postgres into silver and compares both."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def demo(
 
     Example: ingest demo --seconds 20 --folder claims-demo
     """
-    del debug  # The whole trace is the business of main().
+    del debug  # `guarded` reads it from the command line.
     console = verbatim(stderr=as_json)
     with _folder(folder) as root:
         if keep:
@@ -66,7 +66,8 @@ def demo(
 
 
 def exit_code(summary: Summary | None) -> int:
-    """0 where silver equals its source, 1 where it differs, 130 where nobody could tell: it was stopped."""
+    """Returns 0 where silver equals its source, 1 where it differs, 130 where the demo was interrupted before the
+    comparison."""
     if summary is None:
         return _INTERRUPTED
     return 0 if summary.equal else _DIFFERS
@@ -93,7 +94,7 @@ def _demonstrated(root: Path, console: Console, seed: int, seconds: float | None
 
 @contextmanager
 def _folder(chosen: Path | None) -> Iterator[Path]:
-    """The chosen folder, which is to be new; else a temporary one that is removed, whatever happens."""
+    """Yields the chosen folder, which has to be new or empty, or else a temporary one, which is removed at the end."""
     from ingest.stack import EXTERNAL_VARIABLES
 
     _refuse_external(EXTERNAL_VARIABLES.values())
@@ -113,7 +114,7 @@ def _folder(chosen: Path | None) -> Iterator[Path]:
 
 
 def _refuse_external(variables: Iterable[str]) -> None:
-    """The demo makes tables and a connector, which are none of an existing database's business."""
+    """Raises ConfigError if a variable names an external service: the demo creates its own tables and connector."""
     named = [name for name in variables if os.environ.get(name)]
     if named:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""How a failure reaches its reader: two lines and an exit code, or with `--debug` the whole trace."""
+"""Prints a failure as two lines and sets the exit code; with `--debug` the whole trace is shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ingest.errors import IngestError
 
 
 def guarded(command: Callable[[], object]) -> None:
-    """Runs a command; exits with the code of the error that its reader can act upon."""
+    """Runs a command. Prints an IngestError and exits with its exit code."""
     try:
         command()
     except IngestError as error:

@@ -1,4 +1,4 @@
-"""`ingest jars`: the jars that a submitted job needs, and what makes commands start sooner."""
+"""`ingest jars`: prints the jars that a submitted job needs, and writes the class archive for faster starts."""
 
 from __future__ import annotations
 

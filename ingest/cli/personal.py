@@ -1,4 +1,4 @@
-"""Values that may be personal, read from a file or from stdin: arguments stand in a shell's history and in the list of
+"""Reads personal values from a file or from stdin: arguments would be visible in the shell's history and in the list of
 processes."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ STDIN = "-"
 
 
 def read(file: str, option: str) -> str:
-    """The text of a file, or of stdin where `file` is "-". Raises ConfigError, which shows nothing of it."""
+    """Returns the text of a file, or of stdin if `file` is "-". Raises ConfigError, whose text quotes none of it."""
     try:
         return sys.stdin.read() if file == STDIN else Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as failure:

@@ -1,4 +1,4 @@
-"""A point of a changelog, as an option says it."""
+"""Parses options that name a point of a changelog."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from ingest.errors import ConfigError
 
 
 def point(option: str, text: str, epoch: int) -> Point:
-    """What is said under `option`, of the life `epoch` of the log. Raises ConfigError."""
+    """Returns the point that `text` names. `epoch`: the log's epoch for a position. Raises ConfigError that names
+    `option`."""
     try:
         return Point.parsed(text, epoch)
     except ValueError as error:

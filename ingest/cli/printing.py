@@ -1,4 +1,4 @@
-"""Where commands print."""
+"""The consoles on which commands print."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WIDEST = 10_000
 
 
 class _TableConsole(Console):
-    """Prints every cell of a table whole: folded where a terminal is too narrow, in one line in a file or a pipe."""
+    """Prints every cell of a table whole: folded if the terminal is too narrow, on one line in a file or a pipe."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         for table in (one for one in objects if isinstance(one, Table)):
@@ -26,5 +26,6 @@ class _TableConsole(Console):
 
 
 def verbatim(stderr: bool = False, soft_wrap: bool = False) -> Console:
-    """A console that shows names and values as they are: `[a-z]` and `:key:` may stand in any of them."""
+    """Returns a console that prints names and values unchanged: they may hold `[a-z]` and `:key:`, which rich would
+    interpret."""
     return _TableConsole(markup=False, emoji=False, highlight=False, stderr=stderr, soft_wrap=soft_wrap)

@@ -1,5 +1,5 @@
-"""What a run shows of itself: a table that stays in its place on a terminal; elsewhere some lines, or a JSON object, a
-batch."""
+"""Shows the progress of a run, batch by batch: a table that is updated in place on a terminal, else lines of text or a
+JSON object."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEGEND = (
 
 @contextmanager
 def shown(name: str, as_json: bool, console: Console | None = None) -> Iterator[Callable[[Progress], None]]:
-    """Hands out what takes the progress of the pipeline `name`."""
+    """Yields a function that shows the progress of the pipeline `name`."""
     console = console or verbatim()
     if as_json:
         yield lambda progress: console.out(json.dumps(figures(progress, datetime.now(UTC)), ensure_ascii=False))
@@ -45,11 +45,12 @@ def shown(name: str, as_json: bool, console: Console | None = None) -> Iterator[
 
 
 def figures(progress: Progress, now: datetime) -> dict[str, Any]:
-    """Returns what is known of one turn.
+    """Returns the figures of one batch.
 
-    `behind`: offsets that the source holds and bronze doesn't. `lag_seconds`: the age of the newest change that is
-    merged, since it was made at its source. Either is absent where it isn't known. `without_table`: records that belong
-    to no table."""
+    `behind`: offsets that the source holds and bronze doesn't. `lag_seconds`: the age of the newest merged change since
+    it was made at its source. Either is absent if it isn't known. `without_table`: counts of records that belong to no
+    table.
+    """
     read = sum(a.read for a in progress.accounts)
     found: dict[str, Any] = {"captured": progress.captured, "seconds": round(progress.seconds, 3)}
     if progress.seconds and (events := read or progress.captured):
@@ -69,7 +70,7 @@ def _counts(account: Account) -> dict[str, int]:
 
 
 def _named(found: dict[str, Any]) -> dict[str, dict[str, int]]:
-    """Returns the counts of each table, and of the records of none under a name for them."""
+    """Returns the counts of each table, and those of records without a table under WITHOUT_TABLE."""
     named: dict[str, dict[str, int]] = dict(found["tables"])
     if "without_table" in found:
         named[WITHOUT_TABLE] = found["without_table"]
@@ -99,7 +100,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
 
 @dataclass
 class _Line:
-    """The counts of one table since the run began, and how many of its events the last batch held."""
+    """`counts`: of one table since the run began. `last`: how many of its events the last batch held."""
 
     counts: dict[str, int]
     last: int = 0

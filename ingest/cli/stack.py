@@ -1,4 +1,4 @@
-"""`ingest stack`: the embedded services, in the background or the foreground."""
+"""`ingest stack`: runs the embedded services in the background or the foreground."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def up(
     ] = None,
     foreground: Annotated[bool, typer.Option(help="Stay until Ctrl-C, then stop the services.")] = False,
 ) -> None:
-    """Start the services and show their addresses, users and logs; what runs already, in other parts too, goes on."""
+    """Start the services and show their addresses, users and logs. Services that run already are left running."""
     stack = Stack(folder, tuple(part or CHANGELOG_PARTS), keep=True, tethered=foreground)
     if not foreground:
         stack.start()
@@ -61,7 +61,7 @@ def status(
     folder: Folder = Path(".stack"),
     as_json: Annotated[bool, typer.Option("--json", help="For programs: a list of objects.")] = False,
 ) -> None:
-    """Show of each service whether it runs and answers. Exits with 1 if one of them does not."""
+    """Show for each service whether it runs and answers. Exits with 1 if one of them does not."""
     services = Stack.at(folder).status()
     if as_json:
         typer.echo(json.dumps([asdict(service) for service in services], indent=1))
@@ -87,7 +87,7 @@ def down(
 
 
 def _show(services: list[ServiceStatus]) -> None:
-    """Prints each service with what a client needs, a line each, so that nothing is cut at the terminal's edge."""
+    """Prints each service with what a client needs, a line each, so that the terminal's edge cuts nothing off."""
     for service in services:
         answers = "answers" if service.healthy else "does not answer"
         typer.echo(f"{service.service}: {service.state}" + ("" if service.state == "stopped" else f", {answers}"))

@@ -1,7 +1,7 @@
-"""What a run says before its first batch: that it starts, what it waits for, and where it stands.
+"""The messages of a run before its first batch: that it starts, what it waits for, and its position.
 
-To stderr, as stdout is for results; a table that is shown live on a terminal lets it through above itself. This module
-imports nothing that takes time.
+They go to stderr, as stdout is for results; a live table on a terminal prints them above itself. This module imports
+nothing that takes time.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _NAMED = 5
 
 
 def say(text: str) -> None:
-    """Prints a line that is no result."""
+    """Prints a line to stderr."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 def announce(arguments: Sequence[str]) -> None:
-    """Says that a pipeline starts, if that is what these arguments of the command line ask for."""
+    """Prints that a pipeline starts, if the command line's arguments are those of `ingest run`."""
     pipeline = next((a for a in arguments[1:] if not a.startswith("-")), None)
     if arguments[:1] == [_RUN] and pipeline is not None and not {"-h", "--help"} & set(arguments):
         file = PurePath(pipeline)
@@ -46,16 +46,17 @@ def installed(package: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Returns the first names and how many more there are."""
+    """Returns the first names and the number of further ones."""
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 class AnnouncedSource:
-    """A Kafka source that says that it waits for the brokers, and then which topics are read and how much waits."""
+    """A Kafka source that prints that it waits for the brokers, and then the topics it reads and the number of records
+    to capture."""
 
     def __init__(self, source: KafkaSource, servers: str, before: AnnouncedSource | None = None) -> None:
-        """`before`: the one whose place this one takes; what that has said is not said again."""
+        """`before`: the source of the attempt before; its messages are not repeated."""
         self._source = source
         self._servers = servers
         self._bounded = False

@@ -1,4 +1,4 @@
-"""What a run shows while it waits for something that is away: a line, or a JSON object, for each attempt."""
+"""Shows that a run waits for a service that is away: a line or a JSON object for each attempt."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _T = TypeVar("_T")
 
 
 def waiting(as_json: bool, console: Console | None = None) -> Callable[[Waiting | Resumed], None]:
-    """Returns what shows each attempt that failed, and that the work goes on. `console`: where it is shown; on stderr
-    unless given, so that a command that prints one JSON object still does."""
+    """Returns a function that shows each failed attempt, and that the work continues. `console`: stderr unless given,
+    so that stdout holds only the command's own JSON."""
     console = console or verbatim(stderr=True)
     text = _json if as_json else _sentence
     return lambda state: console.out(text(state))
 
 
 def patiently(spark: SparkSession, pipeline: Pipeline, as_json: bool, work: Callable[[Progressed], _T]) -> _T:
-    """Returns what `work` returns, which is begun again while what it needs is away. Ctrl-C ends it as ever."""
+    """Returns the result of `work`, which is retried while a service that it needs is away. Ctrl-C interrupts it."""
     return Retries(spark, pipeline, Stop(), waiting(as_json))(work)
 
 

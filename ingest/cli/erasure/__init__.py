@@ -1,1 +1,1 @@
-"""Commands of erasures and their proofs."""
+"""Commands for erasures and their proofs."""

@@ -1,4 +1,4 @@
-"""`ingest certificate`: keys that sign certificates of erasure, issuing one, and whether one is genuine."""
+"""`ingest certificate`: makes signing keys, and issues and verifies certificates of erasure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def key(
     file: Annotated[Path, typer.Argument(help="Where the private key goes; the public one goes beside it.")],
     debug: Debug = False,
 ) -> None:
-    """Make a key pair that signs certificates. The private key is for its owner alone, and lies outside of lakehouses.
+    """Make a key pair that signs certificates. Keep the private key readable by its owner alone and outside of
+    lakehouses.
 
     Example: ingest certificate key ~/.ingest/erasure.pem
     """
@@ -52,9 +53,9 @@ def issue(
     folder: Annotated[list[Path] | None, typer.Option(help="One more place to scan. May be repeated.")] = None,
     debug: Debug = False,
 ) -> None:
-    """Scan a pipeline's places for a subject's values and, where none is found, certify the erasure.
+    """Scan a pipeline's places for a subject's values and, if none is found, write a signed certificate of the erasure.
 
-    There is no certificate where a value was found, a canary was missed, or the request isn't done.
+    Fails if a value is found, the scan misses a canary, or the request isn't complete.
 
     Example: ingest certificate issue claims 7c1f… --needle-file subject.json --key ~/.ingest/erasure.pem
     """
@@ -79,9 +80,9 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Tell whether a certificate is what was signed, and, given the issuer's public key, who signed it.
+    """Check that a certificate is unaltered and, given the issuer's public key, who signed it.
 
-    Exits with 1 where anything was altered, or another key signed.
+    Exits with 1 if anything was altered or another key signed it.
 
     Example: ingest certificate verify erasure-17.json --public-key erasure.pem.pub
     """

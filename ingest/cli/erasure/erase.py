@@ -1,4 +1,4 @@
-"""`ingest erase`: what is known of a subject, the request that it be erased, and the removal."""
+"""`ingest erase`: records requests to erase subjects, and removes their data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REMAINS = "from now on nothing of it that was written by now gets into a table"
 
 
 class Upto(StrEnum):
-    """By what the old life of a subject ends."""
+    """Where the erased part of a subject's changes ends: at the topics' current end, or at the end of bronze."""
 
     TOPICS = "topics"
     BRONZE = "bronze"
@@ -61,10 +61,14 @@ def erase(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
-    """Ask that a subject be erased: its rows, and all that lead to it over foreign keys. What was written by now is
-    kept away from every table at once, however it comes again; what begins later is a new life, and flows. Then remove
-    what there is. Without a subject: read what others ask for in a topic (privacy: {request_topic: …}), go on with what
-    was asked before, and take old files away whose time has come.
+    """Erase subjects: remove their rows and all rows that lead to them over foreign keys.
+
+    A request takes effect at once: every event of the subject that was written before it is suppressed, whether it
+    comes from the topics, an archive or a backfill. Rows that begin later are merged as usual. Then the stored data is
+    removed.
+
+    Without a subject: read requests from the topic (privacy: {request_topic: …}), continue earlier requests, and delete
+    the old files that are due.
 
     Example: ingest erase claims --subject member:42 --reason "asked by letter"
     """
@@ -95,7 +99,7 @@ def erase(
 
 
 def _require_readable(pipeline: Pipeline, left: list[dict[str, Any]]) -> None:
-    """After all others were worked off."""
+    """Raises ConfigError if the topic holds records that are no requests; all other requests are complete by then."""
     if left and pipeline.privacy is not None:
         first = left[0]
         raise ConfigError(
@@ -109,7 +113,7 @@ def _require_readable(pipeline: Pipeline, left: list[dict[str, Any]]) -> None:
 def _worked_off(
     spark: SparkSession, pipeline: Pipeline, keep_hours: int | None, quiet: bool, asks_topic: bool
 ) -> dict[str, Any]:
-    """Removes whatever was asked for, by somebody, in a topic, or by deletes at the source."""
+    """Executes all open requests: from this command, from the request topic, and from deletes at the source."""
     removal, seen = Removal(spark, pipeline, keep_hours), _nothing if quiet else _tell
     requests, unreadable = asked_in_topic(spark, pipeline) if asks_topic else ([], [])
     if requests:
@@ -132,7 +136,7 @@ def _worked_off(
 
 
 def _nothing(*_: object) -> None:
-    """Where the whole is printed at the end."""
+    """Reports nothing: with `--json` everything is printed at the end."""
 
 
 def _tell(place: str, taken: Mapping[str, int]) -> None:
@@ -198,6 +202,6 @@ def _show(pipeline: Pipeline, asked: Asked, keys: int, dry_run: bool) -> None:
     console = verbatim()
     console.print(table)
     for request in asked.requests if not dry_run else ():
-        # The key is what the caller gave, and is kept nowhere.
+        # The subject's key comes from the command line; it is not stored anywhere.
         console.print(f"asked: {request.entry.request} ({request.entry.subject})")
     typer.echo("nothing was asked for: a dry run" if dry_run else f"{keys:,} keys are fenced: {_REMAINS}")

@@ -1,4 +1,4 @@
-"""`ingest rewrap`: data keys under the newest master key."""
+"""`ingest rewrap`: wraps data keys by the newest master key."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ def rewrap(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
-    """Wrap the data keys of shredded columns by the newest master key. Once the older master keys are destroyed, old
-    copies of the key store open nothing any more: none of what was erased either.
+    """Wrap the data keys of shredded columns by the newest master key.
+
+    Destroy the older master keys afterwards: then copies of the old key store can't decrypt anything any more, erased
+    values included.
 
     Example: ingest rewrap claims
     """

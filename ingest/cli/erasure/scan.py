@@ -1,4 +1,4 @@
-"""`ingest scan`: is anything of a subject left in a pipeline's places? Needs no Spark."""
+"""`ingest scan`: looks for a subject's values in a pipeline's places. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def scan(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
-    """Read every byte and column of a pipeline's places and look for values of a subject, in every form.
+    """Read every byte and column of a pipeline's places and search them for a subject's values, in every encoding.
 
-    Values are given in a file, never as arguments, and are not shown. A number or a short text names the columns in
-    which it counts: {"member": {"value": 42, "columns": ["id"]}}. Exits with 1 where anything is found.
+    The values come from a file, never from arguments, and are not printed. A number or a short text needs the columns
+    in which to search: {"member": {"value": 42, "columns": ["id"]}}. Exits with 1 if anything is found.
 
     Example: ingest scan claims --needle-file subject.json
     """
@@ -63,7 +63,7 @@ def scan(
 
 
 def needles_in(file: str) -> tuple[Needle, ...]:
-    """Those of a file, or of stdin where it is "-". Raises ConfigError, which shows none of them."""
+    """Returns the search terms in a file, or in stdin if it is "-". Raises ConfigError, which quotes none of them."""
     return parsed(personal.read(file, "--needle-file"))
 
 
@@ -92,7 +92,7 @@ def _show(console: Console, report: Report) -> None:
 
 
 def _table(title: str, *headings: str) -> Table:
-    """Its cells are never cut: a place that can't be read in full can't be looked at."""
+    """Returns a table whose cells are folded, never cut off: paths have to be readable in full."""
     table = Table(title=title, title_justify="left")
     for heading in headings:
         table.add_column(heading, overflow="fold")

@@ -1,4 +1,4 @@
-"""`ingest accounts`: what became of every event, and whether the sums add up."""
+"""`ingest accounts`: shows the counts of events by outcome and checks their sums."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def accounts(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
-    """Show and check the accounts: read = applied + superseded + quarantined + suppressed, without a gap.
+    """Show and check the accounts: read = applied + superseded + quarantined + suppressed, without gaps between
+    batches.
 
-    Exits with 1 where something is missing or doubled.
+    Exits with 1 if an event is missing or counted twice.
 
     Example: ingest accounts claims
     """

@@ -1,4 +1,4 @@
-"""`ingest as-of`: silver as it was at a point of the log."""
+"""`ingest as-of`: writes silver as it was at a point of the log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ingest.spark.session import running
 
 
 class Origin(StrEnum):
-    """Where the events are read."""
+    """Where events are read from."""
 
     BRONZE = "bronze"
     ARCHIVE = "archive"
@@ -51,10 +51,10 @@ def as_of(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
-    """Write the tables as they were at a point of the log, to be read like any others: `ingest sql --lakehouse DIR`.
+    """Write the tables as they were at a point of the log to a new folder. Query it with `ingest sql --lakehouse DIR`.
 
-    What the source had committed by then is in them, and nothing of a transaction that it had not. The archive is asked
-    where bronze begins too late, or is lost.
+    The tables hold everything that the source had committed by then, and nothing of transactions that were open. Use
+    --source archive where bronze begins too late or is lost.
 
     Example: ingest as-of claims --time 2026-01-31T12:00:00Z --out /tmp/january
     """

@@ -1,4 +1,4 @@
-"""`ingest digest`: one line that is equal where two silver tables hold the same rows."""
+"""`ingest digest`: prints a digest of a silver table's rows, equal for equal content."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def digest(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
-    """Print the number of live rows and a digest of their content, which order, files and batches don't change.
+    """Print a digest of a silver table's live rows. It doesn't depend on the order of rows, files or batches.
 
     Example: ingest digest claims.members --pipeline claims
     """

@@ -1,4 +1,4 @@
-"""`ingest gc`: forget the tombstones that no late event can ask for any more."""
+"""`ingest gc`: removes tombstones that no late event needs any more."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def gc(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
-    """Forget tombstones of deleted keys. Without --keep-days (or tombstones.keep_days in the pipeline) only those that
-    are older than everything that the topics, and the archive where one is named, still hold. An older event that comes
-    all the same goes to quarantine.
+    """Remove tombstones of deleted keys.
+
+    Without --keep-days (or tombstones.keep_days in the pipeline's file) only those go that are older than everything
+    that the topics and the archive still hold. An even older event that arrives later is quarantined.
 
     Example: ingest gc claims --keep-days 90 --dry-run
     """

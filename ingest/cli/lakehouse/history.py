@@ -1,4 +1,4 @@
-"""`ingest history`: the life of one row."""
+"""`ingest history`: prints the changes of one row."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def history(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
-    """Print the life of a row: each event that names its key, when its source committed it, and what it changed.
+    """Print the history of a row: each event with its key, when the source committed it, and what it changed.
 
     Example: ingest history claims.members id=42 --pipeline claims
 
-    Where the key has several columns, name each: ingest history shop.lines order_id=42 line=3 --pipeline shop
+    If the key has several columns, name each: ingest history shop.lines order_id=42 line=3 --pipeline shop
     """
     del debug
     loaded = load(pipeline)
@@ -64,7 +64,7 @@ def history(
 
 
 def _key(arguments: Sequence[str], file: str | None) -> dict[str, str]:
-    """The value of each column of the key, from arguments and from a file."""
+    """Returns the value of each column of the key, from arguments and from a file."""
     lines = personal.read(file, "--key-file").splitlines() if file is not None else []
     pairs = [_pair(text) for text in (*arguments, *filter(str.strip, lines))]
     named = dict(pairs)

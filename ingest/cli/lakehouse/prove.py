@@ -1,4 +1,4 @@
-"""`ingest prove`: is silver what its events say? Folded once more from the beginning, and compared."""
+"""`ingest prove`: recomputes silver from its events and compares."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ def prove(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
-    """Fold all that the pipeline has read once more, beside the live tables, and compare digests. A stream may go on.
+    """Recompute the tables from all events that the pipeline has read, and compare digests with the live tables. A
+    stream may run meanwhile.
 
-    Exits with 1 where a table differs, and shows the first keys that do and the events that name them. A table that is
-    set aside is held against the events that it holds, and the exit code is 2.
+    Exits with 1 if a table differs, and shows the first keys that differ and their events. A table that is set aside is
+    compared as of its last merged batch, and the exit code is 2.
 
     Example: ingest prove claims --table claims.members
     """

@@ -1,4 +1,4 @@
-"""`ingest sql`: a query over silver, with tables by the names that the source gives them."""
+"""`ingest sql`: queries silver by the source's table names."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from ingest.sql.statement import Statement
 from ingest.sql.table_names import Source, TableNames, table_names
 
 _DEFAULTS = {
-    "spark.sql.debug.maxToStringFields": "1000",  # Who asks to EXPLAIN a query wants to see its columns.
-    # A filter on one side of a join holds for the other side too: queries gain by it, merges of wide tables don't.
+    "spark.sql.debug.maxToStringFields": "1000",  # EXPLAIN shows all columns.
+    # Copies a filter on a join key to the other side: speeds queries up, but slows merges of wide tables down.
     "spark.sql.constraintPropagation.enabled": "true",
 }
 
@@ -52,9 +52,8 @@ def sql(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per row.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
-    """Query silver tables by name: schema.table as the source calls it or, where several pipelines have such a table,
-    pipeline.schema.table; without a pipeline a table of --pipeline is meant. It only reads: nothing that could write is
-    run.
+    """Query silver tables by name: schema.table as in the source, or pipeline.schema.table if several pipelines have
+    such a table. With --pipeline, schema.table means that pipeline's table. Statements that write are refused.
 
     Example: ingest sql --pipeline claims "SELECT count(*) FROM claims.accident_claims"
     """
@@ -67,7 +66,7 @@ def sql(
     loaded = load(pipeline) if pipeline is not None else None
     root = loaded.lakehouse if loaded is not None else str(lakehouse)
     if "://" not in root:
-        root = str(Path(root).absolute())  # Spark takes a table's relative place to be below its own warehouse.
+        root = str(Path(root).absolute())  # Spark resolves a table's relative path below its own warehouse.
     with _session(loaded) as spark, explaining(spark, partial(_elsewhere, loaded)) as asked:
         statement = Statement(spark, text)
         asked.feeds = frozenset(statement.feeds)
@@ -79,14 +78,15 @@ def sql(
 
 
 def _elsewhere(pipeline: Pipeline | None, error: Exception) -> IngestError | None:
-    """Explains a failure by what the pipeline's file names, such as its store; None where the query itself failed."""
+    """Returns the error for a failure outside of the query, such as an unreachable store; None if the query itself
+    failed."""
     found = explained(error, pipeline) if pipeline is not None else None
     return None if isinstance(found, RunFailed) else found
 
 
 @contextmanager
 def _session(pipeline: Pipeline | None) -> Iterator[SparkSession]:
-    """A session with a pipeline's own settings, in which names are known as long as it lives."""
+    """Yields a session with the pipeline's settings and a temporary in-memory catalog."""
     warehouse = tempfile.mkdtemp(prefix="ingest-sql-")
     own = {"spark.sql.catalogImplementation": "in-memory", "spark.sql.warehouse.dir": warehouse}
     try:
@@ -97,8 +97,8 @@ def _session(pipeline: Pipeline | None) -> Iterator[SparkSession]:
 
 
 def names_in(spark: SparkSession, lakehouse: Lakehouse, pipeline: str | None = None) -> TableNames:
-    """Names every silver table of a lakehouse, all versions of its rows (`table__history`), and the lakehouse's own
-    tables (`system.…`). `pipeline`: whose tables are meant by a name that several pipelines have."""
+    """Returns the names of all tables of a lakehouse: silver, row histories (`table__history`) and the lakehouse's own
+    tables (`system.…`). `pipeline`: whose table is meant by a name that several pipelines have."""
     own = {"system.quarantine": lakehouse.quarantine, "system.accounts": lakehouse.accounts}
     own["system.ledger"] = lakehouse.ledger
     sources = []
@@ -110,8 +110,8 @@ def names_in(spark: SparkSession, lakehouse: Lakehouse, pipeline: str | None = N
 
 
 def register_in_clear(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Makes the tables with shredded columns known in clear, for this session, as `table__decrypted`; with the schema
-    before it where two are called alike. Raises ConfigError where the keys can't be read."""
+    """Registers decrypted views of the tables with shredded columns in this session, as `table__decrypted`; prefixed by
+    the schema if two tables share a name. Raises ConfigError if no table is shredded or the keys can't be read."""
     entries = Catalog(spark, pipeline.layout.tables).entries(pipeline.name)
     sealed = [e.shape.table for e in entries if e.shape.table in shredded_by(pipeline.tables).columns]
     if not sealed:
@@ -127,7 +127,7 @@ def register_in_clear(spark: SparkSession, pipeline: Pipeline) -> None:
 
 
 def _show(frame: DataFrame, limit: int, as_json: bool) -> None:
-    rows = frame.limit(limit).collect()  # at most `limit` rows, for a person to read
+    rows = frame.limit(limit).collect()  # bounded by --limit
     console = verbatim()
     if as_json:
         for row in rows:

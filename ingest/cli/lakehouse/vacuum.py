@@ -1,4 +1,4 @@
-"""`ingest vacuum`: what only old versions of tables need goes."""
+"""`ingest vacuum`: deletes files that only old versions of tables need."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ def vacuum_tables(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
-    """Delete what no version of a pipeline's tables needs that is younger than this: files, and what the log tells of
-    older ones. No query and no batch may take longer than that. A stream does so by itself.
+    """Delete the files and log entries that only table versions older than --keep-hours need.
+
+    A query or a batch that runs for longer than that may fail. A stream vacuums its tables by itself.
 
     Example: ingest vacuum claims --keep-hours 72
     """

@@ -1,4 +1,4 @@
-"""`ingest archive`: the changelog as it came, in an object store."""
+"""`ingest archive`: writes, verifies and restores from the archive of a changelog in an object store."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of a 
 
 @app.command()
 def run(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
-    """Archive what was captured since the last time. A run that was stopped is repeated; one too many adds nothing.
+    """Archive the records that were captured since the last run. Safe to repeat: an interrupted run leaves nothing half
+    done, and a run without new records adds nothing.
 
     Example: ingest archive run claims
     """
     del debug
     loaded = load(pipeline)
-    archive_of(loaded)  # A mistake in the file is told before Spark starts.
+    archive_of(loaded)  # Raises ConfigError before Spark starts.
     written: list[Manifest] = []
     with running("ingest archive", loaded.session) as spark, explaining(loaded), stop_on_signal() as stop:
 
@@ -66,9 +67,10 @@ def run(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
 
 @app.command()
 def restore(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
-    """Fill a lakehouse that was lost, or begin a new one, from the archive: bronze, and silver out of it.
+    """Restore a lost lakehouse, or start a new one, from the archive: bronze, and silver from it.
 
-    `ingest run` then goes on with what the topics hold after the archive's end. One that was stopped is repeated.
+    Afterwards `ingest run` continues with the records in the topics after the archive's end. An interrupted restore
+    continues when it is repeated.
 
     Example: ingest archive restore claims
     """
@@ -88,10 +90,10 @@ def restore(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> N
 
 @app.command()
 def verify(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
-    """Read every object and hold it against what is known of it: none is missing, truncated or altered.
+    """Read every object of the archive and check that none is missing, truncated or altered.
 
-    Exits with 1 where one is, and says which events are affected. Of an archive that a connector writes less is
-    known, and what can't be checked is said.
+    Exits with 1 if one is, and names the affected events. An archive that a connector writes allows fewer checks; the
+    output lists those that are not possible.
 
     Example: ingest archive verify claims
     """

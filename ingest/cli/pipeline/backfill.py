@@ -1,4 +1,4 @@
-"""`ingest backfill`: history once more into the tables, while the stream goes on."""
+"""`ingest backfill`: merges a part of history again while the stream goes on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ingest.spark.session import running
 
 
 class Origin(StrEnum):
-    """Where history is read."""
+    """Where history is read from."""
 
     BRONZE = "bronze"
     ARCHIVE = "archive"
@@ -63,12 +63,12 @@ def backfill(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
-    """Merge the events of a window once more: into a table that is new, after a change of the pipeline's file, or out
-    of an archive, a topic or a dump that reaches further back. A stream may go on meanwhile; doubled events change
-    nothing.
+    """Merge the events of a window again: to fill a new table, after a change of the pipeline's file, or from an
+    archive, a topic or a dump that reaches further back. A stream may run meanwhile; events that are merged twice
+    change nothing.
 
-    One that was stopped goes on where it stood when it is asked for in the same words. A time is that at which a
-    record was written to its topic.
+    An interrupted backfill continues when the same command is repeated. A time is the one at which a record was written
+    to its topic.
 
     Example: ingest backfill claims --from 2026-01-01 --to 2026-02-01 --table claims.members
     """
@@ -115,7 +115,7 @@ def backfill(
 
 
 def _require(spark: SparkSession, pipeline: Pipeline, tables: Sequence[str], found: Container[str | None]) -> None:
-    """Raises ConfigError for a table that is neither among the `found` ones nor among the pipeline's."""
+    """Raises ConfigError for a table that is neither in `found` nor in the pipeline's catalog."""
     absent = [table for table in tables if table not in found]
     Catalog(spark, pipeline.layout.tables).require(pipeline.name, absent)
 

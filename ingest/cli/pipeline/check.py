@@ -28,8 +28,10 @@ def check(
 ) -> None:
     """Check a pipeline file and show what it will read and write, without running it.
 
-    Exits with 2 where the file can't be right. With --live: also where the connector has failed, and with 1 where a
-    setting of it loses data.
+    Exits with 2 if the file is invalid. With --live also if the connector has failed, and with 1 if one of its settings
+    loses data.
+
+    Example: ingest check claims --live
     """
     if debug:
         logging.basicConfig(level=logging.DEBUG)
@@ -57,13 +59,13 @@ def check(
 
 
 def _require_none(pipeline: str, problems: list[str]) -> None:
-    """Raises ConfigError where there are problems."""
+    """Raises ConfigError if there are problems."""
     if problems:
         raise ConfigError(f"{pipeline}: {'; '.join(problems)}", "correct it and run `ingest check` on the file again")
 
 
 def _require_running(connector: dict[str, Any] | None) -> None:
-    """Raises SourceRefused where the pipeline's connector or one of its tasks has failed."""
+    """Raises SourceRefused if the pipeline's connector or one of its tasks has failed."""
     if connector is None or "FAILED" not in (connector["state"], *connector["tasks"]):
         return
     raise SourceRefused(
@@ -74,7 +76,7 @@ def _require_running(connector: dict[str, Any] | None) -> None:
 
 
 def _show_live(live: dict[str, Any]) -> None:
-    """Prints the state of Kafka and of the connector, the risks, and what may be wrong in the file."""
+    """Prints the state of Kafka and of the connector, the risks, and declarations that may be outdated."""
     console = verbatim()
     console.print(live_table(live))
     for line in connector_lines(live):

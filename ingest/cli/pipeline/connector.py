@@ -1,4 +1,4 @@
-"""`ingest connector`: the configuration of a connector that loses nothing."""
+"""`ingest connector`: writes a connector configuration that loses nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = typer.Typer(help="What a Debezium connector has to be told so that it lose
 
 @app.callback()
 def _group() -> None:
-    """Keeps `recipe` a command of its own while it is the only one."""
+    """Keeps `recipe` a subcommand although it is the only one."""
 
 
 @app.command(
@@ -48,7 +48,7 @@ def recipe(
     as_json: Annotated[bool, typer.Option("--json", help="As Kafka Connect takes it: POST it to /connectors.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
-    """Write the configuration of a connector that loses nothing. Passwords stand in no option and not in the output."""
+    """Write the configuration of a connector that loses nothing. Passwords are neither options nor in the output."""
     del debug
     if database != "postgres":
         raise ConfigError(f"there is no recipe for {database!r}", "take postgres")
@@ -69,7 +69,7 @@ def recipe(
 
 
 def _placement(pipeline: Pipeline) -> Placement:
-    """What a pipeline's file says of its connector."""
+    """Returns the settings of the connector that the pipeline's file tells."""
     source = pipeline.source
     prefix, tables, schemas = _topics(pipeline)
     debezium, spelled = source.debezium, source.debezium.model_fields_set
@@ -85,7 +85,8 @@ def _placement(pipeline: Pipeline) -> Placement:
 
 
 def _topics(pipeline: Pipeline) -> tuple[str, list[str], list[str]]:
-    """The topics' prefix, and the tables or schemas that the file names. Raises ConfigError for no prefix."""
+    """Returns the topics' prefix and the tables and schemas that the file names. Raises ConfigError if it tells no
+    prefix."""
     source = pipeline.source
     named = [topic.split(".", 2) for topic in source.topics or () if topic.count(".") >= 2]
     prefixes = {parts[0] for parts in named}
@@ -104,6 +105,6 @@ def _topics(pipeline: Pipeline) -> tuple[str, list[str], list[str]]:
 
 
 def _show(settings: list[Setting]) -> None:
-    """Prints a setting a line, its reason above it, so that nothing is cut at the terminal's edge."""
+    """Prints each setting below its reason, a line each, so that the terminal's edge cuts nothing off."""
     for setting in settings:
         typer.echo(f"# {setting.reason}\n{setting.name}={setting.value}")

@@ -19,12 +19,12 @@ from ingest.sources.newest import newest_shapes
 
 
 def observed(pipeline: Pipeline) -> dict[str, Any]:
-    """Returns the state of Kafka, bronze and the connector right now. Offsets are {topic: {partition: offset}}.
+    """Returns the current state of Kafka, bronze and the connector. Offsets are {topic: {partition: offset}}.
 
-    `captured` and `lag` are None where `bronze` isn't "read": "absent" before the first capture, "remote"
-    where it lies in an object store. `connector` is None where the file names none. `risks` are settings of the
-    connector and of topics; `problems` are declarations of the file that the newest events contradict, `notes` those
-    that they may have outlived. Raises SourceRefused and Unreachable.
+    `captured` and `lag` are None unless `bronze` is "read"; it is "absent" before the first capture and "remote" in an
+    object store. `connector` is None if the file names none. `risks` are settings of the connector and of topics that
+    lose data; `problems` are declarations of the file that the newest events contradict, `notes` those that may be
+    outdated. Raises SourceRefused and Unreachable.
     """
     admin = KafkaAdmin(pipeline.source.kafka)
     topics = admin.topics(pipeline.source.topics, pipeline.source.topic_pattern)
@@ -35,7 +35,7 @@ def observed(pipeline: Pipeline) -> dict[str, Any]:
     captured = None if remote else captured_offsets(path)
     behind = None
     if captured is not None:
-        # A partition that is new since the last capture is read from its beginning.
+        # A partition added since the last capture is read from its beginning.
         reached = {t: {**ps, **captured.get(t, {})} for t, ps in beginning.items()}
         behind = lag(end, reached)
     source = pipeline.source
@@ -62,7 +62,7 @@ def observed(pipeline: Pipeline) -> dict[str, Any]:
 def _connector(place: Connect, source: Source, topics: tuple[str, ...]) -> tuple[dict[str, Any], list[Risk]]:
     """Returns the state of the pipeline's connector, and the risks of its configuration and version.
 
-    `unread_topics` are those that it has written to and the pipeline doesn't read.
+    `unread_topics` are topics that it has written to and the pipeline doesn't read.
     """
     debezium = source.debezium
     connectors = Connectors(place.url, place.login, place.ca_file)
@@ -93,7 +93,7 @@ def _connector(place: Connect, source: Source, topics: tuple[str, ...]) -> tuple
 
 
 def _topic_risks(admin: KafkaAdmin, topics: tuple[str, ...]) -> list[Risk]:
-    """Returns the risks of the topics' settings, whose reading takes a right that reading their records doesn't."""
+    """Returns the risks of the topics' settings, which need DescribeConfigs to be read; records don't."""
     try:
         return topic_risks(admin.properties(topics))
     except SourceRefused:

@@ -1,4 +1,4 @@
-"""What a pipeline reads and where everything lands, as plain values and as a table for people."""
+"""The plan of a pipeline, what it reads and where everything is stored, as plain values and as a table."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _ANY_TABLE = "<table>"
 
 
 def plan(pipeline: Pipeline) -> dict[str, Any]:
-    """What the pipeline reads and where everything lands, as plain values without secrets.
+    """Returns what the pipeline reads and where everything is stored, as plain values without secrets.
 
-    `tables` holds those that the file lets foresee; the others are named by their events and land at
+    `tables` holds the tables that the file lets foresee. Other tables are named by their events and stored at
     `other_tables`, where `<table>` stands for the table's folder.
     """
     source, layout = pipeline.source, pipeline.layout
@@ -58,7 +58,7 @@ def plan(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _foreseen(pipeline: Pipeline) -> dict[str, list[str]]:
-    """table → topics, for the tables that the file names and those of topics that Debezium has named."""
+    """Returns table → topics, for the tables that the file names and those of topics that Debezium has named."""
     source = pipeline.source
     tables: dict[str, list[str]] = {table: [] for table in pipeline.tables}
     prefix = f"{source.debezium.topic_prefix}."
@@ -72,7 +72,7 @@ def _foreseen(pipeline: Pipeline) -> dict[str, list[str]]:
 
 
 def _subjects(pipeline: Pipeline) -> dict[str, str]:
-    """Tables whose rows lead to subjects, and how."""
+    """Returns table → how its rows lead to subjects."""
     found = {}
     for table, settings in pipeline.tables.items():
         subject = settings.subject
@@ -87,7 +87,7 @@ def _subjects(pipeline: Pipeline) -> dict[str, str]:
 
 
 def _declarations(settings: TableSettings | None) -> dict[str, Any]:
-    """What the file says of a table's rows; what it doesn't say is left out, but the key."""
+    """Returns the file's declarations for a table; all but the key are left out if they are absent."""
     if settings is None:
         return {"primary_key": []}
     found: dict[str, Any] = {"primary_key": list(settings.primary_key or ())}
@@ -101,14 +101,14 @@ def _declarations(settings: TableSettings | None) -> dict[str, Any]:
 
 
 def _history(pipeline: Pipeline, table: str) -> dict[str, str]:
-    """Where a table's older versions of rows are kept, if they are."""
+    """Returns the path of the row history if the table keeps one."""
     settings = pipeline.tables.get(table)
     kept = settings is not None and settings.history
     return {"history": pipeline.layout.history(pipeline.name, table)} if kept else {}
 
 
 def _archive(pipeline: Pipeline) -> dict[str, Any] | None:
-    """Where the changelog is kept for ever, without credentials."""
+    """Returns the archive's location without credentials."""
     archive = pipeline.archive
     if archive is None:
         return None
@@ -154,7 +154,7 @@ def plan_table(composed: dict[str, Any]) -> Table:
 
 
 def _declared_text(places: dict[str, Any]) -> str:
-    """The declarations of a table, a line each."""
+    """Returns the declarations of a table, a line each."""
     lines = []
     if places["primary_key"]:
         lines.append(f"primary key {', '.join(places['primary_key'])}")

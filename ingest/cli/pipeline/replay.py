@@ -1,4 +1,4 @@
-"""`ingest replay`: changelog files into silver tables, without services and without configuration."""
+"""`ingest replay`: merges changelog files into silver tables, without services and without configuration."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="Print the accounts as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
-    """Fold changelog files into silver tables, through the same code as a stream.
+    """Merge changelog files into silver tables, through the same code as a stream.
 
     Example: ingest replay events.jsonl --out build/replayed --format jsonl
     """

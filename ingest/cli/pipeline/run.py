@@ -1,4 +1,4 @@
-"""`ingest run`: a pipeline, as a stream or until nothing is new."""
+"""`ingest run`: runs a pipeline as a stream, or until everything available is merged."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def run(
 ) -> None:
     """Capture a changelog into bronze and merge it into silver.
 
-    Runs until it is told to stop (Ctrl-C, SIGTERM); the batch in hand is finished first.
+    Runs until Ctrl-C or SIGTERM; the current batch is finished first.
 
     Example: ingest run claims --available-now
     """
-    del debug  # The whole trace is the business of main().
+    del debug  # `guarded` reads it from the command line.
     drive(pipeline, BOTH, available_now, as_json)
 
 
 def job(*parts: Part) -> typer.Typer:
-    """A command of its own that runs these parts, for a submitter."""
+    """Returns an application with one command that runs these parts, for spark-submit."""
     app = typer.Typer(pretty_exceptions_enable=False)
 
     @app.command()
@@ -65,7 +65,7 @@ def job(*parts: Part) -> typer.Typer:
 
 
 def drive(name: str, parts: Sequence[Part], available_now: bool, as_json: bool) -> None:
-    """Runs parts of a pipeline in the given mode. Jobs submitted to a cluster come in here too."""
+    """Runs parts of a pipeline, as a stream or until everything available is merged. Submitted jobs call it too."""
     loaded, console = load(name), verbatim()
     say("waiting for Java and Spark")
     with (
@@ -81,19 +81,20 @@ def drive(name: str, parts: Sequence[Part], available_now: bool, as_json: bool) 
             retries(attempts.until_now)
             attempts.require_all_merged()
             return
-        # One of the processes of a pipeline is enough.
+        # Only the process that merges runs upkeep: one per pipeline is enough.
         with upkeep(spark, loaded) if "merge" in parts else nullcontext(lambda: None) as between_batches:
             try:
                 retries(partial(attempts.until_stopped, between_batches))
             except IngestError as error:
-                # It was to end, and has done nothing by halves: what it waited for it finds at its next start.
+                # Stopped while it waited for something: nothing is half done, and the next start tries again.
                 if not (stop.is_set() and error.retried):
                     raise
         attempts.require_all_merged()
 
 
 class _Attempts:
-    """Runs with all of their objects made anew, as tables and topics are then. The first one says where it stands."""
+    """The attempts of a run. Each makes all of its objects anew, from the current tables and topics. The first one
+    prints the position."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class _Attempts:
         self._fault: BaseException | None = None
 
     def require_all_merged(self) -> None:
-        """Raises ChangelogUnusable where the last attempt left tables that are set aside."""
+        """Raises ChangelogUnusable if the last attempt left tables that are set aside."""
         require_all_merged(self._pipeline.name, self._set_aside, self._fault)
 
     def until_now(self, progressed: Progressed) -> None:
@@ -152,15 +153,15 @@ class _Attempts:
 
 @contextmanager
 def stop_on_signal() -> Iterator[Stop]:
-    """Hands out an event that SIGINT and SIGTERM set. Spark's own process keeps running until the batch is done; a run
-    that waits ends at once."""
+    """Yields an event that SIGINT and SIGTERM set. Spark's process keeps running until the batch is finished; a run
+    that is waiting ends at once."""
     stop = Stop()
 
     def end(*_: object) -> None:
         stop.set()
         if stop.interrupts:
             raise Interrupted
-        # Not by `print`, which a signal may have interrupted.
+        # `print` is not reentrant, and the signal may have interrupted one.
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"stopping: the batch in hand is finished first\n")
 
     previous = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -1,4 +1,4 @@
-"""`ingest status`: where a pipeline stands."""
+"""`ingest status`: shows the position, the lag and the tables of a pipeline."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
-    """Show how far a pipeline has come and how far it is behind, its last batch, changes of schemas, tables that are
-    set aside, and for each table its rows, those that wait, tombstones and quarantine.
+    """Show how far a pipeline has read and merged, its lag, its last batch, schema changes and tables that are set
+    aside; and for each table the number of rows, pending rows, tombstones and quarantined events.
 
     Example: ingest status claims
     """
