@@ -544,8 +544,8 @@ MUTANTS = [
     Mutant(
         "the keys of late rows of an erased subject are not fenced",
         "loop/suppress.py",
-        "brought = told.where(OLD).select(",
-        "brought = told.where(OLD).limit(0).select(",
+        "brought = told.where(BEFORE_CUTOFF).select(",
+        "brought = told.where(BEFORE_CUTOFF).limit(0).select(",
         FENCE,
     ),
     Mutant(

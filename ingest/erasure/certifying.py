@@ -10,8 +10,8 @@ from ingest.config import Pipeline
 from ingest.erasure.removal import ARCHIVE, DATA_KEYS, OLD_FILES, PLACES, TOPICS, subjects_aside
 from ingest.errors import ConfigError, ProofFailed
 from ingest.proof.certificate import Erasure
-from ingest.suppression.cutoff import EVERY, CutOff
-from ingest.suppression.ledger import ASKED, STATE, Entry, Ledger, newest
+from ingest.suppression.cutoff import WHOLE_SOURCE, Cutoff
+from ingest.suppression.ledger import REQUESTED, STATE, Ledger, LedgerEntry, last_state_number
 
 
 def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure:
@@ -24,7 +24,7 @@ def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure
             "no certificate stands on it: find out who wrote there, and restore it from a copy",
         )
     entries = list(ledger.entries())
-    asked = next((e for e in entries if e.kind == ASKED and e.request == request), None)
+    asked = next((e for e in entries if e.kind == REQUESTED and e.request == request), None)
     if asked is None or asked.key_hash is None or asked.cut_off is None:
         raise ConfigError(
             f"nobody has asked for the request {request} in {pipeline.name}", "`ingest erase` tells it when it is asked"
@@ -35,16 +35,16 @@ def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure
             f"request {request} is not done: whose the events are that wait for {', '.join(aside)} can't be known",
             f"`ingest status {pipeline.name}` says why they are set aside: mend it, then run and erase once more",
         )
-    return Erasure(request, asked.key_hash, dict(_ends(CutOff.parsed(asked.cut_off))), entries[-1].hash)
+    return Erasure(request, asked.key_hash, dict(_ends(Cutoff.from_json(asked.cut_off))), entries[-1].hash)
 
 
-def _require_done(pipeline: Pipeline, asked: Entry, entries: Sequence[Entry]) -> None:
+def _require_done(pipeline: Pipeline, asked: LedgerEntry, entries: Sequence[LedgerEntry]) -> None:
     states = [e for e in entries if e.kind == STATE and (e.upto or 0) >= asked.number]
     wanted = [*PLACES, OLD_FILES, *([ARCHIVE] if pipeline.archive is not None else [])]
     wanted += [DATA_KEYS] if pipeline.shreds else []
     wanted += [TOPICS] if pipeline.writes_tombstones else []
     waiting = [place for place in wanted if not any(e.place == place for e in states)]
-    removed = newest(states, OLD_FILES)
+    removed = last_state_number(states, OLD_FILES)
     if not waiting and any(e.number > removed for e in states if e.place in PLACES):
         waiting = [OLD_FILES]
     if waiting:
@@ -54,8 +54,8 @@ def _require_done(pipeline: Pipeline, asked: Entry, entries: Sequence[Entry]) ->
         )
 
 
-def _ends(cut_off: CutOff) -> Iterator[tuple[str, str]]:
-    for topic, ends in cut_off.offsets.items():
+def _ends(cutoff: Cutoff) -> Iterator[tuple[str, str]]:
+    for topic, ends in cutoff.offsets.items():
         yield from ((f"{topic}, partition {p}", f"before offset {end}") for p, end in ends.items())
-    for table, at in cut_off.positions.items():
-        yield f"table {table}" if table != EVERY else "source", f"position {', '.join(map(str, at))}"
+    for table, at in cutoff.positions.items():
+        yield f"table {table}" if table != WHOLE_SOURCE else "source", f"position {', '.join(map(str, at))}"

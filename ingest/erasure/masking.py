@@ -24,8 +24,8 @@ from ingest.lakehouse.backfills import Backfills, Begun
 from ingest.lakehouse.bronze import Bronze, Captured
 from ingest.loop.merge import Merge
 from ingest.merge.images import Shape
-from ingest.suppression.cutoff import CutOff
-from ingest.suppression.masks import masked, unfit
+from ingest.suppression.cutoff import Cutoff
+from ingest.suppression.masks import invalid_constant, mask_column
 
 _ROWS_OF_A_TASK = 1 << 33
 
@@ -34,7 +34,7 @@ class Masking:
     """Of one pipeline's removal."""
 
     def __init__(
-        self, spark: SparkSession, pipeline: Pipeline, rules: Rules, shapes: list[Shape], ends: Mapping[str, CutOff]
+        self, spark: SparkSession, pipeline: Pipeline, rules: Rules, shapes: list[Shape], ends: Mapping[str, Cutoff]
     ) -> None:
         """`ends`: request → up to where its subject's life is the old one."""
         self._spark = spark
@@ -49,7 +49,7 @@ class Masking:
         """Writes down what is left of these rows of silver, each with a `request` whose old life it is of. From then on
         `finish` brings them back, whoever dies meanwhile."""
         masks = self._rules.masks[shape.table]
-        wrong = self._spark.range(1).select(unfit(shape.table, shape.columns, masks)).first()
+        wrong = self._spark.range(1).select(invalid_constant(shape.table, shape.columns, masks)).first()
         if wrong is not None and wrong[0] is not None:
             raise ConfigError(
                 f"tables.{shape.table}.on_erasure.{wrong[0]}: the constant is no value of its type",
@@ -62,7 +62,7 @@ class Masking:
         ends = F.broadcast(self._placed(shape.table))
         last = old.join(ends, "request").groupBy(*map(quoted, shape.key)).agg(F.max("_end").alias("_end"))
         rows = old.dropDuplicates([*shape.key]).join(last, [*shape.key])
-        left = {c.name: rendered(masked(shape.table, c, masks), c.type) for c in shape.columns}
+        left = {c.name: rendered(mask_column(shape.table, c, masks), c.type) for c in shape.columns}
         bronze = self._own_bronze()
         batch = bronze.captured().batch + 1
         records = rows.select(*self._record(shape, left, batch))
@@ -101,8 +101,8 @@ class Masking:
     def _placed(self, table: str) -> DataFrame:
         """`request` and the `_end` of its old life."""
         rows = []
-        for request, cut_off in self._ends.items():
-            at = cut_off.position(table)
+        for request, cutoff in self._ends.items():
+            at = cutoff.position(table)
             if at is None:
                 raise ConfigError(
                     f"the source of table {table} gives no positions, so nothing tells what comes after a masked row",

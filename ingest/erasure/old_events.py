@@ -80,7 +80,7 @@ class OldEvents:
             step()
 
     def _found_in(self, reader: Reader) -> list[DataFrame]:
-        versions = [entry.key_version for entry in self._ledger.asked().values()]
+        versions = [entry.key_version for entry in self._ledger.requests().values()]
         index = index_of(self._spark, self._pipeline, reader, self._shapes, self._keys, versions)
         known = self._history.known(reader.writer, _KIND, index.basis) or Known(0, {"entry": 0})
         entry, spans = known.what["entry"], index.spans

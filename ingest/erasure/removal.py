@@ -37,10 +37,10 @@ from ingest.pipeline.composition import rules_of
 from ingest.pipeline.shredding import shred
 from ingest.reconcile import TableState, table_state
 from ingest.spark.checkpoints import cut, released
-from ingest.suppression.before_cutoff import OLD, judged
-from ingest.suppression.cutoff import CutOff
+from ingest.suppression.before_cutoff import BEFORE_CUTOFF, with_cutoff_flags
+from ingest.suppression.cutoff import Cutoff
 from ingest.suppression.key_file import LedgerKeys, read_keys
-from ingest.suppression.ledger import ASKED, STATE, Entry, Ledger, cut_offs, newest
+from ingest.suppression.ledger import REQUESTED, STATE, Ledger, LedgerEntry, cutoffs, last_state_number
 from ingest.upkeep.old_files import folded, raw, without_old_files
 
 TOMBSTONES, QUARANTINE, TABLES, BRONZE = "tombstones", "quarantine", "tables", "bronze"
@@ -91,7 +91,7 @@ class Removal:
     def run(self, seen: Seen = lambda *_: None) -> Outcome:
         """Until nothing of any request is left that can be taken away by now."""
         entries = list(self._ledger.entries())
-        asked = [e for e in entries if e.kind == ASKED]
+        asked = [e for e in entries if e.kind == REQUESTED]
         if not asked:
             return Outcome()
         taken: dict[str, Mapping[str, int]] = {}
@@ -100,7 +100,7 @@ class Removal:
             taken[DATA_KEYS] = {"keys": destroyed}
             self._note(entries, DATA_KEYS, asked[-1].number, taken[DATA_KEYS])
             seen(DATA_KEYS, taken[DATA_KEYS])
-        for place, found in self._steps(cut_offs(asked)):
+        for place, found in self._steps(cutoffs(asked)):
             taken[place] = found
             self._note(entries, place, asked[-1].number, found)
             seen(place, found)
@@ -120,7 +120,7 @@ class Removal:
             )
         return Outcome(len(asked), taken, remain_until)
 
-    def _steps(self, ends: Mapping[str, CutOff]) -> Iterator[tuple[str, dict[str, int]]]:
+    def _steps(self, ends: Mapping[str, Cutoff]) -> Iterator[tuple[str, dict[str, int]]]:
         """Each takes away what is there and tells of it. What comes later may need what an earlier one has found."""
         search = OldEvents(
             self._spark, self._pipeline, self._rules, self._shapes, self._stored, self._ledger, self._keys
@@ -146,7 +146,7 @@ class Removal:
     def _bronze(self, reader: Reader) -> Bronze:
         return reader.bronze(self._spark, self._rules)
 
-    def _graves(self, old: DataFrame, ends: Mapping[str, CutOff]) -> int:
+    def _graves(self, old: DataFrame, ends: Mapping[str, Cutoff]) -> int:
         """Of how many files tombstones were taken. Those of a new life stay."""
         files = 0
         for entry in self._subjects:
@@ -156,11 +156,16 @@ class Removal:
             mine = old.where(F.col("table") == entry.shape.table)
             keys = mine.select("request", F.explode(GRAVES).alias(SURROGATE)).distinct()
             hits = lived(graves.rows(), entry).join(F.broadcast(keys), SURROGATE)
-            gone = judged(hits, ends, entry.shape.table).where(OLD).select(SURROGATE, POSITION_COLUMN).distinct()
+            gone = (
+                with_cutoff_flags(hits, ends, entry.shape.table)
+                .where(BEFORE_CUTOFF)
+                .select(SURROGATE, POSITION_COLUMN)
+                .distinct()
+            )
             files += graves.forget_these(gone)
         return files
 
-    def _rows(self, ends: Mapping[str, CutOff]) -> dict[str, int]:
+    def _rows(self, ends: Mapping[str, Cutoff]) -> dict[str, int]:
         shapes, masks = [entry.shape for entry in self._subjects], self._rules.masks
         masking = Masking(self._spark, self._pipeline, self._rules, shapes, ends)
         sweep = LateChildren(self._ledger, self._keys, self._rules.subjects, ends, self._stored, masks, masking.keep)
@@ -173,10 +178,10 @@ class Removal:
     def _entombed(self, upto: int) -> dict[str, int]:
         """Once bronze tells which records these are, and where nothing was taken from it since, not again."""
         entries = list(self._ledger.entries())
-        if newest(entries, TOPICS) > newest(entries, BRONZE):
+        if last_state_number(entries, TOPICS) > last_state_number(entries, BRONZE):
             return {"tombstones": 0}
         written = CompactedTopics(self._spark, self._pipeline).entomb(self._empty(self._of_topics, "timestamp"))
-        self._ledger.append([Entry(STATE, "", place=TOPICS, state=REMOVED, upto=upto)])
+        self._ledger.append([LedgerEntry(STATE, "", place=TOPICS, state=REMOVED, upto=upto)])
         return {"tombstones": written}
 
     def _empty(self, bronzes: Sequence[Bronze], *more: str) -> DataFrame:
@@ -184,7 +189,7 @@ class Removal:
         empty = reduce(DataFrame.unionByName, [bronze.emptied() for bronze in bronzes])
         return empty.groupBy(*COORDINATES, *more).agg(F.min("request").alias("request"))
 
-    def _archive(self, entries: list[Entry], upto: int) -> dict[str, int]:
+    def _archive(self, entries: list[LedgerEntry], upto: int) -> dict[str, int]:
         """Last: where somebody else writes it, this ends with an error that says so."""
         bronzes = self._of_topics
         done = erased_from_archive(self._spark, self._pipeline, self._empty(bronzes))
@@ -197,16 +202,16 @@ class Removal:
             self._note(entries, ARCHIVE, upto, taken)
         return taken
 
-    def _note(self, entries: list[Entry], place: str, upto: int, taken: Mapping[str, int]) -> None:
+    def _note(self, entries: list[LedgerEntry], place: str, upto: int, taken: Mapping[str, int]) -> None:
         """What the ledger doesn't say already."""
         reached = max((e.upto or 0 for e in entries if e.kind == STATE and e.place == place), default=0)
         if reached < upto or any(taken.values()):
-            self._ledger.append([Entry(STATE, "", place=place, state=REMOVED, upto=upto, evidence=_hash(taken))])
+            self._ledger.append([LedgerEntry(STATE, "", place=place, state=REMOVED, upto=upto, evidence=_hash(taken))])
 
     def _old_files(self, upto: int) -> datetime | None:
         """Takes them away, where nobody can be reading or writing beside them any more; else from when on."""
         states = [e for e in self._ledger.entries() if e.kind == STATE]
-        done = newest(states, OLD_FILES)
+        done = last_state_number(states, OLD_FILES)
         since = [e.at for e in states if e.number > done and e.place in PLACES]
         if not since:
             return None
@@ -215,7 +220,7 @@ class Removal:
             return due
         tables = folded(self._pipeline.layout, self._pipeline.name, [e.shape.table for e in self._subjects])
         without_old_files(self._spark, [*raw(self._spark, self._pipeline), *tables], self._keep)
-        self._ledger.append([Entry(STATE, "", place=OLD_FILES, state=REMOVED, upto=upto)])
+        self._ledger.append([LedgerEntry(STATE, "", place=OLD_FILES, state=REMOVED, upto=upto)])
         return None
 
     @property

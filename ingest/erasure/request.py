@@ -23,9 +23,9 @@ from ingest.pipeline.composition import rules_of
 from ingest.pipeline.shredding import shred
 from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.spark.local_rows import local_rows
-from ingest.suppression.cutoff import EVERY, CutOff
+from ingest.suppression.cutoff import WHOLE_SOURCE, Cutoff
 from ingest.suppression.key_file import LedgerKeys, read_keys
-from ingest.suppression.ledger import ASKED, KEYS, Entry, Ledger
+from ingest.suppression.ledger import KEYS, REQUESTED, Ledger, LedgerEntry
 
 _SUBJECT = re.compile(r"([^:\s]+):(.+)")
 
@@ -54,7 +54,7 @@ class Request:
     """An erasure that is asked for: its entry in the ledger, or the one that it would have. `subject`: as it was
     named; a delete names none."""
 
-    entry: Entry
+    entry: LedgerEntry
     subject: Named | None = None
 
 
@@ -68,19 +68,19 @@ class Asked:
 
 
 def found(
-    spark: SparkSession, pipeline: Pipeline, subjects: Sequence[Named], reason: str | None, cut_off: CutOff
+    spark: SparkSession, pipeline: Pipeline, subjects: Sequence[Named], reason: str | None, cutoff: Cutoff
 ) -> Asked:
     """What asking for the erasure of these subjects concerns. Writes nothing."""
-    return found_of(spark, pipeline, requested(pipeline, ((subject, reason) for subject in subjects), cut_off))
+    return found_of(spark, pipeline, requested(pipeline, ((subject, reason) for subject in subjects), cutoff))
 
 
-def requested(pipeline: Pipeline, named: Iterable[tuple[Named, str | None]], cut_off: CutOff) -> list[Request]:
+def requested(pipeline: Pipeline, named: Iterable[tuple[Named, str | None]], cutoff: Cutoff) -> list[Request]:
     """A request for each subject and why it is asked for. Raises ConfigError where no table has such subjects."""
     keys, subjects = ledger_keys(pipeline), rules_of(pipeline).subjects
     requests = []
     for subject, reason in named:
         table = subjects.root(subject.kind)
-        entry = entry_of(subject.kind, table, keys.hash(table, subject.key), keys, reason, cut_off)
+        entry = entry_of(subject.kind, table, keys.hash(table, subject.key), keys, reason, cutoff)
         requests.append(Request(entry, subject))
     return requests
 
@@ -98,7 +98,7 @@ def found_of(spark: SparkSession, pipeline: Pipeline, requests: Sequence[Request
     return Asked(counted(belongings), requests, reduce(DataFrame.unionByName, every).distinct())
 
 
-def ask(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> list[Entry]:
+def ask(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> list[LedgerEntry]:
     """The first durable step: from here on no merge lets the old life of the subjects in. Then their data keys are
     destroyed; where that fails, the removal does it."""
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
@@ -107,7 +107,7 @@ def ask(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> list[Entry]:
     return entries
 
 
-def written_by_now(spark: SparkSession, pipeline: Pipeline, topics: bool) -> CutOff:
+def written_by_now(spark: SparkSession, pipeline: Pipeline, topics: bool) -> Cutoff:
     """All that was ever read; with `topics`, also all that they hold by now. Raises Unreachable and SourceRefused."""
     offsets: Offsets = {}
     ends: list[LogEnd] = []
@@ -126,9 +126,9 @@ def written_by_now(spark: SparkSession, pipeline: Pipeline, topics: bool) -> Cut
     positions: dict[str, tuple[int, ...]] = {}
     for end in ends:
         if end.placed is not None:
-            table = end.table if end.table in sequences else EVERY
+            table = end.table if end.table in sequences else WHOLE_SOURCE
             positions[table] = max(end.placed, positions.get(table, end.placed))
-    return CutOff(offsets, positions)
+    return Cutoff(offsets, positions)
 
 
 def _raise_to(offsets: Offsets, ends: Mapping[str, Mapping[int, int]]) -> None:
@@ -147,11 +147,11 @@ def ledger_keys(pipeline: Pipeline) -> LedgerKeys:
     return read_keys(pipeline.privacy.key_file)
 
 
-def entry_of(kind: str, table: str, key_hash: str, keys: LedgerKeys, reason: str | None, cut_off: CutOff) -> Entry:
+def entry_of(kind: str, table: str, key_hash: str, keys: LedgerKeys, reason: str | None, cutoff: Cutoff) -> LedgerEntry:
     """A new request. `key_hash`: of the subject's key in its table, under the newest secret."""
     version = keys.newest
-    return Entry(
-        ASKED,
+    return LedgerEntry(
+        REQUESTED,
         str(uuid4()),
         subject=kind,
         table=table,
@@ -159,5 +159,5 @@ def entry_of(kind: str, table: str, key_hash: str, keys: LedgerKeys, reason: str
         key_version=version,
         key_check=keys.check(version),
         reason=reason,
-        cut_off=cut_off.said,
+        cut_off=cutoff.to_json(),
     )

@@ -15,7 +15,7 @@ from ingest.erasure.request import Named, Request, requested, written_by_now
 from ingest.errors import ConfigError
 from ingest.pipeline.composition import rules_of
 from ingest.sources.kafka_records import Record, records
-from ingest.suppression.ledger import ASKED, Ledger
+from ingest.suppression.ledger import REQUESTED, Ledger
 
 _OF_RECORDS = UUID("5bd4fb5e-79e8-4c7b-8c0d-6a0f4f1c2f4e")
 
@@ -35,7 +35,7 @@ def asked_in_topic(spark: SparkSession, pipeline: Pipeline) -> tuple[list[Reques
     if topic is None:
         return [], []
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
-    known = {entry.request for entry in ledger.entries() if entry.kind == ASKED}
+    known = {entry.request for entry in ledger.entries() if entry.kind == REQUESTED}
     named: dict[str, tuple[Named, str | None]] = {}
     unreadable, subjects = [], rules_of(pipeline).subjects
     for record in records(pipeline.source.kafka, topic):

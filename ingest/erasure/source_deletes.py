@@ -25,9 +25,9 @@ from ingest.loop.event_references import key_references
 from ingest.loop.table_schemas import TableSchemas
 from ingest.merge.key_changes import names_new_key
 from ingest.pipeline.composition import rules_of
-from ingest.suppression.cutoff import EVERY, CutOff
+from ingest.suppression.cutoff import WHOLE_SOURCE, Cutoff
 from ingest.suppression.key_file import LedgerKeys
-from ingest.suppression.key_references import KEY_HASH, OWN, with_hashes
+from ingest.suppression.key_references import KEY_HASH, OWN_KEYS, with_key_hashes
 
 _REASON = "deleted at its source"
 _KIND = "deletes"
@@ -56,14 +56,14 @@ def asked_by_deletes(spark: SparkSession, pipeline: Pipeline) -> AskedByDeletes:
     # A row that goes on under another key was not deleted.
     deleted = (F.col("op") == "d") & ~names_new_key() & F.col("source_table").isin(*tables)
     events = reduce(DataFrame.unionByName, parts).where(deleted)
-    now: CutOff | None = None
+    now: Cutoff | None = None
     found = []
     for table, row in _deletes(spark, pipeline, keys, events):
         if not row["placed"] or pipeline.tables[table].sequence is not None:
             # Nothing but what is there now tells what came before the delete in other topics.
             now = now or written_by_now(spark, pipeline, topics=False)
-        cut_off = now if now is not None else _right_after(row)
-        found.append(Request(entry_of(kinds[table], table, row[KEY_HASH], keys, _REASON, cut_off)))
+        cutoff = now if now is not None else _right_after(row)
+        found.append(Request(entry_of(kinds[table], table, row[KEY_HASH], keys, _REASON, cutoff)))
 
     def remember() -> None:
         for keep in keeping:
@@ -105,14 +105,16 @@ def _deletes(spark: SparkSession, pipeline: Pipeline, keys: LedgerKeys, events: 
         # A delete may bring no image: then the record's key tells, by the table's columns.
         mine = [(g, wire if key in {c.name for c in wire} else shapes.columns(table)) for g, wire in came]
         named = key_references(events, None, table, (key,), mine, (), rules)
-        rows = with_hashes(named, keys, keys.newest).select(F.explode(OWN).alias(KEY_HASH), EVENT_ID, "position")
+        rows = with_key_hashes(named, keys, keys.newest).select(
+            F.explode(OWN_KEYS).alias(KEY_HASH), EVENT_ID, "position"
+        )
         at = F.struct("position", EVENT_ID)
         last = rows.groupBy(KEY_HASH).agg(F.max(at).alias("at")).select(KEY_HASH, "at.*")
         for row in last.withColumn("placed", is_placed(F.col("position"))).orderBy("position").toLocalIterator():
             yield table, row  # a row per request
 
 
-def _right_after(delete: Row) -> CutOff:
+def _right_after(delete: Row) -> Cutoff:
     event = delete[EVENT_ID]
     offsets = {event["topic"]: {event["partition"]: event["offset"] + 1}}
-    return CutOff(offsets, {EVERY: tuple(delete["position"])})
+    return Cutoff(offsets, {WHOLE_SOURCE: tuple(delete["position"])})

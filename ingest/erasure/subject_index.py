@@ -37,7 +37,7 @@ from ingest.names import Lakehouse
 from ingest.pipeline.composition import rules_of
 from ingest.spark.checkpoints import cut, released
 from ingest.suppression.key_file import LedgerKeys
-from ingest.suppression.key_references import KEY_HASH, NAMED, with_hashes
+from ingest.suppression.key_references import KEY_HASH, REFERENCES, with_key_hashes
 
 _KIND = "subject index"
 _EVENTS = 100_000
@@ -213,7 +213,7 @@ class SubjectIndex:
             self._table.commit(_sorted(rows), new=_STATISTICS)
 
     def _digits_in(self, mentions: DataFrame, version: int) -> DataFrame:
-        hashes = with_hashes(mentions, self._keys, version).select(F.explode(NAMED).alias(KEY_HASH))
+        hashes = with_key_hashes(mentions, self._keys, version).select(F.explode(REFERENCES).alias(KEY_HASH))
         number = F.lit(version).cast("int").alias("key_version")
         return hashes.where(F.col(KEY_HASH).isNotNull()).select(number, _digits(F.col(KEY_HASH)).alias(_DIGITS))
 

@@ -28,7 +28,15 @@ from ingest.pipeline.composition import rules_of
 from ingest.reconcile import TableState, table_state
 from ingest.spark.checkpoints import cut
 from ingest.suppression.key_file import LedgerKeys
-from ingest.suppression.key_references import KEY_HASH, NAMED, OWN, led, naming, own, with_hashes
+from ingest.suppression.key_references import (
+    KEY_HASH,
+    OWN_KEYS,
+    REFERENCES,
+    foreign_keys,
+    own_keys,
+    rows_referencing,
+    with_key_hashes,
+)
 from ingest.suppression.ledger import Ledger
 
 ITEM, PLACE, REQUEST = "_item", "_place", "request"
@@ -66,8 +74,8 @@ class Search:
         shapes = TableSchemas(spark, pipeline.name, pipeline.layout, rules)
         self._shapes = {entry.shape.table: entry.shape for entry in shapes.entries}
         self._schemas = Schemas(self._rules.shredded.columns, self._rules.times_out_of_range)
-        asked = Ledger(spark, pipeline.layout.ledger, pipeline.name).asked().values()
-        versions = [entry.key_version for entry in asked]
+        requests = Ledger(spark, pipeline.layout.ledger, pipeline.name).requests().values()
+        versions = [entry.key_version for entry in requests]
         self._indexes = [(r, index_of(spark, pipeline, r, shapes, keys, versions)) for r in self._readers]
         self._opened: dict[str, frozenset[Span]] = {}
         self._groups: dict[str, list[Group]] = {}
@@ -85,8 +93,8 @@ class Search:
                 if not there:
                     break
                 named = reduce(DataFrame.unionByName, there)
-                found = cut(naming(named, F.broadcast(known)).dropDuplicates([PLACE, ITEM, REQUEST]))
-                keys = cut(found.select(REQUEST, F.explode(OWN).alias(KEY_HASH)).distinct())
+                found = cut(rows_referencing(named, F.broadcast(known)).dropDuplicates([PLACE, ITEM, REQUEST]))
+                keys = cut(found.select(REQUEST, F.explode(OWN_KEYS).alias(KEY_HASH)).distinct())
                 new = cut(keys.join(known, [REQUEST, KEY_HASH], "left_anti"))
                 if new.isEmpty():
                     items = [found.select(PLACE, ITEM, REQUEST), self._buried(table, found), self._set_aside(found)]
@@ -97,7 +105,7 @@ class Search:
                 known = cut(known.unionByName(new))
 
     def _hashed(self, mentions: DataFrame | None) -> DataFrame | None:
-        return None if mentions is None else cut(with_hashes(mentions, self._keys, self._keys.newest))
+        return None if mentions is None else cut(with_key_hashes(mentions, self._keys, self._keys.newest))
 
     def _open(self, known: DataFrame) -> bool:
         """Opens the spans of histories that may hold events that name these keys. Returns whether there are more than
@@ -140,15 +148,15 @@ class Search:
         return reduce(DataFrame.unionByName, frames) if frames else None
 
     def _rows(self, place: str, kept: Silver, shape: Shape) -> DataFrame:
-        mine = own(shape)
+        mine = own_keys(shape)
         item = F.to_json(F.struct(F.lit(kept.path), LOCATION))
         buried = surrogate(list(shape.key)) if shape.key else F.lit(None).cast("binary")
         return kept.located().select(
             F.lit(place).alias(PLACE),
             item.alias(ITEM),
             buried.alias(SURROGATE),
-            mine.alias(OWN),
-            F.concat(mine, led(shape, self._rules.subjects)).alias(NAMED),
+            mine.alias(OWN_KEYS),
+            F.concat(mine, foreign_keys(shape, self._rules.subjects)).alias(REFERENCES),
         )
 
     def _read(self, table: str) -> DataFrame | None:
@@ -164,7 +172,7 @@ class Search:
         events = key_references(self._events, None, table, key, incoming, known, self._rules)
         item = F.to_json(EVENT_ID)
         nothing = F.lit(None).cast("binary").alias(SURROGATE)
-        return events.select(F.lit(BRONZE).alias(PLACE), item.alias(ITEM), nothing, OWN, NAMED)
+        return events.select(F.lit(BRONZE).alias(PLACE), item.alias(ITEM), nothing, OWN_KEYS, REFERENCES)
 
     def _buried(self, table: str, found: DataFrame) -> DataFrame | None:
         """Tombstones of keys that some row of history still tells; of others nothing is kept that would tell them."""

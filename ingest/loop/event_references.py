@@ -21,7 +21,7 @@ from ingest.evolution.policies import TableColumn
 from ingest.loop.table_schemas import TableSchemas
 from ingest.merge.actions import surrogate, surrogate_of
 from ingest.merge.images import Shape, changes
-from ingest.suppression.key_references import NAMED, OWN, led, own
+from ingest.suppression.key_references import OWN_KEYS, REFERENCES, foreign_keys, own_keys
 
 GROUP = "_group"
 """The number of an event's group; `TOMBSTONES` of null tombstones."""
@@ -59,7 +59,7 @@ def batch_key_references(batch: TableBatch, schemas: Schemas, shapes: TableSchem
     if key is not None and (settled := shapes.names(batch.table)):
         # Not of what this batch brings: deletes may bring nothing but keys.
         spelling = rules.spelling(batch.table)
-        come = {own for _, wire in incoming for own in spelling.of([c.name for c in wire], settled).values()}
+        come = {own_keys for _, wire in incoming for own_keys in spelling.of([c.name for c in wire], settled).values()}
         rules.subjects.require_columns(batch.table, key, sorted(come | settled))
     known = shapes.columns(batch.table) or next((wire for _, wire in reversed(incoming)), ())
     if not incoming and not (batch.tombstones is not None and known):
@@ -91,17 +91,17 @@ def _read(
     for reading in (Reading.AFTER, Reading.BEFORE):
         reader = Reader(wire, rules.placeholder, named, reading, key_changes and bool(shape.key))
         read = changes(events, shape, reader)
-        mine, graves = own(shape), F.array().cast("array<binary>")
+        mine, graves = own_keys(shape), F.array().cast("array<binary>")
         if shape.key:
             later = [F.col(NEW_KEY)[k].alias(k) for k in shape.key]
-            mine = F.concat(mine, own(shape, later))
+            mine = F.concat(mine, own_keys(shape, later))
             moved = F.when(F.col(NEW_KEY).isNotNull(), surrogate_of(later))
             graves = F.array_compact(F.array(surrogate(shape.key), moved))
-        every = F.concat(mine, led(shape, rules.subjects))
-        found.append(read.select(EVENT_ID, mine.alias(OWN), every.alias(NAMED), graves.alias(GRAVES)))
+        every = F.concat(mine, foreign_keys(shape, rules.subjects))
+        found.append(read.select(EVENT_ID, mine.alias(OWN_KEYS), every.alias(REFERENCES), graves.alias(GRAVES)))
     both = reduce(DataFrame.unionByName, found)
     per_event = both.groupBy(EVENT_ID).agg(
-        *(F.array_distinct(F.flatten(F.collect_list(c))).alias(c) for c in (OWN, NAMED, GRAVES))
+        *(F.array_distinct(F.flatten(F.collect_list(c))).alias(c) for c in (OWN_KEYS, REFERENCES, GRAVES))
     )
     told = events.select(F.struct("topic", "partition", "offset").alias(EVENT_ID), "op", "position")
     return told.join(per_event, EVENT_ID)

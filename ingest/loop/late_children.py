@@ -19,11 +19,19 @@ from ingest.merge.actions import ACTION, DELETE
 from ingest.merge.images import Shape
 from ingest.reconcile import TableState
 from ingest.spark.checkpoints import cut
-from ingest.suppression.before_cutoff import OLD, judged
-from ingest.suppression.cutoff import CutOff
+from ingest.suppression.before_cutoff import BEFORE_CUTOFF, with_cutoff_flags
+from ingest.suppression.cutoff import Cutoff
 from ingest.suppression.key_file import LedgerKeys
-from ingest.suppression.key_references import KEY_HASH, NAMED, OWN, led, naming, own, with_hashes
-from ingest.suppression.ledger import FOUND, KEYS, Entry, Ledger
+from ingest.suppression.key_references import (
+    KEY_HASH,
+    OWN_KEYS,
+    REFERENCES,
+    foreign_keys,
+    own_keys,
+    rows_referencing,
+    with_key_hashes,
+)
+from ingest.suppression.ledger import FOUND, KEYS, Ledger, LedgerEntry
 from ingest.suppression.subjects import Subjects
 
 Keep = Callable[[Shape, DataFrame], None]
@@ -37,7 +45,7 @@ class LateChildren:
         ledger: Ledger,
         keys: LedgerKeys,
         subjects: Subjects,
-        cut_offs: Mapping[str, CutOff],
+        cutoffs: Mapping[str, Cutoff],
         table_state: Callable[[str], TableState],
         masked: Collection[str] = (),
         keep: Keep | None = None,
@@ -47,7 +55,7 @@ class LateChildren:
         self._ledger = ledger
         self._keys = keys
         self._subjects = subjects
-        self._cut_offs = cut_offs
+        self._cutoffs = cutoffs
         self._table_state = table_state
         self._masked = masked
         self._keep = keep
@@ -75,9 +83,11 @@ class LateChildren:
     def _of_version(self, kept: Silver, entry: Known, brought: DataFrame, version: int) -> DataFrame:
         shape = entry.shape
         mine = brought.where(F.col("key_version") == version)
-        hits = naming(with_hashes(_rows(kept, entry, self._subjects), self._keys, version), F.broadcast(mine))
-        old = cut(judged(hits, self._cut_offs, shape.table).where(OLD))
-        keys = old.select("request", F.explode(OWN).alias(KEY_HASH)).distinct()
+        hits = rows_referencing(
+            with_key_hashes(_rows(kept, entry, self._subjects), self._keys, version), F.broadcast(mine)
+        )
+        old = cut(with_cutoff_flags(hits, self._cutoffs, shape.table).where(BEFORE_CUTOFF))
+        keys = old.select("request", F.explode(OWN_KEYS).alias(KEY_HASH)).distinct()
         named = {"table": F.lit(shape.table), "key_version": F.lit(version).cast("int")}
         found = cut(keys.withColumns(named).select(*KEYS.names))
         if old.isEmpty():
@@ -86,7 +96,7 @@ class LateChildren:
         requests = [r["request"] for r in new.select("request").distinct().collect()]  # of a slice
         if requests:
             # Before the rows go: what is known of them goes with them.
-            self._ledger.append([Entry(FOUND, r, table=shape.table) for r in sorted(requests)], new)
+            self._ledger.append([LedgerEntry(FOUND, r, table=shape.table) for r in sorted(requests)], new)
         if shape.table in self._masked:
             if self._keep is None:
                 return found
@@ -105,8 +115,10 @@ class LateChildren:
 def _rows(kept: Silver, entry: Known, subjects: Subjects) -> DataFrame:
     """With what tells a row's life, and whom it names."""
     shape: Shape = entry.shape
-    mine = own(shape)
-    return lived(kept.located(), entry).withColumns({OWN: mine, NAMED: F.concat(mine, led(shape, subjects))})
+    mine = own_keys(shape)
+    return lived(kept.located(), entry).withColumns(
+        {OWN_KEYS: mine, REFERENCES: F.concat(mine, foreign_keys(shape, subjects))}
+    )
 
 
 def lived(rows: DataFrame, entry: Known) -> DataFrame:

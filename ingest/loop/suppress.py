@@ -27,11 +27,11 @@ from ingest.loop.table_faults import FAULTS
 from ingest.loop.table_schemas import TableSchemas
 from ingest.reconcile import TableState
 from ingest.spark.checkpoints import cut
-from ingest.suppression.before_cutoff import OLD, UNKNOWN, judged
-from ingest.suppression.cutoff import CutOff
+from ingest.suppression.before_cutoff import BEFORE_CUTOFF, UNDECIDED, with_cutoff_flags
+from ingest.suppression.cutoff import Cutoff
 from ingest.suppression.key_file import LedgerKeys, read_keys
-from ingest.suppression.key_references import KEY_HASH, NAMED, OWN, naming, with_hashes
-from ingest.suppression.ledger import ASKED, FOUND, KEYS, Entry, Ledger, cut_offs
+from ingest.suppression.key_references import KEY_HASH, OWN_KEYS, REFERENCES, rows_referencing, with_key_hashes
+from ingest.suppression.ledger import FOUND, KEYS, REQUESTED, Ledger, LedgerEntry, cutoffs
 
 OLD_OR_NEW = "old-or-new-life"
 _REASON = (
@@ -62,7 +62,7 @@ class Suppression:
         self._brought: list[DataFrame] = []
         self._fresh = True
         self._seen = -1
-        self._cut_offs: dict[str, CutOff] = {}
+        self._cutoffs: dict[str, Cutoff] = {}
         self._versions: set[int] = set()
 
     @cached_property
@@ -97,7 +97,7 @@ class Suppression:
         if self._brought:
             brought, self._brought = reduce(DataFrame.unionByName, self._brought), []
             sweep = LateChildren(
-                self._ledger, self._keys, self._rules.subjects, self._cut_offs, self._table_state, self._rules.masks
+                self._ledger, self._keys, self._rules.subjects, self._cutoffs, self._table_state, self._rules.masks
             )
             sweep.run(self._shapes.entries, cut(brought.distinct()))
             self._fresh = False
@@ -112,7 +112,7 @@ class Suppression:
         mine = [given[t] for t in self._rules.subjects.tables if t in given and self._may_be_old(given[t])]
         found = [(batch.table, self._told(self._ledger, batch, schemas)) for batch in mine]
         return [
-            told.where(OLD).select(EVENT_ID, "request", F.lit(table).alias("table"), GRAVES)
+            told.where(BEFORE_CUTOFF).select(EVENT_ID, "request", F.lit(table).alias("table"), GRAVES)
             for table, told in found
             if told is not None
         ]
@@ -121,27 +121,27 @@ class Suppression:
         """Whether anything was, as of now."""
         version = ledger.version()
         if version > self._seen:
-            asked = [e for e in ledger.entries() if e.kind == ASKED]
+            asked = [e for e in ledger.entries() if e.kind == REQUESTED]
             for entry in asked:
                 if entry.key_version is not None and entry.key_check is not None:
                     self._keys.require(entry.key_version, entry.key_check)
                     self._versions.add(entry.key_version)
-            self._cut_offs, self._seen = cut_offs(asked), version
-        return bool(self._cut_offs)
+            self._cutoffs, self._seen = cutoffs(asked), version
+        return bool(self._cutoffs)
 
     def _may_be_old(self, batch: TableBatch) -> bool:
         """Whether any of its events may stand at or below a cut-off."""
         return batch.tombstones is not None or any(
-            self._reaches(group, cut_off, batch.table)
+            self._reaches(group, cutoff, batch.table)
             for group in batch.groups
-            for cut_off in self._cut_offs.values()
+            for cutoff in self._cutoffs.values()
             if group.kind == CHANGE
         )
 
     @staticmethod
-    def _reaches(group: Group, cut_off: CutOff, table: str) -> bool:
-        lowest, last = group.first[2], cut_off.position(table)
-        ends = [cut_off.offsets.get(topic, {}).get(partition) for topic, partition in group.partitions]
+    def _reaches(group: Group, cutoff: Cutoff, table: str) -> bool:
+        lowest, last = group.first[2], cutoff.position(table)
+        ends = [cutoff.offsets.get(topic, {}).get(partition) for topic, partition in group.partitions]
         if any(end is not None and lowest < end for end in ends):
             return True
         if last is not None and group.placed:
@@ -152,8 +152,10 @@ class Suppression:
         told = self._told(ledger, batch, schemas)
         if told is None:
             return batch
-        old = cut(told.groupBy(EVENT_ID, GROUP).agg(F.max(OLD).alias(OLD)))
-        counts = {(r[GROUP], r[OLD]): r["count"] for r in old.groupBy(GROUP, OLD).count().collect()}  # a row per group
+        old = cut(told.groupBy(EVENT_ID, GROUP).agg(F.max(BEFORE_CUTOFF).alias(BEFORE_CUTOFF)))
+        counts = {
+            (r[GROUP], r[BEFORE_CUTOFF]): r["count"] for r in old.groupBy(GROUP, BEFORE_CUTOFF).count().collect()
+        }  # a row per group
         if not counts:
             return batch
         return self._reduced(batch, [g for g in batch.groups if g.kind == CHANGE], old, counts)
@@ -164,7 +166,7 @@ class Suppression:
         if mentions is None:
             return None
         rows = cut(mentions)
-        hashed = {version: cut(with_hashes(rows, self._keys, version)) for version in sorted(self._versions)}
+        hashed = {version: cut(with_key_hashes(rows, self._keys, version)) for version in sorted(self._versions)}
         return self._old_life(ledger, hashed, batch.table)
 
     def _old_life(self, ledger: Ledger, events: dict[int, DataFrame], table: str) -> DataFrame:
@@ -174,12 +176,12 @@ class Suppression:
             found = []
             fenced = ledger.keys()
             for version, rows in events.items():
-                names = F.broadcast(rows.select(F.explode(NAMED).alias(KEY_HASH)).distinct())
+                names = F.broadcast(rows.select(F.explode(REFERENCES).alias(KEY_HASH)).distinct())
                 mine = cut(fenced.where(F.col("key_version") == version).join(names, KEY_HASH, "left_semi"))
-                hits = naming(rows, F.broadcast(mine))
-                told = cut(judged(hits, self._cut_offs, table).where(F.col(OLD) | F.col(UNKNOWN)))
+                hits = rows_referencing(rows, F.broadcast(mine))
+                told = cut(with_cutoff_flags(hits, self._cutoffs, table).where(F.col(BEFORE_CUTOFF) | F.col(UNDECIDED)))
                 found.append(told)
-                brought = told.where(OLD).select("request", F.explode(OWN).alias(KEY_HASH)).distinct()
+                brought = told.where(BEFORE_CUTOFF).select("request", F.explode(OWN_KEYS).alias(KEY_HASH)).distinct()
                 own = [F.lit(table).alias("table"), F.lit(version).cast("int").alias("key_version")]
                 new = cut(brought.join(mine, ["request", KEY_HASH], "left_anti").select("request", KEY_HASH, *own))
                 requests = [r["request"] for r in new.select("request").distinct().collect()]  # of a batch
@@ -188,7 +190,7 @@ class Suppression:
                     self._brought.append(brought.select("request", own[0], KEY_HASH, own[1]))
                 if requests:
                     self._brought.append(new.select(*KEYS.names))
-                    ledger.append([Entry(FOUND, r, table=table) for r in sorted(requests)], new)
+                    ledger.append([LedgerEntry(FOUND, r, table=table) for r in sorted(requests)], new)
                     break
             else:
                 return reduce(DataFrame.unionByName, found)
@@ -197,10 +199,10 @@ class Suppression:
         self, batch: TableBatch, changed: Sequence[Group], away: DataFrame, counts: dict[tuple[int, bool], int]
     ) -> TableBatch:
         """The batch without these events. Unknown ones wait in quarantine."""
-        places = away.select(F.col(f"{EVENT_ID}.*"), OLD, GROUP)
+        places = away.select(F.col(f"{EVENT_ID}.*"), BEFORE_CUTOFF, GROUP)
         held = sum(n for (_, old), n in counts.items() if not old)
         if held:
-            self._set_aside(batch, places.where(~F.col(OLD)))
+            self._set_aside(batch, places.where(~F.col(BEFORE_CUTOFF)))
         gone = F.broadcast(places.select(*_ID))
         lost = {number: sum(n for (group, _), n in counts.items() if group == number) for number, _ in counts}
         numbers = {group: number for number, group in enumerate(changed)}

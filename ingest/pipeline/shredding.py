@@ -18,7 +18,7 @@ from ingest.shredding.opening import in_clear
 from ingest.shredding.owners import shredded_by
 from ingest.shredding.sealing import Sealing
 from ingest.suppression.key_file import read_keys
-from ingest.suppression.ledger import ASKED, Ledger
+from ingest.suppression.ledger import REQUESTED, Ledger
 
 
 def data_keys_of(pipeline: Pipeline) -> DataKeys | None:
@@ -58,7 +58,7 @@ def shred(spark: SparkSession, pipeline: Pipeline) -> int | None:
     ledger, count = Ledger(spark, pipeline.layout.ledger, pipeline.name), 0
     owners = {owner.table for owner in shredded_by(pipeline.tables).owners.values()}
     with closing(keys.store()) as store:
-        waiting = [e for e in ledger.entries() if e.kind == ASKED and not store.is_done(e.request)]
+        waiting = [e for e in ledger.entries() if e.kind == REQUESTED and not store.is_done(e.request)]
         for entry in waiting:
             mine = ledger.keys(entry.number).where(F.col("table").isin(*owners)).select("key_hash").distinct()
             count += store.destroy(entry.request, (row["key_hash"] for row in mine.toLocalIterator()))

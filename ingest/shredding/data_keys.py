@@ -16,7 +16,7 @@ from ingest.shredding.cipher import unwrapped
 from ingest.spark.arrow_tasks import map_in_arrow
 from ingest.spark.checkpoints import cut
 from ingest.spark.local_rows import local_rows
-from ingest.suppression.key_file import LedgerKeys, secrets_in
+from ingest.suppression.key_file import LedgerKeys, read_secrets
 
 if TYPE_CHECKING:
     from ingest.shredding.key_store import DataKey, KeyStore
@@ -72,7 +72,7 @@ class DataKeys:
 
 def masters_in(path: str) -> dict[int, bytes]:
     """Version → master key. Raises ConfigError where the file holds anything else than keys of 32 bytes."""
-    found = dict(secrets_in(path))
+    found = dict(read_secrets(path))
     if any(len(secret) != _MASTER_BYTES for secret in found.values()):
         raise ConfigError(
             f"{path} holds a master key that is not one of {_MASTER_BYTES} bytes",

@@ -14,7 +14,7 @@ from ingest.changelog.values.unavailable import disguises
 from ingest.shredding.cipher import is_sealed, sealed
 from ingest.shredding.data_keys import KEY, KEY_ID, OWNER, DataKeys
 from ingest.shredding.owners import Shredded
-from ingest.suppression.keyed_hash import INNER, OUTER, hashed
+from ingest.suppression.keyed_hash import INNER, OUTER, keyed_hash_column
 
 AFTER, BEFORE = "after", "before"
 _OTHER = {AFTER: BEFORE, BEFORE: AFTER}
@@ -59,8 +59,8 @@ class Sealing:
             held = _member(_named(F.col(f"_{image}"), owner.column), "$", "string")
             parent = F.when(mine, F.lit(owner.table)).otherwise(parent)
             text = F.when(mine, F.coalesce(held, F.lit(_NOBODY))).otherwise(text)
-        found = F.when(F.col(f"_{image}").isNotNull(), hashed(parent, text))
-        unreadable = F.when(F.col("_unreadable"), hashed(F.col("source_table"), F.lit(_UNREADABLE)))
+        found = F.when(F.col(f"_{image}").isNotNull(), keyed_hash_column(parent, text))
+        unreadable = F.when(F.col("_unreadable"), keyed_hash_column(F.col("source_table"), F.lit(_UNREADABLE)))
         return F.coalesce(found, unreadable) if image == AFTER else found
 
     def _keyed(self, owned: DataFrame) -> DataFrame:

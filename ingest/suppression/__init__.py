@@ -1,1 +1,1 @@
-"""Erased subjects: the ledger, keyed hashes, cutoffs, and which events stand before them."""
+"""The ledger of erasures, keyed hashes of keys, cutoffs, and the test whether an event stands before a cutoff."""

@@ -1,4 +1,4 @@
-"""Up to where a subject's life is the old one: what was captured or written when its erasure was asked for."""
+"""The cutoff of an erasure: events up to it are erased and suppressed, later ones are applied."""
 
 from __future__ import annotations
 
@@ -7,31 +7,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-EVERY = ""
-"""All tables but those that a column of their own puts in order."""
+WHOLE_SOURCE = ""
+"""The key in `Cutoff.positions` for all tables without a sequence column of their own."""
 
 
 @dataclass(frozen=True)
-class CutOff:
-    """`offsets`: topic → partition → the first offset that comes after it. `positions`: table → the last position
-    that had been given by then, as plain numbers, under `EVERY` that of the source: an event that is sent again has a
-    new offset and an old position."""
+class Cutoff:
+    """`offsets`: topic → partition → first offset after the cutoff. `positions`: table (or `WHOLE_SOURCE`) → last
+    position at or below the cutoff, as plain numbers. Positions are needed beside offsets because an event that is sent
+    again has a new offset and its old position."""
 
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     positions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def position(self, table: str) -> tuple[int, ...] | None:
-        """The last one of a table's old life; None where none was known."""
-        return self.positions.get(table, self.positions.get(EVERY))
+        """Returns the last position of `table` at or below the cutoff; None if none was known."""
+        return self.positions.get(table, self.positions.get(WHOLE_SOURCE))
 
-    @property
-    def said(self) -> str:
-        """As `parsed` reads it, always the same text for the same."""
-        whole: dict[str, Any] = {"offsets": self.offsets, "positions": self.positions}
-        return json.dumps(whole, sort_keys=True, ensure_ascii=False)
+    def to_json(self) -> str:
+        """Returns canonical JSON: equal cutoffs give equal text."""
+        fields: dict[str, Any] = {"offsets": self.offsets, "positions": self.positions}
+        return json.dumps(fields, sort_keys=True, ensure_ascii=False)
 
     @classmethod
-    def parsed(cls, text: str) -> CutOff:
-        told = json.loads(text)
-        offsets = {t: {int(p): int(o) for p, o in ps.items()} for t, ps in told["offsets"].items()}
-        return cls(offsets, {table: tuple(at) for table, at in told["positions"].items()})
+    def from_json(cls, text: str) -> Cutoff:
+        fields = json.loads(text)
+        offsets = {t: {int(p): int(o) for p, o in ps.items()} for t, ps in fields["offsets"].items()}
+        return cls(offsets, {table: tuple(at) for table, at in fields["positions"].items()})

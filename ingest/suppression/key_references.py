@@ -1,4 +1,4 @@
-"""Which keys a row or an event names: its own, and by foreign keys those of the rows that lead to its subject."""
+"""Key references of a row or an event: its own keys, and those that its foreign keys hold on the way to its subject."""
 
 from __future__ import annotations
 
@@ -12,57 +12,59 @@ from ingest.changelog.change import quoted
 from ingest.changelog.values.types import spark_type
 from ingest.merge.images import Shape
 from ingest.suppression.key_file import LedgerKeys
-from ingest.suppression.keyed_hash import INNER, OUTER, hashed, key_text
+from ingest.suppression.keyed_hash import INNER, OUTER, key_text, keyed_hash_column
 from ingest.suppression.subjects import Subjects
 
-OWN, NAMED = "_own", "_named"
-"""Arrays: the row's own keys; these and all that its foreign keys hold."""
+OWN_KEYS, REFERENCES = "_own", "_named"
+"""Array columns: the row's own keys; its own keys and all that its foreign keys hold."""
 KEY_HASH = "key_hash"
-_MENTION = T.ArrayType(T.StructType([T.StructField("table", T.StringType()), T.StructField("text", T.StringType())]))
+_REFERENCES = T.ArrayType(T.StructType([T.StructField("table", T.StringType()), T.StructField("text", T.StringType())]))
 
 
-def own(shape: Shape, key: Sequence[Column] | None = None) -> Column:
-    """A row's key as mentions, none where it has no key or it is null. `key`: in place of the table's columns."""
-    types = _types(shape)
+def own_keys(shape: Shape, key: Sequence[Column] | None = None) -> Column:
+    """Returns the row's key as an array of references; empty if the table has no key or a part of it is null. `key`:
+    columns to read in place of the table's."""
+    types = _types_by_column(shape)
     values = [quoted(k) for k in shape.key] if key is None else key
     if not shape.key:
-        return F.array().cast(_MENTION)
+        return F.array().cast(_REFERENCES)
     text = key_text([(value, types[k]) for value, k in zip(values, shape.key, strict=True)])
-    return _present(F.array(_mention(shape.table, text)))
+    return _present(F.array(_reference(shape.table, text)))
 
 
-def led(shape: Shape, subjects: Subjects) -> Column:
-    """What a row's foreign keys hold, as mentions."""
-    types = _types(shape)
+def foreign_keys(shape: Shape, subjects: Subjects) -> Column:
+    """Returns the keys that the row's foreign keys hold, as an array of references."""
+    types = _types_by_column(shape)
     links = {c: parent for c, parent in subjects.links.get(shape.table, {}).items() if c in types}
-    found = [_mention(parent, key_text([(quoted(c), types[c])])) for c, parent in links.items()]
-    return _present(F.array(*found)) if found else F.array().cast(_MENTION)
+    references = [_reference(parent, key_text([(quoted(c), types[c])])) for c, parent in links.items()]
+    return _present(F.array(*references)) if references else F.array().cast(_REFERENCES)
 
 
-def with_hashes(rows: DataFrame, keys: LedgerKeys, version: int) -> DataFrame:
-    """Mentions in `OWN` and `NAMED` become keyed hashes."""
+def with_key_hashes(rows: DataFrame, keys: LedgerKeys, version: int) -> DataFrame:
+    """Replaces the references in `OWN_KEYS` and `REFERENCES` by their keyed hashes."""
     secret = F.broadcast(keys.blocks(rows.sparkSession, version))
 
     def hashes(name: str) -> Column:
-        return F.transform(name, lambda m: hashed(m["table"], m["text"]))
+        return F.transform(name, lambda m: keyed_hash_column(m["table"], m["text"]))
 
-    both = {name: hashes(name) for name in (OWN, NAMED)}
-    return rows.crossJoin(secret).withColumns(both).drop(INNER, OUTER)
-
-
-def naming(rows: DataFrame, keys: DataFrame) -> DataFrame:
-    """The rows with hashes that name one of `keys` (`request` and `KEY_HASH`), once for each request."""
-    named = rows.withColumn(KEY_HASH, F.explode(NAMED))
-    return named.join(keys.select("request", KEY_HASH), KEY_HASH).drop(KEY_HASH)
+    hashed = {name: hashes(name) for name in (OWN_KEYS, REFERENCES)}
+    return rows.crossJoin(secret).withColumns(hashed).drop(INNER, OUTER)
 
 
-def _types(shape: Shape) -> dict[str, T.DataType]:
+def rows_referencing(rows: DataFrame, keys: DataFrame) -> DataFrame:
+    """Returns the rows (with hashes) that reference one of `keys` (`request`, `KEY_HASH`): once per request, with its
+    `request`."""
+    exploded = rows.withColumn(KEY_HASH, F.explode(REFERENCES))
+    return exploded.join(keys.select("request", KEY_HASH), KEY_HASH).drop(KEY_HASH)
+
+
+def _types_by_column(shape: Shape) -> dict[str, T.DataType]:
     return {c.name: spark_type(c.type) for c in shape.columns}
 
 
-def _mention(table: str, text: Column) -> Column:
+def _reference(table: str, text: Column) -> Column:
     return F.struct(F.lit(table).alias("table"), text.alias("text"))
 
 
-def _present(mentions: Column) -> Column:
-    return F.filter(mentions, lambda m: m["text"].isNotNull()).cast(_MENTION)
+def _present(references: Column) -> Column:
+    return F.filter(references, lambda m: m["text"].isNotNull()).cast(_REFERENCES)

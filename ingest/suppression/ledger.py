@@ -1,9 +1,8 @@
-"""The ledger: who asked for what to be erased, which keys that concerns, and what has become of it. Append-only.
+"""The ledger of a pipeline's erasures: requests, the keys that they suppress, and what has been removed. Append-only.
 
-Entries are numbered, and each holds the hash of the one before: what is changed, missing or put elsewhere shows. Beside
-an entry stand rows of `KEY`: hashes of the keys that it fences, a subject's own and those of rows that lead to it. The
-entry holds their digest. Nothing here names anybody without the secret keys (`key_file`).
-"""
+Entries are numbered and each holds the hash of the one before, so that changes, gaps and reordering show. Beside an
+entry stand rows of kind `KEY`: keyed hashes of the keys that it suppresses, the subject's own and those of rows that
+lead to it. The entry holds their digest. Nothing in it identifies a person without the secret keys (`key_file`)."""
 
 from __future__ import annotations
 
@@ -22,10 +21,10 @@ from ingest.delta import delta_table
 from ingest.delta.conflict_retry import again
 from ingest.delta.txn_versions import Progress
 from ingest.spark.local_rows import local_rows
-from ingest.suppression.cutoff import CutOff
+from ingest.suppression.cutoff import Cutoff
 
-ASKED, FOUND, STATE, KEY = "asked", "found", "state", "key"
-_BEFORE_THE_FIRST = ""
+REQUESTED, FOUND, STATE, KEY = "asked", "found", "state", "key"
+_NO_HASH = ""
 _SCHEMA = T.StructType(
     [
         T.StructField("pipeline", T.StringType()),
@@ -51,14 +50,15 @@ _SCHEMA = T.StructType(
     ]
 )
 KEYS = T.StructType([_SCHEMA[name] for name in ("request", "table", "key_hash", "key_version")])
-"""Keys that a request fences."""
+"""Columns of the keys that requests suppress."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """`kind`: a request is `ASKED` (with its `subject`, reason and cut-off), rows that lead to it are `FOUND` later.
-    All that were asked up to the entry `upto` have come to a `STATE` in a `place`, of which `evidence` is a hash.
-    `keys`: how many it fences."""
+class LedgerEntry:
+    """An entry; its fields are the table's columns. `kind`: `REQUESTED` (with `subject`, `reason` and `cut_off`),
+    `FOUND` (keys of rows that were linked to the subject later) or `STATE` (all requests up to entry `upto` have
+    reached `state` in `place`; `evidence` is a hash of the counts). `keys`: number of keys that the entry
+    suppresses."""
 
     kind: str
     request: str
@@ -78,25 +78,25 @@ class Entry:
     number: int = 0
     keys: int = 0
     keys_digest: str | None = None
-    previous: str = _BEFORE_THE_FIRST
+    previous: str = _NO_HASH
 
     @property
     def hash(self) -> str:
-        """Of everything in it."""
-        said = {f.name: getattr(self, f.name) for f in fields(self)} | {"at": self.at.astimezone(UTC).isoformat()}
-        return hashlib.sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+        """Returns the SHA-256 of all fields."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)} | {"at": self.at.astimezone(UTC).isoformat()}
+        return hashlib.sha256(json.dumps(values, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
-class Fault:
-    """What is wrong with the ledger, and at which entry."""
+class LedgerFault:
+    """A fault of the ledger, at entry `number`."""
 
     number: int
     problem: str
 
 
 class Ledger:
-    """Of one pipeline."""
+    """The ledger of one pipeline."""
 
     def __init__(self, spark: SparkSession, path: str, pipeline: str) -> None:
         self._spark = spark
@@ -104,49 +104,50 @@ class Ledger:
         self._pipeline = pipeline
 
     def version(self) -> int:
-        """Grows with whatever is written; -1 before the first request of any pipeline."""
+        """Returns the table's version, which grows with every append; -1 before the first request of any pipeline."""
         return self._table.version() if self._table.exists() else -1
 
-    def entries(self) -> Iterator[Entry]:
-        """By number."""
-        for entry, _ in self._told():
+    def entries(self) -> Iterator[LedgerEntry]:
+        """Yields the entries by number."""
+        for entry, _ in self._entries_with_hash():
             yield entry
 
-    def asked(self) -> dict[str, Entry]:
-        """request → what was asked."""
-        return {e.request: e for e in self.entries() if e.kind == ASKED}
+    def requests(self) -> dict[str, LedgerEntry]:
+        """Returns request → its `REQUESTED` entry."""
+        return {e.request: e for e in self.entries() if e.kind == REQUESTED}
 
     def keys(self, number: int | None = None) -> DataFrame:
-        """All `KEYS` that are fenced, or those of one entry."""
-        every = self._rows().where(F.col("kind") == KEY)
-        return (every if number is None else every.where(F.col("number") == number)).select(*KEYS.names)
+        """Returns all suppressed `KEYS`, or those of entry `number`."""
+        keys = self._rows().where(F.col("kind") == KEY)
+        return (keys if number is None else keys.where(F.col("number") == number)).select(*KEYS.names)
 
     def keys_after(self, number: int) -> DataFrame:
-        """Returns the `KEYS` that are fenced by entries after that number."""
-        every = self._rows().where((F.col("kind") == KEY) & (F.col("number") > number))
-        return every.select(*KEYS.names)
+        """Returns the `KEYS` of the entries after `number`."""
+        keys = self._rows().where((F.col("kind") == KEY) & (F.col("number") > number))
+        return keys.select(*KEYS.names)
 
     def last_number(self) -> int:
         """Returns the number of the last entry; 0 before the first."""
         last = self._last()
         return 0 if last is None else int(last["number"])
 
-    def append(self, entries: Sequence[Entry], keys: DataFrame | None = None) -> list[Entry]:
-        """In one commit, as they stand in the ledger then. `keys`: `KEYS` of their requests, one entry for each."""
-        fenced = None if keys is None else keys.select(*KEYS.names).distinct()
-        digests = {} if fenced is None else _digests(fenced, "request")
-        counted = [
+    def append(self, entries: Sequence[LedgerEntry], keys: DataFrame | None = None) -> list[LedgerEntry]:
+        """Appends entries in one commit and returns them as stored. `keys`: `KEYS` of their requests, of which each has
+        one entry."""
+        suppressed = None if keys is None else keys.select(*KEYS.names).distinct()
+        digests = {} if suppressed is None else _digests(suppressed, "request")
+        with_digests = [
             replace(e, pipeline=self._pipeline, keys=digests[e.request][0], keys_digest=digests[e.request][1])
             if e.request in digests
             else replace(e, pipeline=self._pipeline)
             for e in entries
         ]
-        written: list[Entry] = again()(self._append, counted, fenced)
+        written: list[LedgerEntry] = again()(self._append, with_digests, suppressed)
         return written
 
-    def _append(self, entries: Sequence[Entry], keys: DataFrame | None) -> list[Entry]:
+    def _append(self, entries: Sequence[LedgerEntry], keys: DataFrame | None) -> list[LedgerEntry]:
         last = self._last()
-        number, previous = (last["number"], last["hash"]) if last is not None else (0, _BEFORE_THE_FIRST)
+        number, previous = (last["number"], last["hash"]) if last is not None else (0, _NO_HASH)
         chained = []
         for entry in entries:
             number += 1
@@ -156,30 +157,32 @@ class Ledger:
         frame = local_rows(self._spark, rows, _SCHEMA)
         if keys is not None:
             numbers = F.broadcast(frame.select("request", "pipeline", "number"))
-            told = keys.join(numbers, "request").withColumn("kind", F.lit(KEY))
-            nothing = {f.name: F.lit(None).cast(f.dataType) for f in _SCHEMA if f.name not in told.columns}
-            frame = frame.unionByName(told.withColumns(nothing))
+            key_rows = keys.join(numbers, "request").withColumn("kind", F.lit(KEY))
+            nothing = {f.name: F.lit(None).cast(f.dataType) for f in _SCHEMA if f.name not in key_rows.columns}
+            frame = frame.unionByName(key_rows.withColumns(nothing))
         progress = Progress(f"ledger of {self._pipeline}", number)
         self._table.commit(frame.select(*_SCHEMA.names), progress=progress, new=delta_table.NO_STATISTICS)
         return chained
 
-    def verify(self) -> Iterator[Fault]:
-        """What was changed, is missing or has come in between; nothing where the ledger is as it was written."""
+    def verify(self) -> Iterator[LedgerFault]:
+        """Yields entries that were changed, removed or inserted; nothing for an intact ledger."""
         digests = _digests(self._rows().where(F.col("kind") == KEY), "number")
-        number, previous = 0, _BEFORE_THE_FIRST
-        for entry, told in self._told():
+        number, previous = 0, _NO_HASH
+        for entry, stored_hash in self._entries_with_hash():
             if entry.number != number + 1:
-                yield Fault(entry.number, f"follows entry {number}: what stood between is gone, or it was doubled")
+                yield LedgerFault(
+                    entry.number, f"follows entry {number}: what stood between is gone, or it was doubled"
+                )
             elif entry.previous != previous:
-                yield Fault(entry.number, f"does not follow from entry {number} as that is now")
-            if entry.hash != told:
-                yield Fault(entry.number, "was changed")
+                yield LedgerFault(entry.number, f"does not follow from entry {number} as that is now")
+            if entry.hash != stored_hash:
+                yield LedgerFault(entry.number, "was changed")
             if digests.pop(entry.number, (0, None)) != (entry.keys, entry.keys_digest):
-                yield Fault(entry.number, "the keys that it fences are not those that it was written with")
-            number, previous = entry.number, told
-        yield from (Fault(orphan, "keys are fenced by an entry that is not there") for orphan in sorted(digests))
+                yield LedgerFault(entry.number, "the keys that it fences are not those that it was written with")
+            number, previous = entry.number, stored_hash
+        yield from (LedgerFault(orphan, "keys are fenced by an entry that is not there") for orphan in sorted(digests))
         if self._table.exists() and (reached := self._table.reached(f"ledger of {self._pipeline}")) > number:
-            yield Fault(reached, f"is gone: the ledger ends at entry {number}")
+            yield LedgerFault(reached, f"is gone: the ledger ends at entry {number}")
 
     def _rows(self) -> DataFrame:
         return self._table.rows(_SCHEMA).where(F.col("pipeline") == self._pipeline)
@@ -188,28 +191,28 @@ class Ledger:
         entries = self._rows().where(F.col("kind") != KEY)
         return entries.orderBy(F.desc("number")).select("number", "hash").first()
 
-    def _told(self) -> Iterator[tuple[Entry, str]]:
-        """Each entry, and the hash that it was written with."""
+    def _entries_with_hash(self) -> Iterator[tuple[LedgerEntry, str]]:
+        """Yields each entry with the hash that it was stored with."""
         entries = self._rows().where(F.col("kind") != KEY).orderBy("number")
         for row in entries.toLocalIterator():  # a row per request and what became of it
-            told: dict[str, Any] = row.asDict()
-            written = told.pop("hash")
-            yield Entry(**told | {"at": told["at"].astimezone(UTC)}), written
+            values: dict[str, Any] = row.asDict()
+            stored_hash = values.pop("hash")
+            yield LedgerEntry(**values | {"at": values["at"].astimezone(UTC)}), stored_hash
 
 
-def newest(entries: Iterable[Entry], place: str) -> int:
-    """The number of the last state of a place; 0 where it has none."""
+def last_state_number(entries: Iterable[LedgerEntry], place: str) -> int:
+    """Returns the number of the last `STATE` entry of a place; 0 if there is none."""
     return max((e.number for e in entries if e.kind == STATE and e.place == place), default=0)
 
 
-def cut_offs(entries: Iterable[Entry]) -> dict[str, CutOff]:
-    """request → up to where its subject's old life goes."""
-    return {e.request: CutOff.parsed(e.cut_off) for e in entries if e.cut_off is not None}
+def cutoffs(entries: Iterable[LedgerEntry]) -> dict[str, Cutoff]:
+    """Returns request → cutoff."""
+    return {e.request: Cutoff.from_json(e.cut_off) for e in entries if e.cut_off is not None}
 
 
 def _digests(keys: DataFrame, by: str) -> dict[Any, tuple[int, str]]:
-    """How many keys each entry or request has, and a hash of all of them."""
-    said = F.concat_ws(":", "table", F.col("key_version").cast("string"), "key_hash")
-    whole = F.sha2(F.array_join(F.sort_array(F.collect_list(said)), "\n"), 256)
-    found = keys.groupBy(by).agg(F.count(F.lit(1)).alias("count"), whole.alias("digest")).collect()  # a row a request
-    return {row[by]: (row["count"], row["digest"]) for row in found}
+    """Returns, per value of column `by`, the number of keys and a hash of all of them."""
+    key = F.concat_ws(":", "table", F.col("key_version").cast("string"), "key_hash")
+    digest = F.sha2(F.array_join(F.sort_array(F.collect_list(key)), "\n"), 256)
+    rows = keys.groupBy(by).agg(F.count(F.lit(1)).alias("count"), digest.alias("digest")).collect()  # a row a request
+    return {row[by]: (row["count"], row["digest"]) for row in rows}

@@ -1,6 +1,6 @@
-"""What an erasure leaves of a personal value where its row stays: nothing, one value for all, or a coarser one.
+"""Masks: what an erasure leaves of personal values in rows that stay. A null, a constant, or a coarser value.
 
-Masking twice is masking once, so a row that is masked again stays as it is."""
+Masking is idempotent: masking a masked row changes nothing."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from ingest.errors import ConfigError
 from ingest.evolution.policies import TableColumn
 
 Masks = Mapping[str, Constant | Generalised | None]
-"""column → what is left of it."""
+"""Column → mask; None masks by null."""
 
-_NEVER = (INFINITY_MICROS, MINUS_INFINITY_MICROS, FIRST_MICROS, FIRST_INSTANT, LAST_MICROS)
-"""Timestamps that stand for infinite ones."""
+_INFINITE = (INFINITY_MICROS, MINUS_INFINITY_MICROS, FIRST_MICROS, FIRST_INSTANT, LAST_MICROS)
+"""Timestamps that stand for infinity."""
 _TIMES = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ}
 _NUMBERS = {Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT53, Kind.INT64, Kind.FLOAT32, Kind.FLOAT64}
 _NUMBERS |= {Kind.DECIMAL}
 
 
-def masked(table: str, column: TableColumn, masks: Masks) -> Column:
-    """What is left of a column of `table`; all of it where no mask names it. Raises ConfigError where the mask that
-    does is for another type."""
+def mask_column(table: str, column: TableColumn, masks: Masks) -> Column:
+    """Returns the masked column, or the column itself if `masks` doesn't name it. Raises ConfigError if the mask
+    doesn't fit the column's type."""
     value, kind = quoted(column.name), column.type.kind
     if column.name not in masks:
         return value
@@ -39,7 +39,7 @@ def masked(table: str, column: TableColumn, masks: Masks) -> Column:
         case Constant(constant=constant):
             return F.lit(constant).try_cast(stored)
         case Generalised(generalise=("year" | "month") as unit) if kind in _TIMES:
-            ends = [instant(micros).cast(stored) for micros in _NEVER]
+            ends = [instant(micros).cast(stored) for micros in _INFINITE]
             begin = F.trunc(value, unit) if kind is Kind.DATE else F.date_trunc(unit, value)
             return begin.cast(stored) if kind is Kind.DATE else F.when(value.isin(*ends), value).otherwise(begin)
         case Generalised(generalise=int(step)) if kind in _NUMBERS:
@@ -50,9 +50,9 @@ def masked(table: str, column: TableColumn, masks: Masks) -> Column:
     )
 
 
-def unfit(table: str, columns: tuple[TableColumn, ...], masks: Masks) -> Column:
-    """Of one row: a column whose constant is no value of its type; null where there is none."""
+def invalid_constant(table: str, columns: tuple[TableColumn, ...], masks: Masks) -> Column:
+    """Returns the name of a column whose constant is no value of the column's type, as a column; null if all fit."""
     constants = [c for c in columns if isinstance(masks.get(c.name), Constant)]
     return F.coalesce(
-        *(F.when(masked(table, c, masks).isNull(), F.lit(c.name)) for c in constants), F.lit(None).cast("string")
+        *(F.when(mask_column(table, c, masks).isNull(), F.lit(c.name)) for c in constants), F.lit(None).cast("string")
     )

@@ -1,4 +1,4 @@
-"""Whose rows are whose: tables of subjects, and the foreign keys that lead from other tables to them. Plain values."""
+"""Subjects: the tables whose rows are subjects, and the foreign keys by which rows of other tables lead to them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ingest.errors import ConfigError
 
 @dataclass(frozen=True)
 class Subjects:
-    """`roots`: kind of subject → the table whose rows they are. `keys`: these tables → their key column. `links`:
-    table → foreign key column → the table whose key it holds; the chains have no circles."""
+    """`roots`: kind of subject → its table. `keys`: these tables → key column. `links`: table → foreign key column →
+    referenced table; the references have no cycles."""
 
     roots: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -21,29 +21,29 @@ class Subjects:
 
     @property
     def tables(self) -> list[str]:
-        """Every table that leads to subjects, none before those that its rows lead through."""
+        """Returns every table whose rows lead to subjects, referenced tables first."""
         graph = {table: set(links.values()) for table, links in self.links.items()}
         for root in self.roots.values():
             graph.setdefault(root, set())
         return list(TopologicalSorter(graph).static_order())
 
     def leads(self, table: str) -> bool:
-        """Whether the table's rows lead to a subject."""
+        """Returns True if rows of `table` are or lead to subjects."""
         return table in self.links or table in self.keys
 
     def is_parent(self, table: str) -> bool:
-        """Whether rows of other tables lead through this one's."""
+        """Returns True if rows of other tables lead to their subject through `table`."""
         return any(table in links.values() for links in self.links.values())
 
     def root(self, kind: str) -> str:
-        """The table of the subjects of a kind. Raises ConfigError."""
+        """Returns the table of a kind of subject. Raises ConfigError if there is none."""
         if kind not in self.roots:
             known = ", ".join(sorted(self.roots)) or "none: give a table subject: {of: …, key: …}"
             raise ConfigError(f"no table has subjects of the kind {kind!r}", f"kinds in the pipeline's file: {known}")
         return self.roots[kind]
 
     def require_columns(self, table: str, key: Sequence[str], columns: Sequence[str]) -> None:
-        """Raises ConfigError where the table turns out to be another than the pipeline's file says."""
+        """Raises ConfigError if the table's key or columns contradict the pipeline's `subject` settings."""
         if table in self.keys and tuple(key) != (self.keys[table],):
             raise ConfigError(
                 f"the key of table {table} is ({', '.join(key)}), its subjects are told apart by {self.keys[table]}",
@@ -60,10 +60,10 @@ class Subjects:
 
 
 def subjects_of(tables: Mapping[str, TableSettings]) -> Subjects:
-    """What a pipeline's file says."""
-    told = {table: settings.subject for table, settings in tables.items() if settings.subject is not None}
+    """Returns the subjects that the tables' settings declare."""
+    declared = {table: settings.subject for table, settings in tables.items() if settings.subject is not None}
     return Subjects(
-        roots={subject.of: table for table, subject in told.items() if subject.of is not None},
-        keys={table: subject.key for table, subject in told.items() if subject.key is not None},
-        links={table: dict(subject.through) for table, subject in told.items() if subject.through is not None},
+        roots={subject.of: table for table, subject in declared.items() if subject.of is not None},
+        keys={table: subject.key for table, subject in declared.items() if subject.key is not None},
+        links={table: dict(subject.through) for table, subject in declared.items() if subject.through is not None},
     )

@@ -23,7 +23,7 @@ from ingest.lakehouse.bronze import Captured
 from ingest.lakehouse.silver import Silver
 from ingest.pipeline.composition import Run, bronze_of, rules_of
 from ingest.spark.session import running
-from ingest.suppression.cutoff import CutOff
+from ingest.suppression.cutoff import Cutoff
 from tests.bench import RESULTS
 from tests.bench.clock import taken
 from tests.bench.workload import TABLE, Workload
@@ -83,8 +83,8 @@ def erased(spark: SparkSession, made: Pipeline, first: int, count: int) -> dict[
     before, steps = _files(made), dict[str, Any]()
     subjects = [Named("customer", str(n)) for n in range(first, first + count)]
     with taken() as clock:
-        cut_off: CutOff = written_by_now(spark, made, topics=False)
-        asked = found(spark, made, subjects, None, cut_off)
+        cutoff: Cutoff = written_by_now(spark, made, topics=False)
+        asked = found(spark, made, subjects, None, cutoff)
         ask(spark, made, asked)
     steps["ask"] = {"wall": clock.wall, "cpu": clock.cpu}
     with taken() as clock:

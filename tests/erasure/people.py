@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from ingest.config import Pipeline, load
-from ingest.suppression.cutoff import EVERY, CutOff
+from ingest.suppression.cutoff import WHOLE_SOURCE, Cutoff
 from ingest.testing import Event, fold
 from tests.changelogs import Record
 
@@ -114,11 +114,11 @@ def _event(
     return Event(op, 0, lsn, key, image(), before, None if old == key else old)  # type: ignore[arg-type]
 
 
-def cut_off(case: int, said: Sequence[Said]) -> CutOff:
+def cutoff(case: int, said: Sequence[Said]) -> Cutoff:
     """Right after these events."""
     offsets = {topic(t): {case: sum(s.table == t for s in said)} for t in TABLES}
     last = max((s.event.lsn for s in said), default=0)
-    return CutOff(offsets, {EVERY: (0, last, 0, 0, 1, 0, 0)} if last else {})
+    return Cutoff(offsets, {WHOLE_SOURCE: (0, last, 0, 0, 1, 0, 0)} if last else {})
 
 
 def left(said: Sequence[Said], asked_after: int, member: int) -> dict[str, dict[Hashable, dict[str, Any]]]:

@@ -26,7 +26,7 @@ from ingest.proof.scan import Needle
 from ingest.proof.search import places_of, proof
 from ingest.spark.session import SHORT_LIVED
 from ingest.stack import S3
-from ingest.suppression.ledger import ASKED, Ledger
+from ingest.suppression.ledger import REQUESTED, Ledger
 from tests.erasure.people import MEMBERS, TOLD
 from tests.erasure.test_removal import ANNA, BEN, NAME, merge, remove, said
 from tests.shredding.test_shredding import shredding
@@ -89,7 +89,7 @@ def erase(file: Path, step: str, *more: str) -> subprocess.CompletedProcess[byte
 def certified(spark: SparkSession, pipeline: Pipeline, keys: Path) -> dict[str, Any]:
     """What the certificate says of any lakehouse that holds the same."""
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
-    (request,) = (e.request for e in ledger.entries() if e.kind == ASKED)
+    (request,) = (e.request for e in ledger.entries() if e.kind == REQUESTED)
     keys.mkdir()
     made(keys / "sign.pem")
     places, left_out = places_of(pipeline)

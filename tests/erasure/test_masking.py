@@ -25,8 +25,8 @@ from ingest.evolution.policies import TableColumn
 from ingest.lakehouse.row_history import Versions
 from ingest.lakehouse.silver import Silver
 from ingest.names import Lakehouse
-from ingest.suppression.masks import masked
-from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, TOLD, cut_off, insured
+from ingest.suppression.masks import mask_column
+from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, TOLD, cutoff, insured
 from tests.erasure.test_removal import ANNA, BEN, NAME, TEXT, dying_after, found, merge, remove, said
 from tests.suppression.test_suppression import ask, rows
 
@@ -110,7 +110,7 @@ def tables(**claims: Any) -> dict[str, Any]:
 def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
     made = insured(tmp_path, tables=tables())
     merge(spark, made, tmp_path / "events", STORY)
-    ask(spark, made, {ANNA: cut_off(1, STORY)})
+    ask(spark, made, {ANNA: cutoff(1, STORY)})
     return made
 
 
@@ -158,7 +158,7 @@ def test_what_comes_later_wins_until_it_is_erased_too(spark: SparkSession, pipel
     late = [*later, said(CLAIMS, "c", 6, 20, 60, **CLAIM)]
     merge(spark, pipeline, tmp_path / "late", late)
     assert claims(spark, pipeline)[60]["text"] == "personal again"
-    ask(spark, pipeline, {ANNA: cut_off(1, late)})
+    ask(spark, pipeline, {ANNA: cutoff(1, late)})
     remove(spark, pipeline)
     assert holds(claims(spark, pipeline)[60], LEFT | {"paid": 90})
     assert is_folded(spark, pipeline, tmp_path / "beside")
@@ -181,7 +181,7 @@ def test_a_removal_that_dies_loses_no_row(spark: SparkSession, pipeline: Pipelin
 def test_what_never_ends_has_no_year(spark: SparkSession) -> None:
     for kind in ("timestamp", "timestamp_tz"):
         column = TableColumn("t", parse(kind))
-        year = masked("public.claims", column, {"t": Generalised(generalise="year")})
+        year = mask_column("public.claims", column, {"t": Generalised(generalise="year")})
         stored = spark_type(column.type)
         never = (INFINITY_MICROS, MINUS_INFINITY_MICROS, FIRST_MICROS, FIRST_INSTANT, LAST_MICROS)
         ends = spark.createDataFrame([(micros,) for micros in never], "micros bigint")

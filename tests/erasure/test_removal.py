@@ -35,7 +35,7 @@ from ingest.sources.dump import Dump
 from ingest.suppression.ledger import STATE, Ledger
 from ingest.testing import Event
 from tests.erasure import people
-from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, TABLES, TOLD, Said, cut_off, insured
+from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, TABLES, TOLD, Said, cutoff, insured
 from tests.proof.subject import scan
 from tests.suppression.test_suppression import ask, captured, merged, rows
 
@@ -86,7 +86,7 @@ def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
     events = bronze_of(spark, made).rows().where(f"source_table = '{CLAIMS}' and offset = 0")
     held = events.selectExpr("*", "source_table as table", "'x' as code", "'for the test' as reason")
     Quarantine(spark, made.layout.quarantine, made.name).add(held)
-    ask(spark, made, {ANNA: cut_off(1, STORY)})
+    ask(spark, made, {ANNA: cutoff(1, STORY)})
     return made
 
 

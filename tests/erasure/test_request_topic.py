@@ -17,7 +17,7 @@ from ingest.cli import app
 from ingest.cli.erasure import erase as command
 from ingest.stack import Stack
 from ingest.suppression.key_file import read_keys
-from ingest.suppression.ledger import ASKED, Entry, Ledger
+from ingest.suppression.ledger import REQUESTED, Ledger, LedgerEntry
 from tests.erasure.people import MEMBERS, insured
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -48,10 +48,10 @@ def test_a_topic_of_requests_is_worked_off(
     def erase() -> Result:
         return CliRunner().invoke(app, ["erase", str(tmp_path / "insured.yaml"), "--json"])
 
-    def asked() -> list[Entry]:
+    def asked() -> list[LedgerEntry]:
         ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
         assert list(ledger.verify()) == []
-        return [e for e in ledger.entries() if e.kind == ASKED]
+        return [e for e in ledger.entries() if e.kind == REQUESTED]
 
     produce(stack, {"subject": "member:42", "reason": "a letter"}, None, {"subject": "member:43"})
     first = json.loads(erase().stdout)

@@ -69,8 +69,8 @@ class Watched:
 
 
 def erased(spark: SparkSession, pipeline: Pipeline, *members: int) -> Outcome:
-    cut_off = written_by_now(spark, pipeline, topics=False)
-    asked = asking.found(spark, pipeline, [Named("member", str(m)) for m in members], None, cut_off)
+    cutoff = written_by_now(spark, pipeline, topics=False)
+    asked = asking.found(spark, pipeline, [Named("member", str(m)) for m in members], None, cutoff)
     if members:
         asking.ask(spark, pipeline, asked)
     return Removal(spark, pipeline).run()

@@ -28,7 +28,7 @@ from ingest.lakehouse.quarantine import Quarantine
 from ingest.pipeline.shredding import data_keys_of, rows_in_clear, shred
 from ingest.proof.scan import Needle
 from ingest.shredding.key_store import KeyStore
-from ingest.suppression.cutoff import CutOff
+from ingest.suppression.cutoff import Cutoff
 from ingest.suppression.keyed_hash import keyed_hash
 from ingest.suppression.ledger import Ledger
 from ingest.testing import fold
@@ -68,8 +68,8 @@ def clear(spark: SparkSession, pipeline: Pipeline, table: str) -> dict[int, dict
     return {r.id: {c: r.asDict().get(c) for c in COLUMNS[table]} for r in found}
 
 
-def ask(spark: SparkSession, pipeline: Pipeline, member: int, cut_off: CutOff) -> str:
-    asked = request.found(spark, pipeline, [Named("member", str(member))], None, cut_off)
+def ask(spark: SparkSession, pipeline: Pipeline, member: int, cutoff: Cutoff) -> str:
+    asked = request.found(spark, pipeline, [Named("member", str(member))], None, cutoff)
     return request.ask(spark, pipeline, asked)[0].request
 
 
@@ -104,7 +104,7 @@ def test_of_an_erased_subject_no_copy_tells_anything(spark: SparkSession, tmp_pa
     assert clear(spark, pipeline, MEMBERS) == {ANNA: {"name": NAME}, BEN: {"name": "Ben"}}
     copy = tmp_path / "copy"
     shutil.copytree(pipeline.lakehouse, copy)
-    ask(spark, pipeline, ANNA, people.cut_off(1, STORY[:-2]))
+    ask(spark, pipeline, ANNA, people.cutoff(1, STORY[:-2]))
     backup = pipeline.model_copy(update={"lakehouse": str(copy)})
     for lakehouse in (pipeline, backup):
         assert clear(spark, lakehouse, MEMBERS) == {ANNA: {"name": None}, BEN: {"name": "Ben"}}
@@ -130,7 +130,7 @@ def test_an_erasure_that_dies_before_its_keys_are_destroyed_destroys_them(
     take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
     with monkeypatch.context() as dying:
         dying.setattr(request, "shred", lambda *_: None)
-        ask(spark, pipeline, ANNA, people.cut_off(1, STORY))
+        ask(spark, pipeline, ANNA, people.cutoff(1, STORY))
     assert clear(spark, pipeline, MEMBERS)[ANNA] == {"name": NAME}
     taken = Removal(spark, pipeline).run().taken
     assert taken[DATA_KEYS] == {"keys": 2}, "hers and her claim's"
@@ -255,7 +255,7 @@ def test_a_mask_stands_in_clear(spark: SparkSession, tmp_path: Path) -> None:
     masks = {"name": {"constant": "—"}}
     pipeline = shredding(tmp_path, tables={MEMBERS: SHRED[MEMBERS] | {"on_erasure": masks}})
     take(spark, pipeline, tmp_path / "events", people.records(STORY[:3], 1))
-    ask(spark, pipeline, ANNA, people.cut_off(1, STORY[:3]))
+    ask(spark, pipeline, ANNA, people.cutoff(1, STORY[:3]))
     Removal(spark, pipeline).run()
     assert clear(spark, pipeline, MEMBERS) == {ANNA: {"name": "—"}, BEN: {"name": "Ben"}}
 

@@ -16,13 +16,13 @@ from pyspark.sql import types as T
 from ingest.changelog.change import quoted
 from ingest.errors import ConfigError
 from ingest.spark.local_rows import local_rows
-from ingest.suppression.cutoff import CutOff
+from ingest.suppression.cutoff import Cutoff
 from ingest.suppression.key_file import read_keys
-from ingest.suppression.keyed_hash import hashed, key_text
-from ingest.suppression.ledger import ASKED, FOUND, KEY, KEYS, STATE, Entry, Ledger, cut_offs
+from ingest.suppression.keyed_hash import key_text, keyed_hash_column
+from ingest.suppression.ledger import FOUND, KEY, KEYS, REQUESTED, STATE, Ledger, LedgerEntry, cutoffs
 
 SECRET = "1 " + "5a" * 32
-CUT_OFF = CutOff({"shop.ä": {0: 7, 1: 0}}, {"public.members": (0, 12, 0, 0, 1, 6, 0)})
+CUTOFF = Cutoff({"shop.ä": {0: 7, 1: 0}}, {"public.members": (0, 12, 0, 0, 1, 6, 0)})
 
 
 def key_file(folder: Path, text: str = SECRET, mode: int = 0o600) -> str:
@@ -41,12 +41,15 @@ def keys(spark: SparkSession, *rows: tuple[str, str, str]) -> DataFrame:
 def written(spark: SparkSession, folder: Path) -> Ledger:
     """Two requests, in the end one of them done in silver."""
     ledger = Ledger(spark, str(folder / "ledger"), "shop")
-    asked = [Entry(ASKED, r, "member", "public.members", f"h{r}", 1, "c", "left", CUT_OFF.said) for r in ("a", "b")]
+    asked = [
+        LedgerEntry(REQUESTED, r, "member", "public.members", f"h{r}", 1, "c", "left", CUTOFF.to_json())
+        for r in ("a", "b")
+    ]
     ledger.append(asked, keys(spark, ("a", "public.members", "ha"), ("b", "public.members", "hb")))
-    Ledger(spark, str(folder / "ledger"), "other").append([Entry(ASKED, "c", "member")])
-    ledger.append([Entry(FOUND, "a")], keys(spark, ("a", "public.claims", "h1"), ("a", "public.claims", "h2")))
+    Ledger(spark, str(folder / "ledger"), "other").append([LedgerEntry(REQUESTED, "c", "member")])
+    ledger.append([LedgerEntry(FOUND, "a")], keys(spark, ("a", "public.claims", "h1"), ("a", "public.claims", "h2")))
     Ledger(spark, str(folder / "ledger"), "shop").append(
-        [Entry(STATE, "a", place="silver", state="gone", evidence="e")]
+        [LedgerEntry(STATE, "a", place="silver", state="gone", evidence="e")]
     )
     return ledger
 
@@ -79,7 +82,7 @@ def test_a_key_that_is_gone_or_another_one_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_cut_off_is_what_it_says() -> None:
-    assert CutOff.parsed(CUT_OFF.said) == CUT_OFF
+    assert Cutoff.from_json(CUTOFF.to_json()) == CUTOFF
 
 
 @pytest.mark.spark
@@ -92,7 +95,7 @@ def test_spark_hashes_as_python_does_and_its_plan_shows_no_secret(
     texts = ["42", "", "ä\0'`", None]
     frame = local_rows(spark, [{"text": t} for t in texts], T.StructType([T.StructField("text", T.StringType())]))
     found = frame.crossJoin(F.broadcast(read.blocks(spark, 1))).select(
-        hashed(F.lit("public.members"), F.col("text")).alias("h")
+        keyed_hash_column(F.lit("public.members"), F.col("text")).alias("h")
     )
     message = [None if t is None else f"public.members\0{t}".encode() for t in texts]
     expected = [None if m is None else hmac.new(secret, m, hashlib.sha256).hexdigest() for m in message]
@@ -127,12 +130,12 @@ def test_entries_follow_each_other_and_hold_what_was_asked(spark: SparkSession, 
     ledger = written(spark, tmp_path)
     entries = list(ledger.entries())
     assert [(e.number, e.kind, e.request, e.keys) for e in entries] == [
-        (1, ASKED, "a", 1),
-        (2, ASKED, "b", 1),
+        (1, REQUESTED, "a", 1),
+        (2, REQUESTED, "b", 1),
         (3, FOUND, "a", 2),
         (4, STATE, "a", 0),
     ]
-    assert cut_offs(entries) == {"a": CUT_OFF, "b": CUT_OFF}
+    assert cutoffs(entries) == {"a": CUTOFF, "b": CUTOFF}
     assert {(r.request, r.key_hash) for r in ledger.keys().collect()} == {
         ("a", "ha"),
         ("b", "hb"),
@@ -147,8 +150,8 @@ def test_entries_follow_each_other_and_hold_what_was_asked(spark: SparkSession, 
 def test_two_who_ask_at_once_stand_one_after_the_other(spark: SparkSession, tmp_path: Path) -> None:
     one, other = (Ledger(spark, str(tmp_path / "ledger"), "shop") for _ in range(2))
     for n in range(3):
-        one.append([Entry(ASKED, f"one {n}")])
-        other.append([Entry(ASKED, f"other {n}"), Entry(STATE, f"other {n}")])
+        one.append([LedgerEntry(REQUESTED, f"one {n}")])
+        other.append([LedgerEntry(REQUESTED, f"other {n}"), LedgerEntry(STATE, f"other {n}")])
     assert [e.number for e in one.entries()] == list(range(1, 10))
     assert list(other.verify()) == []
 
@@ -175,7 +178,7 @@ def swap(table: DeltaTable) -> None:
     ("tamper", "number"),
     [
         (change(1, "reason", "stayed"), 1),
-        (change(1, "cut_off", CutOff().said), 1),
+        (change(1, "cut_off", Cutoff().to_json()), 1),
         (change(4, "state", "there"), 4),
         (change(2, "hash", "0" * 64), 2),
         (change(3, "key_hash", "h9", KEY), 3),

@@ -29,10 +29,10 @@ from ingest.pipeline.composition import bronze_of, rules_of
 from ingest.pipeline.shredding import sealing_of
 from ingest.sources.files import FileSource, lines, shuffled
 from ingest.spark.local_rows import local_rows
-from ingest.suppression.before_cutoff import OLD, UNKNOWN, judged
-from ingest.suppression.cutoff import EVERY, CutOff
+from ingest.suppression.before_cutoff import BEFORE_CUTOFF, UNDECIDED, with_cutoff_flags
+from ingest.suppression.cutoff import WHOLE_SOURCE, Cutoff
 from ingest.suppression.key_file import read_keys
-from ingest.suppression.ledger import ASKED, KEYS, Entry, Ledger
+from ingest.suppression.ledger import KEYS, REQUESTED, Ledger, LedgerEntry
 from ingest.testing import Event
 from tests.changelogs import Record, Topic, write
 from tests.erasure import people
@@ -42,13 +42,15 @@ pytestmark = pytest.mark.spark
 CASES, LENGTH, BATCHES = 25, 14, 6
 
 
-def ask(spark: SparkSession, pipeline: Pipeline, cut_offs: dict[int, CutOff]) -> Ledger:
+def ask(spark: SparkSession, pipeline: Pipeline, cutoffs: dict[int, Cutoff]) -> Ledger:
     """member → the end of its old life. Of nothing else is known that it belongs to anybody."""
     assert pipeline.privacy is not None
     keys = read_keys(pipeline.privacy.key_file)
     entries = [
-        Entry(ASKED, f"r{m}", "member", MEMBERS, keys.hash(MEMBERS, str(m)), 1, keys.check(1), None, cut_off.said)
-        for m, cut_off in cut_offs.items()
+        LedgerEntry(
+            REQUESTED, f"r{m}", "member", MEMBERS, keys.hash(MEMBERS, str(m)), 1, keys.check(1), None, cutoff.to_json()
+        )
+        for m, cutoff in cutoffs.items()
     ]
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
     ledger.append(entries, local_rows(spark, [{n: getattr(e, n) for n in KEYS.names} for e in entries], KEYS))
@@ -120,7 +122,7 @@ def test_silver_is_the_changelog_without_the_old_life(spark: SparkSession, tmp_p
     lives = {case: people.random_life(random, case, LENGTH, settled=True) for case in range(1, CASES + 1)}
     points = {case: random.randrange(len(said) + 1) for case, said in lives.items()}
     pipeline = insured(tmp_path)
-    ledger = ask(spark, pipeline, {APART * c: people.cut_off(c, said[: points[c]]) for c, said in lives.items()})
+    ledger = ask(spark, pipeline, {APART * c: people.cutoff(c, said[: points[c]]) for c, said in lives.items()})
     records = [record for case, said in lives.items() for record in people.records(said, case)]
     size = len(records) // BATCHES + 1
     bronze = captured(spark, pipeline, tmp_path / "events", records, seed, size)
@@ -168,7 +170,7 @@ def story() -> list[Said]:
 
 def test_a_photo_that_came_before_its_claim_goes_and_a_new_life_stays(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = insured(tmp_path)
-    ledger = ask(spark, pipeline, {APART: people.cut_off(1, story()[:4])})
+    ledger = ask(spark, pipeline, {APART: people.cutoff(1, story()[:4])})
     bronze = captured(spark, pipeline, tmp_path / "events", people.records(story(), 1), None, 1)
     sums = merged(spark, pipeline, bronze, 1)
     assert rows(spark, pipeline, MEMBERS) == {APART + 1: {"name": "x"}, APART: {"name": "anew"}}
@@ -187,7 +189,7 @@ def test_a_merge_that_dies_after_the_ledger_is_healed_by_itself(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[type, str]
 ) -> None:
     pipeline = insured(tmp_path)
-    ask(spark, pipeline, {APART: people.cut_off(1, story()[:4])})
+    ask(spark, pipeline, {APART: people.cutoff(1, story()[:4])})
     bronze = captured(spark, pipeline, tmp_path / "events", people.records(story(), 1), None, 1)
 
     def die(*_: object) -> None:
@@ -205,7 +207,7 @@ def test_a_merge_that_dies_after_the_ledger_is_healed_by_itself(
 def test_an_event_of_which_nothing_tells_its_age_waits(spark: SparkSession, tmp_path: Path) -> None:
     """In a partition that nobody knew of, without a position."""
     pipeline = insured(tmp_path)
-    ask(spark, pipeline, {APART: CutOff({"insured.members": {1: 9}}, {EVERY: (0, 50, 0, 0, 1, 0, 0)})})
+    ask(spark, pipeline, {APART: Cutoff({"insured.members": {1: 9}}, {WHOLE_SOURCE: (0, 50, 0, 0, 1, 0, 0)})})
     said = [Said(MEMBERS, Event("c", n, 0, APART + n, {"name": "x"})) for n in range(2)]
     bronze = captured(spark, pipeline, tmp_path / "events", people.records(said, 2), None, 5)
     assert merged(spark, pipeline, bronze, 5) == {"read": 2, "suppressed": 0, "quarantined": 1}
@@ -259,9 +261,13 @@ def test_a_read_is_of_the_life_in_which_it_stands(spark: SparkSession) -> None:
     hits = events(records, Naming()).select(
         F.struct("topic", "partition", "offset").alias(EVENT_ID), "op", "position", F.lit("r").alias("request")
     )
-    cut_off = CutOff({"t": {0: 10}}, {EVERY: (0, 200, 0, 0, 1, 5, 0)})
+    cutoff = Cutoff({"t": {0: 10}}, {WHOLE_SOURCE: (0, 200, 0, 0, 1, 5, 0)})
     found = {
-        (r[EVENT_ID]["partition"], r[EVENT_ID]["offset"]): "old" if r[OLD] else "unknown" if r[UNKNOWN] else None
-        for r in judged(hits, {"r": cut_off}, "public.orders").collect()
+        (r[EVENT_ID]["partition"], r[EVENT_ID]["offset"]): "old"
+        if r[BEFORE_CUTOFF]
+        else "unknown"
+        if r[UNDECIDED]
+        else None
+        for r in with_cutoff_flags(hits, {"r": cutoff}, "public.orders").collect()
     }
     assert found == {place: life for place, (_, _, life) in right.items()}

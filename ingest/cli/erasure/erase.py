@@ -80,8 +80,8 @@ def erase(
     told: dict[str, Any] = {"dry_run": dry_run}
     with running(f"ingest erase {loaded.name}", loaded.session) as spark, explaining(loaded):
         if subjects:
-            cut_off = written_by_now(spark, loaded, upto is Upto.TOPICS and not dry_run)
-            asked = found(spark, loaded, subjects, reason, cut_off)
+            cutoff = written_by_now(spark, loaded, upto is Upto.TOPICS and not dry_run)
+            asked = found(spark, loaded, subjects, reason, cutoff)
             if not dry_run:
                 ask(spark, loaded, asked)
             keys = asked.keys.count()

@@ -36,7 +36,7 @@ class Erasure:
 
     request: str
     subject: str
-    cut_offs: Mapping[str, str]
+    cutoffs: Mapping[str, str]
     ledger_head: str
 
 
@@ -47,7 +47,7 @@ def statement(erasure: Erasure, report: Report, at: datetime) -> dict[str, Any]:
         "format": FORMAT,
         "request": erasure.request,
         "subject": erasure.subject,
-        "cut_offs": dict(erasure.cut_offs),
+        "cut_offs": dict(erasure.cutoffs),
         "ledger_head": erasure.ledger_head,
         "issued_at": at.astimezone(UTC).isoformat(timespec="seconds"),
         "issued_by": {"project": "ingest", "version": _version()},
