@@ -29,7 +29,7 @@ def own_keys(shape: Shape, key: Sequence[Column] | None = None) -> Column:
     if not shape.key:
         return F.array().cast(_REFERENCES)
     text = key_text([(value, types[k]) for value, k in zip(values, shape.key, strict=True)])
-    return _present(F.array(_reference(shape.table, text)))
+    return _non_null(F.array(_reference(shape.table, text)))
 
 
 def foreign_keys(shape: Shape, subjects: Subjects) -> Column:
@@ -37,7 +37,7 @@ def foreign_keys(shape: Shape, subjects: Subjects) -> Column:
     types = _types_by_column(shape)
     links = {c: parent for c, parent in subjects.links.get(shape.table, {}).items() if c in types}
     references = [_reference(parent, key_text([(quoted(c), types[c])])) for c, parent in links.items()]
-    return _present(F.array(*references)) if references else F.array().cast(_REFERENCES)
+    return _non_null(F.array(*references)) if references else F.array().cast(_REFERENCES)
 
 
 def with_key_hashes(rows: DataFrame, keys: LedgerKeys, version: int) -> DataFrame:
@@ -66,5 +66,5 @@ def _reference(table: str, text: Column) -> Column:
     return F.struct(F.lit(table).alias("table"), text.alias("text"))
 
 
-def _present(references: Column) -> Column:
+def _non_null(references: Column) -> Column:
     return F.filter(references, lambda m: m["text"].isNotNull()).cast(_REFERENCES)
