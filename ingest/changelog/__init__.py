@@ -1,1 +1,1 @@
-"""The changelog algebra: DataFrame → DataFrame and plain values. No session, no I/O, no clock, no configuration."""
+"""Reads records of a changelog as change events. Pure: no session, no I/O, no clock, no configuration."""

@@ -1,4 +1,4 @@
-"""Accounts: what became of the events of a table in a merged batch.
+"""Accounts: the numbers of a table's events in a merged batch, by outcome.
 
 read = applied + superseded + quarantined + suppressed
 """
@@ -11,17 +11,21 @@ from dataclasses import dataclass
 OUTCOMES = ("applied", "superseded", "quarantined", "suppressed")
 COUNTS = ("read", *OUTCOMES)
 WITHOUT_TABLE = "records of no table"
-"""What is shown in place of a table's name: heartbeats, transaction markers, messages, and what can't be read."""
+"""The table name in the account of records without a table: heartbeats, transaction markers, messages, and what can't
+be read."""
 WAITS, CAUGHT_UP = "set aside", "caught up"
-"""The `standing` of a table's share of a slice: its events wait in bronze, counted as quarantined; or they were merged
-later, and the counts are what that changed. None: it was merged with its slice."""
+"""Values of `standing`, the state of a table's share of a slice. `WAITS`: its events wait in bronze and are counted as
+quarantined. `CAUGHT_UP`: they were merged later, and the counts are differences. None: merged with its slice."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """`applied`: took effect. `superseded`: late, doubled, or followed by something newer in the same batch.
-    `quarantined`: can't be applied. `suppressed`: not wanted, kept away by an erasure, or says nothing of any
-    row."""
+    """Numbers of events of a table: read = applied + superseded + quarantined + suppressed.
+
+    `applied`: took effect. `superseded`: late, a duplicate, or followed by a newer event in the same batch.
+    `quarantined`: can't be applied. `suppressed`: of a table that is not wanted or of an erased subject, or about no
+    row.
+    """
 
     table: str
     read: int = 0
@@ -35,7 +39,7 @@ class Account:
 
 
 def by_table(accounts: Iterable[Account]) -> list[Account]:
-    """One account per table, by its name."""
+    """Returns one account per table, the sum of its accounts, sorted by name."""
     sums: dict[str, Account] = {}
     for account in accounts:
         sums[account.table] = sums.get(account.table, Account(account.table)) + account

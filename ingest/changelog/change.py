@@ -1,17 +1,17 @@
-"""A change: what one event means for one key. The table's columns, and beside them these.
+"""Changes: DataFrames of the effect of one event on one key. The columns of the table, and these system columns.
 
-| column | what |
+| column | content |
 |---|---|
-| `_deleted` | the key is gone; the other columns are null |
+| `_deleted` | true: the key is deleted; the other columns are null |
 | `_position` | `POSITION` of the event |
-| `_column_positions` | null for a whole image; else which columns are older than it, or unknown (`joining`) |
-| `_source_ts` | when the source committed it |
-| `_event` | topic, partition and offset of its record |
-| `_code`, `_reason` | null, or why the event can't be applied |
-| `_moved` | the delete of the old key, where an update moved a row to another |
-| `_new_key` | of a delete: the key under which the row goes on, a struct of the key's columns (`key_change`) |
-| `_moved_to` | the same as a tombstone remembers it: its JSON text |
-| `_location` | of a stored row: the name of its file, and its number in it |
+| `_column_positions` | null for a whole image; else the columns that are older, or unknown (`merge.partial_rows`) |
+| `_source_ts` | time of the source's commit |
+| `_event` | topic, partition and offset of the record |
+| `_code`, `_reason` | why the event can't be applied; null if it can |
+| `_moved` | true: the delete of the old key by an update of the key |
+| `_new_key` | of a delete: the key under which the row continues, a struct of key columns (`merge.key_changes`) |
+| `_moved_to` | the same in a tombstone, as JSON text |
+| `_location` | of a stored row: its file's name, and its index in the file |
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ COLUMN_POSITIONS_TYPE = T.MapType(T.StringType(), COLUMN_POSITION)
 
 
 def content(columns: Sequence[str]) -> Column:
-    """What makes two rows the same: a hash of their columns; a column that one lacks is null."""
+    """Returns the SHA-256 of `columns`, as binary. Null columns don't count, so a column that is missing equals
+    null."""
     return _content(tuple(columns))
 
 
@@ -63,7 +64,8 @@ def _content(columns: tuple[str, ...]) -> Column:
 
 @lru_cache(maxsize=4096)
 def quoted(path: str, name: str | None = None) -> Column:
-    """A column whose name may hold dots and quotes. With `name`, `path` is `struct.name`."""
+    """Returns the column of a name that may hold dots and backquotes. With `name`: the field of that name, where
+    `path` is `struct.name`. Cached."""
     if name is None:
         return F.col("`" + path.replace("`", "``") + "`")
     struct = path[: -len(name) - 1]

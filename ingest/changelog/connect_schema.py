@@ -1,8 +1,7 @@
-"""What the columns of a table are, from a Kafka Connect schema or from a user's declaration.
+"""Derives the columns of a table from a Kafka Connect schema, or from a user's declaration.
 
-Semantic names: Debezium's connector reference, "Data type mappings" (all of `time.precision.mode` and
-`decimal.handling.mode`), and org.apache.kafka.connect.data. A name that is not listed means no more than its
-physical type: what a connector adds later is read as it stands.
+Source of the semantic names: Debezium's connector reference, "Data type mappings" (all of `time.precision.mode` and
+`decimal.handling.mode`), and org.apache.kafka.connect.data. A name that is not listed is read by its physical type.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from ingest.errors import ChangelogUnusable, ConfigError
 
 Typed = tuple[WireType, LogicalType]
 
-_UNBOUNDED = 2**31 - 1  # Postgres' length of a bit varying without one
-_UNITS = {"ms", "us", "ns", "iso", "approximate"}  # said of a type, without changing how it is read
+_UNBOUNDED = 2**31 - 1  # Postgres' length of a bit varying that is declared without one
+_UNITS = {"ms", "us", "ns", "iso", "approximate"}  # arguments that don't change how a type is read
 _INTERVALS = {"iso": "interval_iso", "us": "interval_micros"}
 
 _NUMBERS = {
@@ -108,14 +107,13 @@ _DECLARED = {
 }
 
 DECLARABLE = (*_DECLARED, "array", "bits", "decimal", "decimal_from_base64", "decimal_text", "map", "struct")
-"""The words with which the type of a column may be declared."""
+"""The type names that a user may declare for a column."""
 
 
 def columns_of(struct_schema: Mapping[str, Any]) -> tuple[Column, ...]:
-    """The columns of a row, from the Connect schema of its struct (the one of `after`), in its order.
+    """Returns the columns of a row from the Connect schema of its struct (that of `after`), in its order.
 
-    Raises ChangelogUnusable where the schema is none of a struct, or names a physical type that Connect
-    doesn't have.
+    Raises ChangelogUnusable if the schema is not a struct's, or has a physical type unknown to Connect.
     """
     if struct_schema.get("type") != "struct":
         raise ChangelogUnusable(
@@ -126,9 +124,9 @@ def columns_of(struct_schema: Mapping[str, Any]) -> tuple[Column, ...]:
 
 
 def declared(name: str, logical_text: str) -> Column:
-    """The column of an event without a schema, as the user declares it.
+    """Returns the column of an event without a schema, as the user declares it.
 
-    `logical_text` is a logical type, or says how it is written as well: `boolean_from_int`, `date_from_days`,
+    `logical_text`: a logical type, or one with an encoding: `boolean_from_int`, `date_from_days`,
     `time_from_millis|micros|nanos`, `timestamp_from_millis|micros|nanos`, `timestamp_tz_from_millis|micros`,
     `decimal_from_base64(p,s)`. Raises ConfigError for anything else.
     """
@@ -192,7 +190,8 @@ def _scalar(physical: str) -> Typed:
 
 
 def _decimal(scale: int, precision: object) -> Typed:
-    """Debezium leaves the precision out for money and BIGINT UNSIGNED; Oracle's scale may be negative."""
+    """Returns the type of Connect's Decimal. Debezium omits the precision for money and BIGINT UNSIGNED; Oracle's scale
+    may be negative."""
     wire = WireType(Encoding.DECIMAL_UNSCALED, digits=scale)
     kept = max(scale, 0)
     if precision is None:
@@ -201,10 +200,10 @@ def _decimal(scale: int, precision: object) -> Typed:
 
 
 def _written_decimal(parameters: Mapping[str, str]) -> Typed:
-    """Returns the type of a decimal that is written as its digits (`decimal.handling.mode=string`).
+    """Returns the type of a decimal that is written as digits (`decimal.handling.mode=string`).
 
-    `parameters` are those by which Debezium tells the column's type at the source (`datatype.propagate.source.type`);
-    without a length, or with one of more than 38 digits, the column's numbers are of any length.
+    `parameters`: those with the column's type at the source (`datatype.propagate.source.type`). Without a length, or
+    with more than 38 digits, the result is `decimal_text`.
     """
     precision = int(parameters.get(f"{_SOURCE}length", 0)) or MAX_DIGITS + 1
     scale = int(parameters.get(f"{_SOURCE}scale", 0))
@@ -226,7 +225,7 @@ def _array(element: Typed) -> Typed:
 
 
 def _map(key: Typed, value: Typed) -> Typed:
-    """Connect's JsonConverter writes a map as an object only where its keys are strings."""
+    """Returns the type of a map, which Connect's JsonConverter writes as an object only if its keys are strings."""
     encoding = Encoding.MAP if key[0].encoding is Encoding.TEXT else Encoding.MAP_ENTRIES
     return WireType(encoding, elements=(key[0], value[0])), map_of(key[1], value[1])
 
@@ -266,7 +265,7 @@ def _declared_scalar(word: str, arguments: tuple[str, ...]) -> Typed | None:
             return _bits(int(length))
         case "bits", ():
             return _bits(_UNBOUNDED)
-        case Kind.INT53, ():  # Of a stored column: no user declares it.
+        case Kind.INT53, ():  # The type of a stored column only: it is not declarable.
             return WireType(Encoding.NUMBER, Kind.INT64, checked=True), LogicalType(Kind.INT53)
         case "decimal" | "decimal_text", () | ("variable",):
             wire = WireType(Encoding.DECIMAL_PLAIN, digits=MAX_DIGITS)

@@ -1,7 +1,7 @@
-"""From a Kafka record to a change event: table, op and position, read once, when the record lands in bronze.
+"""Reads Kafka records as change events: table, op and position, once, when the record is written to bronze.
 
-Images stay in the raw value: they are decoded at the merge, straight from the value, by the types of their table
-(an intermediate text would round numbers).
+Row images stay in the raw value. The merge decodes them from there by the types of their table: an intermediate text
+would round numbers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RECORD = T.StructType(
         T.StructField("value", T.BinaryType()),
     ]
 )
-"""A record as any source hands it over: coordinates, headers, raw key and raw value."""
+"""A record of any source: coordinates, headers, raw key and raw value."""
 
 EVENT = T.StructType(
     [
@@ -63,21 +63,21 @@ EVENT = T.StructType(
 
 BATCH = "batch"
 CAPTURED = T.StructType([*EVENT.fields, T.StructField(BATCH, T.LongType())])
-"""An event as bronze keeps it: with the number of the batch in which it was captured."""
+"""A row of bronze: an event with the number of the batch in which it was captured."""
 
 CHANGES = ("c", "u", "d", "r")
 TOMBSTONE = "tombstone"
 CONTROL = "control"
-"""Heartbeats, transaction boundaries, empty records: they say nothing about any row."""
+"""The op of heartbeats, transaction boundaries and empty records, which concern no row."""
 
 _LAST_OF_SNAPSHOT = ("last", "last_in_data_collection")
-"""What `source.snapshot` says in the last record that a snapshot reads of a table."""
+"""Values of `source.snapshot` in the last record of a table's snapshot."""
 
 ERASED = "ingest.erased"
-"""The header of a record of which an erasure has left no more than its place in the log. Its value: the request."""
+"""The header of a record that an erasure has emptied, all but its coordinates. Its value is the request's ID."""
 
 _READ_AS = 2
-"""Another number for whoever makes other events of the same records."""
+"""The version of this reading in `Naming.digest`. Raise it if the same records yield other events."""
 
 NOT_JSON = "not-json"
 REGISTRY_FRAME = "schema-registry-frame"
@@ -86,20 +86,22 @@ UNWRAPPED_ROW = "unwrapped-row"
 UNKNOWN_OP = "unknown-op"
 NO_SEQUENCE = "no-sequence"
 NO_CHANGE_EVENT = (NOT_JSON, REGISTRY_FRAME, CLOUD_EVENT, UNWRAPPED_ROW)
-"""Problems of values that have no envelope, so which of their parts are row images is unknown."""
+"""Problems of values without an envelope: which of their parts are row images is unknown."""
 
 _YEARS_1_TO_9999 = -62_135_596_800_000, 253_402_300_799_999
-"""In milliseconds since 1970."""
+"""In milliseconds since 1970-01-01."""
 _FRAME_BYTES = 5
-"""A schema registry's frame: the byte 0, and four bytes of a schema id."""
+"""The size of a schema registry's frame: the byte 0 and four bytes of a schema ID."""
 _ENVELOPE_FIELDS = ("op", "before", "after", "source")
 
 
 @dataclass(frozen=True)
 class Naming:
-    """How topics and tables are called where the envelope alone doesn't tell. `topic_tables`: (topic, table) pairs.
-    `sequences`: (table, column) pairs, the column that puts the table's changes in order where the source has no
-    position. `names`: by which these name their tables; bronze keeps `schema.table`."""
+    """Names of topics and tables that the envelope alone doesn't give.
+
+    `topic_tables`: (topic, table) pairs. `sequences`: (table, column) pairs, the column that orders the table's changes
+    if the source has no position. `names`: the form of the table names in both; bronze has `schema.table`.
+    """
 
     topic_tables: tuple[tuple[str, str], ...] = ()
     sequences: tuple[tuple[str, str], ...] = ()
@@ -109,16 +111,17 @@ class Naming:
 
     @property
     def digest(self) -> str:
-        """Is the same where the same records are read as the same events."""
+        """A hash, equal for namings that read the same records as the same events."""
         return hashlib.sha256(f"{_READ_AS} {self!r}".encode()).hexdigest()[:16]
 
     def control(self, topic: Column, op: Column) -> Column:
-        """A table may be called "transaction" too: its records carry an op, the boundaries don't."""
+        """Returns true for heartbeats and transaction boundaries. Records of a table that is called "transaction" are
+        none: they have an op."""
         boundary = topic.endswith("." + self.transaction_suffix) & op.isNull()
         return topic.startswith(self.heartbeat_prefix + ".") | boundary
 
     def table(self, topic: Column, source: Column) -> Column:
-        """`schema.table` as the source says; the topic where it says nothing."""
+        """Returns the table's name: that of `topic_tables`, else `schema.table` of the source, else the topic."""
         space = F.coalesce(source["schema"], source["db"])
         said = F.when(source["table"].isNotNull(), F.concat_ws(".", space, source["table"]))
         named = F.coalesce(said, topic)
@@ -128,13 +131,13 @@ class Naming:
         return F.coalesce(F.element_at(F.create_map(*pairs), topic), named)
 
     def origin(self, topic: Column, source: Column) -> Column:
-        """Where the event's table is from; nowhere where its topic's table is named by `topic_tables`."""
+        """Returns the origin of the event's table; `UNNAMED` if `topic_tables` names the table."""
         found = F.coalesce(origin(source), F.lit(UNNAMED))
         mapped = [name for name, _ in self.topic_tables]
         return F.when(topic.isin(*mapped), UNNAMED).otherwise(found) if mapped else found
 
     def sequence(self, table: Column, after: Column, before: Column) -> tuple[Column, Column]:
-        """The number by which a table's own column orders the event, and whether the table has such a column."""
+        """Returns the value of the table's sequence column, and true if the table has one."""
         number = F.lit(None).cast("bigint")
         for name, column in self.sequences:
             said = F.coalesce(after.getField(column), before.getField(column))
@@ -143,7 +146,7 @@ class Naming:
 
 
 def _narrow(naming: Naming) -> T.StructType:
-    """What is read of a value."""
+    """Returns the type by which a value is parsed: op, source, and the sequence columns in both images."""
     envelope = [T.StructField("op", T.StringType()), T.StructField("source", SOURCE_FIELDS)]
     if naming.sequences:
         image = T.StructType([T.StructField(c, T.StringType()) for c in sorted({c for _, c in naming.sequences})])
@@ -160,23 +163,26 @@ def _narrow(naming: Naming) -> T.StructType:
 
 
 def marked(header: str) -> Column:
-    """Whether a record has a header of this name."""
+    """Returns true if a record has a header of this name."""
     return F.coalesce(F.array_contains(F.col("headers")["key"], header), F.lit(False))
 
 
 def mark(header: str, value: Column) -> Column:
-    """Headers: this one."""
+    """Returns headers that consist of this one."""
     return F.array(F.struct(F.lit(header).alias("key"), value.cast("binary").alias("value")))
 
 
 def key_json(key: Column) -> Column:
-    """The JSON text of a record's key, out of its envelope where it has one."""
+    """Returns the JSON text of a record's key, without the schema that Connect may wrap it in."""
     text = key.cast("string")
     return F.coalesce(F.get_json_object(text, "$.payload"), text)
 
 
 def emptied(request: Column) -> dict[str, Column]:
-    """What an `EVENT` holds beside its place and time once an erasure has emptied it: what an empty record comes to."""
+    """Returns the columns of an `EVENT` that an erasure has emptied, all but its coordinates and timestamp.
+
+    They equal those of an empty record, plus the header `ERASED`. `request`: the ID of the request.
+    """
     kept = ("topic", "partition", "offset", "timestamp")
     nothing = {f.name: F.lit(None).cast(f.dataType) for f in EVENT if f.name not in kept}
     at = sequenced(F.lit(0), F.lit(CONTROL), F.col("offset"), F.col("partition"))
@@ -185,16 +191,18 @@ def emptied(request: Column) -> dict[str, Column]:
 
 
 def events(records: DataFrame, naming: Naming, also: Sequence[str] = ()) -> DataFrame:
-    """`RECORD` rows → `EVENT` rows, one for one, with the columns `also` as they are. What can't be read keeps its
-    record and names its `problem`."""
+    """Returns `RECORD` rows as `EVENT` rows, one for one, and passes the columns `also` on. An event that can't be read
+    has a `problem` and no op."""
     return reduce(lambda rows, projection: projection.of(rows), _reading(naming, tuple(also)), records)
 
 
 @lru_cache(maxsize=64)
 def _reading(naming: Naming, also: tuple[str, ...]) -> tuple[Projection, ...]:
-    """Projections, one over the other: the JSON of the value; what it says, wherever its envelope lies; what kind of
-    event that is; the event. Whatever several columns are made of stands in one before them: written down in each,
-    the plan would be many times as long. Kept: writing it down takes longer than a small batch."""
+    """Returns successive projections: parse the value, unwrap the envelope, classify the event, build its columns.
+
+    An expression that several columns need is a column of an earlier projection: inlined, the plan would be many times
+    as long. Cached, since building them takes longer than a small batch.
+    """
     kept, beside = [F.col(f.name) for f in RECORD.fields], [F.col(c) for c in also]
     said = _said(naming)
     steps = (
@@ -207,7 +215,7 @@ def _reading(naming: Naming, also: tuple[str, ...]) -> tuple[Projection, ...]:
 
 
 def _said(naming: Naming) -> dict[str, Column]:
-    """What a value says of its event, and both images where some column in them orders a table."""
+    """Returns the envelope's fields, wrapped or not, with both images if a sequence column is read from them."""
     wrapped, corrupt = F.col("_json.payload").isNotNull(), F.col("_json._corrupt").isNotNull()
 
     def inside(name: str) -> Column:
@@ -220,22 +228,22 @@ def _said(naming: Naming) -> dict[str, Column]:
 
 
 def _kind(naming: Naming) -> dict[str, Column]:
-    """The numbers of its source, whose event it is (`source_table`), and whether it says anything of rows."""
+    """Returns the `numbers` of the source, `source_table`, and `_control` (true: the event concerns no row)."""
     value, source = F.col("value"), F.col("_source")
     silent = F.when(value.isNull(), _key().isNull()).otherwise(F.length(value) == 0)
     control = silent | (value.isNotNull() & naming.control(F.col("topic"), F.col("_op")))
-    # A null tombstone is of the table of the change before it, which its place in the log decides later.
+    # A null tombstone belongs to the table of the preceding change of its key, which is looked up later.
     table = F.when(~control & value.isNotNull(), naming.table(F.col("topic"), source))
     return numbers(source) | {"_control": control, "source_table": table}
 
 
 def _key() -> Column:
-    # A tombstone that an erasure wrote says whose it is to nobody but the topic's cleaner.
+    # The key of a tombstone that an erasure wrote is meant for the topic's log cleaner only.
     return F.when(F.col("value").isNotNull() | ~marked(ERASED), F.col("key"))
 
 
 def _event(naming: Naming) -> list[Column]:
-    """The columns of `EVENT`."""
+    """Returns the columns of `EVENT`."""
     value, source, said_op, table = (F.col(name) for name in ("value", "_source", "_op", "source_table"))
     at = position(source, said_op, F.col("offset"), F.col("partition"))
     unordered = F.lit(False)
@@ -263,13 +271,13 @@ def _event(naming: Naming) -> list[Column]:
 
 
 def _moment(millis: Column) -> Column:
-    """Returns the timestamp of milliseconds since 1970; null outside of the years 1 to 9999, which some readers of
-    Delta tables can't hold."""
+    """Returns the timestamp of milliseconds since 1970-01-01; null outside of the years 1 to 9999, which some readers
+    of Delta tables can't represent."""
     return F.when(millis.between(*_YEARS_1_TO_9999), F.timestamp_millis(millis))
 
 
 def _problem(unordered: Column) -> Column:
-    """Names why a value is no change event that can be placed. `unordered`: its table's own sequence is missing."""
+    """Returns the problem of a value that is no usable change event. `unordered`: its sequence column has no value."""
     value = F.col("value")
     framed = (F.length(value) > _FRAME_BYTES) & (F.substring(value, 1, 1) == F.lit(b"\0"))
     other = F.when(_is_unwrapped_row(value), UNWRAPPED_ROW).otherwise(UNKNOWN_OP)
@@ -283,8 +291,7 @@ def _problem(unordered: Column) -> Column:
 
 
 def _is_unwrapped_row(value: Column) -> Column:
-    """Returns true for an object, with or without Connect's schema around it, that has fields but none of an
-    envelope."""
+    """Returns true for an object, wrapped in Connect's schema or not, that has fields but none of an envelope."""
     text = value.cast("string")
     names = F.json_object_keys(F.when(F.col("_wrapped"), F.get_json_object(text, "$.payload")).otherwise(text))
     fields = F.array(*map(F.lit, _ENVELOPE_FIELDS))
@@ -292,7 +299,7 @@ def _is_unwrapped_row(value: Column) -> Column:
 
 
 def _ends_snapshot(snapshot: Column) -> Column:
-    """Whether the event is the last read of a snapshot; null for a read of one that reads rows again while the log goes
-    on: that one never tells which rows there are not."""
+    """Returns true for the last read of a table's snapshot; null for reads of an incremental snapshot, from which
+    missing rows can't be inferred."""
     ends = F.coalesce(snapshot.isin(*_LAST_OF_SNAPSHOT), F.lit(False))
     return F.when(~F.coalesce(snapshot == INCREMENTAL, F.lit(False)), ends)

@@ -1,8 +1,8 @@
-"""The origin of a table: the server and the database that its changes come from.
+"""Origins of tables: the server and database of their changes.
 
-An origin is text, `server/database`: the connector's logical name (its topic prefix) and the database, as `source.name`
-and `source.db` give them. The database is left out where it is part of the table's name already (MySQL). It is empty
-where an event names no source, or the pipeline's file names the table of its topic.
+An origin is text, `server/database`: the connector's logical name (its topic prefix) and the database, from
+`source.name` and `source.db`. It has no database if that is part of the table's name already (MySQL), and is empty if
+an event names no source, or if the pipeline's file names the table of its topic.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _SOURCE = "struct<name string, db string, schema string, table string>"
 
 
 def origin(source: Column) -> Column:
-    """The origin of an event out of its envelope's `source`, which may be null."""
+    """Returns the origin of an event. `source`: the envelope's struct, may be null."""
     database = F.when(source["schema"].isNotNull() & source["db"].isNotNull(), F.concat(F.lit("/"), source["db"]))
     parts = (F.coalesce(part, F.lit("")) for part in (source["name"], database))
     return F.when(source["table"].isNotNull(), F.concat(*parts)).otherwise(F.lit(UNNAMED))
 
 
 def origin_of_value(value: Column) -> Column:
-    """The same out of a record's value, for events that were captured before origins were kept."""
+    """Returns the origin from a record's value, for events captured before bronze had the column."""
     text = value.cast("string")
     said = F.coalesce(*(F.get_json_object(text, path) for path in ("$.payload.source", "$.source")))
     return F.coalesce(origin(F.from_json(said, _SOURCE)), F.lit(UNNAMED))
@@ -36,30 +36,32 @@ def origin_of_value(value: Column) -> Column:
 
 @dataclass(frozen=True)
 class TableNames:
-    """The parts of a table's name, and the topics whose table the pipeline's file names."""
+    """The form of table names. `parts`: those that a name consists of. `mapped`: topics whose table the pipeline's file
+    names."""
 
     parts: Parts = "schema.table"
     mapped: frozenset[str] = frozenset()
 
     @property
     def are_plain(self) -> bool:
-        """Whether names are as bronze keeps them."""
+        """Returns true if names equal those in bronze."""
         return self.parts == "schema.table"
 
     def named(self, table: Column, of: Column) -> Column:
-        """The name of a table: `schema.table`, which bronze keeps, with the parts of its origin before it."""
+        """Returns a table's name: that in bronze (`table`, `schema.table`), prefixed with parts of the origin `of`."""
         if self.are_plain:
             return table
         return F.when(table.isNotNull(), F.concat(self._prefix(of), table))
 
     def are_of(self, table: str, of: str) -> bool:
-        """Whether a table has such a name: one that was made under another setting has not."""
+        """Returns true if the name of `table` begins with the parts of its origin `of`. False for a table that was
+        created under another setting of `parts`."""
         server, database = _parts(of)
         before = [{"server": server, "database": database}.get(part) for part in self.parts.split(".")]
         return table.startswith("".join(f"{name}." for name in before if name))
 
     def plain(self, named: Column, of: Column) -> Column:
-        """The name that bronze keeps."""
+        """Returns the name in bronze of a table `named` by this form. `of`: its origin."""
         return named if self.are_plain else F.substr(named, F.length(self._prefix(of)) + 1)
 
     def _prefix(self, of: Column) -> Column:
@@ -71,7 +73,7 @@ class TableNames:
 
 
 def differ(one: str, other: str) -> bool:
-    """Whether two origins are of different servers or databases. What one of them doesn't name makes no difference."""
+    """Returns true if two origins name different servers or databases. A part that either lacks is ignored."""
     pairs = zip(_parts(one), _parts(other), strict=True)
     return any(mine and others and mine != others for mine, others in pairs)
 
@@ -87,5 +89,5 @@ def _parts(of: str) -> tuple[str, str]:
 
 
 def renamed(of: str, names: Mapping[str, str]) -> str:
-    """An origin under the name that it had before; `names`: name now → name before."""
+    """Returns the former name of an origin, or the origin itself. `names`: present name → former name."""
     return names.get(of, of)

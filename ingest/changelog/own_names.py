@@ -1,5 +1,5 @@
-"""Names that a source's column can't have: a row has columns of these names beside its own, in its table, in Delta's
-change data feed, or while it is merged."""
+"""Names that a source's column can't have: those of system columns in tables, in Delta's change data feed, and during
+the merge."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ _NUMBERED = re.compile(r"_(old|before|brought|lasting|compared|other)_\d+")
 
 
 def is_own(name: str) -> bool:
-    """In whatever case: Delta tells no names apart by that."""
+    """Returns true if the name is reserved, in any case: Delta's column names are case-insensitive."""
     folded = name.lower()
     return folded in OWN or _NUMBERED.fullmatch(folded) is not None

@@ -1,4 +1,4 @@
-"""A point of a changelog: a time, or a place in the order of its source."""
+"""Points of a changelog: a time, or a position of the source."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class Point:
-    """Either a `time` or a place: the numbers `major` and `minor` of a position (`changelog.position`), of the life
-    `epoch` of the log."""
+    """A time, or a position: the fields `epoch`, `major` and `minor` of `changelog.position`."""
 
     time: datetime | None = None
     epoch: int = 0
@@ -29,8 +28,11 @@ class Point:
 
     @classmethod
     def parsed(cls, text: str, epoch: int = 0) -> Point:
-        """Of a time in ISO 8601 (UTC unless it says otherwise), an LSN of Postgres (`0/16B3748`, or as a number), or a
-        place in a binlog (`mysql-bin.000003:4567`). `epoch`: which life of the log a place is in. Raises ValueError."""
+        """Returns the point of a text: a time in ISO 8601 (UTC if it has no offset), an LSN of Postgres (`0/16B3748`,
+        or a number), or a binlog position (`mysql-bin.000003:4567`).
+
+        `epoch`: that of a position. Raises ValueError for any other text.
+        """
         if lsn := _LSN.fullmatch(text):
             return cls(epoch=epoch, major=(int(lsn[1], 16) << 32) + int(lsn[2], 16))
         if _NUMBER.fullmatch(text):
@@ -47,21 +49,22 @@ class Point:
 
     @property
     def said(self) -> str:
-        """As `parsed` reads it."""
+        """The text of the point, which `parsed` reads."""
         if self.time is not None:
             return self.time.isoformat()
         return str(self.major) if self.minor is None else f"{self.major}:{self.minor}"
 
     def after(self, written: Column, position: Column) -> Column:
-        """Whether an event comes after this point or stands at it: by the time at which its record was written, or by
-        its position."""
+        """Returns true for an event at or after this point: by `written`, its record's timestamp, if the point is a
+        time, else by its `position`."""
         if self.time is not None:
             return written >= F.lit(self.time)
         return position >= literal((self.epoch, self.major, self.minor or 0, -1, -1, -1, -1))
 
 
 def within(begin: Point | None, end: Point | None) -> Column:
-    """Chooses the events from `begin` on and before `end`; a null tombstone by where it was placed."""
+    """Returns the filter of `EVENT` rows at or after `begin` and before `end`; None: no bound. A null tombstone counts
+    by the position that it was given."""
     written, position = F.col("timestamp"), F.col("position")
     chosen = F.lit(True)
     if begin is not None:
@@ -72,5 +75,6 @@ def within(begin: Point | None, end: Point | None) -> Column:
 
 
 def or_unplaced(chosen: Column) -> Column:
-    """Selects also null tombstones and reads that are adrift: only the event before each tells where it stands."""
+    """Returns the filter `chosen` or null tombstone or unplaced read: those get their position from an earlier
+    event."""
     return chosen | (F.col("op") == TOMBSTONE) | is_adrift(F.col("position"))

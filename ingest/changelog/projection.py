@@ -1,5 +1,5 @@
-"""Columns that are selected batch after batch: written down once, and handed to the JVM once. PySpark hands them over
-anew for each frame, by a call for each column."""
+"""Reusable projections. PySpark hands columns to the JVM for each `select`, by one call per column; here it does
+once."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pyspark.sql import Column, DataFrame
 
 
 class Projection:
-    """Columns of any frame that has what they are made of. To be kept no longer than the columns themselves."""
+    """Columns to select from any frame that has their inputs. Valid as long as the JVM that it was first used in."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.columns = tuple(columns)
         self._handed_over: Any = None
 
     def of(self, rows: DataFrame) -> DataFrame:
-        """`rows.select` of them."""
+        """Returns `rows.select(*columns)`."""
         frame: Any = rows
         if self._handed_over is None:
             self._handed_over = frame._jcols(*self.columns)

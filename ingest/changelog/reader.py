@@ -1,4 +1,4 @@
-"""How the images of one schema are read: which columns they have, where they lie in a value, and how each is typed."""
+"""Readers of row images of one schema: their columns, their types, and where an image is in a record's value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ingest.spark.plain_json import CORRUPT
 
 
 class Reading(Enum):
-    """Which image an event is read for."""
+    """The image that the columns of a change are read from."""
 
     AFTER = "after"
     AFTER_OR_BEFORE = "after, and a value that was not sent out of the image before"
@@ -27,38 +27,39 @@ class Reading(Enum):
 
 @dataclass(frozen=True)
 class Reader:
-    """How to read the images of one schema."""
+    """Reads the images of one schema. `wire`: their columns. `placeholder`: Debezium's
+    `unavailable.value.placeholder`."""
 
     wire: tuple[Column, ...]
     placeholder: str
     names: tuple[tuple[str, str], ...] = ()
-    """Pairs of a column of the event and the table's, where their names differ."""
+    """(column of the event, column of the table) pairs of columns whose names differ."""
     reading: Reading = Reading.AFTER
     key_changes: bool = False
-    """Whether any delete names a new key."""
+    """True if any delete names a new key."""
     plain: frozenset[str] = frozenset()
-    """Columns whose values, in the main image, are known to be what their type says."""
+    """Columns whose values in the main image are known to be of their type, so that they need no check."""
     doubtful: bool = False
-    """Whether some object may name a field twice: which of its values counts nobody knows."""
+    """True if some object may have a field twice, which makes its value ambiguous."""
     long_numbers: bool = False
-    """Whether some number may have more digits than are kept without a schema."""
+    """True if some number may have more digits than a VARIANT keeps."""
     known: bool = False
-    """Whether every value has been read before: whole JSON, of which no envelope names an image twice."""
+    """True if every value has been parsed before: valid JSON whose envelope has no image twice."""
     wrapped: bool | None = None
-    """Whether all envelopes lie in another one, as `payload`; None where each tells for itself."""
+    """True if all envelopes are in a `payload` (Connect's schema and payload), False if none is, None if it varies."""
 
     @cached_property
     def main_wire(self) -> tuple[Column, ...]:
-        """The columns as the main image is read."""
+        """The columns of the main image, those of `plain` unchecked."""
         return tuple(replace(c, wire=replace(c.wire, checked=False)) if c.name in self.plain else c for c in self.wire)
 
     @property
     def main(self) -> str:
-        """The image that the columns come from."""
+        """The name of the image that the columns are read from."""
         return "before" if self.reading is Reading.BEFORE else "after"
 
     def for_key(self, key: Sequence[str]) -> Reader:
-        """Returns a reader by which two times in a column of the key never become one, unless both are infinite."""
+        """Returns a reader that clamps only infinite times in columns of the key, so that two finite times stay two."""
 
         own = dict(self.names)
 
@@ -71,20 +72,20 @@ class Reader:
 
         return replace(self, wire=tuple(map(of_key, self.wire)))
 
-    # Once each: who asks for every column of a wide table would make them as often as it has columns.
+    # Cached: a lookup per column of a wide table would otherwise cost the square of their number.
     @cached_property
     def named(self) -> Mapping[str, Column]:
-        """name → column, as the image is written."""
+        """The columns by the table's name, as they are written."""
         return self._by_name(self.wire)
 
     @cached_property
     def named_in_main(self) -> Mapping[str, Column]:
-        """name → column, as the main image is read."""
+        """The columns by the table's name, as the main image is read."""
         return self._by_name(self.main_wire)
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
-        """name → number of a column."""
+        """The number of each column by the table's name."""
         return {name: number for number, name in enumerate(self.named)}
 
     def _by_name(self, columns: Sequence[Column]) -> dict[str, Column]:
@@ -97,31 +98,31 @@ def _struct(columns: Sequence[Column]) -> T.StructType:
 
 
 def value_type(reader: Reader, keys: Sequence[Column]) -> T.StructType:
-    """Of a record's value, as it is opened by: the image that is read, and the key in the other one."""
+    """Returns the type by which a record's value is parsed: all columns of the main image, the key's of the other."""
     read, other = ("before", "after") if reader.reading is Reading.BEFORE else ("after", "before")
     images = [T.StructField(read, _struct(reader.main_wire)), T.StructField(other, _struct(keys))]
     return T.StructType([*_enveloped(images, reader), T.StructField(CORRUPT, T.StringType())])
 
 
 def before_type(reader: Reader) -> T.StructType:
-    """The same of the image before alone, all of it."""
+    """Returns the type by which a record's value is parsed for all columns of the image before."""
     return T.StructType(_enveloped([T.StructField("before", _struct(reader.wire))], reader))
 
 
 def _enveloped(images: list[T.StructField], reader: Reader) -> list[T.StructField]:
-    """Where they may lie."""
+    """Returns the fields in which images may be: at the top, inside of `payload`, or both."""
     inside = [] if reader.wrapped is False else [T.StructField("payload", T.StructType(images))]
     return inside if reader.wrapped else [*images, *inside]
 
 
 def key_type(keys: Sequence[Column]) -> T.StructType:
-    """Of a record's key."""
+    """Returns the type by which a record's key is parsed, with or without Connect's schema around it."""
     inner = _struct(keys)
     return T.StructType([*inner.fields, T.StructField("payload", inner)])
 
 
 def image(name: str, reader: Reader, opened: str = "_v") -> SparkColumn:
-    """The image of this name in the column `opened`, a value read by `value_type`."""
+    """Returns the image `name` ("before" or "after") of a parsed value. `opened`: the name of its column."""
     inside, outside = F.col(f"{opened}.payload.{name}"), F.col(f"{opened}.{name}")
     if reader.wrapped is None:
         return F.when(F.col("wrapped"), inside).otherwise(outside)

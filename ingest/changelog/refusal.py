@@ -1,4 +1,4 @@
-"""Why an event can't be applied: a code, and a reason that names columns and a remedy, never a value."""
+"""Codes and reasons of events that can't be applied. A reason names columns and a remedy, never a value."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ _NOT_SENT = (
 
 
 def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:
-    """`_code` and `_reason`, null where the event can be applied. Of a change that is being read: `_corrupt`,
-    `_imageless`, and the names of columns that were not sent (`_partial`), can't be decoded (`_broken`), or stand in
-    the event (`_named`, of a key of several columns). `image`: the one that the columns come from."""
+    """Returns the columns `_code` and `_reason`, null if the event can be applied.
+
+    They need these columns: `_deleted`, `_corrupt` and `_imageless` (boolean); `_partial` (names of columns that were
+    not sent), `_broken` (of those that can't be decoded), `_named` (of those in the event; only for a key of several
+    columns). `image`: the name of the image that the columns come from.
+    """
     shown = ~F.col(DELETED)
     lacking = _lacking(key)
     names = [F.when(gone, F.lit(k)) for k, gone in zip(key, lacking, strict=True)]
@@ -64,8 +67,8 @@ def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:
 
 
 def _lacking(key: Sequence[str]) -> list[Column]:
-    """Returns whether each column of the key has no value. In a key of several columns a null that the event names is a
-    value, unless all of them are null."""
+    """Returns a flag per key column, true if it has no value. In a key of several columns a null of a column in the
+    event is a value, unless all of them are null."""
     if len(key) < 2:
         return [quoted(k).isNull() for k in key]
     nothing = F.coalesce(*(quoted(k).cast("string") for k in key)).isNull()

@@ -1,4 +1,4 @@
-"""Which column of a table a column of an event is. Delta tells no names apart by case, so neither do tables here."""
+"""Maps columns of events to columns of tables, without regard to case, as Delta does."""
 
 from __future__ import annotations
 
@@ -8,27 +8,30 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """Names a table's columns. `fold_case`: in lower case. `renamed`: pairs of an event's column and the table's, as
-    the pipeline's file has them."""
+    """Rules for the names of a table's columns. `fold_case`: names are lower case. `renamed`: (column of the event,
+    column of the table) pairs from the pipeline's file."""
 
     fold_case: bool = False
     renamed: tuple[tuple[str, str], ...] = ()
 
     def own(self, name: str) -> str:
-        """Returns the name that a new table gives an event's column."""
+        """Returns the name of an event's column in a new table."""
         found = dict(self.renamed).get(name, name)
         return found.lower() if self.fold_case else found
 
     def of(self, arrived: Iterable[str], there: Iterable[str]) -> Mapping[str, str]:
-        """Maps columns of an event to those of its table, which has the columns `there`: a name in another case is the
-        same column, spelled as it was first seen."""
+        """Returns the table's name of each column of an event. Names that differ in case only are one column, spelled
+        as it was first seen.
+
+        `arrived`: the event's columns. `there`: those that the table has already.
+        """
         known = {caseless(name): name for name in there}
         return {name: known.get(caseless(own), own) for name, own in ((n, self.own(n)) for n in arrived)}
 
 
 def caseless(name: str) -> str:
-    """Returns what names that are equal in Spark and Delta have in common: Java compares them character by
-    character, in upper and in lower case."""
+    """Returns a form that is equal for names that Spark and Delta consider equal: as in Java's `equalsIgnoreCase`, each
+    character in upper, then in lower case."""
     return "".join(map(_caseless, name))
 
 

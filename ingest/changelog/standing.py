@@ -1,6 +1,5 @@
-"""Reads of incremental snapshots that tell no position: each stands right after the change of the same key before it in
-its partition. Debezium leaves out a read whose key changed while it was read, so what a read says is as new as its
-place in the topic.
+"""Places reads of incremental snapshots without a source position: right after the preceding change of their key in
+their partition. Debezium drops a read if its key changed meanwhile, so a read is as new as its place in the topic.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ _BEFORE = "_before"
 
 
 def with_predecessors(events: DataFrame) -> DataFrame:
-    """`EVENT` rows with `_before`: of a read that is adrift, the position of the placed change before it; null where
-    these rows don't hold it."""
+    """Returns `EVENT` rows with `_before`: for an unplaced read the position of the preceding change of its key that
+    has one; null if these rows don't include it."""
     adrift = is_adrift(F.col("position"))
     earlier = Window.partitionBy(*_SAME_ROW).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
     changed = F.col("op").isin(*CHANGES) & ~adrift
@@ -26,15 +25,16 @@ def with_predecessors(events: DataFrame) -> DataFrame:
 
 
 def lacks_predecessor() -> Column:
-    """Selects the reads whose place is still unknown."""
+    """Returns the filter of unplaced reads without `_before`."""
     return is_adrift(F.col("position")) & F.col(_BEFORE).isNull()
 
 
 def searched_in(history: DataFrame, events: DataFrame) -> DataFrame:
-    """`with_predecessors` of the events, where a read lacks one that of `history`, which is all older."""
+    """Returns `events` (from `with_predecessors`), with a missing `_before` filled from `history`, all of which is
+    older than they are."""
     lacking = events.where(lacks_predecessor()).select(*_SAME_ROW).distinct()
     changes = history.where(F.col("op").isin(*CHANGES) & ~is_adrift(F.col("position")))
-    # Of all that there was few have their key.
+    # Filter by key first: few events of the history have one of these keys.
     mine = changes.join(F.broadcast(lacking), _SAME_ROW, "left_semi")
     newest = mine.groupBy(*_SAME_ROW).agg(F.max_by("position", "offset").alias("_found"))
     joined = events.join(F.broadcast(newest), _SAME_ROW, "left")
@@ -43,6 +43,7 @@ def searched_in(history: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def standing(events: DataFrame) -> DataFrame:
-    """`EVENT` rows, each read at the position after its predecessor. One without any stays adrift."""
+    """Returns `EVENT` rows where an unplaced read has the position right after `_before`. Without one it stays
+    unplaced."""
     at = F.when(is_adrift(F.col("position")), right_after_change(F.col(_BEFORE), F.col("position")))
     return events.withColumn("position", F.coalesce(at, "position")).drop(_BEFORE)

@@ -1,5 +1,5 @@
-"""Null tombstones carry no position and, in a topic with several tables, no table: both are those of the change
-of the same key before it in its partition, never of the one that follows.
+"""Places null tombstones, which have no position and, in a topic of several tables, no table: both are those of the
+preceding change of their key in their partition, never of the following one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ SAME_KEY = ["topic", "partition", "key"]
 
 
 def predecessors(events: DataFrame) -> DataFrame:
-    """`EVENT` rows → their tombstones alone, with `_before` (table, position and op of the change before; null where
-    these rows don't hold it)."""
+    """Returns the null tombstones of `EVENT` rows, with `_before`: table, position, op and origin of the preceding
+    change; null if these rows don't include it."""
     changed = F.col("op").isin(*CHANGES)
     earlier = Window.partitionBy(*SAME_KEY).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
     before = F.last(
@@ -27,13 +27,13 @@ def predecessors(events: DataFrame) -> DataFrame:
 
 
 def searched_in(history: DataFrame, orphans: DataFrame) -> DataFrame:
-    """Orphaned tombstones with `_before` out of earlier history, where it is there."""
+    """Returns tombstones without a predecessor, with `_before` from earlier `history`; null if it has none."""
     changes = history.where(F.col("op").isin(*CHANGES)).select(
         *SAME_KEY,
         F.col("offset").alias("_offset"),
         F.struct(F.col("source_table").alias("table"), "position", "op", ORIGIN).alias("_found"),
     )
-    # Of all that there was few have their key: the others needn't be sorted.
+    # Filter by key first: few events of the history have one of these keys, and only those need a sort.
     changes = changes.join(F.broadcast(orphans.select(*SAME_KEY).distinct()), SAME_KEY, "left_semi")
     own = [*orphans.columns]
     joined = orphans.drop("_before").join(changes, SAME_KEY, "left")
@@ -46,12 +46,12 @@ def searched_in(history: DataFrame, orphans: DataFrame) -> DataFrame:
 
 
 def _nearest(which: Column) -> Column:
-    """Of the changes `which` the last one, with its offset."""
+    """Returns the last of the changes for which `which` is true, with its offset."""
     return F.max_by(F.when(which, F.struct("_offset", "_found")), F.when(which, F.col("_offset")))
 
 
 def _found() -> Column:
-    """The change before a tombstone. A read that is adrift stands above the placed change before it."""
+    """Returns the change before a tombstone. An unplaced read is right above the placed change before it."""
     placed, adrift = F.col("_placed._found"), F.col("_adrift._found")
     raised = F.struct(
         adrift["table"].alias("table"),
@@ -64,7 +64,8 @@ def _found() -> Column:
 
 
 def placed(tombstones: DataFrame, table_of_topic: Column) -> DataFrame:
-    """Tombstones with their `source_table` and `position`; `table_of_topic` says whose a lone tombstone is."""
+    """Returns tombstones with `source_table`, origin and `position` of `_before`, which is dropped. `table_of_topic`:
+    the table of one without `_before`."""
     named = F.coalesce(F.col("_before.table"), table_of_topic)
     return (
         tombstones.withColumn("source_table", named)
