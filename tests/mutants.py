@@ -370,8 +370,8 @@ MUTANTS = [
     Mutant(
         "what stands where its row does is the same without a look at it",
         "loop/writing.py",
-        "beside(judged.proof or _nothing)",
-        "beside(_nothing)",
+        "in_background(judged.proof or _nothing)",
+        "in_background(_nothing)",
         DOUBLED,
     ),
     Mutant(
@@ -551,7 +551,7 @@ MUTANTS = [
     Mutant(
         "rows that came before anything told whose they are stay",
         "loop/late_children.py",
-        "again()(kept.remove, rows.withColumn(ACTION, F.lit(DELETE)), shape, {})",
+        "retry_on_conflict()(kept.remove, rows.withColumn(ACTION, F.lit(DELETE)), shape, {})",
         "0",
         FENCE,
     ),
@@ -600,8 +600,8 @@ MUTANTS = [
     Mutant(
         "what is read of the archive for a point of the log stays",
         "backfill/archive_reading.py",
-        "with gone_afterwards(spark, path):",
-        'with gone_afterwards(spark, path + "/_temporary"):',
+        "with deleted_afterwards(spark, path):",
+        'with deleted_afterwards(spark, path + "/_temporary"):',
         AS_OF,
     ),
     Mutant(

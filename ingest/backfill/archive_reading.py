@@ -16,7 +16,7 @@ from ingest.names import Lakehouse
 from ingest.pipeline.composition import adoption_of, layout_of, rules_of
 from ingest.pipeline.shredding import sealing_of
 from ingest.sources.archive import ArchiveSource
-from ingest.spark.folders import gone_afterwards
+from ingest.spark.folders import deleted_afterwards
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def archived(spark: SparkSession, pipeline: Pipeline, into: Lakehouse) -> Iterat
     source = ArchiveSource(layout_of(spark, pipeline))
     source.until_now()
     path = into.bronze(pipeline.name)
-    with gone_afterwards(spark, path):
+    with deleted_afterwards(spark, path):
         bronze = Bronze(spark, path, rules.epochs, rules.names)
         seal, adoption = sealing_of(pipeline), adoption_of(spark, pipeline, bronze, rules)
         limit = pipeline.batch.max_events

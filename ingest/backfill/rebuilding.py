@@ -16,7 +16,7 @@ from ingest.changelog.accounting import Account
 from ingest.changelog.envelope import BATCH
 from ingest.config import Pipeline
 from ingest.delta.commit_log import UPTO, WRITER
-from ingest.delta.conflict_retry import again
+from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.errors import ChangelogUnusable, Contended
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.backfills import REBUILD, Backfills, Begun
@@ -26,7 +26,7 @@ from ingest.loop.set_aside import TablesAside
 from ingest.names import Lakehouse
 from ingest.pipeline.composition import rules_of
 from ingest.reconcile import TableState, table_state
-from ingest.spark.folders import removed
+from ingest.spark.folders import delete_folder
 
 _CLAIM_SECONDS = 300.0
 
@@ -54,14 +54,14 @@ class Rebuild:
             self._end()
             raise
         for entry in entries:
-            again()(self._swap, entry.shape.table)
+            retry_on_conflict()(self._swap, entry.shape.table)
             self._mend(entry.shape.table)
         self._end()
         return entries
 
     def _end(self) -> None:
         self._registry.end(self.begun)
-        removed(self._spark, self._beside.root)
+        delete_folder(self._spark, self._beside.root)
 
     def _mend(self, table: str) -> None:
         """A table that was set aside holds now what waited for it: accounts for that."""

@@ -15,7 +15,7 @@ from ingest.changelog.envelope import TOMBSTONE
 from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import is_adrift
 from ingest.changelog.tombstone_placement import placed, predecessors, searched_in
-from ingest.spark.checkpoints import cut
+from ingest.spark.checkpoints import checkpoint
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ def place(
     if topics:
         pairs = [F.lit(text) for pair in topics.items() for text in pair]
         named = F.element_at(F.create_map(*pairs), F.col("topic"))
-    found = cut(predecessors(events))
+    found = checkpoint(predecessors(events))
     settled, tables = _settled(found, named)
     lone = _is_lone()
     while any(table["orphans"] for table in tables) and (history := next(earlier, None)) is not None:
-        found = cut(found.where(~lone).unionByName(searched_in(history, found.where(lone))))
+        found = checkpoint(found.where(~lone).unionByName(searched_in(history, found.where(lone))))
         settled, tables = _settled(found, named)
     if chosen is not None:
-        settled = cut(settled.where(chosen))
+        settled = checkpoint(settled.where(chosen))
         tables = _counted(settled)
     counts = {table["source_table"]: (table["count"], table["repeated"]) for table in tables}
     origins = {table["source_table"]: tuple(sorted(table["origins"])) for table in tables}
@@ -76,10 +76,10 @@ def place(
 
 def stand(events: DataFrame, earlier: Iterator[DataFrame]) -> DataFrame:
     """`EVENT` rows, with a position for each snapshot read that brings none. `earlier`: as of `place`."""
-    found = cut(standing.with_predecessors(events))
+    found = checkpoint(standing.with_predecessors(events))
     while not found.where(standing.lacks_predecessor()).isEmpty() and (history := next(earlier, None)) is not None:
-        found = cut(standing.searched_in(history, found))
-    return cut(standing.standing(found))
+        found = checkpoint(standing.searched_in(history, found))
+    return checkpoint(standing.standing(found))
 
 
 def _is_lone() -> Column:
@@ -91,7 +91,7 @@ def _settled(found: DataFrame, named: Column) -> tuple[DataFrame, list[Row]]:
     """The tombstones where they stand, and a row of counts per table."""
     repeats = F.coalesce(F.col("_before.op") == "d", F.lit(False))
     told = found.withColumns({"_repeats": repeats, "_lone": _is_lone()})
-    settled = cut(placed(told, named))
+    settled = checkpoint(placed(told, named))
     return settled, _counted(settled)
 
 

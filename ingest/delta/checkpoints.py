@@ -14,7 +14,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 
 from ingest.delta.classes import DeltaClasses
-from ingest.spark.background import later
+from ingest.spark.background import defer
 
 _log = logging.getLogger(__name__)
 _EVERY = 100
@@ -33,7 +33,7 @@ def committed(
         snapshot = log.unsafeVolatileSnapshot()
         # An older table's property may say the same as is said here.
         if version % int(log.checkpointInterval(snapshot.metadata())):
-            later(partial(_write, delta, log, snapshot), lambda written: written())
+            defer(partial(_write, delta, log, snapshot), lambda written: written())
     return version
 
 

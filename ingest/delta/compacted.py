@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from ingest.delta.conflict_retry import COLLISIONS
 from ingest.delta.data_file import DataFile
 from ingest.delta.delta_table import Table
-from ingest.spark.background import later
+from ingest.spark.background import defer
 
 Together = Callable[[Sequence[DataFile]], DataFrame]
 """How the rows of some files are laid out."""
@@ -41,7 +41,7 @@ class FoldedLater:
         with suppress(*COLLISIONS):
             writing = self._table.writing(files, together(files))
             self._begun = True
-            later(writing, partial(self._exchange, files))
+            defer(writing, partial(self._exchange, files))
         return True
 
     def _exchange(self, files: Sequence[DataFile], written: Callable[[], list[Any]]) -> None:

@@ -41,7 +41,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
 """Seconds."""
 
 
-def again(
+def retry_on_conflict(
     collisions: tuple[type[Exception], ...] = COLLISIONS, before_sleep: Callable[[RetryCallState], None] | None = None
 ) -> Retrying:
     """Calls what it is given until it doesn't collide, a bounded number of times. Overtaken is raised at once."""

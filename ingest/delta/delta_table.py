@@ -20,7 +20,7 @@ from ingest.delta.deletion_vectors import GoneRows, thinned
 from ingest.delta.read_table import ReadTable
 from ingest.delta.txn_versions import Progress
 from ingest.names import identifier
-from ingest.spark.background import beside
+from ingest.spark.background import in_background
 
 NO_STATISTICS = {"delta.dataSkippingNumIndexedCols": "0"}
 
@@ -139,7 +139,9 @@ class Table(ReadTable):
         if without_rows is None:
             added = self._written(transaction, frame, few)
         else:
-            with beside(partial(thinned, self._spark, self._log, self.path, self.files(), without_rows)) as marking:
+            with in_background(
+                partial(thinned, self._spark, self._log, self.path, self.files(), without_rows)
+            ) as marking:
                 added = self._written(transaction, frame, few)
             pairs, emptied = marking.result()
         added += [self._delta.added(file) for file in ready]

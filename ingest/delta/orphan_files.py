@@ -27,7 +27,7 @@ class _Many(Exception):
     """More than is found faster here than by Delta."""
 
 
-def let_go(spark: SparkSession, path: str, hours: int | None) -> bool:
+def delete_orphans(spark: SparkSession, path: str, hours: int | None) -> bool:
     """Deletes the files that are in no version younger than `hours`, or than the table says itself. Whether it has: it
     leaves a table to Delta that is too large for this, or otherwise made than those here."""
     delta = delta_classes(spark)

@@ -50,7 +50,7 @@ def files_removed(spark: SparkSession, paths: Sequence[str], hours: int | None =
     tasks = str(4 * spark.sparkContext.defaultParallelism)
 
     def vacuum(path: str) -> None:
-        if not orphan_files.let_go(spark, path, hours):
+        if not orphan_files.delete_orphans(spark, path, hours):
             DeltaTable.forPath(spark, path).vacuum(hours)
 
     settings = {_SHORT_RETENTION: "false", _LISTING_TASKS: tasks, _LOGGED: "false"}

@@ -19,7 +19,7 @@ from ingest.sources.contract import Offsets, Range
 from ingest.sources.kafka import KafkaSource
 from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.sources.kafka_properties import spark_options
-from ingest.spark.checkpoints import cut, released
+from ingest.spark.checkpoints import checkpoint, checkpoint_scope
 
 _PARTITION = ["topic", "partition"]
 COPIED = "ingest.copied"
@@ -38,20 +38,20 @@ class CompactedTopics:
         told = self._admin.properties(topics)
         self.topics = [topic for topic in topics if "compact" in told[topic].get("cleanup.policy", "")]
 
-    @released()
+    @checkpoint_scope()
     def entomb(self, erased: DataFrame) -> int:
         """Writes a tombstone for each key whose last record is one of `erased` (`COORDINATES`, `timestamp`, `request`).
         How many.
 
         Raises Contended where the topics don't come to say what they should."""
-        mine = cut(erased.where(F.col("topic").isin(*self.topics)))
+        mine = checkpoint(erased.where(F.col("topic").isin(*self.topics)))
         begin, count = self._begin(mine), 0
         for _ in range(_PASSES):
             end = self._admin.end_offsets(begin)
             span = Range(begin, {t: {p: end[t][p] for p in ps} for t, ps in begin.items()})
             if not span.size:
                 return count
-            wrong = cut(_said(self._read(span), mine).where(_buried() | _covered()))
+            wrong = checkpoint(_said(self._read(span), mine).where(_buried() | _covered()))
             if wrong.isEmpty():
                 return count
             tombs, covered = wrong.where(_buried()), wrong.where(_covered())

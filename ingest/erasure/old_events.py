@@ -26,7 +26,7 @@ from ingest.loop.slices import Slices
 from ingest.loop.suppress import Suppression
 from ingest.loop.table_schemas import TableSchemas
 from ingest.reconcile import TableState
-from ingest.spark.checkpoints import released
+from ingest.spark.checkpoints import checkpoint_scope
 from ingest.suppression.key_file import LedgerKeys
 from ingest.suppression.ledger import Ledger
 
@@ -114,7 +114,7 @@ class OldEvents:
         found, after = list[DataFrame](), span.after
         while after < span.upto:
             upto = slices.end(after, span.upto)
-            with released():
+            with checkpoint_scope():
                 read = slices.read(after, upto, slices.profile(after, upto, span.upto), repeated=True)
                 # These stay beyond the slice: places of erased events, nothing of what they held.
                 told = [one.localCheckpoint() for one in fencing.old_lives(read.batches, slices.schemas)]

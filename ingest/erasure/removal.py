@@ -36,7 +36,7 @@ from ingest.merge.actions import SURROGATE
 from ingest.pipeline.composition import rules_of
 from ingest.pipeline.shredding import shred
 from ingest.reconcile import TableState, table_state
-from ingest.spark.checkpoints import cut, released
+from ingest.spark.checkpoints import checkpoint, checkpoint_scope
 from ingest.suppression.before_cutoff import BEFORE_CUTOFF, with_cutoff_flags
 from ingest.suppression.cutoff import Cutoff
 from ingest.suppression.key_file import LedgerKeys, read_keys
@@ -169,8 +169,8 @@ class Removal:
         shapes, masks = [entry.shape for entry in self._subjects], self._rules.masks
         masking = Masking(self._spark, self._pipeline, self._rules, shapes, ends)
         sweep = LateChildren(self._ledger, self._keys, self._rules.subjects, ends, self._stored, masks, masking.keep)
-        with released():
-            rows = sweep.run(self._shapes.entries, cut(self._ledger.keys()))
+        with checkpoint_scope():
+            rows = sweep.run(self._shapes.entries, checkpoint(self._ledger.keys()))
         masked = {"masked": masking.finish()} if masks else {}
         files = sum(kept.purge(e.shape) for e in self._subjects for kept in self._stored(e.shape.table).tables)
         return {"rows": rows, **masked, "files": files}

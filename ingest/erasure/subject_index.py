@@ -35,7 +35,7 @@ from ingest.loop.slices import Slices
 from ingest.loop.table_schemas import TableSchemas
 from ingest.names import Lakehouse
 from ingest.pipeline.composition import rules_of
-from ingest.spark.checkpoints import cut, released
+from ingest.spark.checkpoints import checkpoint, checkpoint_scope
 from ingest.suppression.key_file import LedgerKeys
 from ingest.suppression.key_references import KEY_HASH, REFERENCES, with_key_hashes
 
@@ -135,7 +135,7 @@ class SubjectIndex:
         order."""
         if not self.spans:
             return []
-        wanted = cut(keys.select("key_version", _digits(F.col(KEY_HASH)).alias(_DIGITS)).distinct())
+        wanted = checkpoint(keys.select("key_version", _digits(F.col(KEY_HASH)).alias(_DIGITS)).distinct())
         mine = self._pages_of(wanted).join(F.broadcast(wanted), ["key_version", _DIGITS], "left_semi")
         found = mine.select("after_batch", "upto_batch").distinct().collect()  # a row per span
         return sorted({Span(*row) for row in found} & {*self.spans})
@@ -187,7 +187,7 @@ class SubjectIndex:
         after = gap.after
         while after < gap.upto:
             upto = slices.end(after, gap.upto)
-            with released():
+            with checkpoint_scope():
                 self._index(slices, Span(after, upto), gap.upto)
             yield Span(after, upto)
             after = upto
@@ -204,7 +204,7 @@ class SubjectIndex:
                 continue
             mentions = batch_key_references(batch, slices.schemas, self._shapes, self._rules)
             if mentions is not None:
-                rows = cut(mentions)
+                rows = checkpoint(mentions)
                 found += [self._digits_in(rows, version) for version in self._versions]
         if found:
             told = {"reader": F.lit(self._reader), "basis": F.lit(self.basis)}

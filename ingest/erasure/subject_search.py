@@ -26,7 +26,7 @@ from ingest.merge.actions import SURROGATE, surrogate
 from ingest.merge.images import Shape
 from ingest.pipeline.composition import rules_of
 from ingest.reconcile import TableState, table_state
-from ingest.spark.checkpoints import cut
+from ingest.spark.checkpoints import checkpoint
 from ingest.suppression.key_file import LedgerKeys
 from ingest.suppression.key_references import (
     KEY_HASH,
@@ -93,19 +93,19 @@ class Search:
                 if not there:
                     break
                 named = reduce(DataFrame.unionByName, there)
-                found = cut(rows_referencing(named, F.broadcast(known)).dropDuplicates([PLACE, ITEM, REQUEST]))
-                keys = cut(found.select(REQUEST, F.explode(OWN_KEYS).alias(KEY_HASH)).distinct())
-                new = cut(keys.join(known, [REQUEST, KEY_HASH], "left_anti"))
+                found = checkpoint(rows_referencing(named, F.broadcast(known)).dropDuplicates([PLACE, ITEM, REQUEST]))
+                keys = checkpoint(found.select(REQUEST, F.explode(OWN_KEYS).alias(KEY_HASH)).distinct())
+                new = checkpoint(keys.join(known, [REQUEST, KEY_HASH], "left_anti"))
                 if new.isEmpty():
                     items = [found.select(PLACE, ITEM, REQUEST), self._buried(table, found), self._set_aside(found)]
                     whole = reduce(DataFrame.unionByName, [i for i in items if i is not None])
                     yield Belongings(table, whole, keys)
                     break
                 # Of a row that was another's once, or had another key, there is more under its own.
-                known = cut(known.unionByName(new))
+                known = checkpoint(known.unionByName(new))
 
     def _hashed(self, mentions: DataFrame | None) -> DataFrame | None:
-        return None if mentions is None else cut(with_key_hashes(mentions, self._keys, self._keys.newest))
+        return None if mentions is None else checkpoint(with_key_hashes(mentions, self._keys, self._keys.newest))
 
     def _open(self, known: DataFrame) -> bool:
         """Opens the spans of histories that may hold events that name these keys. Returns whether there are more than

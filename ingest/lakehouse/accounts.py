@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from ingest.changelog.accounting import CAUGHT_UP, COUNTS, WAITS, Account
 from ingest.delta import compaction, delta_table
 from ingest.delta.compacted import FoldedLater
-from ingest.delta.conflict_retry import COLLISIONS_OF_DELTA, again, overtaken
+from ingest.delta.conflict_retry import COLLISIONS_OF_DELTA, overtaken, retry_on_conflict
 from ingest.delta.ready_rows import ready_rows
 from ingest.delta.txn_versions import Progress
 
@@ -132,14 +132,14 @@ class Accounts:
             raise overtaken("its tables" if table is None else table)
         if begun is None:
             progress = Progress(_SLICE + mark, upto, after=after)
-            again(COLLISIONS_OF_DELTA)(self._table.commit, None, progress=progress)
+            retry_on_conflict(COLLISIONS_OF_DELTA)(self._table.commit, None, progress=progress)
 
     def _mark_of(self, table: str | None) -> str:
         return self._mark if table is None else f"{self._mark}: {table}"
 
     def _make(self) -> None:
         if not self._table.exists():
-            again(COLLISIONS_OF_DELTA)(self._table.create, _SCHEMA, {})
+            retry_on_conflict(COLLISIONS_OF_DELTA)(self._table.create, _SCHEMA, {})
 
     def _append(self, after: int, upto: int, rows: Sequence[dict[str, Any]], progress: Progress) -> None:
         now = datetime.now(UTC)
@@ -152,7 +152,7 @@ class Accounts:
             # A lakehouse may be older than these columns.
             named |= {"columns": _SCHEMA, "new": {_SETS_ASIDE: "true"}}
         # Those of other pipelines are in this table too.
-        again(COLLISIONS_OF_DELTA)(self._table.commit, None, **named)
+        retry_on_conflict(COLLISIONS_OF_DELTA)(self._table.commit, None, **named)
 
     def set_aside(self) -> dict[str, SetAside]:
         """Returns the tables of which events wait in bronze, by name."""

@@ -24,8 +24,8 @@ from ingest.delta.data_file import DataFile, ReadyFile
 from ingest.delta.txn_versions import Progress
 from ingest.lakehouse import emptying
 from ingest.lakehouse.bronze_view import BronzeView
-from ingest.spark.checkpoints import held, let_go
-from ingest.spark.non_foldable import varying
+from ingest.spark.checkpoints import checkpoint_until_unpersisted, unpersist
+from ingest.spark.non_foldable import non_foldable
 
 _STATISTICS = ",".join(["batch", "timestamp", "topic", "partition", "offset", "source_table"])
 """Nothing out of a record's key or value, and no more than a reader of some batches or of a table needs."""
@@ -174,7 +174,7 @@ class Bronze:
         if not partly:
             return rows
         # Parquet skips pages by constants alone, and each constant is code that Spark compiles anew.
-        number = F.lit if any(f.rows > _ROWS_SKIPPED for f in partly) else varying
+        number = F.lit if any(f.rows > _ROWS_SKIPPED for f in partly) else non_foldable
         return rows.where((F.col(BATCH) > number(after)) & (F.col(BATCH) <= number(upto)))
 
     def whole(self, after: int, upto: int) -> DataFrame:
@@ -271,16 +271,16 @@ class Bronze:
 
         Raises Contended where another capture has written this batch."""
         self._forget_changed()
-        batch = varying(upto.batch)
+        batch = non_foldable(upto.batch)
         if counting is not None:
             batch = counting.passing(batch, self._view.position(), self._view.table())
         frame = events.withColumn(BATCH, batch).select(*CAPTURED.names)
         if self._at_hand is not None:
-            let_go(self._at_hand[1])
+            unpersist(self._at_hand[1])
             self._at_hand = None
         if at_hand:
             # Of many topics each has a few: a file for each core is enough.
-            frame = held(frame.coalesce(frame.sparkSession.sparkContext.defaultParallelism))
+            frame = checkpoint_until_unpersisted(frame.coalesce(frame.sparkSession.sparkContext.defaultParallelism))
         self._commit(frame, [], upto)
         told = None if counting is None else counting.told()
         if told is not None:

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import quoted
-from ingest.delta.conflict_retry import again
+from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.delta.data_file import DataFile
 from ingest.delta.delta_table import Table
 
@@ -25,7 +25,7 @@ def without(table: Table, gone: DataFrame, on: Sequence[str], laid_out: LaidOut)
     def left(rows: DataFrame) -> DataFrame:
         return rows.join(F.broadcast(gone.select(*on)), list(on), "left_anti")
 
-    written: int = again()(_anew, table, gone, on, left, laid_out)
+    written: int = retry_on_conflict()(_anew, table, gone, on, left, laid_out)
     return written
 
 
@@ -46,7 +46,7 @@ def emptied(
         changed = {name: F.when(F.col("_here"), value).otherwise(F.col(name)) for name, value in told.items()}
         return joined.withColumns(changed).select(*map(quoted, rows.columns))
 
-    written: int = again()(_anew, table, places, on, left, laid_out, may_hold)
+    written: int = retry_on_conflict()(_anew, table, places, on, left, laid_out, may_hold)
     return written
 
 

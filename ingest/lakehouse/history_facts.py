@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.delta import delta_table
-from ingest.delta.conflict_retry import COLLISIONS_OF_DELTA, again, changed_meanwhile
+from ingest.delta.conflict_retry import COLLISIONS_OF_DELTA, changed_meanwhile, retry_on_conflict
 from ingest.delta.ready_rows import ready_rows
 
 _SCHEMA = T.StructType(
@@ -69,7 +69,7 @@ class KnownHistory:
             self._table.create(_SCHEMA, delta_table.NO_STATISTICS)
         row = {"reader": reader, "kind": kind, "basis": basis, "upto_batch": known.upto}
         row["known"] = json.dumps(known.what, ensure_ascii=False)
-        again(COLLISIONS_OF_DELTA)(self._replace, row)
+        retry_on_conflict(COLLISIONS_OF_DELTA)(self._replace, row)
 
     def _replace(self, row: Mapping[str, Any]) -> None:
         self._table.version()

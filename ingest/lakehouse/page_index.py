@@ -22,7 +22,7 @@ from ingest.delta.delta_table import Table
 from ingest.jvm.classes import scala_object
 from ingest.merge.key_join import joined_by_key
 from ingest.names import identifier
-from ingest.spark.checkpoints import cut
+from ingest.spark.checkpoints import checkpoint
 from ingest.spark.prepared import Query
 
 _SEARCHED = 16 << 20
@@ -90,7 +90,7 @@ def near(
     if sum(f.size for f in files) <= _IN_ONE_TASK:
         return table.asked_in(files, _of_located, (query, *by)) if located else table.asked_in(files, query, by)
     found, _ = matching(table, key, wanted, located=located)
-    return cut(query(*by, found), now=True)
+    return checkpoint(query(*by, found), eager=True)
 
 
 def _of_located(query: Query, *of: Any) -> DataFrame:

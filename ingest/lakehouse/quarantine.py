@@ -18,11 +18,11 @@ from pyspark.sql import types as T
 from ingest.changelog.envelope import BATCH, RECORD
 from ingest.delta import compaction, delta_table
 from ingest.delta.compacted import FoldedLater
-from ingest.delta.conflict_retry import again
+from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.delta.data_file import DataFile
 from ingest.lakehouse import emptying
 from ingest.lakehouse.bronze import COORDINATES
-from ingest.spark.checkpoints import held, let_go
+from ingest.spark.checkpoints import checkpoint_until_unpersisted, unpersist
 
 SET_ASIDE = "table-set-aside"
 """The code of events that wait in bronze because their table is set aside."""
@@ -84,7 +84,7 @@ class Quarantine:
         are here only because their table is set aside."""
         named = events.withColumn("pipeline", F.lit(self._pipeline)).select(*_SCHEMA.names)
         with self._one_at_a_time:
-            again()(self._append_new, named, waiting)
+            retry_on_conflict()(self._append_new, named, waiting)
             self._has_grown = True
 
     def forget(self, gone: DataFrame) -> int:
@@ -113,11 +113,11 @@ class Quarantine:
 
     def _append_new(self, named: DataFrame, waiting: bool) -> None:
         # Computed once: their bounds are needed before they are written.
-        come = held(named)
+        come = checkpoint_until_unpersisted(named)
         try:
             self._table.commit(self._not_there(come, waiting), new=_STATISTICS)
         finally:
-            let_go(come)
+            unpersist(come)
 
     def _not_there(self, come: DataFrame, waiting: bool) -> DataFrame:
         """Returns those of the events `come` whose coordinates are not in quarantine."""

@@ -17,7 +17,7 @@ from ingest.changelog.values.types import spark_type
 from ingest.delta import compaction, delta_table
 from ingest.delta.commit_log import UPTO, WRITER, Told
 from ingest.delta.compacted import folded
-from ingest.delta.conflict_retry import again
+from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.delta.data_file import DataFile
 from ingest.delta.file_index import located
 from ingest.delta.txn_versions import Progress
@@ -31,7 +31,7 @@ from ingest.merge.actions import DELETE, INSERT, UPDATE
 from ingest.merge.images import Shape, default_of
 from ingest.merge.key_join import joined_by_key
 from ingest.names import identifier
-from ingest.spark.checkpoints import cut
+from ingest.spark.checkpoints import checkpoint
 from ingest.spark.prepared import Query, asked
 
 _PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
@@ -238,7 +238,7 @@ class Silver:
                 self._table.rewrite(files, self._together(files, shape))
             return len(files)
 
-        written: int = again()(anew)
+        written: int = retry_on_conflict()(anew)
         return written
 
     def _together(self, files: Sequence[DataFile], shape: Shape) -> DataFrame:
@@ -249,7 +249,7 @@ class Silver:
         """Takes away the rows of `states`, wherever they lie by now. One commit. How many there were."""
         key = [*shape.identity, *self.apart]
         there = self.matching(states, shape.identity).select(*map(quoted, key), LOCATION)
-        over = cut(joined_by_key(states.drop(LOCATION), F.broadcast(there), key))
+        over = checkpoint(joined_by_key(states.drop(LOCATION), F.broadcast(there), key))
         by_file = over.groupBy(F.col(LOCATION)["file"].alias("file")).agg(F.count(F.lit(1)).alias("rows"))
         files = by_file.collect()  # a row per file
         gone = Writes(over, frozenset({DELETE}), frozenset(f["file"] for f in files), sum(f["rows"] for f in files))

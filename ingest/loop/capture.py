@@ -13,7 +13,7 @@ from ingest.errors import SourceRefused
 from ingest.lakehouse.bronze import Bronze, Captured
 from ingest.loop.import_files import ArchiveImport
 from ingest.sources.contract import Offsets, Source
-from ingest.spark.checkpoints import released
+from ingest.spark.checkpoints import checkpoint_scope
 
 
 class Capture:
@@ -51,7 +51,7 @@ class Capture:
         """From here on only what the source holds at this moment is captured."""
         self._source.until_now()
 
-    @released()
+    @checkpoint_scope()
     def step(self) -> int:
         """One batch. How many records it spans: 0 means that there was nothing new.
 

@@ -19,7 +19,7 @@ from ingest.loop.slices import Slices
 from ingest.loop.suppress import Suppression
 from ingest.loop.table_faults import FAULTS, reason_of
 from ingest.loop.table_merge import TableMerge
-from ingest.spark.checkpoints import released
+from ingest.spark.checkpoints import checkpoint_scope
 
 Merged = Callable[[Schemas, TableBatch], Account]
 
@@ -72,7 +72,7 @@ class CatchUp:
             self._begun[table] = self._aside.begun(table, after) or known
         shares = self._aside.slice_of(table, self._most, self._begun[table])
         self._aside.begin(table, shares)
-        with released():
+        with checkpoint_scope():
             now = self._merged(table, shares, merge)
         self._begun[table] = None
         self._aside.caught_up(table, shares, now)

@@ -12,13 +12,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import EVENT_ID, POSITION_COLUMN, quoted
-from ingest.delta.conflict_retry import again
+from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.lakehouse.catalog import Entry as Known
 from ingest.lakehouse.silver import Silver
 from ingest.merge.actions import ACTION, DELETE
 from ingest.merge.images import Shape
 from ingest.reconcile import TableState
-from ingest.spark.checkpoints import cut
+from ingest.spark.checkpoints import checkpoint
 from ingest.suppression.before_cutoff import BEFORE_CUTOFF, with_cutoff_flags
 from ingest.suppression.cutoff import Cutoff
 from ingest.suppression.key_file import LedgerKeys
@@ -67,7 +67,7 @@ class LateChildren:
         known = {entry.shape.table: entry for entry in tables}
         for table in self._subjects.tables:
             if table in known:
-                brought = cut(brought.unionByName(self._swept(known[table], brought)).distinct())
+                brought = checkpoint(brought.unionByName(self._swept(known[table], brought)).distinct())
         return self._rows
 
     def _swept(self, entry: Known, brought: DataFrame) -> DataFrame:
@@ -86,13 +86,13 @@ class LateChildren:
         hits = rows_referencing(
             with_key_hashes(_rows(kept, entry, self._subjects), self._keys, version), F.broadcast(mine)
         )
-        old = cut(with_cutoff_flags(hits, self._cutoffs, shape.table).where(BEFORE_CUTOFF))
+        old = checkpoint(with_cutoff_flags(hits, self._cutoffs, shape.table).where(BEFORE_CUTOFF))
         keys = old.select("request", F.explode(OWN_KEYS).alias(KEY_HASH)).distinct()
         named = {"table": F.lit(shape.table), "key_version": F.lit(version).cast("int")}
-        found = cut(keys.withColumns(named).select(*KEYS.names))
+        found = checkpoint(keys.withColumns(named).select(*KEYS.names))
         if old.isEmpty():
             return found
-        new = cut(found.join(self._ledger.keys(), KEYS.names, "left_anti"))
+        new = checkpoint(found.join(self._ledger.keys(), KEYS.names, "left_anti"))
         requests = [r["request"] for r in new.select("request").distinct().collect()]  # of a slice
         if requests:
             # Before the rows go: what is known of them goes with them.
@@ -103,7 +103,7 @@ class LateChildren:
             if kept is self._table_state(shape.table).silver:
                 self._keep(shape, old)
         rows = old.dropDuplicates([*shape.identity, *kept.apart]).select(*map(quoted, kept.rows().columns))
-        self._rows += again()(kept.remove, rows.withColumn(ACTION, F.lit(DELETE)), shape, {})
+        self._rows += retry_on_conflict()(kept.remove, rows.withColumn(ACTION, F.lit(DELETE)), shape, {})
         return found
 
     @staticmethod

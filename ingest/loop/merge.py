@@ -30,7 +30,7 @@ from ingest.changelog.envelope import (
     UNWRAPPED_ROW,
 )
 from ingest.delta.compaction import TOGETHER
-from ingest.delta.conflict_retry import again
+from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.lakehouse.accounts import Accounts, SetAside
 from ingest.lakehouse.backfills import Backfills
 from ingest.lakehouse.bronze import Bronze
@@ -45,7 +45,7 @@ from ingest.loop.suppress import Suppression
 from ingest.loop.table_faults import ENGINE, FAULTS, Reason, reason_of
 from ingest.loop.table_merge import TableMerge
 from ingest.names import Lakehouse
-from ingest.spark.checkpoints import released
+from ingest.spark.checkpoints import checkpoint_scope
 
 NO_TABLE = ""
 """Under which heartbeats, transaction boundaries and the like are accounted for."""
@@ -148,7 +148,7 @@ class Merge:
         groups = self._slices.profile(self.merged, upto, last)
         if any(g.table is not None and self._may_be_keyless(g.table) for g in groups):
             self._accounts.begin(self.merged, upto)
-        with released():
+        with checkpoint_scope():
             self._restarts.check(self.merged, upto, groups, partial(self._old_lives, upto, groups))
             accounts, waiting = self._slice_accounts(upto, groups)
         if waiting:
@@ -234,7 +234,7 @@ class Merge:
             if attempt.attempt_number > 1:
                 self.tables.claim(batch.table, _CLAIM_SECONDS)
 
-        account: Account = again(before_sleep=claim)(self.tables.merge, batch, schemas)
+        account: Account = retry_on_conflict(before_sleep=claim)(self.tables.merge, batch, schemas)
         return account + away
 
     def _without_table(self, events: DataFrame, groups: Sequence[Group], tombstones: Placed) -> list[Account]:

@@ -20,8 +20,8 @@ from ingest.changelog.point import or_unplaced
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.bronze_summary import BronzeSummary, highest_position
 from ingest.loop.table_schemas import TableSchemas
-from ingest.spark.checkpoints import cut
-from ingest.spark.non_foldable import varying
+from ingest.spark.checkpoints import checkpoint
+from ingest.spark.non_foldable import non_foldable
 
 _MOST_BATCHES = 1000
 """Of a slice, however few events they hold."""
@@ -112,9 +112,9 @@ class Slices:
             if ahead == upto:
                 self._profiles = {}
                 return profiles(waiting, F.lit(0), few).get(0, [])
-            first = varying(after)
-            number = F.floor((F.col(BATCH) - 1 - first) / varying(size))
-            found = profiles(waiting, first + number * varying(size), few)
+            first = non_foldable(after)
+            number = F.floor((F.col(BATCH) - 1 - first) / non_foldable(size))
+            found = profiles(waiting, first + number * non_foldable(size), few)
             # A last slice that isn't full yet will be longer when its turn comes.
             whole = (begin for begin in found if begin + size <= ahead)
             self._profiles = {(begin, begin + size): found[begin] for begin in whole}
@@ -124,7 +124,7 @@ class Slices:
         """`repeated`: with null tombstones that only repeat the delete before them."""
         events = self._events(after, upto, groups)
         if len({g.table for g in groups}) > 1 and sum(g.count for g in groups) <= FEW:
-            events = cut(events)  # Each table reads them all.
+            events = checkpoint(events)  # Each table reads them all.
         tombstones = self._placed(after, upto, groups, repeated)
         batches = self._batches(after, upto, events, groups, tombstones)
         self.schemas.learn(events, [g for b in batches for g in b.groups if g.kind == CHANGE])

@@ -26,7 +26,7 @@ from ingest.loop.late_children import LateChildren
 from ingest.loop.table_faults import FAULTS
 from ingest.loop.table_schemas import TableSchemas
 from ingest.reconcile import TableState
-from ingest.spark.checkpoints import cut
+from ingest.spark.checkpoints import checkpoint
 from ingest.suppression.before_cutoff import BEFORE_CUTOFF, UNDECIDED, with_cutoff_flags
 from ingest.suppression.cutoff import Cutoff
 from ingest.suppression.key_file import LedgerKeys, read_keys
@@ -99,7 +99,7 @@ class Suppression:
             sweep = LateChildren(
                 self._ledger, self._keys, self._rules.subjects, self._cutoffs, self._table_state, self._rules.masks
             )
-            sweep.run(self._shapes.entries, cut(brought.distinct()))
+            sweep.run(self._shapes.entries, checkpoint(brought.distinct()))
             self._fresh = False
         return list(found.values())
 
@@ -152,7 +152,7 @@ class Suppression:
         told = self._told(ledger, batch, schemas)
         if told is None:
             return batch
-        old = cut(told.groupBy(EVENT_ID, GROUP).agg(F.max(BEFORE_CUTOFF).alias(BEFORE_CUTOFF)))
+        old = checkpoint(told.groupBy(EVENT_ID, GROUP).agg(F.max(BEFORE_CUTOFF).alias(BEFORE_CUTOFF)))
         counts = {
             (r[GROUP], r[BEFORE_CUTOFF]): r["count"] for r in old.groupBy(GROUP, BEFORE_CUTOFF).count().collect()
         }  # a row per group
@@ -165,8 +165,8 @@ class Suppression:
         mentions = batch_key_references(batch, schemas, self._shapes, self._rules)
         if mentions is None:
             return None
-        rows = cut(mentions)
-        hashed = {version: cut(with_key_hashes(rows, self._keys, version)) for version in sorted(self._versions)}
+        rows = checkpoint(mentions)
+        hashed = {version: checkpoint(with_key_hashes(rows, self._keys, version)) for version in sorted(self._versions)}
         return self._old_life(ledger, hashed, batch.table)
 
     def _old_life(self, ledger: Ledger, events: dict[int, DataFrame], table: str) -> DataFrame:
@@ -177,13 +177,17 @@ class Suppression:
             fenced = ledger.keys()
             for version, rows in events.items():
                 names = F.broadcast(rows.select(F.explode(REFERENCES).alias(KEY_HASH)).distinct())
-                mine = cut(fenced.where(F.col("key_version") == version).join(names, KEY_HASH, "left_semi"))
+                mine = checkpoint(fenced.where(F.col("key_version") == version).join(names, KEY_HASH, "left_semi"))
                 hits = rows_referencing(rows, F.broadcast(mine))
-                told = cut(with_cutoff_flags(hits, self._cutoffs, table).where(F.col(BEFORE_CUTOFF) | F.col(UNDECIDED)))
+                told = checkpoint(
+                    with_cutoff_flags(hits, self._cutoffs, table).where(F.col(BEFORE_CUTOFF) | F.col(UNDECIDED))
+                )
                 found.append(told)
                 brought = told.where(BEFORE_CUTOFF).select("request", F.explode(OWN_KEYS).alias(KEY_HASH)).distinct()
                 own = [F.lit(table).alias("table"), F.lit(version).cast("int").alias("key_version")]
-                new = cut(brought.join(mine, ["request", KEY_HASH], "left_anti").select("request", KEY_HASH, *own))
+                new = checkpoint(
+                    brought.join(mine, ["request", KEY_HASH], "left_anti").select("request", KEY_HASH, *own)
+                )
                 requests = [r["request"] for r in new.select("request").distinct().collect()]  # of a batch
                 if self._fresh:
                     # A run may have died after it had told of these, and before it had looked for their rows.

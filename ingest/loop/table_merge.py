@@ -34,7 +34,7 @@ from ingest.merge.images import Shape
 from ingest.names import Lakehouse
 from ingest.reconcile import Changeset, DuplicateMismatch, TableState, Truncation, reconcile, table_state
 from ingest.reconcile.scd2 import RowHistory
-from ingest.spark.checkpoints import released
+from ingest.spark.checkpoints import checkpoint_scope
 
 _ACCOUNT = "account"
 """What a commit tells beside whose slice it is."""
@@ -83,7 +83,7 @@ class TableMerge:
         """The same of one table."""
         return self._begun.find(table, self.table_state(table), merged)
 
-    @released()
+    @checkpoint_scope()
     def merge(self, batch: TableBatch, schemas: Schemas) -> Account:
         """Merges what is the table's own, and sets aside events of another server or database. What became of the
         events comes back as an account."""

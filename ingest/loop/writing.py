@@ -18,7 +18,7 @@ from ingest.lakehouse.row_changes import Writes
 from ingest.merge.actions import ACTION, DELETE
 from ingest.merge.images import Shape
 from ingest.reconcile import Changeset, TableState
-from ingest.spark.background import beside
+from ingest.spark.background import in_background
 
 
 def write(
@@ -38,7 +38,10 @@ def write(
             _write_debts(pending, shape, stored, told)
         pending = None
     # Who waits for another comes after it: so many threads there are, the first of them waits for nobody.
-    with beside(judged.proof or _nothing) as proving, beside(partial(_bury, stored, judged, proving.result)) as burying:
+    with (
+        in_background(judged.proof or _nothing) as proving,
+        in_background(partial(_bury, stored, judged, proving.result)) as burying,
+    ):
         if judged.refused is not None:
             set_aside(judged.refused)
         if pending is not None and pending.actions - {DELETE}:

@@ -30,7 +30,7 @@ from ingest.shredding.owners import shredded_by
 from ingest.sources.captured import is_remote
 from ingest.sources.contract import Source
 from ingest.sources.kafka import KafkaSource
-from ingest.spark.background import put_off
+from ingest.spark.background import deferred_jobs
 from ingest.suppression.subjects import subjects_of
 
 Part = Literal["capture", "merge"]
@@ -239,10 +239,10 @@ class Run:
         between_batches: Callable[[], None] = lambda: None,
     ) -> None:
         """Until `stop`; the batch in hand is finished."""
-        with put_off() as settle:
+        with deferred_jobs() as finish_completed:
             while not stop.is_set():
                 progress = self.step()
-                settle()
+                finish_completed()
                 between_batches()
                 if progress.idle:
                     stop.wait(self._poll)

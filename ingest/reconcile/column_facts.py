@@ -30,7 +30,7 @@ from ingest.merge.key_changes import like
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.partial_rows import PENDING_ROW, ROW, TOMBSTONE, above, remembered
 from ingest.reconcile.changeset import TableState, Truncation
-from ingest.spark.checkpoints import cut
+from ingest.spark.checkpoints import checkpoint
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,18 @@ class Facts:
         at = at.unionByName(self._targets(facts, POSITION_COLUMN))
         moved = facts.where(F.col(MOVED_AT).isNotNull()).select(*key, MOVED_AT)
         earlier = joined_by_key(at, moved, self._names).where(F.col(POSITION_COLUMN) < F.col(MOVED_AT))
-        late = cut(earlier.select(*key).distinct())
+        late = checkpoint(earlier.select(*key).distinct())
         if late.isEmpty():
             return None
         known = facts.select(*key).unionByName(self._targets(facts)).distinct()
         found = [facts]
         while True:
-            moves = cut(self._moves(late, facts))
-            there = cut(joined_by_key(self._targets(moves).distinct(), known, self._names, "left_anti"))
+            moves = checkpoint(self._moves(late, facts))
+            there = checkpoint(joined_by_key(self._targets(moves).distinct(), known, self._names, "left_anti"))
             found.append(moves)
             if there.isEmpty():
                 return reduce(DataFrame.unionByName, found)
-            stored = cut(reduce(DataFrame.unionByName, self._kept(there, facts)))
+            stored = checkpoint(reduce(DataFrame.unionByName, self._kept(there, facts)))
             found.append(stored)
             known = known.unionByName(there)
             late = stored.where(F.col(MOVED_AT).isNotNull()).select(*key)

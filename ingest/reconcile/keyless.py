@@ -16,12 +16,12 @@ from ingest.merge.actions import ACTION, DELETE, INSERT
 from ingest.merge.images import Shape
 from ingest.merge.keyless import CANCELLED, CONTENT, CREDIT, DEBT, SIDE, netted
 from ingest.reconcile.changeset import Changeset, TableState, Truncation, above_truncate
-from ingest.spark.checkpoints import cut
+from ingest.spark.checkpoints import checkpoint
 
 
 def by_content(changes: Changes, shape: Shape, stored: TableState, truncated: Truncation) -> Changeset:
     """Every event of the batch counts once; silver gets what is left of credits, the pending table what is owed."""
-    new = cut(_entries(changes, shape, truncated))
+    new = checkpoint(_entries(changes, shape, truncated))
     refused = new.where(F.col(CODE).isNotNull()).dropDuplicates([EVENT_ID])
     good = new.join(F.broadcast(refused.select(EVENT_ID)), EVENT_ID, "left_anti").select(*map(quoted, _columns(shape)))
     counted = good.agg(F.max(F.col(SIDE) == DEBT).alias("debts"), F.count_distinct(EVENT_ID).alias("applied")).first()
@@ -29,7 +29,7 @@ def by_content(changes: Changes, shape: Shape, stored: TableState, truncated: Tr
     net = netted(_with_stored(good, shape, stored, bool(counted.debts)))
     known, cancelled = F.col(EVENT_ID).isNull(), F.col(CANCELLED)
     net = net.withColumn(ACTION, F.when(known & cancelled, DELETE).when(~known & ~cancelled, INSERT))
-    net = cut(net.where(F.col(ACTION).isNotNull()))
+    net = checkpoint(net.where(F.col(ACTION).isNotNull()))
     file = F.col(LOCATION)["file"].alias("file")
     counts = net.groupBy(SIDE, ACTION, file).agg(F.count(F.lit(1)).alias("rows"))
     told = counts.collect()  # a row per file, side and action

@@ -27,7 +27,7 @@ from ingest.merge.partial_rows import (
 )
 from ingest.reconcile.changeset import Changeset, TableState, Truncation, above_truncate
 from ingest.reconcile.column_facts import Facts
-from ingest.spark.checkpoints import cut
+from ingest.spark.checkpoints import checkpoint
 
 
 def by_column(
@@ -35,12 +35,12 @@ def by_column(
 ) -> Changeset:
     """`key_changes`: some delete names the key under which its row goes on."""
     key = list(shape.identity)
-    everything = cut(above_truncate(changes, truncated.position))
+    everything = checkpoint(above_truncate(changes, truncated.position))
     bad = F.col(CODE).isNotNull()
     facts, moves, layered = _facts(everything.where(~bad), Facts(shape, stored, truncated), key_changes)
     columns = [c.name for c in shape.columns if c.name not in key]
     states = with_actions(joined(facts, key, columns, layered), shape.names)
-    states = cut(states.withColumn(SURROGATE, surrogate(key)))
+    states = checkpoint(states.withColumn(SURROGATE, surrogate(key)))
     horizon = stored.graves.horizon()
     if horizon is not None:
         everything, states = _beyond(everything, states, key, horizon)
@@ -80,13 +80,13 @@ def _facts(events: DataFrame, of: Facts, key_changes: bool) -> tuple[DataFrame, 
     """The facts of the batch's keys; the moves to be remembered; and the columns of which some state has an entry."""
     key = list(of.shape.identity)
     columns = [c.name for c in of.shape.columns if c.name not in key]
-    facts = cut(of.of(events))
+    facts = checkpoint(of.of(events))
     told = of.told(facts)
     followed = of.followed(facts) if told.moved else None
     # A delete that names a new key may have come before the new row; an update that moves a row is both in one.
     if followed is None and not (told.moves and (told.names or key_changes)):
         return facts, None, sorted(told.names)
-    facts = facts if followed is None else cut(followed)
+    facts = facts if followed is None else checkpoint(followed)
     moves = of.moves(facts) if told.moves else None
     return with_carried(facts, key, columns), moves, columns
 
@@ -102,9 +102,9 @@ def _beyond(
     """The events of keys that can't be judged, refused; and the states without those keys."""
     unknown = reduce(lambda one, other: one & other, (F.col(kind).isNull() for kind in REMEMBERED))
     named = states.withColumns({CODE: F.lit(None).cast("string"), REASON: F.lit(None).cast("string")})
-    judged = cut(unjudgeable(named, F.col(POSITION_COLUMN), unknown, literal(horizon)))
+    judged = checkpoint(unjudgeable(named, F.col(POSITION_COLUMN), unknown, literal(horizon)))
     told = {CODE: F.col("_why")[CODE], REASON: F.col("_why")[REASON]}
     old = judged.where(F.col(CODE).isNotNull()).select(*map(quoted, key), F.struct(CODE, REASON).alias("_why"))
     held = joined_by_key(events, F.broadcast(old), key, "left")
     refused = held.withColumns({name: F.coalesce(F.col(name), why) for name, why in told.items()}).drop("_why")
-    return cut(refused), judged.where(F.col(CODE).isNull()).drop(CODE, REASON)
+    return checkpoint(refused), judged.where(F.col(CODE).isNull()).drop(CODE, REASON)

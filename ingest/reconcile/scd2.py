@@ -36,7 +36,7 @@ from ingest.merge.key_join import joined_by_key
 from ingest.merge.partial_rows import remembered
 from ingest.merge.row_versions import versions
 from ingest.names import Lakehouse
-from ingest.spark.checkpoints import cut
+from ingest.spark.checkpoints import checkpoint
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class RowHistory:
         `brought`: a batch's changes, without those that were set aside. `emptied`: position and time of truncates.
         `told`: what the commits say of themselves."""
         key = list(shape.key)
-        kept = cut(_kept(brought, emptied, shape))
+        kept = checkpoint(_kept(brought, emptied, shape))
         if not self.changes.exists():
             self.changes.create(shape)
         mark = [*key, POSITION_COLUMN, DELETED, ARRIVED]
@@ -64,7 +64,7 @@ class RowHistory:
         fresh = joined_by_key(kept, there, mark, "left_anti").dropDuplicates(mark)
         _apply(self.changes, _new(fresh), shape, told)
         keys = (kept if emptied is None else self.changes.rows()).select(*map(quoted, key))
-        self._tell(cut(keys.where(F.coalesce(*_texts(key)).isNotNull()).distinct()), shape, told)
+        self._tell(checkpoint(keys.where(F.coalesce(*_texts(key)).isNotNull()).distinct()), shape, told)
 
     def _tell(self, keys: DataFrame, shape: Shape, told: Mapping[str, Any]) -> None:
         """The versions of `keys`, and of those that rows came from or went on to."""
@@ -87,7 +87,7 @@ class RowHistory:
         whether there are moves."""
         key = list(shape.key)
         while True:
-            story = cut(self.changes.matching(keys, key))
+            story = checkpoint(self.changes.matching(keys, key))
             names = F.array_distinct(F.flatten(F.collect_set(F.map_keys(COLUMN_POSITIONS))))
             seen = story.agg(names.alias("names"), F.count(OTHER_KEY).alias("moves")).first()
             assert seen is not None
@@ -96,10 +96,10 @@ class RowHistory:
                 return found
             named = story.where(F.col(OTHER_KEY).isNotNull()).select(_other_key(shape).alias("_other"))
             others = named.select(*(F.col("_other")[k].alias(k) for k in key)).distinct()
-            more = cut(joined_by_key(others, keys, key, "left_anti"))
+            more = checkpoint(joined_by_key(others, keys, key, "left_anti"))
             if more.isEmpty():
                 return found
-            keys = cut(keys.unionByName(more))
+            keys = checkpoint(keys.unionByName(more))
 
 
 def row_history_of(
@@ -157,7 +157,7 @@ def _differences(wanted: DataFrame, there: DataFrame, shape: Shape) -> DataFrame
 
 
 def _apply(table: Silver, states: DataFrame, shape: Shape, told: Mapping[str, Any]) -> None:
-    changed = cut(states.where(F.col(ACTION).isNotNull()))
+    changed = checkpoint(states.where(F.col(ACTION).isNotNull()))
     seen = changed.agg(
         F.collect_set(ACTION).alias("actions"),
         F.collect_set(F.col(LOCATION)["file"]).alias("files"),

@@ -12,8 +12,8 @@ from ingest.merge.actions import SURROGATE
 from ingest.merge.key_join import joined_by_key
 from ingest.reconcile.changeset import TableState
 from ingest.reconcile.stored_state import row_facts, with_verdict
-from ingest.spark.background import beside
-from ingest.spark.checkpoints import as_here
+from ingest.spark.background import in_background
+from ingest.spark.checkpoints import in_same_scope
 from ingest.spark.prepared import asked
 
 FEW = 25_000
@@ -23,7 +23,7 @@ _IN_ONE_TASK = "shuffle_hash"
 
 def held_against(states: DataFrame, stored: TableState, key: tuple[str, ...]) -> DataFrame:
     """The states `with_verdict`, computed once."""
-    with beside(as_here(partial(_buried, stored, states))) as looking:
+    with in_background(in_same_scope(partial(_buried, stored, states))) as looking:
         live = stored.silver.near(states, key, row_facts, (key,)) if stored.silver.exists() else None
     buried = looking.result()
     by = (key, stored.graves.horizon(), live is not None, buried is not None)

@@ -33,8 +33,8 @@ from ingest.reconcile.changeset import Changeset, DuplicateMismatch, TableState,
 from ingest.reconcile.prepared_lookup import PARTIAL, Told, effect, file_of_row, told_of
 from ingest.reconcile.small_batch import FEW, held_against
 from ingest.reconcile.stored_state import row_facts, with_verdict
-from ingest.spark.background import begun, beside
-from ingest.spark.checkpoints import cut, let_go
+from ingest.spark.background import in_background, submit_in_background
+from ingest.spark.checkpoints import checkpoint, unpersist
 from ingest.spark.prepared import asked
 
 _WHOLE = 4
@@ -56,10 +56,10 @@ def by_row(
     states = _compacted(changes, truncated, key, parts, whole)
     if not whole and stored.pending.exists() and not stored.pending.matching(states, key).isEmpty():
         return None
-    judged = held_against(states, stored, key) if few else cut(_held_against(states, stored, key, whole))
+    judged = held_against(states, stored, key) if few else checkpoint(_held_against(states, stored, key, whole))
     told = told_of(judged, few)
     if not whole and not few:
-        let_go(states)
+        unpersist(states)
     if told.layered or (told.moved and _moved_later(changes, judged, key)):
         return None
     proof = None
@@ -68,7 +68,7 @@ def by_row(
         few = False
     elif told.tied:
         # At once: of all that is left to do before a commit it takes longest.
-        proof = begun(partial(_prove_doubled, judged.where(TIED), told, shape, stored))
+        proof = submit_in_background(partial(_prove_doubled, judged.where(TIED), told, shape, stored))
         told = told.without(told.tied, told.tied_moves)
     applied = told.effects
     if told.moves:  # An event that moves a row is one event with two effects.
@@ -139,7 +139,7 @@ def _most_is_wanted(stored: TableState, events: int) -> bool:
 def _held_against(states: DataFrame, stored: TableState, key: Sequence[str], whole: bool) -> DataFrame:
     """The states with what they do to the rows and tombstones of their keys, where these are, and when they moved.
     `whole`: these are sought among all that is stored."""
-    with beside(partial(_buried, states, stored, key, whole)) as looking:
+    with in_background(partial(_buried, states, stored, key, whole)) as looking:
         live = _live(states, stored, key, whole)
     return with_verdict(key, stored.graves.horizon(), states, live, looking.result())
 
@@ -187,7 +187,9 @@ def _without_doubled(judged: DataFrame, told: Told, shape: Shape, stored: TableS
     tied = judged.where(TIED)
     there = stored.silver.matching(tied, key).select(*map(quoted, key), content(columns).alias("_there"))
     saying = tied.select(*map(quoted, key), ACTION, file_of_row(), MOVED, content(columns).alias("_said"))
-    same = cut(joined_by_key(saying, there, key).where(F.col("_said") == F.col("_there")).drop("_said", "_there"))
+    same = checkpoint(
+        joined_by_key(saying, there, key).where(F.col("_said") == F.col("_there")).drop("_said", "_there")
+    )
     counts = (F.count(F.lit(1)).alias("states"), F.count_if(MOVED).alias("moves"))
     counted = same.groupBy(ACTION, "_file").agg(*counts).collect()  # a row per action and file
     doubled = Counter({(row[ACTION], row["_file"]): row["states"] for row in counted})

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from ingest.errors import ConfigError
 from ingest.shredding.cipher import unwrapped
 from ingest.spark.arrow_tasks import map_in_arrow
-from ingest.spark.checkpoints import cut
+from ingest.spark.checkpoints import checkpoint
 from ingest.spark.local_rows import local_rows
 from ingest.suppression.key_file import LedgerKeys, read_secrets
 
@@ -59,7 +59,7 @@ class DataKeys:
 
     def _unwrapped(self, asked: DataFrame, how: _Asked) -> DataFrame:
         # Cut while they are wrapped: rows that are kept may go to disk.
-        found = cut(map_in_arrow(asked, _asking(self.url, self.pipeline, self.masters, how), _WRAPPED))
+        found = checkpoint(map_in_arrow(asked, _asking(self.url, self.pipeline, self.masters, how), _WRAPPED))
         opened = found.join(F.broadcast(self._masters(asked.sparkSession)), "master")
         key = unwrapped(F.col("wrapped"), F.col("key_id"), F.col("_secret"))
         keys = opened.select(F.col("owner").alias(OWNER), F.col("key_id").alias(KEY_ID), key.alias(KEY))

@@ -17,7 +17,7 @@ _BESIDE = ThreadPoolExecutor(_THREADS, thread_name_prefix="beside")
 
 
 @contextmanager
-def beside(work: Callable[[], _T]) -> Iterator[Future[_T]]:
+def in_background(work: Callable[[], _T]) -> Iterator[Future[_T]]:
     """Does `work` meanwhile. It has ended when the block has, however that ends; `work` itself uses none of this."""
     future = _BESIDE.submit(work)
     try:
@@ -26,15 +26,15 @@ def beside(work: Callable[[], _T]) -> Iterator[Future[_T]]:
         wait([future])
 
 
-def begun(work: Callable[[], _T]) -> Callable[[], _T]:
+def submit_in_background(work: Callable[[], _T]) -> Callable[[], _T]:
     """Does `work` from now on. What to call for how it ends; `work` itself uses none of this."""
     return _BESIDE.submit(work).result
 
 
-class _PutOff:
+class _DeferredJobs:
     """What is put off just now, in its order."""
 
-    now: _PutOff | None = None
+    now: _DeferredJobs | None = None
 
     def __init__(self, thread: ThreadPoolExecutor) -> None:
         self._thread = thread
@@ -51,23 +51,23 @@ class _PutOff:
 
 
 @contextmanager
-def put_off() -> Iterator[Callable[[], None]]:
+def deferred_jobs() -> Iterator[Callable[[], None]]:
     """What can wait is done beside what goes on, one after the other. What to call now and then, from where nothing of
     it is in use: it ends what is done by then. At the end all has been."""
-    before = _PutOff.now
+    before = _DeferredJobs.now
     with ThreadPoolExecutor(1, thread_name_prefix="put off") as thread:
-        _PutOff.now = one = _PutOff(thread)
+        _DeferredJobs.now = one = _DeferredJobs(thread)
         try:
             yield one.settle
         finally:
-            _PutOff.now = before
+            _DeferredJobs.now = before
     one.settle()
 
 
-def later(work: Callable[[], _T], then: Callable[[Callable[[], _T]], object]) -> None:
+def defer(work: Callable[[], _T], then: Callable[[Callable[[], _T]], object]) -> None:
     """Does `work`, which can wait, and `then` what it is for, with what tells how that ended. At once, or where such
     work is put off, in its turn."""
-    if _PutOff.now is not None:
-        _PutOff.now.begin(work, then)
+    if _DeferredJobs.now is not None:
+        _DeferredJobs.now.begin(work, then)
     else:
         then(work)

@@ -13,13 +13,13 @@ _OF_THREAD = threading.local()
 _T = TypeVar("_T")
 
 
-def cut(frame: DataFrame, now: bool = False) -> DataFrame:
+def checkpoint(frame: DataFrame, eager: bool = False) -> DataFrame:
     """The rows of `frame`, computed once, where they are first asked for, or `now`. Gone with the process, or with
     `released`."""
-    return kept(held(frame, now))
+    return add_to_scope(checkpoint_until_unpersisted(frame, eager))
 
 
-def kept(rows: DataFrame, computed_from: object = None) -> DataFrame:
+def add_to_scope(rows: DataFrame, computed_from: object = None) -> DataFrame:
     """Rows that are computed once: gone with the process, or with `released`. What they are `computed_from` stays
     until then."""
     if computed_from is not None:
@@ -30,16 +30,16 @@ def kept(rows: DataFrame, computed_from: object = None) -> DataFrame:
     return rows
 
 
-def held(frame: DataFrame, now: bool = False) -> DataFrame:
+def checkpoint_until_unpersisted(frame: DataFrame, eager: bool = False) -> DataFrame:
     """What `cut` gives, until somebody says `let_go`."""
-    rows = frame.localCheckpoint(eager=now)
+    rows = frame.localCheckpoint(eager=eager)
     # Spark forgets the metrics of a plan that nobody holds, and then complains of every task that reports to them.
     vars(rows)["computed_from"] = frame
     return rows
 
 
 @contextmanager
-def released() -> Iterator[None]:
+def checkpoint_scope() -> Iterator[None]:
     """Lets go, at its end, of the rows that this thread has cut in it: the JVM would keep them until its collector
     comes by, and meanwhile copy them about."""
     cut_here: list[DataFrame] = []
@@ -48,10 +48,10 @@ def released() -> Iterator[None]:
             yield
     finally:
         for rows in cut_here:
-            let_go(rows)
+            unpersist(rows)
 
 
-def as_here(work: Callable[[], _T]) -> Callable[[], _T]:
+def in_same_scope(work: Callable[[], _T]) -> Callable[[], _T]:
     """`work` for another thread: what it cuts there is let go with what this one has cut."""
     cut_here = getattr(_OF_THREAD, "kept", None)
 
@@ -73,6 +73,6 @@ def _kept_in(cut_here: list[DataFrame] | None) -> Iterator[None]:
         _OF_THREAD.kept = outer
 
 
-def let_go(rows: DataFrame) -> None:
+def unpersist(rows: DataFrame) -> None:
     """Of rows that were cut: nobody will ask for them any more, nor for anything of them that isn't cut itself."""
     rows._jdf.queryExecution().logical().rdd().unpersist(False)

@@ -18,15 +18,15 @@ def is_empty(spark: SparkSession, path: str) -> bool:
 
 
 @contextmanager
-def gone_afterwards(spark: SparkSession, path: str) -> Iterator[None]:
+def deleted_afterwards(spark: SparkSession, path: str) -> Iterator[None]:
     """Takes away, at its end, what was written to `path`."""
     try:
         yield
     finally:
-        removed(spark, path)
+        delete_folder(spark, path)
 
 
-def removed(spark: SparkSession, path: str) -> None:
+def delete_folder(spark: SparkSession, path: str) -> None:
     """Takes away what is there, if anything is."""
     system, place = _hadoop(spark, path)
     system.delete(place, True)

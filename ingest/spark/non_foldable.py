@@ -7,6 +7,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 
-def varying(number: int) -> Column:
+def non_foldable(number: int) -> Column:
     """`number` as a bigint. Spark folds what it can into a constant of its code, but no function of an array."""
     return F.element_at(F.transform(F.array(F.lit(number).cast("bigint")), lambda one: one), 1)

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.delta import delta_table
-from ingest.delta.conflict_retry import again
+from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.delta.txn_versions import Progress
 from ingest.spark.local_rows import local_rows
 from ingest.suppression.cutoff import Cutoff
@@ -142,7 +142,7 @@ class Ledger:
             else replace(e, pipeline=self._pipeline)
             for e in entries
         ]
-        written: list[LedgerEntry] = again()(self._append, with_digests, suppressed)
+        written: list[LedgerEntry] = retry_on_conflict()(self._append, with_digests, suppressed)
         return written
 
     def _append(self, entries: Sequence[LedgerEntry], keys: DataFrame | None) -> list[LedgerEntry]:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
 from ingest.delta import vacuum
-from ingest.delta.conflict_retry import again
+from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.upkeep.old_files import every_table, there
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class _Upkeep:
         self.end()
         self._due = time.monotonic() + self._every
         tables = there(self._spark, every_table(self._spark, self._pipeline))
-        again()(vacuum.kept, self._spark, tables, self._pipeline.old_versions.properties)
+        retry_on_conflict()(vacuum.kept, self._spark, tables, self._pipeline.old_versions.properties)
         self._under_way = self._beside.submit(self._let_go, tables)
 
     def end(self) -> None:

@@ -17,7 +17,7 @@ from ingest.cli.lakehouse import history as command
 from ingest.cli.pipeline import backfill as backfill_command
 from ingest.config import Pipeline
 from ingest.reconcile.scd2 import row_history_of
-from ingest.spark.folders import gone_afterwards
+from ingest.spark.folders import deleted_afterwards
 from tests.changelogs import Topic
 from tests.shop import DAY_BEGINS, HOUR, captured, events, merged, pipeline
 
@@ -61,7 +61,7 @@ def versions(spark: SparkSession, shop: Pipeline) -> set[tuple[Any, ...]]:
 def proved(spark: SparkSession, shop: Pipeline) -> dict[str, bool | None]:
     """table → whether its history is what its events say."""
     beside = shop.layout.beside("proof")
-    with gone_afterwards(spark, beside.root):
+    with deleted_afterwards(spark, beside.root):
         proofs = prove(spark, shop, beside)
     assert all(p.live == p.folded for p in proofs)
     return {p.table: p.history for p in proofs}

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from ingest.delta import checkpoints
 from ingest.delta.delta_table import Table
-from ingest.spark.background import put_off
+from ingest.spark.background import deferred_jobs
 
 pytestmark = pytest.mark.spark
 EVERY = 3
@@ -47,7 +47,7 @@ def test_a_commit_does_not_wait_for_one(spark: SparkSession, tmp_path: Path, mon
         write(*arguments)
 
     monkeypatch.setattr(checkpoints, "_write", late)
-    with put_off():
+    with deferred_jobs():
         committed(spark, tmp_path / "t", 2 * EVERY + 2)
         assert made(tmp_path / "t") == []
         done.set()
@@ -85,7 +85,7 @@ def test_one_that_fails_stops_nothing(
     throws = "spark.databricks.delta.checkpoint.exceptionThrowing.enabled"
     spark.conf.set(throws, "true")
     try:
-        with put_off():
+        with deferred_jobs():
             committed(spark, tmp_path / "t", EVERY + 1)
     finally:
         spark.conf.unset(throws)

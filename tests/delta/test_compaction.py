@@ -24,7 +24,7 @@ from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze, Captured
 from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
-from ingest.spark.background import later, put_off
+from ingest.spark.background import defer, deferred_jobs
 
 pytestmark = pytest.mark.spark
 
@@ -93,17 +93,17 @@ def test_files_are_folded_in_the_order_in_which_they_were_captured(spark: SparkS
 class Stream:
     """In which files are written beside batches, and only once they may."""
 
-    def __init__(self, settle: Callable[[], None]) -> None:
-        self.settle = settle
+    def __init__(self, finish_completed: Callable[[], None]) -> None:
+        self.settle = finish_completed
         self.allowed, self.written = Event(), Event()
 
-    def later(self, write: Callable[[], Any], then: Callable[[Any], Any]) -> None:
+    def defer(self, write: Callable[[], Any], then: Callable[[Any], Any]) -> None:
         def late() -> Any:
             assert self.allowed.wait(600)
             return write()
 
-        later(late, then)
-        later(self.written.set, lambda _: None)
+        defer(late, then)
+        defer(self.written.set, lambda _: None)
 
     def goes_on(self) -> None:
         """Until they are written, and for a moment more."""
@@ -114,9 +114,9 @@ class Stream:
 
 @pytest.fixture
 def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
-    with put_off() as settle:
-        found = Stream(settle)
-        monkeypatch.setattr(compacted, "later", found.later)
+    with deferred_jobs() as finish_completed:
+        found = Stream(finish_completed)
+        monkeypatch.setattr(compacted, "defer", found.defer)
         yield found
         found.allowed.set()
 
@@ -140,7 +140,7 @@ def test_a_stream_goes_on_while_bronze_is_folded(spark: SparkSession, tmp_path: 
 def test_at_the_end_of_a_stream_bronze_is_folded(spark: SparkSession, tmp_path: Path) -> None:
     bronze = Bronze(spark, str(tmp_path / "b"))
     capture(spark, bronze, range(1, TOGETHER + 1))
-    with put_off():
+    with deferred_jobs():
         bronze.fold(TOGETHER)
     assert len(bronze._table.files()) == 1
     assert offsets(bronze.rows()) == list(range(3, 3 * TOGETHER + 3))

@@ -104,7 +104,7 @@ def is_what_delta_lets_go(spark: SparkSession, table: Table, hours: int | None) 
     time.sleep(0.01)
     before, ids = below(Path(table.path)), sorted(row.id for row in table.rows().collect())
     expected = delta_would(spark, table, hours)
-    assert orphan_files.let_go(spark, table.path, hours)
+    assert orphan_files.delete_orphans(spark, table.path, hours)
     assert before - below(Path(table.path)) == expected
     assert sorted(row.id for row in spark.read.format("delta").load(table.path).collect()) == ids
 
@@ -115,7 +115,7 @@ def test_what_a_version_needs_that_is_asked_for_can_be_read(spark: SparkSession,
         return [version.load(table.path).count() for version in as_of]
 
     told = counts()
-    assert orphan_files.let_go(spark, table.path, 1)
+    assert orphan_files.delete_orphans(spark, table.path, 1)
     assert counts() == told
 
 
@@ -126,17 +126,17 @@ def test_a_table_of_other_making_is_left_to_delta(
     far back."""
     frame = spark.range(4, numPartitions=1).withColumn("part", F.lit(1))
     frame.write.format("delta").partitionBy("part").save(str(tmp_path / "parts"))
-    assert not orphan_files.let_go(spark, str(tmp_path / "parts"), 0)
+    assert not orphan_files.delete_orphans(spark, str(tmp_path / "parts"), 0)
     for module, name in ((orphan_files, "_LISTED"), (orphan_files, "_COMMITS"), (log_cache, "_FEW")):
         with monkeypatch.context() as patched:
             patched.setattr(module, name, 1)
             before = below(Path(table.path))
-            assert not orphan_files.let_go(spark, table.path, 1)
+            assert not orphan_files.delete_orphans(spark, table.path, 1)
             assert below(Path(table.path)) == before
     table._log.checkpoint(table._newest.now(), table._delta.none)
     for version in range(table.version()):
         Path(table.path, "_delta_log", f"{version:020}.json").unlink()
-    assert not orphan_files.let_go(spark, table.path, 1)
+    assert not orphan_files.delete_orphans(spark, table.path, 1)
 
 
 def test_such_a_table_loses_the_same(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

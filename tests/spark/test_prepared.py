@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.jvm.classes import java_class
-from ingest.spark.checkpoints import released
+from ingest.spark.checkpoints import checkpoint_scope
 from ingest.spark.prepared import Query, asked, classes, told
 
 pytestmark = pytest.mark.spark
@@ -54,7 +54,7 @@ def _sent_around(rows: DataFrame, others: DataFrame) -> DataFrame:
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("once", [True, False])
 def test_an_answer_is_that_of_its_own_rows(spark: SparkSession, parts: int, once: bool) -> None:
-    with released():
+    with checkpoint_scope():
         answers = [asked(_names, (2,), _frame(spark, rows, parts), once=once) for rows in _ROWS]
         # Not before all have been asked: what one is given doesn't reach the other.
         for answer, rows in zip(answers, _ROWS, strict=True):
@@ -117,7 +117,7 @@ def test_rows_with_other_columns_are_planned_for(spark: SparkSession) -> None:
 
 
 def test_what_is_computed_once_is_not_computed_again(spark: SparkSession) -> None:
-    with released():
+    with checkpoint_scope():
         answer = asked(_drawn, (), _frame(spark, _ROWS[0]), once=True)
         assert _found(answer) == _found(answer)
     always = asked(_drawn, (), _frame(spark, _ROWS[0]))

@@ -17,7 +17,7 @@ from ingest.cli.printing import verbatim
 from ingest.config import load
 from ingest.errors import ConfigError
 from ingest.failures.explained import explaining
-from ingest.spark.folders import gone_afterwards
+from ingest.spark.folders import deleted_afterwards
 from ingest.spark.session import running
 
 
@@ -54,7 +54,7 @@ def history(
     with (
         running(f"ingest history {loaded.name}", loaded.session) as spark,
         explaining(loaded),
-        gone_afterwards(spark, beside.root),
+        deleted_afterwards(spark, beside.root),
     ):
         steps = life_of(spark, loaded, table, named, beside)
     if as_json:

@@ -22,7 +22,7 @@ from ingest.failures.explained import explaining
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.catalog import Catalog
 from ingest.loop.set_aside import require_all_merged
-from ingest.spark.folders import gone_afterwards
+from ingest.spark.folders import deleted_afterwards
 from ingest.spark.session import running
 
 
@@ -49,7 +49,7 @@ def prove(
     with (
         running(f"ingest prove {loaded.name}", loaded.session) as spark,
         explaining(loaded),
-        gone_afterwards(spark, beside.root),
+        deleted_afterwards(spark, beside.root),
         counting(as_json) as advance,
     ):
         Catalog(spark, loaded.layout.tables).require(loaded.name, table or ())

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from ingest.jvm.classes import java_class
 from ingest.jvm.sources import define, reaches_tasks
-from ingest.spark.checkpoints import cut, kept
+from ingest.spark.checkpoints import add_to_scope, checkpoint
 
 _CLASSES: dict[str, tuple[str, ...]] = {
     "InThisJvm": (),
@@ -50,7 +50,7 @@ def asked(query: Query, by: tuple[Hashable, ...], *rows: DataFrame, once: bool =
     plan = _planned(query, by, rows, given) if few else None
     if plan is None:
         answer = query(*by, *rows)
-        return cut(answer) if once else answer
+        return checkpoint(answer) if once else answer
     return plan.answer(given, once)
 
 
@@ -125,7 +125,7 @@ class _Plan:
     def answer(self, given: Any, once: bool) -> DataFrame:
         answer = DataFrame(self._classes.answer(self._planned._jdf, self._plan, given, once), self._spark)
         # Tasks find a plan as long as somebody holds it.
-        return kept(answer, self) if once else answer
+        return add_to_scope(answer, self) if once else answer
 
     def told(self, given: Any) -> str:
         """Of a query in JSON."""
