@@ -10,13 +10,14 @@
 #             many), wide (1,200 columns, and as many cells in ten);
 #             ARGS="--rows 5000000 --only ingest --only paimon --where"
 # make soak MINUTES=10: a steady 500 changes a second from Postgres to silver; how lag, files and memory drift
+# make docs   the documentation as a site, in `site`: the reference out of the code, every link checked
 # make jars   fetch the jars of Spark, Kafka, Kafka Connect and Debezium now rather than at their first use, and write
 #             Spark's classes to an archive, from which sessions start in half the time
 # make clean  remove the environment and what tools and tests left (not the cached jars)
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check fuzz mutants bench soak venv jars clean java
+.PHONY: help demo test test-all check fuzz mutants bench soak docs venv jars clean java
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,6 +25,8 @@ STAMP := $(VENV)/.complete
 CLASSES := $(VENV)/.classes
 AIRFLOW := .venv-airflow
 AIRFLOW_STAMP := $(AIRFLOW)/.complete
+DOCS := .venv-docs
+DOCS_STAMP := $(DOCS)/.complete
 ARGS ?=
 N ?= 10000
 SEED ?= 1
@@ -71,6 +74,10 @@ bench: $(STAMP) java
 soak: $(STAMP) java
 	@$(BIN)/python -m tests.bench.soak --minutes $(MINUTES) $(ARGS)
 
+docs: $(STAMP) $(DOCS_STAMP)
+	@$(BIN)/python -m tools.reference docs/reference
+	@$(DOCS)/bin/zensical build --strict --clean
+
 venv: $(STAMP)
 
 jars: $(CLASSES)
@@ -112,6 +119,14 @@ $(AIRFLOW_STAMP): pyproject.toml constraints-airflow.txt | $(STAMP)
 	  echo "Airflow could not be installed; pip says why above. Check the network, then run the same again." >&2; exit 2; }
 	@touch $(AIRFLOW_STAMP)
 
+# What makes the site shares nothing with the code.
+$(DOCS_STAMP): constraints-docs.txt | $(STAMP)
+	@echo "setting up: $(DOCS), the generator of the site"
+	@$(BIN)/python -m venv --clear $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -r constraints-docs.txt || { \
+	  echo "The generator could not be installed; pip says why above. Check the network, then run the same again." >&2; exit 2; }
+	@touch $(DOCS_STAMP)
+
 # Commands work without it, but each then starts some seconds later: worth its minute where many are to come.
 $(CLASSES): $(STAMP) | java
 	@echo "setting up: jars, and an archive of Spark's classes (a minute or two at the first time)"
@@ -121,6 +136,6 @@ java: $(STAMP)
 	@$(BIN)/python -c $$'import sys\nfrom ingest.errors import IngestError\nfrom ingest.jvm.jars import require_java\ntry:\n    require_java()\nexcept IngestError as missing:\n    sys.exit(str(missing))'
 
 clean:
-	rm -rf $(VENV) $(AIRFLOW) .venv-peers build *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(AIRFLOW) $(DOCS) .venv-peers site docs/reference build *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	rm -rf spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

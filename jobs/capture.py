@@ -1,7 +1,6 @@
-"""Kafka into bronze, as a job of its own: spark-submit jobs/capture.py PIPELINE [--available-now]"""
+"""Captures Kafka into bronze: spark-submit jobs/capture.py PIPELINE [--available-now]"""
 
-from ingest.cli.failure import guarded
-from ingest.cli.pipeline.run import job
+from ingest.jobs.capture import main
 
 if __name__ == "__main__":
-    guarded(job("capture"))
+    main()

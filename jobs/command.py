@@ -1,6 +1,6 @@
-"""Any command of `ingest` as a job: spark-submit jobs/command.py COMMAND PIPELINE [OPTION]..."""
+"""Runs any command of `ingest`: spark-submit jobs/command.py COMMAND PIPELINE [OPTION]..."""
 
-from ingest.cli import main
+from ingest.jobs.command import main
 
 if __name__ == "__main__":
     main()

@@ -1,7 +1,6 @@
-"""Bronze into silver, as a job of its own: spark-submit jobs/merge.py PIPELINE [--available-now]"""
+"""Merges bronze into silver: spark-submit jobs/merge.py PIPELINE [--available-now]"""
 
-from ingest.cli.failure import guarded
-from ingest.cli.pipeline.run import job
+from ingest.jobs.merge import main
 
 if __name__ == "__main__":
-    guarded(job("merge"))
+    main()

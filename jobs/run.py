@@ -1,7 +1,6 @@
-"""Capture and merge in one process: spark-submit jobs/run.py PIPELINE [--available-now]"""
+"""Captures and merges in one process: spark-submit jobs/run.py PIPELINE [--available-now]"""
 
-from ingest.cli.failure import guarded
-from ingest.cli.pipeline.run import job
+from ingest.jobs.run import main
 
 if __name__ == "__main__":
-    guarded(job("capture", "merge"))
+    main()

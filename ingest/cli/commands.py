@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from ingest.cli import jars, stack
+from ingest.cli import jars, schema, stack
 from ingest.cli.demo import demo
 from ingest.cli.erasure import certificate, erase, rewrap, scan
 from ingest.cli.lakehouse import accounts, as_of, digest, gc, history, prove, sql, vacuum
@@ -17,6 +17,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(check.check)
+app.command()(schema.schema)
 app.command()(run.run)
 app.command()(backfill.backfill)
 app.command()(prove.prove)

@@ -23,6 +23,7 @@ from ingest.spark.session import SHORT_LIVED
 from ingest.stack import Stack
 from tests.airflow_dags.airflow import PROGRAMS, ROOT, Airflow, told
 from tests.changelogs import Topic
+from tests.docs.pages import commands
 
 pytestmark = [
     pytest.mark.integration,
@@ -38,7 +39,6 @@ TRIES = """SELECT run.partition_key, task.try_number, task.rendered_map_index FR
     JOIN dag_run run USING (dag_id, run_id) WHERE dag_id = ? AND task_id = ?"""
 MISSING = "the environment variable ONLY_IN_A_SHELL is not set"
 ENDS = "SELECT task_id, state, try_number FROM task_instance WHERE dag_id = ?"
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 DAG_TEST = """
 import json, sys
 from airflow.dag_processing.dagbag import DagBag
@@ -143,8 +143,8 @@ def test_a_backfill_whose_job_is_killed_in_the_middle_ends_with_silver_as_its_so
     source, root = shop
     windows = [source.first + timedelta(hours=n) for n in range(len(EVENTS))]
     dates = {"2026-03-01": windows[0].isoformat(), "2026-03-31": windows[-1].isoformat()}
-    line = next(line for line in README.splitlines() if line.startswith("airflow backfill create "))
-    airflow.cli(*(dates.get(word, word) for word in line.split()[1:]), "--dag-run-conf", '{"source": "kafka"}')
+    words = next(words for words in commands("airflow") if words[1:3] == ["backfill", "create"])
+    airflow.cli(*(dates.get(word, word) for word in words[1:]), "--dag-run-conf", '{"source": "kafka"}')
     kill_in_the_middle(airflow, f"--from={windows[1].isoformat()}", silver_path(root))
     airflow.wait("all windows", lambda: {s for _, s in airflow.rows(RUNS, "shop.backfill")} == {"success"}, 900)
     keys = [window.strftime("%Y-%m-%dT%H:%M:%S") for window in windows]

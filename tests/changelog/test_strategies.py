@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cache
 from itertools import chain, groupby, pairwise
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,10 +19,10 @@ from ingest.testing import UNAVAILABLE, Event, fold, fold_bag, parsed, written
 from ingest.testing import changelogs as random_changelogs
 from ingest.testing.oracle import Row
 from ingest.testing.strategies import COLUMNS, bags, batches, changelogs, deliveries
+from tests.docs.pages import blocks
 
 NAMES = tuple(COLUMNS)
 KEYED = changelogs() | changelogs(truncates=True)
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 DRAWS = settings(
     derandomize=True,
     database=None,
@@ -357,8 +355,8 @@ class ByArrival(ByTheReference):
         return by_arrival(self._merged)
 
 
-def test_the_example_of_the_readme_tells_right_from_wrong() -> None:
-    (example,) = re.findall(r"```py\n(.*?)```", README, flags=re.DOTALL)
+def test_the_example_of_the_docs_tells_right_from_wrong() -> None:
+    (example,) = blocks("py")
 
     def test_of(pipeline: type[ByTheReference]) -> Callable[[], None]:
         there: dict[str, Any] = {"MyPipeline": pipeline}

@@ -15,6 +15,7 @@ import typer
 from deltalake import CommitProperties, write_deltalake
 from typer.testing import CliRunner
 
+from ingest.cli.commands import app as commands
 from ingest.cli.pipeline.check import check
 from ingest.config import json_schema_text
 from ingest.errors import EXIT_USER, ConfigError, IngestError
@@ -84,6 +85,7 @@ def test_no_plan_shows_a_secret(pipeline: Path, option: tuple[str, ...]) -> None
 
 def test_the_schema_is_printed_as_it_is_shipped() -> None:
     assert run("--schema") == json_schema_text()
+    assert CliRunner().invoke(commands, ["schema"]).stdout == json_schema_text()
     jsonschema.Draft202012Validator.check_schema(json.loads(run("--schema")))
 
 

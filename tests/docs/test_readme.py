@@ -1,10 +1,9 @@
-"""The README's code blocks do what the README says."""
+"""The code blocks of the README and of `docs` do what these say."""
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -18,23 +17,20 @@ from ingest.cli import app
 from ingest.config import load
 from ingest.connector import Placement, recipe
 from tests.changelogs import Topic, schema, write
+from tests.docs.pages import ROOT, blocks, commands, pages
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
-
-
-def commands(program: str) -> list[list[str]]:
-    lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith(f"{program} ")]
-    return [shlex.split(line, comments=True) for line in lines]
+ANSWERS = {
+    "claims.accident_claims": '"status": "open", "count(1)": 2',
+    "system.quarantine": '"code": "unknown-op", "count(1)": 1',
+    "system.accounts": '"quarantined": 1',
+}
+"""What stands in the answer to the query that names the table."""
+TEXT = "\n".join(pages().values())
 
 
 def test_every_make_target_that_is_named_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    named = set(re.findall(r"\bmake ([a-z]+(?:-[a-z]+)*)", README))
+    named = set(re.findall(r"(?:^|`)make ([a-z]+(?:-[a-z]+)*)", TEXT, flags=re.MULTILINE))
     assert {"demo", "test", "test-all", "check"} <= named
     assert all(re.search(rf"^{target}:", makefile, flags=re.MULTILINE) for target in named)
 
@@ -51,7 +47,7 @@ def test_pipeline_files_load_and_are_short(tmp_path: Path) -> None:
 
 
 def test_the_connectors_settings_are_those_of_the_recipe() -> None:
-    (text,) = blocks("properties")
+    (text,) = set(blocks("properties"))
     settings = {setting.name: setting.value for setting in recipe(Placement("shop"))}
     named = dict(line.split("=", 1) for line in text.splitlines())
     assert named == {name: settings[name] for name in named}
@@ -67,11 +63,11 @@ def test_every_command_that_is_named_exists_with_its_options() -> None:
             assert option in told.output
 
 
-def test_every_command_is_in_the_readme() -> None:
+def test_every_command_is_on_a_page() -> None:
     commands_there = [c.name or c.callback.__name__ for c in app.registered_commands if c.callback]
     groups = [g.name for g in app.registered_groups]
     assert len(commands_there) >= 6
-    assert [c for c in [*commands_there, *groups] if f"ingest {c}" not in README] == []
+    assert [c for c in [*commands_there, *groups] if f"ingest {c}" not in TEXT] == []
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +114,7 @@ def test_reading_examples_run(number: int, lakehouse: Path, tmp_path: Path) -> N
 
 
 def test_every_package_of_a_reading_example_is_named() -> None:
-    (line,) = re.findall(r"`pip install (duckdb [^`]+)`", README)
+    (line,) = re.findall(r"`pip install (duckdb [^`]+)`", TEXT)
     modules = {name.split(".")[0] for name in re.findall(r"^(?:from|import) (\S+)", blocks("python")[0], re.MULTILINE)}
     assert modules <= {name.replace("-", "_") for name in line.split()}
 
@@ -127,9 +123,10 @@ def test_every_package_of_a_reading_example_is_named() -> None:
 def test_queries_by_name_answer(lakehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first in a process of its own, as a reader's would be; the others in the session that is there."""
     # What is read in clear needs a pipeline and its keys: tests/shredding/test_shredding.py has them.
-    first, *others = [[*c[1:], "--json"] for c in commands("ingest") if c[1] == "sql" and "--decrypt" not in c]
-    told = subprocess.run(
-        [sys.executable, "-c", "from ingest.cli import main; main()", *first],
+    asked = {c[-1]: [*c[1:], "--json"] for c in commands("ingest") if c[1:4] == ["sql", "--lakehouse", "lakehouse"]}
+    first, *others = [next(query for query in asked if text in query) for text in ANSWERS]
+    answered = subprocess.run(
+        [sys.executable, "-c", "from ingest.cli import main; main()", *asked[first]],
         cwd=lakehouse,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -137,16 +134,14 @@ def test_queries_by_name_answer(lakehouse: Path, spark: SparkSession, monkeypatc
         timeout=900,
         check=False,
     )
-    assert told.returncode == 0, told.stderr[-2000:]
-    assert "log level" not in told.stderr
-    answers = [told.stdout]
+    assert answered.returncode == 0, answered.stderr[-2000:]
+    assert "log level" not in answered.stderr
+    answers = [answered.stdout]
     monkeypatch.chdir(lakehouse)
     monkeypatch.setattr(type(spark), "stop", lambda _: None)
-    for arguments in others:
-        answered = CliRunner().invoke(app, arguments)
-        assert answered.exit_code == 0, answered.output
-        answers.append(answered.stdout)
-    assert '"status": "open", "count(1)": 2' in answers[0]
-    assert '"code": "unknown-op", "count(1)": 1' in answers[1]
-    assert '"quarantined": 1' in answers[2]
+    for query in others:
+        result = CliRunner().invoke(app, asked[query])
+        assert result.exit_code == 0, result.output
+        answers.append(result.stdout)
+    assert [text for text, answer in zip(ANSWERS.values(), answers, strict=True) if text not in answer] == []
     assert not (lakehouse / "spark-warehouse").exists()

@@ -1,0 +1,66 @@
+"""Links lead somewhere, and the reference names every command, setting and class of error."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ingest.cli.commands import app
+from ingest.config import json_schema
+from tests.docs.pages import GENERATED, ROOT, pages
+from tools import reference
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[Path, str]:
+    """All pages, the generated ones too."""
+    return pages() | {GENERATED / name: text for name, text in reference.pages().items()}
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+
+
+def anchors(text: str) -> set[str]:
+    """Returns the anchors of a page's headings, as GitHub and the site make them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_every_link_leads_to_a_page_and_a_heading_of_it(texts: dict[Path, str]) -> None:
+    wrong = []
+    for page, text in texts.items():
+        for link in re.findall(r"\]\(([^)\s]+)\)", without_code(text)):
+            if "://" in link:
+                continue
+            path, _, anchor = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            known = target in texts if target.suffix == ".md" and target != ROOT / "CHANGELOG.md" else target.exists()
+            if not known or (anchor and anchor not in anchors(texts[target])):
+                wrong.append(f"{page.relative_to(ROOT)}: {link}")
+    assert wrong == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "zensical.toml").read_text(encoding="utf-8")
+    written = [page.relative_to(ROOT / "docs") for page in pages() if ROOT / "docs" in page.parents]
+    assert [
+        str(p) for p in [*written, *(Path("reference") / n for n in reference.pages())] if f'"{p}"' not in navigation
+    ] == []
+
+
+def test_the_reference_names_every_command_and_every_setting(texts: dict[Path, str]) -> None:
+    commands, configuration = (texts[GENERATED / name] for name in ("commands.md", "configuration.md"))
+    names = [c.name or c.callback.__name__ for c in app.registered_commands if c.callback]
+    assert [name for name in names if f"## ingest {name}\n" not in commands] == []
+    schema = json_schema()
+    keys = {key for node in (schema, *schema["$defs"].values()) for key in node["properties"]}
+    assert [key for key in keys if f"`{key}`" not in configuration] == []
+
+
+def test_the_reference_has_the_remedies_of_the_code(texts: dict[Path, str]) -> None:
+    text = texts[GENERATED / "errors.md"]
+    assert "| there is no pipeline file … | give the path of a YAML file, or a pipeline's name |" in text
+    assert all(f"## {kind}\n" in text for kind in ("ConfigError", "Contended", "SourceRefused", "Unreachable"))

@@ -1,0 +1,1 @@
+"""Programs of the build. Nothing here is installed."""
