@@ -1,1 +1,1 @@
-"""Bounded runs over history: windows, rebuilds, restores, proofs, row history."""
+"""Bounded runs over history: backfills, rebuilds, restores, proofs and row histories."""

@@ -1,4 +1,4 @@
-"""All that a pipeline's archive holds, as bronze, for as long as somebody reads it."""
+"""Reads a pipeline's archive as a temporary bronze table."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from ingest.spark.folders import deleted_afterwards
 
 @contextmanager
 def archived(spark: SparkSession, pipeline: Pipeline, into: Lakehouse) -> Iterator[tuple[Reader, int]]:
-    """Who has read it, and up to which batch of a bronze in `into`, which is gone afterwards.
+    """Captures the whole archive into a temporary bronze in `into`, which is deleted on exit. Yields its reader and its
+    last batch.
 
-    Raises ConfigError where there is no archive, or nothing is in it."""
+    Raises ConfigError if there is no archive or it is empty.
+    """
     rules = rules_of(pipeline)
     source = ArchiveSource(layout_of(spark, pipeline))
     source.until_now()

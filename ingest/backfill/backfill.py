@@ -1,7 +1,7 @@
-"""A backfill: history once more through the same merge, into the tables that a stream may be writing meanwhile.
+"""Backfills: a part of history merged again, into tables that a stream may be writing meanwhile.
 
-An event that is there already changes nothing, and an older one never wins over a newer one, so a backfill may deliver
-what it likes, as often as it likes. It has accounts of its own, by which one that died goes on where it stood.
+The merge ignores events that it has applied before, and an older event never wins over a newer one, so a backfill may
+deliver any events, repeatedly. It has its own accounts, by which an interrupted backfill continues where it stopped.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ From = Literal["bronze", "archive", "kafka", "dump"]
 
 @dataclass(frozen=True)
 class Asked:
-    """The events from `begin` on and before `end`, as `source` holds them. `tables`: all where none is named. `dump`:
-    what is to be read where the source is one."""
+    """The window of a backfill: events of `source` from `begin` on and before `end`. `tables`: all if empty. `dump`:
+    what to read if `source` is "dump"."""
 
     source: From = "bronze"
     begin: Point | None = None
@@ -60,19 +60,20 @@ class Asked:
 
     @property
     def whole(self) -> bool:
-        """Whether all that the source holds is read, be it merged or not: where an event stands, only events tell."""
+        """Returns True if everything that the source holds is captured, whether it is merged or not. A window of
+        positions needs that: only the events themselves tell their positions."""
         return self.source != "bronze" and (self._by_position or (self.begin is None and self.end is None))
 
     @property
     def chosen(self) -> Column | None:
-        """Which events of those that are read are merged; None: all of them."""
+        """Returns the filter of the captured events that are merged; None for all."""
         if self.source == "bronze" or self._by_position:
             return within(self.begin, self.end)
         return None
 
     @property
     def words(self) -> dict[str, Any]:
-        """As they are kept."""
+        """Returns the request as it is stored in the registry of backfills."""
         begin, end = (p.said if p is not None else None for p in (self.begin, self.end))
         said: dict[str, Any] = {"source": self.source, "from": begin, "to": end, "tables": sorted(self.tables)}
         if self._by_position and (epochs := {p.epoch for p in (self.begin, self.end) if p is not None and p.epoch}):
@@ -81,7 +82,7 @@ class Asked:
 
 
 def chosen_by(words: Mapping[str, Any]) -> Column | None:
-    """Which events of those that a backfill has read it merges, by the words in which it was asked for; None: all."""
+    """Returns the filter of the events that a backfill merges, from its stored request; None for all."""
     if words["source"] not in get_args(From):
         return None
     begin, end = (text and Point.parsed(text, words.get("epoch", 0)) for text in (words.get("from"), words.get("to")))
@@ -89,7 +90,7 @@ def chosen_by(words: Mapping[str, Any]) -> Column | None:
 
 
 class Backfill:
-    """One backfill of a pipeline: the one that was asked for in the same words and hasn't ended, or a new one."""
+    """One backfill of a pipeline: continues the unfinished one of an equal request, or begins a new one."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, asked: Asked) -> None:
         layout, batch = pipeline.layout, pipeline.batch
@@ -121,22 +122,22 @@ class Backfill:
         most, writer = batch.merged_at_once, self.begun.writer
         self._merging = partial(Merge, spark, pipeline.name, layout, rules, slice_events=most, writer=writer)
         self._window = partial(BronzeWindow, spark, chosen=asked.chosen, epochs=rules.epochs, names=rules.names)
-        # What is merged of all that is read is known once it is there.
+        # A filter of positions applies to all captured events, so merging waits for the last capture.
         waits = self._capture is not None and asked.chosen is not None
         self._merge = None if waits else self._merging(bronze=self._bronze)
         self.done = False
-        """All is merged, and the backfill has ended."""
+        """True once every event of the window is merged or its table is set aside."""
 
     def __enter__(self) -> Backfill:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends its threads once what they do is done."""
+        """Waits for the merge's background threads."""
         if self._merge is not None:
             self._merge.close()
 
     def step(self) -> Progress:
-        """One slice."""
+        """Captures and merges one slice."""
         begun = time.monotonic()
         captured = self._capture.step() if self._capture else 0
         last = self._capture.captured.batch if self._capture else self._bronze.last_batch()
@@ -146,7 +147,7 @@ class Backfill:
             self._merge = self._merging(bronze=self._window(path=self._bronze.folder, upto=last))
         more = self._capture is not None and self._capture.behind > 0
         progress = Progress(captured, self._merge.step(last, more), time.monotonic() - begun)
-        # A slice may hold nothing of the window.
+        # A slice may hold no event of the window, so its accounts don't tell the end.
         self.done = not captured and self._merge.merged >= last and not self._merge.catches_up
         if self.done and not self.set_aside:
             self._registry.end(self.begun)
@@ -154,12 +155,13 @@ class Backfill:
 
     @property
     def set_aside(self) -> Mapping[str, SetAside]:
-        """Returns the tables that could not be merged, by name. The same backfill tries them again."""
+        """Returns the tables that could not be merged, by name. Repeating the backfill tries them again."""
         return self._merge.set_aside if self._merge else {}
 
 
 def planned(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> Mapping[str, int]:
-    """How many events of each table a backfill from bronze would read; of another source, how many records at most."""
+    """Returns the number of events per table that a backfill from bronze would read; for another source, the maximum
+    number of records per topic."""
     if asked.source == "bronze":
         merged = Accounts(spark, pipeline.layout.accounts, pipeline.name).merged_upto()
         chosen = within(asked.begin, asked.end) & F.col("source_table").isNotNull()

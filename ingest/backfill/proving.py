@@ -1,4 +1,4 @@
-"""A proof that silver is what its events say: folded once more from the beginning, and compared."""
+"""Proves that silver equals its events: recomputes it from the beginning and compares."""
 
 from __future__ import annotations
 
@@ -40,19 +40,20 @@ _KEY_PART = T.StructType(
 
 @dataclass(frozen=True)
 class Difference:
-    """A key of which the live row and the one that its events say differ; None where there is none."""
+    """A key whose live row differs from the recomputed one. `live`, `folded`: hashes of their contents; None if there
+    is no such row."""
 
     key: dict[str, str | None]
     live: str | None
     folded: str | None
     events: list[str] = field(default_factory=list)
-    """Where those that name the key stand: topic, partition and offset, and their op."""
+    """The coordinates of the events with this key: topic, partition, offset and op."""
 
 
 @dataclass(frozen=True)
 class Proof:
-    """`live`, `folded`: digests of the table as it is, and as its events say. `differences`: the first of them.
-    `history`: whether the versions of its rows are what the events say, where the pipeline keeps them."""
+    """`live`, `folded`: digests of the live and the recomputed table. `differences`: the first ones. `history`: True if
+    the row versions equal the recomputed ones; None if the pipeline keeps none."""
 
     table: str
     upto_batch: int
@@ -61,7 +62,7 @@ class Proof:
     differences: list[Difference]
     history: bool | None = None
     deliveries: int | None = None
-    """Of a table without a key: how many records were delivered that bring a row, counted by their coordinates."""
+    """For a table without a key: the number of distinct records, by their coordinates, that insert a row."""
 
     @property
     def equal(self) -> bool:
@@ -69,7 +70,7 @@ class Proof:
 
     @property
     def counted_twice(self) -> bool:
-        """Whether there are more rows than deliveries, here or in the fold that the table is compared with."""
+        """Returns True if the live or the recomputed table has more rows than records were delivered."""
         rows = max((digest.rows for digest in (self.live, self.folded) if digest is not None), default=0)
         return self.deliveries is not None and rows > self.deliveries
 
@@ -79,7 +80,8 @@ class Proof:
 
 
 def _same(one: Digest | None, other: Digest | None) -> bool:
-    """A table that isn't there holds no row: of one whose every event was erased nothing is folded."""
+    """Returns True for equal digests, or if both tables are absent or empty: nothing is recomputed for a table whose
+    events were all erased."""
     return one == other or not ((one and one.rows) or (other and other.rows))
 
 
@@ -90,9 +92,10 @@ def prove(
     tables: Sequence[str] = (),
     report: Callable[[Sequence[Account]], None] = lambda _: None,
 ) -> list[Proof]:
-    """Of each table. `beside`: an empty place for the tables that are folded anew. A stream may go on meanwhile."""
+    """Returns a proof for each table. `beside`: an empty place for the recomputed tables. A stream may run
+    meanwhile."""
     accounts = Accounts(spark, pipeline.layout.accounts, pipeline.name)
-    # A table that is set aside is held against the events that it holds.
+    # A table that is set aside is compared as of the last batch that it has merged.
     aside = {t: one.after for t, one in accounts.set_aside().items() if not tables or t in tables}
     found = _proved(spark, pipeline, beside, accounts.merged_upto(), tables, report, aside)
     for number, (table, after) in enumerate(aside.items()):
@@ -131,7 +134,7 @@ def _proved(
 
 
 def _captured(spark: SparkSession, pipeline: Pipeline, upto: int) -> list[Captured]:
-    """What was ever read, of the stream up to its batch `upto`."""
+    """Returns the events that any reader has captured; those of the stream only up to its batch `upto`."""
     rules = rules_of(pipeline)
     found = []
     for reader in readers(spark, pipeline):
@@ -143,7 +146,7 @@ def _captured(spark: SparkSession, pipeline: Pipeline, upto: int) -> list[Captur
 
 @dataclass(frozen=True)
 class _Side:
-    """A table as it is, or as it was folded anew."""
+    """A table, live or recomputed."""
 
     entry: Entry | None = None
     rows: DataFrame | None = None
@@ -159,7 +162,7 @@ class _Side:
 
 
 def _sides(spark: SparkSession, pipeline: Pipeline, layout: Lakehouse, upto: int) -> dict[str, _Side]:
-    """Of each table in a lakehouse, once the pipeline's batch `upto` was in it."""
+    """Returns table → its state in the lakehouse `layout` as of the pipeline's batch `upto`."""
 
     def as_of(kept: Silver) -> DataFrame | None:
         return kept.rows(str(kept.version_at(pipeline.name, upto))) if kept.exists() else None
@@ -177,7 +180,7 @@ def _sides(spark: SparkSession, pipeline: Pipeline, layout: Lakehouse, upto: int
 def _explained(
     spark: SparkSession, pipeline: Pipeline, table: str, upto: int, live: _Side, folded: _Side
 ) -> list[Difference]:
-    """The first differences, with the events behind them."""
+    """Returns the first differences with their events."""
     if live.entry is None or live.rows is None or folded.rows is None:
         return []
     found = _differences(live.rows, folded.rows, live.entry.shape)
@@ -188,12 +191,12 @@ def _explained(
 
 
 def _differences(live: DataFrame, folded: DataFrame, shape: Shape) -> list[Difference]:
-    """The first few by key; of a table without a key the rows themselves."""
+    """Returns the first differences by key; for a table without a key, by whole rows."""
     columns = [c for c in shape.names if c in live.columns and c in folded.columns]
     key = [k for k in shape.key if k in columns] or columns
     sides = []
     for side, rows in (("live", live), ("folded", folded)):
-        # A row, or of a table without a key as many as are the same.
+        # One row per key; a table without a key may hold equal rows several times.
         contents = F.array_join(F.sort_array(F.collect_list(F.hex(content(columns)))), ",")
         sides.append(rows.groupBy(*map(quoted, key)).agg(F.sha2(contents, 256).alias(side)))
     one, other = (
@@ -205,12 +208,12 @@ def _differences(live: DataFrame, folded: DataFrame, shape: Shape) -> list[Diffe
     named = [F.coalesce(f"live_{n}", f"folded_{n}").cast("string").alias(f"key_{n}") for n in places]
     both = one.join(other, same, "full_outer").where(~F.col("live").eqNullSafe(F.col("folded")))
     few = both.select(*named, "live", "folded").orderBy(*(f"key_{n}" for n in places)).limit(_SHOWN)
-    found = few.collect()  # a few rows, for a person to read
+    found = few.collect()  # at most _SHOWN rows
     return [Difference({k: r[f"key_{n}"] for n, k in enumerate(key)}, r["live"], r["folded"]) for r in found]
 
 
 def events_behind(bronze: DataFrame, table: str, keys: Sequence[Mapping[str, str | None]]) -> list[list[str]]:
-    """Of each key, where the events that name it in their record's key stand in their topics."""
+    """Returns for each key the coordinates of the events whose record key holds it."""
     spark = bronze.sparkSession
     wanted = [{"_number": n, "_name": k, "_said": v} for n, key in enumerate(keys) for k, v in key.items()]
     named = F.broadcast(local_rows(spark, wanted, _KEY_PART))
@@ -221,6 +224,6 @@ def events_behind(bronze: DataFrame, table: str, keys: Sequence[Mapping[str, str
     whole = parts.groupBy("_number", "topic", "partition", "offset", "op").count()
     events = whole.where(F.col("count") == len(keys[0])).orderBy("_number", "topic", "partition", "offset")
     found: list[list[str]] = [[] for _ in keys]
-    for r in events.limit(_SHOWN * _SHOWN).collect():  # a few rows, for a person to read
+    for r in events.limit(_SHOWN * _SHOWN).collect():  # bounded
         found[r["_number"]].append(f"{r['topic']} {r['partition']}@{r['offset']} {r['op']}")
     return found

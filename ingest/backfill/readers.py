@@ -1,5 +1,5 @@
-"""Who has read events into a pipeline's lakehouse: its stream, and every backfill from elsewhere, each into a bronze of
-its own."""
+"""The writers of a pipeline's bronze tables: its stream, and each backfill from another source, with a bronze of its
+own."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ from ingest.lakehouse.bronze import Bronze
 from ingest.pipeline.composition import rules_of
 
 DUMP, MASK = "dump", "mask"
-"""Sources of backfills whose events have no place in a topic: of rows that somebody has written down, and of those that
-an erasure has left."""
+"""Sources of backfills whose events have no coordinates in a topic: the rows of a dump, and the masked rows that an
+erasure leaves."""
 _FROM_TOPICS = ("archive", "kafka")
 
 
 @dataclass(frozen=True)
 class Reader:
-    """`writer`: under whose name it is accounted for. `path`: of its bronze. `columns`: table → types of columns that
-    the events don't tell themselves. `from_topics`: whether coordinates are those of the changelog's topics."""
+    """One that captures events of a pipeline. `writer`: the name in its accounts. `path`: of its bronze. `columns`:
+    table → declared column types, for events without a schema. `from_topics`: True if its coordinates are those of the
+    changelog's topics."""
 
     writer: str
     path: str
     columns: Mapping[str, Mapping[str, str]]
     from_topics: bool = True
     chosen: Column | None = None
-    """Which events of its bronze it merges, if not all."""
+    """The filter of the events of its bronze that it merges; None for all."""
 
     def bronze(self, spark: SparkSession, rules: Rules) -> Bronze:
         return Bronze(spark, self.path, rules.epochs, rules.names)
 
 
 def readers(spark: SparkSession, pipeline: Pipeline) -> list[Reader]:
-    """Each of a pipeline, the stream first."""
+    """Returns the readers of a pipeline, the stream first."""
     layout, declared = pipeline.layout, dict(rules_of(pipeline).columns)
     found = [Reader(pipeline.name, layout.bronze(pipeline.name), declared)]
     for backfill in Backfills(spark, layout.backfills, pipeline.name).all():

@@ -1,7 +1,7 @@
-"""Tables folded anew beside the live ones, as the pipeline's file says now, and put in their place in one commit each.
+"""Rebuilds tables from all of their events, by the pipeline's current file, and replaces each in one commit.
 
-What was there stays in the table's history. The stream may go on: a table's turn is claimed, what was merged meanwhile
-is folded too, and the commit fails where a batch has come in between all the same.
+The replaced rows stay readable as older versions of the Delta table. The stream may go on: a rebuild leases the table,
+recomputes the batches that were merged meanwhile too, and fails to commit if a batch still came in between.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CLAIM_SECONDS = 300.0
 
 
 class Rebuild:
-    """One of a pipeline: the one that was asked for in the same words and hasn't ended, or a new one."""
+    """A rebuild of a pipeline's tables: continues the unfinished one of an equal request, or begins a new one."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, tables: Sequence[str] = ()) -> None:
         self._spark = spark
@@ -46,11 +46,12 @@ class Rebuild:
         self._beside = self._layout.beside(f"rebuild-{self.begun.number}")
 
     def run(self, report: Callable[[Sequence[Account]], None] = lambda _: None) -> list[Entry]:
-        """The tables that were rebuilt. Raises Contended where the stream leaves no turn."""
+        """Rebuilds the tables and returns their catalog entries. Raises Contended if the stream leaves no time for the
+        commit."""
         try:
             entries = self._folded(report)
         except ChangelogUnusable:
-            # The same again would find the same: what is mended is folded from the beginning.
+            # Repeating this rebuild would fail alike; a later one, after a correction, begins anew.
             self._end()
             raise
         for entry in entries:
@@ -64,7 +65,8 @@ class Rebuild:
         delete_folder(self._spark, self._beside.root)
 
     def _mend(self, table: str) -> None:
-        """A table that was set aside holds now what waited for it: accounts for that."""
+        """Corrects the accounts and the quarantine of a table that was set aside: the rebuilt table holds its waiting
+        events."""
         name = self._pipeline.name
         if table not in self._aside:
             return
@@ -109,8 +111,8 @@ class Rebuild:
         catalog.record(Entry(name, live.silver.path, entry.shape, revision, entry.topics, entry.origin))
 
     def _replace(self, entry: Entry, live: TableState) -> None:
-        """Tombstones, then what is kept beside the live rows, then these: a crash in between leaves what the same again
-        heals."""
+        """Replaces tombstones first, then the other tables, silver last: a crash in between is healed by repeating the
+        rebuild."""
         anew = self._stored(self._beside, entry.shape.table)
         if anew.graves.exists():
             live.graves.bury(anew.graves.rows())

@@ -1,4 +1,4 @@
-"""Silver folded anew out of all that its pipeline has read: whole, or as it was at a point of the log."""
+"""Recomputes silver from all events that the pipeline has read: as of now, or as of a point of the log."""
 
 from __future__ import annotations
 
@@ -39,12 +39,15 @@ def refolded(
     without: Collection[str] = (),
     stops: Collection[int] = (),
 ) -> list[Entry]:
-    """The tables, in a lakehouse of their own, of all events that live silver holds by now, or of those among them that
-    `chosen` chooses of a history. `tables`: only these. `upto`: the last batch of bronze. `history`: tables of which
-    all versions are told. `read`: who has read the events, and up to which batch, if not those that silver holds.
-    `without`: tables that are not folded. `stops`: batches of the pipeline's bronze after which a slice ends.
+    """Recomputes tables into the lakehouse `into` and returns their catalog entries.
 
-    Raises ChangelogUnusable where tables can't be merged, once all others are folded."""
+    The events are those that live silver has merged, or those among them that the filter `chosen` selects from a
+    reader's events. `tables`: only these. `upto`: the last batch of the pipeline's bronze. `history`: tables whose row
+    versions are recomputed too. `read`: the readers and their last batches, if not those of live silver. `without`:
+    tables to leave out. `stops`: batches of the pipeline's bronze after which a slice has to end.
+
+    Raises ChangelogUnusable if tables can't be merged, after all others are finished.
+    """
     rules = replace(rules_of(pipeline), only=frozenset(tables) or None, stops_at_restart=False)
     origins = {e.shape.table: e.origin for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name)}
     rules = replace(rules, history=frozenset(history), origins=origins, without=frozenset(without))
@@ -72,7 +75,8 @@ def refolded(
 
 
 def _elsewhere(pipeline: Pipeline, bronze: Bronze, every: Sequence[tuple[Reader, Captured]]) -> EarlierReaders | None:
-    """What the readers in `every`, which come before that of `bronze`, hold."""
+    """Returns the events of the earlier readers in `every`, by which the merge finds records that were delivered
+    twice."""
     if not every:
         return None
     stream = next((captured for reader, captured in every if reader.writer == pipeline.name), None)
@@ -80,18 +84,19 @@ def _elsewhere(pipeline: Pipeline, bronze: Bronze, every: Sequence[tuple[Reader,
 
 
 def histories(spark: SparkSession, pipeline: Pipeline) -> Iterator[tuple[Reader, int]]:
-    """Who has read events of a pipeline and merged some, and up to which batch of their bronze."""
+    """Yields each reader that has merged events of the pipeline, with the last merged batch of its bronze."""
     for reader in readers(spark, pipeline):
         if upto := Accounts(spark, pipeline.layout.accounts, reader.writer).merged_upto():
             yield reader, upto
 
 
 def committed_by(point: Point, events: DataFrame) -> Column:
-    """Chooses the events that their source had committed at `point`, what stands there included.
+    """Returns the filter of the events that their source had committed at `point`, inclusive.
 
-    A time is that of the commit, so it never cuts a transaction. Where an event tells the commit before its own
-    transaction (Postgres), that is committed once a later one tells of a commit at or before the point. Of other
-    sources positions are those of the commits, or of single rows (MySQL)."""
+    A time is that of the commit, so it never cuts a transaction. A Postgres event carries the position of the commit
+    before its own transaction; the transaction was committed by `point` once a later event carries a commit at or
+    before it. Positions of other sources are those of the commits, or of single rows (MySQL).
+    """
     if point.time is not None:
         return F.coalesce(F.coalesce("source_ts", "timestamp") <= F.lit(point.time), F.lit(False))
     at, before = place(F.col("position")), F.col("progress.major")
@@ -105,7 +110,7 @@ def committed_by(point: Point, events: DataFrame) -> Column:
     row = told.first()
     commit = -1 if row is None or row["commit"] is None else int(row["commit"])
     if row is not None and row["last"] is not None and row["newest"] == commit < point.major >= row["last"]:
-        commit += 1  # Nothing follows the last transaction, and all of it stands before the point.
+        commit += 1  # The last transaction ends before the point, and no event follows it.
     numbers = F.struct(at["major"], at["minor"])
     minor = point.minor if point.minor is not None else 2**63 - 1
     by_position = numbers <= F.struct(F.lit(point.major).cast("bigint"), F.lit(minor).cast("bigint"))

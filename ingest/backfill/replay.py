@@ -1,4 +1,4 @@
-"""Replay: changelog files folded into silver tables, through the same capture and merge as a stream."""
+"""Replays changelog files into silver tables, through the same capture and merge as a stream."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FOLDERS = ("bronze", "silver", "pending", "tombstones", "system", "tables")
 
 @dataclass(frozen=True)
 class Case:
-    """A changelog of its own: files, what `tables.json` says beside them, and the folder of its lakehouse."""
+    """One changelog: its files, the declarations in `tables.json`, and the folder of its lakehouse."""
 
     name: str
     events: tuple[Path, ...]
@@ -48,7 +48,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Delivery:
-    """How the records come: in batches of `batch_size` (0: all in one), in their order or in another."""
+    """How records are delivered: in batches of `batch_size` (0: all in one), in their order or shuffled by `seed`."""
 
     batch_size: int = 0
     seed: int | None = None
@@ -61,14 +61,15 @@ class Delivery:
 def replay(
     spark: SparkSession, cases: Sequence[Case], delivery: Delivery, form: Format
 ) -> Iterator[tuple[Case, dict[str, Any]]]:
-    """Folds each case and writes `accounts.json` beside its tables; yields what stands in it, in order."""
+    """Merges each case and writes `accounts.json` beside its tables; yields each case with that file's content, in
+    order."""
     with ThreadPoolExecutor(min(_CASES_AT_ONCE, len(cases)), thread_name_prefix="replay") as pool:
         summaries = pool.map(lambda case: _fold(spark, case, delivery, form), cases)
         yield from zip(cases, summaries, strict=True)
 
 
 def _emptied(out: Path) -> None:
-    """Takes away what an earlier replay left there."""
+    """Deletes the results of an earlier replay in the folder."""
     there = {p.name for p in out.iterdir()} if out.is_dir() else set()
     if there and not (_ACCOUNTS in there and there <= {_ACCOUNTS, *_FOLDERS}):
         raise ConfigError(
@@ -149,7 +150,7 @@ def _summary(
     spark: SparkSession, case: Case, lakehouse: Lakehouse, records: Sequence[Line], accounts: Sequence[Account]
 ) -> dict[str, Any]:
     summary: dict[str, Any] = {c: sum(getattr(a, c) for a in accounts) for c in COUNTS}
-    # Coordinates that bronze holds already never reach it a second time: they were superseded by themselves.
+    # Capture skips coordinates that bronze already holds; they count as superseded.
     repeated = max(0, len(records) - summary["read"])
     summary["read"] += repeated
     summary["superseded"] += repeated
@@ -171,7 +172,7 @@ def _tables(
     declared: Sequence[str],
     form: Format,
 ) -> dict[str, dict[str, Any]]:
-    """table → where it is, relative to the case's folder, and how many rows it has."""
+    """Returns table → its path relative to the case's folder, and its number of rows."""
     tables: dict[str, dict[str, Any]] = {}
     for shape in shapes:
         path = lakehouse.silver(case.name, shape.table)
@@ -195,7 +196,8 @@ def _tables(
 
 
 def _one_file(text: DataFrame, path: Path) -> int:
-    """How many lines it wrote. Row by row, so that no table has to fit into this process."""
+    """Writes the lines and returns their number. Streams row by row, so that a table needn't fit into the driver's
+    memory."""
     path.parent.mkdir(parents=True, exist_ok=True)
     count = 0
     with path.open("w", encoding="utf-8") as file:

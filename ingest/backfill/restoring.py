@@ -1,4 +1,4 @@
-"""A lakehouse out of nothing but its archive: bronze is captured from there, and merged as ever."""
+"""Restores a lakehouse from its archive: captures bronze from there, and merges it as usual."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from ingest.sources.archive import ArchiveSource
 def restore(
     spark: SparkSession, pipeline: Pipeline, stop: threading.Event, report: Callable[[Progress], None] = lambda _: None
 ) -> None:
-    """Until all of the archive is merged, or until `stop`. One that was stopped goes on where it stood; a capture from
-    Kafka goes on where the archive ends.
+    """Restores until the whole archive is merged, or until `stop`. A repeated call continues an interrupted restore; a
+    later capture from Kafka continues where the archive ends.
 
-    Raises ConfigError where bronze holds events that lie beyond the beginning of the archive."""
+    Raises ConfigError if bronze begins after the beginning of the archive.
+    """
     source = ArchiveSource(layout_of(spark, pipeline))
     _require_from_the_beginning(bronze_of(spark, pipeline), source, pipeline.name)
     with Run(spark, pipeline, source=source, adopts=True) as engine:
@@ -29,7 +30,8 @@ def restore(
 
 
 def _require_from_the_beginning(bronze: Bronze, source: ArchiveSource, name: str) -> None:
-    """Capture goes on after the highest offset: what the archive holds before it would stay away."""
+    """Raises ConfigError if the archive holds events before bronze's first: capture continues after the highest offset,
+    so they would be skipped."""
     span = source.pending({}, 1 << 62)
     firsts = bronze.rows().groupBy("topic", "partition").agg(F.min("offset").alias("first")).collect()
     for row in firsts:  # a row per topic partition

@@ -1,4 +1,4 @@
-"""The life of one row: each event that names its key, when, and what it changed."""
+"""The history of one row: each event with its key, when it was committed, and what it changed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ingest.spark.local_rows import local_rows
 
 APPEARS, CHANGES, VANISHES, AGAIN, WAITS = "appears", "changes", "vanishes", "is sent again", "waits for columns"
 _MOST = 10_000
-"""Events of one row that are told."""
+"""The maximum number of events shown for a row."""
 
 Values = Mapping[str, Any]
 Position = tuple[int, ...]
@@ -40,8 +40,8 @@ Position = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Step:
-    """`at`: when its source committed it. `position`: `changelog.position`'s, offset and partition last. `changed`:
-    column → its value before and after."""
+    """One event of a row. `at`: the time of the commit at the source. `position`: as in `changelog.position`, offset
+    and partition last. `changed`: column → value before and after."""
 
     what: str
     at: datetime | None
@@ -52,10 +52,11 @@ class Step:
 def life_of(
     spark: SparkSession, pipeline: Pipeline, table: str, key: Mapping[str, str], beside: Lakehouse
 ) -> list[Step]:
-    """In the order of the source. Out of the history that the pipeline keeps of the table; else out of the events in
-    bronze that name the key, folded once more in `beside`, an empty place.
+    """Returns the events of a row in the source's order. Reads the row history that the pipeline keeps for the table;
+    without one, recomputes it in `beside`, an empty place, from the events in bronze with this key.
 
-    Raises ConfigError for a table that the lakehouse doesn't have, or another key than the table's."""
+    Raises ConfigError for a table that the lakehouse doesn't have, or a key with other columns than the table's.
+    """
     shape = Catalog(spark, pipeline.layout.tables).entry(pipeline.name, table).shape
     if not shape.key:
         raise ConfigError(f"the key of {table} is none", "its rows can't be told apart, so no single one has a history")
@@ -74,8 +75,8 @@ def life_of(
 
 
 def _complete(kept: RowHistory, entries: Sequence[Entry], shape: Shape) -> None:
-    """Gives a refolded history the columns and types of `shape`: the key's own events may all be from before a column
-    was added or widened."""
+    """Gives a recomputed history the columns and types of `shape`: the key's events may all be from before a column was
+    added or widened."""
     for entry in entries:
         if entry.shape.table == shape.table and entry.shape.columns != shape.columns:
             for table in kept.tables:
@@ -84,8 +85,8 @@ def _complete(kept: RowHistory, entries: Sequence[Entry], shape: Shape) -> None:
 
 
 def _names(table: str, key: Mapping[str, str]) -> Column:
-    """Chooses what the key's events may have changed. Values are compared by their hashes: a plan is no place for
-    them."""
+    """Returns the filter of the events that may concern the key. Values are compared by their hashes, to keep personal
+    values out of query plans."""
     said = F.from_json(key_json(F.col("key")), "map<string,string>")
     same = (F.sha2(said[name], 256) == hashlib.sha256(value.encode()).hexdigest() for name, value in key.items())
     mine = reduce(lambda one, other: one & other, same)
@@ -109,7 +110,8 @@ def _steps(spark: SparkSession, kept: RowHistory, shape: Shape, key: Mapping[str
 
 
 def told_by(facts: Sequence[Row], versions: Mapping[Position, Row]) -> list[Step]:
-    """`facts`: by position. `versions`: by the position at which each began, its `row` as JSON."""
+    """Returns the steps of a row from its `facts`, ordered by position, and its `versions`, by the position at which
+    each began, with their `row` as JSON."""
     steps: list[Step] = []
     before: Values | None = None
     for number, fact in enumerate(facts):
@@ -128,7 +130,7 @@ def told_by(facts: Sequence[Row], versions: Mapping[Position, Row]) -> list[Step
             before = row
             end = version[UNTIL]
             if end is not None and (following is None or tuple(following[POSITION_COLUMN]) > tuple(end)):
-                # Not by an event of its own: the table was emptied, or another row took its key.
+                # The version ended without an event of its own: a truncate, or another row took its key.
                 steps.append(Step(VANISHES, version[VALID_TO], tuple(end)))
                 before = None
     return steps

@@ -1,1 +1,1 @@
-"""A pipeline composed from its configuration, its retries and its status."""
+"""Composes a pipeline from its configuration; retries; status."""

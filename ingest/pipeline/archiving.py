@@ -1,4 +1,4 @@
-"""From bronze into the archive: what was captured since the last manifest, as one manifest more."""
+"""Archives bronze: the batches since the last manifest become objects and one more manifest."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _PLAIN = Naming()
 
 
 def archiving_of(spark: SparkSession, pipeline: Pipeline) -> Archiving:
-    """Of what a pipeline captures. Raises ConfigError where it has no archive, or not one that this project writes."""
+    """Returns the archiving of a pipeline. Raises ConfigError if it has no archive, or a connector writes it."""
     store, part = archive_of(pipeline), pipeline.batch.merged_at_once
     bronze, naming = bronze_of(spark, pipeline), rules_of(pipeline).naming
     return Archiving(spark, bronze, store, pipeline.name, events_a_part=part, naming=naming)
 
 
 class Archiving:
-    """Archives one pipeline. The archive itself remembers how far it came: a run that died has left nothing but
-    objects that no manifest names, which the next one writes under the same names."""
+    """Archives one pipeline. The archive itself tells how far it has come: an interrupted run leaves only objects that
+    no manifest names, and the next run writes them again under the same names."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class Archiving:
         events_a_part: int = _EVENTS_A_MANIFEST,
         naming: Naming = _PLAIN,
     ) -> None:
-        """`events_a_part`: about so many are counted together, as many as are merged at once. `naming`: how the
-        pipeline reads records."""
+        """`events_a_part`: about the number of events whose statistics are collected together, equal to the size of a
+        merge. `naming`: how the pipeline assigns records to tables."""
         self._spark = spark
         self._bronze = bronze
         self._store = store
@@ -56,25 +56,26 @@ class Archiving:
         self._upto: int | None = None
 
     def waiting(self) -> int:
-        """How many events are not archived yet, at most."""
+        """Returns the maximum number of events that are not archived yet."""
         return self._bronze.count_between(self._archived_upto(), self._bronze.last_batch())
 
     def step(self) -> Manifest | None:
-        """One manifest more; None where there is nothing new. Raises Contended where another run was faster."""
+        """Writes one more manifest; returns None if nothing is new. Raises Contended if another run has written it
+        first."""
         last = self._bronze.last_batch()
         after = self._archived_upto()
         if last <= after:
             return None
         upto = self._bronze.window_end(after, last, self._most)
         records = self._bronze.between(after, upto).select(*RECORD.names, BATCH)
-        # As the pipeline reads them now: they may have been captured otherwise.
+        # Parsed again by the current naming; capture may have used another.
         read = events(records, self._naming, (BATCH,))
         objects = written(read, self._bronze.count_between(after, upto), self._store, self._pipeline)
         parts = self._parts(read, after, upto)
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         manifest = Manifest(self._pipeline, after, upto, now, tuple(objects), self._naming.digest, parts)
         key, body = manifest_key(self._pipeline, after), manifest.text().encode()
-        # Where the answer to a write was lost, what is there is our own.
+        # If only the response of the write was lost, the stored manifest is this one.
         if not self._store.put_once(key, body) and self._store.get(key) != body:
             raise Contended(
                 f"another run archives {self._pipeline}: it was the first with what follows batch {after}",
@@ -84,7 +85,7 @@ class Archiving:
         return manifest
 
     def _parts(self, read: DataFrame, after: int, upto: int) -> tuple[Mapping[str, Any], ...]:
-        """What a merge would ask of these batches before it decodes any of them."""
+        """Returns the statistics of these batches that a merge reads before it decodes any of their events."""
         size = self._bronze.window_end(after, upto, self._part) - after
         number = F.floor((F.col(BATCH) - 1 - F.lit(after)) / size).cast("bigint")
         found = profiles(read, after + number * size)

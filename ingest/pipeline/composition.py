@@ -1,4 +1,4 @@
-"""A pipeline put together from its configuration, and the loop that drives it. Only the trigger differs by mode."""
+"""Composes a pipeline from its configuration, and runs its loop. Only the trigger differs between modes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BOTH: tuple[Part, ...] = ("capture", "merge")
 
 
 def rules_of(pipeline: Pipeline) -> Rules:
-    """What the pipeline file says about its changelog."""
+    """Returns the pipeline file's rules for its changelog."""
     source = pipeline.source
     naming = Naming(
         topic_tables=tuple(source.topic_tables.items()),
@@ -75,13 +75,14 @@ def rules_of(pipeline: Pipeline) -> Rules:
 
 
 def source_of(pipeline: Pipeline) -> KafkaSource:
-    """The pipeline's changelog."""
+    """Returns the pipeline's Kafka source."""
     source = pipeline.source
     return KafkaSource(source.kafka, source.topics, source.topic_pattern, source.start_offsets)
 
 
 def archive_of(pipeline: Pipeline) -> ObjectStore:
-    """Where the pipeline's changelog is archived. Raises ConfigError where it isn't, or not by this project."""
+    """Returns the object store of the pipeline's archive. Raises ConfigError if it has none, or a connector writes
+    it."""
     archive = _archive(pipeline)
     if archive.layout != "ingest":
         raise ConfigError(
@@ -92,9 +93,10 @@ def archive_of(pipeline: Pipeline) -> ObjectStore:
 
 
 def layout_of(spark: SparkSession, pipeline: Pipeline, windowed: bool = False) -> Layout[Any]:
-    """The pipeline's archive, to be read. `windowed`: only what was written at certain times is wanted.
+    """Returns the pipeline's archive for reading. `windowed`: True if only records of certain times are wanted.
 
-    Raises ConfigError where there is none, or it can't tell what it is asked for."""
+    Raises ConfigError if there is none, or it can't select by what is wanted.
+    """
     archive = _archive(pipeline)
     if archive.layout == "ingest":
         return Manifested(_store(archive), pipeline.name)
@@ -118,34 +120,34 @@ def _store(archive: Archive) -> ObjectStore:
 
 
 def bronze_of(spark: SparkSession, pipeline: Pipeline) -> Bronze:
-    """What was captured of the pipeline's changelog."""
+    """Returns the pipeline's bronze table."""
     rules = rules_of(pipeline)
     return Bronze(spark, pipeline.layout.bronze(pipeline.name), rules.epochs, rules.names)
 
 
 def adoption_of(spark: SparkSession, pipeline: Pipeline, bronze: Bronze, rules: Rules) -> ArchiveImport | None:
-    """What brings objects of the pipeline's archive into a bronze of it as they are. None where they can't come so: a
-    sink connector wrote them, bronze lies where workers don't write files, or events are to be encrypted before."""
+    """Returns the import of archived objects into bronze as its data files. None if that isn't possible: a sink
+    connector wrote them, bronze is in remote storage, or events have to be encrypted first."""
     archive = _archive(pipeline)
     if archive.layout != "ingest" or pipeline.shreds or is_remote(bronze.folder):
         return None
-    # Positions, of which the lowest and the highest were counted, are others in another epoch.
+    # The manifests' lowest and highest positions hold only if the pipeline's epochs don't change positions.
     counted = not rules.epochs and rules.names.are_plain
     return ArchiveImport(spark, _store(archive), pipeline.name, bronze, rules.naming.digest, counted)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One turn of the loop: how many records were captured, what became of those merged, and how far it is behind."""
+    """One turn of the loop: the number of captured records, the accounts of the merged events, and the lag."""
 
     captured: int
     accounts: Sequence[Account]
     seconds: float = 0.0
-    """How long it took, with the turns before that captured what it merged."""
+    """The duration, including the earlier turns that captured what this one merged."""
     behind: int | None = None
-    """How many offsets the source holds that are not captured; None where nobody has asked."""
+    """The number of offsets that the source holds and bronze doesn't; None if it wasn't asked."""
     newest: datetime | None = None
-    """When the newest change that is merged was made at its source."""
+    """When the newest merged change was made at its source."""
 
     @property
     def idle(self) -> bool:
@@ -153,9 +155,10 @@ class Progress:
 
 
 class Run:
-    """Capture and merge of one pipeline in one process, or either of them alone.
+    """Capture and merge of one pipeline in one process, or one of both.
 
-    After an exception in the middle of a step its objects are not to be trusted: make another one."""
+    After an exception in a step its state is undefined: make a new one.
+    """
 
     def __init__(
         self,
@@ -165,8 +168,8 @@ class Run:
         source: Source | None = None,
         adopts: bool = False,
     ) -> None:
-        """`source`: what is captured, if it isn't what the pipeline's file names. `adopts`: it is all of the pipeline's
-        archive."""
+        """`source`: captured in place of the one in the pipeline's file. `adopts`: True if `source` is the pipeline's
+        whole archive, whose objects may become bronze's files."""
         rules = rules_of(pipeline)
         self._poll = pipeline.batch.poll_seconds
         self._capture = self._merge = None
@@ -185,7 +188,7 @@ class Run:
 
     @property
     def position(self) -> dict[str, int]:
-        """How many batches bronze holds and silver has merged: `captured`, `merged`; of the parts that run here."""
+        """Returns the last batch of bronze (`captured`) and of silver (`merged`), for the parts that run here."""
         found = {"captured": self._capture.captured.batch} if self._capture else {}
         return found | ({"merged": self._merge.merged} if self._merge else {})
 
@@ -193,7 +196,7 @@ class Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends its threads once what they do is done."""
+        """Waits for the merge's background threads."""
         if self._merge is not None:
             self._merge.close()
 
@@ -204,11 +207,12 @@ class Run:
 
     @property
     def fault(self) -> BaseException | None:
-        """Returns what was raised last for a table that is set aside."""
+        """Returns the last exception raised for a table that is set aside."""
         return self._merge.fault if self._merge else None
 
     def step(self) -> Progress:
-        """One batch of each part. As long as many wait at the source, what is captured is merged in larger slices."""
+        """Runs one batch of each part. While many records wait at the source, captured batches are merged in larger
+        slices."""
         begun = time.monotonic()
         captured = self._capture.step() if self._capture else 0
         known = self._capture.captured.batch if self._capture else None
@@ -223,7 +227,8 @@ class Run:
         return Progress(captured, accounts, seconds, behind, newest)
 
     def available_now(self, stop: threading.Event, report: Callable[[Progress], None]) -> None:
-        """Until all that is there now is merged, or until `stop`: the batch in hand is finished either way."""
+        """Runs until everything that is available now is merged, or until `stop`; the current batch is finished either
+        way."""
         if self._capture:
             self._capture.until_now()
         while not stop.is_set():
@@ -238,7 +243,7 @@ class Run:
         report: Callable[[Progress], None],
         between_batches: Callable[[], None] = lambda: None,
     ) -> None:
-        """Until `stop`; the batch in hand is finished."""
+        """Runs until `stop`; the current batch is finished."""
         with deferred_jobs() as finish_completed:
             while not stop.is_set():
                 progress = self.step()

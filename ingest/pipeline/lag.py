@@ -1,4 +1,4 @@
-"""How far silver is behind its source, as far as the source can be asked."""
+"""The lag of silver behind its source."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _ANSWER_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Lag:
-    """`records`: offsets that Kafka holds and bronze doesn't. `seconds`: silver is at most so far behind its source; 0
-    where nothing waits. Each is None where it isn't known; `unknown` says why."""
+    """`records`: offsets that Kafka holds and bronze doesn't. `seconds`: an upper bound of silver's lag; 0 if nothing
+    waits. Each is None if it isn't known; `unknown` says why."""
 
     records: int | None = None
     seconds: float | None = None
@@ -27,7 +27,7 @@ class Lag:
 
 
 def lag_of(bronze: Bronze, pipeline: Pipeline, merged: int) -> Lag:
-    """Asks Kafka what it holds beyond bronze. `merged`: the last capture batch that silver holds."""
+    """Asks Kafka for the offsets beyond bronze. `merged`: the last capture batch in silver."""
     captured = bronze.captured()
     try:
         records = _uncaptured(pipeline, captured.offsets)
@@ -40,12 +40,12 @@ def lag_of(bronze: Bronze, pipeline: Pipeline, merged: int) -> Lag:
     written = _newest_merged(bronze, merged)
     if written is None:
         return Lag(records, unknown="nothing is merged yet")
-    # Whatever waits was written later than the newest record that is merged.
+    # Every waiting record was written after the newest merged one.
     return Lag(records, max(0.0, round((datetime.now(UTC) - written).total_seconds(), 3)))
 
 
 def _uncaptured(pipeline: Pipeline, captured: Offsets) -> int:
-    """Returns how many offsets wait at the source; a negative number if a partition ends before what was captured."""
+    """Returns the number of offsets that wait at the source; negative if a partition ends before what was captured."""
     source = pipeline.source
     admin = KafkaAdmin(source.kafka, _ANSWER_SECONDS)
     topics = admin.topics(source.topics, source.topic_pattern)
@@ -56,7 +56,7 @@ def _uncaptured(pipeline: Pipeline, captured: Offsets) -> int:
 
 
 def _newest_merged(bronze: Bronze, merged: int) -> datetime | None:
-    """Returns when Kafka took the newest record of the last merged batch."""
+    """Returns the broker's timestamp of the newest record in the last merged batch."""
     if not merged:
         return None
     row = bronze.between(merged - 1, merged).agg(F.max(F.unix_millis("timestamp")).alias("at")).first()

@@ -1,4 +1,4 @@
-"""Work that is begun again, out of what the tables hold, while something that it needs is away."""
+"""Retries work, from the state of the tables, while a service that it needs is away."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Interrupted(BaseException):
 
 
 class Stop(threading.Event):
-    """Set by a signal. While `interrupts`, the signal also raises Interrupted in the main thread."""
+    """Set by a signal. While `interrupts` is True, the signal also raises Interrupted in the main thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Stop(threading.Event):
 
 @dataclass(frozen=True)
 class Waiting:
-    """A run waits: for what (`problem`), since when, after how many failures, for how long until the next attempt,
+    """A run waits for a service: its `problem`, since when, the number of failures, the seconds until the next attempt,
     and when it gives up."""
 
     problem: str
@@ -56,7 +56,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Resumed:
-    """A run goes on, after so many seconds of waiting."""
+    """A run continues after `seconds` of waiting."""
 
     problem: str
     since: datetime
@@ -64,10 +64,11 @@ class Resumed:
 
 
 class Retries:
-    """Calls work until it succeeds, for as long as the pipeline's file says.
+    """Calls work until it succeeds, for as long as the pipeline's file allows.
 
-    The work makes all of its objects anew each time it is called: after an exception in the middle of a step only the
-    tables are trusted. It calls `progressed` after each step that succeeded, from which on the time counts anew."""
+    The work has to make all of its objects anew on each call: after an exception in a step only the tables are
+    consistent. It calls `progressed` after each successful step, which restarts the time limit.
+    """
 
     def __init__(
         self, spark: SparkSession, pipeline: Pipeline, stop: Stop, report: Callable[[Waiting | Resumed], None]
@@ -82,7 +83,8 @@ class Retries:
         self._last: IngestError | None = None
 
     def __call__(self, work: Callable[[Progressed], _T]) -> _T:
-        """Returns what `work` returns. Raises its last error where it won't pass, the time is up or a signal came."""
+        """Returns the result of `work`. Raises its last error if a retry can't help, the time is up or a signal
+        came."""
         retrying = Retrying(
             retry=retry_if_exception(_may_pass),
             wait=wait_exponential(multiplier=_FIRST_PAUSE, max=_LONGEST_PAUSE),

@@ -1,4 +1,4 @@
-"""How the columns and keys of a pipeline's tables have changed, by the revisions of the catalog."""
+"""The changes of the columns and keys of a pipeline's tables, from the revisions of the catalog."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ingest.merge.images import Shape
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """`at`: when the catalog took it."""
+    """`at`: when the catalog recorded it."""
 
     table: str
     at: datetime
@@ -32,7 +32,7 @@ def schema_changes(revisions: Sequence[Revision]) -> list[SchemaChange]:
 
 
 def _changes(older: Shape, newer: Shape) -> Iterator[str]:
-    # An int53 is stored as an int64: that fractions may still join it is no change that a reader of the table sees.
+    # An int53 is stored as an int64, so readers of the table see no difference between them.
     before, after = ({c.name: str(c.type).replace("int53", "int64") for c in shape.columns} for shape in (older, newer))
     for name, kind in after.items():
         if name not in before:

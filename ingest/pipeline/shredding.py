@@ -1,4 +1,4 @@
-"""A pipeline's shredded columns: sealed when they are captured, their keys destroyed when an erasure is asked for."""
+"""A pipeline's shredded columns: encrypted during capture; their keys are destroyed by an erasure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ingest.suppression.ledger import REQUESTED, Ledger
 
 
 def data_keys_of(pipeline: Pipeline) -> DataKeys | None:
-    """None where nothing is shredded. Raises ConfigError where a key file is not what it should be."""
+    """Returns the pipeline's data keys; None if no column is shredded. Raises ConfigError for an invalid key file."""
     privacy = pipeline.privacy
     if privacy is None or privacy.shredding is None or not pipeline.shreds:
         return None
@@ -31,8 +31,8 @@ def data_keys_of(pipeline: Pipeline) -> DataKeys | None:
 
 
 def sealing_of(pipeline: Pipeline) -> Callable[[DataFrame], DataFrame]:
-    """What becomes of events before they are kept. Raises ConfigError and Unreachable where the key store is not there,
-    or is another pipeline's."""
+    """Returns the function that encrypts the shredded columns of events before they are stored. Raises ConfigError and
+    Unreachable if the key store is missing or belongs to another pipeline."""
     keys = data_keys_of(pipeline)
     if keys is None:
         return lambda events: events
@@ -43,15 +43,15 @@ def sealing_of(pipeline: Pipeline) -> Callable[[DataFrame], DataFrame]:
 
 
 def _sealed(seal: Sealing, names: TableNames, events: DataFrame) -> DataFrame:
-    """Sealed by the names that the pipeline's file gives to tables; bronze keeps the plain ones."""
+    """Encrypts by the table names that the pipeline's file gives; bronze stores the plain ones."""
     table, origin = F.col("source_table"), F.col(ORIGIN)
     named = seal(events.withColumn("source_table", names.named(table, origin)))
     return named.withColumn("source_table", names.plain(table, origin))
 
 
 def shred(spark: SparkSession, pipeline: Pipeline) -> int | None:
-    """Destroys the data keys of all that was asked to be erased: once for each request. How many keys there were; None
-    where nothing is shredded."""
+    """Destroys the data keys of all erasure requests, once for each. Returns the number of destroyed keys; None if no
+    column is shredded."""
     keys = data_keys_of(pipeline)
     if keys is None:
         return None
@@ -66,7 +66,8 @@ def shred(spark: SparkSession, pipeline: Pipeline) -> int | None:
 
 
 def rows_in_clear(spark: SparkSession, pipeline: Pipeline, table: str) -> DataFrame:
-    """A silver table, for whoever may read the master key. Of erased subjects there is nothing to be decrypted."""
+    """Returns a silver table with decrypted columns. Needs the master key. Values of erased subjects can't be
+    decrypted."""
     entry = next(e for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name) if e.shape.table == table)
     rows = Silver(spark, pipeline.layout.silver(pipeline.name, table)).rows().select(*entry.shape.names)
     keys, sealed = data_keys_of(pipeline), shredded_by(pipeline.tables).columns.get(table, frozenset())

@@ -1,5 +1,4 @@
-"""Where a pipeline stands: how far it has come, how its tables have changed, and for each table what is live, what
-waits, what is remembered."""
+"""The status of a pipeline: its position, its schema changes, and for each table the counts of its rows."""
 
 from __future__ import annotations
 
@@ -27,7 +26,8 @@ from ingest.pipeline.schema_changes import SchemaChange, schema_changes
 
 @dataclass(frozen=True)
 class TableStatus:
-    """Counts of rows. `pending`: never seen whole, so not shown. `quarantined`: events that wait for a decision."""
+    """Counts of rows. `pending`: rows never seen whole, which are not in silver. `quarantined`: events that wait for a
+    decision."""
 
     table: str
     primary_key: tuple[str, ...]
@@ -40,7 +40,7 @@ class TableStatus:
 
 @dataclass(frozen=True)
 class LastBatch:
-    """The slice that was merged last: `upto` its last capture batch, `events` that it read."""
+    """The slice that was merged last. `upto`: its last capture batch. `events`: how many it read."""
 
     upto: int
     at: datetime
@@ -49,10 +49,9 @@ class LastBatch:
 
 @dataclass(frozen=True)
 class Status:
-    """`captured`, `merged`: numbers of the last capture batch in bronze, and of the last one in silver. `quarantined`:
-    code → events, of all tables and of none. `set_aside`: tables that can't be merged as they are, by name.
-    `set_aside_by_backfills`: the same of each backfill that has not ended, by its number. `lag`: None if the source was
-    not asked."""
+    """`captured`, `merged`: the last capture batch in bronze and in silver. `quarantined`: code → events, with and
+    without a table. `set_aside`: tables that can't be merged as they are, by name. `set_aside_by_backfills`: the same
+    for each unfinished backfill, by its number. `lag`: None if the source was not asked."""
 
     pipeline: str
     captured: int
@@ -68,13 +67,14 @@ class Status:
 
     @property
     def waiting(self) -> int:
-        """How many batches are captured and not merged."""
+        """Returns the number of batches that are captured and not merged."""
         return max(0, self.captured - self.merged)
 
 
 def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, source: Pipeline | None = None) -> Status:
-    """Reads the pipeline's tables; writes nothing. `source`: the pipeline whose source is asked how much waits."""
-    # Accounts before bronze: a stream that goes on meanwhile can't have merged more than is then captured.
+    """Returns the status from the pipeline's tables; writes nothing. `source`: the pipeline whose source is asked for
+    the lag."""
+    # Accounts are read before bronze: otherwise a running stream could have merged more than `captured` says.
     accounts = Accounts(spark, lakehouse.accounts, pipeline)
     last = _last_batch(accounts)
     merged = last.upto if last else 0
