@@ -1,16 +1,15 @@
-"""The archive: a changelog as it came, for ever, in an object store. What lies there and how it is known to be whole.
+"""The archive: the raw changelog in an object store, kept without limit, with what is needed to verify it.
 
     <prefix>/<pipeline>/objects/<topic>/<partition>/<first offset>-<part of its hash>.parquet
     <prefix>/<pipeline>/manifests/<the capture batch after which it begins>.json
 
-An object holds records of one topic partition in the order of their offsets, each as it came, and beside it what it was
-read as: it is a file of bronze, and a lakehouse that was lost takes it back as it is. It counts once a manifest names
-it; what a run that died has left behind is named by none. Manifests follow each other without a gap, and each says of
-its objects how many records and bytes they hold, and their hash; and of its records what a merge asks first: how many
-there are of each table, and with which columns.
+An object holds records of one topic partition in offset order: the raw record and its parsed columns. It has the schema
+of a bronze data file, so a restore imports it without reading it. An object counts once a manifest names it; objects of
+a run that died are named by none. Manifests cover consecutive ranges of capture batches without a gap. Each lists its
+objects (records, bytes, SHA-256) and the statistics that a merge needs first: rows and columns of each table.
 
-An erasure alone changes what was archived: it writes the objects that hold such records anew, without what these said,
-and renews their manifests. Offsets and numbers of records stay what they were.
+Only an erasure changes archived objects: it rewrites those that hold erased records, with these records emptied, and
+replaces their manifests. Offsets and record counts stay the same.
 """
 
 from ingest.archive.erasing import Erased, erased

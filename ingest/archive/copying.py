@@ -1,4 +1,4 @@
-"""Objects into a folder, as the files that they are: what they hold is not read as events again, nor written anew."""
+"""Copies archived objects byte for byte into a folder of Parquet files; their events are not parsed again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COPY = T.StructType(
 
 @dataclass(frozen=True)
 class Copy:
-    """The file `name` holds what `held` holds: events of these capture batches."""
+    """A copied file. `name`: in the folder. `held`: the object. `first_batch`, `last_batch`: of its capture batches."""
 
     name: str
     held: ArchivedObject
@@ -42,8 +42,10 @@ class Copy:
 
 
 def copied(spark: SparkSession, store: ObjectStore, objects: Sequence[ArchivedObject], folder: str) -> list[Copy]:
-    """Writes each object, with `CAPTURED` rows, into `folder`, which all workers reach. One that is there already is
-    the same. Raises ChangelogUnusable where an object is not what was written."""
+    """Copies objects of `CAPTURED` rows into `folder`, which every executor must reach, and returns one entry per
+    object, in order. Names contain the hash, so a repeated copy writes the same files.
+
+    Raises ChangelogUnusable where an object differs from its manifest."""
 
     def copy(listed: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         Path(folder).mkdir(parents=True, exist_ok=True)

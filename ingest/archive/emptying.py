@@ -1,4 +1,4 @@
-"""Objects whose records are erased, written anew: of such a record only its place in the log and its time stay."""
+"""Rewrites objects that hold erased records: of such a record only its offset, its partition and its time stay."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _RECORDS, _CAPTURED = (to_arrow_schema(rows, timezone="UTC") for rows in (RECORD
 _READ_AS = {"op": CONTROL, "wrapped": False, "ends_snapshot": False, ORIGIN: UNNAMED} | dict.fromkeys(
     ("source_table", "source_ts", "schema_id", "problem", "progress")
 )
-"""What an empty record is read as, beside its position."""
+"""The parsed columns of an emptied record, besides its position."""
 _UNPLACED = dict.fromkeys(POSITION.names, 0) | {"streamed": 1}
 _REWRITTEN_ROWS = to_arrow_schema(_REWRITTEN)
 
 
 @dataclass(frozen=True)
 class Rewritten:
-    """`replaced`: the key of the object in whose place `now` is. `emptied`: of how many records."""
+    """`replaced`: the key of the old object. `now`: the new one. `emptied`: how many of its records were emptied."""
 
     replaced: str
     emptied: int
@@ -54,10 +54,10 @@ def rewritten(
     kept: Sequence[tuple[Listed, Manifest]],
     coordinates: DataFrame,
 ) -> list[Rewritten]:
-    """Writes, beside each object that holds a record of `coordinates` (`topic`, `partition`, `offset`, `request`), the
-    one that shall take its place. One whose records are all empty by now needs none. No manifest names them yet.
+    """Writes a new object for each one that holds records of `coordinates` (`topic`, `partition`, `offset`, `request`)
+    that are not empty yet, and returns the pairs of old and new. The manifests still name the old ones.
 
-    Raises, on the workers, ChangelogUnusable where an object is not what was written."""
+    Raises ChangelogUnusable, in Spark's tasks, where an object differs from its manifest."""
     objects = local_rows(spark, [asdict(o) | {"manifest": m.etag} for m, said in kept for o in said.objects], _KEPT)
     folder = objects_folder(pipeline)
 
@@ -81,15 +81,16 @@ def _told(row: dict[str, Any]) -> Rewritten:
 def _written(
     store: ObjectStore, folder: str, old: ArchivedObject, manifest: str, asked: pa.Table
 ) -> list[dict[str, Any]]:
-    """A row of `_REWRITTEN`, or none."""
+    """Returns a list of one `_REWRITTEN` row; an empty list where every record is empty already."""
     records, damage = opened(store, old)
     if records is None:
         raise ChangelogUnusable(f"{old.key} in the archive {damage}; it held {old.told}", REMEDY)
-    # A record that two requests ask for goes by the one of them, each time the same.
+    # A record that several requests name is marked with the least of them, so that a repeated run writes the same.
     requests = asked.group_by("offset", use_threads=False).aggregate([("request", "min")]).combine_chunks()
-    # Named after the manifest for which it is written: once that was renewed, nobody writes this object again.
+    # The manifest's ETag enters the object's hash and so its name: once the manifest is replaced, no run writes this
+    # name.
     held = _CAPTURED if "op" in records.column_names else _RECORDS
-    # Objects from before origins were kept lack these.
+    # Objects that are older than the origin columns lack them.
     fields = [field for field in held if field.name in records.column_names]
     schema = pa.schema(fields).with_metadata({b"ingest.manifest": manifest.encode()})
     file, many = ObjectFile(old.topic, old.partition, schema), 0
@@ -100,7 +101,7 @@ def _written(
     if not many:
         return []
     new = file.stored(store, folder)
-    # The old one will be gone for good.
+    # Verify the new object before the old one is removed for good.
     _, damage = opened(store, new)
     if damage is not None:
         raise ChangelogUnusable(
@@ -111,8 +112,9 @@ def _written(
 
 
 def emptied(records: pa.RecordBatch, requests: pa.Table) -> tuple[pa.RecordBatch, int]:
-    """`RECORD` or `CAPTURED` rows, those at an `offset` of `requests` (one row each, `request_min`) without what they
-    said; and how many of them still said something."""
+    """Returns `records` (`RECORD` or `CAPTURED` rows) with those at an `offset` of `requests` (one row each, with
+    `request_min`) emptied: key and value null, one header that names the request. And how many were not empty
+    before."""
     at = pc.index_in(records.column("offset"), value_set=requests.column("offset").combine_chunks())
     going = pc.and_not(pc.is_valid(at), _empty(records))
     many = pc.sum(going, min_count=0).as_py()
@@ -143,7 +145,7 @@ def _if_going(going: pa.BooleanArray, said: Any, column: pa.Array) -> pa.Array:
 
 
 def _without_place(going: pa.BooleanArray, positions: pa.StructArray) -> pa.StructArray:
-    """The transport's order alone, for those that are `going`."""
+    """Returns the positions; for `going` rows only their offset and partition remain."""
     parts = {field.name: positions.field(field.name) for field in positions.type}
     kept = ("offset", "partition")
     now = [part if name in kept else _if_going(going, _UNPLACED[name], part) for name, part in parts.items()]
@@ -151,7 +153,7 @@ def _without_place(going: pa.BooleanArray, positions: pa.StructArray) -> pa.Stru
 
 
 def _empty(records: pa.RecordBatch) -> pa.BooleanArray:
-    """Which of them an erasure has emptied."""
+    """Returns a mask of the records that an erasure has emptied."""
     headers = records.column("headers")
     one_header = pc.equal(pc.fill_null(pc.list_value_length(headers), 0), 1)
     silent = pc.and_(pc.is_null(records.column("key")), pc.is_null(records.column("value")))

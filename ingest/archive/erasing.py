@@ -1,8 +1,8 @@
-"""Records out of the archive, for good: they are emptied in its objects, and no version of what held them stays.
+"""Erases records from the archive: empties them in its objects and removes every older version of these objects.
 
-New objects come first, then the manifests that name them, then the old ones go: a run that died anywhere is repeated.
-An object goes only after this run has renewed the manifest that could name it: who had read that manifest before, and
-was about to name the object, comes too late and changes nothing.
+The order makes a run repeatable after a crash at any point: write new objects, replace the manifests that name them,
+remove the old objects. An object is removed only after this run has replaced the manifest that could name it, so that a
+concurrent run that still has the old manifest fails its conditional write (ETag) and changes nothing.
 """
 
 from __future__ import annotations
@@ -25,10 +25,15 @@ _OBJECT_KEY = re.compile(r"(.+/)(\d{20})-[0-9a-f]{16}\.parquet")
 
 @dataclass(frozen=True)
 class Erased:
-    """What a run did: `objects` written anew, of so many `bytes`, with so many `records` emptied in them; `versions` of
-    objects and manifests removed, and `uploads` that nobody had finished. `unnamed`: objects that no manifest names
-    yet, of a run that is under way, or that died and what comes after it writes again. They may hold the same
-    records."""
+    """The counts of a run.
+
+    Attributes:
+        objects: rewritten objects; `bytes`: their size; `records`: emptied records in them.
+        versions: removed versions of objects and manifests.
+        uploads: aborted multipart uploads.
+        unnamed: objects that no manifest names yet, of a run that is under way or has died. They may hold the same
+            records, and the next archive run names or rewrites them.
+    """
 
     objects: int
     bytes: int
@@ -39,11 +44,12 @@ class Erased:
 
 
 def erased(spark: SparkSession, store: ObjectStore, pipeline: str, coordinates: DataFrame) -> Erased:
-    """Empties the archived records of `coordinates` (`topic`, `partition`, `offset`, `request`) and removes, of the
-    whole pipeline, what no manifest names. What is emptied already, or not archived, is left as it is.
+    """Empties the archived records of `coordinates` (`topic`, `partition`, `offset`, `request`), and removes all
+    objects of the pipeline that its manifests have replaced. Records that are empty already or not archived are
+    skipped.
 
-    Raises Contended where another run changes the same manifests, ChangelogUnusable where an object is not what was
-    written, and SourceRefused where the store would not let go of it."""
+    Raises Contended where another run changes the same manifests, ChangelogUnusable where an object differs from its
+    manifest, and SourceRefused where the store refuses to delete a version."""
     kept = renewable(store, pipeline)
     done = rewritten(spark, store, pipeline, kept, coordinates)
     named = _renewed(kept, done)
@@ -62,16 +68,16 @@ def erased(spark: SparkSession, store: ObjectStore, pipeline: str, coordinates: 
         bytes=sum(one.now.size for one in done),
         records=sum(one.emptied for one in done),
         versions=versions + store.remove(past),
-        # What this project writes is never sent in parts.
+        # ingest itself never uses multipart uploads.
         uploads=store.abort_uploads(f"{path_segment(pipeline)}/"),
         unnamed=len(leftovers.unnamed),
     )
 
 
 def _renewed(kept: Sequence[tuple[Listed, Manifest]], done: Sequence[Rewritten]) -> Mapping[str, Manifest]:
-    """Key → what the manifest is to name."""
+    """Returns manifest key → the manifest with the new objects in place of the old ones."""
     now = {one.replaced: one.now for one in done}
-    # Where a record was emptied, what was counted of them holds no more.
+    # The statistics in `parts` no longer hold once a record is emptied.
     return {
         listed.key: replace(said, objects=tuple(now.get(o.key, o) for o in said.objects), parts=())
         if any(o.key in now for o in said.objects)
@@ -81,8 +87,13 @@ def _renewed(kept: Sequence[tuple[Listed, Manifest]], done: Sequence[Rewritten])
 
 
 class _Leftovers:
-    """Versions of objects that no manifest names: `going`, where what they hold is archived, with the manifests
-    `of_manifests` that name it now. Beyond that they are `unnamed` yet."""
+    """Sorts the versions of objects that no manifest names.
+
+    Attributes:
+        going: versions to remove, since manifests cover their offsets.
+        of_manifests: the keys of the manifests that cover them.
+        unnamed: keys of current objects beyond the last manifest.
+    """
 
     def __init__(self, kept: Sequence[tuple[Listed, Manifest]], named: set[str]) -> None:
         self.going: list[Version] = []
@@ -90,7 +101,7 @@ class _Leftovers:
         self.unnamed: set[str] = set()
         self._named = named
         self._ends: dict[str, list[tuple[int, str]]] = {}
-        """Folder of a topic partition → where its part in each manifest ends, in order."""
+        """Folder of a topic partition → (last offset, manifest key) of its part in each manifest, in order."""
         for listed, said in kept:
             ends: dict[str, int] = {}
             for one in said.objects:

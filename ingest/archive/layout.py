@@ -1,5 +1,5 @@
-"""What an archive is to those who read it: objects, each with records of one topic partition, and their contents. Who
-wrote them, and what is known of them, is a layout's own business."""
+"""The contract of an archive for its readers: objects, each with records of one topic partition, and their contents.
+`ManifestArchive` and `ConnectorArchive` implement it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pyspark.sql import types as T
 
 @dataclass(frozen=True)
 class StoredObject:
-    """Records of one topic partition, in the order of their offsets. `records`: how many, at most. `size`: bytes."""
+    """An object with records of one topic partition in offset order. `records`: their number, at most. `size`:
+    bytes."""
 
     key: str
     topic: str
@@ -25,12 +26,13 @@ class StoredObject:
 
     @property
     def told(self) -> str:
-        """Which events it holds, for an error."""
+        """The events that it holds, as a phrase for error messages."""
         offsets = f"offsets {self.first_offset} to {self.last_offset}"
         return f"{self.records} records of topic {self.topic}, partition {self.partition}, {offsets}"
 
     def written_between(self, begin: float | None, end: float | None) -> bool:
-        """Whether any record may have been written from `begin` on and before `end`, in milliseconds."""
+        """Returns True if a record may have a timestamp in [`begin`, `end`), in milliseconds; None leaves an end
+        open."""
         del begin, end
         return True
 
@@ -39,7 +41,7 @@ Kept = TypeVar("Kept", bound=StoredObject)
 
 
 def rows_of(kind: type[StoredObject]) -> T.StructType:
-    """Rows of these objects, whose fields are whole numbers and texts."""
+    """Returns the row type of objects of this class: int fields as long, str fields as string."""
     numbers = {f.name for f in fields(kind) if f.type == "int"}
     return T.StructType(
         [T.StructField(f.name, T.LongType() if f.name in numbers else T.StringType(), False) for f in fields(kind)]
@@ -48,7 +50,7 @@ def rows_of(kind: type[StoredObject]) -> T.StructType:
 
 @dataclass(frozen=True)
 class Damage:
-    """An object that is not what was written. `events`: which records it held."""
+    """An object that differs from what was written. `what`: the difference. `events`: the records that it held."""
 
     key: str
     what: str
@@ -56,24 +58,25 @@ class Damage:
 
 
 Seen = Callable[[Sequence[StoredObject]], None]
-"""Is told which objects have been looked at."""
+"""Is called with the objects that have been checked."""
 
 
 class Layout(Protocol[Kept]):
     """An archive of one pipeline's changelog."""
 
     unchecked: Sequence[str]
-    """What can't be known of its wholeness, a sentence each."""
+    """The damage that a check of this layout can't detect, a sentence each."""
 
     def objects(self) -> Sequence[Kept]:
-        """All that there are now, those of a topic partition in the order of their offsets."""
+        """Returns all objects that exist now, those of a topic partition in offset order."""
         ...
 
     def records(self, spark: SparkSession, objects: Sequence[Kept]) -> DataFrame:
-        """`ingest.changelog.envelope.RECORD` rows of these objects. Reading them fails where one is not what was
-        written: no table gets smaller without a word."""
+        """Returns the objects' records as `ingest.changelog.envelope.RECORD` rows.
+
+        Reading them raises ChangelogUnusable where an object is damaged, instead of leaving rows out."""
         ...
 
     def damages(self, spark: SparkSession, objects: Sequence[Kept], seen: Seen) -> list[Damage]:
-        """Every object of these that is missing, truncated or altered: all are read, none is kept."""
+        """Reads all of these objects and returns those that are missing, truncated or altered."""
         ...

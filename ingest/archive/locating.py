@@ -1,4 +1,4 @@
-"""Which objects hold given records, by the offsets between which each lies."""
+"""Finds the archived objects that hold given records, by their offset ranges."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pyspark.sql import functions as F
 
 
 def located(objects: DataFrame, coordinates: DataFrame) -> DataFrame:
-    """`coordinates` (`topic`, `partition`, `offset`, `request`) → `key`, `offset`, `request` of those that lie within
-    an object. `objects`: rows of `StoredObject`, those of a topic partition one after the other.
+    """Returns `key` (of the object), `offset` and `request` of those `coordinates` (`topic`, `partition`, `offset`,
+    `request`) that lie within an object. `objects`: `StoredObject` rows whose offset ranges don't overlap.
 
-    Each partition's log is walked through once: a join by ranges would hold every record against every object."""
+    A window over each topic partition finds them in one pass; a range join would compare every record with every
+    object."""
     begins = objects.select(
         "topic",
         F.col("partition").cast("bigint").alias("partition"),

@@ -1,4 +1,4 @@
-"""A manifest: which objects hold the records of some capture batches, and by what they are known to be whole."""
+"""Manifests: the objects that hold the records of a range of capture batches, with the hashes to verify them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ingest.names import path_segment
 
 _VERSION = 2
 _VERSIONS = (1, _VERSION)
-"""Objects of the first one hold records as they came, and nothing of what they were read as."""
+"""Objects of version 1 hold raw records only, without parsed columns."""
 _RESTORE = "restore it from a version or a copy of the bucket; what it held is only as whole as bronze and the topics"
 
 
 @dataclass(frozen=True)
 class ArchivedObject(StoredObject):
-    """`sha256`: in hexadecimal. `first_written`, `last_written`: the least and the greatest of its records' timestamps,
-    in milliseconds; 0 where none has one."""
+    """An object of a manifest. `sha256`: in hexadecimal. `first_written`, `last_written`: the least and the greatest
+    record timestamp in milliseconds; 0 where no record has one."""
 
     first_written: int
     last_written: int
@@ -30,7 +30,7 @@ class ArchivedObject(StoredObject):
 
     def written_between(self, begin: float | None, end: float | None) -> bool:
         late = end is not None and self.first_written >= end
-        # Its times are cut off after the millisecond.
+        # Timestamps are truncated to milliseconds.
         return not late and (begin is None or self.last_written + 1 > begin)
 
 
@@ -39,9 +39,12 @@ OBJECT = rows_of(ArchivedObject)
 
 @dataclass(frozen=True)
 class Manifest:
-    """Of the capture batches `after_batch` < batch ≤ `upto_batch`. `read_as`: the digest of the naming by which its
-    records were read; empty where objects hold nothing but records. `parts`: what is known of these batches without
-    reading them, part by part, as the merge counts them; none where an erasure has changed them."""
+    """The manifest of the capture batches `after_batch` < batch ≤ `upto_batch`.
+
+    Attributes:
+        read_as: the digest of the naming by which the records were parsed; empty where objects hold raw records only.
+        parts: statistics of these batches as the merge counts them; empty after an erasure has changed the records.
+    """
 
     pipeline: str
     after_batch: int
@@ -56,7 +59,7 @@ class Manifest:
         return sum(o.records for o in self.objects)
 
     def text(self) -> str:
-        """As JSON, with a hash of what it says."""
+        """Returns the manifest as JSON, with a SHA-256 of its content."""
         said = {"version": _VERSION, **asdict(self)}
         return json.dumps({**said, "sha256": _hash(said)}, indent=1) + "\n"
 
@@ -70,18 +73,21 @@ def manifests_folder(pipeline: str) -> str:
 
 
 def manifest_key(pipeline: str, after_batch: int) -> str:
-    """Two runs that archive the same want the same name: one of them gets it."""
+    """Returns the object key of the manifest that follows `after_batch`. Concurrent runs that archive the same batches
+    compete for one key, so only one of them succeeds."""
     return f"{manifests_folder(pipeline)}{after_batch:020d}.json"
 
 
 def manifests(store: ObjectStore, pipeline: str) -> Iterator[Manifest]:
-    """All of a pipeline, in order. Raises ChangelogUnusable where one is missing, or is not what was written."""
+    """Returns a pipeline's manifests in order. Raises ChangelogUnusable where one is missing or damaged."""
     keys = store.keys(manifests_folder(pipeline))
     return (found for _, found in _checked(pipeline, ((key, store.get(key)) for key in keys)))
 
 
 def renewable(store: ObjectStore, pipeline: str) -> list[tuple[Listed, Manifest]]:
-    """`manifests`, with what tells whether one was renewed since. Raises Contended where one is just now."""
+    """Returns the manifests in order, each with its listing, whose ETag makes a later replacement conditional.
+
+    Raises Contended where a manifest is replaced meanwhile, ChangelogUnusable as `manifests`."""
     listed = {found.key: found for found in store.listed(manifests_folder(pipeline))}
     read = ((key, store.get(key, found.etag)) for key, found in listed.items())
     return [(listed[key], found) for key, found in _checked(pipeline, read)]

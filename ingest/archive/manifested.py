@@ -1,4 +1,4 @@
-"""The layout that `ingest archive run` writes: manifests, and the objects that they name."""
+"""The layout that `ingest archive run` writes: manifests and the objects that they name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REMEDY = "restore the object from a version or a copy of the bucket"
 
 
 class Manifested:
-    """What is archived of one pipeline."""
+    """The archive of one pipeline."""
 
     unchecked: Sequence[str] = ()
 
@@ -31,11 +31,11 @@ class Manifested:
         self._reading = Reading(ArchivedObject, lambda one: opened(store, one), REMEDY)
 
     def objects(self) -> Sequence[ArchivedObject]:
-        """In the order in which they were captured."""
+        """Returns the objects of all manifests in the order of their capture batches."""
         return [o for manifest in self.manifests() for o in manifest.objects]
 
     def manifests(self) -> Sequence[Manifest]:
-        """In the order in which they were captured."""
+        """Returns the manifests in the order of their capture batches."""
         return list(manifests(self._store, self._pipeline))
 
     def records(self, spark: SparkSession, objects: Sequence[ArchivedObject]) -> DataFrame:
@@ -48,13 +48,13 @@ class Manifested:
 
 
 def opened(store: ObjectStore, one: ArchivedObject) -> Opened:
-    """Its records, where they are what its manifest tells of."""
+    """Returns the object's records; or None and a description of the damage."""
     body, damage = fetched(store, one)
     return (None, damage) if body is None else read(body, one)
 
 
 def fetched(store: ObjectStore, one: ArchivedObject) -> tuple[bytes | None, str | None]:
-    """Its bytes, where they are those of which its manifest knows the hash; or what is wrong with it."""
+    """Returns the object's bytes, verified by their SHA-256; or None and a description of the damage."""
     try:
         body = store.get(one.key)
     except Absent:
@@ -67,7 +67,9 @@ def fetched(store: ObjectStore, one: ArchivedObject) -> tuple[bytes | None, str 
 
 
 def read(body: bytes, one: ArchivedObject, columns: Sequence[str] | None = None) -> Opened:
-    """`columns` of its records, the coordinates among them; all unless said."""
+    """Parses an object's bytes and compares its coordinates with its manifest entry.
+
+    `columns`: which to read, among them `topic`, `partition` and `offset`; all by default."""
     table = pq.read_table(pa.BufferReader(body), columns=columns and list(columns), use_threads=False)
     offsets: Any = table.column("offset")
     held = (table.num_rows, offsets[0].as_py(), offsets[-1].as_py())

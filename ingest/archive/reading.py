@@ -1,4 +1,4 @@
-"""Objects back into rows, each checked against what is known of it before a row of it is used."""
+"""Reads archived objects into rows; each object is verified before any of its rows is used."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from ingest.spark.local_rows import local_rows
 _BYTES_A_TASK = 16 << 20
 _LEAST_A_TASK = 1 << 20
 _TASKS_AT_ONCE = 4
-"""For each that the cluster runs at a time: so often somebody hears how far it has come."""
+"""Tasks per core in a job of `damages`: progress is reported after each job."""
 _PROBLEM = T.StructType([T.StructField(name, T.StringType()) for name in ("key", "what", "events")])
 
 Opened = tuple[pa.Table | None, str | None]
-"""An object's rows; or what is wrong with it."""
+"""An object's rows; or None and a description of its damage."""
 
 
 @dataclass(frozen=True)
 class Reading(Generic[Kept]):
-    """How objects of one kind are opened. `remedy`: for who has to do without one. May be sent to Spark's workers."""
+    """Reads the objects of one layout. Serializable for Spark's tasks. `remedy`: of the error for a damaged object."""
 
     kind: type[Kept]
     opened: Callable[[Kept], Opened]
     remedy: str
 
     def rows(self, spark: SparkSession, objects: Sequence[Kept], schema: T.StructType) -> DataFrame:
-        """Theirs, as `schema`. Reading them raises ChangelogUnusable where an object is not what was written."""
+        """Returns the objects' rows as `schema`. Reading them raises ChangelogUnusable where an object is damaged."""
         wanted = to_arrow_schema(schema, timezone="UTC")
 
         def read(listed: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -48,7 +48,7 @@ class Reading(Generic[Kept]):
         return map_in_arrow(spread(spark, self.kind, objects), read, schema)
 
     def damages(self, spark: SparkSession, objects: Sequence[Kept], seen: Seen) -> list[Damage]:
-        """Those of them that are not what was written."""
+        """Returns the damaged ones of these objects, by key. `seen` is called after each job with its objects."""
 
         def check(listed: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for one in self._given(listed):
@@ -69,17 +69,17 @@ class Reading(Generic[Kept]):
 
 
 def spread(spark: SparkSession, kind: type[Kept], objects: Sequence[Kept]) -> DataFrame:
-    """Rows of these objects, over as many tasks as their bytes are worth."""
+    """Returns a row per object, in as many partitions as their total size justifies."""
     listed = local_rows(spark, [asdict(o) for o in objects], rows_of(kind))
     size = sum(o.size for o in objects)
     each = min(_BYTES_A_TASK, max(_LEAST_A_TASK, size // spark.sparkContext.defaultParallelism))
     tasks = min(len(objects), -(-size // each))
-    # In turn, not by a hash: of a few objects each task gets as many as the next.
+    # Round robin instead of a hash: tasks get equal numbers of objects, also where there are few.
     return listed.repartition(tasks) if tasks > 1 else listed
 
 
 def _slices(objects: Sequence[Kept], size: int) -> Iterator[Sequence[Kept]]:
-    """Parts of about `size` bytes."""
+    """Yields consecutive objects of about `size` bytes in total."""
     some: list[Kept] = []
     held = 0
     for one in objects:

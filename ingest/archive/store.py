@@ -1,4 +1,5 @@
-"""Objects in S3-compatible storage: written once and whole, or not at all."""
+"""An object store that speaks S3: conditional writes, verified by hash; errors are mapped to those of
+`ingest.errors`."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _ABSENT = ("404", "NoSuchKey", "NotFound")
 _REFUSED = (
     *("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403", "NoSuchBucket", "PermanentRedirect"),
     *("ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthorizationHeaderMalformed", "RequestTimeTooSkewed"),
-    # What the client says before it asks.
+    # Errors of the client itself, before any request.
     *("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "NoRegionError", "InvalidRegionError"),
 )
 _NOT_OFFERED = ("NotImplemented", "MethodNotAllowed")
@@ -42,16 +43,16 @@ _GONE = ("NoSuchVersion", "NoSuchUpload")
 _ATTEMPTS = 6
 _BODIES = 3
 _REMOVED_AT_ONCE = 1000
-"""S3 takes no more in one request."""
+"""S3's limit for one DeleteObjects request."""
 
 
 class Absent(Exception):
-    """There is no such object."""
+    """The object does not exist; the argument is its key."""
 
 
 @dataclass(frozen=True)
 class Listed:
-    """What a listing says of an object. `size`: bytes. `etag`: another one for another content."""
+    """An entry of a listing. `size`: bytes. `etag`: changes with the content."""
 
     key: str
     size: int
@@ -60,8 +61,8 @@ class Listed:
 
 @dataclass(frozen=True)
 class Version:
-    """One of an object's versions, or a mark among them that it was deleted (`marker`). Where the bucket keeps no
-    versions, the object itself is its only one. `latest`: readers see this one."""
+    """A version of an object, or a delete marker (`marker`). In a bucket without versioning the object is its only
+    version. `latest`: the version that a plain GET returns."""
 
     key: str
     id: str
@@ -71,9 +72,13 @@ class Version:
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """The objects below `uri`, such as `s3://bucket/prefix`. `client_options`: of `boto3.client`, under its own names
-    (`endpoint_url`, `region_name`, …); what they leave out boto3 takes from where it always does. May be sent to
-    Spark's workers."""
+    """The objects below `uri`, such as `s3://bucket/prefix`. Serializable for Spark's tasks.
+
+    `client_options`: arguments of `boto3.client` (`endpoint_url`, `region_name`, …); the others come from boto3's usual
+    sources (environment, profile, instance role).
+
+    Every method raises SourceRefused where the store refuses, Unreachable where it is away or overloaded, ConfigError
+    for options that make no client."""
 
     uri: str
     client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -91,11 +96,11 @@ class ObjectStore:
         return _client_with(tuple(sorted(self.client_options.items())))
 
     def keys(self, below: str) -> Iterator[str]:
-        """The names that begin with `below`, in order."""
+        """Returns the keys that begin with `below`, in lexical order."""
         return (found.key for found in self.listed(below))
 
     def listed(self, below: str = "") -> Iterator[Listed]:
-        """What the store says of the objects whose names begin with `below`, in the order of their names."""
+        """Yields the objects whose keys begin with `below`, in lexical order."""
         try:
             pages = self._client.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self.bucket, Prefix=self._prefix + below):
@@ -105,7 +110,7 @@ class ObjectStore:
             self._refuse("list", below, failure)
 
     def versions(self, below: str) -> Iterator[Version]:
-        """Of every object whose name begins with `below`: all versions, and what marks deleted ones."""
+        """Yields all versions and delete markers of the objects whose keys begin with `below`."""
         try:
             pages = self._client.get_paginator("list_object_versions")
             for page in pages.paginate(Bucket=self.bucket, Prefix=self._prefix + below):
@@ -121,15 +126,15 @@ class ObjectStore:
         return Version(key, found.get("VersionId", "null"), found["IsLatest"], marker)
 
     def put_once(self, key: str, body: bytes) -> bool:
-        """Writes an object, unless there is one of that name: False then. The store checks its hash on arrival."""
+        """Writes an object; returns False, and writes nothing, where the key exists. The store verifies its SHA-256."""
         return self._put(key, body, {"IfNoneMatch": "*"})
 
     def replace(self, key: str, body: bytes, etag: str) -> None:
-        """Writes an object in the place of the one with that `etag`. Raises Contended where that is no longer there."""
+        """Replaces the object that has this `etag`. Raises Contended where it has changed or is gone."""
         if self._put(key, body, {"IfMatch": etag}):
             return
         try:
-            # Where the answer to a write was lost, what is there is our own.
+            # A retry after a lost response finds our own write.
             ours = self.get(key) == body
         except Absent:
             ours = False
@@ -140,7 +145,7 @@ class ObjectStore:
             )
 
     def _put(self, key: str, body: bytes, condition: Mapping[str, Any]) -> bool:
-        """False where the condition does not hold."""
+        """Writes an object; returns False where `condition` does not hold."""
         digest = base64.b64encode(hashlib.sha256(body).digest()).decode()
         try:
             self._client.put_object(
@@ -155,7 +160,7 @@ class ObjectStore:
         return True
 
     def remove(self, versions: Iterable[Version]) -> int:
-        """For good: nothing remembers what was there. How many there were."""
+        """Deletes these versions for good, without delete markers, and returns their number; absent ones count too."""
         left, removed = iter(versions), 0
         while some := list(islice(left, _REMOVED_AT_ONCE)):
             asked: Any = [{"Key": self._prefix + v.key, "VersionId": v.id} for v in some]
@@ -170,8 +175,7 @@ class ObjectStore:
         return removed
 
     def abort_uploads(self, below: str) -> int:
-        """Removes what was sent of objects whose names begin with `below` by uploads in parts that nobody finished.
-        How many there were."""
+        """Aborts the unfinished multipart uploads of keys that begin with `below`; returns their number."""
         try:
             pages = self._client.get_paginator("list_multipart_uploads")
             listed = pages.paginate(Bucket=self.bucket, Prefix=self._prefix + below)
@@ -187,11 +191,12 @@ class ObjectStore:
         return len(found)
 
     def get(self, key: str, etag: str | None = None) -> bytes:
-        """Raises Absent where there is none, and Contended where it is no longer the one with that `etag`."""
+        """Returns the object's bytes. Raises Absent where it does not exist, Contended where its ETag isn't `etag`."""
         return self._read(key, {} if etag is None else {"IfMatch": etag})
 
     def tail(self, key: str, size: int) -> bytes:
-        """The last `size` bytes of it, or all where it has fewer. Raises Absent where there is none."""
+        """Returns the last `size` bytes of the object, or all of a smaller one. Raises Absent where it does not
+        exist."""
         return self._read(key, {"Range": f"bytes=-{size}"})
 
     def _read(self, key: str, how: Mapping[str, Any]) -> bytes:
@@ -215,13 +220,14 @@ class ObjectStore:
         return body
 
     def _refuse_removal(self, refused: Any) -> NoReturn:
-        """`refused`: what the store says of one of the versions that it was to remove."""
+        """Raises SourceRefused with the reason why a version was not deleted: a retention, a legal hold or a
+        permission. `refused`: an entry of `Errors` in S3's response."""
         key, failure = refused["Key"], ClientError({"Error": refused}, "DeleteObjects")
         told = f"the object store would not remove {key.removeprefix(self._prefix)} in bucket {self.bucket}"
         try:
             head = self._client.head_object(Bucket=self.bucket, Key=key, VersionId=refused["VersionId"])
         except (BotoCoreError, ClientError, KeyError):
-            head = None  # A mark of a deletion has none, and who may not look learns no more than that it is refused.
+            head = None  # a delete marker, or a user without permission to read
         if head and (until := head.get("ObjectLockRetainUntilDate")):
             mode = str(head.get("ObjectLockMode", "")).lower()
             raise SourceRefused(
@@ -251,7 +257,7 @@ class ObjectStore:
 
 
 def _body_again() -> Retrying:
-    """The client itself asks again where a request fails, but not where an answer breaks off."""
+    """Returns a retry for response bodies that break off; botocore itself retries only failed requests."""
     broken_off = retry_if_exception_type((IncompleteReadError, ResponseStreamingError))
     return Retrying(
         retry=broken_off, stop=stop_after_attempt(_BODIES), wait=wait_random_exponential(0.2, 2.0), reraise=True
@@ -260,8 +266,9 @@ def _body_again() -> Retrying:
 
 @lru_cache(maxsize=16)
 def _client_with(options: tuple[tuple[str, Any], ...]) -> S3Client:
-    """Kept: making one takes longer than most requests, and Spark's workers would make one for every task."""
-    # A store that is overwhelmed says so, and is asked again: ever more slowly, and not for ever.
+    """Returns a cached client: creating one takes longer than most requests, and each Spark task would create its
+    own."""
+    # Retries with exponential backoff, also after responses such as SlowDown.
     retries = Config(retries={"mode": "standard", "max_attempts": _ATTEMPTS}, connect_timeout=10, read_timeout=60)
     try:
         return boto3.client("s3", config=retries, **dict(options))
@@ -273,7 +280,7 @@ def _client_with(options: tuple[tuple[str, Any], ...]) -> S3Client:
 
 
 def _may_pass(failure: Exception) -> bool:
-    """Whether the store was away, overwhelmed or broken, rather than that it refused."""
+    """Returns True for a store that is away, overloaded or broken; False for a refusal."""
     if isinstance(failure, ClientError):
         status = int(failure.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         return status >= _SERVER_ERROR or status in _TRY_LATER or _code(failure) in _BUSY

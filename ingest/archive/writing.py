@@ -1,4 +1,4 @@
-"""Records into objects: each task writes its part of a partition's log, sorted, as Parquet files of bounded size."""
+"""Writes records as archived objects: each task writes its sorted range of records as Parquet files of bounded size."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from ingest.spark.arrow_tasks import map_in_arrow
 
 _ROWS_A_TASK = 1_000_000
 _OBJECT_BYTES = 64 << 20
-"""Of an object's records before they are compressed: what a task that reads it holds, and how finely reading is
-shared out."""
+"""The size of an object's records before compression. It bounds the memory of a task that reads the object, and sets
+how finely reads are distributed."""
 
 
 def written(
     records: DataFrame, rows: int, store: ObjectStore, pipeline: str, object_bytes: int = _OBJECT_BYTES
 ) -> list[ArchivedObject]:
-    """`CAPTURED` rows → the objects that hold them now, in order. `rows`: how many there are, at most."""
+    """Writes `CAPTURED` rows and returns their objects, by topic, partition and offset. `rows`: their number, at
+    most."""
     place = ["topic", "partition", "offset"]
     tasks = -(-rows // _ROWS_A_TASK)
     spread = records.repartitionByRange(tasks, *place) if tasks > 1 else records.coalesce(1)
@@ -45,7 +46,7 @@ def written(
 
 @dataclass(frozen=True)
 class _Run:
-    """Records of one topic partition that follow each other."""
+    """Consecutive records of one topic partition."""
 
     topic: str
     partition: int
@@ -79,17 +80,17 @@ def _objects(runs: Iterable[_Run], store: ObjectStore, folder: str, object_bytes
 
 
 class ObjectFile:
-    """A Parquet file that is being written, in memory: records of one topic partition."""
+    """A Parquet file of one topic partition's records, written in memory."""
 
     def __init__(self, topic: str, partition: int, schema: pa.Schema) -> None:
         self._topic, self._partition = topic, partition
         self._bytes = io.BytesIO()
-        # A footer with the least and the greatest value would tell of keys.
+        # Statistics in the footer would leak the least and greatest key and value, which may be personal.
         self._writer = pq.ParquetWriter(self._bytes, schema, compression="zstd", write_statistics=False)
         self._first = self._last = -1
         self._records = 0
         self.size = 0
-        """Bytes, before they are compressed."""
+        """Bytes before compression."""
         self._times: list[int] = []
 
     def takes(self, topic: str, partition: int) -> bool:
@@ -106,7 +107,8 @@ class ObjectFile:
         self._times += [t for t in times.as_py().values() if t is not None]
 
     def stored(self, store: ObjectStore, folder: str) -> ArchivedObject:
-        """Puts it into the store. One of that name is there already where an earlier run died: it is the same."""
+        """Uploads the file and returns its entry. Its key contains its hash, so one that a dead run left is the
+        same."""
         self._writer.close()
         body = self._bytes.getvalue()
         digest = hashlib.sha256(body).hexdigest()

@@ -1,9 +1,9 @@
-"""What S3 sink connectors of Kafka Connect have written: objects of a topic partition that begin at the offset in
-their name. Nothing beside them says what else there should be.
+"""Archives that S3 sink connectors of Kafka Connect wrote. An object holds records of one topic partition, from the
+offset in its name on. There is no manifest, so missing objects at the ends can't be detected.
 
-Confluent's holds values alone, a line or a Parquet row each, and keys and headers in objects beside; so an offset is
-that of the object and a line's number, as long as no offset was left out. Aiven's holds records with the fields that it
-was told to write.
+Confluent's objects hold values only, one line or Parquet row each, with keys and headers in separate objects. A
+record's offset is that of the object plus the line's number, provided that no offset is missing. Aiven's objects hold
+records with the fields that its configuration lists.
 
     <topic>/partition=0/<topic>+0+0000000000.json         <topic>-0-0.gz
     <topic>/partition=0/<topic>+0+0000000000.keys.json

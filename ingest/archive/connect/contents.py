@@ -1,4 +1,4 @@
-"""A sink connector's object into rows, once all is known to be there that its name and the next one's tell of."""
+"""Reads a sink connector's object into rows, after verifying its offsets against its name and the next object's."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _TIME = pa.timestamp("ms", "UTC")
 
 
 class _Damaged(Exception):
-    """What is wrong with an object."""
+    """The message describes what is wrong with an object."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """Opens objects. `gaps`: offsets may be left out. `timed`: each record has to tell when it was written."""
+    """Opens objects. `gaps`: offsets may be missing. `timed`: each record must have a timestamp."""
 
     store: ObjectStore
     connector: str
@@ -42,8 +42,10 @@ class Contents:
     timed: bool
 
     def opened(self, one: SunkObject) -> Opened:
-        """Columns of lines: topic, partition, offset, timestamp; and key, headers and line, as they were written. Of
-        Parquet the file's own stand in place of the line, in one called row."""
+        """Returns the object's rows; or None and a description of its damage.
+
+        Columns: topic, partition, offset, timestamp, and key, headers and line as bytes. Of a Parquet object a struct
+        column `row` with the file's columns takes the place of `line`."""
         try:
             rows = self._confluent(one) if self.connector == "confluent" else self._aiven(one)
             self._require_whole(one, rows["offset"])
@@ -135,7 +137,7 @@ class Contents:
         if first != one.first_offset:
             raise _Damaged(f"begins with offset {first}, and is named after {one.first_offset}")
         if one.next_offset < 0:
-            # Its own last offset is where it ended when it was listed.
+            # The last object of a partition: its end is the one that was read when it was listed.
             fits = one.last_offset in (first, last)
             span = last - first + 1
         else:
@@ -150,7 +152,8 @@ def _text(body: bytes) -> bytes:
 
 
 def _lines(body: bytes) -> pa.Array:
-    """A line that has no end is one that was cut off."""
+    """Returns the lines. Raises _Damaged where the last one has no newline, which means that the object is
+    truncated."""
     text = _text(body)
     if text and not text.endswith(b"\n"):
         raise _Damaged("is truncated: its last line has no end")

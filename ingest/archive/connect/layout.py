@@ -1,4 +1,4 @@
-"""The layouts of sink connectors: what their objects hold, as raw records."""
+"""Archives of sink connectors: lists their objects and reads them as raw records."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _NULLS_TOO = {"ignoreNullFields": "false"}
 
 
 class SunkByConnector:
-    """What the S3 sink connector of `connector` ("confluent" or "aiven") wrote of a pipeline's topics."""
+    """The archive that the S3 sink connector of `connector` ("confluent" or "aiven") wrote of a pipeline's topics."""
 
     def __init__(
         self, spark: SparkSession, store: ObjectStore, connector: str, wanted: Wanted, gaps: bool, timed: bool
     ) -> None:
-        """`gaps`: offsets may be left out. `timed`: somebody will ask when records were written.
+        """`gaps`: offsets may be missing. `timed`: records' timestamps are needed.
 
-        Raises ConfigError where that is not written."""
+        Raises ConfigError where they are needed and the connector doesn't write them."""
         if timed and connector == "confluent":
             raise ConfigError(
                 "the sink connector of confluent does not write when its records were written",
@@ -66,9 +66,9 @@ class SunkByConnector:
         self.unchecked: Sequence[str] = (*_UNCHECKED, *([left_out] if left_out else []))
 
     def objects(self) -> Sequence[SunkObject]:
-        """By topic, partition and offset. The last of each partition are read to learn where they end.
+        """Returns the objects by topic, partition and offset. The last one of each partition is read to find its end.
 
-        Raises SourceRefused where there are none."""
+        Raises SourceRefused where there are no objects."""
         found = sunk(self._store.listed(), self._connector, self._wanted)
         if not found:
             raise SourceRefused(
@@ -79,8 +79,9 @@ class SunkByConnector:
         return [ended(o, ends.get(o.key, o.first_offset)) if o.next_offset < 0 else o for o in found]
 
     def refuse_to_erase(self, coordinates: DataFrame) -> None:
-        """Raises ConfigError where an object may hold a record of these (`topic`, `partition`, `offset`, `request`)."""
-        # The last of a partition may hold whatever follows.
+        """Raises ConfigError where an object may hold a record of `coordinates` (`topic`, `partition`, `offset`,
+        `request`): ingest does not change objects that a connector wrote."""
+        # The last object of a partition has no known end.
         found = [
             replace(o, last_offset=_ENDLESS) if o.next_offset < 0 else o
             for o in sunk(self._store.listed(), self._connector, self._wanted)
@@ -111,7 +112,7 @@ class SunkByConnector:
         return self._reading.damages(spark, objects, seen)
 
     def _ends(self, objects: Sequence[SunkObject]) -> dict[str, int]:
-        """Key → its last offset; of what can't be read nothing: who reads or verifies it will hear of that."""
+        """Returns key → last offset; without objects that can't be read, which `records` and `damages` report."""
         opened = self._reading.opened
 
         def look(one: SunkObject) -> dict[str, Any] | None:
@@ -121,14 +122,14 @@ class SunkByConnector:
         return {row.key: row["last"] for row in _each(self._spark, objects, look, _KNOWN_ENDS)}
 
     def _schemas(self, spark: SparkSession, objects: Sequence[SunkObject]) -> dict[str, str]:
-        """Key → the schema of a Parquet object, as base64; empty for lines."""
+        """Returns key → the serialized schema of a Parquet object as base64; empty for JSON lines."""
         store = self._store
 
         def look(one: SunkObject) -> dict[str, Any] | None:
             try:
                 found = footer_schema(store, one.key, PARQUET)
             except (Absent, pa.ArrowException):
-                return None  # Who opens it will say so.
+                return None  # `Contents.opened` reports the damage
             text = "" if found is None else base64.b64encode(found.remove_metadata().serialize()).decode()
             return {"key": one.key, "schema": text}
 
@@ -145,13 +146,13 @@ class SunkByConnector:
         return [*(F.col(f.name) for f in _LAID), pairs.alias("headers"), *raw]
 
     def _parts(self, own: T.StructType | None) -> tuple[Column, Column, Column]:
-        """Key, value and headers."""
+        """Returns the columns key, value and headers."""
         if self._connector == "confluent":
             told = F.from_json(F.col("headers").cast("string"), f"headers {_HEADERS}", {"mode": "FAILFAST"})
             value = _unquoted("line") if own is None else F.to_json("row", _NULLS_TOO)
             return _unquoted("key"), value, told["headers"]
         if own is None:
-            # As a text, a number in an object would be rounded; as a variant, an object's fields are sorted.
+            # A variant keeps numbers exact, which a string field would round; it sorts the fields of objects.
             fields = f"key string, value variant, headers {_HEADERS}"
             record = F.from_json(F.col("line").cast("string"), fields, {"mode": "FAILFAST"})
             return record["key"], record["value"].cast("string"), record["headers"]
@@ -169,7 +170,7 @@ def _each(
     look: Callable[[SunkObject], dict[str, Any] | None],
     schema: T.StructType,
 ) -> list[Row]:
-    """What `look` says of each object: a row or none."""
+    """Returns the rows that `look` gives for the objects, at most one each, computed in Spark's tasks."""
     if not objects:
         return []
 
@@ -183,10 +184,11 @@ def _each(
 
 
 def _unquoted(column: str) -> Column:
-    """A line as a record has it: null is none, and a text stands for what it says (of a converter of texts)."""
+    """Returns a JSON line as the record's text: null for `null`, the unquoted text for a JSON string
+    (StringConverter)."""
     line = F.col(column).cast("string")
     quoted = F.from_json(F.concat(F.lit('{"it":'), line, F.lit("}")), "it string")["it"]
-    # What is no JSON stays what it is, for the quarantine.
+    # A line that is no JSON passes unchanged; the merge quarantines it.
     return F.when(line == "null", F.lit(None)).when(line.startswith('"'), F.coalesce(quoted, line)).otherwise(line)
 
 

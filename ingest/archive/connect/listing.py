@@ -1,4 +1,4 @@
-"""Which objects of a sink connector hold which records, as far as their names tell."""
+"""Lists a sink connector's objects and the offsets that they hold, as far as their names tell."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ _LINES = (".json", ".json.gz")
 
 @dataclass(frozen=True)
 class SunkObject(StoredObject):
-    """`next_offset`: at which the next one of its topic partition begins; -1 where none does. `etag`: of its content.
-    `keys`, `headers`: the objects that hold these of its records, empty where none does. `part`: values, or tombstones,
-    which are keys without values."""
+    """An object of a sink connector.
+
+    Attributes:
+        next_offset: the first offset of the topic partition's next object; -1 for the last object.
+        etag: of its content.
+        part: "values", or "tombstones": keys without values.
+        keys, headers: the keys of the objects that hold these parts of its records; empty where there are none.
+    """
 
     next_offset: int
     etag: str
@@ -30,8 +35,8 @@ class SunkObject(StoredObject):
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which topics a pipeline reads: these, or those that the pattern matches as a whole. `tables`: those whose rows
-    the pipeline's file itself tells apart. `topic_tables`: topic → table."""
+    """The topics that a pipeline reads: `topics`, or those whose whole name matches `pattern`. `tables`: tables whose
+    key the pipeline file declares. `topic_tables`: topic → table."""
 
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
@@ -42,16 +47,17 @@ class Wanted:
         return topic in self.topics if self.topics is not None else bool(re.fullmatch(self.pattern or "", topic))
 
     def tells_rows_apart(self, topic: str) -> bool:
-        """Whether the pipeline's file names the key of the table whose changes the topic holds."""
+        """Returns True if the pipeline file declares the key of the topic's table."""
         table = (self.topic_tables or {}).get(topic)
         return table in self.tables if table else any(topic == t or topic.endswith(f".{t}") for t in self.tables)
 
 
 def sunk(listed: Iterable[Listed], connector: str, wanted: Wanted) -> list[SunkObject]:
-    """Those of the wanted topics, by topic, partition and offset. The last one of each partition ends where it begins,
-    as nothing tells where.
+    """Returns the objects of the wanted topics by topic, partition and offset. The end of a partition's last object is
+    unknown; it is set to its first offset.
 
-    Raises SourceRefused and ConfigError where names contradict each other or lack what they should tell."""
+    Raises SourceRefused, ConfigError and ChangelogUnusable for names that can't be parsed or contradict each other, and
+    for formats or missing parts that can't be read."""
     parts = _parts(listed, connector, wanted)
     found = sorted(_objects(parts), key=lambda o: (o.topic, o.partition, o.first_offset))
     if connector == "confluent":
@@ -60,11 +66,11 @@ def sunk(listed: Iterable[Listed], connector: str, wanted: Wanted) -> list[SunkO
 
 
 def _parts(listed: Iterable[Listed], connector: str, wanted: Wanted) -> dict[str, dict[str, tuple[Named, Listed]]]:
-    """The stem of a name → part → its object."""
+    """Returns stem of the name → part → its name and object."""
     found: dict[str, dict[str, tuple[Named, Listed]]] = {}
     for one in listed:
         if not one.size and not one.key.rpartition("/")[2]:
-            continue  # It stands for a folder.
+            continue  # a folder marker
         name = named(one.key, connector)
         if not wanted.takes(name.topic):
             continue
@@ -108,7 +114,7 @@ def _objects(parts: Mapping[str, Mapping[str, tuple[Named, Listed]]]) -> Iterato
 
 
 def _in_sequence(run: Sequence[SunkObject]) -> Iterator[SunkObject]:
-    """Each ends where the next one begins."""
+    """Yields the objects of one topic partition, each with its end: the next one's first offset."""
     for one, after in pairwise(run):
         if one.first_offset == after.first_offset:
             raise ChangelogUnusable(
@@ -121,13 +127,14 @@ def _in_sequence(run: Sequence[SunkObject]) -> Iterator[SunkObject]:
 
 
 def ended(one: SunkObject, last_offset: int, next_offset: int = -1) -> SunkObject:
-    """The same, as it is known now where it ends."""
+    """Returns the object with its last offset and its number of offsets."""
     known = vars(one) | {"last_offset": last_offset, "next_offset": next_offset}
     return SunkObject(**known | {"records": last_offset - one.first_offset + 1})
 
 
 def _require_keys(objects: Iterable[SunkObject], wanted: Wanted) -> None:
-    """A table without keys would be a bag of rows here, and none in the stream."""
+    """Raises ConfigError for values without keys whose table has no declared key: the table would be keyless here and
+    keyed in the stream."""
     without = (o for o in objects if o.part == "values" and not o.keys and not wanted.tells_rows_apart(o.topic))
     one = next(without, None)
     if one is not None:

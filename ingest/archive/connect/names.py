@@ -1,4 +1,4 @@
-"""What the name of a sink connector's object says of it."""
+"""Parses the names of sink connectors' objects."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ _NAMES = {
     "aiven": (_AIVEN, "TOPIC-PARTITION-OFFSET, with or without an ending"),
 }
 _TOMBSTONES = "tombstone"
-"""What `tombstone.encoded.partition` is unless said otherwise."""
+"""The default of the connector's `tombstone.encoded.partition`."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """`part`: which part of its records an object holds: values (of Aiven's all), keys, headers or tombstones. `stem`:
-    the name that it shares with the other parts. `format`: how the name ends."""
+    """A parsed name.
+
+    Attributes:
+        part: the part of its records that the object holds: values (for Aiven, all), keys, headers or tombstones.
+        stem: the name that all parts of the same records share.
+        format: the name's ending, such as .json.gz.
+    """
 
     topic: str
     partition: int
@@ -31,7 +36,7 @@ class Named:
 
 
 def named(key: str, connector: str) -> Named:
-    """Raises SourceRefused for a name that the connector doesn't give."""
+    """Returns the parsed name of an object key. Raises SourceRefused for a name that the connector doesn't give."""
     folder, _, name = key.rpartition("/")
     pattern, told = _NAMES[connector]
     found = pattern.fullmatch(name)

@@ -1,4 +1,5 @@
-"""Parquet columns as Kafka Connect's JSON has their values: times are numbers since the epoch or midnight."""
+"""Maps Arrow types to those of the same values in Kafka Connect's JSON: times become integers since the epoch or
+midnight."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from ingest.archive.store import ObjectStore
 
 _TAIL = 64 << 10
 _ENDING = 8
-"""The footer's size, four bytes, and the format's name."""
+"""Bytes at a Parquet file's end: the footer's size (4) and the magic (4)."""
 
 
 def footer_schema(store: ObjectStore, key: str, magic: bytes) -> pa.Schema | None:
-    """Of a Parquet object, as `plain` has it, read without its rows; None where it is none."""
+    """Returns the schema of a Parquet object after `plain`, read from its footer only; None for another format."""
     tail = store.tail(key, _TAIL)
     if not tail.endswith(magic):
         return None
@@ -25,7 +26,7 @@ def footer_schema(store: ObjectStore, key: str, magic: bytes) -> pa.Schema | Non
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
-    """The same, with what JSON has for each type."""
+    """Returns the schema with the types of Kafka Connect's JSON."""
     return pa.schema([field.with_type(_plain(field.type)) for field in schema])
 
 
