@@ -129,7 +129,7 @@ class TableSchemas:
         if key is None or not columns or not set(key) <= {c.name for c in columns}:
             return None, refused
         shape = Shape(batch.table, key, columns)
-        self._rules.shredded.require_alike(shape)
+        self._rules.shredded.require_readable_owner(shape)
         topics = tuple(sorted({t for g in batch.groups for t in g.topics} | set(entry.topics if entry else ())))
         if entry is None or entry.shape != shape or entry.topics != topics or entry.origin != origin:
             self._settle(entry, shape, topics, stored, origin)

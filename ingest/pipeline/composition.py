@@ -26,7 +26,7 @@ from ingest.loop.capture import Capture
 from ingest.loop.import_files import ArchiveImport
 from ingest.loop.merge import Merge
 from ingest.pipeline.shredding import sealing_of
-from ingest.shredding.owners import shredded_by
+from ingest.shredding.owners import shredded_of
 from ingest.sources.captured import is_remote
 from ingest.sources.contract import Source
 from ingest.sources.kafka import KafkaSource
@@ -63,7 +63,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
         personal={t: frozenset(s.personal) for t, s in pipeline.tables.items() if s.personal},
         subjects=subjects_of(pipeline.tables),
         masks={t: s.masks for t, s in pipeline.tables.items() if s.subject and s.masks},
-        shredded=shredded_by(pipeline.tables),
+        shredded=shredded_of(pipeline.tables),
         ledger=pipeline.layout.ledger,
         key_file=pipeline.privacy.key_file if pipeline.privacy else None,
         epochs=source.epochs,

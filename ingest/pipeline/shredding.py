@@ -13,9 +13,9 @@ from ingest.changelog.origin import ORIGIN, TableNames
 from ingest.config import Pipeline
 from ingest.lakehouse.catalog import Catalog
 from ingest.lakehouse.silver import Silver
-from ingest.shredding.data_keys import DataKeys, masters_in
-from ingest.shredding.opening import in_clear
-from ingest.shredding.owners import shredded_by
+from ingest.shredding.data_keys import DataKeys, read_master_keys
+from ingest.shredding.opening import decrypt_columns
+from ingest.shredding.owners import shredded_of
 from ingest.shredding.sealing import Sealing
 from ingest.suppression.key_file import read_keys
 from ingest.suppression.ledger import REQUESTED, Ledger
@@ -27,7 +27,7 @@ def data_keys_of(pipeline: Pipeline) -> DataKeys | None:
     if privacy is None or privacy.shredding is None or not pipeline.shreds:
         return None
     told = privacy.shredding
-    return DataKeys(told.key_store, pipeline.name, masters_in(told.master_key_file), read_keys(privacy.key_file))
+    return DataKeys(told.key_store, pipeline.name, read_master_keys(told.master_key_file), read_keys(privacy.key_file))
 
 
 def sealing_of(pipeline: Pipeline) -> Callable[[DataFrame], DataFrame]:
@@ -37,7 +37,7 @@ def sealing_of(pipeline: Pipeline) -> Callable[[DataFrame], DataFrame]:
     if keys is None:
         return lambda events: events
     keys.store().close()
-    seal = Sealing(shredded_by(pipeline.tables), keys, pipeline.source.debezium.unavailable_value_placeholder)
+    seal = Sealing(shredded_of(pipeline.tables), keys, pipeline.source.debezium.unavailable_value_placeholder)
     names = TableNames(pipeline.source.table_names, frozenset(pipeline.source.topic_tables))
     return seal if names.are_plain else partial(_sealed, seal, names)
 
@@ -56,9 +56,9 @@ def shred(spark: SparkSession, pipeline: Pipeline) -> int | None:
     if keys is None:
         return None
     ledger, count = Ledger(spark, pipeline.layout.ledger, pipeline.name), 0
-    owners = {owner.table for owner in shredded_by(pipeline.tables).owners.values()}
+    owners = {owner.table for owner in shredded_of(pipeline.tables).owners.values()}
     with closing(keys.store()) as store:
-        waiting = [e for e in ledger.entries() if e.kind == REQUESTED and not store.is_done(e.request)]
+        waiting = [e for e in ledger.entries() if e.kind == REQUESTED and not store.has_destroyed(e.request)]
         for entry in waiting:
             mine = ledger.keys(entry.number).where(F.col("table").isin(*owners)).select("key_hash").distinct()
             count += store.destroy(entry.request, (row["key_hash"] for row in mine.toLocalIterator()))
@@ -70,5 +70,5 @@ def rows_in_clear(spark: SparkSession, pipeline: Pipeline, table: str) -> DataFr
     decrypted."""
     entry = next(e for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name) if e.shape.table == table)
     rows = Silver(spark, pipeline.layout.silver(pipeline.name, table)).rows().select(*entry.shape.names)
-    keys, sealed = data_keys_of(pipeline), shredded_by(pipeline.tables).columns.get(table, frozenset())
-    return rows if keys is None else in_clear(rows, entry.shape, sealed, keys)
+    keys, sealed = data_keys_of(pipeline), shredded_of(pipeline.tables).columns.get(table, frozenset())
+    return rows if keys is None else decrypt_columns(rows, entry.shape, sealed, keys)

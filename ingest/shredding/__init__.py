@@ -1,2 +1,2 @@
-"""Crypto-shredding: personal columns are encrypted under a key of their subject, from bronze on. Whoever destroys the
-key has made every copy of them unreadable, also those that nobody knows of."""
+"""Crypto-shredding: personal columns are encrypted under a key of their subject before bronze is written. Destroying
+that key makes every copy of the values unreadable, known or not."""

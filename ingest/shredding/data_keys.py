@@ -1,4 +1,4 @@
-"""Data keys as a column: asked of the key store by the tasks that need them, unwrapped where they are used."""
+"""Data keys as DataFrame columns: Spark tasks look them up in the key store and unwrap them where they are used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.errors import ConfigError
-from ingest.shredding.cipher import unwrapped
+from ingest.shredding.cipher import unwrap
 from ingest.spark.arrow_tasks import map_in_arrow
 from ingest.spark.checkpoints import checkpoint
 from ingest.spark.local_rows import local_rows
@@ -25,14 +25,14 @@ OWNER, KEY_ID, KEY = "_owner", "_key_id", "_key"
 _WRAPPED = "owner string, key_id string, master int, wrapped binary"
 _MASTERS = T.StructType([T.StructField("master", T.IntegerType()), T.StructField("_secret", T.BinaryType())])
 _MASTER_BYTES = 32
-_BROADCAST = 100_000
-"""So many keys, of 200 bytes each, go to every task."""
-_Asked = Callable[["KeyStore", Iterable[str]], Iterator["DataKey"]]
+_MOST_BROADCAST = 100_000
+"""Up to this number of keys, of 200 bytes each, are broadcast."""
+_Lookup = Callable[["KeyStore", Iterable[str]], Iterator["DataKey"]]
 
 
 @dataclass(frozen=True)
 class DataKeys:
-    """Of one pipeline's subjects. `owners`: by which they are hashed."""
+    """The data keys of one pipeline's subjects. `owners`: the ledger keys by which owners are hashed."""
 
     url: str = field(repr=False)
     pipeline: str
@@ -40,40 +40,42 @@ class DataKeys:
     owners: LedgerKeys
 
     def store(self) -> KeyStore:
-        """Ready to be asked. Raises ConfigError and Unreachable."""
+        """Opens the key store. Raises ConfigError and Unreachable."""
         store = _store(self.url, self.pipeline, self.masters)
         store.begin(self.owners.check(self.owners.newest))
         return store
 
-    def secret(self, rows: DataFrame) -> DataFrame:
-        """`rows`, with what `keyed_hash.hashed` needs."""
+    def with_hmac_blocks(self, rows: DataFrame) -> DataFrame:
+        """Returns `rows` with the columns that `keyed_hash_column` needs."""
         return rows.crossJoin(F.broadcast(self.owners.blocks(rows.sparkSession, self.owners.newest)))
 
-    def of(self, owners: DataFrame) -> DataFrame:
-        """`OWNER` rows → each with its `KEY_ID` and `KEY`, made where there is none."""
-        return self._unwrapped(owners.select(OWNER), lambda store, asked: store.ensured(asked))
+    def for_owners(self, owners: DataFrame) -> DataFrame:
+        """Takes `OWNER` rows and returns each with its `KEY_ID` and `KEY`. Owners without a key get one."""
+        return self._unwrapped(owners.select(OWNER), lambda store, values: store.ensure(values))
 
     def by_id(self, key_ids: DataFrame) -> DataFrame:
-        """`KEY_ID` rows → those with a `KEY`: of the ones that were destroyed there is none."""
-        return self._unwrapped(key_ids.select(KEY_ID), lambda store, asked: store.by_id(asked))
+        """Takes `KEY_ID` rows and returns those with a `KEY`; destroyed keys are absent."""
+        return self._unwrapped(key_ids.select(KEY_ID), lambda store, values: store.by_id(values))
 
-    def _unwrapped(self, asked: DataFrame, how: _Asked) -> DataFrame:
-        # Cut while they are wrapped: rows that are kept may go to disk.
-        found = checkpoint(map_in_arrow(asked, _asking(self.url, self.pipeline, self.masters, how), _WRAPPED))
-        opened = found.join(F.broadcast(self._masters(asked.sparkSession)), "master")
-        key = unwrapped(F.col("wrapped"), F.col("key_id"), F.col("_secret"))
-        keys = opened.select(F.col("owner").alias(OWNER), F.col("key_id").alias(KEY_ID), key.alias(KEY))
-        # Else whoever joins them sends all of its rows about.
-        return F.broadcast(keys) if found.count() <= _BROADCAST else keys
+    def _unwrapped(self, values: DataFrame, lookup: _Lookup) -> DataFrame:
+        # Checkpointed while they are wrapped, because a checkpoint may spill to disk.
+        wrapped = checkpoint(
+            map_in_arrow(values, _lookup_batches(self.url, self.pipeline, self.masters, lookup), _WRAPPED)
+        )
+        with_masters = wrapped.join(F.broadcast(self._masters(values.sparkSession)), "master")
+        key = unwrap(F.col("wrapped"), F.col("key_id"), F.col("_secret"))
+        keys = with_masters.select(F.col("owner").alias(OWNER), F.col("key_id").alias(KEY_ID), key.alias(KEY))
+        # Without the hint a join with the keys would shuffle all of its rows.
+        return F.broadcast(keys) if wrapped.count() <= _MOST_BROADCAST else keys
 
     def _masters(self, spark: SparkSession) -> DataFrame:
         return local_rows(spark, [{"master": v, "_secret": s} for v, s in self.masters.items()], _MASTERS)
 
 
-def masters_in(path: str) -> dict[int, bytes]:
-    """Version → master key. Raises ConfigError where the file holds anything else than keys of 32 bytes."""
+def read_master_keys(path: str) -> dict[int, bytes]:
+    """Returns version → master key. Raises ConfigError if the file holds anything but keys of 32 bytes."""
     found = dict(read_secrets(path))
-    if any(len(secret) != _MASTER_BYTES for secret in found.values()):
+    if any(len(with_hmac_blocks) != _MASTER_BYTES for with_hmac_blocks in found.values()):
         raise ConfigError(
             f"{path} holds a master key that is not one of {_MASTER_BYTES} bytes",
             "make one with: openssl rand -hex 32",
@@ -82,27 +84,27 @@ def masters_in(path: str) -> dict[int, bytes]:
 
 
 def _store(url: str, pipeline: str, masters: Mapping[int, bytes]) -> KeyStore:
-    # Loading a database's library takes longer than all else of a command that shreds nothing.
+    # Imported here because loading SQLAlchemy would slow every command that shreds nothing.
     from ingest.shredding.key_store import KeyStore
 
     return KeyStore(url, pipeline, masters)
 
 
-def _asking(
-    url: str, pipeline: str, masters: Mapping[int, bytes], how: _Asked
+def _lookup_batches(
+    url: str, pipeline: str, masters: Mapping[int, bytes], lookup: _Lookup
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A connection per task."""
+    """Returns a function over Arrow batches that looks keys up over one connection per task."""
 
-    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def data_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         store = _store(url, pipeline, masters)
         try:
             for batch in batches:
-                rows = [vars(key) for key in how(store, batch.column(0).to_pylist())]
+                rows = [vars(key) for key in lookup(store, batch.column(0).to_pylist())]
                 yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
         finally:
             store.close()
 
-    return told
+    return data_keys
 
 
 _ARROW = pa.schema([("owner", pa.string()), ("key_id", pa.string()), ("master", pa.int32()), ("wrapped", pa.binary())])

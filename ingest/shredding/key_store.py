@@ -1,8 +1,7 @@
-"""The data keys of subjects: random, wrapped by a master key, in a database outside the lakehouse.
+"""The key store: random data keys of subjects, wrapped by a master key, in a database outside the lakehouse.
 
-Whose key it is stands there as the keyed hash by which the ledger knows its subject. A key that was destroyed is
-deleted, and a subject that comes back gets a new one.
-"""
+A key's owner is stored as the keyed hash by which the ledger knows its subject. A destroyed key is deleted; a subject
+that returns gets a new one."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from ingest.errors import ConfigError, Unreachable
 from ingest.shredding.cipher import KEY_BYTES, NONCE_BYTES
 
-_AT_ONCE = 500
+_CHUNK = 500
 _BUSY_SECONDS = 60
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _INSERT: Mapping[str, Callable[[sa.Table], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
@@ -35,7 +34,7 @@ _KEYS = sa.Table(
     sa.Column("key_id", sa.Text, nullable=False),
     sa.Column("master", sa.Integer, nullable=False),
     sa.Column("wrapped", sa.LargeBinary, nullable=False),
-    # Of an index over the ids alone SQLite makes no use, once the pipeline is asked for as well.
+    # SQLite doesn't use an index over the ids alone for a query that filters by pipeline too.
     sa.UniqueConstraint("pipeline", "key_id"),
 )
 _DATA_KEYS = sa.select(_KEYS.c.owner, _KEYS.c.key_id, _KEYS.c.master, _KEYS.c.wrapped)
@@ -57,8 +56,8 @@ _HASHED_BY = sa.Table(
 
 @dataclass(frozen=True)
 class DataKey:
-    """`owner`: the keyed hash of whose it is. `wrapped`: nonce, ciphertext and tag, by the master key of the version
-    `master`, with the id as additional data."""
+    """`owner`: keyed hash of the subject's key. `wrapped`: nonce, ciphertext and tag under master key `master` (its
+    version), with the key id as additional data."""
 
     owner: str
     key_id: str
@@ -67,7 +66,7 @@ class DataKey:
 
 
 class KeyStore:
-    """Of one pipeline. Raises Unreachable where the database can't be asked."""
+    """The key store of one pipeline. Raises Unreachable if the database can't be reached."""
 
     def __init__(self, url: str, pipeline: str, masters: Mapping[int, bytes]) -> None:
         self._pipeline = pipeline
@@ -75,7 +74,7 @@ class KeyStore:
         try:
             self._engine = sa.create_engine(url)
         except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError):
-            # The exception would show the URL, and a password in it.
+            # The exception shows the URL, which may contain a password.
             raise ConfigError(
                 "privacy.shredding.key_store is no URL of a database that is known here",
                 "write it as sqlite:////folder/file or postgresql+psycopg://user@host/database",
@@ -85,99 +84,101 @@ class KeyStore:
                 f"a key store in {self._engine.dialect.name} is not supported", f"take {' or '.join(_INSERT)}"
             )
         if self._engine.dialect.name == "sqlite":
-            sa.event.listen(self._engine, "connect", _overwriting)
-            # Who reads first and writes then would find the file locked.
+            sa.event.listen(self._engine, "connect", _configure_sqlite)
+            # A transaction that reads first and writes later would find the file locked.
             sa.event.listen(self._engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
 
     def begin(self, check: str) -> None:
-        """Makes the tables where there are none. `check`: of the secret by which owners are hashed.
+        """Creates missing tables. `check`: of the secret by which owners are hashed.
 
-        Raises ConfigError where owners were hashed by another one: nobody's key would be found again."""
+        Raises ConfigError if the stored owners were hashed by another secret, because no key would be found again."""
         with self._transaction() as connection:
             _STORE.create_all(connection)
             row = {"pipeline": self._pipeline, "check": check}
             connection.execute(self._insert(_HASHED_BY).values(row).on_conflict_do_nothing())
-            told = sa.select(_HASHED_BY.c.check).where(_HASHED_BY.c.pipeline == self._pipeline)
-            if connection.execute(told).scalar_one() != check:
+            stored_check = sa.select(_HASHED_BY.c.check).where(_HASHED_BY.c.pipeline == self._pipeline)
+            if connection.execute(stored_check).scalar_one() != check:
                 raise ConfigError(
                     "the key store knows subjects by another secret than the newest in privacy.key_file",
                     "take the newer line out of it: a pipeline that shreds keeps the secret that it began with",
                 )
 
-    def ensured(self, owners: Iterable[str]) -> Iterator[DataKey]:
-        """The key of each owner; who has none gets one. Two that ask at once are told the same."""
-        for some in _some(dict.fromkeys(owners)):
+    def ensure(self, owners: Iterable[str]) -> Iterator[DataKey]:
+        """Yields the key of each owner and creates missing ones. Concurrent callers get the same key."""
+        for chunk in _chunks(dict.fromkeys(owners)):
             with self._transaction() as connection:
-                known = {key.owner: key for key in self._held(connection, _KEYS.c.owner, some)}
-                if absent := [owner for owner in some if owner not in known]:
-                    rows = [{"pipeline": self._pipeline, **vars(self._new(owner))} for owner in absent]
+                known = {key.owner: key for key in self._select(connection, _KEYS.c.owner, chunk)}
+                if absent := [owner for owner in chunk if owner not in known]:
+                    rows = [{"pipeline": self._pipeline, **vars(self._new_key(owner))} for owner in absent]
                     connection.execute(self._insert(_KEYS).on_conflict_do_nothing(), rows)
-                    known |= {key.owner: key for key in self._held(connection, _KEYS.c.owner, absent)}
+                    known |= {key.owner: key for key in self._select(connection, _KEYS.c.owner, absent)}
             yield from known.values()
 
     def by_id(self, key_ids: Iterable[str]) -> Iterator[DataKey]:
-        """Of these the ones that are not destroyed."""
-        for some in _some(dict.fromkeys(key_ids)):
+        """Yields the keys with these ids that are not destroyed."""
+        for chunk in _chunks(dict.fromkeys(key_ids)):
             with self._transaction() as connection:
-                held = self._held(connection, _KEYS.c.key_id, some)
-            yield from held
+                found = self._select(connection, _KEYS.c.key_id, chunk)
+            yield from found
 
-    def is_done(self, request: str) -> bool:
-        """Whether the keys that a request concerns were destroyed."""
-        mine = sa.select(_DESTROYED.c.key_count).where(_of(_DESTROYED, self._pipeline), _DESTROYED.c.request == request)
+    def has_destroyed(self, request: str) -> bool:
+        """Returns True if the keys of this request have been destroyed."""
+        query = sa.select(_DESTROYED.c.key_count).where(
+            _of_pipeline(_DESTROYED, self._pipeline), _DESTROYED.c.request == request
+        )
         with self._transaction() as connection:
-            return connection.execute(mine).first() is not None
+            return connection.execute(query).first() is not None
 
     def destroy(self, request: str, owners: Iterable[str]) -> int:
-        """Deletes the keys of these owners, all or none, once for a request: a key that was made since is of a new
-        life. How many there were."""
-        if self.is_done(request):
+        """Deletes the keys of these owners in one transaction and returns their number. Acts once per request: keys
+        created afterwards belong to events after its cutoff."""
+        if self.has_destroyed(request):
             return 0
         count = 0
         with self._transaction() as connection:
-            for some in _some(owners):
-                gone = sa.delete(_KEYS).where(_of(_KEYS, self._pipeline), _KEYS.c.owner.in_(some))
-                count += connection.execute(gone).rowcount
+            for chunk in _chunks(owners):
+                delete = sa.delete(_KEYS).where(_of_pipeline(_KEYS, self._pipeline), _KEYS.c.owner.in_(chunk))
+                count += connection.execute(delete).rowcount
             row = {"pipeline": self._pipeline, "request": request, "key_count": count, "at": datetime.now(UTC)}
             connection.execute(sa.insert(_DESTROYED).values(row))
-        self._forget()
+        self._vacuum()
         return count
 
     def rewrap(self) -> int:
-        """Wraps by the newest master key what an older one has wrapped: a copy of the store from before is worth
-        nothing without that one. How many keys."""
+        """Wraps keys of older master keys by the newest one and returns their number. Afterwards an older copy of the
+        store is useless without the older master key."""
         newest, count = max(self._masters), 0
-        older = _DATA_KEYS.where(_of(_KEYS, self._pipeline), _KEYS.c.master < newest)
+        older = _DATA_KEYS.where(_of_pipeline(_KEYS, self._pipeline), _KEYS.c.master < newest)
         while True:
             with self._transaction() as connection:
-                some = [DataKey(*row) for row in connection.execute(older.limit(_AT_ONCE))]
-                for key in some:
-                    told = {"master": newest, "wrapped": self._wrapped(key.key_id, self._opened(key))}
-                    connection.execute(sa.update(_KEYS).where(_KEYS.c.key_id == key.key_id).values(told))
-            if not some:
+                chunk = [DataKey(*row) for row in connection.execute(older.limit(_CHUNK))]
+                for key in chunk:
+                    values = {"master": newest, "wrapped": self._wrap(key.key_id, self._unwrap(key))}
+                    connection.execute(sa.update(_KEYS).where(_KEYS.c.key_id == key.key_id).values(values))
+            if not chunk:
                 break
-            count += len(some)
-        self._forget()
+            count += len(chunk)
+        self._vacuum()
         return count
 
     def close(self) -> None:
         self._engine.dispose()
 
-    def _new(self, owner: str) -> DataKey:
+    def _new_key(self, owner: str) -> DataKey:
         key_id = secrets.token_hex(16)
-        return DataKey(owner, key_id, max(self._masters), self._wrapped(key_id, secrets.token_bytes(KEY_BYTES)))
+        return DataKey(owner, key_id, max(self._masters), self._wrap(key_id, secrets.token_bytes(KEY_BYTES)))
 
-    def _wrapped(self, key_id: str, key: bytes) -> bytes:
+    def _wrap(self, key_id: str, key: bytes) -> bytes:
         nonce = secrets.token_bytes(NONCE_BYTES)
         return nonce + AESGCM(self._masters[max(self._masters)]).encrypt(nonce, key, key_id.encode())
 
-    def _opened(self, key: DataKey) -> bytes:
+    def _unwrap(self, key: DataKey) -> bytes:
         master = self._masters[key.master]
         return AESGCM(master).decrypt(key.wrapped[:NONCE_BYTES], key.wrapped[NONCE_BYTES:], key.key_id.encode())
 
-    def _held(self, connection: sa.Connection, column: sa.Column[str], values: Sequence[str]) -> list[DataKey]:
-        mine = _DATA_KEYS.where(_of(_KEYS, self._pipeline), column.in_(values))
-        found = [DataKey(*row) for row in connection.execute(mine)]
+    def _select(self, connection: sa.Connection, column: sa.Column[str], values: Sequence[str]) -> list[DataKey]:
+        query = _DATA_KEYS.where(_of_pipeline(_KEYS, self._pipeline), column.in_(values))
+        found = [DataKey(*row) for row in connection.execute(query)]
         if lacking := {key.master for key in found} - self._masters.keys():
             raise ConfigError(
                 f"the master key file lacks version {min(lacking)}, which wraps keys of the key store",
@@ -188,8 +189,8 @@ class KeyStore:
     def _insert(self, table: sa.Table) -> Any:
         return _INSERT[self._engine.dialect.name](table)
 
-    def _forget(self) -> None:
-        """Postgres leaves the bytes of what was deleted where they are, a plain vacuum too."""
+    def _vacuum(self) -> None:
+        """Rewrites the table in Postgres, where a delete, and a plain VACUUM too, leaves the deleted bytes in place."""
         if self._engine.dialect.name == "postgresql":
             with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                 connection.execute(sa.text("VACUUM FULL data_keys"))
@@ -211,17 +212,17 @@ class KeyStore:
             ) from None
 
 
-def _some(values: Iterable[str]) -> Iterator[list[str]]:
+def _chunks(values: Iterable[str]) -> Iterator[list[str]]:
     rest = iter(values)
-    return iter(lambda: list(islice(rest, _AT_ONCE)), [])
+    return iter(lambda: list(islice(rest, _CHUNK)), [])
 
 
-def _of(table: sa.Table, pipeline: str) -> sa.ColumnElement[bool]:
+def _of_pipeline(table: sa.Table, pipeline: str) -> sa.ColumnElement[bool]:
     return table.c.pipeline == pipeline
 
 
-def _overwriting(connection: Any, _: Any) -> None:
-    """What SQLite deletes is gone from the file, and another process that writes is waited for."""
+def _configure_sqlite(connection: Any, _: Any) -> None:
+    """Makes SQLite overwrite deleted bytes, and wait for other writers."""
     connection.isolation_level = None
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000}")

@@ -1,4 +1,4 @@
-"""Rows in clear: what whoever has the master key reads in place of sealed text."""
+"""Decryption of sealed columns for readers who have the master key."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from ingest.changelog.values.decode import decode, wire_spark_type
 from ingest.changelog.values.types import spark_type
 from ingest.evolution.policies import TableColumn
 from ingest.merge.images import Shape
-from ingest.shredding.cipher import is_sealed, key_id_of, opened
+from ingest.shredding.cipher import is_sealed, key_id_of, unseal
 from ingest.shredding.data_keys import KEY, KEY_ID, DataKeys
 
 
-def in_clear(rows: DataFrame, shape: Shape, sealed: frozenset[str], keys: DataKeys) -> DataFrame:
-    """`rows` of a table, its `sealed` columns decrypted and of the types of their source; null where the key was
+def decrypt_columns(rows: DataFrame, shape: Shape, sealed: frozenset[str], keys: DataKeys) -> DataFrame:
+    """Returns `rows` of a table with the `sealed` columns decrypted and of their source types; null where the key was
     destroyed."""
     columns = {f"_{n}": c for n, c in enumerate(shape.columns) if c.name in sealed}
     if not columns:
         return rows
     ids = F.array_distinct(F.array(*(key_id_of(quoted(c.name)) for c in columns.values())))
-    wanted = rows.select(F.explode(F.array_compact(ids)).alias(KEY_ID)).distinct()
-    found = keys.by_id(wanted).select(KEY_ID, KEY)
+    key_ids = rows.select(F.explode(F.array_compact(ids)).alias(KEY_ID)).distinct()
+    keys_by_id = keys.by_id(key_ids).select(KEY_ID, KEY)
     for name, column in columns.items():
-        mine = found.select(F.col(KEY_ID).alias(f"_id{name}"), F.col(KEY).alias(f"_key{name}"))
-        rows = rows.join(mine, key_id_of(quoted(column.name)) == F.col(f"_id{name}"), "left")
-    rows = rows.withColumns({name: _read(c, shape.table, F.col(f"_key{name}")) for name, c in columns.items()})
-    told = {c.name: _clear(c, F.col(name)) for name, c in columns.items()}
-    return rows.select(*(told[c.name].alias(c.name) if c.name in told else quoted(c.name) for c in shape.columns))
+        column_keys = keys_by_id.select(F.col(KEY_ID).alias(f"_id{name}"), F.col(KEY).alias(f"_key{name}"))
+        rows = rows.join(column_keys, key_id_of(quoted(column.name)) == F.col(f"_id{name}"), "left")
+    rows = rows.withColumns({name: _decrypted(c, shape.table, F.col(f"_key{name}")) for name, c in columns.items()})
+    values = {c.name: _typed(c, F.col(name)) for name, c in columns.items()}
+    return rows.select(*(values[c.name].alias(c.name) if c.name in values else quoted(c.name) for c in shape.columns))
 
 
-def _read(column: TableColumn, table: str, key: Column) -> Column:
-    """A struct of the `value`, as the event held it."""
-    json = opened(quoted(column.name), F.lit(table), F.lit(column.name), key)
+def _decrypted(column: TableColumn, table: str, key: Column) -> Column:
+    """Returns a struct with the `value` as the event carried it."""
+    json = unseal(quoted(column.name), F.lit(table), F.lit(column.name), key)
     kind = T.StringType() if column.sealed is None else wire_spark_type(column.sealed.wire)
     return F.from_json(F.concat(F.lit('{"value":'), json, F.lit("}")), T.StructType([T.StructField("value", kind)]))
 
 
-def _clear(column: TableColumn, read: Column) -> Column:
-    text, was = quoted(column.name), column.sealed
-    value = read["value"] if was is None else decode(read["value"], was.wire, was.type)
-    if was is not None and was.wire.elements:
+def _typed(column: TableColumn, decrypted: Column) -> Column:
+    text, original = quoted(column.name), column.sealed
+    value = decrypted["value"] if original is None else decode(decrypted["value"], original.wire, original.type)
+    if original is not None and original.wire.elements:
         return value
-    # What an erasure has put there in place of a value was never encrypted.
-    plain = text if was is None else text.try_cast(spark_type(was.type))
+    # Values written by an erasure's mask are not encrypted.
+    plain = text if original is None else text.try_cast(spark_type(original.type))
     return F.when(is_sealed(text), value).otherwise(plain)

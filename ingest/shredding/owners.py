@@ -1,4 +1,4 @@
-"""Under whose key a row's values are encrypted: its subject, or the row through which it leads to one. Plain values."""
+"""Owners: the subject, or the row that leads to it, under whose key a row's values are encrypted."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ingest.config import TableSettings
 from ingest.errors import ConfigError
 from ingest.merge.images import Shape
 
-_TOLD_ALIKE = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT53, Kind.INT64, Kind.STRING, Kind.UUID)
-"""Types whose values are the same text in an event's JSON and as the ledger hashes a key."""
+_SAME_TEXT = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT53, Kind.INT64, Kind.STRING, Kind.UUID)
+"""Types whose values have the same text in an event's JSON and in the keyed hashes of the ledger."""
 
 
 @dataclass(frozen=True)
@@ -24,18 +24,18 @@ class Owner:
 
 @dataclass(frozen=True)
 class Shredded:
-    """`columns`: table → columns that are encrypted. `owners`: table → by whose key."""
+    """`columns`: table → encrypted columns. `owners`: table → the owner of its rows."""
 
     columns: Mapping[str, frozenset[str]] = field(default_factory=dict)
     owners: Mapping[str, Owner] = field(default_factory=dict)
 
-    def require_alike(self, shape: Shape) -> None:
-        """Raises ConfigError where a table's owners can't be told out of its events."""
+    def require_readable_owner(self, shape: Shape) -> None:
+        """Raises ConfigError if the owners of a table's rows can't be read from its events."""
         owner = self.owners.get(shape.table)
         if owner is None:
             return
         kinds = {c.name: c.type.kind for c in shape.columns}
-        if owner.column in kinds and kinds[owner.column] not in _TOLD_ALIKE:
+        if owner.column in kinds and kinds[owner.column] not in _SAME_TEXT:
             raise ConfigError(
                 f"table {shape.table} shreds columns, and leads to its subject by {owner.column}, a "
                 f"{kinds[owner.column].value}",
@@ -43,12 +43,12 @@ class Shredded:
             )
 
 
-def shredded_by(tables: Mapping[str, TableSettings]) -> Shredded:
-    """What a pipeline's file says."""
-    told = {table: settings for table, settings in tables.items() if settings.shred}
+def shredded_of(tables: Mapping[str, TableSettings]) -> Shredded:
+    """Returns the shredded columns that the tables' settings declare."""
+    shredding = {table: settings for table, settings in tables.items() if settings.shred}
     owners = {}
-    for table, settings in told.items():
+    for table, settings in shredding.items():
         assert settings.subject is not None, "the configuration refuses shredded columns of nobody"
         for column, parent in (settings.subject.through or {settings.subject.key or "": table}).items():
             owners[table] = Owner(parent, column)
-    return Shredded({table: frozenset(settings.shred) for table, settings in told.items()}, owners)
+    return Shredded({table: frozenset(settings.shred) for table, settings in shredding.items()}, owners)

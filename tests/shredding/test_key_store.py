@@ -9,7 +9,7 @@ import pytest
 from cryptography.exceptions import InvalidTag
 
 from ingest.errors import ConfigError, Unreachable
-from ingest.shredding.data_keys import masters_in
+from ingest.shredding.data_keys import read_master_keys
 from ingest.shredding.key_store import DataKey, KeyStore
 
 MASTERS = {1: bytes(range(32))}
@@ -23,7 +23,7 @@ def opened(folder: Path, pipeline: str = "insured", masters: dict[int, bytes] | 
 
 
 def by_owner(store: KeyStore, owners: list[str]) -> dict[str, DataKey]:
-    return {key.owner: key for key in store.ensured(owners)}
+    return {key.owner: key for key in store.ensure(owners)}
 
 
 def test_an_owner_has_one_key_whoever_asks(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_destroying_that_dies_has_destroyed_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="died"):
         store.destroy("r1", dying())  # type: ignore[arg-type]
-    assert not store.is_done("r1")
+    assert not store.has_destroyed("r1")
     assert by_owner(store, OWNERS[:1000]) == old
 
 
@@ -75,9 +75,9 @@ def test_keys_are_wrapped_anew_by_a_newer_master(tmp_path: Path) -> None:
     newer = opened(tmp_path, masters={2: both[2]})
     new = by_owner(newer, OWNERS[:600])
     assert {o: k.key_id for o, k in new.items()} == {o: k.key_id for o, k in old.items()}
-    assert all(newer._opened(new[o]) == store._opened(old[o]) for o in OWNERS[:600])
+    assert all(newer._unwrap(new[o]) == store._unwrap(old[o]) for o in OWNERS[:600])
     with pytest.raises(InvalidTag):
-        opened(tmp_path, masters={2: MASTERS[1]})._opened(new[OWNERS[0]])
+        opened(tmp_path, masters={2: MASTERS[1]})._unwrap(new[OWNERS[0]])
     with pytest.raises(ConfigError, match="lacks version 2"):
         by_owner(opened(tmp_path), OWNERS[:1])
 
@@ -106,4 +106,4 @@ def test_a_master_key_has_32_bytes(tmp_path: Path) -> None:
     file.write_text("1 " + "5a" * 33, encoding="ascii")
     file.chmod(0o600)
     with pytest.raises(ConfigError, match="32 bytes"):
-        masters_in(str(file))
+        read_master_keys(str(file))

@@ -26,7 +26,7 @@ def test_keys_are_told_once_and_destroyed(stack: Stack) -> None:
 
     def asked(_: int) -> dict[str, DataKey]:
         store = opened()
-        found = {key.owner: key for key in store.ensured(OWNERS)}
+        found = {key.owner: key for key in store.ensure(OWNERS)}
         store.close()
         return found
 
@@ -45,7 +45,7 @@ def test_keys_are_told_once_and_destroyed(stack: Stack) -> None:
             row = connection.execute("SELECT pg_read_binary_file(pg_relation_filepath('data_keys'))").fetchone()
             assert row is not None
         assert [key.owner for key in first.values() if key.wrapped in row[0]] == OWNERS[700:]
-        assert next(store.ensured(OWNERS[:1])).key_id != first[OWNERS[0]].key_id
+        assert next(store.ensure(OWNERS[:1])).key_id != first[OWNERS[0]].key_id
         store.close()
     finally:
         with psycopg.connect(there.dsn, autocommit=True) as connection:

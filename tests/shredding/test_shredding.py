@@ -199,7 +199,7 @@ def test_what_is_kept_is_what_the_book_says(spark: SparkSession, tmp_path: Path)
     keys = data_keys_of(pipeline)
     assert keys is not None
     owner = keyed_hash(bytes.fromhex(people.SECRET.split()[1]), MEMBERS, str(ANNA))
-    (mine,) = KeyStore(keys.url, pipeline.name, {1: MASTER}).ensured([owner])
+    (mine,) = KeyStore(keys.url, pipeline.name, {1: MASTER}).ensure([owner])
     assert mine.key_id == found[1]
     key = AESGCM(MASTER).decrypt(mine.wrapped[:12], mine.wrapped[12:], mine.key_id.encode())
     box = base64.b64decode(found[2])

@@ -24,7 +24,7 @@ from ingest.failures.explained import RunFailed, explained
 from ingest.lakehouse.catalog import Catalog
 from ingest.names import Lakehouse
 from ingest.pipeline.shredding import rows_in_clear
-from ingest.shredding.owners import shredded_by
+from ingest.shredding.owners import shredded_of
 from ingest.spark.session import running
 from ingest.sql.failures import explaining
 from ingest.sql.named_tables import named_tables
@@ -113,7 +113,7 @@ def register_in_clear(spark: SparkSession, pipeline: Pipeline) -> None:
     """Registers decrypted views of the tables with shredded columns in this session, as `table__decrypted`; prefixed by
     the schema if two tables share a name. Raises ConfigError if no table is shredded or the keys can't be read."""
     entries = Catalog(spark, pipeline.layout.tables).entries(pipeline.name)
-    sealed = [e.shape.table for e in entries if e.shape.table in shredded_by(pipeline.tables).columns]
+    sealed = [e.shape.table for e in entries if e.shape.table in shredded_of(pipeline.tables).columns]
     if not sealed:
         raise ConfigError(
             f"no table of {pipeline.name} has shredded columns",
