@@ -24,7 +24,7 @@ _REFERENCES = T.ArrayType(T.StructType([T.StructField("table", T.StringType()), 
 def own_keys(shape: Shape, key: Sequence[Column] | None = None) -> Column:
     """Returns the row's key as an array of references; empty if the table has no key or a part of it is null. `key`:
     columns to read in place of the table's."""
-    types = _types_by_column(shape)
+    types = _column_types(shape)
     values = [quoted(k) for k in shape.key] if key is None else key
     if not shape.key:
         return F.array().cast(_REFERENCES)
@@ -34,7 +34,7 @@ def own_keys(shape: Shape, key: Sequence[Column] | None = None) -> Column:
 
 def foreign_keys(shape: Shape, subjects: Subjects) -> Column:
     """Returns the keys that the row's foreign keys hold, as an array of references."""
-    types = _types_by_column(shape)
+    types = _column_types(shape)
     links = {c: parent for c, parent in subjects.links.get(shape.table, {}).items() if c in types}
     references = [_reference(parent, key_text([(quoted(c), types[c])])) for c, parent in links.items()]
     return _non_null(F.array(*references)) if references else F.array().cast(_REFERENCES)
@@ -58,7 +58,7 @@ def rows_referencing(rows: DataFrame, keys: DataFrame) -> DataFrame:
     return exploded.join(keys.select("request", KEY_HASH), KEY_HASH).drop(KEY_HASH)
 
 
-def _types_by_column(shape: Shape) -> dict[str, T.DataType]:
+def _column_types(shape: Shape) -> dict[str, T.DataType]:
     return {c.name: spark_type(c.type) for c in shape.columns}
 
 
