@@ -1,8 +1,8 @@
-"""Columns of a changelog without a schema, out of the values themselves.
+"""Infers the columns of a changelog without a schema from its values.
 
-Of each value of a row image its kind is the text of a type of the lattice in `inferred_types`; a column has the join of
-the kinds of its values. An aggregate collects the kinds of each column in one pass: `shape`, the text of an object of
-columns, each an object of kinds.
+The kind of a value is the text of a type of the lattice in `inferred_types`; the type of a column is the join of the
+kinds of its values. The aggregate `shape` collects the kinds of each column in one pass, as the text of an object type:
+its members are the columns, each an object type whose members are kinds.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _OUTSIDE_QUOTES = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
 _IMAGES = "before variant, after variant"
 _UNOPENED = "_corrupt"
 _EXPONENT = "exponent"
-"""Beside the kinds of a column: some number is written with an exponent, or with more digits than a VARIANT keeps."""
+"""A mark among the kinds of a column: some number has an exponent, or may have more digits than a VARIANT keeps."""
 _ALWAYS_KEPT = 15
-"""So many characters of a number have no more digits than a 64-bit float keeps, whichever they are."""
+"""The number of decimal digits that a 64-bit float always keeps."""
 _TOO_LONG = r"[:,\[]\s*-?(?:(?:[0-9]\.?){39}|(?:[0-9]\.?){18,}[eE])"
 _TOO_LARGE = r"[0-9][eE]\+?(?:309|3[1-9][0-9]|[4-9][0-9]{2}|[0-9]{4,})"
 _TOO_SMALL = r"[0-9][eE]-(?:32[4-9]|3[3-9][0-9]|[4-9][0-9]{2}|[0-9]{4,})"
@@ -41,23 +41,25 @@ _PROVEN = {
     Kind.INT64: {"int53", "int64"},
     Kind.FLOAT64: {"int53", "float64"},
 }
-"""Kinds of values that are what their wire type says, without looking at each once more."""
+"""Kinds that prove a value to be of its wire type, so that it needs no check."""
 
 
 def images(value: SparkColumn) -> SparkColumn:
-    """Both row images of a schemaless value, whatever is in them; for `shape`. Nothing else of the value is kept."""
+    """Returns both row images of a value without a schema, as a struct of VARIANTs, for `shape`."""
     opened = f"{_IMAGES}, payload struct<{_IMAGES}>, {_UNOPENED} string"
     return F.from_json(value, opened, {"columnNameOfCorruptRecord": _UNOPENED, **WITHOUT_LIMITS})
 
 
 def are_whole(opened: SparkColumn) -> SparkColumn:
-    """Whether all that is in `images` could be opened. An object that names a field twice can't: no shape tells of
-    it."""
+    """Returns true if `images` could be parsed. An object that has a field twice can't be: `shape` doesn't see it."""
     return opened.isNotNull() & opened[_UNOPENED].isNull()
 
 
 def shape(opened: SparkColumn, wrapped: SparkColumn) -> SparkColumn:
-    """Aggregate: the kinds of values of each column in the row images (else the images before) of `images`, as text."""
+    """Returns an aggregate: the kinds of each column's values in images after, or before if there is none, as text.
+
+    `opened`: a column from `images`. `wrapped`: true if the images are in a `payload`.
+    """
 
     def image(member: str) -> SparkColumn:
         found = F.when(wrapped, opened["payload"][member]).otherwise(opened[member])
@@ -69,7 +71,7 @@ def shape(opened: SparkColumn, wrapped: SparkColumn) -> SparkColumn:
 
 
 def _kinds(value: SparkColumn) -> SparkColumn:
-    """Returns a map whose keys are the kind of a value and, where it needs more care, `_EXPONENT`."""
+    """Returns a map whose keys are the kind of a value and, for a number that may be inexact, `_EXPONENT`."""
     seen = F.schema_of_variant(value)
     kind = F.when(seen.rlike("OBJECT<|VARIANT"), F.lit("json")).otherwise(_plain_kind(value, seen))
     careful = seen.contains("DOUBLE")
@@ -78,7 +80,7 @@ def _kinds(value: SparkColumn) -> SparkColumn:
 
 
 def _plain_kind(value: SparkColumn, seen: SparkColumn) -> SparkColumn:
-    """Returns the kind of a scalar, or of arrays of arrays of scalars of one kind. `seen`: its type as Spark says."""
+    """Returns the kind of a scalar, or of nested arrays of scalars of one kind. `seen`: its `schema_of_variant`."""
     scalar = F.regexp_extract(seen, "^(?:ARRAY<)*([A-Z]+)", 1)
     number, whole = scalar.isin("BIGINT", "DECIMAL", "DOUBLE"), scalar == "BIGINT"
     text = F.to_json(value)
@@ -95,14 +97,14 @@ def _plain_kind(value: SparkColumn, seen: SparkColumn) -> SparkColumn:
 
 
 def _is_kept(digits: SparkColumn) -> SparkColumn:
-    """Returns whether the digits of a number come back from a 64-bit float. What is written with an exponent, or as
-    Spark writes a float (`1500.0`), is one."""
+    """Returns true if a 64-bit float keeps the digits of a number. A number with an exponent, or in the form of a float
+    (`1500.0`), is one already."""
     back = plain_number(digits.try_cast("double").cast("string"))
     return digits.rlike(r"E|\.0$") | F.coalesce(back == digits, F.lit(False))
 
 
 def inferred(shape_text: str | None) -> tuple[Column, ...]:
-    """Columns out of the text that `shape` gives; none for a text that names no object."""
+    """Returns the columns of a text from `shape`; none if it is not that of an object."""
     found = []
     for name, kinds in _kinds_of(shape_text).items():
         own = join_all(parse(kind) for kind in kinds - {_EXPONENT})
@@ -112,7 +114,7 @@ def inferred(shape_text: str | None) -> tuple[Column, ...]:
 
 
 def joined(one: str | None, other: str | None) -> str | None:
-    """The shape of all values that had the one or the other, as `shape` would have joined them."""
+    """Returns the union of two texts from `shape`: that of all values together."""
     if one is None or other is None or one == other:
         return other if one is None else one
     both: dict[str, frozenset[str]] = dict(_kinds_of(one))
@@ -135,8 +137,7 @@ def _kinds_of(shape_text: str | None) -> Mapping[str, frozenset[str]]:
 
 
 def vouched(columns: Sequence[Column], shape_text: str | None) -> frozenset[str]:
-    """Of the columns that no schema vouches for, those whose every value the shape of all images shows to be one of
-    their type."""
+    """Returns the names of the checked columns whose values are all proven, by `shape_text`, to be of their type."""
     kinds = _kinds_of(shape_text)
     return frozenset(c.name for c in columns if c.wire.checked and c.name in kinds and _proves(kinds[c.name], c.wire))
 
@@ -151,13 +152,13 @@ def _proves(kinds: frozenset[str], wire: WireType) -> bool:
 
 
 def holds_long_numbers(shape_text: str | None) -> bool:
-    """Returns whether `is_inexact` has to be asked of each value that had the shape."""
+    """Returns true if `is_inexact` has to test each of the values that `shape_text` was made from."""
     return any(_EXPONENT in kinds for kinds in _kinds_of(shape_text).values())
 
 
 def is_inexact(value: SparkColumn) -> SparkColumn:
-    """Returns whether JSON holds a number of more digits than a VARIANT keeps (38, with an exponent 17), or one that is
-    no 64-bit float: without a schema nothing says what to make of it."""
+    """Returns true for JSON with a number of more digits than a VARIANT keeps (38, or 17 with an exponent), or beyond
+    the range of a 64-bit float. Without a schema such a number has no type."""
     return value.cast("string").rlike(f"{_TOO_LONG}|{_TOO_LARGE}|{_TOO_SMALL}")
 
 
@@ -167,8 +168,8 @@ def settled(
     key: Sequence[str] = (),
     spelling: Spelling | None = None,
 ) -> tuple[Column, ...]:
-    """Inferred columns as they are read for their table; and `key` columns that stand in the records' keys alone (a
-    delete without an image)."""
+    """Returns columns with inferred ones typed as in their table, and the `key` columns that only records' keys have
+    (as in a delete without an image)."""
     known = {c.name: c for c in table}
     names = (spelling or Spelling()).of([c.name for c in columns], known)
     named = {names[c.name]: c for c in columns}
@@ -184,7 +185,7 @@ def _read_for(column: Column, target: TableColumn | None) -> Column:
 
 
 def read_as(column: TableColumn) -> Column:
-    """Returns how to read a table's column where no event says how it is written."""
+    """Returns the column by which to read a table's column if no event defines its encoding."""
     if column.inferred and is_inferable(column.type):
         return Column(column.name, wire_of(column.type), column.type, inferred=True)
     return declared(column.name, str(column.type))

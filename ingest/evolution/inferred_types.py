@@ -1,14 +1,14 @@
-"""The types of columns that no schema and no declaration describes, as a lattice.
+"""The lattice of inferred types, those of columns without schema or declaration.
 
     unknown  <  boolean                       <  json  <  string
     unknown  <  int53 < int64, float64 < decimal_text  <  json
     unknown  <  array of one of these, element by element  <  json
 
-`join` gives the smallest type that holds every value of both without loss. It is associative, commutative and
-idempotent, so which rows a table ends up with does not depend on how events are cut into batches. Null is `unknown` and
-says nothing. `int53` are whole numbers that a 64-bit float holds too, so fractions may join them; with a whole number
-that it doesn't hold, or a fraction of more digits, the column becomes `decimal_text`, for an exact number never passes
-through a float. Objects, and values of several kinds, are JSON text; a text among other kinds makes the column a text.
+`join` is the smallest type that holds every value of both without loss. It is associative, commutative and idempotent,
+so a table's rows don't depend on batching. Null is of type `unknown`. `int53` is a whole number that a 64-bit float
+represents exactly, so it joins with fractions to `float64`; a whole number or fraction of more digits makes the column
+`decimal_text`, since an exact number never passes through a float. Objects, and values of several kinds, are JSON text;
+if one of the kinds is a string, the column is a string.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _JSON = LogicalType(Kind.JSON)
 _STRING = LogicalType(Kind.STRING)
 _NUMBERS = {Kind.INT53: (False, False), Kind.INT64: (True, False)}
 _NUMBERS |= {Kind.FLOAT64: (False, True), Kind.DECIMAL_TEXT: (True, True)}
-"""Whether a 64-bit float fails to hold some value, and whether some value is a fraction."""
+"""Number kinds by two flags: a 64-bit float can't represent some value; some value is a fraction."""
 _KIND_OF = {told: kind for kind, told in _NUMBERS.items()}
 
 
@@ -45,12 +45,12 @@ def join(one: LogicalType, other: LogicalType) -> LogicalType:
 
 
 def join_all(types: Iterable[LogicalType]) -> LogicalType:
-    """Returns the join of all these types; `unknown` of none."""
+    """Returns the join of all types; `unknown` for none."""
     return reduce(join, types, UNKNOWN)
 
 
 def _join_arrays(one: LogicalType, other: LogicalType) -> LogicalType:
-    """Returns an array of elements of one kind, else JSON."""
+    """Returns the join of two array types by their elements: an array if these are of one kind, else JSON."""
     joined = join(one, other)
     both_numbers = one.kind in _NUMBERS and other.kind in _NUMBERS
     same_kind = joined.kind in (one.kind, other.kind) and (one.kind is other.kind or UNKNOWN in (one, other))
@@ -58,8 +58,8 @@ def _join_arrays(one: LogicalType, other: LogicalType) -> LogicalType:
 
 
 def wire_of(target: LogicalType, only_texts: bool = False) -> WireType:
-    """Returns how to read a value for a column of the inferred type `target`. `only_texts`: its values are known to be
-    texts; a column of texts may otherwise hold other JSON values too."""
+    """Returns the encoding by which to read values of a column of the inferred type `target`. `only_texts`: all values
+    are known to be strings; a string column may otherwise hold other JSON values."""
     match target.kind:
         case Kind.UNKNOWN:
             return WireType(Encoding.NOTHING, checked=True)
@@ -78,7 +78,7 @@ def wire_of(target: LogicalType, only_texts: bool = False) -> WireType:
 
 
 def is_inferable(logical: LogicalType) -> bool:
-    """Returns whether the lattice has this type."""
+    """Returns true if the type is one of the lattice."""
     if logical.kind is Kind.ARRAY:
         return is_inferable(logical.elements[0])
     return logical.kind in (*_NUMBERS, Kind.UNKNOWN, Kind.BOOLEAN, Kind.STRING, Kind.JSON)

@@ -1,7 +1,7 @@
-"""How a table's columns follow the columns that arrive: added, widened, never narrowed, never guessed.
+"""Evolves a table's columns by those of events: columns are added and widened, never narrowed, never guessed.
 
-The outcome doesn't depend on batching: columns join (`widest`), and a column that an image lacks is null, or its
-default where the source added it as NOT NULL DEFAULT (the source fills old rows without an event).
+The result doesn't depend on batching: types are joined (`widest`), and a column that an image lacks is null, or its
+default if the source added it as NOT NULL DEFAULT (which fills old rows at the source without an event).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ingest.evolution.inferred_types import join
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column of silver. `filled`: the event column whose default stands where an image lacks the column. `sealed`:
-    the one that its texts decrypt to. `inferred`: its type was found in its values."""
+    """A column of silver. `filled`: the column of the event whose default replaces a missing value. `sealed`: of an
+    encrypted column, the column that its values decrypt to. `inferred`: the type was inferred from values."""
 
     name: str
     type: LogicalType
@@ -31,7 +31,7 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class Conflict:
-    """A column whose incoming type no type holds together with the table's."""
+    """A column whose type in an event has no common wider type with that in the table."""
 
     code: ClassVar[str] = "incompatible-type"
     column: str
@@ -44,7 +44,7 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Taken:
-    """A column that can't be in the table: a column beside those of the source has its name."""
+    """A column of the source whose name is reserved for a system column."""
 
     code: ClassVar[str] = "reserved-name"
     column: str
@@ -58,7 +58,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Alike:
-    """Columns of one image whose names a Delta table can't tell apart."""
+    """Columns of one image whose names differ only in case: Delta considers them equal."""
 
     code: ClassVar[str] = "columns-alike"
     names: tuple[str, ...]
@@ -68,19 +68,22 @@ class Alike:
 
 
 Obstacle = Conflict | Taken | Alike
-"""Why changes can't be in their table."""
+"""Reasons for which a table can't have the columns of an event."""
 
 
 @dataclass(frozen=True)
 class Evolution:
-    """`columns`: the table's columns afterwards; unchanged where there is a conflict."""
+    """The result of an evolution. `columns`: those of the table afterwards; unchanged if there are `conflicts`."""
 
     columns: tuple[TableColumn, ...]
     conflicts: tuple[Obstacle, ...]
 
 
 def evolved(current: Sequence[TableColumn], incoming: Sequence[Column], spelling: Spelling | None = None) -> Evolution:
-    """The table's columns once `incoming` has been seen, in the order in which columns first appeared."""
+    """Returns the table's columns after those of an event, in the order of their first appearance, and all conflicts.
+
+    `current`: the table's columns. `incoming`: the event's. `spelling`: the rules for names of new columns.
+    """
     columns = {c.name: c for c in current}
     names = (spelling or Spelling()).of([c.name for c in incoming], columns)
     conflicts: list[Obstacle] = [*_alike(names)]
@@ -110,13 +113,13 @@ def evolved(current: Sequence[TableColumn], incoming: Sequence[Column], spelling
 
 
 def _widest(have: LogicalType, got: LogicalType) -> LogicalType | None:
-    """Returns the type of a column of which a schema, or a declaration, has said what it is at least once."""
+    """Returns the join of two types, at least one of which is from a schema or a declaration; None if there is none."""
     joined = widest(have, got)
     return LogicalType(Kind.INT64) if joined is not None and joined.kind is Kind.INT53 else joined
 
 
 def _alike(names: Mapping[str, str]) -> Iterator[Alike]:
-    """`names`: an event's column → its name in the table."""
+    """Returns the conflicts of columns with equal names. `names`: column of the event → column of the table."""
     found: dict[str, list[str]] = {}
     for arrived, own in names.items():
         found.setdefault(caseless(own), []).append(arrived)
@@ -124,7 +127,7 @@ def _alike(names: Mapping[str, str]) -> Iterator[Alike]:
 
 
 def _joined(have: Column | None, got: Column | None) -> Column | None:
-    """What holds the values of both; None where nothing does, or neither is there."""
+    """Returns the column that holds the values of both; None if there is none, or if both are None."""
     if have is None or got is None:
         return have or got
     written = (have.wire.encoding, have.wire.digits, have.wire.elements)

@@ -1,1 +1,1 @@
-"""Values of columns: their types, how they are decoded, converted and rendered. Pure."""
+"""Types of column values; decodes, converts and renders the values. Pure."""

@@ -1,5 +1,5 @@
-"""Base64 in JSON text. Spark's `unbase64` skips foreign characters and fails a task on a cut-off text, and its
-checking `try_to_binary` costs ten times as much, so the text is matched first.
+"""Decodes base64 text. Spark's `unbase64` skips foreign characters and fails the task for truncated text, and the
+checked `try_to_binary` costs ten times as much, so the text is matched by a pattern first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _CUT = f"({_ONE}{{2}}==|{_ONE}{{3}}=)"
 
 
 def is_base64(text: SparkColumn) -> SparkColumn:
-    """Padded base64 of any number of bytes, also of none."""
+    """Returns true for padded base64 of any number of bytes, including none."""
     return text.rlike(f"^{_ONE}*={{0,2}}$") & (F.length(text) % 4 == 0)
 
 
@@ -25,5 +25,5 @@ def is_base64_of_9_to_16(text: SparkColumn) -> SparkColumn:
 
 
 def bytes_of(text: SparkColumn) -> SparkColumn:
-    """The bytes, or null where the text is no base64."""
+    """Returns the decoded bytes; null if the text is no base64."""
     return F.when(is_base64(text), F.unbase64(text))

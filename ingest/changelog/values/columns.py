@@ -1,4 +1,4 @@
-"""A column of a changelog: how its values are written in JSON, and what they mean."""
+"""Columns of a changelog: the encoding of their values in JSON, and their logical types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ingest.changelog.values.types import Kind, LogicalType, OutOfRange
 
 
 class Encoding(StrEnum):
-    """How a value is written. The names of Kafka Connect and Debezium for it are in `connect_schema`."""
+    """Encodings of a value in JSON. `connect_schema` maps the types of Kafka Connect and Debezium to them."""
 
     BOOLEAN = "true or false, in MySQL also a number"
     NUMBER = "a JSON number, or NaN, Infinity and -Infinity as text"
@@ -38,17 +38,17 @@ class Encoding(StrEnum):
 
 
 NUMBERS = (Encoding.NUMBER, Encoding.EPOCH_DAYS, Encoding.TIME_OF_DAY, Encoding.EPOCH, Encoding.DURATION)
-"""What is written as a JSON number of some width."""
+"""Encodings by a JSON number whose width is `WireType.number`."""
 
 
 @dataclass(frozen=True, slots=True)
 class WireType:
-    """How a value is written in JSON.
+    """The encoding of a value in JSON, with its parameters.
 
-    `number` is the width of a JSON number. `digits` are a decimal's scale (38 where nobody knows it) or, of a
-    unit of time, the digits of a fraction of a second: 3, 6 or 9. `checked` means that no schema vouches for
-    the token, so it is read as text and parsed by `decode`. `elements` are an array's element, a map's key
-    and value, or a struct's fields, which `names` names. `out_of_range`: of dates and timestamps.
+    `number`: the width of a JSON number. `digits`: a decimal's scale (38 if unknown), or the digits of a time unit's
+    fraction of a second (3, 6 or 9). `checked`: no schema guarantees the token, so it is read as text and parsed by
+    `decode`. `elements`: an array's element, a map's key and value, or a struct's fields. `names`: those of the fields.
+    `out_of_range`: the rule for dates and timestamps.
     """
 
     encoding: Encoding
@@ -60,16 +60,19 @@ class WireType:
     out_of_range: OutOfRange = OutOfRange.CLAMP
 
     def with_out_of_range(self, rule: OutOfRange) -> WireType:
-        """Returns the same type, with what becomes of times out of range, in nested values too."""
+        """Returns the same type with this rule for times out of range, in nested values too."""
         elements = tuple(element.with_out_of_range(rule) for element in self.elements)
         return replace(self, out_of_range=rule, elements=elements)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`default` is JSON text, written as a value of the column is; it counts only where `has_default`. `sealed`: what
-    the column is once its values are decrypted, where they are not. `inferred`: its type was found in its values, by
-    `inference`. `as_stored`: its type is the one that the table has, so the event says nothing of it."""
+    """A column of an event.
+
+    `default`: JSON text in the column's encoding; valid only if `has_default`. `sealed`: of an encrypted column, the
+    column that its values decrypt to. `inferred`: the type was inferred from values. `as_stored`: the type is the
+    table's, since the event tells none.
+    """
 
     name: str
     wire: WireType

@@ -1,4 +1,4 @@
-"""Stored values of an inferred type as values of a wider one, equal to what reading their events anew would give."""
+"""Converts stored values of an inferred type to a wider one. The result equals that of decoding their events again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _TEXTS = (Kind.DECIMAL_TEXT, Kind.JSON, Kind.STRING)
 
 
 def converted(stored: SparkColumn, have: LogicalType, want: LogicalType) -> SparkColumn:
-    """Returns `stored`, a `spark_type(have)`, as a `spark_type(want)`. Of nothing but nulls any type can be made."""
+    """Returns `stored`, a `spark_type(have)`, as a `spark_type(want)`. `unknown`, nothing but nulls, becomes any
+    type."""
     target = spark_type(want)
     if have.kind is Kind.UNKNOWN:
         return F.lit(None).cast(target)

@@ -1,11 +1,11 @@
-"""Exact decimals out of bytes, JSON numbers and text, as Spark SQL expressions. No digit is lost to a float.
+"""Decodes exact decimals from bytes, JSON numbers and text, as Spark SQL expressions, without any loss to a float.
 
-A JSON number comes as VARIANT, which keeps up to 38 digits exactly and makes a double of anything longer or
-written with an exponent. Such a double is taken back to a decimal only where that provably gives the number
-that was written, else the value is null here, which `decode.undecodable` reports.
+A JSON number is read as VARIANT, which keeps up to 38 digits exactly and turns longer numbers and those with an
+exponent into doubles. A double is converted to a decimal only if that provably gives the number that was written; else
+the result is null, which `decode.undecodable` reports.
 
-What is used often is computed once by `_named`: Spark's own elimination of common subexpressions stops at the
-branches of a CASE, and a generated method of more than 8,000 bytes is never compiled by the JVM.
+`_named` computes a value once that is used often: Spark eliminates no common subexpressions inside of CASE branches,
+and the JVM never compiles a generated method of more than 8,000 bytes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ _LIMB = 10**9
 _MAX_SCALE = 20_000  # Postgres' numeric has at most 16,383 digits after the point
 _DOUBLE_SCALE = 21
 _SPECIAL = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
-"""What Debezium writes for a value of Postgres' numeric that is no number, and how Postgres spells it."""
+"""The special values of Postgres' numeric: Debezium's text → that of Postgres."""
 _PLAIN = r"^[+-]?[0-9]+(\.[0-9]+)?$"
 
 
 def from_unscaled(variant: SparkColumn, scale: int, target: LogicalType) -> SparkColumn:
-    """Connect's Decimal: base64 of the big-endian two's complement of value * 10^scale, or a JSON number."""
+    """Returns the decimal of Connect's Decimal: base64 of the big-endian two's complement of value * 10^scale, or a
+    JSON number. Null if it can't be decoded."""
 
     def read(text: SparkColumn) -> SparkColumn:
         if target.kind is Kind.DECIMAL_TEXT:
@@ -43,9 +44,10 @@ def from_unscaled(variant: SparkColumn, scale: int, target: LogicalType) -> Spar
 
 
 def from_plain(variant: SparkColumn, scale: int, target: LogicalType) -> SparkColumn:
-    """A JSON number, or its digits as text; `scale` is the declared one, 38 where none is.
+    """Returns the decimal of a JSON number, or of its digits as text. Null if it can't be decoded.
 
-    NaN and the infinite ones are values of decimal text only: a decimal of Delta holds none of them."""
+    `scale`: the declared one, 38 if none is. NaN and infinity are values of `decimal_text` only.
+    """
 
     def read(text: SparkColumn) -> SparkColumn:
         digits = F.regexp_replace(text, r"^\+", "")
@@ -61,17 +63,17 @@ def from_plain(variant: SparkColumn, scale: int, target: LogicalType) -> SparkCo
 
 
 def from_variable_scale(value: SparkColumn) -> SparkColumn:
-    """Debezium's VariableScaleDecimal, a struct of `scale` and the base64 `value`, as decimal text."""
+    """Returns Debezium's VariableScaleDecimal, a struct of `scale` and the base64 `value`, as decimal text."""
     return placed(_named(value["value"], _digits), value["scale"])
 
 
 def text_of(variant: SparkColumn) -> SparkColumn:
-    """A text as it is, anything else as JSON; null for a JSON null."""
+    """Returns the text of a VARIANT: a string as it is, anything else as JSON; null for a JSON null."""
     return F.variant_get(variant, "$", "string")
 
 
 def placed(digits: SparkColumn, scale: SparkColumn) -> SparkColumn:
-    """The text of `digits` * 10^-scale, with `scale` digits after the point where that is positive."""
+    """Returns the text of `digits` * 10^-scale, with `scale` digits after the point if that is positive."""
     zero = F.lit("0")
     led = F.regexp_replace(digits, F.lit("^(?!-)|(?<=^-)"), F.repeat(zero, scale))
     parts = F.concat(F.lit("^(-?)0*([0-9]+?)([0-9]{"), F.greatest(scale, F.lit(0)), F.lit("})$"))
@@ -80,7 +82,7 @@ def placed(digits: SparkColumn, scale: SparkColumn) -> SparkColumn:
 
 
 def _named(value: SparkColumn, body: Callable[[SparkColumn], SparkColumn]) -> SparkColumn:
-    """`body` of `value`, which is computed once however often `body` mentions it."""
+    """Returns `body(value)`, where `value` is computed once however often `body` uses it."""
     return F.get(F.transform(F.array(value), body), F.lit(0))
 
 
@@ -89,11 +91,12 @@ def _is_text(variant: SparkColumn) -> SparkColumn:
 
 
 def _from_number(text: SparkColumn, scale: int, target: LogicalType) -> SparkColumn:
-    """The text of a VARIANT's number: plain and without trailing zeros, or (`1.0E-7`, `1500.0`) that of a double.
+    """Returns the decimal of `text`, a VARIANT's number; null if it may have lost digits.
 
-    Java's BigDecimal writes an exponent below 10^-6, and where trailing zeros were dropped from a whole number.
-    With at most 21 digits after the point the former has at most 15 digits, and the latter is read only up to
-    15: a double keeps both. Whatever else became a double has more than 38 digits, so it is in neither range.
+    The text is plain and without trailing zeros, or that of a double (`1.0E-7`, `1500.0`). Java's BigDecimal, by which
+    Debezium writes, uses an exponent below 10^-6, and for a whole number whose trailing zeros were stripped. With at
+    most 21 digits after the point the former has at most 15 digits, and the latter is accepted only up to 15: a double
+    keeps both exactly. Any other double stands for more than 38 digits and is in neither range.
     """
     if target.kind is Kind.DECIMAL_TEXT:
         number = text.try_cast(f"decimal({MAX_DIGITS},{_DOUBLE_SCALE})")
@@ -123,12 +126,12 @@ def _digits(text: SparkColumn) -> SparkColumn:
 
 
 def _is_negative(text: SparkColumn) -> SparkColumn:
-    """The first bit of the first byte, in the alphabet A-Za-z0-9+/: cheaper there than after decoding."""
+    """Returns the sign bit of base64 text, from its first character: cheaper than after decoding."""
     return (text >= "g") | (text < "A")
 
 
 def _hex(text: SparkColumn, digits: int | SparkColumn) -> SparkColumn:
-    """The bytes in hexadecimal, the sign extended to so many digits."""
+    """Returns the bytes in hexadecimal, sign-extended to `digits` digits."""
     return F.lpad(F.hex(F.unbase64(text)), digits, F.when(_is_negative(text), F.lit("F")).otherwise(F.lit("0")))
 
 
@@ -137,11 +140,11 @@ def _digits_of_8(text: SparkColumn) -> SparkColumn:
 
 
 def _digits_of_16(text: SparkColumn) -> SparkColumn:
-    """Null beyond 38 digits."""
+    """Returns the decimal digits of 9 to 16 bytes; null for more than 38 digits."""
     words = _hex(text, 32)
     high = F.conv(F.left(words, F.lit(16)), 16, -10).cast("decimal(20,0)")
     low = F.conv(F.right(words, F.lit(16)), 16, 10).cast("decimal(20,0)")
-    # high is rounded towards zero, so that no partial result has more digits than the total
+    # `high` is rounded towards zero, so that no partial result has more digits than the total.
     borrowed = F.when(_is_negative(text), F.lit(1)).otherwise(F.lit(0)).cast("decimal(20,0)")
     word = F.lit(str(2**64)).cast("decimal(20,0)")
     whole = F.try_multiply(high + borrowed, word)
@@ -149,7 +152,8 @@ def _digits_of_16(text: SparkColumn) -> SparkColumn:
 
 
 def _digits_of_any(text: SparkColumn) -> SparkColumn:
-    """Base 2^32 to base 10^9 by long multiplication: for numbers that no type of Spark holds."""
+    """Returns the decimal digits of any number of bytes, by long multiplication from base 2^32 to base 10^9: no type of
+    Spark holds such numbers."""
     count = F.call_function("div", F.octet_length(F.unbase64(text)) + 3, F.lit(4)).cast("int")
     negative = _is_negative(text)
     words = _hex(text, count * 8)
@@ -167,7 +171,7 @@ def _digits_of_any(text: SparkColumn) -> SparkColumn:
 
 
 def _times_plus(limbs: SparkColumn, factor: int, addend: SparkColumn) -> SparkColumn:
-    """`limbs` * factor + addend, little-endian in base 10^9; factor and addend are at most 2^32."""
+    """Returns `limbs` * factor + addend, little-endian in base 10^9. Factor and addend are at most 2^32."""
     start = F.struct(addend.alias("carry"), F.array().cast("array<bigint>").alias("limbs"))
 
     def step(state: SparkColumn, limb: SparkColumn) -> SparkColumn:

@@ -1,9 +1,8 @@
-"""Values as a connector writes them → values as silver stores them, as Spark SQL expressions.
+"""Decodes values as a connector writes them to values as silver stores them, as Spark SQL expressions.
 
-`from_json` reads a column into `wire_spark_type`; every encoding that can be misread in silence is read as
-text or VARIANT there and decoded here. JSON that contradicts a schema's physical type (a text for an int32)
-makes `from_json` fill its corrupt-record column instead. An array, map or object that is no such thing does
-so too.
+`from_json` reads a column as `wire_spark_type`. An encoding that it could misread silently is read as text or VARIANT
+and decoded here. JSON that contradicts a schema's physical type (a text for an int32), or is no array, map or object
+where one is expected, is reported in the corrupt-record column of `from_json`.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ Decoder = Callable[[SparkColumn, WireType, LogicalType], SparkColumn]
 
 _FLOATS = (Kind.FLOAT32, Kind.FLOAT64)
 _ALWAYS_KEPT = {Kind.FLOAT32: 6, Kind.FLOAT64: 15}
-"""So many digits a float keeps, whichever they are."""
+"""The number of decimal digits that a float always keeps."""
 _INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT53, Kind.INT64)
 _TEXTS = (Kind.STRING, Kind.JSON, Kind.XML, Kind.UUID, Kind.LTREE, Kind.ENUM, Kind.INTERVAL_ISO, Kind.UNKNOWN)
 
 
 def wire_spark_type(wire: WireType) -> spark.DataType:
-    """The type to give `from_json` for a value that is written so."""
+    """Returns the type for `from_json` of a value in this encoding."""
     elements = [wire_spark_type(element) for element in wire.elements]
     match wire.encoding:
         case Encoding.ARRAY:
@@ -69,10 +68,10 @@ def _scalar_spark_type(wire: WireType) -> spark.DataType:
 
 
 def decode(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
-    """`value`, read by `wire_spark_type(wire)`, as `spark_type(target)`; null where it can't be.
+    """Returns `value`, read as `wire_spark_type(wire)`, as a `spark_type(target)`; null if it can't be decoded
+    (`undecodable` tells these from true nulls).
 
-    `target` is the column's own type or a wider one (`types.widest`). Raises ChangelogUnusable for any other.
-    Which nulls stand for lost values `undecodable` says.
+    `target`: the column's type or a wider one (`types.widest`). Raises ChangelogUnusable for any other.
     """
     if target.kind not in _TARGETS[wire.encoding]:
         raise ChangelogUnusable(
@@ -83,10 +82,9 @@ def decode(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColu
 
 
 def undecodable(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
-    """True where a value is there and is no JSON null, but `decode` would lose it or a part of it. Never
-    null.
+    """Returns true for a value other than null of which `decode` would lose a part or all. Never null.
 
-    An unavailable value is mostly undecodable too: ask `is_unavailable` first.
+    An unavailable value is usually undecodable too: test `is_unavailable` first.
     """
     if _kept_as_it_is(wire, target):
         return F.lit(False)
@@ -109,17 +107,17 @@ def undecodable(value: SparkColumn, wire: WireType, target: LogicalType) -> Spar
             inner = decode(value, _readable(wire), target).isNull()
             if isinstance(wire_spark_type(wire), spark.VariantType):
                 present &= ~F.is_variant_null(value)
-    # inner is on the left, where Spark sees that it has computed it already
+    # `inner` is the left operand: there Spark recognizes it as a common subexpression.
     return F.coalesce(inner & present, F.lit(False))
 
 
 def _readable(wire: WireType) -> WireType:
-    """Returns a wire type by which a time out of range is no null, unless it can't be stored."""
+    """Returns a wire type that clamps times out of range instead of nulling them."""
     return replace(wire, out_of_range=OutOfRange.CLAMP) if wire.out_of_range is OutOfRange.SET_NULL else wire
 
 
 def _kept_as_it_is(wire: WireType, target: LogicalType) -> bool:
-    """Whether `decode` gives back what it is given."""
+    """Returns true if `decode` returns its input unchanged."""
     plain = wire.encoding in (Encoding.BOOLEAN, Encoding.NUMBER) and not wire.checked
     return wire.encoding is Encoding.TEXT or (plain and wire_spark_type(wire) == spark_type(target))
 
@@ -131,7 +129,7 @@ def _part(wire: WireType, target: LogicalType) -> Callable[[SparkColumn], SparkC
 def _boolean(value: SparkColumn, wire: WireType, _: LogicalType) -> SparkColumn:
     if not wire.checked:
         return value
-    # Nearly all are written so, and a cast that fails in vain throws an exception for each row.
+    # Compare texts first: a `try_cast` that fails throws an exception per row.
     written = F.when(value == "true", F.lit(True)).when(value == "false", F.lit(False))
     return written.otherwise(F.coalesce(value.try_cast("bigint") != 0, value.try_cast("boolean")))
 
@@ -144,7 +142,7 @@ def _number(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkCol
 
 
 def _checked_float(variant: SparkColumn, wire: WireType) -> SparkColumn:
-    """Null where a number has more digits than the float keeps."""
+    """Returns the float of a number; null if it has more digits than the float keeps."""
     text = decimals.text_of(variant)
     floating = text.try_cast(spark_type(LogicalType(wire.number)))
     return F.when(F.length(text) <= _ALWAYS_KEPT[wire.number], floating).otherwise(_if_exact(variant, text, floating))
@@ -222,7 +220,7 @@ def _entry(entry: SparkColumn, position: int, wire: WireType) -> SparkColumn:
 
 
 def _bad_entry(entry: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
-    """Of [key, value]: no such pair, a key that is null, or a value that is neither null nor decodable."""
+    """Returns true if an entry is no pair of a key that is not null and a value that is null or decodable."""
     key = decode(_entry(entry, 0, wire), wire.elements[0], target.elements[0])
     held = decode(_entry(entry, 1, wire), wire.elements[1], target.elements[1])
     lost = held.isNull() & ~F.is_variant_null(F.get(entry, F.lit(1)))

@@ -1,8 +1,7 @@
-"""Values as silver stores them → plain JSON: numbers stay numbers, and what JSON has no type for is text.
+"""Renders values of silver as plain JSON: numbers stay numbers, types that JSON lacks become text.
 
-Decimals keep their declared scale; dates, times and timestamps are ISO 8601 with a sign for years beyond
-0000..9999; bytes are base64; NaN, Infinity and -Infinity (which Spark's `to_json` quotes by itself) and the
-infinite timestamps are text.
+Decimals keep their declared scale. Dates, times and timestamps are ISO 8601, with a sign for years beyond 0000..9999.
+Bytes are base64. NaN, Infinity and -Infinity (quoted by Spark's `to_json`) and infinite timestamps are text.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ IN_FULL = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "ignoreNullFields": "false",
 }
-"""Options of `to_json` and `from_json` by which a row comes back from its text as it was."""
+"""Options of `to_json` and `from_json` for a lossless round trip."""
 
 
 def json_object(values: Mapping[str, SparkColumn]) -> SparkColumn:
-    """The JSON text of an object of rendered values, nulls included, in the order given."""
+    """Returns the JSON text of an object of rendered values, nulls included, in the given order."""
     fields = [value.alias(name) for name, value in values.items()]
     return F.to_json(F.struct(*fields), {"ignoreNullFields": "false"}) if fields else F.lit("{}")
 
 
 def rendered(value: SparkColumn, logical_type: LogicalType) -> SparkColumn:
-    """`value`, a `spark_type(logical_type)`, as something whose `to_json` is the plain JSON value."""
+    """Returns `value`, a `spark_type(logical_type)`, as a column whose `to_json` is the plain JSON value."""
     match logical_type.kind:
         case Kind.DECIMAL | Kind.DATE:
             return value.cast("string")

@@ -1,8 +1,8 @@
-"""Dates, times and timestamps out of numbers and ISO text, as Spark SQL expressions. The session is in UTC.
+"""Decodes dates, times and timestamps from numbers and ISO text, as Spark SQL expressions. The session's zone is UTC.
 
-Silver counts microseconds: of nanoseconds the last three digits are dropped, towards the past. Text is
-matched before it is cast, because Spark's cast also takes '2016' for a date and '12:30' for a moment of
-today. Dates and timestamps outside of the years 1 to 9999 (of UTC) become what `OutOfRange` says.
+Silver has microseconds: nanoseconds are rounded down, towards the past. Text is matched by a pattern before it is cast,
+because Spark's cast also accepts '2016' as a date and '12:30' as a time of today. Dates and timestamps outside of the
+years 1 to 9999 (UTC) are treated by the rule `OutOfRange`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 _DAY_MICROS = 86_400_000_000
 FIRST_MICROS, LAST_MICROS = FIRST_DAY * _DAY_MICROS, (LAST_DAY + 1) * _DAY_MICROS - 1
 FIRST_INSTANT = FIRST_MICROS + 2 * _DAY_MICROS
-"""The first timestamp with a time zone, in microseconds since 1970: Python has no earlier local time in every zone."""
+"""The first timestamp with a time zone, in microseconds since 1970-01-01: Python can't represent earlier ones in every
+zone."""
 
-# As Debezium writes them. Its older versions give both infinite dates a year before Christ. In a snapshot and in arrays
-# it reads dates by java.sql.Date, whose days overflow; which day it is, Connect's time zone decides.
+# Infinite dates as Debezium writes them. Older versions write both as a year before Christ. In snapshots and arrays it
+# reads dates as java.sql.Date, whose days overflow, to a day that depends on Connect's time zone.
 _INFINITE_DAYS = (2_146_033_979, -2_147_472_692, 2**31 - 1, -622_191_235, -622_191_234, -622_191_233)
 _MINUS_INFINITE_DAYS = (-2_147_472_691, -(2**31), -625_821_273, -625_821_272, -625_821_271)
 _INFINITE_UNITS = (INFINITY_MICROS, INFINITY_MICROS // 1000, 2**63 - 1)
 _MINUS_INFINITE_UNITS = (MINUS_INFINITY_MICROS, MINUS_INFINITY_MICROS // 1000, -(2**63))
-# Debezium counts microseconds past 2**63 - 1 on from -2**63. Postgres has no time before 4714 BC.
+# Microseconds beyond 2**63 - 1 overflow in Debezium, to numbers from -2**63. Postgres has no time before 4714 BC.
 _OVERFLOWN_MICROS = -210_866_803_200_000_000
 _INFINITE = r"^(infinity|[+]5877611-06-21Z?|-5877611-06-21Z?|[+]294247-01-10T04:00:25.*|[+]292278994-08-1[67]T.*)$"
 _MINUS_INFINITE = r"^(-infinity|-5877611-06-22Z?|-290308-12-21T19:59:27.*|[+]292269055-12-0[123]T.*)$"
@@ -49,8 +50,8 @@ _MAX_HOURS = 1000  # MySQL's TIME goes to 838:59:59
 
 @dataclass(frozen=True)
 class _Range:
-    """Which values are infinite, or out of range. `usual`: those that are neither, as a test that is quick. `first` and
-    `last`: the ends of the range."""
+    """Tests of a value against the range, as columns. `usual`: a cheap test that is true only for values that are
+    neither infinite nor out of range. `first`, `last`: the ends of the range."""
 
     usual: SparkColumn
     infinite: SparkColumn
@@ -61,13 +62,13 @@ class _Range:
     last: SparkColumn
 
     def applied(self, value: SparkColumn, rule: OutOfRange) -> SparkColumn:
-        """Returns `value` where it is in range, else what the rule makes of it: null where it can't be stored."""
+        """Returns `value` if it is in range, else the result of the rule; null for a value that the rule excludes."""
         if rule is OutOfRange.KEEP:
             return value
         return F.when(self.usual, value).otherwise(self._of_unusual(value, rule))
 
     def _of_unusual(self, value: SparkColumn, rule: OutOfRange) -> SparkColumn:
-        # Infinite first: an older Debezium writes both infinite dates as dates before Christ.
+        # Test for infinity first: older versions of Debezium write both infinite dates as dates before Christ.
         ends = F.when(self.infinite, self.last).when(self.minus_infinite, self.first)
         match rule:
             case OutOfRange.CLAMP:
@@ -93,28 +94,28 @@ def date_from_days(days: SparkColumn, rule: OutOfRange) -> SparkColumn:
 
 
 def date_from_text(text: SparkColumn, rule: OutOfRange) -> SparkColumn:
-    """Returns the date of an ISO date, or of Postgres' own text; the Z that `isostring` adds carries nothing."""
+    """Returns the date of an ISO date, or of Postgres' text form. The Z that `isostring` adds has no meaning."""
     value = F.when(text.rlike(_DATE), F.rtrim(text, F.lit("Z")).try_cast("date"))
     return _of_text(text, _DATE, _date(FIRST_DAY), _date(LAST_DAY)).applied(value, rule)
 
 
 def date_from_any(text: SparkColumn, rule: OutOfRange) -> SparkColumn:
-    """Returns the date of days since 1970-01-01, or of an ISO date."""
+    """Returns the date of a number of days since 1970-01-01, or of an ISO date."""
     return F.coalesce(date_from_days(text.try_cast("int"), rule), date_from_text(text, rule))
 
 
 def time_from_text(text: SparkColumn) -> SparkColumn:
-    """An ISO time with a fraction as short as it can be; a Z is dropped."""
+    """Returns an ISO time without trailing zeros in its fraction, and without Z; null for other text."""
     return F.when(text.rlike(_TIME), _short_fraction(F.rtrim(text, F.lit("Z"))))
 
 
 def time_tz_from_text(text: SparkColumn) -> SparkColumn:
-    """An ISO time with its offset and a fraction as short as it can be."""
+    """Returns an ISO time with its offset, without trailing zeros in its fraction; null for other text."""
     return F.when(text.rlike(_TIME_TZ), _short_fraction(text))
 
 
 def time_from_units(units: SparkColumn, digits: int) -> SparkColumn:
-    """ISO text out of a number of 10^-digits s since midnight; 24:00:00 and MySQL's -838:59:59 are legal."""
+    """Returns the ISO text of a number of 10^-digits s since midnight. 24:00:00 and MySQL's -838:59:59 are valid."""
     per_second = 10**digits
     magnitude = F.abs(units.cast("bigint"))
     seconds = _div(magnitude, per_second)
@@ -140,7 +141,7 @@ def time_from_units(units: SparkColumn, digits: int) -> SparkColumn:
 def instant_from_units(units: SparkColumn, digits: int, rule: OutOfRange, zoned: bool = False) -> SparkColumn:
     """Returns the timestamp of a number of 10^-digits s since 1970-01-01.
 
-    Infinite ones of Postgres are two numbers, whichever the unit. `zoned`: it is one with a time zone.
+    Postgres' infinite timestamps are the same two numbers in every unit. `zoned`: the type has a time zone.
     """
     begin = FIRST_INSTANT if zoned else FIRST_MICROS
     overflown = F.lit(False)
@@ -175,18 +176,18 @@ def micros_from_nanos(nanos: SparkColumn) -> SparkColumn:
 
 
 def timestamp_from_text(text: SparkColumn, rule: OutOfRange) -> SparkColumn:
-    """Returns the timestamp of an ISO timestamp without offset; the Z that `isostring` adds carries nothing."""
+    """Returns the timestamp of an ISO timestamp without offset. The Z that `isostring` adds has no meaning."""
     value = F.when(text.rlike(_TIMESTAMP), text.try_cast("timestamp_ntz"))
     ends = (instant(micros).cast("timestamp_ntz") for micros in (FIRST_MICROS, LAST_MICROS))
     return _of_text(text, _TIMESTAMP, *ends).applied(_or_infinite(text, value, "timestamp_ntz", rule), rule)
 
 
 def timestamp_tz_from_text(text: SparkColumn, rule: OutOfRange) -> SparkColumn:
-    """Returns the instant of an ISO timestamp with offset, of `infinity` or `-infinity`."""
+    """Returns the instant of an ISO timestamp with offset, or of `infinity` or `-infinity`."""
     value = F.when(text.rlike(_TIMESTAMP_TZ), text.try_cast("timestamp"))
     first, last = instant(FIRST_INSTANT), instant(LAST_MICROS)
     found = _of_text(text, _TIMESTAMP_TZ, first, last)
-    # An offset may lead out of the range.
+    # In UTC a timestamp may be out of range though its text is not.
     above, below = (F.coalesce(beyond, F.lit(False)) for beyond in (value > last, value < first))
     found = replace(found, above=found.above | above, below=found.below | below)
     return found.applied(_or_infinite(text, value, "timestamp", rule), rule)
@@ -199,7 +200,7 @@ def _of_text(text: SparkColumn, pattern: str, first: SparkColumn, last: SparkCol
 
 
 def _or_infinite(text: SparkColumn, value: SparkColumn, kind: str, rule: OutOfRange) -> SparkColumn:
-    """Returns `value`, and the numbers that stand for infinite timestamps where they are kept."""
+    """Returns `value`, with the instants that represent infinite timestamps if the rule keeps these."""
     if rule is not OutOfRange.KEEP:
         return value
     infinite = F.when(text == "infinity", instant(INFINITY_MICROS))

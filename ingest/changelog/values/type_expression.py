@@ -1,4 +1,4 @@
-"""The text of a type, `decimal(10,2)` or `map<string,array<int32>>`, as a tree of names without a meaning."""
+"""Parses the text of a type, such as `decimal(10,2)` or `map<string,array<int32>>`, to a syntax tree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIELD = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([A-Za-z_][A-Za-z0-9_]*))\s*:")
 
 @dataclass(frozen=True, slots=True)
 class TypeExpression:
-    """One node: `word(arguments)<elements>`, or `word<name:element,...>` where it has `names`."""
+    """A node of the tree: `word(arguments)<elements>`, or `word<name:element,...>` if it has `names`."""
 
     word: str
     arguments: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class TypeExpression:
 
 
 def parsed(text: str) -> TypeExpression:
-    """The tree of `text`. Raises ConfigError where the text is no type."""
+    """Returns the tree of `text`. Raises ConfigError if the text is no type."""
     expression, end = _expression(text, 0)
     if text[end:].strip():
         raise _no_type(text)

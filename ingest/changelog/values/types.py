@@ -1,11 +1,10 @@
-"""Logical types: what a column means, apart from how a connector writes it and how Delta stores it.
+"""Logical types of columns, independent of a connector's encoding and of Delta's storage.
 
-`decimal_text` is an exact decimal without bounds (digits, at most one point, no exponent); `time` is ISO text
-because 24:00:00 and MySQL's -838:59:59 are legal; `interval_micros` is a number of microseconds; `unknown`
-is a column of which only nulls were seen; `int53` is a whole number, stored as an int64, that a 64-bit float holds as
-well (`inferred_types`). A finite `timestamp` or `timestamp_tz` counts microseconds; the
-infinite ones are the instants `INFINITY_MICROS` and `MINUS_INFINITY_MICROS` (org.postgresql.PGStatement),
-so that they compare as they should.
+`decimal_text` is an exact decimal of any length (digits, at most one point, no exponent). `time` is ISO text, because
+24:00:00 and MySQL's -838:59:59 are valid. `interval_micros` is a number of microseconds. `unknown` is the type of a
+column with only nulls. `int53` is an int64 that a 64-bit float represents exactly (`inferred_types`). `timestamp` and
+`timestamp_tz` have microseconds; infinite ones are the instants `INFINITY_MICROS` and `MINUS_INFINITY_MICROS`
+(org.postgresql.PGStatement), which keeps their order.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ MAX_DIGITS = 38  # of a decimal, in Spark and in Delta
 
 
 class OutOfRange(StrEnum):
-    """What becomes of a date or timestamp outside of the years 1 to 9999, infinite ones among them. Readers fail on
-    these: Python has no date for them."""
+    """Rules for dates and timestamps outside of the years 1 to 9999, infinite ones included. Some readers fail on
+    these: Python can't represent them."""
 
     CLAMP = "clamp"
     SET_NULL = "set_null"
     QUARANTINE = "quarantine"
     KEEP = "keep"
     CLAMP_INFINITE = "clamp_infinite"
-    """Of columns of a key: two finite times must not become one."""
+    """The rule for key columns: clamps infinite times only, since two finite ones must not become equal."""
 
 
 class Kind(StrEnum):
@@ -74,9 +73,11 @@ _ARGUMENTS = {Kind.DECIMAL: 2, Kind.BITS: 1}
 
 @dataclass(frozen=True, slots=True)
 class LogicalType:
-    """`precision` is a decimal's digits or a bit string's length; `elements` are an array's element, a
-    map's key and value, or a struct's fields, which `names` names. Raises ConfigError for a shape that
-    can't be."""
+    """A logical type with its parameters.
+
+    `precision`: a decimal's number of digits, or a bit string's length. `elements`: an array's element, a map's key and
+    value, or a struct's fields. `names`: those of the fields. Raises ConfigError for invalid parameters.
+    """
 
     kind: Kind
     precision: int = 0
@@ -105,12 +106,12 @@ class LogicalType:
 
 
 def parse(text: str) -> LogicalType:
-    """The type that `str` wrote as `text`. Raises ConfigError for anything else."""
+    """Returns the type of `text`, written by `str(type)`. Raises ConfigError for any other text."""
     return logical(parsed(text))
 
 
 def logical(expression: TypeExpression) -> LogicalType:
-    """The type that an expression stands for. Raises ConfigError for a name or arguments that no type has."""
+    """Returns the type of an expression. Raises ConfigError for an unknown name or wrong arguments."""
     known = expression.word in Kind.__members__.values()
     wanted = _ARGUMENTS.get(Kind(expression.word), 0) if known else -1
     if len(expression.arguments) != wanted or not all(text.isdecimal() for text in expression.arguments):
@@ -133,7 +134,7 @@ def struct_of(fields: dict[str, LogicalType]) -> LogicalType:
 
 
 def decimal_of(precision: int, scale: int) -> LogicalType:
-    """decimal(precision, scale), or `decimal_text` where Delta's 38 digits don't suffice."""
+    """Returns decimal(precision, scale), or `decimal_text` for more than Delta's 38 digits."""
     if precision > MAX_DIGITS:
         return LogicalType(Kind.DECIMAL_TEXT)
     return LogicalType(Kind.DECIMAL, precision, scale)
@@ -157,7 +158,7 @@ _SPARK: dict[Kind, Callable[[], spark.DataType]] = {
 
 
 def spark_type(logical_type: LogicalType) -> spark.DataType:
-    """How silver stores the type; what Delta has no type of its own for is text."""
+    """Returns the type by which silver stores a logical type; text if Delta has no such type."""
     elements = [spark_type(element) for element in logical_type.elements]
     match logical_type.kind:
         case Kind.DECIMAL:
@@ -188,11 +189,10 @@ _TEXTS = frozenset({Kind.STRING, Kind.ENUM, Kind.JSON, Kind.XML, Kind.LTREE, Kin
 
 
 def widest(a: LogicalType, b: LogicalType) -> LogicalType | None:
-    """The one type that holds every value of both without loss; None where there is none.
+    """Returns the narrowest type that holds every value of both without loss; None if there is none.
 
-    Commutative, associative where not None, and idempotent. An integer counts as decimal(10,0), int64 as
-    decimal(20,0): the steps that Delta's type widening knows, so a table follows without a rewrite, but where
-    the outcome is `decimal_text`.
+    Commutative, associative where not None, and idempotent. With a decimal an integer counts as decimal(10,0), int64 as
+    decimal(20,0): these are the steps of Delta's type widening, so only a change to `decimal_text` rewrites the table.
     """
     if a == b or Kind.UNKNOWN in (a.kind, b.kind):
         return b if a.kind is Kind.UNKNOWN else a
@@ -235,7 +235,7 @@ def _widest_decimal(a: LogicalType, b: LogicalType) -> LogicalType:
 
 
 def _digits(one: LogicalType) -> tuple[int, int]:
-    """Digits before and after the point."""
+    """Returns the numbers of digits before and after the point."""
     if one.kind is Kind.DECIMAL:
         return one.precision - one.scale, one.scale
     return (20, 0) if one.kind in (Kind.INT53, Kind.INT64) else (10, 0)

@@ -1,4 +1,4 @@
-"""Debezium's placeholder for a value that Postgres did not send, an unchanged TOASTed one, in each disguise.
+"""Recognizes Debezium's placeholder for an unavailable value (an unchanged TOASTed one) in each encoding.
 
 Source: io.debezium.connector.postgresql.UnchangedToastedPlaceholder, and the connector option
 `unavailable.value.placeholder` (text, or `hex:` and the bytes in hexadecimal).
@@ -33,33 +33,32 @@ class _Placeholder:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """As a string, and as bytes in each `binary.handling.mode`."""
+        """The placeholder as a string, and as bytes in each `binary.handling.mode`."""
         safe = base64.urlsafe_b64encode(self.raw).decode()
         return self.text, base64.b64encode(self.raw).decode(), safe, self.raw.hex()
 
     @property
     def uuid(self) -> str:
-        """Java's UUID.nameUUIDFromBytes: version 3 without a namespace."""
+        """The placeholder as a UUID, by Java's UUID.nameUUIDFromBytes: version 3 without a namespace."""
         return str(uuid.UUID(bytes=hashlib.md5(self.raw, usedforsecurity=False).digest(), version=3))
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Java's bytes are signed."""
+        """The placeholder's bytes as numbers, signed as in Java."""
         return tuple(byte - 256 if byte > 127 else byte for byte in self.raw)
 
 
 def is_unavailable(value: SparkColumn, wire: WireType, placeholder: str) -> SparkColumn:
-    """True where `value`, as `from_json` read it by `decode.wire_spark_type`, stands for one that was not
-    sent.
+    """Returns true if `value`, read as `decode.wire_spark_type(wire)`, is the placeholder. Never null.
 
-    Never null. To be asked before decoding: as a date[] the placeholder decodes to believable dates. Raises
-    ConfigError for a `hex:` placeholder that is no hexadecimal.
+    Test this before decoding: as a date[] the placeholder decodes to plausible dates. Raises ConfigError for a `hex:`
+    placeholder that is no hexadecimal.
     """
     return F.coalesce(_found(value, wire, _placeholder(placeholder)), F.lit(False))
 
 
 def disguises(placeholder: str) -> frozenset[str]:
-    """The JSON, without spaces, of whatever stands for a value that was not sent, in columns of any type but maps."""
+    """Returns the JSON texts, without spaces, of the placeholder in columns of any type but maps."""
     return _disguises(_placeholder(placeholder))
 
 
