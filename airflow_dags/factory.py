@@ -1,9 +1,9 @@
-"""From pipeline files to DAGs.
+"""Makes DAGs from pipeline files.
 
-Of a pipeline `shop`: `shop.run` (where its file says when), `shop.backfill`, `shop.upkeep` and `shop.verify`; where its
-tables lead to subjects, `shop.erase`. What changes silver emits the asset `silver/shop` once all of it is done, and
-`silver/shop/TABLE` for each table that the file names under `airflow: tables`. A window of a backfill emits them with
-its partition key: the time of its beginning.
+A pipeline `shop` has the DAGs `shop.run` (if its file has a schedule), `shop.backfill`, `shop.upkeep`, `shop.verify`
+and, if its tables lead to subjects, `shop.erase`. A DAG that changes silver emits the asset `silver/shop` once it has
+finished, and `silver/shop/TABLE` for each table under `airflow: tables` in the file. A window of a backfill emits them
+with its partition key, the time of its beginning.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ingest.names import path_segment
 
 
 class _Environment(dict[str, str]):
-    """The variables of this process. One that only the jobs have, such as a secret, reads as its own name."""
+    """The variables of this process. A missing one, such as a secret that only the jobs have, reads as its own name."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -32,10 +32,10 @@ class _Environment(dict[str, str]):
 
 
 def dags_of(conf: Path, environment: Mapping[str, str] = os.environ) -> Iterator[DAG]:
-    """The DAGs of each file in `conf/pipelines`.
+    """Yields the DAGs of each file in `conf/pipelines`.
 
-    One that can't be loaded takes no other's DAGs away, as an error here would: it has a single DAG, `NAME.refused`,
-    which says why.
+    A file that can't be loaded yields a single DAG, `NAME.refused`, which says why: an exception here would remove the
+    DAGs of all other files too.
     """
     conf = conf.resolve()
     named: dict[str, Path] = {}
@@ -49,7 +49,7 @@ def dags_of(conf: Path, environment: Mapping[str, str] = os.environ) -> Iterator
 
 
 def _loaded(file: Path, environment: Mapping[str, str], named: dict[str, Path]) -> Pipeline:
-    """The pipeline of `file`. `named`: the file of each name so far."""
+    """Returns the pipeline of `file`. `named`: name → file, of the pipelines so far."""
     pipeline = load(file, _Environment(environment))
     other = named.setdefault(path_segment(pipeline.name), file)
     if other is not file:

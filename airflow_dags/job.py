@@ -1,4 +1,4 @@
-"""One run of an `ingest` command as an Airflow task, and what its exit code means for a retry."""
+"""An Airflow task that runs an `ingest` command, and the meaning of its exit code for a retry."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _WIDTH = {"COLUMNS": "160"}
 
 
 class Job(BaseOperator):
-    """Runs `program` with `arguments`, in the folder `cwd`, as a process; its output is the task's log.
+    """Runs `program` with `arguments` as a process in the folder `cwd`; its output is the task's log.
 
-    Exit codes 1 (a check differs) and 2 (the user has to change something) fail the task for good. Any other, and a
-    death by a signal, is retried. A task that is told to end tells the process, which finishes its batch.
-    Arguments are no templates: a table's name may hold braces.
+    Exit codes 1 (a check differs) and 2 (the user has to change something) fail the task for good. Any other code, or a
+    death by a signal, is retried. If the task is killed, the process is asked to end and finishes its batch. Arguments
+    are no templates, because a table's name may hold braces.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Job(BaseOperator):
     def execute(self, context: Context) -> None:
         code = self._run()
         if self._told_to_end:
-            # It may have ended well, but before its work was done.
+            # Exit code 0 after a request to stop doesn't mean that all work is done.
             raise AirflowException("the task was told to end, and has told the job")
         if code:
             raise failure(code, f"ingest {self.arguments[0]}")
@@ -60,7 +60,7 @@ class Job(BaseOperator):
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
-                # Signals meant for the task's group would hit Spark's process in the middle of its batch.
+                # A new session: signals to the task's group would hit Spark's process in the middle of a batch.
                 start_new_session=True,
             )
         except OSError as error:
@@ -80,7 +80,7 @@ class Job(BaseOperator):
 
 
 def failure(code: int, what: str) -> AirflowException:
-    """The exception for an exit code other than 0; Airflow never retries an AirflowFailException."""
+    """Returns the exception for an exit code other than 0; Airflow never retries an AirflowFailException."""
     if code in (EXIT_DIFFERS, EXIT_USER):
         return AirflowFailException(f"{what} ended with {code}; a retry can't help: its last lines say what to do")
     if code < 0:
@@ -89,7 +89,7 @@ def failure(code: int, what: str) -> AirflowException:
 
 
 def emit(context: Context, assets: Sequence[str]) -> None:
-    """Tells the DAGs that wait for them that these assets have changed."""
+    """Adds events for these assets, which trigger the DAGs that depend on them."""
     for alias in (outlet for outlet in context["task"].outlets if isinstance(outlet, AssetAlias)):
         for name in assets:
             context["outlet_events"][alias].add(Asset(name))

@@ -19,18 +19,18 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PipelineDags:
-    """Makes them. `file` is the pipeline's, `root` the folder that holds `conf`, in which jobs run."""
+    """Makes the DAGs of a pipeline. `file`: the pipeline's. `root`: the folder that holds `conf`, in which jobs run."""
 
     def __init__(self, pipeline: Pipeline, file: Path, root: Path) -> None:
         self._settings = pipeline.airflow
         self._archived = pipeline.archive is not None
-        # Where a connector writes it, there is nothing to be run.
+        # False if a connector writes the archive.
         self._archives = pipeline.archive is not None and pipeline.archive.layout == "ingest"
         self._erases = pipeline.privacy is not None
         self._file = str(file)
         self._id = path_segment(pipeline.name)
         self._silver = f"silver/{self._id}"
-        # Airflow hands plain texts on, and no kinds of text.
+        # Airflow serializes str, but not its subclass TableName.
         self._assets = {str(table): f"{self._silver}/{path_segment(table)}" for table in pipeline.airflow.tables}
         self._operator, self._common = submission(pipeline, root)
 
@@ -54,7 +54,7 @@ class PipelineDags:
         with DAG(
             f"{self._id}.backfill",
             description="Windows of history, on request: `airflow backfill create`.",
-            # Windows are asked for. The end date keeps the scheduler from making runs of its own.
+            # Runs are created on request only: the end date keeps the scheduler from creating any.
             schedule=CronPartitionTimetable(cron, timezone="UTC"),
             start_date=_LONG_AGO,
             end_date=_LONG_AGO,
@@ -68,9 +68,9 @@ class PipelineDags:
         ) as dag:
             jobs = self._operator.partial(
                 task_id="backfill",
-                # A mapped task has no outlets of its own for each table; through an alias it chooses when it runs.
+                # All instances of a mapped task share their outlets; an alias lets each emit its own asset.
                 outlets=[AssetAlias(f"{self._silver}/tables")],
-                # One writer per table: two would only hold each other up.
+                # Two writers of one table would only wait for each other.
                 max_active_tis_per_dag=1,
                 map_index_template="{{ task.arguments[-1] }}",
                 **self._common,
@@ -89,7 +89,7 @@ class PipelineDags:
     def _verify(self) -> DAG:
         with self._dag("verify", self._settings.verify, "Whether the accounts add up and silver is right.") as dag:
             self._job("accounts", "accounts", self._file)
-            # Airflow keeps logs, and shows them to more people than may see a key that is personal.
+            # Airflow stores the logs, and more people may read them than may see personal keys.
             self._job("prove", "prove", self._file, *(["--no-keys"] if self._erases else []))
             if self._archived:
                 self._job("archive", "archive", "verify", self._file)
@@ -101,7 +101,7 @@ class PipelineDags:
         return dag
 
     def _dag(self, what: str, cron: str, description: str) -> DAG:
-        """A scheduled one, whose jobs come one after the other: each is a Spark of its own."""
+        """Returns a scheduled DAG whose jobs run one after the other, because each starts its own Spark."""
         return DAG(
             f"{self._id}.{what}",
             description=description,

@@ -1,4 +1,5 @@
-"""Airflow loads this file: the DAGs of every pipeline in `$INGEST_CONF`, or in the `conf` beside this folder."""
+"""The file that Airflow loads: the DAGs of every pipeline in `$INGEST_CONF`, or in the `conf` folder beside this
+one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same by spark-submit. Imported only where a pipeline says `submit: spark`."""
+"""An Airflow task that runs an `ingest` command by spark-submit. Imported only for pipelines with `submit: spark`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ingest.errors import EXIT_USER
 
 
 class SubmittedJob(SparkSubmitOperator):
-    """SparkSubmitOperator that does not retry what a user has to change.
+    """A SparkSubmitOperator that does not retry errors that the user has to correct.
 
-    Only the exit code 2 says so: with 1 spark-submit also ends where it could not reach the cluster, and in cluster
-    mode it knows no code of the job's own.
+    Only exit code 2 tells them: spark-submit also ends with 1 if it can't reach the cluster, and in cluster mode it
+    doesn't know the job's own code.
     """
 
     template_fields = tuple(field for field in SparkSubmitOperator.template_fields if field != "application_args")

@@ -1,4 +1,4 @@
-"""How the jobs of a pipeline are started: by the program on the worker's machine, or by spark-submit."""
+"""Chooses the operator for a pipeline's jobs: the program on the worker's machine, or spark-submit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ingest.config.properties import is_secret
 
 
 def submission(pipeline: Pipeline, root: Path) -> tuple[type[BaseOperator], dict[str, Any]]:
-    """The operator for the pipeline's jobs, and what it is told for each of them."""
+    """Returns the operator class for the pipeline's jobs, and the arguments common to all of them."""
     settings = pipeline.airflow
     common: dict[str, Any] = {"pool": settings.pool}
     if settings.submit == "cli":
@@ -24,11 +24,11 @@ def submission(pipeline: Pipeline, root: Path) -> tuple[type[BaseOperator], dict
         "application": _located(settings.application, root),
         "conn_id": settings.conn_id,
         "name": f"ingest {pipeline.name}",
-        # What Spark has to know before the job begins. Airflow shows these to its users: secrets the job reads itself.
+        # Settings that Spark needs at its start. Airflow shows them to its users, so the job reads secrets itself.
         "conf": {key: value for key, value in pipeline.spark.items() if not is_secret(key)},
     }
 
 
 def _located(text: str, root: Path) -> str:
-    """A path is meant from `root`; a bare name is looked for on the PATH, a URI is what it is."""
+    """Resolves a path relative to `root`; returns a bare name, which is looked up on the PATH, and a URI unchanged."""
     return text if "/" not in text or "://" in text else str(root / text)

@@ -1,4 +1,4 @@
-"""One window of a backfill: from where to where, and the jobs that it takes."""
+"""The window of a backfill run: its bounds and its jobs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def jobs_of_window(
     params: Mapping[str, Any] | None = None,
     partition_date: datetime | None = None,
 ) -> list[dict[str, list[str]]]:
-    """What to run for a window: a job for each table, or one for all where none is named.
+    """Returns the job arguments of a window: one job for each table, or one for all if none is named.
 
-    The window is that of the run's partition, which begins at `partition_date` and ends where `cron` has its next time,
-    or the one that the run's parameters say. `assets`: those of the tables that have one.
+    The window is the run's partition, from `partition_date` to the next time of `cron`, or the one in the run's
+    parameters. `assets`: table → asset.
     """
     params = params or {}
     start, end = _window(params, cron, partition_date)

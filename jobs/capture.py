@@ -1,4 +1,4 @@
-"""Captures Kafka into bronze: spark-submit jobs/capture.py PIPELINE [--available-now]"""
+"""Captures Kafka into bronze, without merging: spark-submit jobs/capture.py PIPELINE [--available-now]"""
 
 from ingest.jobs.capture import main
 

@@ -1,4 +1,4 @@
-"""Runs any command of `ingest`: spark-submit jobs/command.py COMMAND PIPELINE [OPTION]..."""
+"""Runs any command of `ingest` as a job: spark-submit jobs/command.py COMMAND PIPELINE [OPTION]..."""
 
 from ingest.jobs.command import main
 

@@ -1,4 +1,4 @@
-"""Merges bronze into silver: spark-submit jobs/merge.py PIPELINE [--available-now]"""
+"""Merges bronze into silver, without capturing: spark-submit jobs/merge.py PIPELINE [--available-now]"""
 
 from ingest.jobs.merge import main
 

@@ -1,4 +1,4 @@
-"""A pipeline as data: `load` reads and checks its file, and what it returns is frozen."""
+"""A pipeline's configuration: `load` reads and checks its file and returns frozen data."""
 
 from ingest.config.airflow import Airflow
 from ingest.config.archive import Archive

@@ -1,4 +1,4 @@
-"""How Airflow runs a pipeline. What Airflow has a name for is called so."""
+"""The configuration of a pipeline's DAGs. Fields that Airflow has a name for have that name."""
 
 from __future__ import annotations
 

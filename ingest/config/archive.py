@@ -1,4 +1,4 @@
-"""What a pipeline file says of its archive."""
+"""The configuration of a pipeline's archive."""
 
 from __future__ import annotations
 

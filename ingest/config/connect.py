@@ -1,4 +1,4 @@
-"""Where a source's connector runs: `ingest check --live` reads its configuration there."""
+"""The address of the source's connector, whose configuration `ingest check --live` reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Connect(Section):
 
     @property
     def login(self) -> tuple[str, str] | None:
-        """User and password."""
+        """Returns user and password; None without a user."""
         if self.user is None:
             return None
         return self.user, self.password.get_secret_value() if self.password is not None else ""

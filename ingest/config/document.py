@@ -1,4 +1,4 @@
-"""A pipeline file's text as plain values. The error of a file that can't be read shows none of it."""
+"""Parses the text of a pipeline file. Its errors never quote the text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read(path: Path) -> dict[Any, Any]:
-    """The mapping that the YAML file at `path` holds. Raises ConfigError."""
+    """Returns the mapping in the YAML file at `path`. Raises ConfigError."""
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except UnicodeDecodeError:
@@ -38,7 +38,7 @@ def read(path: Path) -> dict[Any, Any]:
     except _DuplicateKeyError as error:
         raise ConfigError(f"{path} holds {error.problem}{_place(error)}", "keep one of the two") from None
     except yaml.MarkedYAMLError as error:
-        # PyYAML's own text quotes the line, which may hold a password.
+        # PyYAML's own message quotes the line, which may hold a password.
         raise ConfigError(
             f"{path} is not valid YAML{_place(error)}",
             "check its indentation, and quote values that hold any of : # & * ! % @ `",

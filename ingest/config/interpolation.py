@@ -1,4 +1,4 @@
-"""`${NAME}` and `${NAME:-default}` in the values of a pipeline file. `$${` stands for a plain `${`."""
+"""Replaces `${NAME}` and `${NAME:-default}` in the values of a pipeline file. `$${` stands for a literal `${`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class InterpolationError(ValueError):
 
 
 def interpolate(value: Any, environment: Mapping[str, str], where: str = "") -> Any:
-    """`value` (parsed YAML) with the references in its texts replaced. Keys stay as they are.
+    """Returns `value` (parsed YAML) with the references in its texts replaced. Keys are unchanged.
 
-    As in a shell, the default also stands in for an empty variable. Raises InterpolationError.
+    As in a shell, the default also replaces an empty variable. Raises InterpolationError.
     """
     if isinstance(value, str):
         return _interpolate_text(value, environment, where)

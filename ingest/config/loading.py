@@ -1,4 +1,4 @@
-"""From the name of a pipeline, or the path of its file, to a checked `Pipeline`."""
+"""Loads a checked `Pipeline` by its name or the path of its file."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _UNION_MEMBERS = ("literal[", "mapping[", "dict[", "function-")
 
 
 def load(path_or_name: str | Path, environment: Mapping[str, str] | None = None) -> Pipeline:
-    """The pipeline of a file, or of a bare name: `conf/pipelines/NAME.yaml` here or, where the variable
-    INGEST_CONF names the folder that stands for `conf`, `$INGEST_CONF/pipelines/NAME.yaml`.
+    """Returns the pipeline of a file or of a bare name. A name means `conf/pipelines/NAME.yaml` in the current folder
+    or, if the variable INGEST_CONF is set, `$INGEST_CONF/pipelines/NAME.yaml`.
 
-    `environment` (the process's own by default) resolves `${NAME}`. Raises ConfigError, which names the file
-    and never shows a value.
+    `environment` (the process's own by default) resolves `${NAME}`. Raises ConfigError, which names the file and never
+    shows a value.
     """
     environment = os.environ if environment is None else environment
     path = find(path_or_name, environment)
@@ -55,7 +55,7 @@ def load(path_or_name: str | Path, environment: Mapping[str, str] | None = None)
 
 
 def find(path_or_name: str | Path, environment: Mapping[str, str]) -> Path:
-    """The file of a pipeline. Anything with a folder or a YAML suffix is a path. Raises ConfigError."""
+    """Returns the path of a pipeline's file. A text with a folder or a YAML suffix is a path. Raises ConfigError."""
     text = str(path_or_name)
     given = Path(text).expanduser()
     if given.suffix in {".yaml", ".yml"} or len(given.parts) > 1 or isinstance(path_or_name, Path):

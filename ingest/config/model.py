@@ -1,4 +1,4 @@
-"""What a pipeline file says, checked and frozen. Properties of Kafka, Debezium and Spark keep their names."""
+"""The model of a pipeline file, checked and frozen. Properties of Kafka, Debezium and Spark keep their names."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Batch(Section):
 
     @property
     def merged_at_once(self) -> int:
-        """About so many events, where more wait."""
+        """Returns about the number of events that are merged at once if more wait."""
         if self.merge_events is not None:
             return self.merge_events
         return self.max_events if "max_events" in self.model_fields_set else _MERGED_AT_ONCE
@@ -140,22 +140,23 @@ class Pipeline(Section):
 
     @property
     def layout(self) -> Lakehouse:
-        """Where the tables of this pipeline's lakehouse lie."""
+        """Returns the paths of the lakehouse's tables."""
         return Lakehouse(self.lakehouse)
 
     @property
     def session(self) -> Mapping[str, str]:
-        """Properties of a session that works at its tables: Spark's own, and what its new tables hold."""
+        """Returns the properties of a Spark session for this pipeline: the file's own, and the defaults for new
+        tables."""
         return {**self.old_versions.of_new_tables, **self.spark}
 
     @property
     def writes_tombstones(self) -> bool:
-        """Whether an erasure writes into the source's compacted topics."""
+        """Returns True if an erasure writes null tombstones into the source's compacted topics."""
         return self.privacy is not None and self.privacy.tombstones_in_topics
 
     @property
     def shreds(self) -> bool:
-        """Whether any column is encrypted under keys of subjects."""
+        """Returns True if any column is encrypted under keys of subjects."""
         return any(t.shred for t in self.tables.values())
 
     @model_validator(mode="after")

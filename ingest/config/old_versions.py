@@ -1,4 +1,4 @@
-"""How long versions of tables are kept that newer ones have taken the place of."""
+"""The configuration of how long old versions of tables stay readable."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class OldVersions(Section):
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """The same as Delta's own properties of a table."""
+        """Returns the retention as Delta table properties."""
         kept = f"interval {round(self.keep_hours * _SECONDS_AN_HOUR)} seconds"
         return {"delta.logRetentionDuration": kept, "delta.deletedFileRetentionDuration": kept}
 
     @property
     def of_new_tables(self) -> Mapping[str, str]:
-        """Properties of a session whose new tables shall have them."""
+        """Returns session properties that give new tables this retention."""
         return {_DEFAULTS + name.removeprefix("delta."): kept for name, kept in self.properties.items()}

@@ -1,4 +1,5 @@
-"""What a pipeline file says of people: which rows lead to whom, what is personal, and what an erasure leaves."""
+"""The configuration of personal data: which rows belong to which subject, which columns are personal, and what an
+erasure leaves."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class Generalised(Section):
 
 
 def _on_erasure(value: Any) -> Any:
-    """One error for the union, in place of one for each of its members."""
+    """Validates the union in one step, for one error instead of one for each of its members."""
     if value == "delete" or (isinstance(value, Mapping) and value and all(map(_is_mask, value.values()))):
         return value
     raise PydanticCustomError(
@@ -90,12 +91,12 @@ class Personal(Section):
 
     @property
     def masks(self) -> Mapping[str, Constant | Generalised | None]:
-        """column → what is left of it, of rows that stay; empty where they go."""
+        """Returns column → replacement for rows that are masked; empty if rows are deleted."""
         return {} if self.on_erasure == "delete" else self.on_erasure
 
     @property
     def erasure_columns(self) -> frozenset[str]:
-        """All columns that these settings name."""
+        """Returns all columns that these settings name."""
         found = {*self.personal, *self.masks, *self.shred}
         if self.subject is not None:
             found |= {*(self.subject.through or ()), *([self.subject.key] if self.subject.key else ())}
@@ -132,7 +133,7 @@ class Personal(Section):
 
 
 class Described(Protocol):
-    """What else is told of a table."""
+    """The other settings of a table."""
 
     @property
     def columns(self) -> Mapping[str, str]: ...
@@ -143,7 +144,7 @@ class Described(Protocol):
 
 
 def require_sound(told: Personal, table: Described) -> None:
-    """Raises ValueError where a column can't be what is said of it."""
+    """Raises ValueError if the privacy settings of a table contradict its other settings."""
     key = set(table.primary_key or ())
     unknown = sorted(told.erasure_columns - set(table.columns) - key) if table.columns else []
     if unknown:
@@ -171,7 +172,7 @@ def require_sound(told: Personal, table: Described) -> None:
 
 
 def require_chains(tables: Mapping[str, Personal]) -> None:
-    """Raises ValueError where a table's rows don't lead to a subject."""
+    """Raises ValueError if a table's rows don't lead to a subject."""
     kinds: dict[str, str] = {}
     for table, told in tables.items():
         kind = told.subject.of if told.subject is not None else None
@@ -190,7 +191,7 @@ def require_chains(tables: Mapping[str, Personal]) -> None:
 
 
 def parents(told: Personal) -> Iterable[tuple[str, str]]:
-    """Foreign keys: the column, and the table whose key it holds."""
+    """Returns the foreign keys: the column, and the table whose key it holds."""
     return (told.subject.through or {}).items() if told.subject is not None else ()
 
 
@@ -243,7 +244,8 @@ class Privacy(Section):
 
 
 def require_ledger_keys(tables: Mapping[str, Personal], privacy: Privacy | None, lakehouse: Path) -> None:
-    """Raises ValueError where the keys of the ledger's hashes are not told, or lie where these do."""
+    """Raises ValueError if the keys of the ledger's hashes are not declared, or lie in the lakehouse beside the
+    hashes."""
     if privacy is None:
         if any(t.subject is not None for t in tables.values()):
             raise ValueError("tables lead to subjects, and nothing says where the ledger's keys are: privacy.key_file")
@@ -252,12 +254,13 @@ def require_ledger_keys(tables: Mapping[str, Personal], privacy: Privacy | None,
 
 
 def require_data_keys(tables: Mapping[str, Personal], privacy: Privacy | None, lakehouse: Path) -> None:
-    """Raises ValueError where the keys of shredded columns are not told, or lie where their copies would."""
+    """Raises ValueError if the keys of shredded columns are not declared, or lie in the lakehouse, whose copies would
+    include them."""
     told = privacy.shredding if privacy is not None else None
     if told is None:
         raise ValueError("tables shred columns, and nothing says where the keys are: privacy.shredding")
     if asking := sorted(table for table, t in tables.items() if t.erase_on_delete):
-        # Who has come back by then has values under the key that the request destroys.
+        # A subject that was created again by then has values under the key that the request destroys.
         raise ValueError(f"tables shred columns, and deletes of {asking[0]} ask for erasure: ask with `ingest erase`")
     if any(_lies_in(lakehouse, path) for path in (told.master_key_file, told.key_store.removeprefix("sqlite:///"))):
         raise ValueError("privacy.shredding keeps keys in the lakehouse: each of its copies would hold them")

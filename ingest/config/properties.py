@@ -1,4 +1,4 @@
-"""Other systems' own properties (Kafka's, Spark's), passed through unchanged, shown without secrets."""
+"""Properties of other systems (Kafka, Spark), passed through unchanged and shown without secrets."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _SECRET_KEY = re.compile(r"password|passphrase|secret|token|jaas|key|credential|
 
 
 def is_secret(key: str) -> bool:
-    """Whether the value of the property `key` must never be shown. Errs towards yes."""
+    """Returns True if the value of the property `key` must never be shown. Errs towards True."""
     return _SECRET_KEY.search(key) is not None
 
 
 class Properties(Mapping[str, str]):
-    """An immutable mapping of property names to values. Only a lookup gives a secret; `repr` never does."""
+    """An immutable mapping of property names to values. A secret is returned by a lookup only, never by `repr`."""
 
     __slots__ = ("_values",)
 
@@ -42,12 +42,12 @@ class Properties(Mapping[str, str]):
         return f"Properties({self.shown()!r})"
 
     def shown(self) -> dict[str, str]:
-        """What people may see: each secret is replaced by asterisks."""
+        """Returns the properties with each secret replaced by asterisks."""
         return {key: REDACTED if is_secret(key) else value for key, value in self._values.items()}
 
 
 def _parse(raw: Any) -> Properties:
-    """Properties out of YAML, whose numbers and booleans are written as Java reads them."""
+    """Returns properties from YAML; numbers and booleans are written as Java reads them."""
     if isinstance(raw, Properties):
         return raw
     if not isinstance(raw, Mapping):
@@ -68,7 +68,7 @@ def _parse(raw: Any) -> Properties:
 
 
 def _schema(_source: object, _handler: object) -> core_schema.CoreSchema:
-    """The JSON Schema is that of a flat mapping; a dumped model holds no secret."""
+    """Returns the schema of a flat mapping; a dumped model holds no secret."""
     scalar = core_schema.union_schema(
         [
             core_schema.str_schema(),

@@ -1,4 +1,4 @@
-"""How long a run goes on trying while something that it needs is away."""
+"""The configuration of retries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Retry(Section):
 
     @property
     def limit(self) -> timedelta:
-        """`give_up_after` as a duration."""
+        """Returns `give_up_after` as a duration."""
         parts = {_UNITS[unit]: 0 for unit in _UNITS}
         for number, unit in _PART.findall(self.give_up_after):
             parts[_UNITS[unit]] += int(number)

@@ -1,4 +1,4 @@
-"""The JSON Schema of a pipeline file: what editors complete and check, and which keys are known where."""
+"""The JSON Schema of a pipeline file, for editors, and for finding the right place of an unknown key."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ingest.config.model import Pipeline
 
 @cache
 def json_schema() -> dict[str, Any]:
-    """The schema of a pipeline file (JSON Schema, draft 2020-12)."""
+    """Returns the schema of a pipeline file (JSON Schema, draft 2020-12)."""
     schema: dict[str, Any] = _without_null(Pipeline.model_json_schema())
-    # A file without a name takes its own file name for one.
+    # The file's name is the default.
     schema["required"] = [key for key in schema["required"] if key != "name"]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "ingest pipeline"}
 
 
 def json_schema_text() -> str:
-    """The schema as the text of `conf/pipeline.schema.json`."""
+    """Returns the schema as the text of `conf/pipeline.schema.json`."""
     return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _without_null(node: Any) -> Any:
-    """An optional key is left out, never set to null: the schema offers only its other form."""
+    """Removes null from the schema: an optional key is left out of a file, never set to null."""
     if isinstance(node, list):
         return [_without_null(item) for item in node]
     if not isinstance(node, dict):
@@ -39,7 +39,7 @@ def _without_null(node: Any) -> Any:
 
 
 def keys_at(path: Sequence[str]) -> list[str]:
-    """The keys that the mapping at `path` may hold."""
+    """Returns the keys that the mapping at `path` may hold."""
     node = json_schema()
     for part in path:
         node = _resolved(node)
@@ -48,7 +48,7 @@ def keys_at(path: Sequence[str]) -> list[str]:
 
 
 def places_of(key: str) -> list[str]:
-    """The dotted paths at which a mapping may hold `key`, outermost first."""
+    """Returns the dotted paths at which a mapping may hold `key`, outermost first."""
     return sorted((".".join(path) for path in _paths(json_schema()) if path[-1] == key), key=len)
 
 

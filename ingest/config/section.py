@@ -1,4 +1,5 @@
-"""What every section of a pipeline file is: frozen, without unknown keys, and never quoted in an error."""
+"""The base of every section of a pipeline file: frozen, without unknown keys, and its values never quoted in an
+error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pipeline file says of its changelog. Properties of Kafka and Debezium keep their names."""
+"""The configuration of a pipeline's changelog. Properties of Kafka and Debezium keep their names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _regex(text: str) -> str:
 
 
 def _start_offsets(value: Any) -> Any:
-    """One error for the union, in place of one for each of its members."""
+    """Validates the union in one step, for one error instead of one for each of its members."""
     if value in ("earliest", "latest") or isinstance(value, Mapping):
         return value
     raise PydanticCustomError("start_offsets", "should be earliest, latest or {topic: {partition: offset}}")
@@ -74,7 +74,7 @@ class Debezium(Section):
     )
     heartbeat_prefix: Text = Field(
         default="__debezium-heartbeat",
-        # Debezium renamed it in 2.0 and still reads the older one in places.
+        # Debezium renamed it in 2.0 and still reads the old name in places.
         validation_alias=AliasChoices("topic.heartbeat.prefix", "heartbeat.topics.prefix"),
         serialization_alias="topic.heartbeat.prefix",
         description="First part of the names of heartbeat topics. heartbeat.topics.prefix is its older name.",

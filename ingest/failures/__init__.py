@@ -1,1 +1,2 @@
-"""What is said and done for each class of error: sentence, remedy, retried or not."""
+"""The errors shown for exceptions of Spark, Delta, Kafka and storage: the sentence, the remedy, and whether to
+retry."""

@@ -1,4 +1,4 @@
-"""What a library raised, as an error for people: what happened, where, and what to do."""
+"""Converts exceptions of libraries to an IngestError that says what happened, where, and what to do."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from ingest.failures.table import FAILURES
 from ingest.spark.causes import Cause, causes, own_error
 
 _LIBRARIES = ("pyspark", "py4j", "delta", "deltalake", "confluent_kafka", "cimpl", "botocore", "psycopg", "sqlalchemy")
-"""Packages whose exceptions are explained; any other is a defect of this project. `cimpl` is confluent_kafka's."""
+"""Packages whose exceptions are converted; any other exception is a defect of this project. `cimpl` is part of
+confluent_kafka."""
 
 
 class RunFailed(IngestError):
-    """A failure that the table does not know."""
+    """A failure that no line of `FAILURES` describes."""
 
 
 def explained(error: Exception, pipeline: Pipeline) -> IngestError | None:
-    """Returns the error for people: the first line of `FAILURES` that applies. None for a defect of this project.
+    """Returns the IngestError for an exception, from the first line of `FAILURES` that applies; None for a defect of
+    this project.
 
-    The text of the library is left to `--debug`: it may quote rows and literals."""
+    The library's own text is shown with `--debug` only: it may quote rows and literals.
+    """
     if isinstance(error, IngestError):
         return error
     if not _is_of_a_library(error):
@@ -43,7 +46,7 @@ def explained(error: Exception, pipeline: Pipeline) -> IngestError | None:
 
 @contextmanager
 def explaining(pipeline: Pipeline) -> Iterator[None]:
-    """Raises what a library raised in the block as an error for people."""
+    """Converts exceptions of libraries in the block to IngestErrors."""
     try:
         yield
     except IngestError:
@@ -57,13 +60,13 @@ def explaining(pipeline: Pipeline) -> Iterator[None]:
 
 def _is_of_a_library(error: Exception) -> bool:
     if isinstance(error, BrokenPipeError):
-        return False  # Who reads the output has gone.
+        return False  # The reader of the output has closed the pipe.
     packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
     return isinstance(error, OSError | MemoryError) or not packages.isdisjoint(_LIBRARIES)
 
 
 def _innermost(chain: Sequence[Cause]) -> Cause:
-    """The last that has a condition of its own, or else the last."""
+    """Returns the last cause that has a condition of its own, or else the last cause."""
     return next((c for c in reversed(chain) if c.condition not in (None, "PYTHON_EXCEPTION")), chain[-1])
 
 

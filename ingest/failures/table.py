@@ -1,7 +1,7 @@
-"""The table of failures: from exception classes and error conditions to an error with a remedy.
+"""The table of failures: maps exception classes and error conditions to an error with a remedy.
 
-Whether a failure is retried follows from the kind of its error (`IngestError.retried`). No text of a message decides
-anything. The first line that applies is taken: what is specific stands before what is general.
+The class of the error decides whether the failure is retried (`IngestError.retried`). Messages are never parsed. The
+first line that applies is taken, so specific lines come before general ones.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _AGAIN = "see that it runs and can be reached; the same command goes on where it
 
 @dataclass(frozen=True)
 class Failure:
-    """One line of the table. It applies to a cause that has one of the `classes`, `conditions` or `errnos`, where any
-    are given, and was raised in one of the Java packages or classes `raised_in`, where any are given. A condition also
-    stands for those below it. `innermost`: only the last cause counts. `holds`: a fact about the pipeline that has to
-    be true besides. `problem` may name `{kafka}`, `{lakehouse}` and `{file}`."""
+    """One line of the table. It applies to a cause that matches any of `classes`, `conditions` or `errnos` (if any are
+    given) and was raised in one of the Java packages or classes `raised_in` (if any are given). A condition includes
+    its subconditions. `innermost`: only the last cause is examined. `holds`: a condition on the pipeline that has to be
+    true as well. `problem` may contain `{kafka}`, `{lakehouse}` and `{file}`."""
 
     kind: type[IngestError]
     problem: str
@@ -52,11 +52,11 @@ class Failure:
     holds: Callable[[Pipeline], bool] = lambda _: True
 
     def applies(self, chain: Sequence[Cause], pipeline: Pipeline) -> bool:
-        """Whether the failure with this chain of causes, the outermost first, is of this kind."""
+        """Returns True if the line matches this chain of causes, the outermost first, and `holds` for the pipeline."""
         return self.matches(chain) and self.holds(pipeline)
 
     def matches(self, chain: Sequence[Cause]) -> bool:
-        """Whether the causes are of this kind, whatever holds for the pipeline besides."""
+        """Returns True if the line matches this chain of causes, whatever the pipeline."""
         looked_at = chain[-1:] if self.innermost else chain
         return any(self._is_kind(c) and self._is_place(c) for c in looked_at)
 
@@ -77,7 +77,8 @@ def _is_or_below(condition: str | None, wanted: str) -> bool:
 
 
 def _folders(pipeline: Pipeline) -> list[Path]:
-    """Local folders to which a run of the pipeline writes; the nearest that is there for each."""
+    """Returns the local folders to which a run of the pipeline writes; for one that doesn't exist, its nearest existing
+    parent."""
     wanted = [Path(tempfile.gettempdir())]
     uri = pipeline.lakehouse.removeprefix("file://")
     if "://" not in uri:
@@ -86,12 +87,12 @@ def _folders(pipeline: Pipeline) -> list[Path]:
 
 
 def _is_full(pipeline: Pipeline) -> bool:
-    """Java has no class for a full disk, so the disks are looked at."""
+    """Returns True if one of the disks is nearly full: Java has no exception class for that."""
     return any(shutil.disk_usage(folder).free < _NEARLY_FULL_BYTES for folder in _folders(pipeline))
 
 
 def _is_read_only(pipeline: Pipeline) -> bool:
-    """Java reports several refusals of a local disk as a file that was not found."""
+    """Returns True if one of the folders isn't writable: Java reports that as a missing file."""
     return not all(os.access(folder, os.W_OK) for folder in _folders(pipeline))
 
 
@@ -240,7 +241,7 @@ FAILURES: tuple[Failure, ...] = (
         classes=("java.lang.ClassNotFoundException", "java.lang.NoClassDefFoundError"),
         conditions=("DATA_SOURCE_NOT_FOUND",),
     ),
-    # Damage: a file that can't be read, where no line above knows why
+    # Damage: a file that can't be read for none of the reasons above
     Failure(
         LakehouseDamaged,
         _MISSING,

@@ -1,4 +1,4 @@
-"""Is a silver table what its source says it is? Row by row, every column.
+"""Compares a silver table with its source, row by row, in every column.
 
 compare_with_postgres(spark, dsn, "claims.members", silver_rows).equal
 """

@@ -1,7 +1,7 @@
-"""Do the accounts add up? From the first record in bronze to the last one merged, nothing may be missing.
+"""Audits the accounts: every record from the first in bronze to the last merged one has to be counted once.
 
-read = applied + superseded + quarantined + suppressed, for every table and batch; the batches follow each other
-without a gap; and what was read of them is what bronze holds of them.
+Checks read = applied + superseded + quarantined + suppressed for every table, that the merged slices follow each other
+without a gap, and that they count as many records as bronze holds.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ingest.changelog.accounting import CAUGHT_UP, COUNTS, OUTCOMES, WITHOUT_TAB
 
 @dataclass(frozen=True)
 class Partition:
-    """What bronze holds of a topic's partition. `records` may be fewer than the offsets span: a topic that was
-    compacted, or written in transactions, has gaps of its own."""
+    """The records of a topic's partition in bronze. `records` may be fewer than the offsets span: compacted topics and
+    transactions leave gaps."""
 
     topic: str
     partition: int
@@ -29,8 +29,8 @@ class Partition:
 
 @dataclass(frozen=True)
 class Audit:
-    """`tables`: table → counts. `problems`: sentences; none where everything adds up. `merged`: records of bronze
-    that the accounts cover, `waiting`: those that no batch has merged yet."""
+    """`tables`: table → counts. `problems`: sentences; empty if everything adds up. `merged`: records of bronze that
+    the accounts cover. `waiting`: records that no batch has merged yet."""
 
     tables: dict[str, dict[str, int]]
     partitions: list[Partition]
@@ -40,10 +40,12 @@ class Audit:
 
 
 def audit(bronze: DataFrame, accounts: DataFrame, first: int = 1, last: int | None = None) -> Audit:
-    """`bronze`: `batch`, `topic`, `partition`, `offset`. `accounts`: `after_batch`, `upto_batch`, `table` and counts.
+    """Checks `accounts` (`after_batch`, `upto_batch`, `table` and counts) against `bronze` (`batch`, `topic`,
+    `partition`, `offset`).
 
-    `first`, `last`: capture batches; the merged slices that hold them are looked at whole. What comes to the driver is
-    a row per table, partition and slice."""
+    `first`, `last`: capture batches; merged slices that overlap this range are checked as a whole. Collects a row per
+    table, partition and slice.
+    """
     chosen = accounts.where(F.col("upto_batch") >= first)
     if last is not None:
         chosen = chosen.where(F.col("after_batch") < last)
@@ -54,7 +56,7 @@ def audit(bronze: DataFrame, accounts: DataFrame, first: int = 1, last: int | No
     bronze = bronze.where(F.col("batch") > after)
     if last is not None:
         bronze = bronze.where(F.col("batch") <= max(last, (begin[1] if begin else None) or 0))
-    # What a table caught up with counts where all that it corrects is looked at. A row per table.
+    # A correction counts if all slices that it corrects are checked. Collects a row per table.
     ends = (F.col("after_batch") >= after) & (F.col("upto_batch") <= ((begin[1] if begin else None) or 0))
     sums = (
         chosen.where(~later | ends)
@@ -66,7 +68,7 @@ def audit(bronze: DataFrame, accounts: DataFrame, first: int = 1, last: int | No
     tables = {r["table"]: {c: int(r[c]) for c in COUNTS} for r in sums}
     inside = (F.col("batch") > F.col("after_batch")) & (F.col("batch") <= F.col("upto_batch"))
     held = bronze.join(F.broadcast(slices), inside).groupBy("after_batch", "upto_batch").agg(F.count("*").alias("held"))
-    # A row per slice that is looked at.
+    # Collects a row per checked slice.
     rows = slices.join(held, ["after_batch", "upto_batch"], "left").orderBy("after_batch").collect()
     held_ends = bronze.groupBy("topic", "partition").agg(
         F.min("offset").alias("first"), F.max("offset").alias("last"), F.count("*").alias("records")

@@ -1,8 +1,8 @@
-"""For each Postgres type: one form in which the source's and silver's values can be compared.
+"""Normal forms in which values of a Postgres table and of silver are compared, for each Postgres type.
 
-The form is exact: decimals are text without trailing zeros, moments are whole microseconds, dates are days since
-1970-01-01, and no number passes through a float that isn't one. Times outside of the years 1 to 9999 are compared as
-what the pipeline's `times_out_of_range` makes of them; of one that is set aside, the row is missing.
+The forms are exact: decimals are text without trailing zeros, timestamps are whole microseconds, dates are days since
+1970-01-01, and only floats are compared as floats. Times outside of the years 1 to 9999 are compared as the pipeline's
+`times_out_of_range` converts them; a row that it quarantines counts as missing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _EPOCH = datetime(1970, 1, 1)
 
 @dataclass(frozen=True)
 class Comparable:
-    """`sql`: an expression of Postgres over `{v}`, whose value psycopg hands over as `arrow`.
-    `silver`: the same form out of a column whose type is one of `stored`, for an array of its elements."""
+    """`sql`: a Postgres expression over `{v}`, which psycopg returns as `arrow`. `silver`: converts a silver column
+    whose type is one of `stored` to the same form; for an array, `stored` are the types of its elements."""
 
     sql: str
     arrow: pa.DataType
@@ -34,7 +34,7 @@ class Comparable:
     is_array: bool = False
 
     def takes(self, data_type: T.DataType) -> bool:
-        """Whether silver may store the type so."""
+        """Returns True if the form can be computed from a silver column of this type."""
         if self.is_array:
             return isinstance(data_type, T.ArrayType) and isinstance(data_type.elementType, self.stored)
         return isinstance(data_type, self.stored)
@@ -45,19 +45,20 @@ def _same(value: Column) -> Column:
 
 
 def _digits(value: Column) -> Column:
-    """As Postgres' trim_scale writes it."""
+    """Returns a decimal's text as Postgres' trim_scale writes it."""
     text = value.cast("string")
     trimmed = F.regexp_replace(F.regexp_replace(text, r"(\.\d*?)0+$", "$1"), r"\.$", "")
     return F.when(trimmed == "-0", "0").otherwise(trimmed)
 
 
 def _micros(value: Column) -> Column:
-    """The session's time zone is UTC, so a moment without a zone is the same number as in Postgres."""
+    """Returns microseconds. The session's time zone is UTC, so a timestamp without a zone is the same number as in
+    Postgres."""
     return F.unix_micros(value.cast("timestamp"))
 
 
 def _in_range(value: str, first: str, last: str, rule: OutOfRange) -> str:
-    """Returns the SQL of a date or timestamp as silver holds it."""
+    """Returns the SQL of a date or timestamp as silver stores it."""
     match rule:
         case OutOfRange.KEEP:
             return value
@@ -111,12 +112,12 @@ def _of_time(type_name: str, rule: OutOfRange) -> Comparable | None:
 
 
 def comparable(type_name: str, is_enum: bool, times: OutOfRange = OutOfRange.CLAMP) -> Comparable | None:
-    """The form of a scalar type by its `typname` in pg_type; None where there is no exact one."""
+    """Returns the form of a scalar type by its `typname` in pg_type; None if there is no exact one."""
     return _AS_TEXT if is_enum else _BY_NAME.get(type_name) or _of_time(type_name, times)
 
 
 def array_of(element: Comparable) -> Comparable:
-    """The form of a one-dimensional array."""
+    """Returns the form of a one-dimensional array."""
     inner = element.sql.format(v="e.v")
     sql = (
         "CASE WHEN {v} IS NOT NULL THEN "
@@ -129,14 +130,14 @@ def array_of(element: Comparable) -> Comparable:
 
 @dataclass(frozen=True)
 class ComparedColumn:
-    """A column of the source, in its form."""
+    """A column of the source and its form."""
 
     name: str
     form: Comparable
 
 
 def normalised(silver_type: T.StructType, columns: Sequence[ComparedColumn]) -> list[Column]:
-    """Of a silver table: each column in its form; null where it is absent or of another type."""
+    """Returns each column of a silver table in its form; null if it is absent or of another type."""
     found = {f.name: f.dataType for f in silver_type.fields}
     return [_normalised(column, found.get(column.name)) for column in columns]
 

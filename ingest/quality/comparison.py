@@ -1,4 +1,4 @@
-"""Two tables held against each other, row by row by key: what is missing, too much, changed, or there twice.
+"""Compares two tables by key: counts missing, extra, changed and repeated rows.
 
 The result counts rows and names columns; it never holds a value.
 """
@@ -22,9 +22,9 @@ from ingest.quality.postgres import export
 
 @dataclass(frozen=True)
 class Comparison:
-    """`missing`: keys that only the source has, `extra`: only silver, `changed`: of another content,
-    `repeated`: in silver (or in the source) more than once. `columns`: name → changed keys that differ in it.
-    `mistyped`: columns that silver lacks, or stores as a type that can't hold the source's values."""
+    """`missing`: keys that only the source has. `extra`: keys that only silver has. `changed`: keys with different
+    content. `repeated`: keys that one of the tables has more than once. `columns`: name → changed keys that differ in
+    it. `mistyped`: columns that silver lacks, or stores as a type that can't hold the source's values."""
 
     table: str
     source_rows: int
@@ -38,12 +38,12 @@ class Comparison:
 
     @property
     def differing(self) -> int:
-        """How many keys differ."""
+        """Returns the number of keys that differ."""
         return self.missing + self.extra + self.changed + self.repeated
 
     @property
     def equal(self) -> bool:
-        """Every row of the one is in the other, once, with the same value in every column of the source."""
+        """Returns True if both hold the same rows, each once, with equal values in every column of the source."""
         return self.differing == 0 and not self.mistyped and self.source_rows == self.silver_rows
 
 
@@ -55,15 +55,15 @@ def compare_with_postgres(
     folder: Path | None = None,
     times: OutOfRange = OutOfRange.CLAMP,
 ) -> Comparison:
-    """Every column of every row of a Postgres table (`schema.table`) against `silver`'s of the same name. `times`: what
-    the pipeline's `times_out_of_range` says.
+    """Compares every column of every row of a Postgres table (`schema.table`) with silver. `times`: the pipeline's
+    `times_out_of_range`.
 
-    Columns that only silver has (its own begin with `_`; others once were in the source) do not count.
-    The source is read at one moment, in chunks, into a file below `folder`, which Spark's executors must be
-    able to read; a temporary folder of this machine if None. Needs a session in UTC.
+    Columns that only silver has (its own begin with `_`; others were dropped from the source) are ignored. The source
+    is read in one snapshot, in chunks, into a file below `folder`, which Spark's executors must be able to read; a
+    temporary folder of this machine if None. Needs a session in UTC.
 
-    Raises ConfigError for a table without a primary key or with a type that can't be compared exactly, and
-    Unreachable where the database does not answer.
+    Raises ConfigError for a table without a primary key or with a type that can't be compared exactly, and Unreachable
+    if the database does not answer.
     """
     with tempfile.TemporaryDirectory(prefix="compared-", dir=folder) as temporary:
         file = Path(temporary) / "source.parquet"
@@ -79,16 +79,16 @@ def compare_with_postgres(
 def compare(
     table: str, source: DataFrame, silver: DataFrame, key: Sequence[str], mistyped: Sequence[str] = ()
 ) -> Comparison:
-    """Frames of the same columns, by `key`. One shuffle of both, and one row to the driver."""
+    """Compares frames with the same columns by `key`. One shuffle of both, and one row to the driver."""
     names = source.columns
     positions = [names.index(name) for name in key]
-    # Plain names, because a column may be called anything, also `source`.
+    # Plain names: a column may have any name, also `side`.
     plain = [f"c{i}" for i in range(len(names))]
     both = _sided(source, plain, 0).unionByName(_sided(silver, plain, 1))
     lowest_and_highest = [
         aggregate
         for c in plain
-        # Within a struct a null is a value: min and max pass over nulls otherwise.
+        # min and max ignore nulls, but not structs that hold a null.
         for aggregate in (F.min(F.struct(c)).alias(f"{c}_low"), F.max(F.struct(c)).alias(f"{c}_high"))
     ]
     counts = [F.count_if(F.col("side") == side).alias(name) for side, name in ((0, "left"), (1, "right"))]

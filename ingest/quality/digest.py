@@ -1,8 +1,8 @@
-"""A digest of a table's rows: equal for equal content, whatever the files, the order of rows and the batches.
+"""Digests of a table's rows: equal for equal content, independent of files, the order of rows and batches.
 
-Each row becomes the JSON text of its columns, by name, without nulls (a column that nobody filled is no content);
-its SHA-256 is cut into four numbers, and each of them is summed up over the rows. Sums don't depend on order, and
-unlike XOR two equal rows don't cancel.
+Each row becomes the JSON text of its columns, sorted by name, without nulls (an empty column is no content). Its
+SHA-256 is cut into four numbers, each of which is summed over the rows. Sums don't depend on order, and unlike XOR two
+equal rows don't cancel out.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _MODULUS = 10**37
 
 @dataclass(frozen=True)
 class Digest:
-    """`rows`: how many there are. `digest`: of their content, in hexadecimal."""
+    """`rows`: the number of rows. `digest`: of their content, in hexadecimal."""
 
     rows: int
     digest: str
 
 
 def digest_of(rows: DataFrame, columns: Mapping[str, LogicalType]) -> Digest:
-    """Over `columns` (name → logical type) of `rows`; others don't count. One Spark job."""
+    """Returns the digest of `rows` over `columns` (name → logical type). One Spark job."""
     values = [rendered(quoted(name), columns[name]).alias(name) for name in sorted(columns)]
     text = F.to_json(F.struct(*values))
     hashed = rows.select(F.sha2(text, 256).alias("hash"))

@@ -1,4 +1,4 @@
-"""A Postgres table as its own last word: its columns, its key, and all of its rows at one moment.
+"""Reads a Postgres table for a comparison: its columns, its key, and all of its rows in one snapshot.
 
 The rows go to Parquet in chunks, so that neither this process nor Spark's driver ever holds the table.
 """
@@ -44,10 +44,10 @@ class SourceTable:
 
 
 def described(connection: psycopg.Connection[Any], table: str, times: OutOfRange = OutOfRange.CLAMP) -> SourceTable:
-    """What the database says of the table. `times`: what became of those out of range.
+    """Returns the columns and the key of a table from the catalog of the database. `times`: how silver stores times out
+    of range.
 
-    Raises ConfigError where there is no such table, it has no primary key, or a column has a type without an
-    exact form.
+    Raises ConfigError if there is no such table, it has no primary key, or a column's type has no exact form.
     """
     rows = connection.execute(_COLUMNS, table.partition(".")[::2]).fetchall()
     key = tuple(row[0] for row in rows if row[5])
@@ -79,9 +79,9 @@ def export(
     rows_per_chunk: int = ROWS_PER_CHUNK,
     times: OutOfRange = OutOfRange.CLAMP,
 ) -> SourceTable:
-    """Writes all rows of the table at one moment, in their forms, to a Parquet file.
+    """Writes all rows of the table to a Parquet file, in their normal forms, read in one snapshot.
 
-    Raises ConfigError as `described`, Unreachable where the database does not answer.
+    Raises ConfigError as `described` does, and Unreachable if the database does not answer.
     """
     try:
         with psycopg.connect(dsn) as connection:
@@ -103,7 +103,7 @@ def export(
 
 
 def _chunks(connection: psycopg.Connection[Any], source: SourceTable, size: int) -> Iterator[list[tuple[Any, ...]]]:
-    # The forms are texts of this package; what comes from the database enters as identifiers.
+    # The forms are constants of this package; names from the database are quoted as identifiers.
     selected = [sql.SQL(c.form.sql).format(v=sql.Identifier(c.name)) for c in source.columns]
     table = sql.Identifier(*source.name.split(".", maxsplit=1))
     with connection.cursor("comparison") as cursor:

@@ -1,1 +1,1 @@
-"""Queries over a lakehouse's tables: which statements may run, and by which names tables are read."""
+"""Queries over a lakehouse's tables: the statements that may run, and the names of the tables."""

@@ -1,4 +1,4 @@
-"""What a statement that only reads may consist of: classes of plans and expressions, and functions."""
+"""The classes of plans and expressions, and the functions, that a read-only statement may consist of."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _in(package: str, names: str) -> frozenset[str]:
 
 
 PLANS: frozenset[str] = frozenset().union(
-    # What a query is made of.
+    # Parts of a query.
     _in(
         _LOGICAL,
         "Aggregate DataFrameDropColumns Distinct Except Expand Filter Generate GlobalLimit Intersect Join LateralJoin "
@@ -34,7 +34,7 @@ PLANS: frozenset[str] = frozenset().union(
         "UnresolvedRelation UnresolvedSubqueryColumnAliases UnresolvedTVFAliases UnresolvedTableValuedFunction",
     ),
     _in(_EXPRESSIONS, "PipeOperator"),
-    # SHOW, DESCRIBE and EXPLAIN, and what they name.
+    # SHOW, DESCRIBE and EXPLAIN, and the objects that they name.
     _in(
         _LOGICAL,
         "DescribeColumn DescribeFunction DescribeNamespace DescribeRelation DescribeTablePartition ShowColumns "
@@ -65,7 +65,8 @@ _NAMES = _in(
     "UnresolvedRegex UnresolvedStar UnresolvedStarExceptOrReplace UnresolvedStarWithColumns "
     "UnresolvedStarWithColumnsRenames UnresolvedWithinGroup",
 )
-"""Classes of expressions that stand for columns and functions. The others are operators of Spark's own package."""
+"""Classes of expressions that stand for columns and functions. Other expressions are operators of Spark's own
+package."""
 _RUN_CODE = (f"{_EXPRESSIONS}.objects.", *_in(_EXPRESSIONS, "CallMethodViaReflection PythonUDAF PythonUDF ScalaUDF"))
 _GROUPS = _words(
     "agg_funcs array_funcs avro_funcs bitwise_funcs collection_funcs conditional_funcs conversion_funcs csv_funcs "
@@ -73,7 +74,7 @@ _GROUPS = _words(
     "protobuf_funcs sketch_funcs st_funcs string_funcs struct_funcs table_funcs url_funcs variant_funcs vector_funcs "
     "window_funcs xml_funcs"
 )
-"""Spark's groups of functions that compute a value. In the group of what belongs elsewhere some run code."""
+"""Spark's groups of functions that compute a value. In the group misc_funcs some run code."""
 _MISCELLANEOUS = _words(
     "aes_decrypt aes_encrypt assert_true bitmap_bit_position bitmap_bucket_number bitmap_count current_catalog "
     "current_database current_path current_schema current_user input_file_block_length input_file_block_start "
@@ -91,5 +92,5 @@ def is_expression(name: str) -> bool:
 
 
 def is_function(name: str, group: str) -> bool:
-    """Returns True for one of Spark's functions, of a group of Spark's, that computes a value and does nothing else."""
+    """Returns True for a built-in function of one of Spark's groups that only computes a value."""
     return group in _GROUPS or (group == "misc_funcs" and name in _MISCELLANEOUS)

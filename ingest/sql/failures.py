@@ -1,4 +1,4 @@
-"""Explains why a query can't be run, by the class and the error condition of what Spark raised."""
+"""Explains why a query can't be run, by the class and the error condition of Spark's exception."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _QUOTED = re.compile(r"`((?:[^`]|``)*)`")
 
 
 class QueryFailed(IngestError):
-    """A query ended before it had an answer."""
+    """A query failed while it ran."""
 
 
 @dataclass
 class Query:
-    """What explains a failure: set as soon as it is known. `elsewhere`: explains what is not due to the query, such as
-    a store that does not answer. `feeds`: as `Statement` has them."""
+    """Facts for explaining a failure, set as soon as they are known. `elsewhere`: explains failures outside of the
+    query, such as an unreachable store. `feeds`: as in `Statement`."""
 
     spark: SparkSession
     elsewhere: Callable[[Exception], IngestError | None]
@@ -38,8 +38,8 @@ class Query:
 
 @contextmanager
 def explaining(spark: SparkSession, elsewhere: Callable[[Exception], IngestError | None]) -> Iterator[Query]:
-    """Turns what Spark raises within the block into a sentence with a remedy, without values of rows. `elsewhere`: as
-    `Query` has it."""
+    """Converts Spark's exceptions in the block to a sentence with a remedy, without values of rows. `elsewhere`: as in
+    `Query`."""
     query = Query(spark, elsewhere)
     try:
         yield query
@@ -66,7 +66,7 @@ def _explained(error: Exception, query: Query) -> IngestError:
 def _types_changed(query: Query) -> ConfigError:
     begins = []
     for feed in sorted(query.feeds):
-        # A table that can't be looked at is left out of the answer, which is of the others.
+        # The answer leaves out a table that can't be read.
         with suppress(PySparkException, Py4JError):
             begins.append(f"that of {feed} from version {readable_since(query.spark, query.tables.path(feed) or feed)}")
     return ConfigError(
@@ -77,6 +77,6 @@ def _types_changed(query: Query) -> ConfigError:
 
 
 def _unquoted(written: str) -> str:
-    """`a`.`b` as a.b."""
+    """Returns `a`.`b` as a.b."""
     parts = [part.replace("``", "`") for part in _QUOTED.findall(written)]
     return ".".join(parts) or written

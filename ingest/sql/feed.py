@@ -1,4 +1,4 @@
-"""From which version on the change data feed of a table can be read: Delta reads it by the columns of today."""
+"""Finds the versions whose change data feed can be read: Delta reads a feed by the table's current schema."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pyspark.sql import types as T
 
 
 def readable_since(spark: SparkSession, path: str) -> int:
-    """Returns the first version since which no column of today has changed its type. Types only ever widen, so a binary
-    search finds it. Raises what Delta raises where the log doesn't reach that far."""
+    """Returns the first version since which no current column has changed its type. Types only ever widen, so a binary
+    search finds it. Raises Delta's exception if the log doesn't reach that far back."""
     history = spark.sql(f"DESCRIBE HISTORY delta.`{path.replace('`', '``')}`").selectExpr(
         "min(version)", "max(version)"
     )

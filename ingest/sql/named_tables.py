@@ -1,4 +1,4 @@
-"""A Spark catalog in which a lakehouse's tables have the names that `table_names` gives them, for reading only."""
+"""A read-only Spark catalog of a lakehouse's tables by the names of `table_names`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _CLASS = f"{_PACKAGE}.NamedTables"
 
 @contextmanager
 def named_tables(spark: SparkSession, names: TableNames) -> Iterator[None]:
-    """Makes the tables known within the block, in the current catalog. Nothing is read of them before a query does."""
+    """Makes the tables known in the block, in a catalog that is current there. No table is read before a query names
+    it."""
     _define(spark)
     session: Any = spark._jsparkSession
     manager = session.sessionState().catalogManager()
@@ -38,7 +39,7 @@ def named_tables(spark: SparkSession, names: TableNames) -> Iterator[None]:
 
 
 def _free_name(names: TableNames) -> str:
-    """A catalog's name that no schema or pipeline has: in `a.b`, Spark takes a catalog for `a` first."""
+    """Returns a catalog name that no schema or pipeline has: in `a.b`, Spark resolves `a` as a catalog first."""
     taken = {one.text.partition(".")[0] for one in names.tables} | {text.partition(".")[0] for text in names.several}
     name = "lakehouse"
     while name in taken:
@@ -48,6 +49,6 @@ def _free_name(names: TableNames) -> str:
 
 @cache
 def _define(spark: SparkSession) -> None:
-    """Defines the class, once per session."""
+    """Defines the Java class, once per session."""
     source = Path(__file__).with_name("NamedTables.java").read_text(encoding="utf-8")
     define(spark._jvm, source, f"{_PACKAGE}.TableCatalog", ("NamedTables",))

@@ -1,5 +1,5 @@
-"""Statements that only read, by the plan that Spark's parser makes of a text. One runs if `allowed` lists every part of
-its plan, so what a later version of Spark or Delta adds is refused until it is listed."""
+"""Parses read-only statements. A statement runs if `allowed` lists every part of the plan that Spark's parser makes of
+it, so what a later version of Spark or Delta adds is refused until it is listed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ _WHAT_READS = "run one query, SHOW, DESCRIBE or EXPLAIN at a time; tables change
 
 
 class Statement:
-    """A parsed statement that only reads. Raises ConfigError for any other, and what the parser raises for no SQL.
+    """A parsed read-only statement. Raises ConfigError for any other statement, and the parser's exception for invalid
+    SQL.
 
-    `feeds`: names or paths of the tables whose change data feed it reads."""
+    `feeds`: names or paths of the tables whose change data feed it reads.
+    """
 
     def __init__(self, spark: SparkSession, text: str) -> None:
         self._spark = spark
@@ -35,13 +37,13 @@ class Statement:
         self.feeds = _strings(parts.feeds())
 
     def run(self) -> DataFrame:
-        """Analyses and, unless it is a query, runs the very plan that was examined: no text is parsed again."""
+        """Analyses the plan that was checked and, unless it is a query, executes it. The text is not parsed again."""
         dataset = java_class(self._spark._jvm, f"{_SQL}.classic.Dataset")
         return DataFrame(dataset.ofRows(_session(self._spark), self._plan), self._spark)
 
 
 def is_pure(spark: SparkSession, function: str) -> bool:
-    """Returns True for one of Spark's and Delta's functions that computes a value and does nothing else."""
+    """Returns True for a function of Spark or Delta that only computes a value."""
     if function in allowed.DELTA_FUNCTIONS:
         return True
     identifier = java_class(spark._jvm, f"{_SQL}.catalyst.FunctionIdentifier")(function)
@@ -52,13 +54,13 @@ def is_pure(spark: SparkSession, function: str) -> bool:
 
 
 def functions(spark: SparkSession) -> list[str]:
-    """Names of the functions that Spark and Delta bring."""
+    """Returns the names of Spark's and Delta's built-in functions."""
     listed = (registry.listFunction().mkString("\n").split("\n") for registry in _registries(spark))
     return sorted({*allowed.DELTA_FUNCTIONS, *(_unqualified(name) for names in listed for name in names)})
 
 
 def _registries(spark: SparkSession) -> list[Any]:
-    """Spark's own functions, whatever a session has registered beside them."""
+    """Returns the registries of Spark's built-in functions, without those that a session has registered."""
     jvm: Any = spark._jvm
     package = jvm.org.apache.spark.sql.catalyst.analysis
     return [scala_object(package, name).builtin() for name in ("FunctionRegistry", "TableFunctionRegistry")]
@@ -89,7 +91,7 @@ def _unqualified(function: str) -> str:
 
 
 def _strings(names: Any) -> set[str]:
-    """A Java collection of texts, each without the mark of Scala's objects."""
+    """Returns the texts in a Java collection, without the "$" that ends the names of Scala's objects."""
     return {str(name).removesuffix("$") for name in names}
 
 
@@ -99,7 +101,7 @@ def _session(spark: SparkSession) -> Any:
 
 @cache
 def _part_classes(spark: SparkSession) -> Any:
-    """The class `PlanParts`, looked up once per session."""
+    """Returns the Java class `PlanParts`, looked up once per session."""
     jvm: Any = spark._jvm
     source = Path(__file__).with_name("PlanParts.java").read_text(encoding="utf-8")
     define(jvm, source, f"{_SQL}.catalyst.trees.TreeNode", ("PlanParts",))

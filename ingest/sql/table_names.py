@@ -1,5 +1,5 @@
-"""Names by which queries read tables: `schema.table`, and `pipeline.schema.table` where several pipelines have one of a
-name. Pure."""
+"""The names of tables in queries: `schema.table`, and `pipeline.schema.table` if several pipelines have such a table.
+Pure."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class NamedPath:
 
     @property
     def text(self) -> str:
-        """As a query writes it, but for quotes."""
+        """Returns the name as a query writes it, without quotes."""
         return ".".join((*self.namespace, self.name))
 
 
 @dataclass(frozen=True)
 class Source:
-    """A pipeline's table: its name at the source, and the paths of silver and of what else is kept of it, by suffix."""
+    """A pipeline's table: its name at the source, and suffix → path of silver and of the tables beside it."""
 
     pipeline: str
     table: str
@@ -39,18 +39,19 @@ class Source:
 
 @dataclass(frozen=True)
 class TableNames:
-    """`tables`: by names that mean one table. `several`: a name that means more → the names that each of these has."""
+    """`tables`: by unambiguous names. `several`: an ambiguous name → the unambiguous names of the tables that it may
+    mean."""
 
     tables: tuple[NamedPath, ...]
     several: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def path(self, name: str) -> str | None:
-        """The path of the table of this name, which a query may have quoted."""
+        """Returns the path of the table with this name, quoted or not."""
         plain = name.replace("`", "")
         return next((one.path for one in self.tables if one.text.replace("`", "") == plain), None)
 
     def absent(self, name: str) -> ConfigError:
-        """Explains why a query can't read `name`, which is not among `tables`."""
+        """Returns the error for a `name` that is not among `tables`."""
         if name in self.several:
             return ConfigError(
                 f"{name} may be any of {len(self.several[name])} tables",
@@ -71,8 +72,8 @@ class TableNames:
 
 
 def table_names(sources: Iterable[Source], own: Mapping[str, str], preferred: str | None = None) -> TableNames:
-    """Names the tables of all pipelines of a lakehouse. `own`: name → path of the lakehouse's own tables. `preferred`:
-    the pipeline whose tables are meant by a name without a pipeline, where it has one of that name."""
+    """Returns the names of the tables of all pipelines of a lakehouse. `own`: name → path of the lakehouse's own
+    tables. `preferred`: the pipeline whose table a name without a pipeline means, if it has such a table."""
     sources = list(sources)
     preferred_tables = {one.table for one in sources if one.pipeline == preferred}
     by_text: defaultdict[str, list[NamedPath]] = defaultdict(list)

@@ -1,1 +1,1 @@
-"""What keeps tables small: old files, forgotten tombstones."""
+"""Keeps tables small: deletes old files and tombstones."""

@@ -1,4 +1,4 @@
-"""Old files of a pipeline's tables: those that no version has that is young enough to be asked for."""
+"""Deletes files that only old versions of a pipeline's tables need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ingest.names import Lakehouse
 
 
 def every_table(spark: SparkSession, pipeline: Pipeline) -> list[str]:
-    """The folders of all tables of a pipeline, and of those that it shares with others."""
+    """Returns the folders of all tables of a pipeline, including those that it shares with other pipelines."""
     layout = pipeline.layout
     shared = [layout.accounts, layout.tables, layout.backfills, layout.ledger, layout.known_history]
     entries = Catalog(spark, layout.tables).entries(pipeline.name)
@@ -23,7 +23,7 @@ def every_table(spark: SparkSession, pipeline: Pipeline) -> list[str]:
 
 
 def raw(spark: SparkSession, pipeline: Pipeline) -> list[str]:
-    """Where events are kept as they came, and what is known of whom they name."""
+    """Returns the folders of the tables that store whole events (bronze, quarantine), and of the subject index."""
     return [
         *(reader.path for reader in readers(spark, pipeline)),
         pipeline.layout.quarantine,
@@ -32,25 +32,27 @@ def raw(spark: SparkSession, pipeline: Pipeline) -> list[str]:
 
 
 def folded(layout: Lakehouse, pipeline: str, tables: Sequence[str]) -> Iterator[str]:
-    """Where these tables are kept, with all that stands beside them."""
+    """Yields the folders of silver and of the tables beside it, for these tables."""
     for table in tables:
         for place in (layout.silver, layout.pending, layout.tombstones, layout.history, layout.changes):
             yield place(pipeline, table)
 
 
 def there(spark: SparkSession, folders: Sequence[str]) -> list[str]:
-    """Those of them in which there is a table by now."""
+    """Returns the folders that hold a Delta table."""
     return [folder for folder in folders if read_table.exists(spark, folder)]
 
 
 def vacuum(spark: SparkSession, folders: Sequence[str], hours: int) -> int:
-    """Deletes what no version younger than `hours` needs, of the tables that are there: how many those were. Nobody
-    reads older versions from then on, and who has been writing for longer loses what he has not committed."""
+    """Deletes the files and log entries that no version younger than `hours` needs. Returns the number of tables.
+
+    Older versions can't be read any more, and a writer whose transaction takes longer fails to commit.
+    """
     tables = there(spark, folders)
     removed(spark, tables, hours)
     return len(tables)
 
 
 def without_old_files(spark: SparkSession, folders: Sequence[str], hours: int) -> None:
-    """The same of files alone: logs tell what was there."""
+    """Deletes the files that no version younger than `hours` needs; keeps the log entries."""
     files_removed(spark, there(spark, folders), hours)

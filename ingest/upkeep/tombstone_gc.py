@@ -1,8 +1,8 @@
-"""Forgetting tombstones: up to where no declared input can bring an older event any more, or as the user chose.
+"""Deletes tombstones up to a horizon: below it no input holds an event any more, or the user set it by age.
 
-A topic can bring again what it still holds, and so can an archive, so the earliest event there is as far as the
-horizon may go. A topic that is kept for ever holds it back for ever, as does an archive from its beginning on; then the
-user says for how long tombstones are kept.
+A topic can deliver every event that it still holds again, and so can an archive, so the horizon is at most the earliest
+of these events. A topic or an archive that is kept for ever therefore keeps all tombstones, unless the user limits
+their age.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ Position = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Collected:
-    """Of one table. `horizon`: None where it stays as it was. `forgotten`: keys."""
+    """The result for one table. `horizon`: the new one; None if it is unchanged. `forgotten`: the number of deleted
+    tombstones."""
 
     table: str
     tombstones: int
@@ -47,7 +48,7 @@ class Collected:
 
 
 def earliest(spark: SparkSession, pipeline: Pipeline) -> dict[str, dict[int, int]]:
-    """topic → partition → the first offset that the broker holds, or the archive where one is declared."""
+    """Returns topic → partition → the first offset that the broker, or the archive if there is one, still holds."""
     source = pipeline.source
     admin = KafkaAdmin(source.kafka)
     begins = {t: dict(p) for t, p in admin.beginning_offsets(admin.topics(source.topics, source.topic_pattern)).items()}
@@ -58,7 +59,7 @@ def earliest(spark: SparkSession, pipeline: Pipeline) -> dict[str, dict[int, int
 
 
 def retained(spark: SparkSession, bronze: Bronze, begins: Mapping[str, Mapping[int, int]]) -> DataFrame:
-    """table → `horizon`, below which no input holds an event any more. `begins`: the `earliest` offsets there."""
+    """Returns table → `horizon`, below which no input holds an event any more. `begins`: the result of `earliest`."""
     rows = [
         {"topic": topic, "partition": partition, "earliest": offset}
         for topic, partitions in begins.items()
@@ -71,7 +72,7 @@ def retained(spark: SparkSession, bronze: Bronze, begins: Mapping[str, Mapping[i
 
 
 def written_before(bronze: Bronze, moment: datetime) -> DataFrame:
-    """table → `horizon`, the position of its newest event that was written to the topic before `moment`."""
+    """Returns table → `horizon`, the position of its newest event that was written to the topic before `moment`."""
     events = bronze.rows().where(F.col("op").isin(*CHANGES) & (F.col("timestamp") < F.lit(moment)))
     return events.groupBy("source_table").agg(F.max("position").alias("horizon"))
 
@@ -79,7 +80,8 @@ def written_before(bronze: Bronze, moment: datetime) -> DataFrame:
 def collect_garbage(
     spark: SparkSession, pipeline: str, lakehouse: Lakehouse, bronze: Bronze, horizons: DataFrame, dry_run: bool
 ) -> list[Collected]:
-    """Moves the horizon of each table with a key up to `horizons`, but not beyond what is merged already."""
+    """Raises the horizon of each table with a key to `horizons`, but not beyond the first event that isn't merged
+    yet."""
     accounts = Accounts(spark, lakehouse.accounts, pipeline)
     waits = F.col(BATCH) > accounts.merged_upto()
     for table, aside in accounts.set_aside().items():

@@ -1,4 +1,4 @@
-"""What a stream does for its tables beside its batches: old versions of them go while it runs."""
+"""Vacuums the tables of a stream while it runs, on a background thread."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ingest.upkeep.old_files import every_table, there
 _log = logging.getLogger(__name__)
 _MOST_SECONDS = 3600.0
 _OF_WHAT_IS_KEPT = 1 / 4
-"""So much longer than they are to be kept old versions may stay."""
+"""Old versions may stay for longer than their retention by this fraction of it."""
 
 
 @contextmanager
 def upkeep(spark: SparkSession, pipeline: Pipeline) -> Iterator[Callable[[], None]]:
-    """What to call between batches. Whatever it has begun is done at the end."""
+    """Yields a function to call between batches. Waits for a vacuum under way on exit."""
     with ThreadPoolExecutor(1, thread_name_prefix="upkeep") as beside:
         one = _Upkeep(spark, pipeline, beside)
         yield one.between_batches
@@ -33,7 +33,7 @@ def upkeep(spark: SparkSession, pipeline: Pipeline) -> Iterator[Callable[[], Non
 
 
 class _Upkeep:
-    """Of one stream."""
+    """The upkeep of one stream."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, beside: ThreadPoolExecutor) -> None:
         self._spark = spark
@@ -44,8 +44,10 @@ class _Upkeep:
         self._under_way: Future[None] | None = None
 
     def between_batches(self) -> None:
-        """Begins where it is time to, and returns at once: batches go on meanwhile. That nothing is in hand just now is
-        needed where a table has to be told how long its versions are kept, once."""
+        """Begins a vacuum if one is due, and returns at once: batches run meanwhile.
+
+        It is called between batches because setting a table's retention is a commit, which would conflict with a batch.
+        """
         if time.monotonic() < self._due or (self._under_way is not None and not self._under_way.done()):
             return
         self.end()
@@ -55,18 +57,18 @@ class _Upkeep:
         self._under_way = self._beside.submit(self._let_go, tables)
 
     def end(self) -> None:
-        """Waits for what is under way."""
+        """Waits for the vacuum under way and raises its exception."""
         if self._under_way is not None:
             self._under_way.result()
             self._under_way = None
 
     def _let_go(self, tables: list[str]) -> None:
-        """One table after the other: batches need the cores."""
+        """Vacuums one table after the other, to leave cores to the batches."""
         for path in tables:
             try:
                 vacuum.removed(self._spark, [path])
             except (PySparkException, Py4JError) as error:
-                # No reason to stop a stream, and the next time may do better.
+                # A failed vacuum doesn't stop the stream; the next one is due in `_every` seconds.
                 _log.warning(
                     "old versions of %s stay for another %.0f minutes: %s", path, self._every / 60, type(error).__name__
                 )
