@@ -73,15 +73,15 @@ MUTANTS = [
     Mutant(
         "a slice waits for all tables to be folded",
         "loop/merge.py",
-        "if self._put_off % TOGETHER:",
+        "if self._put_off % FILES_PER_SIZE:",
         "if False:",
         IN_TURNS,
     ),
     Mutant(
         "a batch waits for its rows and its tombstones to be folded",
         "loop/writing.py",
-        "or stored.graves.fold()",
-        "| stored.graves.fold()",
+        "or stored.tombstones.compact()",
+        "| stored.tombstones.compact()",
         IN_TURNS,
     ),
     Mutant(
@@ -329,21 +329,21 @@ MUTANTS = [
     Mutant(
         "the account of a slice that died stands for those after it",
         "loop/merge_lease.py",
-        "t.said[UPTO] == batch.upto",
-        "t.said[UPTO] > 0",
+        "t.user_metadata[THROUGH_BATCH] == batch.upto",
+        "t.user_metadata[THROUGH_BATCH] > 0",
         CRASHES,
     ),
     Mutant(
         "two runs merge slices that end at different batches",
         "lakehouse/accounts.py",
-        "begun not in (None, upto) or self._table.reached(mark) > after",
+        "begun not in (None, upto) or self._table.txn_version(mark) > after",
         "False",
         TWO_RUNS,
     ),
     Mutant(
         "a debt is read after another run has paid it",
         "loop/writing.py",
-        "        stored.pending.require_as_begun()",
+        "        stored.pending.require_pinned_snapshot()",
         "        pass",
         TWO_RUNS,
     ),
@@ -364,8 +364,8 @@ MUTANTS = [
     Mutant(
         "many changes are held against no tombstone",
         "reconcile/whole_rows.py",
-        "stored.graves.all()",
-        "stored.graves.all().limit(0)",
+        "stored.tombstones.all()",
+        "stored.tombstones.all().limit(0)",
     ),
     Mutant(
         "what stands where its row does is the same without a look at it",
@@ -377,8 +377,8 @@ MUTANTS = [
     Mutant(
         "tombstones of a verdict that doesn't hold count",
         "loop/writing.py",
-        "bury(judged.graves, after=proven, few=judged.few)",
-        "bury(judged.graves, few=judged.few)",
+        "write(judged.tombstones, after=proven, few=judged.few)",
+        "write(judged.tombstones, few=judged.few)",
         DOUBLED,
     ),
     Mutant(
@@ -495,8 +495,8 @@ MUTANTS = [
     Mutant(
         "what a commit under way has written goes with old versions",
         "upkeep/upkeep.py",
-        "vacuum.removed(self._spark, [path])",
-        "vacuum.removed(self._spark, [path], 0)",
+        "vacuum.remove_old_versions(self._spark, [path])",
+        "vacuum.remove_old_versions(self._spark, [path], 0)",
         ("tests/upkeep/test_upkeep.py",),
     ),
     Mutant(

@@ -19,7 +19,7 @@ from ingest.changelog.point import Point, within
 from ingest.config import Pipeline
 from ingest.errors import ConfigError
 from ingest.lakehouse.accounts import Accounts, SetAside
-from ingest.lakehouse.backfills import Backfills, Begun
+from ingest.lakehouse.backfills import BackfillRun, Backfills
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.bronze_window import BronzeWindow
 from ingest.lakehouse.catalog import Catalog
@@ -96,11 +96,11 @@ class Backfill:
         layout, batch = pipeline.layout, pipeline.batch
         source = None if asked.source == "bronze" else _source(spark, pipeline, asked)
         self._registry = Backfills(spark, layout.backfills, pipeline.name)
-        merged = Accounts(spark, layout.accounts, pipeline.name).merged_upto()
+        merged = Accounts(spark, layout.accounts, pipeline.name).merged_through()
         words = asked.words
         if isinstance(source, DumpSource):
             words["types"] = {asked.tables[0]: source.types}
-        self.begun: Begun = self._registry.begin(words, merged)
+        self.begun: BackfillRun = self._registry.start(words, merged)
         only = frozenset(asked.tables) or None
         rules = replace(rules_of(pipeline), only=only, keyless=False, stops_at_restart=False)
         if "types" in words:
@@ -163,7 +163,7 @@ def planned(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> Mapping[st
     """Returns the number of events per table that a backfill from bronze would read; for another source, the maximum
     number of records per topic."""
     if asked.source == "bronze":
-        merged = Accounts(spark, pipeline.layout.accounts, pipeline.name).merged_upto()
+        merged = Accounts(spark, pipeline.layout.accounts, pipeline.name).merged_through()
         chosen = within(asked.begin, asked.end) & F.col("source_table").isNotNull()
         rows = bronze_of(spark, pipeline).between(0, merged).where(chosen)
         rules = replace(rules_of(pipeline), only=frozenset(asked.tables) or None)

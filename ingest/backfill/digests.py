@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from ingest.changelog.values.types import Kind, LogicalType
-from ingest.lakehouse.catalog import Catalog, Entry
+from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.silver import Silver
 from ingest.merge.row_versions import VALID_FROM, VALID_TO
 from ingest.names import Lakehouse
@@ -18,12 +18,12 @@ def table_digests(spark: SparkSession, lakehouse: Lakehouse, pipeline: str) -> d
     return {e.shape.table: entry_digest(e, Silver(spark, e.path).rows()) for e in entries}
 
 
-def history_digest(entry: Entry, rows: DataFrame) -> Digest:
+def history_digest(entry: CatalogEntry, rows: DataFrame) -> Digest:
     """Returns the digest of a table's row versions, including the times of their validity."""
     types = {c.name: c.type for c in entry.shape.columns if c.name in rows.columns}
     return digest_of(rows, types | dict.fromkeys((VALID_FROM, VALID_TO), LogicalType(Kind.TIMESTAMP_TZ)))
 
 
-def entry_digest(entry: Entry, rows: DataFrame) -> Digest:
+def entry_digest(entry: CatalogEntry, rows: DataFrame) -> Digest:
     """Returns the digest of `rows` over those of the table's columns that they have."""
     return digest_of(rows, {c.name: c.type for c in entry.shape.columns if c.name in rows.columns})

@@ -19,7 +19,7 @@ from ingest.changelog.change import content, quoted
 from ingest.changelog.envelope import CHANGES, key_json
 from ingest.config import Pipeline
 from ingest.lakehouse.accounts import Accounts
-from ingest.lakehouse.catalog import Catalog, Entry
+from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.silver import Silver
 from ingest.merge.images import Shape
 from ingest.names import Lakehouse
@@ -97,7 +97,7 @@ def prove(
     accounts = Accounts(spark, pipeline.layout.accounts, pipeline.name)
     # A table that is set aside is compared as of the last batch that it has merged.
     aside = {t: one.after for t, one in accounts.set_aside().items() if not tables or t in tables}
-    found = _proved(spark, pipeline, beside, accounts.merged_upto(), tables, report, aside)
+    found = _proved(spark, pipeline, beside, accounts.merged_through(), tables, report, aside)
     for number, (table, after) in enumerate(aside.items()):
         if after:
             place = beside.beside(f"set-aside-{number}")
@@ -148,7 +148,7 @@ def _captured(spark: SparkSession, pipeline: Pipeline, upto: int) -> list[Captur
 class _Side:
     """A table, live or recomputed."""
 
-    entry: Entry | None = None
+    entry: CatalogEntry | None = None
     rows: DataFrame | None = None
     versions: DataFrame | None = None
 

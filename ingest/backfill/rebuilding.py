@@ -15,12 +15,12 @@ from ingest.backfill.refolding import histories, refolded
 from ingest.changelog.accounting import Account
 from ingest.changelog.envelope import BATCH
 from ingest.config import Pipeline
-from ingest.delta.commit_log import UPTO, WRITER
+from ingest.delta.commit_log import THROUGH_BATCH, WRITER
 from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.errors import ChangelogUnusable, Contended
 from ingest.lakehouse.accounts import Accounts
-from ingest.lakehouse.backfills import REBUILD, Backfills, Begun
-from ingest.lakehouse.catalog import Catalog, Entry
+from ingest.lakehouse.backfills import REBUILD, BackfillRun, Backfills
+from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.set_aside import TablesAside
 from ingest.names import Lakehouse
@@ -28,7 +28,7 @@ from ingest.pipeline.composition import rules_of
 from ingest.reconcile import TableState, table_state
 from ingest.spark.folders import delete_folder
 
-_CLAIM_SECONDS = 300.0
+_LEASE_SECONDS = 300.0
 
 
 class Rebuild:
@@ -40,12 +40,12 @@ class Rebuild:
         self._tables = tuple(sorted(tables))
         self._layout = pipeline.layout
         accounts = Accounts(spark, self._layout.accounts, pipeline.name)
-        merged, self._aside = accounts.merged_upto(), accounts.set_aside()
+        merged, self._aside = accounts.merged_through(), accounts.set_aside()
         self._registry = Backfills(spark, self._layout.backfills, pipeline.name)
-        self.begun: Begun = self._registry.begin({"source": REBUILD, "tables": [*self._tables]}, merged)
+        self.begun: BackfillRun = self._registry.start({"source": REBUILD, "tables": [*self._tables]}, merged)
         self._beside = self._layout.beside(f"rebuild-{self.begun.number}")
 
-    def run(self, report: Callable[[Sequence[Account]], None] = lambda _: None) -> list[Entry]:
+    def run(self, report: Callable[[Sequence[Account]], None] = lambda _: None) -> list[CatalogEntry]:
         """Rebuilds the tables and returns their catalog entries. Raises Contended if the stream leaves no time for the
         commit."""
         try:
@@ -72,7 +72,7 @@ class Rebuild:
             return
         accounts = Accounts(self._spark, self._layout.accounts, name)
         folded, after = Accounts(self._spark, self._beside.accounts, name), self._aside[table].after
-        upto = folded.merged_upto()
+        upto = folded.merged_through()
         shares = [share for share in accounts.waiting(table) if share.upto <= upto]
         if not shares:
             return
@@ -82,7 +82,7 @@ class Rebuild:
         TablesAside(accounts, quarantine).caught_up(table, shares, now)
         quarantine.add(refused.where((F.col("table") == table) & (F.col(BATCH) > after)))
 
-    def _folded(self, report: Callable[[Sequence[Account]], None] = lambda _: None) -> list[Entry]:
+    def _folded(self, report: Callable[[Sequence[Account]], None] = lambda _: None) -> list[CatalogEntry]:
         history = rules_of(self._pipeline).history
         stops = {after for one in self._aside.values() for after in (one.after, self.begun.upto_batch)}
         return refolded(
@@ -93,14 +93,14 @@ class Rebuild:
         name = self._pipeline.name
         live = self._stored(self._layout, table)
         for kept in live.tables:
-            kept.claim(self.begun.writer, _CLAIM_SECONDS)
+            kept.take_lease(self.begun.writer, _LEASE_SECONDS)
         folded = self._folded()
         (entry,) = (e for e in folded if e.shape.table == table)
         for kept in live.kept:
-            kept.begin(self.begun.writer)
+            kept.pin_snapshot(self.begun.writer)
         for reader, _ in histories(self._spark, self._pipeline):
-            upto = Accounts(self._spark, self._beside.accounts, reader.writer).merged_upto()
-            if live.silver.reached(reader.writer) > upto:
+            upto = Accounts(self._spark, self._beside.accounts, reader.writer).merged_through()
+            if live.silver.txn_version(reader.writer) > upto:
                 raise Contended(
                     f"table {table} holds batches after {upto}, which are not folded yet", "run the same again"
                 )
@@ -108,15 +108,15 @@ class Rebuild:
         catalog = Catalog(self._spark, self._layout.tables)
         known = {e.shape.table: e for e in catalog.entries(name)}
         revision = known[table].revision + 1 if table in known else 1
-        catalog.record(Entry(name, live.silver.path, entry.shape, revision, entry.topics, entry.origin))
+        catalog.record(CatalogEntry(name, live.silver.path, entry.shape, revision, entry.topics, entry.origin))
 
-    def _replace(self, entry: Entry, live: TableState) -> None:
+    def _replace(self, entry: CatalogEntry, live: TableState) -> None:
         """Replaces tombstones first, then the other tables, silver last: a crash in between is healed by repeating the
         rebuild."""
         anew = self._stored(self._beside, entry.shape.table)
-        if anew.graves.exists():
-            live.graves.bury(anew.graves.rows())
-        told = {WRITER: self.begun.writer, UPTO: self.begun.number}
+        if anew.tombstones.exists():
+            live.tombstones.write(anew.tombstones.rows())
+        told = {WRITER: self.begun.writer, THROUGH_BATCH: self.begun.number}
         for old, new in zip(live.kept, anew.kept, strict=True):
             if old.exists() or new.exists():
                 old.replace(new, entry.shape, told)

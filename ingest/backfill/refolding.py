@@ -19,7 +19,7 @@ from ingest.config import Pipeline
 from ingest.lakehouse.accounts import Accounts, SetAside
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.bronze_window import BronzeWindow
-from ingest.lakehouse.catalog import Catalog, Entry
+from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.loop.merge import Merge
 from ingest.loop.set_aside import require_all_merged
 from ingest.names import Lakehouse
@@ -38,7 +38,7 @@ def refolded(
     read: Iterable[tuple[Reader, int]] | None = None,
     without: Collection[str] = (),
     stops: Collection[int] = (),
-) -> list[Entry]:
+) -> list[CatalogEntry]:
     """Recomputes tables into the lakehouse `into` and returns their catalog entries.
 
     The events are those that live silver has merged, or those among them that the filter `chosen` selects from a
@@ -86,7 +86,7 @@ def _elsewhere(pipeline: Pipeline, bronze: Bronze, every: Sequence[tuple[Reader,
 def histories(spark: SparkSession, pipeline: Pipeline) -> Iterator[tuple[Reader, int]]:
     """Yields each reader that has merged events of the pipeline, with the last merged batch of its bronze."""
     for reader in readers(spark, pipeline):
-        if upto := Accounts(spark, pipeline.layout.accounts, reader.writer).merged_upto():
+        if upto := Accounts(spark, pipeline.layout.accounts, reader.writer).merged_through():
             yield reader, upto
 
 

@@ -21,7 +21,7 @@ from ingest.changelog.values.render import json_object, rendered
 from ingest.changelog.values.types import spark_type
 from ingest.config import Pipeline
 from ingest.errors import ConfigError
-from ingest.lakehouse.catalog import Catalog, Entry
+from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.row_history import ARRIVED
 from ingest.merge.images import Shape
 from ingest.merge.row_versions import UNTIL, VALID_FROM, VALID_TO
@@ -74,7 +74,7 @@ def life_of(
     return _steps(spark, kept, shape, key) if kept.changes.exists() else []
 
 
-def _complete(kept: RowHistory, entries: Sequence[Entry], shape: Shape) -> None:
+def _complete(kept: RowHistory, entries: Sequence[CatalogEntry], shape: Shape) -> None:
     """Gives a recomputed history the columns and types of `shape`: the key's events may all be from before a column was
     added or widened."""
     for entry in entries:

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 _EVERY = 100
 """Commits: Delta's default of 10 costs a small batch seconds each tenth time; a hundred files are read at once."""
 
-SELDOM = {"delta.checkpointInterval": "1000"}
+PROPERTIES = {"delta.checkpointInterval": "1000"}
 """Of a table: when Delta writes one by itself, should those written here fail."""
 
 

@@ -17,7 +17,7 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 @contextmanager
-def one_at_a_time(path: str) -> Iterator[None]:
+def commit_lock(path: str) -> Iterator[None]:
     """Held while a commit to the Delta table at `path` is written. Of a store elsewhere there is nothing to hold."""
     uri = _URI.match(path)
     if uri is not None and uri[1] != "file":

@@ -9,16 +9,16 @@ from typing import Any
 
 from ingest.delta.classes import DeltaClasses
 
-WRITER, UPTO = "writer", "upto_batch"
+WRITER, THROUGH_BATCH = "writer", "upto_batch"
 """What a commit of a slice tells: whose it is, and its last capture batch."""
 
 
 @dataclass(frozen=True)
-class Told:
+class CommitSummary:
     """What the commit `version` says of itself."""
 
     version: int
-    said: Mapping[str, Any]
+    user_metadata: Mapping[str, Any]
 
 
 def file_of(delta: DeltaClasses, log: Any, version: int) -> Any:
@@ -32,7 +32,7 @@ def actions(delta: DeltaClasses, log: Any, version: int) -> list[tuple[str, dict
     return [(line, json.loads(line)) for line in str(lines).split("\n")]
 
 
-def commits(delta: DeltaClasses, log: Any, newest: int, most: int | None = None) -> Iterator[Told]:
+def commits(delta: DeltaClasses, log: Any, newest: int, most: int | None = None) -> Iterator[CommitSummary]:
     """Those that say something, from the version `newest` backwards, as far as the log goes, or over `most` commits."""
     configuration = log.newDeltaHadoopConf()
     for version in range(newest, -1 if most is None else max(-1, newest - most), -1):
@@ -42,4 +42,4 @@ def commits(delta: DeltaClasses, log: Any, newest: int, most: int | None = None)
         every = (action for _, action in actions(delta, log, version))
         said = next((a["commitInfo"].get("userMetadata") for a in every if "commitInfo" in a), None)
         if said is not None:
-            yield Told(version, json.loads(said))
+            yield CommitSummary(version, json.loads(said))

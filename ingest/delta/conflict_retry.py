@@ -17,7 +17,7 @@ from tenacity import (
 from ingest.errors import Contended
 
 # None of them is the others' parent, as they are in Java.
-COLLISIONS_OF_DELTA: tuple[type[Exception], ...] = (
+DELTA_CONFLICTS: tuple[type[Exception], ...] = (
     exceptions.DeltaConcurrentModificationException,
     exceptions.ConcurrentWriteException,
     exceptions.MetadataChangedException,
@@ -28,7 +28,7 @@ COLLISIONS_OF_DELTA: tuple[type[Exception], ...] = (
     exceptions.ConcurrentTransactionException,
 )
 
-COLLISIONS: tuple[type[Exception], ...] = (Contended, *COLLISIONS_OF_DELTA)
+CONFLICTS: tuple[type[Exception], ...] = (Contended, *DELTA_CONFLICTS)
 
 
 class Overtaken(Contended):
@@ -42,7 +42,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
 
 
 def retry_on_conflict(
-    collisions: tuple[type[Exception], ...] = COLLISIONS, before_sleep: Callable[[RetryCallState], None] | None = None
+    collisions: tuple[type[Exception], ...] = CONFLICTS, before_sleep: Callable[[RetryCallState], None] | None = None
 ) -> Retrying:
     """Calls what it is given until it doesn't collide, a bounded number of times. Overtaken is raised at once."""
     return Retrying(
@@ -54,7 +54,7 @@ def retry_on_conflict(
     )
 
 
-def overtaken(what: str) -> Overtaken:
+def overtaken_by_another_run(what: str) -> Overtaken:
     """Returns the error of a run that finds its slice begun elsewhere or merged. `what`: a table, or the pipeline."""
     return Overtaken(
         f"another run of this pipeline merges the same events of {what}",
@@ -62,7 +62,7 @@ def overtaken(what: str) -> Overtaken:
     )
 
 
-def changed_meanwhile(path: str) -> Contended:
+def concurrent_commit(path: str) -> Contended:
     """What a commit to the table at `path` is told that builds on what isn't there any more."""
     return Contended(
         f"another writer changed {path} while a commit to it was under way",

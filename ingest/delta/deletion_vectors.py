@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.delta.conflict_retry import changed_meanwhile
+from ingest.delta.conflict_retry import concurrent_commit
 from ingest.delta.data_file import DataFile
 from ingest.delta.vector_store import RowNumbers, VectorStore, vector_store
 from ingest.internal_columns import LOCATION
@@ -35,7 +35,7 @@ def thinned(
     for made in _vectors(store, log, path, files, gone):
         file = files.get(made.filePath())
         if file is None:
-            raise changed_meanwhile(path)
+            raise concurrent_commit(path)
         whole = store.touched(file.name, file.action, made.deletionVector(), made.matchedRowCount())
         if whole.isFullyReplaced():
             emptied.append(file)
@@ -48,7 +48,7 @@ def _vectors(store: VectorStore, log: Any, path: str, files: Mapping[str, DataFi
     if isinstance(gone, DataFrame):
         return store.of_rows(_with_vectors(gone, files), log)
     if not gone.keys() <= files.keys():
-        raise changed_meanwhile(path)
+        raise concurrent_commit(path)
     return store.of_files(((name, files[name].action.deletionVector(), rows) for name, rows in gone.items()), log)
 
 

@@ -13,12 +13,12 @@ from pyspark.sql import types as T
 
 from ingest.delta import checkpoints, commit_log, small_rows, txn_versions
 from ingest.delta.classes import items
-from ingest.delta.commit_lock import one_at_a_time
-from ingest.delta.conflict_retry import changed_meanwhile
+from ingest.delta.commit_lock import commit_lock
+from ingest.delta.conflict_retry import concurrent_commit
 from ingest.delta.data_file import DataFile, ReadyFile, data_file
 from ingest.delta.deletion_vectors import GoneRows, thinned
 from ingest.delta.read_table import ReadTable
-from ingest.delta.txn_versions import Progress
+from ingest.delta.txn_versions import TxnVersion
 from ingest.names import identifier
 from ingest.spark.background import in_background
 
@@ -38,44 +38,44 @@ class Table(ReadTable):
         super().__init__(spark, path)
         self._known = -1
         self._turn: int | None = None
-        self._claimed = False
+        self._has_lease = False
 
     def create(self, schema: T.StructType, properties: Mapping[str, str]) -> None:
         """Makes it, empty; one that is there already stays as it is."""
         builder: Any = DeltaTable.createIfNotExists(self._spark).location(self.path).addColumns(schema)
-        for key, value in (checkpoints.SELDOM | dict(properties)).items():
+        for key, value in (checkpoints.PROPERTIES | dict(properties)).items():
             builder = builder.property(key, value)
-        with one_at_a_time(self.path):
+        with commit_lock(self.path):
             builder.execute()
 
-    def begin(self, application: str) -> bool:
+    def pin_snapshot(self, application: str) -> bool:
         """What is read from here on, be it no table yet, is what the next commit builds on: it fails where the batch of
         another writer has come in between. Whether anybody else has written since this one did."""
         snapshot = self._snapshot()
         others = int(snapshot.version()) != self._known
         if others or self._turn is None:
-            snapshot = txn_versions.let_pass(self._snapshot, self._marks_of, application)
-            self._turn = self._marks_of(snapshot).get(_TURNS, 0)
+            snapshot = txn_versions.await_leases(self._snapshot, self._txn_versions_of, application)
+            self._turn = self._txn_versions_of(snapshot).get(_TURNS, 0)
             self._known = int(snapshot.version())
         return others
 
-    def is_as_left(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether nobody else has written since this one did."""
         return self.version() == self._known
 
-    def require_as_begun(self) -> None:
+    def require_pinned_snapshot(self) -> None:
         """Raises Contended where another writer has committed a batch since `begin`."""
-        if self._turn is not None and self._marks_of(self._newest.now()).get(_TURNS, 0) != self._turn:
-            raise changed_meanwhile(self.path)
+        if self._turn is not None and self._txn_versions_of(self._newest.now()).get(_TURNS, 0) != self._turn:
+            raise concurrent_commit(self.path)
 
-    def claim(self, application: str, seconds: float) -> None:
+    def take_lease(self, application: str, seconds: float) -> None:
         """Other writers wait before they `begin`: until the next commit of the application, at most for so long."""
         transaction = self._log.startTransaction(self._delta.none, self._delta.some(self._snapshot()))
-        claim = Progress(txn_versions.claim_of(application), txn_versions.end_of_claim(seconds))
+        claim = TxnVersion(txn_versions.lease_of(application), txn_versions.lease_end(seconds))
         self._committed(transaction, [], [], [], None, [claim])
-        self._claimed = True
+        self._has_lease = True
 
-    def commits(self, most: int | None = None) -> Iterator[commit_log.Told]:
+    def commits(self, most: int | None = None) -> Iterator[commit_log.CommitSummary]:
         """Yields the commits that say something of themselves, the newest first, as far back as the log goes. `most`:
         among so many newest commits only."""
         return commit_log.commits(self._delta, self._log, int(self._snapshot().version()), most)
@@ -92,7 +92,7 @@ class Table(ReadTable):
             return "'" + said.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
         pairs = ", ".join(f"{text(name)} = {text(value)}" for name, value in properties.items())
-        with one_at_a_time(self.path):
+        with commit_lock(self.path):
             self._spark.sql(f"ALTER TABLE delta.{identifier(self.path)} SET TBLPROPERTIES ({pairs})")
 
     def shorten_log(self, hours: int | None) -> None:
@@ -103,7 +103,7 @@ class Table(ReadTable):
 
     def delete(self, condition: Column) -> None:
         """Takes away the rows of a table that is there for which `condition` holds."""
-        with one_at_a_time(self.path):
+        with commit_lock(self.path):
             DeltaTable.forPath(self._spark, self.path).delete(condition)
 
     def commit(
@@ -112,7 +112,7 @@ class Table(ReadTable):
         without: Sequence[DataFile] = (),
         without_rows: GoneRows | None = None,
         told: Mapping[str, Any] | None = None,
-        progress: Progress | None = None,
+        progress: TxnVersion | None = None,
         new: Mapping[str, str] = MappingProxyType({}),
         columns: T.StructType | None = None,
         ready: Sequence[ReadyFile] = (),
@@ -130,7 +130,7 @@ class Table(ReadTable):
         transaction = self._transaction(without)
         before = int(transaction.snapshot().version())
         if frame is not None and before < 0:
-            transaction.updateMetadata(self._delta.metadata(frame, checkpoints.SELDOM | dict(new)), False)
+            transaction.updateMetadata(self._delta.metadata(frame, checkpoints.PROPERTIES | dict(new)), False)
         elif columns is not None:
             metadata = transaction.snapshot().metadata()
             transaction.updateMetadata(self._delta.with_columns(metadata, columns, new), False)
@@ -154,7 +154,7 @@ class Table(ReadTable):
             after()
         self._committed(transaction, now, without, [*added, *removed, *marked], told, progresses)
         self._turn = None if self._turn is None else self._turn + 1
-        self._claimed = False
+        self._has_lease = False
         return come
 
     def _transaction(self, gone: Sequence[DataFile]) -> Any:
@@ -163,7 +163,7 @@ class Table(ReadTable):
         if gone:
             now = self._followed(snapshot).files(snapshot)
             if any(f.name not in now or now[f.name].vector != f.vector for f in gone):
-                raise changed_meanwhile(self.path)
+                raise concurrent_commit(self.path)
         transaction = self._log.startTransaction(self._delta.none, self._delta.some(snapshot))
         transaction.trackFilesRead(self._delta.sequence([f.action for f in gone]))
         return transaction
@@ -175,12 +175,12 @@ class Table(ReadTable):
         gone: Sequence[DataFile],
         actions: Sequence[Any],
         told: Mapping[str, Any] | None,
-        progresses: Sequence[Progress] = (),
+        progresses: Sequence[TxnVersion] = (),
     ) -> None:
         """Commits `actions`, by which the files `come` are there and the files `gone` are not, and `progresses`."""
         before = int(transaction.snapshot().version())
         said = [self._delta.mark(p.application, p.version) for p in progresses]
-        with one_at_a_time(self.path):
+        with commit_lock(self.path):
             after = checkpoints.committed(self._delta, self._log, transaction, [*said, *actions], told)
         if after == before + 1:
             newest = self._log.unsafeVolatileSnapshot()
@@ -191,7 +191,7 @@ class Table(ReadTable):
     def rewrite(self, files: Sequence[DataFile], frame: DataFrame) -> None:
         """One commit in which `files` go and their rows come again, as `frame` lays them out: nothing has changed, so
         the change data feed is silent. Raises Contended, or what Delta raises, where one of them is gone by now."""
-        self.exchange(files, self.writing(files, frame))
+        self.commit_rewrite(files, self.write_rewrite(files, frame))
 
     def convert(
         self, frame: DataFrame, columns: T.StructType, types: Mapping[str, str], changed: bool, new: Mapping[str, str]
@@ -213,12 +213,12 @@ class Table(ReadTable):
             added, gone = [*map(self._delta.unchanged, added)], [self._delta.unchanged_without(f.action) for f in files]
         self._committed(transaction, [data_file(a) for a in added], files, [*added, *gone], {"types": types})
 
-    def writing(self, files: Sequence[DataFile], frame: DataFrame) -> Callable[[], list[Any]]:
+    def write_rewrite(self, files: Sequence[DataFile], frame: DataFrame) -> Callable[[], list[Any]]:
         """Writes the rows of `files`, as `frame` lays them out, for an `exchange`."""
         transaction = self._transaction(files)
         return lambda: [self._delta.unchanged(a) for a in self._written(transaction, frame)]
 
-    def exchange(self, files: Sequence[DataFile], anew: Callable[[], list[Any]]) -> None:
+    def commit_rewrite(self, files: Sequence[DataFile], anew: Callable[[], list[Any]]) -> None:
         """The commit of a `rewrite`, with what its `writing` gave."""
         transaction = self._transaction(files)
         removed = [self._delta.unchanged_without(f.action) for f in files]
@@ -232,24 +232,24 @@ class Table(ReadTable):
         added = small_rows.written(transaction, frame) if few else None
         return items(transaction.writeFiles(frame._jdf)) if added is None else added
 
-    def _progresses(self, transaction: Any, progress: Progress | None) -> list[Progress]:
+    def _progresses(self, transaction: Any, progress: TxnVersion | None) -> list[TxnVersion]:
         """What this commit says of who has come how far, after having seen that nobody else has come there."""
         snapshot = transaction.snapshot()
         others = int(snapshot.version()) != self._known
         found = []
         if progress is not None:
-            reached = self._marks_of(snapshot).get(progress.application, 0) if others else 0
+            reached = self._txn_versions_of(snapshot).get(progress.application, 0) if others else 0
             if progress.alone and reached >= progress.version:
-                raise changed_meanwhile(self.path)
+                raise concurrent_commit(self.path)
             if progress.after is not None and reached > progress.after:
-                raise changed_meanwhile(self.path)
+                raise concurrent_commit(self.path)
             found.append(progress)
-            if self._claimed:
-                found.append(Progress(txn_versions.claim_of(progress.application), 0))
+            if self._has_lease:
+                found.append(TxnVersion(txn_versions.lease_of(progress.application), 0))
         if self._turn is not None:
-            if others and self._marks_of(snapshot).get(_TURNS, 0) != self._turn:
-                raise changed_meanwhile(self.path)
-            found.append(Progress(_TURNS, self._turn + 1))
+            if others and self._txn_versions_of(snapshot).get(_TURNS, 0) != self._turn:
+                raise concurrent_commit(self.path)
+            found.append(TxnVersion(_TURNS, self._turn + 1))
         self._known = int(snapshot.version())
         for mark in found:
             # To have read it makes this commit fail where another writer marks the same application meanwhile.

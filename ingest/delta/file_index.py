@@ -63,7 +63,7 @@ def rows_of(spark: SparkSession, log: Any, snapshot: Any, actions: Sequence[Any]
     return _rows(spark, log, snapshot, _index(spark, log, snapshot, actions))
 
 
-def asked_of(
+def run_prepared_on(
     spark: SparkSession,
     log: Any,
     snapshot: Any,

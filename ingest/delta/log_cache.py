@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from ingest.delta import commit_log
 from ingest.delta.classes import delta_classes, items
 from ingest.delta.data_file import DataFile, data_file
-from ingest.delta.txn_versions import Progress
+from ingest.delta.txn_versions import TxnVersion
 
 _READ_ONE_BY_ONE = 20
 """Commits: of more Delta's own query is the faster one."""
@@ -48,7 +48,7 @@ class _Unheard(Exception):
     """A file goes that has not come by this name."""
 
 
-class FollowedLog:
+class LogCache:
     """The log of one table."""
 
     def __init__(self, spark: SparkSession, path: str, table_id: str | None) -> None:
@@ -84,11 +84,11 @@ class FollowedLog:
         with self._lock:
             version = self._at(int(snapshot.version()))
             if version.marks is None:
-                version.marks = _marks_of(snapshot)
+                version.marks = _txn_versions_of(snapshot)
             return version.marks
 
     def committed(
-        self, number: int, come: Iterable[DataFile], gone: Iterable[DataFile], marks: Sequence[Progress]
+        self, number: int, come: Iterable[DataFile], gone: Iterable[DataFile], marks: Sequence[TxnVersion]
     ) -> None:
         """The commit `number` did this to the version before it."""
         with self._lock:
@@ -155,7 +155,7 @@ def _count_of(snapshot: Any) -> int:
     return int(beside.get().numFiles()) if beside.isDefined() else -1
 
 
-def _marks_of(snapshot: Any) -> Mapping[str, int]:
+def _txn_versions_of(snapshot: Any) -> Mapping[str, int]:
     """Beside a commit Delta writes down how far each application has come by then, where these are few."""
     beside = snapshot.checksumOpt()
     said = beside.get().setTransactions() if beside.isDefined() else None
@@ -164,14 +164,14 @@ def _marks_of(snapshot: Any) -> Mapping[str, int]:
 
 
 @lru_cache(_TABLES)
-def _shared(spark: SparkSession, path: str, table_id: str) -> FollowedLog:
-    return FollowedLog(spark, path, table_id)
+def _shared(spark: SparkSession, path: str, table_id: str) -> LogCache:
+    return LogCache(spark, path, table_id)
 
 
-def followed_log(spark: SparkSession, path: str, snapshot: Any) -> FollowedLog:
+def log_cache(spark: SparkSession, path: str, snapshot: Any) -> LogCache:
     """The one of the table at `path` that `snapshot` is of."""
     table_id = _id_of(snapshot)
-    return FollowedLog(spark, path, None) if table_id is None else _shared(spark, path, table_id)
+    return LogCache(spark, path, None) if table_id is None else _shared(spark, path, table_id)
 
 
 def _id_of(snapshot: Any) -> str | None:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from ingest.delta import commit_log
 from ingest.delta.classes import DeltaClasses, delta_classes
-from ingest.delta.log_cache import followed_log
+from ingest.delta.log_cache import log_cache
 
 _COMMITS = 20
 _LISTED = 500
@@ -48,7 +48,7 @@ def delete_orphans(spark: SparkSession, path: str, hours: int | None) -> bool:
 
 def _needed(spark: SparkSession, delta: DeltaClasses, log: Any, snapshot: Any, since: int) -> set[str]:
     """Names of the files of all versions since then, in milliseconds since 1970."""
-    live = followed_log(spark, str(log.dataPath()), snapshot).few_files(snapshot)
+    live = log_cache(spark, str(log.dataPath()), snapshot).few_files(snapshot)
     if live is None or not snapshot.metadata().partitionColumns().isEmpty():
         raise _Many
     actions = [file.action for file in live] + _gone(delta, log, int(snapshot.version()), since)

@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from ingest.delta.classes import delta_classes
-from ingest.delta.conflict_retry import changed_meanwhile
+from ingest.delta.conflict_retry import concurrent_commit
 from ingest.delta.data_file import DataFile, live_rows
-from ingest.delta.file_index import asked_of, rows_of
-from ingest.delta.log_cache import FollowedLog, followed_log
-from ingest.delta.snapshot_cache import NewestSnapshot
+from ingest.delta.file_index import rows_of, run_prepared_on
+from ingest.delta.log_cache import LogCache, log_cache
+from ingest.delta.snapshot_cache import SnapshotCache
 from ingest.jvm.classes import java_class
 from ingest.spark.prepared import Query
 
@@ -36,7 +36,7 @@ class ReadTable:
         self._spark = spark
         self._delta = delta_classes(spark)
         self.path = path
-        self._follows: FollowedLog | None = None
+        self._follows: LogCache | None = None
         self._seen = False
 
     def exists(self) -> bool:
@@ -70,20 +70,20 @@ class ReadTable:
         """How many rows there are, by what the log tells; 0 where there is no table."""
         return live_rows(self.files().values()) if self.exists() else 0
 
-    def named(self, names: Iterable[str]) -> list[DataFile]:
+    def files_named(self, names: Iterable[str]) -> list[DataFile]:
         """The files of these names, as of now. Raises Contended where one is gone."""
         files = self.files()
         wanted = list(names)
         if any(name not in files for name in wanted):
-            raise changed_meanwhile(self.path)
+            raise concurrent_commit(self.path)
         return [files[name] for name in wanted]
 
-    def _marks_of(self, snapshot: Any) -> Mapping[str, int]:
+    def _txn_versions_of(self, snapshot: Any) -> Mapping[str, int]:
         return self._followed(snapshot).marks(snapshot)
 
-    def _followed(self, snapshot: Any) -> FollowedLog:
+    def _followed(self, snapshot: Any) -> LogCache:
         if self._follows is None or not self._follows.is_of(snapshot):
-            self._follows = followed_log(self._spark, self.path, snapshot)
+            self._follows = log_cache(self._spark, self.path, snapshot)
         return self._follows
 
     def rows_before(self, version: int) -> DataFrame | None:
@@ -94,12 +94,12 @@ class ReadTable:
         """The rows of these files, without asking the log; their `_metadata` tells where they lie."""
         return rows_of(self._spark, self._log, self._snapshot(), [f.action for f in files])
 
-    def asked_in(self, files: Iterable[DataFile], query: Query, by: tuple[Hashable, ...] = ()) -> DataFrame:
+    def run_prepared(self, files: Iterable[DataFile], query: Query, by: tuple[Hashable, ...] = ()) -> DataFrame:
         """`query(*by, rows)` of the rows of these files, each asked for itself, in one task. It is planned once: what
         it is may depend on `by` alone."""
         some = list(files)
         marked = any(f.vector is not None for f in some)
-        return asked_of(self._spark, self._log, self._snapshot(), [f.action for f in some], marked, query, by)
+        return run_prepared_on(self._spark, self._log, self._snapshot(), [f.action for f in some], marked, query, by)
 
     def identity(self) -> str:
         """Returns Delta's own id of the table: another table in the same place has another one."""
@@ -109,9 +109,9 @@ class ReadTable:
         """The newest one."""
         return int(self._newest.now().version())
 
-    def reached(self, application: str) -> int:
+    def txn_version(self, application: str) -> int:
         """How far an application has come by the table's own account; 0 where it never wrote."""
-        return self._marks_of(self._snapshot()).get(application, 0)
+        return self._txn_versions_of(self._snapshot()).get(application, 0)
 
     def property(self, name: str) -> str | None:
         """A property of the table, as of now."""
@@ -133,8 +133,8 @@ class ReadTable:
         return self._delta.log(self.path)
 
     @cached_property
-    def _newest(self) -> NewestSnapshot:
-        return NewestSnapshot(self._delta, self._log)
+    def _newest(self) -> SnapshotCache:
+        return SnapshotCache(self._delta, self._log)
 
     def _snapshot(self) -> Any:
         return self._newest.lately()

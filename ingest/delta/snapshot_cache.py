@@ -20,7 +20,7 @@ _FRESH = 1.0
 """Seconds."""
 
 
-class NewestSnapshot:
+class SnapshotCache:
     """Of the table of one `DeltaLog`."""
 
     def __init__(self, delta: DeltaClasses, log: Any) -> None:

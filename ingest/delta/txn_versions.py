@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_CLAIM = "claim of "
+_LEASE = "claim of "
 _POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Progress:
+class TxnVersion:
     """How far an application has come, kept in the very commit that took it there. `alone`: nobody else may be there
     already. `after`: where it comes from; the commit fails where the application is further by then."""
 
@@ -27,25 +27,25 @@ class Progress:
     after: int | None = None
 
 
-def claim_of(application: str) -> str:
+def lease_of(application: str) -> str:
     """The application whose progress is the end of the claim, in milliseconds since 1970."""
-    return _CLAIM + application
+    return _LEASE + application
 
 
-def end_of_claim(seconds: float) -> int:
+def lease_end(seconds: float) -> int:
     return int((time.time() + seconds) * 1000)
 
 
-def let_pass(snapshot: Callable[[], Any], marks: Callable[[Any], Mapping[str, int]], application: str) -> Any:
+def await_leases(snapshot: Callable[[], Any], marks: Callable[[Any], Mapping[str, int]], application: str) -> Any:
     """Waits for those that have claimed their turn. The table's newest snapshot then. `marks`: of a snapshot, how far
     each application has come."""
     newest = snapshot()
-    while _claimed(marks(newest), application):
+    while _is_leased(marks(newest), application):
         time.sleep(_POLL_SECONDS)
         newest = snapshot()
     return newest
 
 
-def _claimed(marks: Mapping[str, int], application: str) -> bool:
+def _is_leased(marks: Mapping[str, int], application: str) -> bool:
     now = time.time() * 1000
-    return any(name.startswith(_CLAIM) and name != claim_of(application) and end > now for name, end in marks.items())
+    return any(name.startswith(_LEASE) and name != lease_of(application) and end > now for name, end in marks.items())

@@ -25,7 +25,7 @@ _LOGGED = "spark.databricks.delta.vacuum.logging.enabled"
 """Two commits that change nothing, on local disks alone: nearly half the time of a small table."""
 
 
-def kept(spark: SparkSession, paths: Sequence[str], properties: Mapping[str, str]) -> None:
+def set_retention(spark: SparkSession, paths: Sequence[str], properties: Mapping[str, str]) -> None:
     """Lets these tables hold `properties`, which say how long Delta keeps old versions of them. Nobody may be about to
     commit to one of them: where it has others, he would have to begin anew."""
     for path in paths:
@@ -34,16 +34,16 @@ def kept(spark: SparkSession, paths: Sequence[str], properties: Mapping[str, str
             table.set_properties(properties)
 
 
-def removed(spark: SparkSession, paths: Sequence[str], hours: int | None = None) -> None:
+def remove_old_versions(spark: SparkSession, paths: Sequence[str], hours: int | None = None) -> None:
     """Deletes what only versions need that are older than `hours`, or than these tables say themselves: nobody reads
     them from then on. Whoever has been writing for longer than that loses what he has not committed."""
     for path in paths:
         # Delta itself shortens logs as well, by whole days.
         Table(spark, path).shorten_log(hours)
-    files_removed(spark, paths, hours)
+    remove_old_files(spark, paths, hours)
 
 
-def files_removed(spark: SparkSession, paths: Sequence[str], hours: int | None = None) -> None:
+def remove_old_files(spark: SparkSession, paths: Sequence[str], hours: int | None = None) -> None:
     """Deletes the files below these tables that are in no version that is younger than `hours`, or than they say
     themselves: nobody reads older versions from then on. Whoever has been writing for longer than that loses what he
     has not committed. Hours are whole: Delta rounds them, and of a short one it makes none."""

@@ -39,7 +39,7 @@ class CompactedTopics:
         self.topics = [topic for topic in topics if "compact" in told[topic].get("cleanup.policy", "")]
 
     @checkpoint_scope()
-    def entomb(self, erased: DataFrame) -> int:
+    def write_tombstones(self, erased: DataFrame) -> int:
         """Writes a tombstone for each key whose last record is one of `erased` (`COORDINATES`, `timestamp`, `request`).
         How many.
 

@@ -20,8 +20,8 @@ from ingest.changelog.envelope import RECORD, events
 from ingest.changelog.values.render import json_object, rendered
 from ingest.config import Pipeline
 from ingest.errors import ConfigError
-from ingest.lakehouse.backfills import Backfills, Begun
-from ingest.lakehouse.bronze import Bronze, Captured
+from ingest.lakehouse.backfills import BackfillRun, Backfills
+from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.loop.merge import Merge
 from ingest.merge.images import Shape
 from ingest.suppression.cutoff import Cutoff
@@ -66,7 +66,7 @@ class Masking:
         bronze = self._own_bronze()
         batch = bronze.captured().batch + 1
         records = rows.select(*self._record(shape, left, batch))
-        bronze.append(events(records, self._rules.naming), Captured(batch))
+        bronze.append(events(records, self._rules.naming), CaptureState(batch))
 
     def finish(self) -> int:
         """Merges what was kept, in this run or in one that died. How many rows that were."""
@@ -77,7 +77,7 @@ class Masking:
                 self._registry.end(begun)
         return rows
 
-    def _merged(self, begun: Begun) -> int:
+    def _merged(self, begun: BackfillRun) -> int:
         bronze, layout = self._bronze_of(begun), self._pipeline.layout
         columns = dict(self._rules.columns) | begun.asked["types"]
         rules = replace(self._rules, columns=columns, columns_as_stored=True)
@@ -91,10 +91,10 @@ class Masking:
     def _own_bronze(self) -> Bronze:
         if self._bronze is None:
             # It reads nothing of the stream's bronze.
-            self._bronze = self._bronze_of(self._registry.begin({"source": MASK, "types": self._types}, 0))
+            self._bronze = self._bronze_of(self._registry.start({"source": MASK, "types": self._types}, 0))
         return self._bronze
 
-    def _bronze_of(self, begun: Begun) -> Bronze:
+    def _bronze_of(self, begun: BackfillRun) -> Bronze:
         path = self._pipeline.layout.backfilled(self._pipeline.name, begun.number)
         return Bronze(self._spark, path, self._rules.epochs, self._rules.names)
 

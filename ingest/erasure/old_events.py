@@ -19,7 +19,7 @@ from ingest.batches.rules import Rules
 from ingest.changelog.change import EVENT_ID
 from ingest.config import Pipeline
 from ingest.erasure.subject_index import Span, index_of, joined
-from ingest.lakehouse.history_facts import Known, KnownHistory
+from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.event_references import GRAVES
 from ingest.loop.slices import Slices
@@ -60,7 +60,7 @@ class OldEvents:
         self._ledger = ledger
         self._keys = keys
         self._quarantine = Quarantine(spark, pipeline.layout.quarantine, pipeline.name)
-        self._history = KnownHistory(spark, pipeline.layout.known_history)
+        self._history = HistoryFacts(spark, pipeline.layout.known_history)
         self._spans: dict[str, list[Span]] = defaultdict(list)
         self._searched: list[Callable[[], None]] = []
 
@@ -82,9 +82,9 @@ class OldEvents:
     def _found_in(self, reader: Reader) -> list[DataFrame]:
         versions = [entry.key_version for entry in self._ledger.requests().values()]
         index = index_of(self._spark, self._pipeline, reader, self._shapes, self._keys, versions)
-        known = self._history.known(reader.writer, _KIND, index.basis) or Known(0, {"entry": 0})
-        entry, spans = known.what["entry"], index.spans
-        new = {span for span in spans if span.upto > known.upto}
+        known = self._history.load(reader.writer, _KIND, index.basis) or HistoryFact(0, {"entry": 0})
+        entry, spans = known.facts["entry"], index.spans
+        new = {span for span in spans if span.upto > known.through_batch}
         opened = new & {*index.naming(self._ledger.keys())} if new else set[Span]()
         found: list[DataFrame] = []
         while True:
@@ -100,7 +100,7 @@ class OldEvents:
             opened = set()
         upto = spans[-1].upto if spans else 0
         index.forget(self._spans[reader.writer])
-        keep = partial(self._history.keep, reader.writer, _KIND, index.basis, Known(upto, {"entry": entry}))
+        keep = partial(self._history.store, reader.writer, _KIND, index.basis, HistoryFact(upto, {"entry": entry}))
         self._searched += [index.require_unchanged, keep]
         return found
 

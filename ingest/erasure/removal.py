@@ -27,7 +27,7 @@ from ingest.erasure.old_events import READER, OldEvents
 from ingest.errors import ChangelogUnusable
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import COORDINATES, Bronze
-from ingest.lakehouse.catalog import Entry as Known
+from ingest.lakehouse.catalog import CatalogEntry
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.event_references import GRAVES
 from ingest.loop.late_children import LateChildren, lived
@@ -131,7 +131,7 @@ class Removal:
         counts = {r[READER]: r["count"] for r in first.groupBy(READER).count().collect()}  # a row per reader
         events = sum(counts.values())
         yield TOMBSTONES, {"files": self._graves(old, ends)}
-        yield QUARANTINE, {"files": self._quarantine.forget(first) if events else 0}
+        yield QUARANTINE, {"files": self._quarantine.remove(first) if events else 0}
         yield TABLES, self._rows(ends)
         yield BRONZE, {"events": events, "files": self._emptied(search, first, counts)}
         search.remember()
@@ -150,19 +150,19 @@ class Removal:
         """Of how many files tombstones were taken. Those of a new life stay."""
         files = 0
         for entry in self._subjects:
-            graves = self._stored(entry.shape.table).graves
-            if not graves.exists():
+            tombstones = self._stored(entry.shape.table).tombstones
+            if not tombstones.exists():
                 continue
             mine = old.where(F.col("table") == entry.shape.table)
             keys = mine.select("request", F.explode(GRAVES).alias(SURROGATE)).distinct()
-            hits = lived(graves.rows(), entry).join(F.broadcast(keys), SURROGATE)
+            hits = lived(tombstones.rows(), entry).join(F.broadcast(keys), SURROGATE)
             gone = (
                 with_cutoff_flags(hits, ends, entry.shape.table)
                 .where(BEFORE_CUTOFF)
                 .select(SURROGATE, POSITION_COLUMN)
                 .distinct()
             )
-            files += graves.forget_these(gone)
+            files += tombstones.remove(gone)
         return files
 
     def _rows(self, ends: Mapping[str, Cutoff]) -> dict[str, int]:
@@ -180,7 +180,9 @@ class Removal:
         entries = list(self._ledger.entries())
         if last_state_number(entries, TOPICS) > last_state_number(entries, BRONZE):
             return {"tombstones": 0}
-        written = CompactedTopics(self._spark, self._pipeline).entomb(self._empty(self._of_topics, "timestamp"))
+        written = CompactedTopics(self._spark, self._pipeline).write_tombstones(
+            self._empty(self._of_topics, "timestamp")
+        )
         self._ledger.append([LedgerEntry(STATE, "", place=TOPICS, state=REMOVED, upto=upto)])
         return {"tombstones": written}
 
@@ -229,7 +231,7 @@ class Removal:
         return [self._bronze(one) for one in self._readers if one.from_topics]
 
     @property
-    def _subjects(self) -> list[Known]:
+    def _subjects(self) -> list[CatalogEntry]:
         """The tables that lead to subjects."""
         return [e for e in self._shapes.entries if self._rules.subjects.leads(e.shape.table)]
 

@@ -18,7 +18,7 @@ from ingest.erasure.subject_search import Search, counted
 from ingest.errors import ConfigError
 from ingest.lakehouse.bronze import Offsets
 from ingest.lakehouse.bronze_summary import BronzeSummary, LogEnd, offsets_of
-from ingest.lakehouse.history_facts import KnownHistory
+from ingest.lakehouse.history_facts import HistoryFacts
 from ingest.pipeline.composition import rules_of
 from ingest.pipeline.shredding import shred
 from ingest.sources.kafka_admin import KafkaAdmin
@@ -111,10 +111,10 @@ def written_by_now(spark: SparkSession, pipeline: Pipeline, topics: bool) -> Cut
     """All that was ever read; with `topics`, also all that they hold by now. Raises Unreachable and SourceRefused."""
     offsets: Offsets = {}
     ends: list[LogEnd] = []
-    rules, history = rules_of(pipeline), KnownHistory(spark, pipeline.layout.known_history)
+    rules, history = rules_of(pipeline), HistoryFacts(spark, pipeline.layout.known_history)
     for reader in readers(spark, pipeline):
         bronze = reader.bronze(spark, rules)
-        read = BronzeSummary(bronze, reader.writer, history, rules.view, keeps=False).upto(bronze.last_batch())
+        read = BronzeSummary(bronze, reader.writer, history, rules.view, keeps=False).log_ends(bronze.last_batch())
         if reader.from_topics:
             _raise_to(offsets, offsets_of(read))
         ends += read

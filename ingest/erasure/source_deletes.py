@@ -20,7 +20,7 @@ from ingest.changelog.position import is_placed
 from ingest.config import Pipeline
 from ingest.erasure.request import Request, entry_of, ledger_keys, written_by_now
 from ingest.lakehouse.accounts import Accounts
-from ingest.lakehouse.history_facts import Known, KnownHistory
+from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 from ingest.loop.event_references import key_references
 from ingest.loop.table_schemas import TableSchemas
 from ingest.merge.key_changes import names_new_key
@@ -77,18 +77,18 @@ def _unread(
 ) -> tuple[list[DataFrame], list[Callable[[], None]]]:
     """The events whose deletes have not been asked for, and what remembers that they have. What isn't merged yet is
     read again: only its table may tell its key."""
-    history = KnownHistory(spark, pipeline.layout.known_history)
+    history = HistoryFacts(spark, pipeline.layout.known_history)
     parts, keeping = list[DataFrame](), list[Callable[[], None]]()
     for reader in readers(spark, pipeline):
         bronze = reader.bronze(spark, rules)
         basis = hashlib.sha256(f"{settings} {rules.view} {bronze.identity}".encode()).hexdigest()[:16]
-        known = history.known(reader.writer, _KIND, basis) or Known(0, {})
+        known = history.load(reader.writer, _KIND, basis) or HistoryFact(0, {})
         last = bronze.last_batch()
-        merged = min(last, Accounts(spark, pipeline.layout.accounts, reader.writer).merged_upto())
-        if known.upto < last:
-            parts.append(bronze.between(known.upto, last))
-        if known.upto < merged:
-            keeping.append(partial(history.keep, reader.writer, _KIND, basis, Known(merged, {})))
+        merged = min(last, Accounts(spark, pipeline.layout.accounts, reader.writer).merged_through())
+        if known.through_batch < last:
+            parts.append(bronze.between(known.through_batch, last))
+        if known.through_batch < merged:
+            keeping.append(partial(history.store, reader.writer, _KIND, basis, HistoryFact(merged, {})))
     return parts, keeping
 
 

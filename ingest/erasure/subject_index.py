@@ -25,11 +25,11 @@ from ingest.backfill.readers import Reader
 from ingest.batches.rules import Rules
 from ingest.config import Pipeline
 from ingest.delta import compaction, delta_table
-from ingest.delta.compacted import FoldedLater
-from ingest.delta.conflict_retry import changed_meanwhile
+from ingest.delta.compacted import BackgroundCompaction
+from ingest.delta.conflict_retry import concurrent_commit
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze
-from ingest.lakehouse.history_facts import Known, KnownHistory
+from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 from ingest.loop.event_references import batch_key_references
 from ingest.loop.slices import Slices
 from ingest.loop.table_schemas import TableSchemas
@@ -84,7 +84,7 @@ class SubjectIndex:
         beside the newest one."""
         self._spark = spark
         self._table = delta_table.Table(spark, lakehouse.subject_index)
-        self._history = KnownHistory(spark, lakehouse.known_history)
+        self._history = HistoryFacts(spark, lakehouse.known_history)
         self._accounts = Accounts(spark, lakehouse.accounts, reader)
         self._reader = reader
         self._bronze = bronze
@@ -112,9 +112,9 @@ class SubjectIndex:
     def spans(self) -> list[Span]:
         """The spans that are indexed, in their order: all that is merged. What isn't yet is indexed on the first
         call."""
-        known = self._history.known(self._reader, _KIND, self.basis)
-        there = [Span(*one) for one in known.what["spans"]] if known is not None else []
-        merged = min(self.last, self._accounts.merged_upto())
+        known = self._history.load(self._reader, _KIND, self.basis)
+        there = [Span(*one) for one in known.facts["spans"]] if known is not None else []
+        merged = min(self.last, self._accounts.merged_through())
         found = list(there)
         for gap in _gaps(there, merged):
             found += self._indexed(gap)
@@ -143,9 +143,9 @@ class SubjectIndex:
     def require_unchanged(self) -> None:
         """Raises Contended where another run has changed the index since it was read here: what was looked for may have
         been missed."""
-        known = self._history.known(self._reader, _KIND, self.basis)
-        if [Span(*one) for one in (known.what["spans"] if known is not None else ())] != self.spans:
-            raise changed_meanwhile(self._table.path)
+        known = self._history.load(self._reader, _KIND, self.basis)
+        if [Span(*one) for one in (known.facts["spans"] if known is not None else ())] != self.spans:
+            raise concurrent_commit(self._table.path)
 
     def forget(self, spans: Sequence[Span]) -> None:
         """Takes away what is known of these spans: events were erased out of them. The next search indexes them
@@ -160,14 +160,14 @@ class SubjectIndex:
 
     def _keep(self, spans: list[Span]) -> None:
         upto = spans[-1].upto if spans else 0
-        self._history.keep(self._reader, _KIND, self.basis, Known(upto, {"spans": spans}))
+        self._history.store(self._reader, _KIND, self.basis, HistoryFact(upto, {"spans": spans}))
         self.__dict__["spans"] = spans
 
     def _fold(self) -> None:
         """Writes small files together, where it is time to: each run that finds something new adds some."""
         if self._table.exists():
-            files = compaction.due(self._table.files().values(), together=compaction.SELDOM)
-            FoldedLater(self._table).fold(files, lambda due: _sorted(self._table.rows_in(due)))
+            files = compaction.files_due(self._table.files().values(), files_per_size=compaction.FILES_PER_SIZE_UNREAD)
+            BackgroundCompaction(self._table).compact(files, lambda due: _sorted(self._table.rows_in(due)))
 
     def _mine(self) -> DataFrame:
         rows = self._table.rows(_SCHEMA)

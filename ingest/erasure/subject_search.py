@@ -176,11 +176,11 @@ class Search:
 
     def _buried(self, table: str, found: DataFrame) -> DataFrame | None:
         """Tombstones of keys that some row of history still tells; of others nothing is kept that would tell them."""
-        graves = self._stored(table).graves
-        if not graves.exists():
+        tombstones = self._stored(table).tombstones
+        if not tombstones.exists():
             return None
         keys = found.where(F.col(SURROGATE).isNotNull()).select(REQUEST, SURROGATE).distinct()
-        there = graves.rows().select(SURROGATE).join(F.broadcast(keys), SURROGATE)
+        there = tombstones.rows().select(SURROGATE).join(F.broadcast(keys), SURROGATE)
         return there.select(F.lit(TOMBSTONES).alias(PLACE), F.hex(SURROGATE).alias(ITEM), REQUEST)
 
     def _set_aside(self, found: DataFrame) -> DataFrame:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingest.config import Pipeline
-from ingest.delta.conflict_retry import COLLISIONS_OF_DELTA
+from ingest.delta.conflict_retry import DELTA_CONFLICTS
 from ingest.errors import (
     ConfigError,
     Contended,
@@ -155,8 +155,8 @@ FAILURES: tuple[Failure, ...] = (
         "another writer changes the same tables of {lakehouse}",
         "run one writer per pipeline; the same command goes on where it stood",
         classes=(
-            *python_names(*COLLISIONS_OF_DELTA),
-            *(f"io.delta.exceptions.{k.__name__}" for k in COLLISIONS_OF_DELTA),
+            *python_names(*DELTA_CONFLICTS),
+            *(f"io.delta.exceptions.{k.__name__}" for k in DELTA_CONFLICTS),
         ),
     ),
     # Storage

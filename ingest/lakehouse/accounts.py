@@ -13,10 +13,10 @@ from pyspark.sql import types as T
 
 from ingest.changelog.accounting import CAUGHT_UP, COUNTS, WAITS, Account
 from ingest.delta import compaction, delta_table
-from ingest.delta.compacted import FoldedLater
-from ingest.delta.conflict_retry import COLLISIONS_OF_DELTA, overtaken, retry_on_conflict
+from ingest.delta.compacted import BackgroundCompaction
+from ingest.delta.conflict_retry import DELTA_CONFLICTS, overtaken_by_another_run, retry_on_conflict
 from ingest.delta.ready_rows import ready_rows
-from ingest.delta.txn_versions import Progress
+from ingest.delta.txn_versions import TxnVersion
 
 _SCHEMA = T.StructType(
     [
@@ -54,7 +54,7 @@ class SetAside:
 
 
 @dataclass(frozen=True)
-class Share:
+class WaitingShare:
     """A table's share of a slice that waits in bronze, and why."""
 
     account: Account
@@ -63,7 +63,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingSlice:
     """A share that waits, with the capture batches of its slice."""
 
     after: int
@@ -77,7 +77,7 @@ class Accounts:
     def __init__(self, spark: SparkSession, path: str, pipeline: str) -> None:
         self._spark = spark
         self._table = delta_table.Table(spark, path)
-        self._folded = FoldedLater(self._table)
+        self._compaction = BackgroundCompaction(self._table)
         self._pipeline = pipeline
         self._mark = f"accounts of {pipeline}"
 
@@ -88,60 +88,60 @@ class Accounts:
         lacking = {f.name: F.lit(None).cast(f.dataType) for f in _SCHEMA if f.name not in rows.columns}
         return rows.withColumns(lacking).where(F.col("pipeline") == self._pipeline)
 
-    def merged_upto(self) -> int:
+    def merged_through(self) -> int:
         """Returns the last capture batch that silver holds; 0 before the first. The log says it, in the mark that each
         commit of these accounts sets; of accounts from before there were such marks the rows are read."""
         if not self._table.exists():
             return 0
         self._table.version()  # Another process may be merging.
-        if (reached := self._table.reached(self._mark)) > 0:
+        if (reached := self._table.txn_version(self._mark)) > 0:
             return reached
         row = self.rows().agg(F.max("upto_batch").alias("upto")).first()
         return int(row["upto"]) if row and row["upto"] is not None else 0
 
-    def add(self, after: int, upto: int, accounts: Sequence[Account], waiting: Sequence[Share] = ()) -> None:
+    def add(self, after: int, upto: int, accounts: Sequence[Account], waiting: Sequence[WaitingShare] = ()) -> None:
         """The accounts of the capture batches `after` < batch ≤ `upto`, in one commit: the batch is merged. `waiting`:
         the shares of tables that are set aside.
 
         Raises Contended where another run has merged any of them."""
         rows: list[dict[str, Any]] = [asdict(a) for a in accounts]
         rows += [asdict(s.account) | {"standing": WAITS, "code": s.code, "reason": s.reason} for s in waiting]
-        self._append(after, upto, rows, Progress(self._mark, upto, after=after))
+        self._append(after, upto, rows, TxnVersion(self._mark, upto, after=after))
 
     def catch_up(self, after: int, upto: int, change: Account) -> None:
         """A table that was set aside has merged its share of these capture batches. `change`: what that changes in the
         accounts. Raises Contended where another run has caught up with any of them."""
-        progress = Progress(self._mark_of(change.table), upto, after=after)
+        progress = TxnVersion(self._mark_of(change.table), upto, after=after)
         self._append(after, upto, [asdict(change) | {"standing": CAUGHT_UP}], progress)
 
-    def begun(self, after: int, table: str | None = None) -> int | None:
+    def begun_slice(self, after: int, table: str | None = None) -> int | None:
         """Returns the last batch of the slice after `after` that a run has begun; None where none has. `table`: of a
         slice by which a table that was set aside catches up."""
-        upto = self._table.reached(_SLICE + self._mark_of(table))
+        upto = self._table.txn_version(_SLICE + self._mark_of(table))
         return upto if upto > after else None
 
-    def begin(self, after: int, upto: int, table: str | None = None) -> None:
+    def begin_slice(self, after: int, upto: int, table: str | None = None) -> None:
         """Records the capture batches `after` < batch ≤ `upto` as the slice that is merged next. Of tables without a
         key each event counts, so that all runs of the pipeline have to merge the same slices.
 
         Raises Overtaken where another run has merged any of them or ends the slice at another batch."""
         self._make()
         mark = self._mark_of(table)
-        begun = self.begun(after, table)  # Before the accounts: a slice begins after what these hold.
-        if begun not in (None, upto) or self._table.reached(mark) > after:
-            raise overtaken("its tables" if table is None else table)
+        begun = self.begun_slice(after, table)  # Before the accounts: a slice begins after what these hold.
+        if begun not in (None, upto) or self._table.txn_version(mark) > after:
+            raise overtaken_by_another_run("its tables" if table is None else table)
         if begun is None:
-            progress = Progress(_SLICE + mark, upto, after=after)
-            retry_on_conflict(COLLISIONS_OF_DELTA)(self._table.commit, None, progress=progress)
+            progress = TxnVersion(_SLICE + mark, upto, after=after)
+            retry_on_conflict(DELTA_CONFLICTS)(self._table.commit, None, progress=progress)
 
     def _mark_of(self, table: str | None) -> str:
         return self._mark if table is None else f"{self._mark}: {table}"
 
     def _make(self) -> None:
         if not self._table.exists():
-            retry_on_conflict(COLLISIONS_OF_DELTA)(self._table.create, _SCHEMA, {})
+            retry_on_conflict(DELTA_CONFLICTS)(self._table.create, _SCHEMA, {})
 
-    def _append(self, after: int, upto: int, rows: Sequence[dict[str, Any]], progress: Progress) -> None:
+    def _append(self, after: int, upto: int, rows: Sequence[dict[str, Any]], progress: TxnVersion) -> None:
         now = datetime.now(UTC)
         batch = {"pipeline": self._pipeline, "after_batch": after, "upto_batch": upto, "committed_at": now}
         self._make()
@@ -152,7 +152,7 @@ class Accounts:
             # A lakehouse may be older than these columns.
             named |= {"columns": _SCHEMA, "new": {_SETS_ASIDE: "true"}}
         # Those of other pipelines are in this table too.
-        retry_on_conflict(COLLISIONS_OF_DELTA)(self._table.commit, None, **named)
+        retry_on_conflict(DELTA_CONFLICTS)(self._table.commit, None, **named)
 
     def set_aside(self) -> dict[str, SetAside]:
         """Returns the tables of which events wait in bronze, by name."""
@@ -175,14 +175,15 @@ class Accounts:
             for r in waiting.collect()  # a row per table
         }
 
-    def waiting(self, table: str, most: int | None = None) -> list[Waiting]:
+    def waiting(self, table: str, most: int | None = None) -> list[WaitingSlice]:
         """Returns the shares of slices that a table which was set aside has yet to merge: the first `most`."""
         if not self._sets_aside():
             return []
         mine = self._waiting().where(F.col("table") == table).orderBy("upto_batch")
         mine = mine if most is None else mine.limit(most)
         return [  # a row per slice
-            Waiting(r["after_batch"], r["upto_batch"], Account(table, *(r[c] for c in COUNTS))) for r in mine.collect()
+            WaitingSlice(r["after_batch"], r["upto_batch"], Account(table, *(r[c] for c in COUNTS)))
+            for r in mine.collect()
         ]
 
     def total(self, table: str, after: int, upto: int) -> Account:
@@ -205,13 +206,13 @@ class Accounts:
         self._table.version()  # Another process may have done so.
         return self._table.property(_SETS_ASIDE) is not None
 
-    def is_as_left(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether nobody else has written since this one did."""
-        return self._table.is_as_left()
+        return self._table.is_unchanged()
 
-    def fold(self) -> bool:
+    def compact(self) -> bool:
         """Writes small files together, where it is time to. Whether it was."""
-        files = compaction.due(self._table.files().values(), together=compaction.SELDOM)
-        return self._folded.fold(
+        files = compaction.files_due(self._table.files().values(), files_per_size=compaction.FILES_PER_SIZE_UNREAD)
+        return self._compaction.compact(
             files, lambda due: self._table.rows_in(due).coalesce(1).sortWithinPartitions("upto_batch")
         )

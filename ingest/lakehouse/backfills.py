@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.delta import delta_table
-from ingest.delta.txn_versions import Progress
+from ingest.delta.txn_versions import TxnVersion
 from ingest.spark.local_rows import local_rows
 
 REBUILD = "rebuild"
@@ -33,7 +33,7 @@ _SCHEMA = T.StructType(
 
 
 @dataclass(frozen=True)
-class Begun:
+class BackfillRun:
     """A backfill: its number, what was `asked` for, and the last capture batch that it reads of bronze."""
 
     pipeline: str
@@ -57,14 +57,14 @@ class Backfills:
         self._table = delta_table.Table(spark, path)
         self._pipeline = pipeline
 
-    def all(self) -> list[Begun]:
+    def all(self) -> list[BackfillRun]:
         """By number."""
         if not self._table.exists():
             return []
         mine = self._table.rows().where(F.col("pipeline") == self._pipeline)
         ended = mine.groupBy(*_SCHEMA.names[:-1]).agg(F.max("ended_at").alias("ended_at")).orderBy("number")
         return [
-            Begun(
+            BackfillRun(
                 r.pipeline,
                 r.number,
                 json.loads(r.asked),
@@ -75,7 +75,7 @@ class Backfills:
             for r in ended.collect()  # a row per backfill
         ]
 
-    def begin(self, asked: Mapping[str, Any], upto_batch: int) -> Begun:
+    def start(self, asked: Mapping[str, Any], upto_batch: int) -> BackfillRun:
         """The one that was asked for in the same words and hasn't ended, or a new one.
 
         Raises Contended where another one begins at this moment."""
@@ -83,14 +83,14 @@ class Backfills:
         left = [b for b in known if b.ended_at is None and b.asked == asked]
         if left:
             return left[-1]
-        begun = Begun(self._pipeline, len(known) + 1, asked, upto_batch, datetime.now(UTC))
-        self._record(begun, Progress(self._pipeline, begun.number))
+        begun = BackfillRun(self._pipeline, len(known) + 1, asked, upto_batch, datetime.now(UTC))
+        self._record(begun, TxnVersion(self._pipeline, begun.number))
         return begun
 
-    def end(self, backfill: Begun) -> None:
+    def end(self, backfill: BackfillRun) -> None:
         self._record(replace(backfill, ended_at=datetime.now(UTC)), None)
 
-    def _record(self, backfill: Begun, progress: Progress | None) -> None:
+    def _record(self, backfill: BackfillRun, progress: TxnVersion | None) -> None:
         row = {name: getattr(backfill, name) for name in _SCHEMA.names} | {"asked": json.dumps(backfill.asked)}
         self._table.commit(local_rows(self._spark, [row], _SCHEMA), progress=progress, new=delta_table.NO_STATISTICS)
 

@@ -19,9 +19,9 @@ from pyspark.sql import functions as F
 from ingest.changelog.envelope import BATCH, CAPTURED, CONTROL, ERASED, emptied
 from ingest.changelog.origin import ORIGIN, TableNames
 from ingest.delta import compaction, delta_table
-from ingest.delta.compacted import FoldedLater
+from ingest.delta.compacted import BackgroundCompaction
 from ingest.delta.data_file import DataFile, ReadyFile
-from ingest.delta.txn_versions import Progress
+from ingest.delta.txn_versions import TxnVersion
 from ingest.lakehouse import emptying
 from ingest.lakehouse.bronze_view import BronzeView
 from ingest.spark.checkpoints import checkpoint_until_unpersisted, unpersist
@@ -51,23 +51,23 @@ _LOOKED_BACK = 200
 
 COORDINATES = ["topic", "partition", "offset"]
 
-Told = Sequence[Mapping[str, Any]]
+BatchStats = Sequence[Mapping[str, Any]]
 """What is told of the events of a batch, as JSON has it."""
 
 
-class Counting(Protocol):
+class EventCounter(Protocol):
     """Counts the events of one batch."""
 
     def passing(self, batch: Column, position: Column, table: Column) -> Column:
         """`batch`, for each event once: selected beside it, it is counted. `position`: where it stands. `table`: whose
         it is."""
 
-    def told(self) -> Told | None:
+    def told(self) -> BatchStats | None:
         """Of all that have passed by; None where it can't be told."""
 
 
 @dataclass(frozen=True)
-class Captured:
+class CaptureState:
     """How far capture has come: the number of its last batch, where each partition goes on, and of which topics."""
 
     batch: int = 0
@@ -91,54 +91,56 @@ class Bronze:
         self._view = BronzeView(tuple(epochs), names or TableNames())
         self._has_origins = False
         self._table = delta_table.Table(spark, path)
-        self._folded = FoldedLater(self._table)
+        self._compaction = BackgroundCompaction(self._table)
         self._topic_ids: Mapping[str, str] = {}
-        self._counted: dict[int, tuple[int, Told]] = {}
+        self._counted: dict[int, tuple[int, BatchStats]] = {}
         self._at_hand: tuple[int, DataFrame] | None = None
 
-    def told(self, after: int, upto: int, told: Told) -> None:
+    def record_batch_stats(self, after: int, upto: int, told: BatchStats) -> None:
         """Whoever brought the batches `after` < batch ≤ `upto` knows this of them."""
         self._counted[after] = upto, told
 
-    def counted(self) -> dict[int, tuple[int, Told]]:
+    def batch_stats(self) -> dict[int, tuple[int, BatchStats]]:
         """What is known of some batches: after which one, up to which, and what. Nothing where somebody else has
         written since they came: of events that were erased it would say what they have been."""
         self._forget_changed()
         return self._counted
 
     def _forget_changed(self) -> None:
-        if self._counted and not self._table.is_as_left():
+        if self._counted and not self._table.is_unchanged():
             self._counted.clear()
 
-    def captured(self) -> Captured:
+    def captured(self) -> CaptureState:
         """Returns how far capture has come: as the newest capture's commit says, or, where the log no longer holds
         that commit, as the rows say."""
         if not self._table.exists():
-            return Captured()
+            return CaptureState()
         self._topic_ids = json.loads(self._table.property(_TOPIC_IDS) or "{}")
         return self._committed() or self._read_from_rows()
 
-    def resumed(self) -> Captured:
+    def resume(self) -> CaptureState:
         """Returns what `captured` returns, for the capture that goes on there. What had to be read from the rows is
         written into a commit of its own: the next start reads that commit."""
         if not self._table.exists():
-            return Captured()
+            return CaptureState()
         found = self.captured()
         if found.offsets and self._committed() is None:
             self._table.commit(None, told=_told(found))
         return found
 
-    def _committed(self) -> Captured | None:
+    def _committed(self) -> CaptureState | None:
         """Returns what the newest commit says that tells of a capture; None where it says less than the files do, or
         does not name offsets."""
         last = self.last_batch()
         newest = next(self._table.commits(_LOOKED_BACK), None)
-        if newest is None or newest.said.get("batch", -1) < last or not newest.said.get("offsets"):
+        if newest is None or newest.user_metadata.get("batch", -1) < last or not newest.user_metadata.get("offsets"):
             return None
-        offsets = {t: {int(p): int(end) for p, end in ends.items()} for t, ends in newest.said["offsets"].items()}
-        return Captured(newest.said["batch"], offsets, self._topic_ids)
+        offsets = {
+            t: {int(p): int(end) for p, end in ends.items()} for t, ends in newest.user_metadata["offsets"].items()
+        }
+        return CaptureState(newest.user_metadata["batch"], offsets, self._topic_ids)
 
-    def _read_from_rows(self) -> Captured:
+    def _read_from_rows(self) -> CaptureState:
         """Reads all of bronze: right even after the log has expired or files were rewritten."""
         ends = (
             self.rows()
@@ -149,7 +151,7 @@ class Bronze:
         offsets: Offsets = {}
         for row in ends:
             offsets.setdefault(row.topic, {})[row.partition] = row["last"] + 1
-        return Captured(max((r[BATCH] for r in ends), default=0), offsets, self._topic_ids)
+        return CaptureState(max((r[BATCH] for r in ends), default=0), offsets, self._topic_ids)
 
     def topic_ids(self) -> Mapping[str, str]:
         """topic → what tells it from another one of its name, where a reader of Kafka has seen it."""
@@ -177,7 +179,7 @@ class Bronze:
         number = F.lit if any(f.rows > _ROWS_SKIPPED for f in partly) else non_foldable
         return rows.where((F.col(BATCH) > number(after)) & (F.col(BATCH) <= number(upto)))
 
-    def whole(self, after: int, upto: int) -> DataFrame:
+    def all_between(self, after: int, upto: int) -> DataFrame:
         """What `between` gives, and of a part of bronze the events beside its own."""
         return self.between(after, upto)
 
@@ -202,7 +204,7 @@ class Bronze:
         share = self._share(after, last, events)
         return last if share <= 1 else after + max(1, round(waiting / share))
 
-    def fills(self, after: int, last: int, events: int) -> bool:
+    def has_full_window(self, after: int, last: int, events: int) -> bool:
         """Whether what `window_end` counts is there already between these batches."""
         return self._share(after, last, events) >= 1
 
@@ -230,7 +232,7 @@ class Bronze:
             self._has_origins = not self._table.exists() or self._table.property(_ORIGINS) is not None
         return not self._has_origins
 
-    def fold(self, upto: int) -> bool:
+    def compact(self, upto: int) -> bool:
         """Writes small files together, where it is time to: of batches up to `upto`, which nobody reads one by one any
         more. The rows stay what they are, in the order in which they were captured. Whether it was time."""
         if not self._table.exists():
@@ -238,9 +240,9 @@ class Bronze:
         bounds = {f.name: f.bounds(BATCH) for f in self._table.files().values() if f.rows < _COMPACTED_ROWS}
         last = {name: batches[1] for name, batches in bounds.items() if batches and batches[1] <= upto}
         merged = (f for f in self._table.files().values() if f.name in last)
-        due = compaction.due(merged, _LARGE, compaction.SELDOM)
+        due = compaction.files_due(merged, _LARGE, compaction.FILES_PER_SIZE_UNREAD)
         files = _filling(sorted(due, key=lambda f: last[f.name]))
-        return self._folded.fold(files, lambda due: _laid_out(self._table.rows_in(due), 1))
+        return self._compaction.compact(files, lambda due: _laid_out(self._table.rows_in(due), 1))
 
     def empty(self, erased: DataFrame, within: Sequence[tuple[int, int]] | None = None) -> int:
         """Leaves of the events at `COORDINATES` no more than their place, and which `request` it was. `within`: they
@@ -253,7 +255,7 @@ class Bronze:
 
         places, there = erased.select(*COORDINATES, "request"), set(self._table.rows().columns)
         told = {name: value for name, value in emptied(F.col("_request")).items() if name in there}
-        return emptying.emptied(self._table, places, COORDINATES, told, _laid_out, may_hold)
+        return emptying.update_rows(self._table, places, COORDINATES, told, _laid_out, may_hold)
 
     def emptied(self) -> DataFrame:
         """`COORDINATES`, `timestamp` and `request` of the events of which an erasure has left no more than that."""
@@ -264,7 +266,7 @@ class Bronze:
         return empty.select(*COORDINATES, "timestamp", F.element_at(marks, 1)["value"].cast("string").alias("request"))
 
     def append(
-        self, events: DataFrame, upto: Captured, counting: Counting | None = None, at_hand: bool = False
+        self, events: DataFrame, upto: CaptureState, counting: EventCounter | None = None, at_hand: bool = False
     ) -> None:
         """One commit: the events of batch `upto.batch` and the offsets that follow them. `counting`: counts them on
         their way. `at_hand`: they are few, and about to be read: they stay at hand until the next batch.
@@ -284,11 +286,11 @@ class Bronze:
         self._commit(frame, [], upto)
         told = None if counting is None else counting.told()
         if told is not None:
-            self.told(upto.batch - 1, upto.batch, told)
+            self.record_batch_stats(upto.batch - 1, upto.batch, told)
         if at_hand:
             self._at_hand = upto.batch, frame
 
-    def adopt(self, files: Sequence[ReadyFile], upto: Captured) -> None:
+    def import_files(self, files: Sequence[ReadyFile], upto: CaptureState) -> None:
         """One commit: files that lie in `folder` already, with `CAPTURED` rows of batches up to `upto.batch`, and the
         offsets that follow them.
 
@@ -313,8 +315,8 @@ class Bronze:
         if not self._table.exists():
             self._table.create(CAPTURED, self._properties(json.dumps(dict(self._topic_ids))))
 
-    def _commit(self, frame: DataFrame | None, files: Sequence[ReadyFile], upto: Captured) -> None:
-        progress = Progress("capture", upto.batch)
+    def _commit(self, frame: DataFrame | None, files: Sequence[ReadyFile], upto: CaptureState) -> None:
+        progress = TxnVersion("capture", upto.batch)
         ids = json.dumps(dict(upto.topic_ids))
         if upto.topic_ids != self._topic_ids:
             if self._table.exists():
@@ -329,7 +331,7 @@ class Bronze:
         return {"delta.dataSkippingStatsColumns": _STATISTICS, _TOPIC_IDS: ids, _ORIGINS: "kept"}
 
 
-def _told(captured: Captured) -> dict[str, Any]:
+def _told(captured: CaptureState) -> dict[str, Any]:
     """Returns what a commit says of how far capture has come."""
     return {"batch": captured.batch, "offsets": captured.offsets}
 

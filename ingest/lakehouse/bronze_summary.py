@@ -18,7 +18,7 @@ from ingest.changelog.envelope import CHANGES
 from ingest.changelog.position import is_placed
 from ingest.errors import Contended
 from ingest.lakehouse.bronze import Bronze, Offsets
-from ingest.lakehouse.history_facts import Known, KnownHistory
+from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 
 _KIND = "bronze summary"
 _KEPT_EVERY = 500_000
@@ -58,7 +58,7 @@ class BronzeSummary:
         self,
         bronze: Bronze,
         reader: str,
-        history: KnownHistory | None = None,
+        history: HistoryFacts | None = None,
         view: object = (),
         keeps: bool = True,
     ) -> None:
@@ -76,26 +76,26 @@ class BronzeSummary:
         self._asked = False
         self._lock = Lock()
 
-    def upto(self, batch: int) -> list[LogEnd]:
+    def log_ends(self, batch: int) -> list[LogEnd]:
         """Returns where the logs had come by the batch."""
         with self._lock:
             self._extend(batch)
             return [*self._ends.values()] if self._upto == batch else self._read(0, batch)
 
-    def passed(self, batch: int, events: int) -> None:
+    def record_merged(self, batch: int, events: int) -> None:
         """Takes note that `events` more have been merged, up to the batch. Now and then the summary is kept."""
         self._passed += events
         if self._keeps and self._passed >= _KEPT_EVERY:
             self._passed = 0
-            self.upto(batch)
+            self.log_ends(batch)
 
     def _extend(self, batch: int) -> None:
         if not self._asked:
             self._asked = True
-            known = None if self._history is None else self._history.known(self._reader, _KIND, self._identity())
+            known = None if self._history is None else self._history.load(self._reader, _KIND, self._identity())
             if known is not None:
-                self._upto = self._kept_upto = known.upto
-                self._ends = {end.place: end for end in map(_from_json, known.what["ends"])}
+                self._upto = self._kept_upto = known.through_batch
+                self._ends = {end.place: end for end in map(_from_json, known.facts["ends"])}
         if batch <= self._upto:
             return
         new = self._read(self._upto, batch)
@@ -107,10 +107,10 @@ class BronzeSummary:
         if self._bronze.count_between(self._kept_upto, batch) >= _KEPT_EVERY:
             ends = [astuple(end) for end in self._ends.values()]
             try:
-                self._history.keep(self._reader, _KIND, self._identity(), Known(batch, {"ends": ends}))
+                self._history.store(self._reader, _KIND, self._identity(), HistoryFact(batch, {"ends": ends}))
             except Contended:
                 # Another run of the pipeline has kept its own: as good as this one.
-                self._history.known(self._reader, _KIND, self._identity())
+                self._history.load(self._reader, _KIND, self._identity())
             self._kept_upto = batch
 
     def _identity(self) -> str:
@@ -121,7 +121,7 @@ class BronzeSummary:
         changed = F.col("op").isin(*CHANGES)
         place = ("topic", "partition", "source_table")
         told = F.col("progress.server").alias("server"), F.col("position.epoch").alias("epoch")
-        found = self._bronze.whole(after, upto).groupBy(*place, *told)
+        found = self._bronze.all_between(after, upto).groupBy(*place, *told)
         rows = found.agg(
             F.max("progress").alias("progress"),
             F.max(F.when(changed, F.col("position"))).alias("position"),

@@ -42,9 +42,9 @@ class BronzeWindow(Bronze):
     def between(self, after: int, upto: int) -> DataFrame:
         return super().between(after, upto).where(self._own)
 
-    def whole(self, after: int, upto: int) -> DataFrame:
+    def all_between(self, after: int, upto: int) -> DataFrame:
         return super().between(after, upto)
 
-    def fold(self, upto: int) -> bool:
+    def compact(self, upto: int) -> bool:
         """Its files are the business of the pipeline's own merge."""
         return False

@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 from ingest.changelog.values.columns import Column, Encoding, WireType
 from ingest.changelog.values.types import Kind, OutOfRange, parse
 from ingest.delta import delta_table
-from ingest.delta.txn_versions import Progress
+from ingest.delta.txn_versions import TxnVersion
 from ingest.errors import ConfigError
 from ingest.evolution.policies import TableColumn
 from ingest.merge.images import Shape
@@ -42,7 +42,7 @@ _SCHEMA = T.StructType(
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     """A table as the catalog knows it. `topics`: where its changes have come from. `origin`: of which server and
     database (`changelog.origin`); empty where none has been named."""
 
@@ -58,7 +58,7 @@ class Entry:
 class Revision:
     """An entry as it once was, and when it was written."""
 
-    entry: Entry
+    entry: CatalogEntry
     at: datetime
 
 
@@ -69,9 +69,9 @@ class Catalog:
         self._spark = spark
         self._table = delta_table.Table(spark, path)
         # Tables are merged side by side; two first appends at once would both make the table.
-        self._one_at_a_time = threading.Lock()
+        self._commit_lock = threading.Lock()
 
-    def entries(self, pipeline: str | None = None) -> list[Entry]:
+    def entries(self, pipeline: str | None = None) -> list[CatalogEntry]:
         """The newest entry of each table, of one pipeline or of all, by pipeline and table."""
         if not self._table.exists():
             return []
@@ -94,11 +94,11 @@ class Catalog:
         found = rows.where(F.col("pipeline") == pipeline).orderBy("table", "revision").collect()
         return [Revision(_entry(r), datetime.fromtimestamp(r["at"] / 1000, UTC)) for r in found]
 
-    def entry(self, pipeline: str, table: str) -> Entry:
+    def entry(self, pipeline: str, table: str) -> CatalogEntry:
         """The newest entry of one table. Raises ConfigError, which names tables that are called much like it."""
         return self.require(pipeline, [table])[0]
 
-    def require(self, pipeline: str, tables: Sequence[str]) -> list[Entry]:
+    def require(self, pipeline: str, tables: Sequence[str]) -> list[CatalogEntry]:
         """The newest entries of these tables. Raises ConfigError as `entry` does."""
         known = {entry.shape.table: entry for entry in self.entries(pipeline)}
         for table in tables:
@@ -107,7 +107,7 @@ class Catalog:
                 raise ConfigError(f"{table} is no table of pipeline {pipeline}", nearest(table, known, otherwise))
         return [known[table] for table in tables]
 
-    def record(self, entry: Entry) -> None:
+    def record(self, entry: CatalogEntry) -> None:
         """Raises Contended where another writer was the first with this revision."""
         shape = entry.shape
         columns = [_plain(c) for c in shape.columns]
@@ -122,9 +122,9 @@ class Catalog:
             "origin": entry.origin or None,
         }
         frame = local_rows(self._spark, [row], _SCHEMA)
-        with self._one_at_a_time:
+        with self._commit_lock:
             older = self._table.exists() and not _has_origin(self._table.rows())
-            progress = Progress(entry.path, entry.revision)
+            progress = TxnVersion(entry.path, entry.revision)
             self._table.commit(frame, progress=progress, columns=_SCHEMA if older else None)
 
 
@@ -137,9 +137,9 @@ def _with_origin(rows: DataFrame) -> DataFrame:
     return rows if _has_origin(rows) else rows.withColumn("origin", F.lit(None).cast("string"))
 
 
-def _entry(row: Row) -> Entry:
+def _entry(row: Row) -> CatalogEntry:
     shape = Shape(row.table, tuple(row.primary_key), _columns(row["columns"]))
-    return Entry(row.pipeline, row.path, shape, row.revision, tuple(row.topics), row.origin or "")
+    return CatalogEntry(row.pipeline, row.path, shape, row.revision, tuple(row.topics), row.origin or "")
 
 
 def _columns(text: str) -> tuple[TableColumn, ...]:

@@ -19,7 +19,7 @@ LaidOut = Callable[[DataFrame, int], DataFrame]
 """How rows are to lie in so many files."""
 
 
-def without(table: Table, gone: DataFrame, on: Sequence[str], laid_out: LaidOut) -> int:
+def remove_rows(table: Table, gone: DataFrame, on: Sequence[str], laid_out: LaidOut) -> int:
     """Takes away the rows that are like one of `gone` in the columns `on`. How many files that concerned."""
 
     def left(rows: DataFrame) -> DataFrame:
@@ -29,7 +29,7 @@ def without(table: Table, gone: DataFrame, on: Sequence[str], laid_out: LaidOut)
     return written
 
 
-def emptied(
+def update_rows(
     table: Table,
     places: DataFrame,
     on: Sequence[str],
@@ -62,13 +62,13 @@ def _anew(
     laid_out: LaidOut,
     may_hold: Callable[[DataFile], bool] = lambda _: True,
 ) -> int:
-    files = holding(table, wanted, on, may_hold)
+    files = files_holding(table, wanted, on, may_hold)
     if files:
         table.rewrite(files, laid_out(left(table.rows_in(files)), len(files)))
     return len(files)
 
 
-def holding(
+def files_holding(
     table: Table, wanted: DataFrame, on: Sequence[str], may_hold: Callable[[DataFile], bool] = lambda _: True
 ) -> list[DataFile]:
     """The files in which a row lies that is like one of `wanted` in the columns `on`, of those that `may_hold` one."""

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.delta import delta_table
-from ingest.delta.conflict_retry import COLLISIONS_OF_DELTA, changed_meanwhile, retry_on_conflict
+from ingest.delta.conflict_retry import DELTA_CONFLICTS, concurrent_commit, retry_on_conflict
 from ingest.delta.ready_rows import ready_rows
 
 _SCHEMA = T.StructType(
@@ -34,14 +34,14 @@ _FILE = "_file"
 
 
 @dataclass(frozen=True)
-class Known:
+class HistoryFact:
     """`what` is known up to the batch `upto`."""
 
-    upto: int
-    what: Mapping[str, Any]
+    through_batch: int
+    facts: Mapping[str, Any]
 
 
-class KnownHistory:
+class HistoryFacts:
     """Of the histories of a lakehouse."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -49,7 +49,7 @@ class KnownHistory:
         self._table = delta_table.Table(spark, path)
         self._seen: dict[tuple[str, str], set[str]] = {}
 
-    def known(self, reader: str, kind: str, basis: str) -> Known | None:
+    def load(self, reader: str, kind: str, basis: str) -> HistoryFact | None:
         """Returns what is kept for a reader; None where nothing is, or it was found on another `basis`."""
         if not self._table.exists():
             return None
@@ -58,28 +58,28 @@ class KnownHistory:
         self._seen[reader, kind] = {row[_FILE] for row in rows}
         found = [row for row in rows if row["basis"] == basis]
         newest = max(found, key=lambda row: row["upto_batch"], default=None)
-        return None if newest is None else Known(newest["upto_batch"], json.loads(newest["known"]))
+        return None if newest is None else HistoryFact(newest["upto_batch"], json.loads(newest["known"]))
 
-    def keep(self, reader: str, kind: str, basis: str, known: Known) -> None:
+    def store(self, reader: str, kind: str, basis: str, known: HistoryFact) -> None:
         """Replaces what was kept of that kind for a reader.
 
         Raises Contended where another run has replaced it since it was read here: what follows from both nobody
         knows."""
         if not self._table.exists():
             self._table.create(_SCHEMA, delta_table.NO_STATISTICS)
-        row = {"reader": reader, "kind": kind, "basis": basis, "upto_batch": known.upto}
-        row["known"] = json.dumps(known.what, ensure_ascii=False)
-        retry_on_conflict(COLLISIONS_OF_DELTA)(self._replace, row)
+        row = {"reader": reader, "kind": kind, "basis": basis, "upto_batch": known.through_batch}
+        row["known"] = json.dumps(known.facts, ensure_ascii=False)
+        retry_on_conflict(DELTA_CONFLICTS)(self._replace, row)
 
     def _replace(self, row: Mapping[str, Any]) -> None:
         self._table.version()
         mine = str(row["reader"]), str(row["kind"])
         names = {r[_FILE] for r in self._rows(*mine).select(_FILE).collect()}  # one
         if names != self._seen.get(mine, set()):
-            raise changed_meanwhile(self._table.path)
+            raise concurrent_commit(self._table.path)
         # Each file has one row.
         ready = ready_rows(self._spark, self._table.path, [row], _SCHEMA)
-        self._table.commit(None, without=self._table.named(names), ready=[ready])
+        self._table.commit(None, without=self._table.files_named(names), ready=[ready])
         self._seen[mine] = {ready.name}
 
     def _rows(self, reader: str, kind: str) -> DataFrame:

@@ -88,7 +88,7 @@ def near(
     all rows; of a larger one these, which several tasks have found by then."""
     files = list(table.files().values())
     if sum(f.size for f in files) <= _IN_ONE_TASK:
-        return table.asked_in(files, _of_located, (query, *by)) if located else table.asked_in(files, query, by)
+        return table.run_prepared(files, _of_located, (query, *by)) if located else table.run_prepared(files, query, by)
     found, _ = matching(table, key, wanted, located=located)
     return checkpoint(query(*by, found), eager=True)
 

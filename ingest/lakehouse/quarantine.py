@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 
 from ingest.changelog.envelope import BATCH, RECORD
 from ingest.delta import compaction, delta_table
-from ingest.delta.compacted import FoldedLater
+from ingest.delta.compacted import BackgroundCompaction
 from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.delta.data_file import DataFile
 from ingest.lakehouse import emptying
@@ -69,10 +69,10 @@ class Quarantine:
 
     def __init__(self, spark: SparkSession, path: str, pipeline: str) -> None:
         self._table = delta_table.Table(spark, path)
-        self._folded = FoldedLater(self._table)
+        self._compaction = BackgroundCompaction(self._table)
         self._pipeline = pipeline
         # Tables are merged side by side; two first appends at once would both make the table.
-        self._one_at_a_time = threading.Lock()
+        self._commit_lock = threading.Lock()
         self._has_grown = False
 
     def rows(self) -> DataFrame:
@@ -83,11 +83,11 @@ class Quarantine:
         """Bronze rows with `table`, `code` and `reason`. Coordinates that are here already add nothing. `waiting`: they
         are here only because their table is set aside."""
         named = events.withColumn("pipeline", F.lit(self._pipeline)).select(*_SCHEMA.names)
-        with self._one_at_a_time:
+        with self._commit_lock:
             retry_on_conflict()(self._append_new, named, waiting)
             self._has_grown = True
 
-    def forget(self, gone: DataFrame) -> int:
+    def remove(self, gone: DataFrame) -> int:
         """Takes away the events at these `COORDINATES`. How many files were written anew for it."""
         return self._without(gone, COORDINATES)
 
@@ -100,16 +100,16 @@ class Quarantine:
 
     def _without(self, gone: DataFrame, same: Sequence[str]) -> int:
         mine = gone.select(*same).withColumn("pipeline", F.lit(self._pipeline))
-        return emptying.without(self._table, mine, ["pipeline", *same], _laid_out)
+        return emptying.remove_rows(self._table, mine, ["pipeline", *same], _laid_out)
 
-    def fold(self) -> bool:
+    def compact(self) -> bool:
         """Writes small files together, where events have been added since and it is time to. Returns whether it
         was."""
         if not self._has_grown:
             return False
         self._has_grown = False
-        files = compaction.due(self._table.files().values(), together=compaction.SELDOM)
-        return self._folded.fold(files, lambda due: _laid_out(self._table.rows_in(due), 1))
+        files = compaction.files_due(self._table.files().values(), files_per_size=compaction.FILES_PER_SIZE_UNREAD)
+        return self._compaction.compact(files, lambda due: _laid_out(self._table.rows_in(due), 1))
 
     def _append_new(self, named: DataFrame, waiting: bool) -> None:
         # Computed once: their bounds are needed before they are written.

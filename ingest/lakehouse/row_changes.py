@@ -15,7 +15,7 @@ from ingest.merge.actions import ACTION, DELETE, UPDATE
 
 
 @dataclass(frozen=True)
-class Writes:
+class RowChanges:
     """States that take effect, with their `_action` and the `LOCATION` of the row that each replaces; the actions that
     are among them, the names of the files that hold those rows, and how many states there are. `parts`: the
     states lie sorted by key in so many parts, if they do. `few`: those rows by their files, where they are few."""

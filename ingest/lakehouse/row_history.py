@@ -18,10 +18,10 @@ ARRIVED = "_arrived"
 """Whether the row only says that one came from another key."""
 
 
-class Versions(Silver):
+class HistoryVersions(Silver):
     """For readers: a row per version, with the time from which and before which it held."""
 
-    beside: ClassVar[T.StructType] = T.StructType(
+    system_columns: ClassVar[T.StructType] = T.StructType(
         [
             T.StructField(VALID_FROM, T.TimestampType()),
             T.StructField(VALID_TO, T.TimestampType()),
@@ -29,14 +29,14 @@ class Versions(Silver):
             T.StructField(UNTIL, POSITION),
         ]
     )
-    apart: ClassVar[tuple[str, ...]] = (POSITION_COLUMN,)
+    version_columns: ClassVar[tuple[str, ...]] = (POSITION_COLUMN,)
 
 
-class Changes(Silver):
+class HistoryChanges(Silver):
     """For the merge: a row per change, also of those that are older than what silver holds. One without a key is of
     the whole table: a truncate."""
 
-    beside: ClassVar[T.StructType] = T.StructType(
+    system_columns: ClassVar[T.StructType] = T.StructType(
         [
             T.StructField(DELETED, T.BooleanType()),
             T.StructField(POSITION_COLUMN, POSITION),
@@ -46,4 +46,4 @@ class Changes(Silver):
             T.StructField(ARRIVED, T.BooleanType()),
         ]
     )
-    apart: ClassVar[tuple[str, ...]] = (POSITION_COLUMN, DELETED, ARRIVED)
+    version_columns: ClassVar[tuple[str, ...]] = (POSITION_COLUMN, DELETED, ARRIVED)

@@ -15,16 +15,16 @@ from ingest.changelog.spelling import caseless
 from ingest.changelog.values.conversion import converted
 from ingest.changelog.values.types import spark_type
 from ingest.delta import compaction, delta_table
-from ingest.delta.commit_log import UPTO, WRITER, Told
-from ingest.delta.compacted import folded
+from ingest.delta.commit_log import THROUGH_BATCH, WRITER, CommitSummary
+from ingest.delta.compacted import compact
 from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.delta.data_file import DataFile
 from ingest.delta.file_index import located
-from ingest.delta.txn_versions import Progress
+from ingest.delta.txn_versions import TxnVersion
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse import page_index
 from ingest.lakehouse.file_layout import files_of
-from ingest.lakehouse.row_changes import Writes
+from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.silver_rows import SilverRows
 from ingest.lakehouse.table_features import MAPPING, features
 from ingest.merge.actions import DELETE, INSERT, UPDATE
@@ -44,7 +44,7 @@ _REWRITABLE = 1 << 20
 class Silver:
     """The silver table of one source table."""
 
-    beside: ClassVar[T.StructType] = T.StructType(
+    system_columns: ClassVar[T.StructType] = T.StructType(
         [
             T.StructField(POSITION_COLUMN, POSITION),
             T.StructField(SOURCE_TS, T.TimestampType()),
@@ -52,7 +52,7 @@ class Silver:
         ]
     )
     """What a row holds beside the table's columns."""
-    apart: ClassVar[tuple[str, ...]] = ()
+    version_columns: ClassVar[tuple[str, ...]] = ()
     """Which of these tell rows of one key apart."""
 
     def __init__(self, spark: SparkSession, path: str, personal: frozenset[str] = frozenset()) -> None:
@@ -94,7 +94,7 @@ class Silver:
         statistics = ",".join(keys) or f"{POSITION_COLUMN}.major"
         return {**_PROPERTIES, "delta.dataSkippingStatsColumns": statistics, **features(types)}
 
-    def hide(self, shape: Shape) -> None:
+    def disable_personal_statistics(self, shape: Shape) -> None:
         """A table that is older than what was said of its personal columns writes nothing of them from here on."""
         told = "delta.dataSkippingStatsColumns"
         wanted = self._properties(shape)[told]
@@ -121,7 +121,7 @@ class Silver:
             return
         files = list(self._table.files().values())
         rows = _with_defaults(_converted(self._table.rows_in(files), before, after), after)
-        frame = self._rows_of(after).laid_out(rows, compaction.parts(files))
+        frame = self._rows_of(after).laid_out(rows, compaction.file_count(files))
         types = {name: kind.simpleString() for name, kind in widened.items()}
         self._table.convert(frame, columns, types, changed=filled, new=properties)
 
@@ -135,12 +135,16 @@ class Silver:
         `states`, of which there are few. The table must be there."""
         return page_index.near(self._table, key, states, query, by, located=True)
 
-    def named(self, states: DataFrame, key: list[str], names: list[str], files: set[str], few: bool) -> DataFrame:
+    def matching_with(
+        self, states: DataFrame, key: list[str], names: list[str], files: set[str], few: bool
+    ) -> DataFrame:
         """The rows whose key is in `states`, with their columns `names`; they lie in `files`. `few`: there are no
         more than `FEW_KEYS` states."""
-        return page_index.matching(self._table, key, states, named=names, few=few, files=self._table.named(files))[0]
+        return page_index.matching(
+            self._table, key, states, named=names, few=few, files=self._table.files_named(files)
+        )[0]
 
-    def layered(self) -> DataFrame:
+    def rows_with_column_versions(self) -> DataFrame:
         """The rows of which some column is older than the row, with their `LOCATION`."""
         return self.located().where(F.col(COLUMN_POSITIONS).isNotNull())
 
@@ -153,29 +157,29 @@ class Silver:
         rows = self._table.rows_before(version)
         return None if rows is None else located(rows)
 
-    def begin(self, application: str) -> bool:
+    def pin_snapshot(self, application: str) -> bool:
         """What is read from here on is what the next batch builds on: to apply it fails where another writer's batch
         has come in between. Whether anybody else has written since this one did."""
-        return self._table.begin(application)
+        return self._table.pin_snapshot(application)
 
-    def require_as_begun(self) -> None:
+    def require_pinned_snapshot(self) -> None:
         """Raises Contended where another writer's batch has come since `begin`."""
-        self._table.require_as_begun()
+        self._table.require_pinned_snapshot()
 
-    def claim(self, application: str, seconds: float) -> None:
+    def take_lease(self, application: str, seconds: float) -> None:
         """Other writers let the next batch of `application` go first, for so long at most."""
-        self._table.claim(application, seconds)
+        self._table.take_lease(application, seconds)
 
     def has(self, shape: Shape) -> bool:
         """Whether the table has the columns of `shape` and no others."""
         there = {f.name: f.dataType for f in self.rows().schema}
         return there == {f.name: f.dataType for f in self.schema(shape)}
 
-    def reached(self, application: str) -> int:
+    def txn_version(self, application: str) -> int:
         """The `Progress` of an application in this table."""
-        return self._table.reached(application)
+        return self._table.txn_version(application)
 
-    def commits(self) -> Iterator[Told]:
+    def commits(self) -> Iterator[CommitSummary]:
         """What batches that were applied here say of themselves, the newest first."""
         return self._table.commits()
 
@@ -183,14 +187,14 @@ class Silver:
         """The newest version that holds nothing of a writer's slices after the batch `upto`."""
         version = self._table.version()
         for told in self.commits():
-            if told.said.get(WRITER) == writer:
-                if told.said[UPTO] <= upto:
+            if told.user_metadata.get(WRITER) == writer:
+                if told.user_metadata[THROUGH_BATCH] <= upto:
                     break
                 version = told.version - 1
         return version
 
     def apply(
-        self, writes: Writes, shape: Shape, told: Mapping[str, Any], after: Callable[[], object] | None = None
+        self, writes: RowChanges, shape: Shape, told: Mapping[str, Any], after: Callable[[], object] | None = None
     ) -> None:
         """`told`: what the commit says of itself; by `WRITER` and `UPTO` also how far it takes its writer. One commit.
         `after`: what has to be done before it, once its files are written.
@@ -202,9 +206,9 @@ class Silver:
         if not touched:
             self._commit(self._come(writes, shape), told, new=self._properties(shape), after=after, few=few)
             return
-        rewritten = self._table.named(touched)
+        rewritten = self._table.files_named(touched)
         if sum(f.size for f in rewritten) <= _REWRITABLE:
-            old = self._table.asked_in(rewritten, _whole) if few else self._table.rows_in(rewritten)
+            old = self._table.run_prepared(rewritten, _whole) if few else self._table.rows_in(rewritten)
             frame = asked(SilverRows.rewritten, (self._rows_of(shape), few), writes.states, old, few=few)
             self._commit(frame, told, without=rewritten, after=after, few=few)
             return
@@ -212,7 +216,7 @@ class Silver:
         self._commit(come, told, without_rows=writes.gone, after=after, few=few)
 
     def _commit(self, frame: DataFrame | None, told: Mapping[str, Any], **more: Any) -> None:
-        progress = Progress(told[WRITER], told[UPTO], alone=False) if WRITER in told else None
+        progress = TxnVersion(told[WRITER], told[THROUGH_BATCH], alone=False) if WRITER in told else None
         self._table.commit(frame, told=told, progress=progress, **more)
 
     def replace(self, anew: Silver, shape: Shape, told: Mapping[str, Any]) -> None:
@@ -225,9 +229,11 @@ class Silver:
         properties, columns = self._properties(shape), self.schema(shape)
         self._commit(frame, told, without=gone, new=properties, columns=columns)
 
-    def fold(self, shape: Shape) -> bool:
+    def compact(self, shape: Shape) -> bool:
         """Writes small files together, where it is time to: the rows stay what they are. Whether it was."""
-        return folded(self._table, compaction.due(self._table.files().values()), lambda due: self._together(due, shape))
+        return compact(
+            self._table, compaction.files_due(self._table.files().values()), lambda due: self._together(due, shape)
+        )
 
     def purge(self, shape: Shape) -> int:
         """Writes anew the files of which rows are marked as gone, without them. How many there were."""
@@ -243,20 +249,20 @@ class Silver:
 
     def _together(self, files: Sequence[DataFile], shape: Shape) -> DataFrame:
         """What is left in these files."""
-        return self._rows_of(shape).laid_out(self._table.rows_in(files), compaction.parts(files))
+        return self._rows_of(shape).laid_out(self._table.rows_in(files), compaction.file_count(files))
 
     def remove(self, states: DataFrame, shape: Shape, told: Mapping[str, Any]) -> int:
         """Takes away the rows of `states`, wherever they lie by now. One commit. How many there were."""
-        key = [*shape.identity, *self.apart]
+        key = [*shape.identity, *self.version_columns]
         there = self.matching(states, shape.identity).select(*map(quoted, key), LOCATION)
         over = checkpoint(joined_by_key(states.drop(LOCATION), F.broadcast(there), key))
         by_file = over.groupBy(F.col(LOCATION)["file"].alias("file")).agg(F.count(F.lit(1)).alias("rows"))
         files = by_file.collect()  # a row per file
-        gone = Writes(over, frozenset({DELETE}), frozenset(f["file"] for f in files), sum(f["rows"] for f in files))
+        gone = RowChanges(over, frozenset({DELETE}), frozenset(f["file"] for f in files), sum(f["rows"] for f in files))
         self.apply(gone, shape, told)
         return gone.rows
 
-    def _come(self, writes: Writes, shape: Shape) -> DataFrame:
+    def _come(self, writes: RowChanges, shape: Shape) -> DataFrame:
         """The rows that come."""
         # New rows alone fill a table: there it pays to share them out by ranges, for a key is then sought in one file.
         files, parts = files_of(writes.rows, self._cores), writes.parts if writes.files else None
@@ -264,9 +270,9 @@ class Silver:
         return asked(SilverRows.come, by, writes.states, few=few)
 
     def _rows_of(self, shape: Shape) -> SilverRows:
-        return SilverRows(shape, self.beside, self.apart)
+        return SilverRows(shape, self.system_columns, self.version_columns)
 
-    def note(self, told: Mapping[str, Any]) -> None:
+    def commit_without_rows(self, told: Mapping[str, Any]) -> None:
         """A commit that changes nothing, and says so: what a batch without effect has to tell."""
         self._commit(None, told)
 

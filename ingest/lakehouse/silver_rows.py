@@ -27,13 +27,15 @@ class SilverRows:
     rows of one key apart."""
 
     shape: Shape
-    beside: T.StructType
-    apart: tuple[str, ...]
+    system_columns: T.StructType
+    version_columns: tuple[str, ...]
 
     @property
     def schema(self) -> T.StructType:
         """The columns by their logical types, then those beside."""
-        return T.StructType([*(T.StructField(c.name, spark_type(c.type)) for c in self.shape.columns), *self.beside])
+        return T.StructType(
+            [*(T.StructField(c.name, spark_type(c.type)) for c in self.shape.columns), *self.system_columns]
+        )
 
     def come(self, files: int, parts: int | None, states: DataFrame) -> DataFrame:
         """Those that come, for so many new files. `parts`: as `Writes` has it."""
@@ -46,7 +48,7 @@ class SilverRows:
     def rewritten(self, few: bool, states: DataFrame, old: DataFrame) -> DataFrame:
         """The rows of old files and those that come, for one new file; and what changed, for the change data feed.
         `few`: so are the states."""
-        key = [*self.shape.identity, *self.apart]
+        key = [*self.shape.identity, *self.version_columns]
         taken = states.select(*(quoted(k) for k in key), ACTION)
         gone = F.when(F.col(ACTION) == DELETE, "delete").when(F.col(ACTION) == UPDATE, "update_preimage")
         taken = taken.hint("shuffle_hash" if few else "broadcast")

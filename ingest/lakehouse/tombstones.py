@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.change import MOVED_TO, POSITION_COLUMN, quoted
 from ingest.changelog.position import literal
 from ingest.delta import compaction, delta_table
-from ingest.delta.compacted import FoldedLater
+from ingest.delta.compacted import BackgroundCompaction
 from ingest.lakehouse import emptying, page_index
 from ingest.merge.actions import SURROGATE
 from ingest.spark.prepared import asked
@@ -31,13 +31,13 @@ class Tombstones:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._table = delta_table.Table(spark, path)
-        self._folded = FoldedLater(self._table)
+        self._compaction = BackgroundCompaction(self._table)
 
     def exists(self) -> bool:
         """Whether anything of this table was ever deleted."""
         return self._table.exists()
 
-    def ask_again(self) -> None:
+    def refresh(self) -> None:
         """Whatever anybody has buried by now is seen from here on."""
         if self._table.exists():
             self._table.version()
@@ -77,18 +77,18 @@ class Tombstones:
         # In one partition nothing needs a shuffle.
         return (found.coalesce(1) if few else found), few
 
-    def bury(self, graves: DataFrame, after: Callable[[], object] | None = None, few: bool = False) -> None:
+    def write(self, tombstones: DataFrame, after: Callable[[], object] | None = None, few: bool = False) -> None:
         """Appends `_key` and `_position` of deletes, one of a key, or with `_moved_to`, where they have it, one of each
         that it moved to beside. `after`: what has to be done before they count, once their file is written. `few`:
         there are few, in one part."""
-        self._append(asked(_new, (), graves, few=few), after, few)
+        self._append(asked(_new, (), tombstones, few=few), after, few)
 
-    def fold(self) -> bool:
+    def compact(self) -> bool:
         """Writes small files together, where it is time to, without what nobody asks for any more. Whether it was."""
-        files = compaction.due(self._table.files().values()) if self.exists() else []
-        return self._folded.fold(files, lambda due: _sorted(_kept(self._table.rows_in(due)), 1))
+        files = compaction.files_due(self._table.files().values()) if self.exists() else []
+        return self._compaction.compact(files, lambda due: _sorted(_kept(self._table.rows_in(due)), 1))
 
-    def bury_table(self, at: DataFrame) -> None:
+    def write_truncate(self, at: DataFrame) -> None:
         """Appends a truncate: `at` holds its `_position`."""
         self._append(at.select(_whole_table().alias(SURROGATE), POSITION_COLUMN, _nowhere().alias(MOVED_TO)))
 
@@ -119,16 +119,16 @@ class Tombstones:
             self._table.set_property(_HORIZON, json.dumps(below))
         self._table.delete((F.col(SURROGATE) != _whole_table()) & (F.col(POSITION_COLUMN) < literal(below)))
 
-    def forget_these(self, graves: DataFrame) -> int:
+    def remove(self, tombstones: DataFrame) -> int:
         """Takes away these tombstones (`_key` and `_position`), older ones of their keys, and that rows moved to these
         keys: from then on a fence has to know them. How many files were written anew for it."""
-        asked_for = F.broadcast(graves.select(SURROGATE, F.col(POSITION_COLUMN).alias("_upto")))
+        asked_for = F.broadcast(tombstones.select(SURROGATE, F.col(POSITION_COLUMN).alias("_upto")))
         rows = self._table.rows().join(asked_for, SURROGATE).where(F.col(POSITION_COLUMN) <= F.col("_upto"))
         gone = rows.select(SURROGATE, POSITION_COLUMN).distinct().localCheckpoint()
-        files = emptying.without(self._table, gone, [SURROGATE, POSITION_COLUMN], _sorted)
+        files = emptying.remove_rows(self._table, gone, [SURROGATE, POSITION_COLUMN], _sorted)
         led = self._table.rows().select(MOVED_TO, F.unhex(F.sha2(MOVED_TO, 256)).alias(SURROGATE))
         led = led.join(asked_for, SURROGATE).select(MOVED_TO).distinct().localCheckpoint()
-        return files + emptying.emptied(self._table, led, [MOVED_TO], {MOVED_TO: _nowhere()}, _sorted)
+        return files + emptying.update_rows(self._table, led, [MOVED_TO], {MOVED_TO: _nowhere()}, _sorted)
 
     def _append(self, rows: DataFrame, after: Callable[[], object] | None = None, few: bool = False) -> None:
         self._table.commit(rows, new=delta_table.NO_STATISTICS, after=after, few=few)
@@ -144,10 +144,10 @@ def newest(rows: DataFrame) -> DataFrame:
     return _newest(rows, _moved_at())
 
 
-def _new(graves: DataFrame) -> DataFrame:
+def _new(tombstones: DataFrame) -> DataFrame:
     """Tombstones as they are written."""
-    moved_to = F.col(MOVED_TO) if MOVED_TO in graves.columns else _nowhere().alias(MOVED_TO)
-    return _sorted(graves, 1, moved_to)
+    moved_to = F.col(MOVED_TO) if MOVED_TO in tombstones.columns else _nowhere().alias(MOVED_TO)
+    return _sorted(tombstones, 1, moved_to)
 
 
 def _as_written(rows: DataFrame) -> DataFrame:

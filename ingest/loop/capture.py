@@ -10,7 +10,7 @@ from ingest.batches.batch_stats import Tally
 from ingest.batches.group_stats import FEW
 from ingest.changelog.envelope import Naming, events
 from ingest.errors import SourceRefused
-from ingest.lakehouse.bronze import Bronze, Captured
+from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.loop.import_files import ArchiveImport
 from ingest.sources.contract import Offsets, Source
 from ingest.spark.checkpoints import checkpoint_scope
@@ -43,7 +43,7 @@ class Capture:
         self._seal = seal
         self._adoption = adoption
         self._merges = merges
-        self.captured = bronze.resumed()
+        self.captured = bronze.resume()
         self.behind = 0
         """How many offsets waited at the source after the last batch."""
 
@@ -68,7 +68,7 @@ class Capture:
             self._require_same(ids)
         few = span.size <= FEW
         batch = self._seal(events(self._source.read(self._spark, span), self._naming))
-        upto = Captured(self.captured.batch + 1, _advanced(self.captured.offsets, span.end), ids)
+        upto = CaptureState(self.captured.batch + 1, _advanced(self.captured.offsets, span.end), ids)
         counting = Tally(self._spark) if self._merges and Tally.counts(self._spark) else None
         self._bronze.append(batch, upto, counting, at_hand=few and self._merges)
         self.captured = upto

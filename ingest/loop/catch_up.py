@@ -11,7 +11,7 @@ from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.accounting import Account
-from ingest.lakehouse.accounts import Waiting
+from ingest.lakehouse.accounts import WaitingSlice
 from ingest.lakehouse.backfills import REBUILD, Backfills
 from ingest.lakehouse.bronze import Bronze
 from ingest.loop.set_aside import TablesAside
@@ -69,9 +69,9 @@ class CatchUp:
         if table not in self._begun:
             after = self._aside.known[table].after
             known = self._tables.begun_in(table, after)
-            self._begun[table] = self._aside.begun(table, after) or known
+            self._begun[table] = self._aside.begun_slice(table, after) or known
         shares = self._aside.slice_of(table, self._most, self._begun[table])
-        self._aside.begin(table, shares)
+        self._aside.begin_slice(table, shares)
         with checkpoint_scope():
             now = self._merged(table, shares, merge)
         self._begun[table] = None
@@ -83,7 +83,7 @@ class CatchUp:
         asked = [b.asked for b in self._backfills.all() if b.ended_at is None]
         return any(a.get("source") == REBUILD and table in (a["tables"] or [table]) for a in asked)
 
-    def _merged(self, table: str, shares: list[Waiting], merge: Merged) -> Account:
+    def _merged(self, table: str, shares: list[WaitingSlice], merge: Merged) -> Account:
         """Merges the table's share of the batches of a slice. Returns its account."""
         waited = reduce(Account.__add__, (share.account for share in shares))
         rules = replace(self._rules, only=frozenset({table}))

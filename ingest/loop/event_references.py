@@ -91,14 +91,14 @@ def _read(
     for reading in (Reading.AFTER, Reading.BEFORE):
         reader = Reader(wire, rules.placeholder, named, reading, key_changes and bool(shape.key))
         read = changes(events, shape, reader)
-        mine, graves = own_keys(shape), F.array().cast("array<binary>")
+        mine, tombstones = own_keys(shape), F.array().cast("array<binary>")
         if shape.key:
             later = [F.col(NEW_KEY)[k].alias(k) for k in shape.key]
             mine = F.concat(mine, own_keys(shape, later))
             moved = F.when(F.col(NEW_KEY).isNotNull(), surrogate_of(later))
-            graves = F.array_compact(F.array(surrogate(shape.key), moved))
+            tombstones = F.array_compact(F.array(surrogate(shape.key), moved))
         every = F.concat(mine, foreign_keys(shape, rules.subjects))
-        found.append(read.select(EVENT_ID, mine.alias(OWN_KEYS), every.alias(REFERENCES), graves.alias(GRAVES)))
+        found.append(read.select(EVENT_ID, mine.alias(OWN_KEYS), every.alias(REFERENCES), tombstones.alias(GRAVES)))
     both = reduce(DataFrame.unionByName, found)
     per_event = both.groupBy(EVENT_ID).agg(
         *(F.array_distinct(F.flatten(F.collect_list(c))).alias(c) for c in (OWN_KEYS, REFERENCES, GRAVES))

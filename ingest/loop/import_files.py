@@ -13,14 +13,14 @@ from ingest.archive import Manifest, Manifested, ObjectStore
 from ingest.archive.copying import Copy, copied
 from ingest.changelog.envelope import BATCH
 from ingest.delta.data_file import ReadyFile
-from ingest.lakehouse.bronze import Bronze, Captured, Offsets
+from ingest.lakehouse.bronze import Bronze, CaptureState, Offsets
 
 
 @dataclass(frozen=True)
 class ImportStep:
     """How far it brings capture, by how many records, and how many more are archived."""
 
-    upto: Captured
+    upto: CaptureState
     records: int
     behind: int
 
@@ -44,7 +44,7 @@ class ArchiveImport:
     def _manifests(self) -> Sequence[Manifest]:
         return Manifested(self._store, self._pipeline).manifests()
 
-    def step(self, captured: Captured, limit: int) -> ImportStep | None:
+    def step(self, captured: CaptureState, limit: int) -> ImportStep | None:
         """The manifests that come next, about as many as hold `limit` records; None where the next one's records have
         to be read: it was written otherwise, or bronze holds a part of it."""
         left = [m for m in self._manifests if _is_new(m, captured.offsets)]
@@ -54,17 +54,19 @@ class ArchiveImport:
             if sum(m.records for m in taken) >= limit or not self._fits(manifest, upto):
                 break
             taken.append(manifest)
-            upto = Captured(manifest.upto_batch, _advanced(upto.offsets, manifest), captured.topic_ids)
+            upto = CaptureState(manifest.upto_batch, _advanced(upto.offsets, manifest), captured.topic_ids)
         if not taken:
             return None
         objects = [o for m in taken for o in m.objects]
         self._bronze.create()
-        self._bronze.adopt(list(map(_file, copied(self._spark, self._store, objects, self._bronze.folder))), upto)
+        self._bronze.import_files(
+            list(map(_file, copied(self._spark, self._store, objects, self._bronze.folder))), upto
+        )
         self._tell(captured.batch, taken)
         records = sum(m.records for m in taken)
         return ImportStep(upto, records, sum(m.records for m in left) - records)
 
-    def _fits(self, manifest: Manifest, captured: Captured) -> bool:
+    def _fits(self, manifest: Manifest, captured: CaptureState) -> bool:
         begins = all(o.first_offset >= captured.offsets.get(o.topic, {}).get(o.partition, 0) for o in manifest.objects)
         return begins and manifest.after_batch >= captured.batch and manifest.read_as == self._read_as
 
@@ -74,7 +76,7 @@ class ArchiveImport:
             told = sum(group["count"] for part in manifest.parts for group in part["groups"])
             # What doesn't count every record is counted anew.
             for part in manifest.parts if self._counted and told == manifest.records else ():
-                self._bronze.told(after, part["upto"], part["groups"])
+                self._bronze.record_batch_stats(after, part["upto"], part["groups"])
                 after = part["upto"]
             after = manifest.upto_batch
 

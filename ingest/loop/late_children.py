@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.change import EVENT_ID, POSITION_COLUMN, quoted
 from ingest.delta.conflict_retry import retry_on_conflict
-from ingest.lakehouse.catalog import Entry as Known
+from ingest.lakehouse.catalog import CatalogEntry
 from ingest.lakehouse.silver import Silver
 from ingest.merge.actions import ACTION, DELETE
 from ingest.merge.images import Shape
@@ -61,7 +61,7 @@ class LateChildren:
         self._keep = keep
         self._rows = 0
 
-    def run(self, tables: Iterable[Known], brought: DataFrame) -> int:
+    def run(self, tables: Iterable[CatalogEntry], brought: DataFrame) -> int:
         """`brought`: `KEYS` of events that were kept away. What died in the middle is made good by the same again.
         How many rows went."""
         known = {entry.shape.table: entry for entry in tables}
@@ -70,7 +70,7 @@ class LateChildren:
                 brought = checkpoint(brought.unionByName(self._swept(known[table], brought)).distinct())
         return self._rows
 
-    def _swept(self, entry: Known, brought: DataFrame) -> DataFrame:
+    def _swept(self, entry: CatalogEntry, brought: DataFrame) -> DataFrame:
         """The `KEYS` of the table's rows that are gone."""
         stored = self._table_state(entry.shape.table)
         gone, versions = [brought.limit(0)], self._versions(brought)
@@ -80,7 +80,7 @@ class LateChildren:
                 gone += [self._of_version(kept, entry, brought, version) for version in versions]
         return reduce(DataFrame.unionByName, gone).distinct()
 
-    def _of_version(self, kept: Silver, entry: Known, brought: DataFrame, version: int) -> DataFrame:
+    def _of_version(self, kept: Silver, entry: CatalogEntry, brought: DataFrame, version: int) -> DataFrame:
         shape = entry.shape
         mine = brought.where(F.col("key_version") == version)
         hits = rows_referencing(
@@ -102,7 +102,7 @@ class LateChildren:
                 return found
             if kept is self._table_state(shape.table).silver:
                 self._keep(shape, old)
-        rows = old.dropDuplicates([*shape.identity, *kept.apart]).select(*map(quoted, kept.rows().columns))
+        rows = old.dropDuplicates([*shape.identity, *kept.version_columns]).select(*map(quoted, kept.rows().columns))
         self._rows += retry_on_conflict()(kept.remove, rows.withColumn(ACTION, F.lit(DELETE)), shape, {})
         return found
 
@@ -112,7 +112,7 @@ class LateChildren:
         return [row["key_version"] for row in found.collect()]  # of secret keys
 
 
-def _rows(kept: Silver, entry: Known, subjects: Subjects) -> DataFrame:
+def _rows(kept: Silver, entry: CatalogEntry, subjects: Subjects) -> DataFrame:
     """With what tells a row's life, and whom it names."""
     shape: Shape = entry.shape
     mine = own_keys(shape)
@@ -121,7 +121,7 @@ def _rows(kept: Silver, entry: Known, subjects: Subjects) -> DataFrame:
     )
 
 
-def lived(rows: DataFrame, entry: Known) -> DataFrame:
+def lived(rows: DataFrame, entry: CatalogEntry) -> DataFrame:
     """Rows of a table, with what tells of which life they are: where the event behind each stands."""
     at = F.col(POSITION_COLUMN)
     # Of several topics nothing tells which the row came from: then its source's position alone does.

@@ -29,13 +29,13 @@ from ingest.changelog.envelope import (
     UNKNOWN_OP,
     UNWRAPPED_ROW,
 )
-from ingest.delta.compaction import TOGETHER
+from ingest.delta.compaction import FILES_PER_SIZE
 from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.lakehouse.accounts import Accounts, SetAside
 from ingest.lakehouse.backfills import Backfills
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.bronze_summary import BronzeSummary
-from ingest.lakehouse.history_facts import KnownHistory
+from ingest.lakehouse.history_facts import HistoryFacts
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.catch_up import CatchUp
 from ingest.loop.position_regression import PositionRegression
@@ -63,7 +63,7 @@ _REASONS = {
     NO_SEQUENCE: "neither image holds a whole number in the column that orders the table",
 }
 _TABLES_AT_ONCE = 4
-_CLAIM_SECONDS = 120.0
+_LEASE_SECONDS = 120.0
 
 
 class Merge:
@@ -93,7 +93,7 @@ class Merge:
         self._fencing = Suppression(
             spark, pipeline, rules, self.tables.shapes, self.tables.table_state, self._quarantine
         )
-        history = KnownHistory(spark, lakehouse.known_history)
+        history = HistoryFacts(spark, lakehouse.known_history)
         self._summary = BronzeSummary(bronze, writer, history, rules.view)
         self._slices = Slices(bronze, rules, self.tables.shapes, slice_events, self._summary, elsewhere)
         self._aside = TablesAside(self._accounts, self._quarantine)
@@ -105,7 +105,7 @@ class Merge:
         self._asked = False
         self._put_off = 0
         self._restarts = PositionRegression(spark, bronze, self._summary, rules.stops_at_restart)
-        self.merged = max(self._accounts.merged_upto(), bronze.begins_after)
+        self.merged = max(self._accounts.merged_through(), bronze.begins_after)
         self.newest: datetime | None = None
         """When the newest change that this run has merged was made at its source."""
 
@@ -147,7 +147,7 @@ class Merge:
             last = max(upto, self._bronze.last_batch())  # Another run has captured more than this one knows.
         groups = self._slices.profile(self.merged, upto, last)
         if any(g.table is not None and self._may_be_keyless(g.table) for g in groups):
-            self._accounts.begin(self.merged, upto)
+            self._accounts.begin_slice(self.merged, upto)
         with checkpoint_scope():
             self._restarts.check(self.merged, upto, groups, partial(self._old_lives, upto, groups))
             accounts, waiting = self._slice_accounts(upto, groups)
@@ -157,7 +157,7 @@ class Merge:
         else:
             self._accounts.add(self.merged, upto, accounts)
         self.merged = upto
-        self._summary.passed(upto, sum(group.count for group in groups))
+        self._summary.record_merged(upto, sum(group.count for group in groups))
         self._fold(upto)
         times = [datetime.fromtimestamp(g.newest / 1000, UTC) for g in groups if g.newest is not None]
         self.newest = max([*times, *([self.newest] if self.newest else [])], default=None)
@@ -167,8 +167,8 @@ class Merge:
 
     def _begun(self) -> int | None:
         """The last batch of the slice that another run has begun; None where none has."""
-        known = self.tables.begun(self.merged)
-        return self._accounts.begun(self.merged) or known
+        known = self.tables.begun_slice(self.merged)
+        return self._accounts.begun_slice(self.merged) or known
 
     def _may_be_keyless(self, table: str) -> bool:
         return self._rules.keyless and self._rules.takes(table) and self.tables.shapes.may_be_keyless(table)
@@ -177,10 +177,10 @@ class Merge:
         """Small files of one table a slice: the next one waits for it. Where merged tables have theirs written together
         all the time, the others' wait some slices long."""
         self._put_off = self._put_off + 1 if self.tables.have_folded() else 0
-        if self._put_off % TOGETHER:
+        if self._put_off % FILES_PER_SIZE:
             return
-        if not self._accounts.fold() and not self._quarantine.fold():
-            self._bronze.fold(upto)
+        if not self._accounts.compact() and not self._quarantine.compact():
+            self._bronze.compact(upto)
 
     def _old_lives(self, upto: int, groups: Sequence[Group]) -> list[DataFrame]:
         read = self._slices.read(self.merged, upto, groups, repeated=True)
@@ -228,13 +228,13 @@ class Merge:
         if batch.is_empty:
             return away
 
-        def claim(attempt: RetryCallState) -> None:
+        def take_lease(attempt: RetryCallState) -> None:
             # One of the table's commits may be there.
             self.tables.begun_in(batch.table, batch.upto - 1)
             if attempt.attempt_number > 1:
-                self.tables.claim(batch.table, _CLAIM_SECONDS)
+                self.tables.take_lease(batch.table, _LEASE_SECONDS)
 
-        account: Account = retry_on_conflict(before_sleep=claim)(self.tables.merge, batch, schemas)
+        account: Account = retry_on_conflict(before_sleep=take_lease)(self.tables.merge, batch, schemas)
         return account + away
 
     def _without_table(self, events: DataFrame, groups: Sequence[Group], tombstones: Placed) -> list[Account]:

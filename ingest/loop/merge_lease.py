@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ingest.batches.table_batch import TableBatch
-from ingest.delta.commit_log import UPTO, WRITER, Told
-from ingest.delta.conflict_retry import overtaken
+from ingest.delta.commit_log import THROUGH_BATCH, WRITER, CommitSummary
+from ingest.delta.conflict_retry import overtaken_by_another_run
 from ingest.lakehouse.silver import Silver
 from ingest.reconcile import TableState
 
@@ -14,8 +14,8 @@ from ingest.reconcile import TableState
 class Begun(NamedTuple):
     """What the commits of a slice say, in the silver table and in the pending rows; None where there is none."""
 
-    silver: Told | None = None
-    pending: Told | None = None
+    silver: CommitSummary | None = None
+    pending: CommitSummary | None = None
 
 
 class UnfinishedSlices:
@@ -31,24 +31,24 @@ class UnfinishedSlices:
         begun = Begun(*(self._newest(kept, after) for kept in (stored.silver, stored.pending)))
         if any(begun):
             self._begun[table] = begun
-        return max((t.said[UPTO] for t in begun if t), default=None)
+        return max((t.user_metadata[THROUGH_BATCH] for t in begun if t), default=None)
 
     def of(self, batch: TableBatch) -> Begun:
         """Returns what the table holds of the slice of `batch`, as far as it was found."""
         found = self._begun.get(batch.table, Begun())
-        return Begun(*(t if t is not None and t.said[UPTO] == batch.upto else None for t in found))
+        return Begun(*(t if t is not None and t.user_metadata[THROUGH_BATCH] == batch.upto else None for t in found))
 
     def require_same(self, batch: TableBatch, stored: TableState) -> None:
         """Finds what another run of the writer has done to a table without a key. Raises Overtaken where that is
         another slice than the one of `batch`: events of both would count twice."""
         self._begun.pop(batch.table, None)
         self.find(batch.table, stored, batch.after)
-        reached = (kept.reached(self._writer) for kept in (stored.silver, stored.pending))
+        reached = (kept.txn_version(self._writer) for kept in (stored.silver, stored.pending))
         if any(last > batch.after and last != batch.upto for last in reached):
-            raise overtaken(f"table {batch.table}")
+            raise overtaken_by_another_run(f"table {batch.table}")
 
-    def _newest(self, kept: Silver, after: int) -> Told | None:
+    def _newest(self, kept: Silver, after: int) -> CommitSummary | None:
         """What the writer's newest slice in the table says, if it came later."""
-        if kept.reached(self._writer) <= after:
+        if kept.txn_version(self._writer) <= after:
             return None
-        return next((t for t in kept.commits() if t.said.get(WRITER) == self._writer), None)
+        return next((t for t in kept.commits() if t.user_metadata.get(WRITER) == self._writer), None)

@@ -65,7 +65,7 @@ class PositionRegression:
     def _learn(self, upto: int) -> None:
         """How far each log had been sent in each partition by the batch `upto`."""
         self._furthest = {}
-        for end in self._summary.upto(upto):
+        for end in self._summary.log_ends(upto):
             if end.progress is not None:
                 log = (end.topic, end.partition, end.server, end.epoch)
                 self._furthest[log] = max(end.progress, self._furthest.get(log, end.progress))
@@ -90,7 +90,7 @@ class PositionRegression:
         back = events.withColumn("_before", furthest).where(F.col("progress") < F.col("_before")).localCheckpoint()
         if back.isEmpty():
             return
-        unseen = self._unseen(back, self._bronze.whole(0, upto)).localCheckpoint()
+        unseen = self._unseen(back, self._bronze.all_between(0, upto)).localCheckpoint()
         if unseen.isEmpty():
             return
         for gone in erased():

@@ -19,7 +19,7 @@ from ingest.batches.table_batch import TableBatch
 from ingest.changelog.accounting import COUNTS, Account
 from ingest.changelog.envelope import CHANGES
 from ingest.errors import ChangelogUnusable
-from ingest.lakehouse.accounts import Accounts, SetAside, Share, Waiting
+from ingest.lakehouse.accounts import Accounts, SetAside, WaitingShare, WaitingSlice
 from ingest.lakehouse.quarantine import SET_ASIDE, Quarantine
 from ingest.loop.table_faults import Reason
 
@@ -51,7 +51,7 @@ class TablesAside:
 
     def refresh(self) -> None:
         """Asks the accounts again: a rebuild may have mended a table."""
-        if self._known and not self._accounts.is_as_left():
+        if self._known and not self._accounts.is_unchanged():
             found = self._accounts.set_aside()
             moved = {t for t, s in found.items() if t in self._known and s.after > self._known[t].after}
             self._known, self._untried = found, self._untried | moved
@@ -74,10 +74,10 @@ class TablesAside:
         read, away = batch.count + batch.suppressed + batch.held, batch.suppressed
         return Account(batch.table, read, 0, repeated, read - repeated - away, away)
 
-    def shares(self, accounts: Sequence[Account]) -> list[Share]:
+    def shares(self, accounts: Sequence[Account]) -> list[WaitingShare]:
         """Returns accounts of tables that are set aside as they are kept."""
         reasons = ((account, self._reason(account.table)) for account in accounts)
-        return [Share(account, reason.code, reason.text) for account, reason in reasons]
+        return [WaitingShare(account, reason.code, reason.text) for account, reason in reasons]
 
     def accounted(self) -> None:
         """To be called once the accounts of a slice are kept."""
@@ -94,10 +94,10 @@ class TablesAside:
         self.fault = fault or self.fault
         self._untried.discard(table)
 
-    def slice_of(self, table: str, most: int, begun: int | None) -> list[Waiting]:
+    def slice_of(self, table: str, most: int, begun: int | None) -> list[WaitingSlice]:
         """Returns the shares that the table merges next: about `most` events; up to the batch `begun`, where a run that
         died has begun to merge up to there."""
-        chosen: list[Waiting] = []
+        chosen: list[WaitingSlice] = []
         events = 0
         for share in self._accounts.waiting(table, _ATTEMPT_ROWS):
             beyond = share.upto > begun if begun is not None else events + share.account.read > most
@@ -107,15 +107,15 @@ class TablesAside:
             events += share.account.read
         return chosen
 
-    def begun(self, table: str, after: int) -> int | None:
+    def begun_slice(self, table: str, after: int) -> int | None:
         """Returns the last batch of the slice after `after` that a run has begun to catch up by; None where none."""
-        return self._accounts.begun(after, table)
+        return self._accounts.begun_slice(after, table)
 
-    def begin(self, table: str, shares: Sequence[Waiting]) -> None:
+    def begin_slice(self, table: str, shares: Sequence[WaitingSlice]) -> None:
         """Records which shares are merged next. Raises Overtaken where another run has begun or merged others."""
-        self._accounts.begin(shares[0].after, shares[-1].upto, table)
+        self._accounts.begin_slice(shares[0].after, shares[-1].upto, table)
 
-    def caught_up(self, table: str, shares: Sequence[Waiting], now: Account) -> None:
+    def caught_up(self, table: str, shares: Sequence[WaitingSlice], now: Account) -> None:
         """Accounts for shares of slices that the table has merged, in place of what stood there, and takes their events
         out of quarantine, but for those that are there for themselves."""
         after, upto = shares[0].after, shares[-1].upto

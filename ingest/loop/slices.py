@@ -81,7 +81,7 @@ class Slices:
     def _counted(self, after: int, last: int) -> int | None:
         """The end of a slice of which all is known by whoever captured it."""
         groups: list[Group] = []
-        end, counted = after, self._bronze.counted()
+        end, counted = after, self._bronze.batch_stats()
         while end in counted:
             upto, said = counted[end]
             if not all(map(Group.is_readable, said)):
@@ -99,7 +99,7 @@ class Slices:
 
     def is_full(self, after: int, last: int) -> bool:
         """Whether a slice after the batch `after` would grow no more, were there batches after `last`."""
-        return last - after >= _MOST_BATCHES or self._bronze.fills(after, last, self._most)
+        return last - after >= _MOST_BATCHES or self._bronze.has_full_window(after, last, self._most)
 
     def profile(self, after: int, upto: int, last: int) -> list[Group]:
         """Of the slice up to `upto`. Where more slices wait, theirs are read in the same job."""
@@ -134,7 +134,7 @@ class Slices:
         """The events of the slice, each where it stands."""
         if not any(group.may_be_adrift for group in groups):
             return self._bronze.between(after, upto)
-        standing = stand(self._bronze.whole(after, upto), self._before(after))
+        standing = stand(self._bronze.all_between(after, upto), self._before(after))
         chosen = self._bronze.chosen
         return standing if chosen is None else standing.where(or_unplaced(chosen))
 
@@ -142,7 +142,7 @@ class Slices:
         known, chosen = repeating(groups), self._bronze.chosen
         if known is not None and (not known.counts or (chosen is None and not repeated)):
             return known
-        whole = self._bronze.whole(after, upto)
+        whole = self._bronze.all_between(after, upto)
         if any(group.may_be_adrift for group in groups):
             whole = stand(whole, self._before(after))
         return place(whole, self._before(after), self._topics(groups), chosen, repeated)
@@ -150,8 +150,8 @@ class Slices:
     def _before(self, after: int) -> Iterator[DataFrame]:
         """Bronze up to the batch `after`: the last batch, then all."""
         if after > 1:
-            yield self._bronze.whole(after - 1, after)
-        yield self._bronze.whole(0, after)
+            yield self._bronze.all_between(after - 1, after)
+        yield self._bronze.all_between(0, after)
 
     def _topics(self, groups: Sequence[Group]) -> dict[str, str]:
         """topic → the one table in it, as declared or as seen."""
@@ -169,7 +169,7 @@ class Slices:
         named = {g.table for g in groups if g.table is not None and g.kind in (CHANGE, "t")}
         named |= {table for table in tombstones.counts if table is not None}
         batches = []
-        history = partial(self._bronze.whole, 0, after)
+        history = partial(self._bronze.all_between, 0, after)
         for table in sorted(t for t in named if self._rules.takes(t)):
             mine = [g for g in groups if g.table == table and g.kind in (CHANGE, "t")]
             count = tombstones.counts.get(table, (0, 0))[0]
@@ -183,4 +183,4 @@ class Slices:
         return batches
 
     def _highest_before(self, after: int, table: str) -> tuple[int, ...]:
-        return highest_position(self._summary.upto(after), table)
+        return highest_position(self._summary.log_ends(after), table)

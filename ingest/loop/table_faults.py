@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
-from ingest.delta.conflict_retry import COLLISIONS
+from ingest.delta.conflict_retry import CONFLICTS
 from ingest.errors import ChangelogUnusable, ConfigError, IngestError, LakehouseDamaged, StopRequested, TableUnusable
 from ingest.failures.table import FAILURES
 from ingest.spark.causes import Cause, causes
@@ -37,7 +37,7 @@ class Reason:
 def reason_of(table: str, error: BaseException) -> Reason | None:
     """Returns why an error of a table's merge sets the table aside. None where it is no fault of the table's: another
     writer, a transport, a lack of memory, the engine's end, or a stop that the pipeline's file asks for."""
-    if isinstance(error, (*COLLISIONS, StopRequested)):
+    if isinstance(error, (*CONFLICTS, StopRequested)):
         return None
     if isinstance(error, IngestError):
         code = next((code for kind, code in _CODES if isinstance(error, kind)), None)

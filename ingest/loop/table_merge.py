@@ -21,7 +21,7 @@ from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, REASON
 from ingest.changelog.position import literal, right_before_snapshot
 from ingest.changelog.reader import Reading
 from ingest.changelog.refusal import NO_KEY
-from ingest.delta.commit_log import UPTO, WRITER
+from ingest.delta.commit_log import THROUGH_BATCH, WRITER
 from ingest.errors import ConfigError, Contended
 from ingest.evolution.policies import Obstacle
 from ingest.lakehouse.quarantine import Quarantine
@@ -73,7 +73,7 @@ class TableMerge:
         folded, self._folded = self._folded, False
         return folded
 
-    def begun(self, merged: int) -> int | None:
+    def begun_slice(self, merged: int) -> int | None:
         """The end of a slice after `merged` that some table holds already: a run died before it was accounted for.
         To be asked once, before the first slice."""
         found = (self.begun_in(entry.shape.table, merged) for entry in self.shapes.entries)
@@ -121,7 +121,7 @@ class TableMerge:
         if shape is not None and not shape.key:
             begun = self._begun_keyless(batch, stored, others)
             if begun.silver is not None:
-                return Account(**begun.silver.said[_ACCOUNT])
+                return Account(**begun.silver.user_metadata[_ACCOUNT])
             stored = replace(stored, owed_before=None if begun.pending is None else begun.pending.version)
         truncated = self._truncate(batch, stored)
         if shape is None:
@@ -163,7 +163,7 @@ class TableMerge:
         account = Account(batch.table, before.read, applied, before.read - applied - quarantined, quarantined)
         begun = self._begun.of(batch)
         if begun.silver is not None:
-            earlier = Account(**begun.silver.said[_ACCOUNT])
+            earlier = Account(**begun.silver.user_metadata[_ACCOUNT])
             # Another run may have ended a slice at the same batch that began at another one.
             account = earlier if earlier.read == account.read else account
         if stored.row_history is not None:
@@ -187,32 +187,32 @@ class TableMerge:
             for entry in self.shapes.entries if personal else ():
                 if entry.shape.table == table:
                     for kept in stored.kept:
-                        kept.hide(entry.shape)
+                        kept.disable_personal_statistics(entry.shape)
             self._stored[table] = stored
         return self._stored[table]
 
     def _begin(self, table: str, stored: TableState) -> bool:
         """What is read of the table from here on is what the batch builds on. Whether anybody else has written to it:
         then nothing that was known of it holds."""
-        others = [kept.begin(self._writer) for kept in stored.kept]
+        others = [kept.pin_snapshot(self._writer) for kept in stored.kept]
         if any(others):
-            stored.graves.ask_again()
+            stored.tombstones.refresh()
         if any(others) and table in self._met:
             self._truncated.pop(table, None)
-            self.shapes.ask_again()
+            self.shapes.refresh()
         self._met.add(table)
         return any(others)
 
-    def claim(self, table: str, seconds: float) -> None:
+    def take_lease(self, table: str, seconds: float) -> None:
         """Asks other writers of the table to wait for this one's next batch, for so long at most."""
         silver = self.table_state(table).silver
         if silver.exists():
-            silver.claim(self._writer, seconds)
+            silver.take_lease(self._writer, seconds)
 
     def _write(
         self, batch: TableBatch, judged: Changeset | None, shape: Shape, stored: TableState, account: Account
     ) -> None:
-        told = {WRITER: self._writer, UPTO: batch.upto, _ACCOUNT: asdict(account)}
+        told = {WRITER: self._writer, THROUGH_BATCH: batch.upto, _ACCOUNT: asdict(account)}
         if judged is None:
             note(shape, stored, told)
         elif write(judged, shape, stored, told, partial(self._quarantine_rows, batch)):
@@ -231,7 +231,7 @@ class TableMerge:
         if judged is not None and judged.refused is not None:
             brought = brought.join(F.broadcast(judged.refused.select(EVENT_ID)), EVENT_ID, "left_anti")
         emptied = batch.emptied(self._rules.whole_snapshots)
-        row_history.add(brought, emptied, shape, {WRITER: self._writer, UPTO: batch.upto})
+        row_history.add(brought, emptied, shape, {WRITER: self._writer, THROUGH_BATCH: batch.upto})
 
     def _quarantine_rows(self, batch: TableBatch, bad: DataFrame) -> None:
         named = bad.select(F.col(f"{EVENT_ID}.*"), F.col(CODE).alias("code"), F.col(REASON).alias("reason"))
@@ -261,7 +261,7 @@ class TableMerge:
     def _truncate(self, batch: TableBatch, stored: TableState) -> Truncation:
         """Empties the table below its last truncate, or below a snapshot that has ended: it read every row."""
         if batch.table not in self._truncated:
-            self._truncated[batch.table] = stored.graves.truncated_at()
+            self._truncated[batch.table] = stored.tombstones.truncated_at()
         truncates = [g.last_position for g in batch.groups if g.kind == "t"]
         snapshots = [right_before_snapshot(g.snapshot) for g in batch.groups if g.snapshot is not None]
         latest = max(truncates + (snapshots if self._rules.whole_snapshots else []), default=None)
@@ -271,7 +271,7 @@ class TableMerge:
         new = known is None or latest > known
         if new:
             at = self._spark.range(1).select(literal(latest).alias(POSITION_COLUMN))
-            stored.graves.bury_table(at)
+            stored.tombstones.write_truncate(at)
             self._truncated[batch.table] = latest
         last = max(latest, known or latest)
         for kept in (stored.silver, stored.pending):

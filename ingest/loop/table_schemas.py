@@ -14,11 +14,11 @@ from ingest.batches.table_owner import Owned, owned
 from ingest.changelog.envelope import key_json
 from ingest.changelog.spelling import caseless
 from ingest.changelog.values.columns import Column
-from ingest.delta.conflict_retry import COLLISIONS
+from ingest.delta.conflict_retry import CONFLICTS
 from ingest.errors import TableUnusable
 from ingest.evolution.inference import read_as, settled
 from ingest.evolution.policies import Alike, Obstacle, evolved
-from ingest.lakehouse.catalog import Catalog, Entry
+from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.merge.images import Shape
 from ingest.names import Lakehouse
 from ingest.reconcile import TableState
@@ -41,7 +41,7 @@ class TableSchemas:
         self._keys: dict[str, tuple[int, tuple[str, ...] | None]] = {}
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CatalogEntry]:
         """The tables that there are by now."""
         return sorted(self._entries.values(), key=lambda e: e.shape.table)
 
@@ -53,7 +53,7 @@ class TableSchemas:
                 tables.setdefault(topic, set()).add(entry.shape.table)
         return {topic: next(iter(names)) for topic, names in tables.items() if len(names) == 1}
 
-    def ask_again(self) -> None:
+    def refresh(self) -> None:
         """Another writer may have changed what the catalog says."""
         self._entries |= {e.shape.table: e for e in self._catalog.entries(self._pipeline)}
 
@@ -160,18 +160,18 @@ class TableSchemas:
         )
 
     def _settle(
-        self, entry: Entry | None, shape: Shape, topics: tuple[str, ...], stored: TableState, origin: str
+        self, entry: CatalogEntry | None, shape: Shape, topics: tuple[str, ...], stored: TableState, origin: str
     ) -> None:
         if entry is not None and entry.shape != shape:
             for kept in stored.tables:
                 kept.evolve(entry.shape, shape)
         revision = entry.revision + 1 if entry else 1
-        settled = Entry(self._pipeline, stored.silver.path, shape, revision, topics, origin)
+        settled = CatalogEntry(self._pipeline, stored.silver.path, shape, revision, topics, origin)
         try:
             self._catalog.record(settled)
-        except COLLISIONS:
+        except CONFLICTS:
             # Another writer was the first to record this revision; the table itself doesn't show it yet.
-            self.ask_again()
+            self.refresh()
             raise
         self._entries[shape.table] = settled
 

@@ -73,7 +73,7 @@ def _in_two_partitions(changes: DataFrame, shape: Shape, stored: TableState) -> 
     states = [keyed.select(hashed, partition)]
     if stored.silver.exists():
         states.append(stored.silver.matching(keyed, shape.key).select(hashed, partition))
-    if stored.graves.exists():
-        states.append(stored.graves.matching(keyed.select(hashed)).select(SURROGATE, partition))
+    if stored.tombstones.exists():
+        states.append(stored.tombstones.matching(keyed.select(hashed)).select(SURROGATE, partition))
     seen = reduce(DataFrame.unionByName, states)
     return seen.groupBy(SURROGATE).agg(F.count_distinct("_partition").alias("_count")).where(F.col("_count") > 1)

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.lakehouse.row_changes import Writes
+from ingest.lakehouse.row_changes import RowChanges
 from ingest.merge.actions import ACTION, DELETE
 from ingest.merge.images import Shape
 from ingest.reconcile import Changeset, TableState
@@ -40,7 +40,7 @@ def write(
     # Who waits for another comes after it: so many threads there are, the first of them waits for nobody.
     with (
         in_background(judged.proof or _nothing) as proving,
-        in_background(partial(_bury, stored, judged, proving.result)) as burying,
+        in_background(partial(_write_tombstones, stored, judged, proving.result)) as burying,
     ):
         if judged.refused is not None:
             set_aside(judged.refused)
@@ -57,11 +57,11 @@ def write(
     return _fold(stored, shape)
 
 
-def _write_debts(pending: Writes | None, shape: Shape, stored: TableState, told: Mapping[str, Any]) -> None:
+def _write_debts(pending: RowChanges | None, shape: Shape, stored: TableState, told: Mapping[str, Any]) -> None:
     """Writes what a table without a key owes. Raises Contended, also where nothing changes, if another run has written
     there since the batch began: the verdict would follow from what that run has left."""
     if pending is None:
-        stored.pending.require_as_begun()
+        stored.pending.require_pinned_snapshot()
     else:
         stored.pending.apply(pending, shape, told)
 
@@ -70,22 +70,22 @@ def note(shape: Shape, stored: TableState, told: Mapping[str, Any]) -> None:
     """A batch that does nothing to silver says so there."""
     if not stored.silver.exists():
         stored.silver.create(shape)
-    stored.silver.note(told)
+    stored.silver.commit_without_rows(told)
 
 
 def _nothing() -> None:
     """What holds needs no proof."""
 
 
-def _bury(stored: TableState, judged: Changeset, proven: Callable[[], object]) -> None:
+def _write_tombstones(stored: TableState, judged: Changeset, proven: Callable[[], object]) -> None:
     """Tombstones that are there already would not count as news where the batch is judged again."""
-    if judged.graves is None:
+    if judged.tombstones is None:
         proven()
     else:
-        stored.graves.bury(judged.graves, after=proven, few=judged.few)
+        stored.tombstones.write(judged.tombstones, after=proven, few=judged.few)
 
 
 def _fold(stored: TableState, shape: Shape) -> bool:
     """Now that silver shows the batch. Each table may have gathered small files: those of one are enough for a batch,
     as the next one waits for it."""
-    return any(kept.fold(shape) for kept in stored.tables) or stored.graves.fold()
+    return any(kept.compact(shape) for kept in stored.tables) or stored.tombstones.compact()

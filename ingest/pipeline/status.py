@@ -15,7 +15,7 @@ from ingest.config import Pipeline
 from ingest.lakehouse.accounts import Accounts, SetAside
 from ingest.lakehouse.backfills import Backfills
 from ingest.lakehouse.bronze import Bronze
-from ingest.lakehouse.catalog import Catalog, Entry
+from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.lakehouse.silver import Silver
 from ingest.lakehouse.tombstones import Tombstones
@@ -121,11 +121,13 @@ def _last_batch(accounts: Accounts) -> LastBatch | None:
     return None if row is None else LastBatch(row.upto_batch, datetime.fromtimestamp(row["at"] / 1000, UTC), row.events)
 
 
-def _table(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, entry: Entry, quarantined: int) -> TableStatus:
+def _table(
+    spark: SparkSession, pipeline: str, lakehouse: Lakehouse, entry: CatalogEntry, quarantined: int
+) -> TableStatus:
     name = entry.shape.table
     silver, pending = Silver(spark, entry.path), Silver(spark, lakehouse.pending(pipeline, name))
-    graves = Tombstones(spark, lakehouse.tombstones(pipeline, name))
+    tombstones = Tombstones(spark, lakehouse.tombstones(pipeline, name))
     # A state without a position was carried over from another key and is no row yet.
     waiting = pending.rows().where(F.col(POSITION_COLUMN).isNotNull()).count() if pending.exists() else 0
     rows = silver.rows().count() if silver.exists() else 0
-    return TableStatus(name, entry.shape.key, rows, waiting, graves.count(), quarantined, entry.path)
+    return TableStatus(name, entry.shape.key, rows, waiting, tombstones.count(), quarantined, entry.path)

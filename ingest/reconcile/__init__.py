@@ -41,4 +41,6 @@ def reconcile(
 
 def _layered(stored: TableState) -> bool:
     """Whether any row stands on columns older than itself, of which a truncate may take some away."""
-    return any(kept.exists() and not kept.layered().isEmpty() for kept in (stored.silver, stored.pending))
+    return any(
+        kept.exists() and not kept.rows_with_column_versions().isEmpty() for kept in (stored.silver, stored.pending)
+    )

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.change import CODE, POSITION_COLUMN
 from ingest.changelog.position import literal
-from ingest.lakehouse.row_changes import Writes
+from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.silver import Silver
 from ingest.lakehouse.tombstones import Tombstones
 from ingest.names import Lakehouse
@@ -23,7 +23,7 @@ class TableState:
 
     silver: Silver
     pending: Silver
-    graves: Tombstones
+    tombstones: Tombstones
     row_history: RowHistory | None = None
     owed_before: int | None = None
     """Of a slice that died between two commits: the version of `pending` that this slice wrote. Its commit stands;
@@ -79,9 +79,9 @@ class Changeset:
     what raises Contradicted if the verdict doesn't hold, to be asked before silver says that it does. `few`: there is
     little to write, and it is in one part."""
 
-    silver: Writes | None
-    pending: Writes | None
-    graves: DataFrame | None
+    silver: RowChanges | None
+    pending: RowChanges | None
+    tombstones: DataFrame | None
     refused: DataFrame | None
     applied: int
     quarantined: int

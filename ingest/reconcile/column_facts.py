@@ -112,7 +112,7 @@ class Facts:
     def _moves(self, keys: DataFrame, facts: DataFrame) -> DataFrame:
         """The remembered moves of the rows of these keys."""
         hashed = keys.withColumn(SURROGATE, surrogate(self._names))
-        moves = self.stored.graves.moves(hashed).join(hashed, SURROGATE)
+        moves = self.stored.tombstones.moves(hashed).join(hashed, SURROGATE)
         said = {k: quoted(k) for k in self._names} | {DELETED: F.lit(True), POSITION_COLUMN: F.col(POSITION_COLUMN)}
         target = facts.schema[NEW_KEY].dataType
         assert isinstance(target, T.StructType)
@@ -128,15 +128,19 @@ class Facts:
                 continue
             rows = table.matching(keys, names)
             if truncated_now:
-                rows = rows.unionByName(joined_by_key(table.layered(), F.broadcast(keys), names, "left_anti"))
+                rows = rows.unionByName(
+                    joined_by_key(table.rows_with_column_versions(), F.broadcast(keys), names, "left_anti")
+                )
             rows = above(rows, None if self.truncated.position is None else literal(self.truncated.position))
             rows = rows.withColumns({DELETED: F.lit(False), **none})
             found.append(rows.select(*self._columns, *remembered(kind, self.shape.names, F.col(LOCATION))))
-        if self.stored.graves.exists():
+        if self.stored.tombstones.exists():
             hashed = keys.withColumn(SURROGATE, surrogate(names))
-            graves = self.stored.graves.matching(hashed, names)
-            absent = [f for f in facts.schema.fields if f.name not in graves.columns]
-            dead = graves.withColumns({f.name: F.lit(None).cast(f.dataType) for f in absent} | {DELETED: F.lit(True)})
+            tombstones = self.stored.tombstones.matching(hashed, names)
+            absent = [f for f in facts.schema.fields if f.name not in tombstones.columns]
+            dead = tombstones.withColumns(
+                {f.name: F.lit(None).cast(f.dataType) for f in absent} | {DELETED: F.lit(True)}
+            )
             found.append(dead.select(*self._columns, *remembered(TOMBSTONE, self.shape.names)))
         return found
 

@@ -11,7 +11,7 @@ from ingest.batches.decoding import Changes
 from ingest.changelog.change import CODE, COLUMN_POSITIONS, EVENT_ID, POSITION_COLUMN, SOURCE_TS, content, quoted
 from ingest.changelog.reader import Reading
 from ingest.internal_columns import LOCATION, LOCATION_TYPE
-from ingest.lakehouse.row_changes import Writes
+from ingest.lakehouse.row_changes import RowChanges
 from ingest.merge.actions import ACTION, DELETE, INSERT
 from ingest.merge.images import Shape
 from ingest.merge.keyless import CANCELLED, CONTENT, CREDIT, DEBT, SIDE, netted
@@ -35,7 +35,7 @@ def by_content(changes: Changes, shape: Shape, stored: TableState, truncated: Tr
     told = counts.collect()  # a row per file, side and action
     writes = {side: [w for w in told if w[SIDE] == side] for side in (CREDIT, DEBT)}
     silver, pending = (
-        Writes(
+        RowChanges(
             net.where(F.col(SIDE) == side),
             frozenset(w[ACTION] for w in found),
             frozenset(w["file"] for w in found if w["file"] is not None),

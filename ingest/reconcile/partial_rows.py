@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.change import CODE, EVENT_ID, MOVED_TO, POSITION_COLUMN, REASON, quoted
 from ingest.changelog.position import literal
 from ingest.internal_columns import LOCATION
-from ingest.lakehouse.row_changes import Writes
+from ingest.lakehouse.row_changes import RowChanges
 from ingest.merge.actions import ACTION, BURY, SURROGATE, surrogate, unjudgeable
 from ingest.merge.images import Shape
 from ingest.merge.key_changes import with_carried
@@ -41,7 +41,7 @@ def by_column(
     columns = [c.name for c in shape.columns if c.name not in key]
     states = with_actions(joined(facts, key, columns, layered), shape.names)
     states = checkpoint(states.withColumn(SURROGATE, surrogate(key)))
-    horizon = stored.graves.horizon()
+    horizon = stored.tombstones.horizon()
     if horizon is not None:
         everything, states = _beyond(everything, states, key, horizon)
     changed = F.col(ACTION).isNotNull() | F.col(PENDING_ACTION).isNotNull() | F.col(BURIES)
@@ -56,9 +56,9 @@ def by_column(
         F.count_distinct(F.when(changed, F.col(EVENT_ID))).alias("applied"),
     ).first()
     assert told is not None
-    graves = states.where(BURIES).select(SURROGATE, F.col(DEAD).alias(POSITION_COLUMN))
+    tombstones = states.where(BURIES).select(SURROGATE, F.col(DEAD).alias(POSITION_COLUMN))
     if moves is not None:
-        graves = graves.withColumn(MOVED_TO, F.lit(None).cast("string")).unionByName(moves)
+        tombstones = tombstones.withColumn(MOVED_TO, F.lit(None).cast("string")).unionByName(moves)
     refused = everything.where(bad)
     quarantined = refused.count()
     actions, pending = frozenset(told.actions) - {BURY}, frozenset(told.pending)
@@ -67,9 +67,9 @@ def by_column(
         {ACTION: F.col(PENDING_ACTION), LOCATION: F.col(PENDING_ROW)["location"]}
     )
     return Changeset(
-        Writes(shown, actions, frozenset(told.files), told.rows) if actions else None,
-        Writes(waiting, pending, frozenset(told.pending_files), told.pending_rows) if pending else None,
-        graves if told.buries or moves is not None else None,
+        RowChanges(shown, actions, frozenset(told.files), told.rows) if actions else None,
+        RowChanges(waiting, pending, frozenset(told.pending_files), told.pending_rows) if pending else None,
+        tombstones if told.buries or moves is not None else None,
         refused if quarantined else None,
         told.applied,
         quarantined,

@@ -26,8 +26,8 @@ from ingest.changelog.change import (
 from ingest.changelog.values.render import IN_FULL
 from ingest.changelog.values.types import spark_type
 from ingest.internal_columns import LOCATION, LOCATION_TYPE
-from ingest.lakehouse.row_changes import Writes
-from ingest.lakehouse.row_history import ARRIVED, OTHER_KEY, Changes, Versions
+from ingest.lakehouse.row_changes import RowChanges
+from ingest.lakehouse.row_history import ARRIVED, OTHER_KEY, HistoryChanges, HistoryVersions
 from ingest.lakehouse.silver import Silver
 from ingest.merge.actions import ACTION, DELETE, INSERT, UPDATE
 from ingest.merge.images import Shape
@@ -43,8 +43,8 @@ from ingest.spark.checkpoints import checkpoint
 class RowHistory:
     """Where the history of a table is kept."""
 
-    changes: Changes
-    versions: Versions
+    changes: HistoryChanges
+    versions: HistoryVersions
 
     @property
     def tables(self) -> tuple[Silver, Silver]:
@@ -107,8 +107,8 @@ def row_history_of(
 ) -> RowHistory:
     """`personal`: columns of which no statistics are written."""
     return RowHistory(
-        Changes(spark, lakehouse.changes(pipeline, table), personal),
-        Versions(spark, lakehouse.history(pipeline, table), personal),
+        HistoryChanges(spark, lakehouse.changes(pipeline, table), personal),
+        HistoryVersions(spark, lakehouse.history(pipeline, table), personal),
     )
 
 
@@ -121,7 +121,7 @@ def _kept(brought: DataFrame, emptied: DataFrame | None, shape: Shape) -> DataFr
     """As `Changes` holds them: what came, the keys at which rows arrived from others, and truncates."""
     moves = F.col(DELETED) & F.col(NEW_KEY).isNotNull()
     told = brought.withColumns({OTHER_KEY: F.when(moves, F.to_json(NEW_KEY, IN_FULL)), ARRIVED: F.lit(False)})
-    facts = told.select(*map(quoted, [*shape.names, *Changes.beside.names]))
+    facts = told.select(*map(quoted, [*shape.names, *HistoryChanges.system_columns.names]))
     when = {c: F.col(c) for c in (POSITION_COLUMN, SOURCE_TS)} | {DELETED: F.lit(True)}
     own = F.to_json(F.struct(*map(quoted, shape.key)), IN_FULL)
     target = {k: F.col(NEW_KEY)[k] for k in shape.key} | {OTHER_KEY: own, ARRIVED: F.lit(True)}
@@ -148,7 +148,7 @@ def _new(rows: DataFrame) -> DataFrame:
 def _differences(wanted: DataFrame, there: DataFrame, shape: Shape) -> DataFrame:
     """`wanted` with the `_action` that takes it from what is there, and what is not wanted any more."""
     mark = [*shape.key, POSITION_COLUMN]
-    said = content([*shape.names, *Versions.beside.names])
+    said = content([*shape.names, *HistoryVersions.system_columns.names])
     stored = there.select(*map(quoted, mark), LOCATION, said.alias("_there"))
     both = joined_by_key(wanted.withColumn("_wanted", said), stored, mark, "full_outer")
     here, before = F.col("_wanted"), F.col("_there")
@@ -165,4 +165,6 @@ def _apply(table: Silver, states: DataFrame, shape: Shape, told: Mapping[str, An
     ).first()
     assert seen is not None
     if seen["rows"]:
-        table.apply(Writes(changed, frozenset(seen["actions"]), frozenset(seen["files"]), seen["rows"]), shape, told)
+        table.apply(
+            RowChanges(changed, frozenset(seen["actions"]), frozenset(seen["files"]), seen["rows"]), shape, told
+        )

@@ -23,15 +23,15 @@ _IN_ONE_TASK = "shuffle_hash"
 
 def held_against(states: DataFrame, stored: TableState, key: tuple[str, ...]) -> DataFrame:
     """The states `with_verdict`, computed once."""
-    with in_background(in_same_scope(partial(_buried, stored, states))) as looking:
+    with in_background(in_same_scope(partial(_matching_tombstones, stored, states))) as looking:
         live = stored.silver.near(states, key, row_facts, (key,)) if stored.silver.exists() else None
-    buried = looking.result()
-    by = (key, stored.graves.horizon(), live is not None, buried is not None)
-    return asked(_judged, by, states, *(rows for rows in (live, buried) if rows is not None), once=True)
+    tombstones = looking.result()
+    by = (key, stored.tombstones.horizon(), live is not None, tombstones is not None)
+    return asked(_judged, by, states, *(rows for rows in (live, tombstones) if rows is not None), once=True)
 
 
-def _buried(stored: TableState, states: DataFrame) -> DataFrame | None:
-    return stored.graves.near(states) if stored.graves.exists() else None
+def _matching_tombstones(stored: TableState, states: DataFrame) -> DataFrame | None:
+    return stored.tombstones.near(states) if stored.tombstones.exists() else None
 
 
 def _judged(
@@ -44,12 +44,12 @@ def _judged(
 ) -> DataFrame:
     """`stored`: rows and tombstones, where there are any, those of other keys among them."""
     there = iter(stored)
-    live, buried = (next(there) if any_of_it else None for any_of_it in (any_live, any_buried))
+    live, tombstones = (next(there) if any_of_it else None for any_of_it in (any_live, any_buried))
     if live is not None:
         live = _of(states, live, key).hint(_IN_ONE_TASK)
-    if buried is not None:
-        buried = newest(_of(states, buried, (SURROGATE,))).hint(_IN_ONE_TASK)
-    return with_verdict(key, horizon, states, live, buried)
+    if tombstones is not None:
+        tombstones = newest(_of(states, tombstones, (SURROGATE,))).hint(_IN_ONE_TASK)
+    return with_verdict(key, horizon, states, live, tombstones)
 
 
 def _of(states: DataFrame, stored: DataFrame, key: tuple[str, ...]) -> DataFrame:

@@ -29,11 +29,11 @@ def with_verdict(
     horizon: tuple[int, ...] | None,
     states: DataFrame,
     live: DataFrame | None,
-    buried: DataFrame | None,
+    tombstones: DataFrame | None,
 ) -> DataFrame:
     """The states with what they do to the rows and tombstones of their keys, where these are, and when they moved.
     `live`: `row_facts`; `buried`: tombstones with `MOVED_AT`. `horizon`: of tombstones."""
-    judged = effective(states, live, buried, key, None if horizon is None else literal(horizon))
+    judged = effective(states, live, tombstones, key, None if horizon is None else literal(horizon))
     if live is None:
         judged = judged.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), LAYERED: F.lit(False)})
-    return judged if buried is not None else judged.withColumn(MOVED_AT, F.lit(None).cast(POSITION))
+    return judged if tombstones is not None else judged.withColumn(MOVED_AT, F.lit(None).cast(POSITION))

@@ -23,7 +23,7 @@ from ingest.changelog.change import (
 )
 from ingest.changelog.reader import Reading
 from ingest.lakehouse.page_index import FEW_KEYS
-from ingest.lakehouse.row_changes import Writes
+from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.tombstones import MOVED_AT
 from ingest.merge.actions import ACTION, BURY, DELETE, REFUSE, SURROGATE, TIED, surrogate
 from ingest.merge.compaction import compacted
@@ -76,7 +76,7 @@ def by_row(
     rows = asked(_taking_effect, (sure,), judged, few=few)
     dead = asked(_dead, (), judged, few=few)
     return Changeset(
-        Writes(rows, told.actions, told.files, told.effects, parts, told.gone)
+        RowChanges(rows, told.actions, told.files, told.effects, parts, told.gone)
         if told.actions - {BURY, REFUSE}
         else None,
         None,
@@ -128,20 +128,20 @@ def _parts(spark: SparkSession, events: int) -> int:
 def _most_is_wanted(stored: TableState, events: int) -> bool:
     """Whether so many events may be about most of what is stored, or nothing is: then nobody has to know their keys
     before all is read."""
-    if not any(table.exists() for table in (stored.silver, stored.graves, stored.pending)):
+    if not any(table.exists() for table in (stored.silver, stored.tombstones, stored.pending)):
         return True
     if events <= FEW or stored.pending.exists():
         return False
-    rows, graves = stored.silver.size(), stored.graves.size()
-    return rows + graves <= _WHOLE * events and graves <= _SENT
+    rows, tombstones = stored.silver.size(), stored.tombstones.size()
+    return rows + tombstones <= _WHOLE * events and tombstones <= _SENT
 
 
 def _held_against(states: DataFrame, stored: TableState, key: Sequence[str], whole: bool) -> DataFrame:
     """The states with what they do to the rows and tombstones of their keys, where these are, and when they moved.
     `whole`: these are sought among all that is stored."""
-    with in_background(partial(_buried, states, stored, key, whole)) as looking:
+    with in_background(partial(_matching_tombstones, states, stored, key, whole)) as looking:
         live = _live(states, stored, key, whole)
-    return with_verdict(key, stored.graves.horizon(), states, live, looking.result())
+    return with_verdict(key, stored.tombstones.horizon(), states, live, looking.result())
 
 
 def _live(states: DataFrame, stored: TableState, key: Sequence[str], whole: bool) -> DataFrame | None:
@@ -151,10 +151,10 @@ def _live(states: DataFrame, stored: TableState, key: Sequence[str], whole: bool
     return row_facts(key, live)
 
 
-def _buried(states: DataFrame, stored: TableState, key: Sequence[str], whole: bool) -> DataFrame | None:
-    if not stored.graves.exists():
+def _matching_tombstones(states: DataFrame, stored: TableState, key: Sequence[str], whole: bool) -> DataFrame | None:
+    if not stored.tombstones.exists():
         return None
-    return F.broadcast(stored.graves.all()) if whole else stored.graves.matching(states, key)
+    return F.broadcast(stored.tombstones.all()) if whole else stored.tombstones.matching(states, key)
 
 
 def _lean(changes: DataFrame) -> DataFrame:
@@ -175,7 +175,7 @@ def _prove_doubled(tied: DataFrame, told: Told, shape: Shape, stored: TableState
     key, said, count = list(shape.identity), content(shape.names), sum(told.tied.values())
     saying = tied.select(*map(quoted, key), said.alias("_said"))
     files = {file for _, file in told.tied if file is not None}
-    there = stored.silver.named(saying, key, ["_said"], files, few=count <= FEW_KEYS)
+    there = stored.silver.matching_with(saying, key, ["_said"], files, few=count <= FEW_KEYS)
     (same,) = there.agg(F.count_if(F.col("_said") == said).alias("same")).collect()
     if same["same"] != count:
         raise DuplicateMismatch(shape.table)

@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 
 from ingest.delta import delta_table
 from ingest.delta.conflict_retry import retry_on_conflict
-from ingest.delta.txn_versions import Progress
+from ingest.delta.txn_versions import TxnVersion
 from ingest.spark.local_rows import local_rows
 from ingest.suppression.cutoff import Cutoff
 
@@ -160,7 +160,7 @@ class Ledger:
             key_rows = keys.join(numbers, "request").withColumn("kind", F.lit(KEY))
             nothing = {f.name: F.lit(None).cast(f.dataType) for f in _SCHEMA if f.name not in key_rows.columns}
             frame = frame.unionByName(key_rows.withColumns(nothing))
-        progress = Progress(f"ledger of {self._pipeline}", number)
+        progress = TxnVersion(f"ledger of {self._pipeline}", number)
         self._table.commit(frame.select(*_SCHEMA.names), progress=progress, new=delta_table.NO_STATISTICS)
         return chained
 
@@ -181,7 +181,7 @@ class Ledger:
                 yield LedgerFault(entry.number, "the keys that it fences are not those that it was written with")
             number, previous = entry.number, stored_hash
         yield from (LedgerFault(orphan, "keys are fenced by an entry that is not there") for orphan in sorted(digests))
-        if self._table.exists() and (reached := self._table.reached(f"ledger of {self._pipeline}")) > number:
+        if self._table.exists() and (reached := self._table.txn_version(f"ledger of {self._pipeline}")) > number:
             yield LedgerFault(reached, f"is gone: the ledger ends at entry {number}")
 
     def _rows(self) -> DataFrame:

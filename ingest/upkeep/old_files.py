@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from ingest.backfill.readers import readers
 from ingest.config import Pipeline
 from ingest.delta import read_table
-from ingest.delta.vacuum import files_removed, removed
+from ingest.delta.vacuum import remove_old_files, remove_old_versions
 from ingest.lakehouse.catalog import Catalog
 from ingest.names import Lakehouse
 
@@ -49,10 +49,10 @@ def vacuum(spark: SparkSession, folders: Sequence[str], hours: int) -> int:
     Older versions can't be read any more, and a writer whose transaction takes longer fails to commit.
     """
     tables = there(spark, folders)
-    removed(spark, tables, hours)
+    remove_old_versions(spark, tables, hours)
     return len(tables)
 
 
 def without_old_files(spark: SparkSession, folders: Sequence[str], hours: int) -> None:
     """Deletes the files that no version younger than `hours` needs; keeps the log entries."""
-    files_removed(spark, there(spark, folders), hours)
+    remove_old_files(spark, there(spark, folders), hours)

@@ -83,7 +83,7 @@ def collect_garbage(
     """Raises the horizon of each table with a key to `horizons`, but not beyond the first event that isn't merged
     yet."""
     accounts = Accounts(spark, lakehouse.accounts, pipeline)
-    waits = F.col(BATCH) > accounts.merged_upto()
+    waits = F.col(BATCH) > accounts.merged_through()
     for table, aside in accounts.set_aside().items():
         waits |= (F.col("source_table") == table) & (F.col(BATCH) > aside.after)
     waiting = bronze.rows().where(waits & F.col("op").isin(*CHANGES))
@@ -97,12 +97,12 @@ def collect_garbage(
     ]
 
 
-def _collected(graves: Tombstones, table: str, horizon: Position | None, dry_run: bool) -> Collected:
-    known = graves.horizon()
-    count = graves.count()
+def _collected(tombstones: Tombstones, table: str, horizon: Position | None, dry_run: bool) -> Collected:
+    known = tombstones.horizon()
+    count = tombstones.count()
     if horizon is None or not count or (known is not None and horizon <= known):
         return Collected(table, count, 0, None)
-    forgotten = graves.count(horizon)
+    forgotten = tombstones.count(horizon)
     if forgotten and not dry_run:
-        graves.forget(horizon)
+        tombstones.forget(horizon)
     return Collected(table, count, forgotten, horizon if forgotten else None)

@@ -53,7 +53,7 @@ class _Upkeep:
         self.end()
         self._due = time.monotonic() + self._every
         tables = there(self._spark, every_table(self._spark, self._pipeline))
-        retry_on_conflict()(vacuum.kept, self._spark, tables, self._pipeline.old_versions.properties)
+        retry_on_conflict()(vacuum.set_retention, self._spark, tables, self._pipeline.old_versions.properties)
         self._under_way = self._beside.submit(self._let_go, tables)
 
     def end(self) -> None:
@@ -66,7 +66,7 @@ class _Upkeep:
         """Vacuums one table after the other, to leave cores to the batches."""
         for path in tables:
             try:
-                vacuum.removed(self._spark, [path])
+                vacuum.remove_old_versions(self._spark, [path])
             except (PySparkException, Py4JError) as error:
                 # A failed vacuum doesn't stop the stream; the next one is due in `_every` seconds.
                 _log.warning(

@@ -31,7 +31,7 @@ from ingest.changelog.values.columns import Column
 from ingest.config import Pipeline, load
 from ingest.evolution.inference import inferred
 from ingest.lakehouse.accounts import Accounts
-from ingest.lakehouse.bronze import Bronze, Captured
+from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
 from ingest.pipeline.archiving import archiving_of
@@ -124,10 +124,10 @@ def test_who_dies_before_the_commit_has_left_nothing_but_files(
     archived(spark, lost, store)
     made = pipeline(tmp_path / "again", store)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(Bronze, "adopt", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        patched.setattr(Bronze, "import_files", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
         restored(spark, made)
     assert list(Path(bronze_of(spark, made).folder).glob("*.parquet"))
-    assert bronze_of(spark, made).captured() == Captured()
+    assert bronze_of(spark, made).captured() == CaptureState()
     restored(spark, made)
     assert rows(bronze_of(spark, made).rows()) == rows(lost.rows())
 
@@ -270,7 +270,7 @@ def test_numbers_of_batches_may_be_far_apart(spark: SparkSession, tmp_path: Path
     bronze = Bronze(spark, str(tmp_path / "bronze"))
     lost = from_file(spark, tmp_path, batch=8)
     for number, batch in enumerate(batches(lost), start=1):
-        bronze.append(batch, Captured(number * 5000, {}))
+        bronze.append(batch, CaptureState(number * 5000, {}))
     merge = Merge(spark, SHOP, Lakehouse(str(tmp_path / "far")), Rules(), bronze)
     read = 0
     while accounts := merge.step():

@@ -59,15 +59,15 @@ def test_a_stream(
 ) -> None:
     """Of which bronze is folded while it goes on."""
     shop, stop, read = pipeline(tmp_path, batch={"max_events": 9, "poll_seconds": 0}), threading.Event(), list[int]()
-    folds, exchange = list[int](), Table.exchange
+    folds, exchange = list[int](), Table.commit_rewrite
 
     def exchanged(table: Table, *given: Any) -> None:
         exchange(table, *given)
         if table.path == shop.layout.bronze(shop.name):
             folds.append(len(read))
 
-    monkeypatch.setattr(Table, "exchange", exchanged)
-    monkeypatch.setattr(compaction, "SELDOM", 4)
+    monkeypatch.setattr(Table, "commit_rewrite", exchanged)
+    monkeypatch.setattr(compaction, "FILES_PER_SIZE_UNREAD", 4)
 
     def report(progress: Progress) -> None:
         read.append(sum(a.read for a in progress.accounts))

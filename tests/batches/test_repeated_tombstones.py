@@ -55,8 +55,8 @@ def merged(
         accounts += merge.step(capture.captured.batch)
     stored = merge.tables.table_state("public.orders")
     rows = sorted(stored.silver.rows().select("id", "v").collect())
-    graves = stored.graves.rows().count()
-    return accounts, rows, graves
+    tombstones = stored.tombstones.rows().count()
+    return accounts, rows, tombstones
 
 
 @pytest.mark.parametrize("at_hand", [True, False], ids=["at hand", "from files"])
@@ -137,15 +137,15 @@ def test_all_of_bronze_is_read_only_where_its_end_tells_nothing(
         topic.change("c", 30, {"id": 2 + n, "v": "b"})
     topic.tombstone({"id": 1})
     read = list[tuple[int, int]]()
-    whole = Bronze.whole
+    whole = Bronze.all_between
 
     def reading(bronze: Bronze, after: int, upto: int) -> DataFrame:
         read.append((after, upto))
         return whole(bronze, after, upto)
 
-    monkeypatch.setattr(Bronze, "whole", reading)
-    accounts, rows, graves = merged(spark, tmp_path, topic.records, at_hand=False, limit=1)
+    monkeypatch.setattr(Bronze, "all_between", reading)
+    accounts, rows, tombstones = merged(spark, tmp_path, topic.records, at_hand=False, limit=1)
     assert sum(a.read for a in accounts) == 3 + others
-    assert (len(rows), graves) == (others, 1)
+    assert (len(rows), tombstones) == (others, 1)
     before = 2 + others
     assert read == [(before, before + 1), (before - 1, before), *[(0, before)] * others]

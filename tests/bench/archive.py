@@ -17,7 +17,7 @@ from rich.console import Console
 from ingest.backfill.restoring import restore
 from ingest.changelog.envelope import events
 from ingest.config import Pipeline
-from ingest.lakehouse.bronze import Captured
+from ingest.lakehouse.bronze import CaptureState
 from ingest.lakehouse.silver import Silver
 from ingest.pipeline.archiving import archiving_of
 from ingest.pipeline.composition import bronze_of, layout_of, rules_of
@@ -43,7 +43,7 @@ def fill(spark: SparkSession, made: Pipeline, workload: Workload) -> int:
     """The archive, through a bronze that is not needed afterwards. How many records it holds."""
     bronze, naming = bronze_of(spark, made), rules_of(made).naming
     for number, part in enumerate((workload.snapshot(spark), workload.changes(spark).drop("batch")), start=1):
-        bronze.append(events(part, naming), Captured(number, {}))
+        bronze.append(events(part, naming), CaptureState(number, {}))
     archiving = archiving_of(spark, made)
     count = 0
     while (manifest := archiving.step()) is not None:

@@ -19,7 +19,7 @@ from ingest.changelog.envelope import events
 from ingest.config import Pipeline
 from ingest.erasure.removal import Removal
 from ingest.erasure.request import Named, ask, found, written_by_now
-from ingest.lakehouse.bronze import Captured
+from ingest.lakehouse.bronze import CaptureState
 from ingest.lakehouse.silver import Silver
 from ingest.pipeline.composition import Run, bronze_of, rules_of
 from ingest.spark.session import running
@@ -72,7 +72,7 @@ def fill(spark: SparkSession, made: Pipeline, rows: int, changes: int) -> None:
     parts += [work.snapshot(spark, n, min(n + EVERY_BATCH, rows)) for n in range(0, rows, EVERY_BATCH)]
     parts.append(work.changes(spark).drop("batch"))
     for number, part in enumerate(parts, start=1):
-        bronze.append(events(part, naming), Captured(number, {}))
+        bronze.append(events(part, naming), CaptureState(number, {}))
     run = Run(spark, made, ("merge",))
     while not run.step().idle:
         pass

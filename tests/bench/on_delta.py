@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from ingest.batches.batch_stats import Tally
 from ingest.batches.rules import Rules
 from ingest.changelog.envelope import events
-from ingest.lakehouse.bronze import Bronze, Captured
+from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.lakehouse.catalog import Catalog
 from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
@@ -33,7 +33,7 @@ class Ingest:
         self._catalog = Catalog(spark, lakehouse.tables)
         # One for both, as in a run that captures and merges.
         self._bronze = Bronze(spark, lakehouse.bronze(PIPELINE))
-        self._captured = Captured()
+        self._captured = CaptureState()
         # Late events are what the race is about, not a log that begins anew.
         rules = Rules(stops_at_restart=False)
         self._merge = Merge(spark, PIPELINE, lakehouse, rules, self._bronze, slice_events)
@@ -43,7 +43,7 @@ class Ingest:
         self.apply()
 
     def hand_over(self, batch: DataFrame) -> None:
-        self._captured = Captured(self._captured.batch + 1, {})
+        self._captured = CaptureState(self._captured.batch + 1, {})
         # As a run does that merges what it captures.
         self._bronze.append(events(batch, Rules().naming), self._captured, Tally(self._spark))
 

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from ingest.changelog.envelope import events
 from ingest.config import Pipeline
-from ingest.lakehouse.bronze import Bronze, Captured
+from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.lakehouse.silver import Silver
 from ingest.pipeline.composition import Run, bronze_of, rules_of
 from ingest.pipeline.shredding import rows_in_clear, sealing_of
@@ -60,7 +60,7 @@ def race(rows: int, turns: int, console: Console) -> None:
 
             def captured(name: str, seal: Seal) -> None:
                 # Asking for keys is a job of its own, which runs where sealing is planned.
-                Bronze(spark, f"{folder}/{name}").append(seal(read), Captured(1, {}))
+                Bronze(spark, f"{folder}/{name}").append(seal(read), CaptureState(1, {}))
 
             def all_read(rows: Callable[[], DataFrame]) -> None:
                 rows().write.format("noop").mode("overwrite").save()
@@ -75,7 +75,7 @@ def race(rows: int, turns: int, console: Console) -> None:
                 }
                 for name, way in ways.items():
                     timed(name, partial(captured, f"{name} {turn}", way))
-            bronze_of(spark, made).append(seal(read), Captured(1, {}))
+            bronze_of(spark, made).append(seal(read), CaptureState(1, {}))
             run = Run(spark, made, ("merge",))
             while not run.step().idle:
                 pass

@@ -20,7 +20,7 @@ from ingest.changelog.envelope import events
 from ingest.config import Pipeline
 from ingest.delta import log_cache
 from ingest.lakehouse.accounts import Accounts
-from ingest.lakehouse.bronze import Bronze, Captured
+from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.loop.capture import Capture
 from ingest.pipeline.composition import Run, bronze_of, rules_of
 from ingest.sources.files import FileSource
@@ -41,8 +41,8 @@ def fill(spark: SparkSession, made: Pipeline, count: int) -> None:
     histories."""
     bronze, naming = bronze_of(spark, made), rules_of(made).naming
     ends = {f"bench.{erasure.CUSTOMERS}": {0: erasure.CUSTOMER_COUNT}, f"bench.{TABLE}": {0: _FIRST + 1}}
-    bronze.append(events(erasure.customers(spark), naming), Captured(1, ends))
-    bronze.append(events(Workload(_FIRST, 1, 1).snapshot(spark), naming), Captured(2, ends))
+    bronze.append(events(erasure.customers(spark), naming), CaptureState(1, ends))
+    bronze.append(events(Workload(_FIRST, 1, 1).snapshot(spark), naming), CaptureState(2, ends))
     run = Run(spark, made, ("merge",))
     while not run.step().idle:
         pass
@@ -51,11 +51,11 @@ def fill(spark: SparkSession, made: Pipeline, count: int) -> None:
         first = _FIRST + (batch - 2) * _BATCH
         part = _of_others(Workload(count, 1, 1).snapshot(spark, first, first + _BATCH))
         ends[f"bench.{TABLE}"][0] = first + _BATCH + 1
-        bronze.append(events(part, naming), Captured(batch + 1, ends))
+        bronze.append(events(part, naming), CaptureState(batch + 1, ends))
         accounts.add(batch, batch + 1, [])
         batch += 1
     # As a stream does meanwhile.
-    while bronze.fold(batch):
+    while bronze.compact(batch):
         pass
 
 

@@ -8,7 +8,7 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.delta.compaction import LARGE, SELDOM, TOGETHER, due, parts
+from ingest.delta.compaction import FILES_PER_SIZE, FILES_PER_SIZE_UNREAD, LARGE, file_count, files_due
 from ingest.delta.data_file import DataFile
 
 
@@ -26,16 +26,16 @@ _SIZES = st.integers(1, 3 * LARGE) | st.integers(LARGE // 2, LARGE - 1)
 
 
 @given(
-    st.lists(_SIZES, min_size=TOGETHER, max_size=60),
+    st.lists(_SIZES, min_size=FILES_PER_SIZE, max_size=60),
     st.lists(st.floats(0.6, 1.5), min_size=1, max_size=20),
-    st.sampled_from([TOGETHER, SELDOM]),
+    st.sampled_from([FILES_PER_SIZE, FILES_PER_SIZE_UNREAD]),
 )
 def test_what_is_written_together_comes_to_rest(sizes: list[int], presses: list[float], together: int) -> None:
     """Each time rows are written they may take more bytes or fewer than before."""
     files = [File(size) for size in sizes]
     turns = 0
-    while found := due(cast(list[DataFile], files), together=together):
-        count = parts(found)
+    while found := files_due(cast(list[DataFile], files), files_per_size=together):
+        count = file_count(found)
         size = sum(f.live_bytes for f in found) / count
         press = presses[turns % len(presses)]
         files = [f for f in files if cast(DataFile, f) not in found] + [File(max(1, int(size * press)))] * count

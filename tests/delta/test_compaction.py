@@ -16,12 +16,12 @@ from ingest.batches.rules import Rules
 from ingest.changelog.accounting import Account
 from ingest.changelog.envelope import RECORD, Naming, events
 from ingest.delta import compacted, compaction
-from ingest.delta.compaction import TOGETHER, due
+from ingest.delta.compaction import FILES_PER_SIZE, files_due
 from ingest.delta.data_file import DataFile
 from ingest.delta.delta_table import Table
 from ingest.lakehouse import silver
 from ingest.lakehouse.accounts import Accounts
-from ingest.lakehouse.bronze import Bronze, Captured
+from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
 from ingest.spark.background import defer, deferred_jobs
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """As often as tables are folded in which batches look for rows: the same, after fewer commits."""
-    monkeypatch.setattr(compaction, "SELDOM", TOGETHER)
+    monkeypatch.setattr(compaction, "FILES_PER_SIZE_UNREAD", FILES_PER_SIZE)
 
 
 def batch(spark: SparkSession, number: int) -> DataFrame:
@@ -48,7 +48,7 @@ def batch(spark: SparkSession, number: int) -> DataFrame:
 
 def capture(spark: SparkSession, bronze: Bronze, numbers: range) -> None:
     for number in numbers:
-        bronze.append(batch(spark, number), Captured(number, {"t": {0: 3 * number + 3}}))
+        bronze.append(batch(spark, number), CaptureState(number, {"t": {0: 3 * number + 3}}))
 
 
 def offsets(rows: DataFrame) -> list[int]:
@@ -57,34 +57,36 @@ def offsets(rows: DataFrame) -> list[int]:
 
 def test_what_was_captured_little_by_little_lies_in_few_files(spark: SparkSession, tmp_path: Path) -> None:
     bronze = Bronze(spark, str(tmp_path / "b"))
-    capture(spark, bronze, range(1, TOGETHER + 4))
+    capture(spark, bronze, range(1, FILES_PER_SIZE + 4))
     before = bronze.rows().orderBy("offset").collect()
-    bronze.fold(TOGETHER - 1)
-    assert len(bronze._table.files()) == TOGETHER + 3, "too few of them are merged yet"
-    bronze.fold(TOGETHER + 1)
+    bronze.compact(FILES_PER_SIZE - 1)
+    assert len(bronze._table.files()) == FILES_PER_SIZE + 3, "too few of them are merged yet"
+    bronze.compact(FILES_PER_SIZE + 1)
     # One of all that was merged, and two that wait.
     assert len(bronze._table.files()) == 3
     assert bronze.rows().orderBy("offset").collect() == before
-    assert offsets(bronze.between(TOGETHER + 1, TOGETHER + 3)) == list(range(3 * TOGETHER + 6, 3 * TOGETHER + 12))
+    assert offsets(bronze.between(FILES_PER_SIZE + 1, FILES_PER_SIZE + 3)) == list(
+        range(3 * FILES_PER_SIZE + 6, 3 * FILES_PER_SIZE + 12)
+    )
     assert offsets(bronze.between(2, 4)) == list(range(9, 15)), "a part of a file"
-    assert offsets(bronze.between(0, TOGETHER + 3)) == [r.offset for r in before]
+    assert offsets(bronze.between(0, FILES_PER_SIZE + 3)) == [r.offset for r in before]
 
 
 def test_capture_goes_on_where_it_stood(spark: SparkSession, tmp_path: Path) -> None:
     mine, path = Bronze(spark, str(tmp_path / "b")), str(tmp_path / "b")
-    capture(spark, mine, range(1, TOGETHER + 1))
-    Bronze(spark, path).fold(TOGETHER)
-    capture(spark, mine, range(TOGETHER + 1, TOGETHER + 2))
+    capture(spark, mine, range(1, FILES_PER_SIZE + 1))
+    Bronze(spark, path).compact(FILES_PER_SIZE)
+    capture(spark, mine, range(FILES_PER_SIZE + 1, FILES_PER_SIZE + 2))
     again = Bronze(spark, path).captured()
-    assert (again.batch, again.offsets) == (TOGETHER + 1, {"t": {0: 3 * TOGETHER + 6}})
+    assert (again.batch, again.offsets) == (FILES_PER_SIZE + 1, {"t": {0: 3 * FILES_PER_SIZE + 6}})
     log = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").where("version > 0").orderBy("version")
     assert log.where(F.col("userMetadata").isNull()).count() == 1, "the fold alone has nothing to tell"
 
 
 def test_files_are_folded_in_the_order_in_which_they_were_captured(spark: SparkSession, tmp_path: Path) -> None:
     bronze = Bronze(spark, str(tmp_path / "b"))
-    capture(spark, bronze, range(1, TOGETHER + 1))
-    bronze.fold(TOGETHER)
+    capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
+    bronze.compact(FILES_PER_SIZE)
     (file,) = bronze._table.files()
     rows = spark.read.parquet(str(tmp_path / "b" / file)).select("offset").collect()
     assert [r.offset for r in rows] == sorted(r.offset for r in rows)
@@ -123,71 +125,71 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
 
 def test_a_stream_goes_on_while_bronze_is_folded(spark: SparkSession, tmp_path: Path, stream: Stream) -> None:
     bronze = Bronze(spark, str(tmp_path / "b"))
-    capture(spark, bronze, range(1, TOGETHER + 1))
-    assert bronze.fold(TOGETHER), "it begins"
+    capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
+    assert bronze.compact(FILES_PER_SIZE), "it begins"
     stream.settle()
-    capture(spark, bronze, range(TOGETHER + 1, TOGETHER + 3))
-    bronze.told(TOGETHER + 1, TOGETHER + 2, [{"count": 3}])
-    assert not bronze.fold(TOGETHER + 2), "one is in hand"
-    assert len(bronze._table.files()) == TOGETHER + 2
+    capture(spark, bronze, range(FILES_PER_SIZE + 1, FILES_PER_SIZE + 3))
+    bronze.record_batch_stats(FILES_PER_SIZE + 1, FILES_PER_SIZE + 2, [{"count": 3}])
+    assert not bronze.compact(FILES_PER_SIZE + 2), "one is in hand"
+    assert len(bronze._table.files()) == FILES_PER_SIZE + 2
     stream.goes_on()
     assert len(bronze._table.files()) == 3
-    assert list(bronze.counted()) == [TOGETHER + 1], "who has folded is the one who has counted"
-    assert offsets(bronze.rows()) == list(range(3, 3 * TOGETHER + 9))
-    assert not bronze.fold(TOGETHER + 2)
+    assert list(bronze.batch_stats()) == [FILES_PER_SIZE + 1], "who has folded is the one who has counted"
+    assert offsets(bronze.rows()) == list(range(3, 3 * FILES_PER_SIZE + 9))
+    assert not bronze.compact(FILES_PER_SIZE + 2)
 
 
 def test_at_the_end_of_a_stream_bronze_is_folded(spark: SparkSession, tmp_path: Path) -> None:
     bronze = Bronze(spark, str(tmp_path / "b"))
-    capture(spark, bronze, range(1, TOGETHER + 1))
+    capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
     with deferred_jobs():
-        bronze.fold(TOGETHER)
+        bronze.compact(FILES_PER_SIZE)
     assert len(bronze._table.files()) == 1
-    assert offsets(bronze.rows()) == list(range(3, 3 * TOGETHER + 3))
+    assert offsets(bronze.rows()) == list(range(3, 3 * FILES_PER_SIZE + 3))
 
 
 def test_what_is_erased_while_bronze_is_folded_stays_away(spark: SparkSession, tmp_path: Path, stream: Stream) -> None:
     bronze, other = (Bronze(spark, str(tmp_path / "b")) for _ in range(2))
-    capture(spark, bronze, range(1, TOGETHER + 1))
-    bronze.fold(TOGETHER)
+    capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
+    bronze.compact(FILES_PER_SIZE)
     other.empty(spark.createDataFrame([("t", 0, 3, "r")], "topic string, partition int, offset long, request string"))
     stream.goes_on()
-    assert len(bronze._table.files()) == TOGETHER
+    assert len(bronze._table.files()) == FILES_PER_SIZE
     assert [row.offset for row in bronze.emptied().collect()] == [3]
-    assert bronze.fold(TOGETHER), "what is in the way of one is not of the next"
+    assert bronze.compact(FILES_PER_SIZE), "what is in the way of one is not of the next"
 
 
 def test_accounts_of_several_pipelines_share_files(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "a")
     pipelines = {name: Accounts(spark, path, name) for name in ("one", "other")}
-    for upto in range(1, TOGETHER + 1):
+    for upto in range(1, FILES_PER_SIZE + 1):
         for accounts in pipelines.values():
             accounts.add(upto - 1, upto, [Account("s.t", 5, 3, 2)])
-            accounts.fold()
-    assert len(pipelines["one"]._table.files()) < TOGETHER
+            accounts.compact()
+    assert len(pipelines["one"]._table.files()) < FILES_PER_SIZE
     for accounts in pipelines.values():
-        assert accounts.merged_upto() == TOGETHER
-        assert sorted(r.upto_batch for r in accounts.rows().collect()) == list(range(1, TOGETHER + 1))
+        assert accounts.merged_through() == FILES_PER_SIZE
+        assert sorted(r.upto_batch for r in accounts.rows().collect()) == list(range(1, FILES_PER_SIZE + 1))
 
 
 def test_two_pipelines_that_fold_at_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = (Accounts(spark, str(tmp_path / "a"), name) for name in ("one", "other"))
-    for upto in range(1, TOGETHER):
+    for upto in range(1, FILES_PER_SIZE):
         one.add(upto - 1, upto, [Account("s.t", 5, 3, 2)])
 
-    def due_late(files: Iterable[DataFile], together: int) -> list[DataFile]:
-        monkeypatch.setattr(compaction, "due", due)
-        found = due(files, together=together)
+    def due_late(files: Iterable[DataFile], files_per_size: int) -> list[DataFile]:
+        monkeypatch.setattr(compaction, "files_due", files_due)
+        found = files_due(files, files_per_size=files_per_size)
         assert found
         other.add(0, 1, [Account("s.t", 4, 4)])
-        other.fold()
+        other.compact()
         return found
 
-    monkeypatch.setattr(compaction, "due", due_late)
-    one.add(TOGETHER - 1, TOGETHER, [Account("s.t", 5, 3, 2)])
-    one.fold()
+    monkeypatch.setattr(compaction, "files_due", due_late)
+    one.add(FILES_PER_SIZE - 1, FILES_PER_SIZE, [Account("s.t", 5, 3, 2)])
+    one.compact()
     assert len(other._table.files()) == 1, "the other one was faster"
-    assert (one.merged_upto(), one.rows().count(), other.rows().count()) == (TOGETHER, TOGETHER, 1)
+    assert (one.merged_through(), one.rows().count(), other.rows().count()) == (FILES_PER_SIZE, FILES_PER_SIZE, 1)
 
 
 @pytest.mark.long
@@ -202,12 +204,12 @@ def test_a_slice_waits_for_one_table_to_be_folded(
         folds[number].append(table.path)
         real(table, *given)
 
-    real = Table.exchange
-    monkeypatch.setattr(Table, "exchange", exchange)
+    real = Table.commit_rewrite
+    monkeypatch.setattr(Table, "commit_rewrite", exchange)
     lakehouse = Lakehouse(str(tmp_path))
     bronze = Bronze(spark, lakehouse.bronze("p"))
     merge = Merge(spark, "p", lakehouse, Rules(primary_keys={"s.t": ("id",)}), bronze)
-    for number in range(1, TOGETHER + 4):
+    for number in range(1, FILES_PER_SIZE + 4):
         capture(spark, bronze, range(number, number + 1))
         merge.step(number)
     assert [len(of_a_slice) for of_a_slice in folds.values()] == [1, 1, 1, 1], folds

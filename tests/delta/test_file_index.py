@@ -38,7 +38,7 @@ def table(spark: SparkSession, tmp_path: Path) -> Table:
 def _assert_each_is_told(table: Table) -> None:
     files = sorted(table.files().values(), key=lambda f: str(f.bounds("id")))
     for some in (files[:1], files[1:], files, []):
-        assert _found(table.asked_in(some, _high, (5,))) == _found(_high(5, table.rows_in(some)))
+        assert _found(table.run_prepared(some, _high, (5,))) == _found(_high(5, table.rows_in(some)))
 
 
 def test_an_answer_is_that_of_its_own_files(table: Table) -> None:
@@ -58,7 +58,7 @@ def test_columns_that_come_are_asked_for(spark: SparkSession, table: Table) -> N
     more.write.format("delta").mode("append").option("mergeSchema", "true").save(table.path)
     for query in (_high, _more):
         files = list(table.files().values())
-        assert _found(table.asked_in(files, query, (5,))) == _found(query(5, table.rows_in(files)))
+        assert _found(table.run_prepared(files, query, (5,))) == _found(query(5, table.rows_in(files)))
 
 
 def _more(least: int, rows: DataFrame) -> DataFrame:
@@ -68,14 +68,14 @@ def _more(least: int, rows: DataFrame) -> DataFrame:
 def test_it_is_planned_once_for_a_table(table: Table) -> None:
     planned = prepared._scan.cache_info().misses
     for file in table.files().values():
-        assert len(_found(table.asked_in([file], _high, (0,)))) == 10
+        assert len(_found(table.run_prepared([file], _high, (0,)))) == 10
     assert prepared._scan.cache_info().misses == planned + 1
 
 
 def test_what_joins_rows_of_several_tasks_is_planned_anew(table: Table) -> None:
     files = list(table.files().values())
-    assert _found(table.asked_in(files[:1], _counted)) == ["Row(count=10)"]
-    assert _found(table.asked_in(files, _counted)) == ["Row(count=30)"]
+    assert _found(table.run_prepared(files[:1], _counted)) == ["Row(count=10)"]
+    assert _found(table.run_prepared(files, _counted)) == ["Row(count=30)"]
 
 
 def _counted(rows: DataFrame) -> DataFrame:

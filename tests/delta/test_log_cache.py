@@ -18,7 +18,7 @@ from ingest.delta import log_cache, snapshot_cache
 from ingest.delta.classes import items
 from ingest.delta.data_file import data_file
 from ingest.delta.delta_table import Table
-from ingest.delta.txn_versions import Progress
+from ingest.delta.txn_versions import TxnVersion
 
 pytestmark = pytest.mark.spark
 VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -53,7 +53,7 @@ def written(spark: SparkSession, folder: Path, commits: int = 3) -> Table:
     table = Table(spark, str(folder))
     for n in range(commits):
         frame = spark.range(ROWS * n, ROWS * (n + 1), numPartitions=1)
-        table.commit(frame, progress=Progress("w", n + 1), new=VECTORS)
+        table.commit(frame, progress=TxnVersion("w", n + 1), new=VECTORS)
     return table
 
 
@@ -65,7 +65,7 @@ def is_right(spark: SparkSession, *tables: Table) -> None:
         marks = {m.appId(): m.version() for m in items(snapshot.setTransactions())}
         ids = {row.id for row in spark.read.format("delta").load(table.path).collect()}
         assert {(f.name, f.vector, f.rows) for f in table.files().values()} == told
-        assert {name: table.reached(name) for name in marks} == marks
+        assert {name: table.txn_version(name) for name in marks} == marks
         assert {row.id for row in table.rows().collect()} == ids
 
 

@@ -142,6 +142,6 @@ def test_a_table_of_other_making_is_left_to_delta(
 def test_such_a_table_loses_the_same(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orphan_files, "_LISTED", 1)
     time.sleep(0.01)
-    vacuum.files_removed(spark, [table.path], 0)
+    vacuum.remove_old_files(spark, [table.path], 0)
     assert "never-committed.parquet" not in below(Path(table.path))
     assert DeltaTable.forPath(spark, table.path).toDF().count() == len(table.rows().collect())

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.delta.delta_table import NO_STATISTICS, Table
-from ingest.delta.txn_versions import Progress
+from ingest.delta.txn_versions import TxnVersion
 from ingest.spark.prepared import asked
 
 pytestmark = pytest.mark.spark
@@ -49,7 +49,7 @@ def _as_they_are(rows: DataFrame) -> DataFrame:
 def _written(spark: SparkSession, path: Path, frame: DataFrame, few: bool, new: dict[str, str]) -> dict[str, Any]:
     table = Table(spark, str(path))
     frame = asked(_as_they_are, (), frame) if few else frame.coalesce(1)
-    table.commit(frame, new=new, few=few, progress=Progress("test", 1, alone=False))
+    table.commit(frame, new=new, few=few, progress=TxnVersion("test", 1, alone=False))
     log = (path / "_delta_log" / "00000000000000000000.json").read_text(encoding="utf-8")
     return {next(iter(a)): next(iter(a.values())) for a in map(json.loads, log.splitlines())}
 

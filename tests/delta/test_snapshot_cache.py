@@ -40,7 +40,7 @@ def never_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 def _written(spark: SparkSession, path: Path, commits: int = 3) -> tuple[Table, Counted]:
     table = Table(spark, str(path))
     for number in range(commits):
-        table.begin("w")
+        table.pin_snapshot("w")
         table.commit(spark.range(number, number + 1))
     counted = Counted(table._log)
     table._newest._log = counted
@@ -54,7 +54,7 @@ def _append(path: Path) -> None:
 def test_of_a_table_that_is_its_own_the_log_is_not_listed(spark: SparkSession, tmp_path: Path) -> None:
     table, log = _written(spark, tmp_path / "t")
     for number in range(3):
-        assert not table.begin("w")
+        assert not table.pin_snapshot("w")
         table.commit(spark.range(number, number + 1))
     assert (table.version(), len(table.files()), log.listings) == (5, 6, 0)
 
@@ -63,7 +63,7 @@ def test_what_another_process_commits_is_seen(spark: SparkSession, tmp_path: Pat
     table, log = _written(spark, tmp_path / "t")
     for version in (3, 4):
         _append(tmp_path / "t")
-        assert table.begin("w"), "somebody else has written"
+        assert table.pin_snapshot("w"), "somebody else has written"
         assert (table.version(), len(table.files())) == (version, version + 1)
     assert log.listings == 2
 

@@ -22,7 +22,7 @@ from ingest.erasure import removal
 from ingest.erasure.masking import Masking
 from ingest.errors import ConfigError
 from ingest.evolution.policies import TableColumn
-from ingest.lakehouse.row_history import Versions
+from ingest.lakehouse.row_history import HistoryVersions
 from ingest.lakehouse.silver import Silver
 from ingest.names import Lakehouse
 from ingest.suppression.masks import mask_column
@@ -141,7 +141,7 @@ def test_a_row_stays_without_what_was_personal(spark: SparkSession, pipeline: Pi
     assert rows(spark, pipeline, MEMBERS).keys() == {BEN}
     assert rows(spark, pipeline, PHOTOS) == {}
     assert {needle for needle, _ in found(pipeline)} <= {"member"}, "its foreign key was not masked"
-    versions = Versions(spark, pipeline.layout.history(pipeline.name, CLAIMS)).rows()
+    versions = HistoryVersions(spark, pipeline.layout.history(pipeline.name, CLAIMS)).rows()
     assert versions.where("id = 60").count() == 1
     assert is_folded(spark, pipeline, tmp_path / "beside")
     Rebuild(spark, pipeline).run()

@@ -157,7 +157,7 @@ def test_a_removal_that_dies_after_each_step_leaves_nothing_in_the_end(
     whole = shutil.copytree(pipeline.lakehouse, tmp_path / "before")
     others = {t: {k: r for k, r in rows(spark, pipeline, t).items() if k not in (ANNA, 70)} for t in TABLES}
     steps: list[tuple[Any, str]] = [
-        (Quarantine, "forget"),
+        (Quarantine, "remove"),
         (Silver, "remove"),
         (Bronze, "empty"),
         (removal, "without_old_files"),

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from ingest.batches.group_stats import profiles
 from ingest.changelog.envelope import BATCH
 from ingest.delta import delta_table
-from ingest.lakehouse.bronze import Bronze, Captured, Told
+from ingest.lakehouse.bronze import BatchStats, Bronze, CaptureState
 from ingest.loop.capture import Capture
 from ingest.pipeline.composition import rules_of
 from ingest.sources.files import FileSource, lines
@@ -28,7 +28,7 @@ def as_sets(rows: DataFrame) -> list[str]:
     return sorted(map(repr, rows.collect()))
 
 
-def read(events: DataFrame) -> Told:
+def read(events: DataFrame) -> BatchStats:
     """What is told of them by who reads them."""
     return [group.said for group in profiles(events, F.lit(0), few=True)[0]]
 
@@ -47,7 +47,7 @@ def test_what_was_captured_last_is_read_from_no_file(spark: SparkSession, tmp_pa
         assert not held.inputFiles()
         assert held.schema.simpleString() == stored.schema.simpleString()
         assert as_sets(held) == as_sets(stored)
-        assert bronze.counted()[batch - 1] == (batch, read(stored))
+        assert bronze.batch_stats()[batch - 1] == (batch, read(stored))
     assert bronze.between(0, 1).inputFiles(), "one batch is at hand"
     assert as_sets(bronze.between(0, 2)) == as_sets(Bronze(spark, path, EPOCHS).between(0, 2))
 
@@ -74,8 +74,8 @@ def test_a_start_reads_one_commit_and_no_events(
         assert Capture(spark, source, again, rules_of(shop).naming, 10).captured == at
     empty = bronze.rows().drop(BATCH).limit(0)
     ends = {t: {p: end + 7 for p, end in ps.items()} for t, ps in at.offsets.items()}
-    bronze.append(empty, Captured(at.batch + 1, ends, at.topic_ids))
-    assert Bronze(spark, path).captured() == Captured(at.batch + 1, ends, at.topic_ids)
+    bronze.append(empty, CaptureState(at.batch + 1, ends, at.topic_ids))
+    assert Bronze(spark, path).captured() == CaptureState(at.batch + 1, ends, at.topic_ids)
 
 
 def test_where_no_commit_says_how_far_capture_came_the_rows_do_and_that_is_kept(
@@ -91,10 +91,10 @@ def test_where_no_commit_says_how_far_capture_came_the_rows_do_and_that_is_kept(
         expired.setattr("ingest.delta.commit_log.commits", lambda *_: iter(()))
         assert Bronze(spark, path).captured() == capture.captured
         version = delta_table.Table(spark, path).version()
-        assert Bronze(spark, path).resumed() == capture.captured
+        assert Bronze(spark, path).resume() == capture.captured
     assert delta_table.Table(spark, path).version() == version + 1
     monkeypatch.setattr(Bronze, "rows", None)
-    assert Bronze(spark, path).resumed() == capture.captured
+    assert Bronze(spark, path).resume() == capture.captured
     assert delta_table.Table(spark, path).version() == version + 1
 
 
@@ -108,7 +108,7 @@ def test_many_events_are_read_from_files_and_counted_all_the_same(
     capture = Capture(spark, source, bronze, rules_of(shop).naming, 10, merges=True)
     assert capture.step() == 10
     assert bronze.between(0, 1).inputFiles()
-    assert bronze.counted() == {0: (1, read(bronze.between(0, 1)))}
+    assert bronze.batch_stats() == {0: (1, read(bronze.between(0, 1)))}
 
 
 def test_what_was_counted_is_forgotten_where_events_have_been_erased_since(spark: SparkSession, tmp_path: Path) -> None:
@@ -118,13 +118,13 @@ def test_what_was_counted_is_forgotten_where_events_have_been_erased_since(spark
     source = FileSource(list(lines([write(tmp_path / "said", events(), None) / "events.jsonl"])))
     capture = Capture(spark, source, bronze, rules_of(shop).naming, 10, merges=True)
     assert capture.step()
-    assert list(bronze.counted()) == [0]
+    assert list(bronze.batch_stats()) == [0]
 
     def erase() -> None:
         other.empty(other.rows().limit(1).withColumn("request", F.lit("r1")))
 
     erase()
     assert capture.step()
-    assert list(bronze.counted()) == [1], "before the second batch came"
+    assert list(bronze.batch_stats()) == [1], "before the second batch came"
     erase()
-    assert not bronze.counted(), "and after it"
+    assert not bronze.batch_stats(), "and after it"

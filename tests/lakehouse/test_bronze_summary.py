@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ingest.errors import Contended
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.bronze_summary import BronzeSummary, highest_position, offsets_of
-from ingest.lakehouse.history_facts import Known, KnownHistory
+from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 from ingest.loop.capture import Capture
 from ingest.pipeline.composition import rules_of
 from ingest.sources.files import FileSource, lines
@@ -47,7 +47,7 @@ def read_spans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 def test_it_says_what_the_events_say(bronze: Bronze) -> None:
     last = bronze.last_batch()
-    ends = BronzeSummary(bronze, "p").upto(last)
+    ends = BronzeSummary(bronze, "p").log_ends(last)
     rows = bronze.rows().where("op in ('c', 'u', 'd', 'r')")
     highest = {r[0]: tuple(r[1]) for r in rows.groupBy("source_table").agg({"position": "max"}).collect()}
     assert {table: highest_position(ends, table) for table in highest} == highest
@@ -59,26 +59,26 @@ def test_each_batch_is_read_once_and_by_no_later_start(
     spark: SparkSession, bronze: Bronze, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingest.lakehouse.bronze_summary._KEPT_EVERY", 15)
-    history, read = KnownHistory(spark, str(tmp_path / "known")), read_spans(monkeypatch)
+    history, read = HistoryFacts(spark, str(tmp_path / "known")), read_spans(monkeypatch)
     first = BronzeSummary(bronze, "p", history)
-    first.upto(1)
-    kept = first.upto(3)
-    first.passed(4, 9)
+    first.log_ends(1)
+    kept = first.log_ends(3)
+    first.record_merged(4, 9)
     assert read == [(0, 1), (1, 3)], "nine more are not enough"
-    first.passed(5, 6)
+    first.record_merged(5, 6)
     assert read[2:] == [(3, 5)]
-    five = first.upto(5)
+    five = first.log_ends(5)
     del read[:]
-    again = BronzeSummary(bronze, "p", KnownHistory(spark, str(tmp_path / "known")))
-    assert sorted(map(repr, again.upto(5))) == sorted(map(repr, five))
+    again = BronzeSummary(bronze, "p", HistoryFacts(spark, str(tmp_path / "known")))
+    assert sorted(map(repr, again.log_ends(5))) == sorted(map(repr, five))
     assert read == []
-    again.upto(6)
+    again.log_ends(6)
     assert read == [(5, 6)]
     # Who asks for what was before gets that, and nothing that came later.
-    assert sorted(map(repr, again.upto(3))) == sorted(map(repr, kept))
+    assert sorted(map(repr, again.log_ends(3))) == sorted(map(repr, kept))
     other = BronzeSummary(bronze, "other", history)
     del read[:]
-    other.upto(6)
+    other.log_ends(6)
     assert read == [(0, 6)], "another reader's is its own"
 
 
@@ -86,32 +86,32 @@ def test_a_history_in_the_place_of_another_is_read_anew(
     spark: SparkSession, bronze: Bronze, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingest.lakehouse.bronze_summary._KEPT_EVERY", 1)
-    history = KnownHistory(spark, str(tmp_path / "known"))
-    BronzeSummary(bronze, "p", history).upto(5)
+    history = HistoryFacts(spark, str(tmp_path / "known"))
+    BronzeSummary(bronze, "p", history).log_ends(5)
     monkeypatch.setattr(Bronze, "identity", "another table")
     read = read_spans(monkeypatch)
-    BronzeSummary(bronze, "p", history).upto(5)
+    BronzeSummary(bronze, "p", history).log_ends(5)
     assert read == [(0, 5)]
 
 
 def test_what_is_kept_replaces_what_was(spark: SparkSession, tmp_path: Path) -> None:
-    one, other = (KnownHistory(spark, str(tmp_path / "known")) for _ in range(2))
-    assert one.known("p", "kind", "basis") is None
+    one, other = (HistoryFacts(spark, str(tmp_path / "known")) for _ in range(2))
+    assert one.load("p", "kind", "basis") is None
     for upto in (3, 7):
-        one.keep("p", "kind", "basis", Known(upto, {"spans": [[0, upto]]}))
-        other.keep("q", "kind", "basis", Known(upto + 1, {}))
-    assert other.known("p", "kind", "basis") == Known(7, {"spans": [[0, 7]]})
-    assert one.known("q", "kind", "basis") == Known(8, {})
-    assert one.known("p", "kind", "other settings") is None
-    assert one.known("p", "other", "basis") is None
+        one.store("p", "kind", "basis", HistoryFact(upto, {"spans": [[0, upto]]}))
+        other.store("q", "kind", "basis", HistoryFact(upto + 1, {}))
+    assert other.load("p", "kind", "basis") == HistoryFact(7, {"spans": [[0, 7]]})
+    assert one.load("q", "kind", "basis") == HistoryFact(8, {})
+    assert one.load("p", "kind", "other settings") is None
+    assert one.load("p", "other", "basis") is None
     assert one._table.rows().count() == 2
 
 
 def test_who_has_read_what_another_has_replaced_since_replaces_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    one, other = (KnownHistory(spark, str(tmp_path / "known")) for _ in range(2))
-    one.keep("p", "kind", "basis", Known(1, {}))
-    assert other.known("p", "kind", "basis") == Known(1, {})
-    one.keep("p", "kind", "basis", Known(2, {}))
+    one, other = (HistoryFacts(spark, str(tmp_path / "known")) for _ in range(2))
+    one.store("p", "kind", "basis", HistoryFact(1, {}))
+    assert other.load("p", "kind", "basis") == HistoryFact(1, {})
+    one.store("p", "kind", "basis", HistoryFact(2, {}))
     with pytest.raises(Contended):
-        other.keep("p", "kind", "basis", Known(3, {}))
-    assert one.known("p", "kind", "basis") == Known(2, {})
+        other.store("p", "kind", "basis", HistoryFact(3, {}))
+    assert one.load("p", "kind", "basis") == HistoryFact(2, {})

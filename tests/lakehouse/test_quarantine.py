@@ -79,15 +79,15 @@ def test_each_event_is_there_once_however_it_comes_again(spark: SparkSession, tm
 def test_small_files_are_written_together_and_events_stay_erasable(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "q")
     quarantine, table = Quarantine(spark, path, "p"), delta_table.Table(spark, path)
-    for batch in range(compaction.SELDOM):
-        assert not quarantine.fold()
+    for batch in range(compaction.FILES_PER_SIZE_UNREAD):
+        assert not quarantine.compact()
         quarantine.add(events(spark, "t", [2 * batch, 2 * batch + 1], batch))
-    assert quarantine.fold()
+    assert quarantine.compact()
     assert len(table.files()) == 1
-    assert not quarantine.fold()
+    assert not quarantine.compact()
     quarantine.add(events(spark, "t", [3, 1000], 99))
-    quarantine.forget(quarantine.rows().where("offset in (3, 1000)"))
-    assert held(quarantine) == [("t", o) for o in range(2 * compaction.SELDOM) if o != 3]
+    quarantine.remove(quarantine.rows().where("offset in (3, 1000)"))
+    assert held(quarantine) == [("t", o) for o in range(2 * compaction.FILES_PER_SIZE_UNREAD) if o != 3]
 
 
 def test_an_older_table_without_statistics_is_read_and_has_them_from_then_on(

@@ -20,7 +20,7 @@ from ingest.errors import Contended
 from ingest.evolution.policies import TableColumn
 from ingest.internal_columns import LOCATION, LOCATION_TYPE
 from ingest.lakehouse import file_layout, page_index, silver
-from ingest.lakehouse.row_changes import Writes
+from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.silver import Silver
 from ingest.merge.actions import ACTION, DELETE, INSERT, UPDATE
 from ingest.merge.images import Shape
@@ -54,10 +54,10 @@ def states(rows: DataFrame, action: str) -> DataFrame:
     return rows.withColumns(added)
 
 
-def written(rows: DataFrame, action: str) -> Writes:
+def written(rows: DataFrame, action: str) -> RowChanges:
     made = states(rows, action).localCheckpoint()
     files = {r.file for r in made.select(F.col(LOCATION)["file"].alias("file")).distinct().collect()} - {None}
-    return Writes(made, frozenset({action}), frozenset(files), made.count())
+    return RowChanges(made, frozenset({action}), frozenset(files), made.count())
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ def test_rows_that_go_are_marked_and_the_feed_tells_of_them(spark: SparkSession,
     assert rows(table) == [*((n, "first") for n in range(3)), (3, "second"), *((n, "first") for n in range(6, 10))]
     told = next(table.commits())
     assert told is not None
-    assert told.said == {"upto": 3}
+    assert told.user_metadata == {"upto": 3}
     assert sorted(feed(spark, table, 1)) == [
         (3, "first", "delete"),
         (3, "second", "insert"),
@@ -112,16 +112,18 @@ def test_a_file_of_which_nothing_is_left_goes(spark: SparkSession, tmp_path: Pat
 
 def test_small_files_are_written_together_and_nothing_changes(spark: SparkSession, tmp_path: Path) -> None:
     table = Silver(spark, str(tmp_path / "t"))
-    for n in range(compaction.TOGETHER):
-        table.fold(shape())
+    for n in range(compaction.FILES_PER_SIZE):
+        table.compact(shape())
         assert len(table._table.files()) == n if n else True
-        batch = spark.range(n, 100 * compaction.TOGETHER, compaction.TOGETHER).withColumn("said", F.lit(f"batch {n}"))
+        batch = spark.range(n, 100 * compaction.FILES_PER_SIZE, compaction.FILES_PER_SIZE).withColumn(
+            "said", F.lit(f"batch {n}")
+        )
         table.apply(written(batch, INSERT), shape(), {"upto": n})
     gone = table.located().where("id = 3").select("id", "said", LOCATION)
     table.apply(written(gone, DELETE), shape(), {"upto": 8})
     before, version = rows(table), DeltaTable.forPath(spark, table.path).history(1).first()
     assert version is not None
-    table.fold(shape())
+    table.compact(shape())
     (file,) = table._table.files().values()
     assert (file.rows, file.rows_gone) == (len(before), 0)
     assert rows(table) == before
@@ -129,7 +131,7 @@ def test_small_files_are_written_together_and_nothing_changes(spark: SparkSessio
     assert ids == sorted(ids)
     told = next(table.commits())
     assert told is not None
-    assert told.said == {"upto": 8}
+    assert told.user_metadata == {"upto": 8}
     assert list(feed(spark, table, version.version + 1)) == []
 
 
@@ -141,12 +143,12 @@ def test_what_was_written_together_is_not_due_again(
     monkeypatch.setattr(file_layout, "_ROWS_A_TASK", 10)
     monkeypatch.setattr(file_layout, "_ROWS_A_FILE", 50)
     table = Silver(spark, str(tmp_path / "t"))
-    loaded = spark.range(50 * compaction.TOGETHER).withColumn("said", F.lit("x"))
+    loaded = spark.range(50 * compaction.FILES_PER_SIZE).withColumn("said", F.lit("x"))
     table.apply(written(loaded, INSERT), shape(), {})
-    assert len(table._table.files()) == compaction.TOGETHER
-    table.fold(shape())
+    assert len(table._table.files()) == compaction.FILES_PER_SIZE
+    table.compact(shape())
     (file,) = table._table.files()
-    table.fold(shape())
+    table.compact(shape())
     assert list(table._table.files()) == [file]
 
 
@@ -185,11 +187,11 @@ def test_a_table_that_another_writer_has_made_since_one_looked_is_looked_at_agai
 ) -> None:
     one, other = (delta_table.Table(spark, str(tmp_path / "t")) for _ in range(2))
     for name, table in (("one", one), ("other", other)):
-        table.begin(name)
+        table.pin_snapshot(name)
     one.commit(spark.range(1))
     assert other.version() == 0
     with pytest.raises(Contended):
         other.commit(spark.range(1, 2))
-    other.begin("other")
+    other.pin_snapshot("other")
     other.commit(spark.range(1, 2))
     assert one.rows().count() == 2

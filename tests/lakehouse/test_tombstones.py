@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from ingest.changelog.change import MOVED_TO, NEW_KEY, POSITION_COLUMN
 from ingest.changelog.position import POSITION
 from ingest.changelog.values.render import IN_FULL
-from ingest.delta.compaction import TOGETHER
+from ingest.delta.compaction import FILES_PER_SIZE
 from ingest.lakehouse.tombstones import MOVED_AT, Tombstones
 from ingest.merge.actions import SURROGATE, surrogate
 
@@ -25,9 +25,9 @@ def at(lsn: int) -> tuple[int, ...]:
     return 0, lsn, 0, 0, 1, lsn, 0
 
 
-def buried(spark: SparkSession, *graves: tuple[int, int, int | None]) -> DataFrame:
+def buried(spark: SparkSession, *tombstones: tuple[int, int, int | None]) -> DataFrame:
     """Key, position, and the key to which the row moved."""
-    rows = [(key, at(lsn), None if target is None else (target,)) for key, lsn, target in graves]
+    rows = [(key, at(lsn), None if target is None else (target,)) for key, lsn, target in tombstones]
     told = spark.createDataFrame(rows, BURIED).withColumn(SURROGATE, surrogate(["id"]))
     return told.withColumn(MOVED_TO, F.to_json(NEW_KEY, IN_FULL)).select(SURROGATE, POSITION_COLUMN, MOVED_TO)
 
@@ -41,25 +41,25 @@ def told(rows: DataFrame, ids: DataFrame, *columns: str) -> list[Row]:
 
 
 def test_moves_are_remembered_each_and_when_files_are_written_together(spark: SparkSession, tmp_path: Path) -> None:
-    graves = Tombstones(spark, str(tmp_path / "t"))
+    tombstones = Tombstones(spark, str(tmp_path / "t"))
     moves = [(1, 40, 2), (1, 10, 2), (1, 60, 3), (1, 90, None), (4, 50, None)]
     for move in moves:
-        graves.bury(buried(spark, move))
-    for lsn in range(TOGETHER):
-        graves.bury(buried(spark, (5, lsn, None)))
-        graves.fold()
-    assert len(list((tmp_path / "t").glob("*.parquet"))) > len(graves._table.files()), "some were written together"
+        tombstones.write(buried(spark, move))
+    for lsn in range(FILES_PER_SIZE):
+        tombstones.write(buried(spark, (5, lsn, None)))
+        tombstones.compact()
+    assert len(list((tmp_path / "t").glob("*.parquet"))) > len(tombstones._table.files()), "some were written together"
     asked = keys(spark, 1, 4)
-    found = graves.matching(asked).withColumn("moved", F.col(MOVED_AT)["major"])
+    found = tombstones.matching(asked).withColumn("moved", F.col(MOVED_AT)["major"])
     assert told(found, asked, "moved") == [(1, 90, 60), (4, 50, None)]
-    assert told(graves.moves(asked), asked, MOVED_TO) == [(1, 40, '{"id":2}'), (1, 60, '{"id":3}')]
+    assert told(tombstones.moves(asked), asked, MOVED_TO) == [(1, 40, '{"id":2}'), (1, 60, '{"id":3}')]
 
 
 def test_they_are_found_by_the_columns_of_the_key(spark: SparkSession, tmp_path: Path) -> None:
     """Two states of a key ask for one tombstone: a change that can't be applied beside one that can."""
-    graves = Tombstones(spark, str(tmp_path / "t"))
-    graves.bury(buried(spark, (1, 40, 2), (1, 60, None), (4, 50, None), (5, 70, None)))
-    found = graves.matching(keys(spark, 1, 1, 4, 9), ["id"])
+    tombstones = Tombstones(spark, str(tmp_path / "t"))
+    tombstones.write(buried(spark, (1, 40, 2), (1, 60, None), (4, 50, None), (5, 70, None)))
+    found = tombstones.matching(keys(spark, 1, 1, 4, 9), ["id"])
     assert found.columns == ["id", POSITION_COLUMN, MOVED_AT]
     rows = found.select("id", f"{POSITION_COLUMN}.major", F.col(MOVED_AT)["major"]).collect()
     assert sorted(rows) == [(1, 60, 40), (4, 50, None)]
@@ -67,11 +67,11 @@ def test_they_are_found_by_the_columns_of_the_key(spark: SparkSession, tmp_path:
 
 def test_with_a_forgotten_key_it_is_forgotten_that_rows_moved_there(spark: SparkSession, tmp_path: Path) -> None:
     """The rows that moved may be somebody else's: they stay dead."""
-    graves = Tombstones(spark, str(tmp_path / "t"))
-    graves.bury(buried(spark, (1, 40, 2), (1, 60, 3), (2, 39, None), (2, 50, 4)))
-    graves.forget_these(buried(spark, (2, 50, None)).select(SURROGATE, POSITION_COLUMN))
+    tombstones = Tombstones(spark, str(tmp_path / "t"))
+    tombstones.write(buried(spark, (1, 40, 2), (1, 60, 3), (2, 39, None), (2, 50, 4)))
+    tombstones.remove(buried(spark, (2, 50, None)).select(SURROGATE, POSITION_COLUMN))
     asked = keys(spark, 1, 2)
-    assert told(graves.matching(asked), asked) == [(1, 60)]
-    assert told(graves.moves(asked), asked, MOVED_TO) == [(1, 60, '{"id":3}')]
-    assert '"id":2' not in str(graves._table.rows().collect())
-    assert told(graves._table.rows(), asked) == [(1, 40), (1, 60)]
+    assert told(tombstones.matching(asked), asked) == [(1, 60)]
+    assert told(tombstones.moves(asked), asked, MOVED_TO) == [(1, 60, '{"id":3}')]
+    assert '"id":2' not in str(tombstones._table.rows().collect())
+    assert told(tombstones._table.rows(), asked) == [(1, 40), (1, 60)]

@@ -36,7 +36,7 @@ def test_what_stands_where_its_row_does_counts_if_it_says_something_else(
         t.change("d", 20, before={"id": 3, "v": "a"})
         t.change("d", 21, before={"id": 9, "v": "a"})
         t.change("u" if fresh == 6 else "c", 30 + fresh, {"id": 5, "v": str(fresh)})
-    silver, graves, accounts = merged(spark, tmp_path, t)
+    silver, tombstones, accounts = merged(spark, tmp_path, t)
     assert sorted(silver.rows().select("id", "v").collect()) == [
         (1, "a"),
         (2, second["v"]),
@@ -44,10 +44,10 @@ def test_what_stands_where_its_row_does_counts_if_it_says_something_else(
         (5, "6"),
         (7, "a"),
     ]
-    assert graves.count() == 2
+    assert tombstones.count() == 2
     told = [(a.read, a.applied, a.superseded) for a in accounts]
     assert told == [(5, 5, 0), (5, 3 + other, 2 - other), (5, 1, 4)]
-    assert [told.said["account"]["applied"] for told in silver.commits()] == [1, 3 + other, 5], "a commit each"
+    assert [told.user_metadata["account"]["applied"] for told in silver.commits()] == [1, 3 + other, 5], "a commit each"
 
 
 def test_of_an_image_that_is_named_twice_the_last_one_counts(spark: SparkSession, tmp_path: Path) -> None:
@@ -72,4 +72,4 @@ def merged(spark: SparkSession, root: Path, topic: Topic) -> tuple[Silver, Tombs
     while capture.step():
         accounts += merge.step()
     stored = merge.tables.table_state(ORDERS)
-    return stored.silver, stored.graves, accounts
+    return stored.silver, stored.tombstones, accounts

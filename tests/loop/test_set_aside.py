@@ -127,8 +127,8 @@ def test_a_table_is_set_aside_and_catches_up(spark: SparkSession, tmp_path: Path
     later = datetime(2026, 2, 1, tzinfo=UTC)
     held = bronze.rows().where(f"source_table = '{ITEMS}' AND batch > {aside['after']}")
     first = held.selectExpr("unhex('00') AS _key", "min(position) AS _position")
-    graves = Tombstones(spark, shop.layout.tombstones("shop", ITEMS))
-    graves.bury(first)
+    tombstones = Tombstones(spark, shop.layout.tombstones("shop", ITEMS))
+    tombstones.write(first)
     found = collect_garbage(spark, "shop", shop.layout, bronze, written_before(bronze, later), dry_run=True)
     assert {one.table: one.forgotten for one in found} == {ORDERS: 0, ITEMS: 0}, "what waits needs its tombstones"
 

@@ -178,7 +178,7 @@ def _run(spark: SparkSession, shop: Pipeline, file: Path, mode: str, stop: Stop,
 
         def between() -> None:
             progressed()
-            merged = Accounts(spark, shop.layout.accounts, "shop").merged_upto()
+            merged = Accounts(spark, shop.layout.accounts, "shop").merged_through()
             if Bronze(spark, shop.layout.bronze("shop")).last_batch() == merged and not left():
                 stop.set()
 

@@ -147,9 +147,9 @@ def test_in_several_tasks(spark: SparkSession, captured: DataFrame) -> None:
         assert told is not None
         mine, read = ([g for g in groups if g["kind"] != "tombstone"] for groups in (told, _read(passing)))
         assert _sorted(mine) == _sorted(read), _SEED
-        graves, known = (_tombstones(groups) for groups in (told, _read(passing)))
-        assert graves.total() == known.total()
-        assert all(graves[table] <= count for table, count in known.items() if table is not None)
+        tombstones, known = (_tombstones(groups) for groups in (told, _read(passing)))
+        assert tombstones.total() == known.total()
+        assert all(tombstones[table] <= count for table, count in known.items() if table is not None)
 
 
 def _tombstones(groups: list[Said]) -> Counter[str | None]:

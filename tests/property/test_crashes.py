@@ -152,11 +152,11 @@ def test_no_row_goes_before_its_tombstone_is_there(
     merge = Merge(spark, PIPELINE, layout, Rules(), bronze, slice_events=1)
     assert [a.applied for a in merge.step()] == [1]
 
-    def dying(graves: Tombstones, states: DataFrame, after: Callable[[], object], few: bool) -> None:
+    def dying(tombstones: Tombstones, states: DataFrame, after: Callable[[], object], few: bool) -> None:
         time.sleep(5)  # Silver's files are written long before.
         raise Died
 
-    monkeypatch.setattr(Tombstones, "bury", dying)
+    monkeypatch.setattr(Tombstones, "write", dying)
     with pytest.raises(Died):
         merge.step()
     assert [row["id"] for row in table_of(spark, layout, "f.keyed")] == [1]

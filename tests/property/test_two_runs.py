@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ingest.batches.rules import DEFAULT_PLACEHOLDER, Rules
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.accounting import Account
-from ingest.delta.conflict_retry import COLLISIONS, Overtaken
+from ingest.delta.conflict_retry import CONFLICTS, Overtaken
 from ingest.errors import ConfigError
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze
@@ -91,7 +91,7 @@ def done(lake: Lake, limit: int, slice_events: int) -> bool:
                 pass
             while merge.step():
                 pass
-    except COLLISIONS:
+    except CONFLICTS:
         return False
     return True
 
@@ -101,7 +101,7 @@ def met(monkeypatch: pytest.MonkeyPatch, runs: int) -> list[Overtaken]:
     Returns what runs were told that were about to merge another slice."""
     merged, told = threading.Barrier(runs, timeout=600), list[Overtaken]()
     waited = set[int]()
-    accounts, begin = Merge._slice_accounts, Accounts.begin
+    accounts, begin = Merge._slice_accounts, Accounts.begin_slice
 
     def waiting(merge: Merge, *arguments: Any) -> Any:
         found = accounts(merge, *arguments)
@@ -118,7 +118,7 @@ def met(monkeypatch: pytest.MonkeyPatch, runs: int) -> list[Overtaken]:
             raise
 
     monkeypatch.setattr(Merge, "_slice_accounts", waiting)
-    monkeypatch.setattr(Accounts, "begin", overtaken)
+    monkeypatch.setattr(Accounts, "begin_slice", overtaken)
     return told
 
 
@@ -221,7 +221,7 @@ def test_what_the_other_run_has_merged_is_not_merged_again(bag: Lake, goes_on_to
 def test_a_slice_that_another_run_has_begun_ends_where_that_run_ends_it(bag: Lake) -> None:
     """Before either has written any of it."""
     other = begun(bag)
-    bag.accounts().begin(1, 3)
+    bag.accounts().begin_slice(1, 3)
     with pytest.raises(Overtaken):
         other.step(4)
     right(bag)
@@ -256,7 +256,7 @@ def test_a_table_that_was_set_aside_catches_up_by_the_same_slices(bag: Lake, mon
     assert [share.upto for share in both] == [2, 3]
     assert sum(a.applied for a in one.step(3)) == 2
     with pytest.raises(Overtaken):
-        other._aside.begin(BAG, both)
+        other._aside.begin_slice(BAG, both)
     assert sum(a.applied for a in other.step(3)) == 2
     right(bag)
 

@@ -100,9 +100,9 @@ def test_a_log_is_shortened_up_to_what_the_newest_version_is_told_by(spark: Spar
     ago = time.time() - _TEN_MINUTES
     for name, version in versions.items():
         os.utime(log / name, (ago + version, ago + version))
-    vacuum.removed(spark, [path], 1)
+    vacuum.remove_old_versions(spark, [path], 1)
     assert {f.name for f in log.glob("*.json")} >= set(versions)
-    vacuum.removed(spark, [path], 0)
+    vacuum.remove_old_versions(spark, [path], 0)
     left = {f.name for f in log.glob("*.json")}
     assert {name for name in versions if name in left} == {
         n for n, version in versions.items() if version >= checkpoint
