@@ -14,7 +14,7 @@ from ingest.batches.rules import Rules
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.reader import Reader, Reading
 from ingest.changelog.values.columns import Column
-from ingest.evolution.inference import holds_long_numbers, read_as, settled, vouched
+from ingest.evolution.inference import holds_long_numbers, proven_columns, read_as, settled
 from ingest.merge.images import Shape, changes
 
 _OPS_WITH = {Reading.AFTER: ("c", "r", "u"), Reading.BEFORE: ("u", "d")}
@@ -103,9 +103,9 @@ class Changes:
             return one
         one = replace(one, long_numbers=holds_long_numbers(group.kinds))
         if not group.opened:
-            return replace(one, doubtful=True)
+            return replace(one, may_repeat_fields=True)
         # The shape is that of the images after, wherever there are any.
-        plain = frozenset() if reading is Reading.BEFORE else vouched(wire, group.kinds)
+        plain = frozenset() if reading is Reading.BEFORE else proven_columns(wire, group.kinds)
         return replace(one, plain=plain, known=group.known)
 
 

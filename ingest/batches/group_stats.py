@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from ingest.batches.schema_novelty import news
 from ingest.changelog.envelope import CHANGES, TOMBSTONE
 from ingest.changelog.origin import ORIGIN, UNNAMED
-from ingest.changelog.position import is_adrift_at
+from ingest.changelog.position import is_unplaced_read_at
 from ingest.evolution.inference import are_whole, images, joined, shape
 from ingest.merge.key_changes import names_new_key
 
@@ -96,7 +96,7 @@ class Group:
     @property
     def may_be_adrift(self) -> bool:
         """Whether a read among them may not tell where it stands."""
-        return is_adrift_at(self.first_position)
+        return is_unplaced_read_at(self.first_position)
 
     @property
     def placed(self) -> bool:

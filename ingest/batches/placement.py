@@ -13,7 +13,7 @@ from ingest.batches.group_stats import Group
 from ingest.changelog import standing
 from ingest.changelog.envelope import TOMBSTONE
 from ingest.changelog.origin import ORIGIN, UNNAMED
-from ingest.changelog.position import is_adrift
+from ingest.changelog.position import is_unplaced_read
 from ingest.changelog.tombstone_placement import placed, predecessors, searched_in
 from ingest.spark.checkpoints import checkpoint
 
@@ -84,7 +84,7 @@ def stand(events: DataFrame, earlier: Iterator[DataFrame]) -> DataFrame:
 
 def _is_lone() -> Column:
     """Whether the placed change before a tombstone is not found yet."""
-    return F.col("_before").isNull() | is_adrift(F.col("_before.position"))
+    return F.col("_before").isNull() | is_unplaced_read(F.col("_before.position"))
 
 
 def _settled(found: DataFrame, named: Column) -> tuple[DataFrame, list[Row]]:

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.position import POSITION
-from ingest.changelog.values.render import IN_FULL
+from ingest.changelog.values.render import LOSSLESS_JSON
 
 DELETED = "_deleted"
 POSITION_COLUMN = "_position"
@@ -58,7 +58,7 @@ def content(columns: Sequence[str]) -> Column:
 
 @lru_cache(maxsize=512)
 def _content(columns: tuple[str, ...]) -> Column:
-    told = F.to_json(F.struct(*map(quoted, columns)), IN_FULL | {"ignoreNullFields": "true"})
+    told = F.to_json(F.struct(*map(quoted, columns)), LOSSLESS_JSON | {"ignoreNullFields": "true"})
     return F.unhex(F.sha2(told, 256))
 
 

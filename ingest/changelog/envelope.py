@@ -23,8 +23,8 @@ from ingest.changelog.position import (
     SOURCE_FIELDS,
     numbers,
     position,
+    position_in_sequence,
     progress,
-    sequenced,
 )
 from ingest.changelog.projection import Projection
 from ingest.spark.plain_json import CORRUPT, opened
@@ -85,7 +85,7 @@ CLOUD_EVENT = "cloud-event"
 UNWRAPPED_ROW = "unwrapped-row"
 UNKNOWN_OP = "unknown-op"
 NO_SEQUENCE = "no-sequence"
-NO_CHANGE_EVENT = (NOT_JSON, REGISTRY_FRAME, CLOUD_EVENT, UNWRAPPED_ROW)
+WITHOUT_ENVELOPE = (NOT_JSON, REGISTRY_FRAME, CLOUD_EVENT, UNWRAPPED_ROW)
 """Problems of values without an envelope: which of their parts are row images is unknown."""
 
 _YEARS_1_TO_9999 = -62_135_596_800_000, 253_402_300_799_999
@@ -185,7 +185,7 @@ def emptied(request: Column) -> dict[str, Column]:
     """
     kept = ("topic", "partition", "offset", "timestamp")
     nothing = {f.name: F.lit(None).cast(f.dataType) for f in EVENT if f.name not in kept}
-    at = sequenced(F.lit(0), F.lit(CONTROL), F.col("offset"), F.col("partition"))
+    at = position_in_sequence(F.lit(0), F.lit(CONTROL), F.col("offset"), F.col("partition"))
     told = {"op": F.lit(CONTROL), "position": at, "wrapped": F.lit(False), "ends_snapshot": F.lit(False)}
     return nothing | told | {ORIGIN: F.lit(UNNAMED)} | {"headers": mark(ERASED, request)}
 
@@ -251,7 +251,7 @@ def _event(naming: Naming) -> list[Column]:
         name = naming.names.named(table, naming.origin(F.col("topic"), source))
         number, ordered = naming.sequence(name, F.col("_after"), F.col("_before"))
         unordered = said_op.isin(*CHANGES) & ordered & number.isNull()
-        own = sequenced(number, said_op, F.col("offset"), F.col("partition"))
+        own = position_in_sequence(number, said_op, F.col("offset"), F.col("partition"))
         at = F.when(ordered & number.isNotNull(), own).otherwise(at)
     known = said_op.isin(*CHANGES, "t", "m") & ~F.col("_corrupt") & ~unordered
     op = F.when(F.col("_control"), CONTROL).when(value.isNull(), TOMBSTONE).when(known, said_op)

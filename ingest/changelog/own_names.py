@@ -17,7 +17,7 @@ OWN = frozenset(" ".join((_OF_TABLES, _OF_DELTA, _OF_CHANGES, _OF_VERDICTS, _OF_
 _NUMBERED = re.compile(r"_(old|before|brought|lasting|compared|other)_\d+")
 
 
-def is_own(name: str) -> bool:
+def is_reserved(name: str) -> bool:
     """Returns true if the name is reserved, in any case: Delta's column names are case-insensitive."""
     folded = name.lower()
     return folded in OWN or _NUMBERED.fullmatch(folded) is not None

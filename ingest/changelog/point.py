@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import TOMBSTONE
-from ingest.changelog.position import is_adrift, literal
+from ingest.changelog.position import is_unplaced_read, literal
 
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 _BINLOG = re.compile(r"[\w.-]*?(\d+):(\d+)")
@@ -77,4 +77,4 @@ def within(begin: Point | None, end: Point | None) -> Column:
 def or_unplaced(chosen: Column) -> Column:
     """Returns the filter `chosen` or null tombstone or unplaced read: those get their position from an earlier
     event."""
-    return chosen | (F.col("op") == TOMBSTONE) | is_adrift(F.col("position"))
+    return chosen | (F.col("op") == TOMBSTONE) | is_unplaced_read(F.col("position"))

@@ -144,7 +144,7 @@ def position(source: Column, op: Column, offset: Column, partition: Column) -> C
     ).cast(POSITION)
 
 
-def sequenced(number: Column, op: Column, offset: Column, partition: Column) -> Column:
+def position_in_sequence(number: Column, op: Column, offset: Column, partition: Column) -> Column:
     """Returns the `POSITION` of an event that is ordered by `number`, its table's sequence column."""
     none = F.lit(0).cast("bigint")
     streamed = F.when(op == "r", 0).otherwise(1)
@@ -178,7 +178,7 @@ def literal(at: tuple[int, ...]) -> Column:
     return F.struct(*(F.lit(v).cast(f.dataType).alias(f.name) for v, f in zip(at, POSITION.fields, strict=True)))
 
 
-def right_after(predecessor: Column, own: Column) -> Column:
+def tombstone_position(predecessor: Column, own: Column) -> Column:
     """Returns the position of a null tombstone: that of the preceding change of its key, with its own offset and
     partition. Without a predecessor (in a compacted topic) only offset and partition remain."""
     none = F.lit(0).cast("bigint")
@@ -193,13 +193,13 @@ def right_after(predecessor: Column, own: Column) -> Column:
     ).cast(POSITION)
 
 
-def is_adrift(position: Column) -> Column:
+def is_unplaced_read(position: Column) -> Column:
     """Returns true for the position of an unplaced read: a read of an incremental snapshot without a source
     position."""
-    return (position["streamed"] == _ADRIFT) & ~is_placed(position)
+    return (position["streamed"] == _ADRIFT) & ~has_source_position(position)
 
 
-def is_adrift_at(position: tuple[int, ...]) -> bool:
+def is_unplaced_read_at(position: tuple[int, ...]) -> bool:
     """Returns `is_adrift` for a position of plain numbers."""
     return position[1:3] == (0, 0) and position[4] == _ADRIFT
 
@@ -209,7 +209,7 @@ def above(position: Column) -> Column:
     return position.withField("streamed", F.lit(_ADRIFT))
 
 
-def right_after_change(predecessor: Column, own: Column) -> Column:
+def read_position(predecessor: Column, own: Column) -> Column:
     """Returns the position of an unplaced read: right above the preceding change of its key; `own` without one."""
     at = above(predecessor).withField("offset", own["offset"]).withField("partition", own["partition"])
     return F.when(predecessor.isNotNull(), at).otherwise(own)
@@ -220,16 +220,16 @@ def place(position: Column) -> Column:
     return F.struct(*(position[name].alias(name) for name in _PLACE))
 
 
-def is_placed(position: Column) -> Column:
+def has_source_position(position: Column) -> Column:
     """Returns true if the source gave the position. Without one, duplicates can't be recognized."""
     return (position["major"] != 0) | (position["minor"] != 0)
 
 
-def comes_again(position: Column, known: Column) -> Column:
+def is_same_source_position(position: Column, known: Column) -> Column:
     """Returns true if an event has the source position `known`: a duplicate delivery, if its content is equal too."""
     # Field by field: a comparison of structs would build both of them for each row.
     same = reduce(lambda one, other: one & other, (position[name].eqNullSafe(known[name]) for name in _PLACE))
-    return F.coalesce(is_placed(position) & same, F.lit(False))
+    return F.coalesce(has_source_position(position) & same, F.lit(False))
 
 
 def right_before_snapshot(at: tuple[int, ...]) -> tuple[int, ...]:

@@ -39,7 +39,7 @@ class Reader:
     """True if any delete names a new key."""
     plain: frozenset[str] = frozenset()
     """Columns whose values in the main image are known to be of their type, so that they need no check."""
-    doubtful: bool = False
+    may_repeat_fields: bool = False
     """True if some object may have a field twice, which makes its value ambiguous."""
     long_numbers: bool = False
     """True if some number may have more digits than a VARIANT keeps."""
@@ -79,7 +79,7 @@ class Reader:
         return self._by_name(self.wire)
 
     @cached_property
-    def named_in_main(self) -> Mapping[str, Column]:
+    def main_by_name(self) -> Mapping[str, Column]:
         """The columns by the table's name, as the main image is read."""
         return self._by_name(self.main_wire)
 

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import CHANGES
-from ingest.changelog.position import is_adrift, right_after_change
+from ingest.changelog.position import is_unplaced_read, read_position
 
 _SAME_ROW = ["topic", "partition", "source_table", "key"]
 _BEFORE = "_before"
@@ -17,7 +17,7 @@ _BEFORE = "_before"
 def with_predecessors(events: DataFrame) -> DataFrame:
     """Returns `EVENT` rows with `_before`: for an unplaced read the position of the preceding change of its key that
     has one; null if these rows don't include it."""
-    adrift = is_adrift(F.col("position"))
+    adrift = is_unplaced_read(F.col("position"))
     earlier = Window.partitionBy(*_SAME_ROW).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
     changed = F.col("op").isin(*CHANGES) & ~adrift
     before = F.last(F.when(changed, F.col("position")), ignorenulls=True).over(earlier)
@@ -26,14 +26,14 @@ def with_predecessors(events: DataFrame) -> DataFrame:
 
 def lacks_predecessor() -> Column:
     """Returns the filter of unplaced reads without `_before`."""
-    return is_adrift(F.col("position")) & F.col(_BEFORE).isNull()
+    return is_unplaced_read(F.col("position")) & F.col(_BEFORE).isNull()
 
 
 def searched_in(history: DataFrame, events: DataFrame) -> DataFrame:
     """Returns `events` (from `with_predecessors`), with a missing `_before` filled from `history`, all of which is
     older than they are."""
     lacking = events.where(lacks_predecessor()).select(*_SAME_ROW).distinct()
-    changes = history.where(F.col("op").isin(*CHANGES) & ~is_adrift(F.col("position")))
+    changes = history.where(F.col("op").isin(*CHANGES) & ~is_unplaced_read(F.col("position")))
     # Filter by key first: few events of the history have one of these keys.
     mine = changes.join(F.broadcast(lacking), _SAME_ROW, "left_semi")
     newest = mine.groupBy(*_SAME_ROW).agg(F.max_by("position", "offset").alias("_found"))
@@ -45,5 +45,5 @@ def searched_in(history: DataFrame, events: DataFrame) -> DataFrame:
 def standing(events: DataFrame) -> DataFrame:
     """Returns `EVENT` rows where an unplaced read has the position right after `_before`. Without one it stays
     unplaced."""
-    at = F.when(is_adrift(F.col("position")), right_after_change(F.col(_BEFORE), F.col("position")))
+    at = F.when(is_unplaced_read(F.col("position")), read_position(F.col(_BEFORE), F.col("position")))
     return events.withColumn("position", F.coalesce(at, "position")).drop(_BEFORE)

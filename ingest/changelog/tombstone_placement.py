@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import CHANGES, TOMBSTONE
 from ingest.changelog.origin import ORIGIN
-from ingest.changelog.position import above, is_adrift, right_after
+from ingest.changelog.position import above, is_unplaced_read, tombstone_position
 
 SAME_KEY = ["topic", "partition", "key"]
 
@@ -37,7 +37,7 @@ def searched_in(history: DataFrame, orphans: DataFrame) -> DataFrame:
     changes = changes.join(F.broadcast(orphans.select(*SAME_KEY).distinct()), SAME_KEY, "left_semi")
     own = [*orphans.columns]
     joined = orphans.drop("_before").join(changes, SAME_KEY, "left")
-    before, adrift = F.col("_offset") < F.col("offset"), is_adrift(F.col("_found.position"))
+    before, adrift = F.col("_offset") < F.col("offset"), is_unplaced_read(F.col("_found.position"))
     nearest = [_nearest(before & which).alias(name) for name, which in (("_placed", ~adrift), ("_adrift", adrift))]
     rest = [c for c in own if c not in ("topic", "partition", "offset", "_before")]
     first = [F.first(c).alias(c) for c in rest]
@@ -70,6 +70,6 @@ def placed(tombstones: DataFrame, table_of_topic: Column) -> DataFrame:
     return (
         tombstones.withColumn("source_table", named)
         .withColumn(ORIGIN, F.coalesce(F.col(f"_before.{ORIGIN}"), ORIGIN))
-        .withColumn("position", right_after(F.col("_before.position"), F.col("position")))
+        .withColumn("position", tombstone_position(F.col("_before.position"), F.col("position")))
         .drop("_before")
     )

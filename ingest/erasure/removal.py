@@ -32,7 +32,7 @@ from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.event_references import GRAVES
 from ingest.loop.late_children import LateChildren, lived
 from ingest.loop.table_schemas import TableSchemas
-from ingest.merge.actions import SURROGATE
+from ingest.merge.actions import TOMBSTONE_KEY
 from ingest.pipeline.composition import rules_of
 from ingest.pipeline.shredding import shred
 from ingest.reconcile import TableState, table_state
@@ -154,12 +154,12 @@ class Removal:
             if not tombstones.exists():
                 continue
             mine = old.where(F.col("table") == entry.shape.table)
-            keys = mine.select("request", F.explode(GRAVES).alias(SURROGATE)).distinct()
-            hits = lived(tombstones.rows(), entry).join(F.broadcast(keys), SURROGATE)
+            keys = mine.select("request", F.explode(GRAVES).alias(TOMBSTONE_KEY)).distinct()
+            hits = lived(tombstones.rows(), entry).join(F.broadcast(keys), TOMBSTONE_KEY)
             gone = (
                 with_cutoff_flags(hits, ends, entry.shape.table)
                 .where(BEFORE_CUTOFF)
-                .select(SURROGATE, POSITION_COLUMN)
+                .select(TOMBSTONE_KEY, POSITION_COLUMN)
                 .distinct()
             )
             files += tombstones.remove(gone)

@@ -16,7 +16,7 @@ from ingest.batches.group_stats import CHANGE, profiles
 from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
 from ingest.changelog.change import EVENT_ID
-from ingest.changelog.position import is_placed
+from ingest.changelog.position import has_source_position
 from ingest.config import Pipeline
 from ingest.erasure.request import Request, entry_of, ledger_keys, written_by_now
 from ingest.lakehouse.accounts import Accounts
@@ -110,7 +110,9 @@ def _deletes(spark: SparkSession, pipeline: Pipeline, keys: LedgerKeys, events: 
         )
         at = F.struct("position", EVENT_ID)
         last = rows.groupBy(KEY_HASH).agg(F.max(at).alias("at")).select(KEY_HASH, "at.*")
-        for row in last.withColumn("placed", is_placed(F.col("position"))).orderBy("position").toLocalIterator():
+        for row in (
+            last.withColumn("placed", has_source_position(F.col("position"))).orderBy("position").toLocalIterator()
+        ):
             yield table, row  # a row per request
 
 

@@ -22,7 +22,7 @@ from ingest.lakehouse.quarantine import Quarantine
 from ingest.lakehouse.silver import Silver
 from ingest.loop.event_references import key_references, with_key
 from ingest.loop.table_schemas import TableSchemas
-from ingest.merge.actions import SURROGATE, surrogate
+from ingest.merge.actions import TOMBSTONE_KEY, tombstone_key
 from ingest.merge.images import Shape
 from ingest.pipeline.composition import rules_of
 from ingest.reconcile import TableState, table_state
@@ -150,11 +150,11 @@ class Search:
     def _rows(self, place: str, kept: Silver, shape: Shape) -> DataFrame:
         mine = own_keys(shape)
         item = F.to_json(F.struct(F.lit(kept.path), LOCATION))
-        buried = surrogate(list(shape.key)) if shape.key else F.lit(None).cast("binary")
+        buried = tombstone_key(list(shape.key)) if shape.key else F.lit(None).cast("binary")
         return kept.located().select(
             F.lit(place).alias(PLACE),
             item.alias(ITEM),
-            buried.alias(SURROGATE),
+            buried.alias(TOMBSTONE_KEY),
             mine.alias(OWN_KEYS),
             F.concat(mine, foreign_keys(shape, self._rules.subjects)).alias(REFERENCES),
         )
@@ -171,7 +171,7 @@ class Search:
         incoming = [(group, with_key(wire, key, known)) for group, wire in came]
         events = key_references(self._events, None, table, key, incoming, known, self._rules)
         item = F.to_json(EVENT_ID)
-        nothing = F.lit(None).cast("binary").alias(SURROGATE)
+        nothing = F.lit(None).cast("binary").alias(TOMBSTONE_KEY)
         return events.select(F.lit(BRONZE).alias(PLACE), item.alias(ITEM), nothing, OWN_KEYS, REFERENCES)
 
     def _buried(self, table: str, found: DataFrame) -> DataFrame | None:
@@ -179,9 +179,9 @@ class Search:
         tombstones = self._stored(table).tombstones
         if not tombstones.exists():
             return None
-        keys = found.where(F.col(SURROGATE).isNotNull()).select(REQUEST, SURROGATE).distinct()
-        there = tombstones.rows().select(SURROGATE).join(F.broadcast(keys), SURROGATE)
-        return there.select(F.lit(TOMBSTONES).alias(PLACE), F.hex(SURROGATE).alias(ITEM), REQUEST)
+        keys = found.where(F.col(TOMBSTONE_KEY).isNotNull()).select(REQUEST, TOMBSTONE_KEY).distinct()
+        there = tombstones.rows().select(TOMBSTONE_KEY).join(F.broadcast(keys), TOMBSTONE_KEY)
+        return there.select(F.lit(TOMBSTONES).alias(PLACE), F.hex(TOMBSTONE_KEY).alias(ITEM), REQUEST)
 
     def _set_aside(self, found: DataFrame) -> DataFrame:
         """Events of bronze that are in quarantine too."""

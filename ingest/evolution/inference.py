@@ -136,7 +136,7 @@ def _kinds_of(shape_text: str | None) -> Mapping[str, frozenset[str]]:
     return {f.name: frozenset(f.dataType.names) for f in parsed.fields if isinstance(f.dataType, T.StructType)}
 
 
-def vouched(columns: Sequence[Column], shape_text: str | None) -> frozenset[str]:
+def proven_columns(columns: Sequence[Column], shape_text: str | None) -> frozenset[str]:
     """Returns the names of the checked columns whose values are all proven, by `shape_text`, to be of their type."""
     kinds = _kinds_of(shape_text)
     return frozenset(c.name for c in columns if c.wire.checked and c.name in kinds and _proves(kinds[c.name], c.wire))

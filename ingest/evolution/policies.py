@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ingest.changelog.own_names import is_own
+from ingest.changelog.own_names import is_reserved
 from ingest.changelog.spelling import Spelling, caseless
 from ingest.changelog.values.columns import Column
 from ingest.changelog.values.types import Kind, LogicalType, widest
@@ -57,7 +57,7 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Alike:
+class EqualNames:
     """Columns of one image whose names differ only in case: Delta considers them equal."""
 
     code: ClassVar[str] = "columns-alike"
@@ -67,7 +67,7 @@ class Alike:
         return f"columns {' and '.join(map(repr, self.names))} are one for a Delta table, which knows no case"
 
 
-Obstacle = Conflict | Taken | Alike
+ColumnConflict = Conflict | Taken | EqualNames
 """Reasons for which a table can't have the columns of an event."""
 
 
@@ -76,20 +76,20 @@ class Evolution:
     """The result of an evolution. `columns`: those of the table afterwards; unchanged if there are `conflicts`."""
 
     columns: tuple[TableColumn, ...]
-    conflicts: tuple[Obstacle, ...]
+    conflicts: tuple[ColumnConflict, ...]
 
 
-def evolved(current: Sequence[TableColumn], incoming: Sequence[Column], spelling: Spelling | None = None) -> Evolution:
+def evolve(current: Sequence[TableColumn], incoming: Sequence[Column], spelling: Spelling | None = None) -> Evolution:
     """Returns the table's columns after those of an event, in the order of their first appearance, and all conflicts.
 
     `current`: the table's columns. `incoming`: the event's. `spelling`: the rules for names of new columns.
     """
     columns = {c.name: c for c in current}
     names = (spelling or Spelling()).of([c.name for c in incoming], columns)
-    conflicts: list[Obstacle] = [*_alike(names)]
+    conflicts: list[ColumnConflict] = [*_alike(names)]
     for column in incoming:
         name = names[column.name]
-        if is_own(name):
+        if is_reserved(name):
             conflicts.append(Taken(name))
             continue
         have = columns.get(name)
@@ -118,12 +118,12 @@ def _widest(have: LogicalType, got: LogicalType) -> LogicalType | None:
     return LogicalType(Kind.INT64) if joined is not None and joined.kind is Kind.INT53 else joined
 
 
-def _alike(names: Mapping[str, str]) -> Iterator[Alike]:
+def _alike(names: Mapping[str, str]) -> Iterator[EqualNames]:
     """Returns the conflicts of columns with equal names. `names`: column of the event → column of the table."""
     found: dict[str, list[str]] = {}
     for arrived, own in names.items():
         found.setdefault(caseless(own), []).append(arrived)
-    return (Alike(tuple(same)) for same in found.values() if len(same) > 1)
+    return (EqualNames(tuple(same)) for same in found.values() if len(same) > 1)
 
 
 def _joined(have: Column | None, got: Column | None) -> Column | None:

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import CHANGES
-from ingest.changelog.position import is_placed
+from ingest.changelog.position import has_source_position
 from ingest.errors import Contended
 from ingest.lakehouse.bronze import Bronze, Offsets
 from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
@@ -125,7 +125,7 @@ class BronzeSummary:
         rows = found.agg(
             F.max("progress").alias("progress"),
             F.max(F.when(changed, F.col("position"))).alias("position"),
-            F.max(F.when(changed & is_placed(F.col("position")), F.col("position"))).alias("placed"),
+            F.max(F.when(changed & has_source_position(F.col("position")), F.col("position"))).alias("placed"),
             F.max("offset").alias("last"),
         ).collect()  # a row per topic partition and table
         return [

@@ -18,7 +18,7 @@ from ingest.changelog.position import literal
 from ingest.delta import compaction, delta_table
 from ingest.delta.compacted import BackgroundCompaction
 from ingest.lakehouse import emptying, page_index
-from ingest.merge.actions import SURROGATE
+from ingest.merge.actions import TOMBSTONE_KEY
 from ingest.spark.prepared import asked
 
 _HORIZON = "ingest.gcHorizon"
@@ -57,7 +57,7 @@ class Tombstones:
         """The highest `_position` and `MOVED_AT` of the tombstones whose `_key` is in `states`, by the columns `key`
         that the states have, or else by `_key`. There must be one."""
         found, few = self._found(states, key)
-        highest = _newest(found, _moved_at(), by=key or [SURROGATE])
+        highest = _newest(found, _moved_at(), by=key or [TOMBSTONE_KEY])
         return F.broadcast(highest) if few else highest
 
     def moves(self, states: DataFrame) -> DataFrame:
@@ -68,12 +68,12 @@ class Tombstones:
 
     def near(self, states: DataFrame) -> DataFrame:
         """Tombstones among which are all whose `_key` is in `states`, of which there are few. There must be a table."""
-        return page_index.near(self._table, [SURROGATE], states, _as_written)
+        return page_index.near(self._table, [TOMBSTONE_KEY], states, _as_written)
 
     def _found(self, states: DataFrame, named: Sequence[str] = ()) -> tuple[DataFrame, bool]:
         """Those whose `_key` is in `states`, with the columns `named` of these; and whether they are known to be
         few."""
-        found, few = page_index.matching(self._table, [SURROGATE], states, named=named)
+        found, few = page_index.matching(self._table, [TOMBSTONE_KEY], states, named=named)
         # In one partition nothing needs a shuffle.
         return (found.coalesce(1) if few else found), few
 
@@ -90,13 +90,13 @@ class Tombstones:
 
     def write_truncate(self, at: DataFrame) -> None:
         """Appends a truncate: `at` holds its `_position`."""
-        self._append(at.select(_whole_table().alias(SURROGATE), POSITION_COLUMN, _nowhere().alias(MOVED_TO)))
+        self._append(at.select(_whole_table().alias(TOMBSTONE_KEY), POSITION_COLUMN, _nowhere().alias(MOVED_TO)))
 
     def truncated_at(self) -> tuple[int, ...] | None:
         """The position of the last truncate, as plain numbers."""
         if not self._table.exists():
             return None
-        marks = self._table.rows().where(F.col(SURROGATE) == _whole_table())
+        marks = self._table.rows().where(F.col(TOMBSTONE_KEY) == _whole_table())
         row = marks.agg(F.max(POSITION_COLUMN).alias("at")).first()
         return None if row is None or row["at"] is None else tuple(row["at"])
 
@@ -104,7 +104,7 @@ class Tombstones:
         """How many keys are remembered; with `below`, those of them that were deleted before that position."""
         if not self._table.exists():
             return 0
-        keys = _newest(self._table.rows().where(F.col(SURROGATE) != _whole_table()))
+        keys = _newest(self._table.rows().where(F.col(TOMBSTONE_KEY) != _whole_table()))
         return keys.count() if below is None else keys.where(F.col(POSITION_COLUMN) < literal(below)).count()
 
     def horizon(self) -> tuple[int, ...] | None:
@@ -117,24 +117,24 @@ class Tombstones:
         known = self.horizon()
         if known is None or below > known:
             self._table.set_property(_HORIZON, json.dumps(below))
-        self._table.delete((F.col(SURROGATE) != _whole_table()) & (F.col(POSITION_COLUMN) < literal(below)))
+        self._table.delete((F.col(TOMBSTONE_KEY) != _whole_table()) & (F.col(POSITION_COLUMN) < literal(below)))
 
     def remove(self, tombstones: DataFrame) -> int:
         """Takes away these tombstones (`_key` and `_position`), older ones of their keys, and that rows moved to these
         keys: from then on a fence has to know them. How many files were written anew for it."""
-        asked_for = F.broadcast(tombstones.select(SURROGATE, F.col(POSITION_COLUMN).alias("_upto")))
-        rows = self._table.rows().join(asked_for, SURROGATE).where(F.col(POSITION_COLUMN) <= F.col("_upto"))
-        gone = rows.select(SURROGATE, POSITION_COLUMN).distinct().localCheckpoint()
-        files = emptying.remove_rows(self._table, gone, [SURROGATE, POSITION_COLUMN], _sorted)
-        led = self._table.rows().select(MOVED_TO, F.unhex(F.sha2(MOVED_TO, 256)).alias(SURROGATE))
-        led = led.join(asked_for, SURROGATE).select(MOVED_TO).distinct().localCheckpoint()
+        asked_for = F.broadcast(tombstones.select(TOMBSTONE_KEY, F.col(POSITION_COLUMN).alias("_upto")))
+        rows = self._table.rows().join(asked_for, TOMBSTONE_KEY).where(F.col(POSITION_COLUMN) <= F.col("_upto"))
+        gone = rows.select(TOMBSTONE_KEY, POSITION_COLUMN).distinct().localCheckpoint()
+        files = emptying.remove_rows(self._table, gone, [TOMBSTONE_KEY, POSITION_COLUMN], _sorted)
+        led = self._table.rows().select(MOVED_TO, F.unhex(F.sha2(MOVED_TO, 256)).alias(TOMBSTONE_KEY))
+        led = led.join(asked_for, TOMBSTONE_KEY).select(MOVED_TO).distinct().localCheckpoint()
         return files + emptying.update_rows(self._table, led, [MOVED_TO], {MOVED_TO: _nowhere()}, _sorted)
 
     def _append(self, rows: DataFrame, after: Callable[[], object] | None = None, few: bool = False) -> None:
         self._table.commit(rows, new=delta_table.NO_STATISTICS, after=after, few=few)
 
 
-def _newest(rows: DataFrame, *more: Column, by: Sequence[str] = (SURROGATE,)) -> DataFrame:
+def _newest(rows: DataFrame, *more: Column, by: Sequence[str] = (TOMBSTONE_KEY,)) -> DataFrame:
     """One tombstone a key."""
     return rows.groupBy(*map(quoted, by)).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN), *more)
 
@@ -151,16 +151,16 @@ def _new(tombstones: DataFrame) -> DataFrame:
 
 
 def _as_written(rows: DataFrame) -> DataFrame:
-    return rows.select(SURROGATE, POSITION_COLUMN, MOVED_TO)
+    return rows.select(TOMBSTONE_KEY, POSITION_COLUMN, MOVED_TO)
 
 
 def _kept(rows: DataFrame) -> DataFrame:
     """The last tombstone of each key, and its last move to each other one."""
-    return rows.groupBy(SURROGATE, MOVED_TO).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN))
+    return rows.groupBy(TOMBSTONE_KEY, MOVED_TO).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN))
 
 
 def _sorted(rows: DataFrame, files: int, moved_to: Column | str = MOVED_TO) -> DataFrame:
-    return rows.select(SURROGATE, POSITION_COLUMN, moved_to).coalesce(files).sortWithinPartitions(SURROGATE)
+    return rows.select(TOMBSTONE_KEY, POSITION_COLUMN, moved_to).coalesce(files).sortWithinPartitions(TOMBSTONE_KEY)
 
 
 def _moved_at() -> Column:

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.position import place
-from ingest.merge.keyless import delivered_once
+from ingest.merge.keyless import without_duplicate_deliveries
 
 _PAST = "_past"
 
@@ -27,7 +27,7 @@ class DuplicateDeliveries:
         highest = self._seen(batch)
         self._highest[batch.table] = max((highest, *(g.last_position for g in batch.groups)))
         if lowest[:4] > highest[:4]:
-            return delivered_once(events)
+            return without_duplicate_deliveries(events)
         here = place(F.col("position")).alias("_place")
         past = _history(batch).select(*events.columns, here)
         again = past.join(F.broadcast(events.select(here).distinct()), "_place", "left_semi")
@@ -36,7 +36,7 @@ class DuplicateDeliveries:
         back = past.join(F.broadcast(begin), ["topic", "partition"]).where(F.col("offset") >= F.col("_from"))
         known = back.select(*events.columns, F.lit(True).alias(_PAST))
         everything = known.unionByName(events.withColumn(_PAST, F.lit(False)))
-        return delivered_once(everything, _PAST).where(~F.col(_PAST)).drop(_PAST).localCheckpoint()
+        return without_duplicate_deliveries(everything, _PAST).where(~F.col(_PAST)).drop(_PAST).localCheckpoint()
 
     def forget(self, table: str) -> None:
         """Another run has merged events of the table: the next batch looks up how far it has come."""

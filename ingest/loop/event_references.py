@@ -19,7 +19,7 @@ from ingest.changelog.spelling import caseless
 from ingest.changelog.values.columns import Column
 from ingest.evolution.policies import TableColumn
 from ingest.loop.table_schemas import TableSchemas
-from ingest.merge.actions import surrogate, surrogate_of
+from ingest.merge.actions import tombstone_key, tombstone_key_of
 from ingest.merge.images import Shape, changes
 from ingest.suppression.key_references import OWN_KEYS, REFERENCES, foreign_keys, own_keys
 
@@ -95,8 +95,8 @@ def _read(
         if shape.key:
             later = [F.col(NEW_KEY)[k].alias(k) for k in shape.key]
             mine = F.concat(mine, own_keys(shape, later))
-            moved = F.when(F.col(NEW_KEY).isNotNull(), surrogate_of(later))
-            tombstones = F.array_compact(F.array(surrogate(shape.key), moved))
+            moved = F.when(F.col(NEW_KEY).isNotNull(), tombstone_key_of(later))
+            tombstones = F.array_compact(F.array(tombstone_key(shape.key), moved))
         every = F.concat(mine, foreign_keys(shape, rules.subjects))
         found.append(read.select(EVENT_ID, mine.alias(OWN_KEYS), every.alias(REFERENCES), tombstones.alias(GRAVES)))
     both = reduce(DataFrame.unionByName, found)

@@ -23,7 +23,7 @@ from ingest.changelog.reader import Reading
 from ingest.changelog.refusal import NO_KEY
 from ingest.delta.commit_log import THROUGH_BATCH, WRITER
 from ingest.errors import ConfigError, Contended
-from ingest.evolution.policies import Obstacle
+from ingest.evolution.policies import ColumnConflict
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.duplicate_delivery import DuplicateDeliveries
 from ingest.loop.merge_lease import Begun, UnfinishedSlices
@@ -242,7 +242,7 @@ class TableMerge:
         told = events.withColumn("table", F.lit(batch.table)).withColumn("code", F.lit(code))
         self._quarantine.add(told.withColumn("reason", F.lit(reason)))
 
-    def _refuse(self, batch: TableBatch, group: Group, conflicts: Sequence[Obstacle]) -> None:
+    def _refuse(self, batch: TableBatch, group: Group, conflicts: Sequence[ColumnConflict]) -> None:
         reason = "; ".join(str(c) for c in conflicts)
         self._set_aside(batch, batch.events.where(belongs_to(group)), conflicts[0].code, reason)
 

@@ -17,13 +17,13 @@ from ingest.changelog.values.columns import Column
 from ingest.delta.conflict_retry import CONFLICTS
 from ingest.errors import TableUnusable
 from ingest.evolution.inference import read_as, settled
-from ingest.evolution.policies import Alike, Obstacle, evolved
+from ingest.evolution.policies import ColumnConflict, EqualNames, evolve
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.merge.images import Shape
 from ingest.names import Lakehouse
 from ingest.reconcile import TableState
 
-Refused = dict[Group, tuple[Obstacle, ...]]
+Refused = dict[Group, tuple[ColumnConflict, ...]]
 """Groups of changes that can't be in their table, and why."""
 Incoming = Sequence[tuple[Group, tuple[Column, ...]]]
 """Groups of changes, each with the columns that came."""
@@ -116,7 +116,7 @@ class TableSchemas:
         refused: Refused = {}
         spelling = self._rules.spelling(batch.table)
         for group, arrived in incoming:
-            outcome = evolved(columns, arrived, spelling)
+            outcome = evolve(columns, arrived, spelling)
             columns = outcome.columns
             _require_apart(outcome.conflicts)
             if outcome.conflicts:
@@ -193,10 +193,10 @@ class TableSchemas:
         return tuple(row.names) if row.names else None
 
 
-def _require_apart(obstacles: Sequence[Obstacle]) -> None:
+def _require_apart(obstacles: Sequence[ColumnConflict]) -> None:
     """Raises TableUnusable where a table would need two columns that Delta takes for one: it is refused as a whole, for
     without one of them no row of it would be right."""
-    alike = next((one for one in obstacles if isinstance(one, Alike)), None)
+    alike = next((one for one in obstacles if isinstance(one, EqualNames)), None)
     if alike is not None:
         raise TableUnusable(
             alike.code,

@@ -14,7 +14,7 @@ from ingest.batches.table_batch import TableBatch
 from ingest.changelog.change import CODE, POSITION_COLUMN
 from ingest.changelog.reader import Reading
 from ingest.errors import StopRequested
-from ingest.merge.actions import SURROGATE, surrogate
+from ingest.merge.actions import TOMBSTONE_KEY, tombstone_key
 from ingest.merge.images import Shape
 from ingest.reconcile import TableState
 
@@ -68,12 +68,12 @@ def _partitions_of(stored: TableState) -> set[int]:
 def _in_two_partitions(changes: DataFrame, shape: Shape, stored: TableState) -> DataFrame:
     """The keys of the changes whose states, here and stored, come from more than one partition."""
     partition = F.col(POSITION_COLUMN)["partition"].alias("_partition")
-    hashed = surrogate(list(shape.key)).alias(SURROGATE)
+    hashed = tombstone_key(list(shape.key)).alias(TOMBSTONE_KEY)
     keyed = changes.where(F.col(CODE).isNull())
     states = [keyed.select(hashed, partition)]
     if stored.silver.exists():
         states.append(stored.silver.matching(keyed, shape.key).select(hashed, partition))
     if stored.tombstones.exists():
-        states.append(stored.tombstones.matching(keyed.select(hashed)).select(SURROGATE, partition))
+        states.append(stored.tombstones.matching(keyed.select(hashed)).select(TOMBSTONE_KEY, partition))
     seen = reduce(DataFrame.unionByName, states)
-    return seen.groupBy(SURROGATE).agg(F.count_distinct("_partition").alias("_count")).where(F.col("_count") > 1)
+    return seen.groupBy(TOMBSTONE_KEY).agg(F.count_distinct("_partition").alias("_count")).where(F.col("_count") > 1)

@@ -19,36 +19,36 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import CODE, DELETED, POSITION_COLUMN, REASON, quoted
-from ingest.changelog.position import POSITION, comes_again
-from ingest.changelog.values.render import IN_FULL
+from ingest.changelog.position import POSITION, is_same_source_position
+from ingest.changelog.values.render import LOSSLESS_JSON
 from ingest.merge.key_join import joined_by_key
 
-SURROGATE = "_key"
+TOMBSTONE_KEY = "_key"
 OLDER_THAN_HORIZON = "older-than-horizon"
 _FORGOTTEN = "tombstones this old have been forgotten: whether the key was deleted since can't be known"
 ACTION = "_action"
 TIED = "_tied"
-INSERT, UPDATE, DELETE, BURY, REFUSE = "insert", "update", "delete", "bury", "refuse"
+INSERT, UPDATE, DELETE, WRITE_TOMBSTONE, REFUSE = "insert", "update", "delete", "bury", "refuse"
 """Values of `_action`. `bury`: a delete of a key without a row, which writes its tombstone only. `refuse`: the change
 can't be applied and goes to quarantine."""
 
 
-def surrogate(key: Sequence[str]) -> Column:
+def tombstone_key(key: Sequence[str]) -> Column:
     """Returns the SHA-256 of the key columns' JSON, as binary: a tombstone stores no value of the key."""
-    return _surrogate(tuple(key))
+    return _tombstone_key(tuple(key))
 
 
 @lru_cache(maxsize=512)
-def _surrogate(key: tuple[str, ...]) -> Column:
-    return surrogate_of([quoted(c) for c in key])
+def _tombstone_key(key: tuple[str, ...]) -> Column:
+    return tombstone_key_of([quoted(c) for c in key])
 
 
-def surrogate_of(values: Sequence[Column]) -> Column:
+def tombstone_key_of(values: Sequence[Column]) -> Column:
     """Returns `surrogate` of the given values, which must bear the names of the key columns."""
-    return F.unhex(F.sha2(F.to_json(F.struct(*values), IN_FULL), 256))
+    return F.unhex(F.sha2(F.to_json(F.struct(*values), LOSSLESS_JSON), 256))
 
 
-def unjudgeable(states: DataFrame, position: Column, nothing_known: Column, horizon: Column) -> DataFrame:
+def refuse_below_horizon(states: DataFrame, position: Column, nothing_known: Column, horizon: Column) -> DataFrame:
     """Returns `states`, where images below the gc horizon of keys with neither row nor tombstone get `_code` and
     `_reason`: a tombstone that would forbid them may have been collected.
 
@@ -59,7 +59,7 @@ def unjudgeable(states: DataFrame, position: Column, nothing_known: Column, hori
     return states.withColumns({name: F.when(old, F.lit(text)).otherwise(F.col(name)) for name, text in told.items()})
 
 
-def effective(
+def with_whole_row_actions(
     states: DataFrame,
     rows: DataFrame | None,
     tombstones: DataFrame | None,
@@ -78,13 +78,13 @@ def effective(
         if remembered is None:
             judged = judged.withColumn(name, F.lit(None).cast(POSITION))
         else:
-            by = [SURROGATE] if SURROGATE in remembered.columns else list(key)
+            by = [TOMBSTONE_KEY] if TOMBSTONE_KEY in remembered.columns else list(key)
             more = (quoted(c) for c in remembered.columns if c not in by and c != POSITION_COLUMN)
             known = remembered.select(*map(quoted, by), F.col(POSITION_COLUMN).alias(name), *more)
             judged = joined_by_key(judged, known, by, "left")
     if horizon is not None:
         nothing_known = F.col("_row").isNull() & F.col("_tombstone").isNull()
-        judged = unjudgeable(judged, F.col(POSITION_COLUMN), nothing_known, horizon)
+        judged = refuse_below_horizon(judged, F.col(POSITION_COLUMN), nothing_known, horizon)
     return judged.withColumns(_verdict()).drop("_row", "_tombstone")
 
 
@@ -101,9 +101,9 @@ def _verdict() -> dict[str, Column]:
     # Tombstones are written before rows are removed. A row at or below its tombstone was left by a crash between the
     # two, and the replayed delete must still remove it.
     left_behind = F.coalesce(row <= grave, F.lit(False))
-    repeated = deleted & ~there & comes_again(position, grave)
+    repeated = deleted & ~there & is_same_source_position(position, grave)
     newest = over_row & over_grave & ~repeated
     won = F.col(CODE).isNull() & (newest | (deleted & there & (over_row | left_behind)))
-    gone, come = F.when(there, DELETE).otherwise(BURY), F.when(there, UPDATE).otherwise(INSERT)
+    gone, come = F.when(there, DELETE).otherwise(WRITE_TOMBSTONE), F.when(there, UPDATE).otherwise(INSERT)
     action = F.when(won, F.when(deleted, gone).otherwise(come)).when(F.col(CODE).isNotNull(), REFUSE)
-    return {ACTION: action, TIED: won & ~deleted & comes_again(position, row)}
+    return {ACTION: action, TIED: won & ~deleted & is_same_source_position(position, row)}

@@ -35,7 +35,7 @@ from ingest.changelog.values.types import spark_type
 from ingest.evolution.inference import are_whole, images, is_inexact
 from ingest.evolution.policies import TableColumn
 from ingest.merge.key_changes import new_key_text
-from ingest.merge.moves import with_moves
+from ingest.merge.moves import split_key_updates
 from ingest.spark.plain_json import WITHOUT_LIMITS, opened
 
 _EVENT = ("topic", "partition", "offset", "op", "wrapped", "position", "source_ts")
@@ -63,7 +63,7 @@ class Shape:
 def changes(events: DataFrame, shape: Shape, reader: Reader) -> DataFrame:
     """Returns the changes of `EVENT` rows. An update of the key yields its image and the delete of the old key."""
     frame = reduce(lambda rows, projection: projection.of(rows), _reading(shape, reader), events)
-    return with_moves(frame, shape.key)
+    return split_key_updates(frame, shape.key)
 
 
 @lru_cache(maxsize=512)
@@ -126,7 +126,7 @@ def _opening(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
 
 def _doubtful(value: SparkColumn, reader: Reader) -> SparkColumn:
     """Returns true for a value without a schema that can't be read exactly: duplicate fields, or too long numbers."""
-    twice = ~are_whole(images(value.cast("string"))) if reader.doubtful else F.lit(False)
+    twice = ~are_whole(images(value.cast("string"))) if reader.may_repeat_fields else F.lit(False)
     return twice | F.coalesce(is_inexact(value), F.lit(False)) if reader.long_numbers else twice
 
 
@@ -139,7 +139,7 @@ def _named_keys(shape: Shape, reader: Reader) -> SparkColumn:
 
     Null if the table's key has a single column, or no key column is null.
     """
-    wire = reader.named_in_main
+    wire = reader.main_by_name
     columns = [wire[k] for k in shape.key if k in wire]
     if len(shape.key) < 2 or not columns:
         return F.lit(None).cast("array<string>")
@@ -174,7 +174,7 @@ def _members(member: str) -> SparkColumn:
 
 def _needs_key(shape: Shape, reader: Reader) -> SparkColumn:
     """Returns true if the record's key has to be parsed: usually the image holds all key columns."""
-    main = reader.named_in_main
+    main = reader.main_by_name
     found = F.col(DELETED)
     for column in (main[k] for k in shape.key if k in main):
         value = image(reader.main, reader).getField(column.name)
@@ -226,7 +226,7 @@ def _column(target: TableColumn, shape: Shape, reader: Reader) -> SparkColumn:
     column = reader.named.get(target.name)
     if column is None:
         return F.when(~F.col(DELETED), default_of(target))
-    main = reader.named_in_main[target.name]
+    main = reader.main_by_name[target.name]
     withheld, withheld_before = (F.col(flag) for flag in _flags(target.name, reader))
     after = F.when(~withheld, decode(image(reader.main, reader).getField(main.name), main.wire, target.type))
     if target.name not in shape.key:
@@ -253,7 +253,7 @@ def _withheld(reader: Reader) -> dict[str, SparkColumn]:
     Computed as columns since several expressions use them, and generated code would repeat the comparison in each.
     """
     found = {}
-    for name, c in reader.named_in_main.items():
+    for name, c in reader.main_by_name.items():
         main, before = _flags(name, reader)
         found[main] = is_unavailable(image(reader.main, reader).getField(c.name), c.wire, reader.placeholder)
         if reader.reading is Reading.AFTER_OR_BEFORE:
@@ -286,7 +286,7 @@ def _unread(shape: Shape, reader: Reader) -> dict[str, SparkColumn]:
     before), `_broken` (value can't be decoded)."""
     types = {c.name: c.type for c in shape.columns}
     partial, before, broken = [], [], []
-    for name, c in reader.named_in_main.items():
+    for name, c in reader.main_by_name.items():
         value = image(reader.main, reader).getField(c.name)
         withheld, withheld_before = (F.col(flag) for flag in _flags(name, reader))
         broken.append(F.when(~withheld & undecodable(value, c.wire, types[name]), F.lit(name)))

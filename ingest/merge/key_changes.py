@@ -50,7 +50,7 @@ def new_key_text() -> Column:
     return F.try_element_at(said, F.lit(1))["value"].cast("string")
 
 
-def with_carried(facts: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
+def with_carried_states(facts: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
     """Returns `facts` and the states that key changes carry over to new keys.
 
     `facts`: states of keys in the form of `partial_rows.joined`; those with a `_new_key` are moves. `columns`: those
@@ -73,7 +73,7 @@ def with_carried(facts: DataFrame, key: Sequence[str], columns: Sequence[str]) -
 def _carried(everything: DataFrame, facts: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
     moves = facts.where(F.col(NEW_KEY).isNotNull() & F.col(DELETED))
     moves = moves.select(*map(quoted, key), F.col(POSITION_COLUMN).alias(_AT), F.col(NEW_KEY).alias(_TARGET))
-    own = F.coalesce(F.col(POSITION_COLUMN), F.array_max(known_positions()))
+    own = F.coalesce(F.col(POSITION_COLUMN), F.array_max(known_column_positions()))
     earlier = joined_by_key(everything, F.broadcast(moves), key).where(own < F.col(_AT))
     # Carried values move on with a row even if its image has not arrived or has moved already.
     states = joined(earlier, [*key, _AT, _TARGET], columns, columns).where(~F.col(DELETED) | F.col(CARRIED))
@@ -97,7 +97,7 @@ def like(facts: DataFrame, rows: DataFrame, said: Mapping[str, Column]) -> DataF
     return rows.select(*(said.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in types.items()))
 
 
-def known_positions() -> Column:
+def known_column_positions() -> Column:
     """Returns the array of the positions in `_column_positions`."""
     at = F.filter(F.map_values(COLUMN_POSITIONS), lambda entry: entry.isNotNull())
     return F.transform(at, lambda entry: entry["position"])

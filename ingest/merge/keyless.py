@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import EVENT_ID, POSITION_COLUMN
-from ingest.changelog.position import is_placed, place
+from ingest.changelog.position import has_source_position, place
 
 CONTENT = "_content"
 SIDE = "_side"
@@ -20,7 +20,7 @@ CREDIT, DEBT = "credit", "debt"
 CANCELLED = "_cancelled"
 
 
-def delivered_once(events: DataFrame, counted: str | None = None) -> DataFrame:
+def without_duplicate_deliveries(events: DataFrame, counted: str | None = None) -> DataFrame:
     """Returns the `EVENT` rows of one table without duplicate deliveries.
 
     Events that share a position (of a snapshot, of a COPY) follow each other in their partition. If the same position
@@ -36,7 +36,7 @@ def delivered_once(events: DataFrame, counted: str | None = None) -> DataFrame:
     before = [] if counted is None else [F.col(counted).desc()]
     first = F.row_number().over(Window.partitionBy(*same, "_nth").orderBy(*before, "offset"))
     # Without a source position a duplicate can't be told from another event.
-    placed = is_placed(F.col("position"))
+    placed = has_source_position(F.col("position"))
     once = numbered.withColumn("_first", first).where((F.col("_first") == 1) | ~placed)
     return once.select(*events.columns)
 
@@ -53,7 +53,7 @@ def _said() -> Column:
     return F.sha2(F.to_json(F.struct("op", *(i.alias(f"_{n}") for n, i in enumerate(images)))), 256)
 
 
-def netted(entries: DataFrame) -> DataFrame:
+def with_cancelled(entries: DataFrame) -> DataFrame:
     """Returns `entries` with `_cancelled`: the oldest credits and debts of a content cancel each other, one for one.
 
     `entries`: all credits (rows) and debts (removals) of some contents, with `_side`, `_content`, `_position` and

@@ -12,7 +12,7 @@ from ingest.changelog.change import CODE, COLUMN_POSITIONS, DELETED, MOVED, NEW_
 from ingest.changelog.projection import Projection
 
 
-def with_moves(flat: DataFrame, key: Sequence[str]) -> DataFrame:
+def split_key_updates(flat: DataFrame, key: Sequence[str]) -> DataFrame:
     """Returns changes, two for an update of the key, with `_moved` (true for the delete of the old key).
 
     `flat`: changes with `_old_<n>`, the key columns of the image before; all null if the event has none.

@@ -45,18 +45,18 @@ from ingest.changelog.change import (
     content,
     quoted,
 )
-from ingest.changelog.position import POSITION, comes_again, place
+from ingest.changelog.position import POSITION, is_same_source_position, place
 from ingest.internal_columns import LOCATION_TYPE
-from ingest.merge.actions import ACTION, BURY, DELETE, INSERT, UPDATE
+from ingest.merge.actions import ACTION, DELETE, INSERT, UPDATE, WRITE_TOMBSTONE
 
 _ENTRY = T.StructType([T.StructField("key", T.StringType()), T.StructField("value", COLUMN_POSITION)])
 
 
-DEAD, BURIES = "_dead", "_buries"
+DELETE_POSITION, NEEDS_TOMBSTONE = "_dead", "_buries"
 ROW, PENDING_ROW, TOMBSTONE = "_row", "_pending_row", "_tombstone"
 """Columns for what is stored of a key: its row in silver, its pending row, its tombstone. Each a struct of position,
 layers (column positions), content (hash) and location, or null."""
-REMEMBERED = (ROW, PENDING_ROW, TOMBSTONE)
+STORED = (ROW, PENDING_ROW, TOMBSTONE)
 PENDING_ACTION = "_pending_action"
 CARRIED = "_carried"
 _CONTENT, _LAYERS = "_content", "_known"
@@ -82,11 +82,11 @@ def joined(states: DataFrame, key: Sequence[str], columns: Sequence[str], layere
     image = F.when(~deleted, position)
     plain = [c for c in columns if c not in layered]
     parts = [
-        F.max(F.when(deleted, position)).alias(DEAD),
+        F.max(F.when(deleted, position)).alias(DELETE_POSITION),
         F.max(image).alias("_alive"),
         F.max_by(F.struct(*map(quoted, plain), SOURCE_TS), image).alias("_plain"),
         F.coalesce(F.max_by(EVENT_ID, F.when(F.col(EVENT_ID).isNotNull(), position)), F.max(EVENT_ID)).alias(EVENT_ID),
-        *(F.max(c).alias(c) for c in REMEMBERED),
+        *(F.max(c).alias(c) for c in STORED),
     ]
     for number, name in enumerate(layered):
         entry = F.col(COLUMN_POSITIONS)[name]
@@ -107,7 +107,7 @@ def joined(states: DataFrame, key: Sequence[str], columns: Sequence[str], layere
 
 
 def _states(grouped: DataFrame, key: Sequence[str], columns: Sequence[str], layered: Sequence[str]) -> DataFrame:
-    alive, dead = F.col("_alive"), F.col(DEAD)
+    alive, dead = F.col("_alive"), F.col(DELETE_POSITION)
     exists = F.coalesce(alive.isNotNull() & (dead.isNull() | (alive > dead)), F.lit(False))
     nobody = F.lit(None).cast(POSITION).alias("told")
     values: dict[str, Column] = {}
@@ -134,10 +134,10 @@ def _states(grouped: DataFrame, key: Sequence[str], columns: Sequence[str], laye
         (~exists).alias(DELETED),
         F.col("_plain")[SOURCE_TS].alias(SOURCE_TS),
         F.when((exists | carried) & (F.size(listed) > 0), map_).cast(COLUMN_POSITIONS_TYPE).alias(COLUMN_POSITIONS),
-        dead.alias(DEAD),
+        dead.alias(DELETE_POSITION),
         carried.alias(CARRIED),
         EVENT_ID,
-        *REMEMBERED,
+        *STORED,
     )
 
 
@@ -158,10 +158,10 @@ def remembered(kind: str | None, columns: Sequence[str], location: Column | None
         content(columns).alias("content"),
         (F.lit(None).cast(LOCATION_TYPE) if location is None else location).alias("location"),
     ).cast(_STORED)
-    return [(here if k == kind else F.lit(None).cast(_STORED)).alias(k) for k in REMEMBERED]
+    return [(here if k == kind else F.lit(None).cast(_STORED)).alias(k) for k in STORED]
 
 
-def with_actions(states: DataFrame, columns: Sequence[str]) -> DataFrame:
+def with_partial_row_actions(states: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Returns joined states with `_action` (on silver; `bury`: only a tombstone is new), `_pending_action` (on the
     pending table) and `_buries` (true: a tombstone has to be written). `columns`: all of the table."""
     complete = ~F.coalesce(F.exists(F.map_values(COLUMN_POSITIONS), lambda v: v.isNull()), F.lit(False))
@@ -176,17 +176,17 @@ def with_actions(states: DataFrame, columns: Sequence[str]) -> DataFrame:
             .when(~shown & stored.isNotNull(), DELETE)
         )
 
-    dead, grave = F.col(DEAD), F.col(TOMBSTONE)["position"]
-    new_grave = dead.isNotNull() & (grave.isNull() | ((dead > grave) & ~comes_again(dead, grave)))
+    dead, grave = F.col(DELETE_POSITION), F.col(TOMBSTONE)["position"]
+    new_grave = dead.isNotNull() & (grave.isNull() | ((dead > grave) & ~is_same_source_position(dead, grave)))
     on_silver = action(~F.col(DELETED) & complete, row)
     # Computed as columns: inlined into each comparison, the code for all columns of the table would be generated ten
     # times.
     compared = states.withColumns({_CONTENT: content(columns), _LAYERS: _layers().cast(T.ArrayType(_ENTRY))})
     return compared.withColumns(
         {
-            ACTION: F.coalesce(on_silver, F.when(new_grave, BURY)),
+            ACTION: F.coalesce(on_silver, F.when(new_grave, WRITE_TOMBSTONE)),
             PENDING_ACTION: action((~F.col(DELETED) & ~complete) | F.col(CARRIED), waiting),
-            BURIES: new_grave,
+            NEEDS_TOMBSTONE: new_grave,
         }
     ).drop(_CONTENT, _LAYERS)
 
@@ -207,7 +207,7 @@ def _doubled(stored: Column) -> Column:
             ),
         )
 
-    again = comes_again(F.col(POSITION_COLUMN), stored["position"]) & (F.col(_CONTENT) == stored["content"])
+    again = is_same_source_position(F.col(POSITION_COLUMN), stored["position"]) & (F.col(_CONTENT) == stored["content"])
     return F.coalesce(again & layers(F.col(_LAYERS)).eqNullSafe(layers(stored["layers"])), F.lit(False))
 
 

@@ -13,8 +13,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import COLUMN_POSITIONS, DELETED, POSITION_COLUMN, SOURCE_TS, quoted
-from ingest.changelog.position import comes_again
-from ingest.merge.key_changes import known_positions
+from ingest.changelog.position import is_same_source_position
+from ingest.merge.key_changes import known_column_positions
 
 VALID_FROM, VALID_TO, UNTIL = "_valid_from", "_valid_to", "_until"
 """Columns: source times of the version and of the change that ended it, and the position of the latter. `_valid_to` and
@@ -30,7 +30,7 @@ def versions(facts: DataFrame, key: Sequence[str], columns: Sequence[str], layer
     `layered`: those of them that have an entry in `_column_positions` of any fact.
     """
     named = [quoted(k) for k in key]
-    own = F.coalesce(F.col(POSITION_COLUMN), F.array_max(known_positions()))
+    own = F.coalesce(F.col(POSITION_COLUMN), F.array_max(known_column_positions()))
     later = Window.partitionBy(*named).orderBy(F.desc(_AT)).rowsBetween(Window.unboundedPreceding, -1)
     deletes = F.sum(F.col(DELETED).cast("int")).over(Window.partitionBy(*named).orderBy(_AT))
     # Values that a key change carried over have no position and end no version.
@@ -43,7 +43,7 @@ def versions(facts: DataFrame, key: Sequence[str], columns: Sequence[str], layer
         brought, before = (F.last(value, ignorenulls=True).over(life) for value in _told(name))
         lived = lived.withColumn(held, F.coalesce(brought, before))
     # A version at the source position of its successor is a duplicate delivery, or was valid for no time.
-    lasts = ~comes_again(F.col(_NEXT)[POSITION_COLUMN], F.col(POSITION_COLUMN))
+    lasts = ~is_same_source_position(F.col(_NEXT)[POSITION_COLUMN], F.col(POSITION_COLUMN))
     complete = ~F.col(DELETED) & F.col(POSITION_COLUMN).isNotNull() & lasts
     if lasting:
         complete = complete & ~F.array_contains(F.array(*(F.col(held).isNull() for held in lasting.values())), True)

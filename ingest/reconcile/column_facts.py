@@ -20,11 +20,11 @@ from ingest.changelog.change import (
     SOURCE_TS,
     quoted,
 )
-from ingest.changelog.position import POSITION, comes_again, literal
-from ingest.changelog.values.render import IN_FULL
+from ingest.changelog.position import POSITION, is_same_source_position, literal
+from ingest.changelog.values.render import LOSSLESS_JSON
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse.tombstones import MOVED_AT
-from ingest.merge.actions import SURROGATE, surrogate
+from ingest.merge.actions import TOMBSTONE_KEY, tombstone_key
 from ingest.merge.images import Shape
 from ingest.merge.key_changes import like
 from ingest.merge.key_join import joined_by_key
@@ -85,10 +85,12 @@ class Facts:
         """`_key`, `_position` and `_moved_to` of the events that move a row, but for those that are remembered."""
         at = F.col(POSITION_COLUMN)
         new = F.max(F.when(_of_event(), at)).alias(POSITION_COLUMN)
-        told = F.to_json(NEW_KEY, IN_FULL).alias(MOVED_TO)
-        moves = facts.where(F.col(NEW_KEY).isNotNull()).select("*", surrogate(self._names).alias(SURROGATE), told)
-        moves = moves.groupBy(SURROGATE, MOVED_TO).agg(new, F.max(F.when(~_of_event(), at)).alias("_known"))
-        again = F.coalesce((at <= F.col("_known")) | comes_again(at, F.col("_known")), F.lit(False))
+        told = F.to_json(NEW_KEY, LOSSLESS_JSON).alias(MOVED_TO)
+        moves = facts.where(F.col(NEW_KEY).isNotNull()).select(
+            "*", tombstone_key(self._names).alias(TOMBSTONE_KEY), told
+        )
+        moves = moves.groupBy(TOMBSTONE_KEY, MOVED_TO).agg(new, F.max(F.when(~_of_event(), at)).alias("_known"))
+        again = F.coalesce((at <= F.col("_known")) | is_same_source_position(at, F.col("_known")), F.lit(False))
         return moves.where(at.isNotNull() & ~again).drop("_known")
 
     @property
@@ -111,12 +113,12 @@ class Facts:
 
     def _moves(self, keys: DataFrame, facts: DataFrame) -> DataFrame:
         """The remembered moves of the rows of these keys."""
-        hashed = keys.withColumn(SURROGATE, surrogate(self._names))
-        moves = self.stored.tombstones.moves(hashed).join(hashed, SURROGATE)
+        hashed = keys.withColumn(TOMBSTONE_KEY, tombstone_key(self._names))
+        moves = self.stored.tombstones.moves(hashed).join(hashed, TOMBSTONE_KEY)
         said = {k: quoted(k) for k in self._names} | {DELETED: F.lit(True), POSITION_COLUMN: F.col(POSITION_COLUMN)}
         target = facts.schema[NEW_KEY].dataType
         assert isinstance(target, T.StructType)
-        return like(facts, moves, said | {NEW_KEY: F.from_json(MOVED_TO, target, IN_FULL)})
+        return like(facts, moves, said | {NEW_KEY: F.from_json(MOVED_TO, target, LOSSLESS_JSON)})
 
     def _kept(self, keys: DataFrame, facts: DataFrame, truncated_now: bool = False) -> list[DataFrame]:
         """Rows, pending rows and tombstones of these keys; where a truncate has come with the batch, also the other
@@ -135,7 +137,7 @@ class Facts:
             rows = rows.withColumns({DELETED: F.lit(False), **none})
             found.append(rows.select(*self._columns, *remembered(kind, self.shape.names, F.col(LOCATION))))
         if self.stored.tombstones.exists():
-            hashed = keys.withColumn(SURROGATE, surrogate(names))
+            hashed = keys.withColumn(TOMBSTONE_KEY, tombstone_key(names))
             tombstones = self.stored.tombstones.matching(hashed, names)
             absent = [f for f in facts.schema.fields if f.name not in tombstones.columns]
             dead = tombstones.withColumns(

@@ -14,7 +14,7 @@ from ingest.internal_columns import LOCATION, LOCATION_TYPE
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.merge.actions import ACTION, DELETE, INSERT
 from ingest.merge.images import Shape
-from ingest.merge.keyless import CANCELLED, CONTENT, CREDIT, DEBT, SIDE, netted
+from ingest.merge.keyless import CANCELLED, CONTENT, CREDIT, DEBT, SIDE, with_cancelled
 from ingest.reconcile.changeset import Changeset, TableState, Truncation, above_truncate
 from ingest.spark.checkpoints import checkpoint
 
@@ -26,7 +26,7 @@ def by_content(changes: Changes, shape: Shape, stored: TableState, truncated: Tr
     good = new.join(F.broadcast(refused.select(EVENT_ID)), EVENT_ID, "left_anti").select(*map(quoted, _columns(shape)))
     counted = good.agg(F.max(F.col(SIDE) == DEBT).alias("debts"), F.count_distinct(EVENT_ID).alias("applied")).first()
     assert counted is not None
-    net = netted(_with_stored(good, shape, stored, bool(counted.debts)))
+    net = with_cancelled(_with_stored(good, shape, stored, bool(counted.debts)))
     known, cancelled = F.col(EVENT_ID).isNull(), F.col(CANCELLED)
     net = net.withColumn(ACTION, F.when(known & cancelled, DELETE).when(~known & ~cancelled, INSERT))
     net = checkpoint(net.where(F.col(ACTION).isNotNull()))

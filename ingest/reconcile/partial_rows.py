@@ -11,19 +11,19 @@ from ingest.changelog.change import CODE, EVENT_ID, MOVED_TO, POSITION_COLUMN, R
 from ingest.changelog.position import literal
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse.row_changes import RowChanges
-from ingest.merge.actions import ACTION, BURY, SURROGATE, surrogate, unjudgeable
+from ingest.merge.actions import ACTION, TOMBSTONE_KEY, WRITE_TOMBSTONE, refuse_below_horizon, tombstone_key
 from ingest.merge.images import Shape
-from ingest.merge.key_changes import with_carried
+from ingest.merge.key_changes import with_carried_states
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.partial_rows import (
-    BURIES,
-    DEAD,
+    DELETE_POSITION,
+    NEEDS_TOMBSTONE,
     PENDING_ACTION,
     PENDING_ROW,
-    REMEMBERED,
     ROW,
+    STORED,
     joined,
-    with_actions,
+    with_partial_row_actions,
 )
 from ingest.reconcile.changeset import Changeset, TableState, Truncation, above_truncate
 from ingest.reconcile.column_facts import Facts
@@ -39,29 +39,29 @@ def by_column(
     bad = F.col(CODE).isNotNull()
     facts, moves, layered = _facts(everything.where(~bad), Facts(shape, stored, truncated), key_changes)
     columns = [c.name for c in shape.columns if c.name not in key]
-    states = with_actions(joined(facts, key, columns, layered), shape.names)
-    states = checkpoint(states.withColumn(SURROGATE, surrogate(key)))
+    states = with_partial_row_actions(joined(facts, key, columns, layered), shape.names)
+    states = checkpoint(states.withColumn(TOMBSTONE_KEY, tombstone_key(key)))
     horizon = stored.tombstones.horizon()
     if horizon is not None:
         everything, states = _beyond(everything, states, key, horizon)
-    changed = F.col(ACTION).isNotNull() | F.col(PENDING_ACTION).isNotNull() | F.col(BURIES)
+    changed = F.col(ACTION).isNotNull() | F.col(PENDING_ACTION).isNotNull() | F.col(NEEDS_TOMBSTONE)
     told = states.agg(
         F.collect_set(ACTION).alias("actions"),
         F.collect_set(PENDING_ACTION).alias("pending"),
         _files(ROW, ACTION).alias("files"),
         _files(PENDING_ROW, PENDING_ACTION).alias("pending_files"),
-        F.count(F.when(F.col(ACTION) != BURY, True)).alias("rows"),
+        F.count(F.when(F.col(ACTION) != WRITE_TOMBSTONE, True)).alias("rows"),
         F.count(PENDING_ACTION).alias("pending_rows"),
-        F.count_if(BURIES).alias("buries"),
+        F.count_if(NEEDS_TOMBSTONE).alias("buries"),
         F.count_distinct(F.when(changed, F.col(EVENT_ID))).alias("applied"),
     ).first()
     assert told is not None
-    tombstones = states.where(BURIES).select(SURROGATE, F.col(DEAD).alias(POSITION_COLUMN))
+    tombstones = states.where(NEEDS_TOMBSTONE).select(TOMBSTONE_KEY, F.col(DELETE_POSITION).alias(POSITION_COLUMN))
     if moves is not None:
         tombstones = tombstones.withColumn(MOVED_TO, F.lit(None).cast("string")).unionByName(moves)
     refused = everything.where(bad)
     quarantined = refused.count()
-    actions, pending = frozenset(told.actions) - {BURY}, frozenset(told.pending)
+    actions, pending = frozenset(told.actions) - {WRITE_TOMBSTONE}, frozenset(told.pending)
     shown = states.where(F.col(ACTION).isin(*actions)).withColumn(LOCATION, F.col(ROW)["location"])
     waiting = states.where(F.col(PENDING_ACTION).isNotNull()).withColumns(
         {ACTION: F.col(PENDING_ACTION), LOCATION: F.col(PENDING_ROW)["location"]}
@@ -88,7 +88,7 @@ def _facts(events: DataFrame, of: Facts, key_changes: bool) -> tuple[DataFrame, 
         return facts, None, sorted(told.names)
     facts = facts if followed is None else checkpoint(followed)
     moves = of.moves(facts) if told.moves else None
-    return with_carried(facts, key, columns), moves, columns
+    return with_carried_states(facts, key, columns), moves, columns
 
 
 def _files(kind: str, action: str) -> Column:
@@ -100,9 +100,9 @@ def _beyond(
     events: DataFrame, states: DataFrame, key: list[str], horizon: tuple[int, ...]
 ) -> tuple[DataFrame, DataFrame]:
     """The events of keys that can't be judged, refused; and the states without those keys."""
-    unknown = reduce(lambda one, other: one & other, (F.col(kind).isNull() for kind in REMEMBERED))
+    unknown = reduce(lambda one, other: one & other, (F.col(kind).isNull() for kind in STORED))
     named = states.withColumns({CODE: F.lit(None).cast("string"), REASON: F.lit(None).cast("string")})
-    judged = checkpoint(unjudgeable(named, F.col(POSITION_COLUMN), unknown, literal(horizon)))
+    judged = checkpoint(refuse_below_horizon(named, F.col(POSITION_COLUMN), unknown, literal(horizon)))
     told = {CODE: F.col("_why")[CODE], REASON: F.col("_why")[REASON]}
     old = judged.where(F.col(CODE).isNotNull()).select(*map(quoted, key), F.struct(CODE, REASON).alias("_why"))
     held = joined_by_key(events, F.broadcast(old), key, "left")

@@ -15,7 +15,7 @@ from ingest.delta.deletion_vectors import numbers_of
 from ingest.delta.vector_store import RowNumbers
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse.tombstones import MOVED_AT
-from ingest.merge.actions import ACTION, BURY, DELETE, INSERT, REFUSE, TIED, UPDATE
+from ingest.merge.actions import ACTION, DELETE, INSERT, REFUSE, TIED, UPDATE, WRITE_TOMBSTONE
 from ingest.reconcile.stored_state import LAYERED
 from ingest.spark import prepared
 
@@ -71,7 +71,7 @@ class Told:
         return replace(self, states=self.states - states, moves=self.moves - moves)
 
 
-_ACTIONS = (INSERT, UPDATE, DELETE, BURY, REFUSE)
+_ACTIONS = (INSERT, UPDATE, DELETE, WRITE_TOMBSTONE, REFUSE)
 _COUNTED = ("moves", "layered", "moved", "tied_moves")
 
 

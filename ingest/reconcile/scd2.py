@@ -23,7 +23,7 @@ from ingest.changelog.change import (
     content,
     quoted,
 )
-from ingest.changelog.values.render import IN_FULL
+from ingest.changelog.values.render import LOSSLESS_JSON
 from ingest.changelog.values.types import spark_type
 from ingest.internal_columns import LOCATION, LOCATION_TYPE
 from ingest.lakehouse.row_changes import RowChanges
@@ -31,7 +31,7 @@ from ingest.lakehouse.row_history import ARRIVED, OTHER_KEY, HistoryChanges, His
 from ingest.lakehouse.silver import Silver
 from ingest.merge.actions import ACTION, DELETE, INSERT, UPDATE
 from ingest.merge.images import Shape
-from ingest.merge.key_changes import like, with_carried
+from ingest.merge.key_changes import like, with_carried_states
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.partial_rows import remembered
 from ingest.merge.row_versions import versions
@@ -76,7 +76,7 @@ class RowHistory:
         said = {c: quoted(c) for c in (*key, DELETED, POSITION_COLUMN, SOURCE_TS)}
         facts = facts.unionByName(like(facts, keys.join(F.broadcast(ends)), said))
         if moves:
-            facts, layered = with_carried(facts, key, columns), columns
+            facts, layered = with_carried_states(facts, key, columns), columns
         wanted = versions(facts, key, columns, layered)
         there = self.versions.exists()
         wanted = _differences(wanted, self.versions.matching(keys, key), shape) if there else _new(wanted)
@@ -120,10 +120,10 @@ def _texts(key: Sequence[str]) -> list[Column]:
 def _kept(brought: DataFrame, emptied: DataFrame | None, shape: Shape) -> DataFrame:
     """As `Changes` holds them: what came, the keys at which rows arrived from others, and truncates."""
     moves = F.col(DELETED) & F.col(NEW_KEY).isNotNull()
-    told = brought.withColumns({OTHER_KEY: F.when(moves, F.to_json(NEW_KEY, IN_FULL)), ARRIVED: F.lit(False)})
+    told = brought.withColumns({OTHER_KEY: F.when(moves, F.to_json(NEW_KEY, LOSSLESS_JSON)), ARRIVED: F.lit(False)})
     facts = told.select(*map(quoted, [*shape.names, *HistoryChanges.system_columns.names]))
     when = {c: F.col(c) for c in (POSITION_COLUMN, SOURCE_TS)} | {DELETED: F.lit(True)}
-    own = F.to_json(F.struct(*map(quoted, shape.key)), IN_FULL)
+    own = F.to_json(F.struct(*map(quoted, shape.key)), LOSSLESS_JSON)
     target = {k: F.col(NEW_KEY)[k] for k in shape.key} | {OTHER_KEY: own, ARRIVED: F.lit(True)}
     kept = facts.unionByName(like(facts, brought.where(moves), when | target))
     return kept if emptied is None else kept.unionByName(like(facts, emptied, when | {ARRIVED: F.lit(False)}))
@@ -138,7 +138,7 @@ def _facts(shape: Shape) -> list[Column]:
 
 def _other_key(shape: Shape) -> Column:
     types = {c.name: spark_type(c.type) for c in shape.columns}
-    return F.from_json(OTHER_KEY, T.StructType([T.StructField(k, types[k]) for k in shape.key]), IN_FULL)
+    return F.from_json(OTHER_KEY, T.StructType([T.StructField(k, types[k]) for k in shape.key]), LOSSLESS_JSON)
 
 
 def _new(rows: DataFrame) -> DataFrame:

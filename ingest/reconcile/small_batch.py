@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from ingest.changelog.change import quoted
 from ingest.lakehouse.tombstones import newest
-from ingest.merge.actions import SURROGATE
+from ingest.merge.actions import TOMBSTONE_KEY
 from ingest.merge.key_join import joined_by_key
 from ingest.reconcile.changeset import TableState
 from ingest.reconcile.stored_state import row_facts, with_verdict
@@ -48,7 +48,7 @@ def _judged(
     if live is not None:
         live = _of(states, live, key).hint(_IN_ONE_TASK)
     if tombstones is not None:
-        tombstones = newest(_of(states, tombstones, (SURROGATE,))).hint(_IN_ONE_TASK)
+        tombstones = newest(_of(states, tombstones, (TOMBSTONE_KEY,))).hint(_IN_ONE_TASK)
     return with_verdict(key, horizon, states, live, tombstones)
 
 

@@ -25,7 +25,7 @@ from ingest.changelog.reader import Reading
 from ingest.lakehouse.page_index import FEW_KEYS
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.tombstones import MOVED_AT
-from ingest.merge.actions import ACTION, BURY, DELETE, REFUSE, SURROGATE, TIED, surrogate
+from ingest.merge.actions import ACTION, DELETE, REFUSE, TIED, TOMBSTONE_KEY, WRITE_TOMBSTONE, tombstone_key
 from ingest.merge.compaction import compacted
 from ingest.merge.images import Shape
 from ingest.merge.key_join import joined_by_key
@@ -77,10 +77,10 @@ def by_row(
     dead = asked(_dead, (), judged, few=few)
     return Changeset(
         RowChanges(rows, told.actions, told.files, told.effects, parts, told.gone)
-        if told.actions - {BURY, REFUSE}
+        if told.actions - {WRITE_TOMBSTONE, REFUSE}
         else None,
         None,
-        dead if told.actions & {DELETE, BURY} else None,
+        dead if told.actions & {DELETE, WRITE_TOMBSTONE} else None,
         judged.where(F.col(ACTION) == REFUSE) if told.refused else None,
         applied,
         told.refused,
@@ -104,18 +104,18 @@ def _states(
     brought = _lean(above_truncate(decoding.of(*events), truncated))
     if parts is None:
         brought = brought.coalesce(1)  # What is read in different ways lies apart.
-    return compacted(brought, key, parts).withColumn(SURROGATE, surrogate(key))
+    return compacted(brought, key, parts).withColumn(TOMBSTONE_KEY, tombstone_key(key))
 
 
 def _taking_effect(sure: bool, judged: DataFrame) -> DataFrame:
     """What is written to silver, or taken away there."""
-    states = judged.where(effect(sure) & (F.col(ACTION) != BURY))
+    states = judged.where(effect(sure) & (F.col(ACTION) != WRITE_TOMBSTONE))
     return states.withColumn(COLUMN_POSITIONS, F.lit(None).cast(COLUMN_POSITIONS_TYPE))
 
 
 def _dead(judged: DataFrame) -> DataFrame:
     """New tombstones."""
-    return judged.where(F.col(ACTION).isin(DELETE, BURY)).select(SURROGATE, POSITION_COLUMN)
+    return judged.where(F.col(ACTION).isin(DELETE, WRITE_TOMBSTONE)).select(TOMBSTONE_KEY, POSITION_COLUMN)
 
 
 def _parts(spark: SparkSession, events: int) -> int:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ingest.changelog.envelope import EVENT, NO_CHANGE_EVENT
-from ingest.changelog.values.unavailable import disguises
+from ingest.changelog.envelope import EVENT, WITHOUT_ENVELOPE
+from ingest.changelog.values.unavailable import placeholder_encodings
 from ingest.shredding.cipher import is_sealed, seal
 from ingest.shredding.data_keys import KEY, KEY_ID, OWNER, DataKeys
 from ingest.shredding.owners import Shredded
@@ -38,7 +38,7 @@ class Sealing:
     def __call__(self, events: DataFrame) -> DataFrame:
         """Takes `EVENT` rows and returns them sealed."""
         # A value without an envelope is sealed as a whole, because its personal parts can't be told apart.
-        has_no_envelope = F.coalesce(F.col("problem").isin(*NO_CHANGE_EVENT), F.lit(False))
+        has_no_envelope = F.coalesce(F.col("problem").isin(*WITHOUT_ENVELOPE), F.lit(False))
         is_sealed_table = F.coalesce(F.col("source_table").isin(*self.shredded.columns), F.lit(False)) | has_no_envelope
         parsed = events.withColumn(
             "_v", F.when(is_sealed_table & ~has_no_envelope, F.try_parse_json(F.col("value").cast("string")))
@@ -107,7 +107,7 @@ class Sealing:
     def _sealed_members(self, image: str) -> Column:
         """Returns the members of an image with shredded ones sealed."""
         key, table = F.col(f"_key_{image}"), F.col("source_table")
-        missing = sorted(disguises(self.placeholder))
+        missing = sorted(placeholder_encodings(self.placeholder))
 
         def new_member(name: Column, value: Column) -> Column:
             json = F.to_json(value)

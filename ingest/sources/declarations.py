@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ingest.changelog.connect_schema import DECLARABLE, declared
-from ingest.changelog.own_names import is_own
+from ingest.changelog.own_names import is_reserved
 from ingest.changelog.spelling import Spelling, caseless
 from ingest.changelog.values.types import Kind
 from ingest.config import Pipeline, TableSettings
@@ -43,7 +43,7 @@ def _of_columns(settings: TableSettings) -> Iterator[str]:
     named = {*(settings.primary_key or ()), *settings.columns, *settings.erasure_columns, *settings.rename}
     spelling = _spelling(settings)
     for column in sorted({spelling.own(name) for name in named}):
-        if is_own(column):
+        if is_reserved(column):
             yield f"{column!r} is a name that tables here use themselves, so no column can have it"
     if len(key) < len(settings.primary_key or ()):
         yield "primary_key: names a column twice, since names that differ in case only are one"

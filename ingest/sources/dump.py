@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from ingest.changelog.change import quoted
 from ingest.changelog.envelope import RECORD
 from ingest.changelog.point import Point
-from ingest.changelog.values.render import IN_FULL
+from ingest.changelog.values.render import LOSSLESS_JSON
 from ingest.changelog.values.types import Kind
 from ingest.errors import ConfigError
 from ingest.merge.images import Shape
@@ -107,9 +107,9 @@ class DumpSource:
         paths = {self._files[n][0]: n for n in numbers}
         rows = spark.read.schema(self._columns).parquet(*paths)
         number = F.create_map(*(F.lit(v) for pair in paths.items() for v in pair))[F.col("_metadata.file_path")]
-        key = F.to_json(F.struct(*map(quoted, self._key)), IN_FULL)
+        key = F.to_json(F.struct(*map(quoted, self._key)), LOSSLESS_JSON)
         after = F.struct(*map(quoted, self._columns.names)).alias("after")
-        value = F.to_json(F.struct(after, F.lit("r").alias("op"), self._source().alias("source")), IN_FULL)
+        value = F.to_json(F.struct(after, F.lit("r").alias("op"), self._source().alias("source")), LOSSLESS_JSON)
         headers = F.lit(None).cast(RECORD["headers"].dataType)
         return rows.select(
             F.lit(self._topic).alias("topic"),

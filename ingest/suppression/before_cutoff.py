@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.change import EVENT_ID
-from ingest.changelog.position import POSITION, is_placed, place
+from ingest.changelog.position import POSITION, has_source_position, place
 from ingest.spark.local_rows import local_rows
 from ingest.suppression.cutoff import Cutoff
 
@@ -31,7 +31,7 @@ def with_cutoff_flags(events: DataFrame, cutoffs: Mapping[str, Cutoff], table: s
     joined = events.join(cutoff_rows, "request")
     end = F.element_at("_ends", _partition(F.col(EVENT_ID)))
     before = F.coalesce(F.col(EVENT_ID)["offset"] < end, F.lit(False))
-    placed = is_placed(F.col("position")) & F.col("_last").isNotNull()
+    placed = has_source_position(F.col("position")) & F.col("_last").isNotNull()
     event_position, last_position = place(F.col("position")), F.col("_last")
     # A snapshot read after the cutoff has the cutoff's position if nothing was written in between.
     snapshot_read_later = (

@@ -13,7 +13,7 @@ from ingest.changelog.connect_schema import declared
 from ingest.changelog.values.decode import decode, wire_spark_type
 from ingest.changelog.values.types import LogicalType, parse
 from ingest.evolution.inferred_types import is_inferable, join, join_all, wire_of
-from ingest.evolution.policies import TableColumn, evolved
+from ingest.evolution.policies import TableColumn, evolve
 
 _TEXTS = "unknown boolean int53 int64 float64 decimal_text string json array<unknown> array<boolean> array<int53>"
 _TEXTS += " array<int64> array<float64> array<decimal_text> array<string> array<array<unknown>> array<array<int53>>"
@@ -64,6 +64,6 @@ def test_a_column_that_comes_back_as_it_is_stored_stays_inferred() -> None:
     """A mask's rows, and a dump's, leave the column open for what comes later."""
     have = TableColumn("amount", parse("int53"), inferred=True)
     back = replace(declared("amount", "int53"), as_stored=True)
-    assert evolved([have], [back]).columns == (have,)
-    (closed,) = evolved([have], [declared("amount", "int64")]).columns
+    assert evolve([have], [back]).columns == (have,)
+    (closed,) = evolve([have], [declared("amount", "int64")]).columns
     assert not closed.inferred

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import ingest
 from ingest.backfill.replay import Case, Delivery, replay
-from ingest.changelog.own_names import OWN, is_own
+from ingest.changelog.own_names import OWN, is_reserved
 from tests.changelogs import Record, Topic, write
 from tests.merge.rules import UNAVAILABLE, moves_to
 
@@ -34,7 +34,9 @@ def names_in_code() -> Iterator[str]:
                     yield str(name.value) + number
 
 
-FREE = sorted({n for n in names_in_code() if not is_own(n)} | {"op", "topic", "partition", "offset", "key", "value"})
+FREE = sorted(
+    {n for n in names_in_code() if not is_reserved(n)} | {"op", "topic", "partition", "offset", "key", "value"}
+)
 
 
 def row(names: list[str], i: int, said: str) -> dict[str, Any]:

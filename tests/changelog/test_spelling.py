@@ -8,7 +8,7 @@ from ingest.changelog.connect_schema import declared
 from ingest.changelog.spelling import Spelling, caseless
 from ingest.changelog.values.columns import Column
 from ingest.changelog.values.types import parse
-from ingest.evolution.policies import Alike, TableColumn, Taken, evolved
+from ingest.evolution.policies import EqualNames, TableColumn, Taken, evolve
 
 
 def columns(*names: str) -> list[Column]:
@@ -16,7 +16,7 @@ def columns(*names: str) -> list[Column]:
 
 
 def test_another_case_is_the_same_column() -> None:
-    outcome = evolved([TableColumn("email", parse("string"))], columns("Email", "NO"))
+    outcome = evolve([TableColumn("email", parse("string"))], columns("Email", "NO"))
     assert [c.name for c in outcome.columns] == ["email", "NO"]
     assert Spelling().of(["Email", "no"], ["email", "NO"]) == {"Email": "email", "no": "NO"}
 
@@ -37,17 +37,17 @@ def test_names_are_compared_as_java_does(one: str, other: str, same: bool) -> No
 
 
 def test_two_columns_of_one_image_are_not_taken_for_one() -> None:
-    outcome = evolved([], columns("id", "email", "Email"))
-    assert outcome.conflicts == (Alike(("email", "Email")),)
+    outcome = evolve([], columns("id", "email", "Email"))
+    assert outcome.conflicts == (EqualNames(("email", "Email")),)
     assert outcome.columns == ()
 
 
 def test_a_column_is_renamed_as_the_file_says() -> None:
     spelling = Spelling(renamed=(("Email", "email_2"), ("_position", "position")))
-    outcome = evolved([], columns("email", "Email", "_position"), spelling)
+    outcome = evolve([], columns("email", "Email", "_position"), spelling)
     assert not outcome.conflicts
     assert [c.name for c in outcome.columns] == ["email", "email_2", "position"]
-    (taken,) = evolved([], columns("_position")).conflicts
+    (taken,) = evolve([], columns("_position")).conflicts
     assert isinstance(taken, Taken)
     assert "rename" in str(taken)
 

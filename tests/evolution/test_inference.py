@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.connect_schema import declared
-from ingest.evolution.inference import images, inferred, is_inexact, joined, shape, vouched
+from ingest.evolution.inference import images, inferred, is_inexact, joined, proven_columns, shape
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 def test_a_column_is_plain_where_every_value_was_seen_to_be_of_its_type(seen: str, read_as: str, proven: bool) -> None:
     columns = (declared("v", read_as), declared("elsewhere", "int64"))
     shape = "OBJECT<id: OBJECT<int53: BOOLEAN>, v: OBJECT<%s: BOOLEAN, unknown: BOOLEAN>>"
-    assert vouched(columns, shape % seen) == ({"v"} if proven else frozenset())
+    assert proven_columns(columns, shape % seen) == ({"v"} if proven else frozenset())
 
 
 _CASES = 400
@@ -139,4 +139,4 @@ def test_numbers_of_too_many_digits_are_found(spark: SparkSession) -> None:
 
 
 def test_without_a_shape_nothing_is_plain() -> None:
-    assert vouched((declared("v", "int64"),), None) == frozenset()
+    assert proven_columns((declared("v", "int64"),), None) == frozenset()

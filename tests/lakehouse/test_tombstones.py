@@ -11,10 +11,10 @@ from pyspark.sql import types as T
 
 from ingest.changelog.change import MOVED_TO, NEW_KEY, POSITION_COLUMN
 from ingest.changelog.position import POSITION
-from ingest.changelog.values.render import IN_FULL
+from ingest.changelog.values.render import LOSSLESS_JSON
 from ingest.delta.compaction import FILES_PER_SIZE
 from ingest.lakehouse.tombstones import MOVED_AT, Tombstones
-from ingest.merge.actions import SURROGATE, surrogate
+from ingest.merge.actions import TOMBSTONE_KEY, tombstone_key
 
 pytestmark = pytest.mark.spark
 KEY = T.StructType([T.StructField("id", T.LongType())])
@@ -28,16 +28,16 @@ def at(lsn: int) -> tuple[int, ...]:
 def buried(spark: SparkSession, *tombstones: tuple[int, int, int | None]) -> DataFrame:
     """Key, position, and the key to which the row moved."""
     rows = [(key, at(lsn), None if target is None else (target,)) for key, lsn, target in tombstones]
-    told = spark.createDataFrame(rows, BURIED).withColumn(SURROGATE, surrogate(["id"]))
-    return told.withColumn(MOVED_TO, F.to_json(NEW_KEY, IN_FULL)).select(SURROGATE, POSITION_COLUMN, MOVED_TO)
+    told = spark.createDataFrame(rows, BURIED).withColumn(TOMBSTONE_KEY, tombstone_key(["id"]))
+    return told.withColumn(MOVED_TO, F.to_json(NEW_KEY, LOSSLESS_JSON)).select(TOMBSTONE_KEY, POSITION_COLUMN, MOVED_TO)
 
 
 def keys(spark: SparkSession, *ids: int) -> DataFrame:
-    return spark.createDataFrame([(i,) for i in ids], KEY).withColumn(SURROGATE, surrogate(["id"]))
+    return spark.createDataFrame([(i,) for i in ids], KEY).withColumn(TOMBSTONE_KEY, tombstone_key(["id"]))
 
 
 def told(rows: DataFrame, ids: DataFrame, *columns: str) -> list[Row]:
-    return sorted(rows.join(ids, SURROGATE).select("id", f"{POSITION_COLUMN}.major", *columns).collect())
+    return sorted(rows.join(ids, TOMBSTONE_KEY).select("id", f"{POSITION_COLUMN}.major", *columns).collect())
 
 
 def test_moves_are_remembered_each_and_when_files_are_written_together(spark: SparkSession, tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_with_a_forgotten_key_it_is_forgotten_that_rows_moved_there(spark: Spark
     """The rows that moved may be somebody else's: they stay dead."""
     tombstones = Tombstones(spark, str(tmp_path / "t"))
     tombstones.write(buried(spark, (1, 40, 2), (1, 60, 3), (2, 39, None), (2, 50, 4)))
-    tombstones.remove(buried(spark, (2, 50, None)).select(SURROGATE, POSITION_COLUMN))
+    tombstones.remove(buried(spark, (2, 50, None)).select(TOMBSTONE_KEY, POSITION_COLUMN))
     asked = keys(spark, 1, 2)
     assert told(tombstones.matching(asked), asked) == [(1, 60)]
     assert told(tombstones.moves(asked), asked, MOVED_TO) == [(1, 60, '{"id":3}')]

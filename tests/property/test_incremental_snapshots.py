@@ -25,8 +25,8 @@ Record = dict[str, Any]
 class Database:
     """Two sessions write to one table, each row locked by the session that changed it last, until that commits."""
 
-    def __init__(self, random: Random, case: int, sequenced: bool) -> None:
-        self._random, self._case, self._sequenced = random, case, sequenced
+    def __init__(self, random: Random, case: int, position_in_sequence: bool) -> None:
+        self._random, self._case, self._sequenced = random, case, position_in_sequence
         self._lsn, self._committed = 100, 0
         self._rows: dict[int, int] = {}
         self._open: list[list[tuple[str, int, int, int]]] = [[], []]
@@ -89,10 +89,10 @@ class Database:
 @pytest.mark.parametrize("sequenced", [True, False], ids=["with a sequence", "without"])
 @pytest.mark.parametrize("size", [None, pytest.param(211, marks=pytest.mark.long)])
 def test_a_read_is_as_new_as_where_it_stands(
-    spark: SparkSession, tmp_path: Path, sequenced: bool, size: int | None
+    spark: SparkSession, tmp_path: Path, position_in_sequence: bool, size: int | None
 ) -> None:
     random = Random(SEED)
-    databases = [Database(random, case, sequenced) for case in range(CASES)]
+    databases = [Database(random, case, position_in_sequence) for case in range(CASES)]
     for one in databases:
         one.run(30)
     topics = [

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.values.temporal import instant
 from ingest.changelog.values.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, Kind, LogicalType, spark_type
 
-IN_FULL = {
+LOSSLESS_JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "ignoreNullFields": "false",

@@ -57,12 +57,12 @@ def is_unavailable(value: SparkColumn, wire: WireType, placeholder: str) -> Spar
     return F.coalesce(_found(value, wire, _placeholder(placeholder)), F.lit(False))
 
 
-def disguises(placeholder: str) -> frozenset[str]:
+def placeholder_encodings(placeholder: str) -> frozenset[str]:
     """Returns the JSON texts, without spaces, of the placeholder in columns of any type but maps."""
-    return _disguises(_placeholder(placeholder))
+    return _placeholder_encodings(_placeholder(placeholder))
 
 
-def _disguises(known: _Placeholder) -> frozenset[str]:
+def _placeholder_encodings(known: _Placeholder) -> frozenset[str]:
     texts = [json.dumps(text, ensure_ascii=False) for text in (*known.texts, known.uuid)]
     numbers = (str(list(map(kind, known.numbers))).replace(" ", "") for kind in (int, float))
     return frozenset([*texts, *(f"[{text}]" for text in texts), *numbers])
@@ -90,7 +90,7 @@ def _found(value: SparkColumn, wire: WireType, placeholder: _Placeholder) -> Spa
             return _in_struct(value, wire, placeholder)
         case Encoding.JSON_VALUE:
             mapped = json.dumps({placeholder.text: placeholder.text}, ensure_ascii=False, separators=(",", ":"))
-            return F.to_json(value).isin(*_disguises(placeholder), mapped)
+            return F.to_json(value).isin(*_placeholder_encodings(placeholder), mapped)
         case encoding if encoding in _VARIANTS:
             return text_of(value).isin(*placeholder.texts)
         case encoding if encoding in (*NUMBERS, Encoding.BOOLEAN, Encoding.MAP_ENTRIES):
