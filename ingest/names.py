@@ -157,7 +157,7 @@ class Lakehouse:
         """Returns the path of the events that backfill `number` has read from another source than bronze."""
         return self._below("backfilled", path_segment(source), str(number))
 
-    def beside(self, name: str) -> Lakehouse:
+    def scratch(self, name: str) -> Lakehouse:
         """Returns a lakehouse within this one for temporary tables, such as those of a proof."""
         return Lakehouse(self._below("beside", path_segment(name)))
 

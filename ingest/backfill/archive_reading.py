@@ -7,20 +7,20 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from ingest.backfill.readers import Reader
+from ingest.backfill.source_readers import SourceReader
 from ingest.config import Pipeline
 from ingest.errors import ConfigError
 from ingest.lakehouse.bronze import Bronze
 from ingest.loop.capture import Capture
 from ingest.names import Lakehouse
-from ingest.pipeline.composition import adoption_of, layout_of, rules_of
+from ingest.pipeline.composition import archive_import_of, layout_of, rules_of
 from ingest.pipeline.shredding import sealing_of
 from ingest.sources.archive import ArchiveSource
 from ingest.spark.folders import deleted_afterwards
 
 
 @contextmanager
-def archived(spark: SparkSession, pipeline: Pipeline, into: Lakehouse) -> Iterator[tuple[Reader, int]]:
+def archive_as_bronze(spark: SparkSession, pipeline: Pipeline, into: Lakehouse) -> Iterator[tuple[SourceReader, int]]:
     """Captures the whole archive into a temporary bronze in `into`, which is deleted on exit. Yields its reader and its
     last batch.
 
@@ -32,7 +32,7 @@ def archived(spark: SparkSession, pipeline: Pipeline, into: Lakehouse) -> Iterat
     path = into.bronze(pipeline.name)
     with deleted_afterwards(spark, path):
         bronze = Bronze(spark, path, rules.epochs, rules.names)
-        seal, adoption = sealing_of(pipeline), adoption_of(spark, pipeline, bronze, rules)
+        seal, adoption = sealing_of(pipeline), archive_import_of(spark, pipeline, bronze, rules)
         limit = pipeline.batch.max_events
         capture = Capture(spark, source, bronze, rules.naming, limit, seal=seal, adoption=adoption)
         while capture.step():
@@ -41,4 +41,4 @@ def archived(spark: SparkSession, pipeline: Pipeline, into: Lakehouse) -> Iterat
             raise ConfigError(
                 f"the archive of pipeline {pipeline.name} is empty", f"fill it: ingest archive run {pipeline.name}"
             )
-        yield Reader(pipeline.name, path, rules.columns), capture.captured.batch
+        yield SourceReader(pipeline.name, path, rules.columns), capture.captured.batch

@@ -25,7 +25,7 @@ from ingest.lakehouse.bronze_window import BronzeWindow
 from ingest.lakehouse.catalog import Catalog
 from ingest.loop.capture import Capture
 from ingest.loop.merge import Merge
-from ingest.pipeline.composition import Progress, adoption_of, bronze_of, layout_of, rules_of
+from ingest.pipeline.composition import Progress, archive_import_of, bronze_of, layout_of, rules_of
 from ingest.pipeline.shredding import sealing_of
 from ingest.sources.archive import ArchiveSource
 from ingest.sources.contract import Source
@@ -37,7 +37,7 @@ From = Literal["bronze", "archive", "kafka", "dump"]
 
 
 @dataclass(frozen=True)
-class Asked:
+class BackfillRequest:
     """The window of a backfill: events of `source` from `begin` on and before `end`. `tables`: all if empty. `dump`:
     what to read if `source` is "dump"."""
 
@@ -81,18 +81,18 @@ class Asked:
         return said if self.dump is None else said | {"dump": self.dump.path, "at": self.dump.at.said}
 
 
-def chosen_by(words: Mapping[str, Any]) -> Column | None:
+def event_filter_of(words: Mapping[str, Any]) -> Column | None:
     """Returns the filter of the events that a backfill merges, from its stored request; None for all."""
     if words["source"] not in get_args(From):
         return None
     begin, end = (text and Point.parsed(text, words.get("epoch", 0)) for text in (words.get("from"), words.get("to")))
-    return Asked(words["source"], begin or None, end or None).chosen
+    return BackfillRequest(words["source"], begin or None, end or None).chosen
 
 
 class Backfill:
     """One backfill of a pipeline: continues the unfinished one of an equal request, or begins a new one."""
 
-    def __init__(self, spark: SparkSession, pipeline: Pipeline, asked: Asked) -> None:
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, asked: BackfillRequest) -> None:
         layout, batch = pipeline.layout, pipeline.batch
         source = None if asked.source == "bronze" else _source(spark, pipeline, asked)
         self._registry = Backfills(spark, layout.backfills, pipeline.name)
@@ -116,7 +116,7 @@ class Backfill:
             source.until_now()
             seal = sealing_of(pipeline)
             adopts = asked.source == "archive" and asked.whole
-            adoption = adoption_of(spark, pipeline, self._bronze, rules) if adopts else None
+            adoption = archive_import_of(spark, pipeline, self._bronze, rules) if adopts else None
             limit = batch.max_events
             self._capture = Capture(spark, source, self._bronze, rules.naming, limit, seal=seal, adoption=adoption)
         most, writer = batch.merged_at_once, self.begun.writer
@@ -159,7 +159,7 @@ class Backfill:
         return self._merge.set_aside if self._merge else {}
 
 
-def planned(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> Mapping[str, int]:
+def planned(spark: SparkSession, pipeline: Pipeline, asked: BackfillRequest) -> Mapping[str, int]:
     """Returns the number of events per table that a backfill from bronze would read; for another source, the maximum
     number of records per topic."""
     if asked.source == "bronze":
@@ -173,7 +173,7 @@ def planned(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> Mapping[st
     return {} if span is None else {t: sum(e - span.start[t][p] for p, e in ps.items()) for t, ps in span.end.items()}
 
 
-def _source(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> Source:
+def _source(spark: SparkSession, pipeline: Pipeline, asked: BackfillRequest) -> Source:
     begin, end = (None if p is None or asked.whole else p.time for p in (asked.begin, asked.end))
     if asked.dump is not None:
         shape = {e.shape.table: e.shape for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name)}

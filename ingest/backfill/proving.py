@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.backfill.digests import entry_digest, history_digest
-from ingest.backfill.readers import readers
-from ingest.backfill.refolding import refolded
+from ingest.backfill.recomputing import recompute_tables
+from ingest.backfill.source_readers import source_readers
 from ingest.batches.deliveries import Captured, delivered
 from ingest.changelog.accounting import Account
 from ingest.changelog.change import content, quoted
@@ -88,19 +88,19 @@ def _same(one: Digest | None, other: Digest | None) -> bool:
 def prove(
     spark: SparkSession,
     pipeline: Pipeline,
-    beside: Lakehouse,
+    scratch: Lakehouse,
     tables: Sequence[str] = (),
     report: Callable[[Sequence[Account]], None] = lambda _: None,
 ) -> list[Proof]:
-    """Returns a proof for each table. `beside`: an empty place for the recomputed tables. A stream may run
+    """Returns a proof for each table. `scratch`: an empty place for the recomputed tables. A stream may run
     meanwhile."""
     accounts = Accounts(spark, pipeline.layout.accounts, pipeline.name)
     # A table that is set aside is compared as of the last batch that it has merged.
     aside = {t: one.after for t, one in accounts.set_aside().items() if not tables or t in tables}
-    found = _proved(spark, pipeline, beside, accounts.merged_through(), tables, report, aside)
+    found = _proved(spark, pipeline, scratch, accounts.merged_through(), tables, report, aside)
     for number, (table, after) in enumerate(aside.items()):
         if after:
-            place = beside.beside(f"set-aside-{number}")
+            place = scratch.scratch(f"set-aside-{number}")
             found += _proved(spark, pipeline, place, after, (table,), report)
     return sorted(found, key=lambda proof: proof.table)
 
@@ -108,7 +108,7 @@ def prove(
 def _proved(
     spark: SparkSession,
     pipeline: Pipeline,
-    beside: Lakehouse,
+    scratch: Lakehouse,
     upto: int,
     tables: Sequence[str],
     report: Callable[[Sequence[Account]], None],
@@ -116,8 +116,8 @@ def _proved(
 ) -> list[Proof]:
     live = _sides(spark, pipeline, pipeline.layout, upto)
     rules = rules_of(pipeline)
-    refolded(spark, pipeline, beside, tables, report=report, upto=upto, history=rules.history, without=without)
-    folded = _sides(spark, pipeline, beside, upto)
+    recompute_tables(spark, pipeline, scratch, tables, report=report, upto=upto, history=rules.history, without=without)
+    folded = _sides(spark, pipeline, scratch, upto)
     nothing = _Side()
     found = []
     there = (live.keys() | folded.keys()) - set(without)
@@ -137,7 +137,7 @@ def _captured(spark: SparkSession, pipeline: Pipeline, upto: int) -> list[Captur
     """Returns the events that any reader has captured; those of the stream only up to its batch `upto`."""
     rules = rules_of(pipeline)
     found = []
-    for reader in readers(spark, pipeline):
+    for reader in source_readers(spark, pipeline):
         bronze = reader.bronze(spark, rules)
         mine = reader.writer == pipeline.name
         found.append(Captured(bronze, bronze.between(0, upto) if mine else bronze.rows()))

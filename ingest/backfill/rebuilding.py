@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.backfill.refolding import histories, refolded
+from ingest.backfill.recomputing import histories, recompute_tables
 from ingest.changelog.accounting import Account
 from ingest.changelog.envelope import BATCH
 from ingest.config import Pipeline
@@ -43,7 +43,7 @@ class Rebuild:
         merged, self._aside = accounts.merged_through(), accounts.set_aside()
         self._registry = Backfills(spark, self._layout.backfills, pipeline.name)
         self.begun: BackfillRun = self._registry.start({"source": REBUILD, "tables": [*self._tables]}, merged)
-        self._beside = self._layout.beside(f"rebuild-{self.begun.number}")
+        self._scratch = self._layout.scratch(f"rebuild-{self.begun.number}")
 
     def run(self, report: Callable[[Sequence[Account]], None] = lambda _: None) -> list[CatalogEntry]:
         """Rebuilds the tables and returns their catalog entries. Raises Contended if the stream leaves no time for the
@@ -62,7 +62,7 @@ class Rebuild:
 
     def _end(self) -> None:
         self._registry.end(self.begun)
-        delete_folder(self._spark, self._beside.root)
+        delete_folder(self._spark, self._scratch.root)
 
     def _mend(self, table: str) -> None:
         """Corrects the accounts and the quarantine of a table that was set aside: the rebuilt table holds its waiting
@@ -71,13 +71,13 @@ class Rebuild:
         if table not in self._aside:
             return
         accounts = Accounts(self._spark, self._layout.accounts, name)
-        folded, after = Accounts(self._spark, self._beside.accounts, name), self._aside[table].after
+        folded, after = Accounts(self._spark, self._scratch.accounts, name), self._aside[table].after
         upto = folded.merged_through()
         shares = [share for share in accounts.waiting(table) if share.upto <= upto]
         if not shares:
             return
         quarantine = Quarantine(self._spark, self._layout.quarantine, name)
-        refused = Quarantine(self._spark, self._beside.quarantine, name).rows()
+        refused = Quarantine(self._spark, self._scratch.quarantine, name).rows()
         now = folded.total(table, after, shares[-1].upto)
         TablesAside(accounts, quarantine).caught_up(table, shares, now)
         quarantine.add(refused.where((F.col("table") == table) & (F.col(BATCH) > after)))
@@ -85,8 +85,8 @@ class Rebuild:
     def _folded(self, report: Callable[[Sequence[Account]], None] = lambda _: None) -> list[CatalogEntry]:
         history = rules_of(self._pipeline).history
         stops = {after for one in self._aside.values() for after in (one.after, self.begun.upto_batch)}
-        return refolded(
-            self._spark, self._pipeline, self._beside, self._tables, report=report, history=history, stops=stops
+        return recompute_tables(
+            self._spark, self._pipeline, self._scratch, self._tables, report=report, history=history, stops=stops
         )
 
     def _swap(self, table: str) -> None:
@@ -99,7 +99,7 @@ class Rebuild:
         for kept in live.kept:
             kept.pin_snapshot(self.begun.writer)
         for reader, _ in histories(self._spark, self._pipeline):
-            upto = Accounts(self._spark, self._beside.accounts, reader.writer).merged_through()
+            upto = Accounts(self._spark, self._scratch.accounts, reader.writer).merged_through()
             if live.silver.txn_version(reader.writer) > upto:
                 raise Contended(
                     f"table {table} holds batches after {upto}, which are not folded yet", "run the same again"
@@ -113,7 +113,7 @@ class Rebuild:
     def _replace(self, entry: CatalogEntry, live: TableState) -> None:
         """Replaces tombstones first, then the other tables, silver last: a crash in between is healed by repeating the
         rebuild."""
-        anew = self._stored(self._beside, entry.shape.table)
+        anew = self._stored(self._scratch, entry.shape.table)
         if anew.tombstones.exists():
             live.tombstones.write(anew.tombstones.rows())
         told = {WRITER: self.begun.writer, THROUGH_BATCH: self.begun.number}

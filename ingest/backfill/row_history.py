@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.backfill.refolding import refolded
+from ingest.backfill.recomputing import recompute_tables
 from ingest.changelog.change import DELETED, POSITION_COLUMN, SOURCE_TS, quoted
 from ingest.changelog.envelope import key_json
 from ingest.changelog.values.render import json_object, rendered
@@ -39,7 +39,7 @@ Position = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Step:
+class RowEvent:
     """One event of a row. `at`: the time of the commit at the source. `position`: as in `changelog.position`, offset
     and partition last. `changed`: column → value before and after."""
 
@@ -49,11 +49,11 @@ class Step:
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
 
-def life_of(
-    spark: SparkSession, pipeline: Pipeline, table: str, key: Mapping[str, str], beside: Lakehouse
-) -> list[Step]:
+def row_events(
+    spark: SparkSession, pipeline: Pipeline, table: str, key: Mapping[str, str], scratch: Lakehouse
+) -> list[RowEvent]:
     """Returns the events of a row in the source's order. Reads the row history that the pipeline keeps for the table;
-    without one, recomputes it in `beside`, an empty place, from the events in bronze with this key.
+    without one, recomputes it in `scratch`, an empty place, from the events in bronze with this key.
 
     Raises ConfigError for a table that the lakehouse doesn't have, or a key with other columns than the table's.
     """
@@ -68,8 +68,8 @@ def life_of(
         )
     kept = row_history_of(spark, pipeline.layout, pipeline.name, table)
     if table not in rules_of(pipeline).history or not kept.versions.exists():
-        entries = refolded(spark, pipeline, beside, (table,), lambda _: _names(table, key), history=(table,))
-        kept = row_history_of(spark, beside, pipeline.name, table)
+        entries = recompute_tables(spark, pipeline, scratch, (table,), lambda _: _names(table, key), history=(table,))
+        kept = row_history_of(spark, scratch, pipeline.name, table)
         _complete(kept, entries, shape)
     return _steps(spark, kept, shape, key) if kept.changes.exists() else []
 
@@ -93,7 +93,7 @@ def _names(table: str, key: Mapping[str, str]) -> Column:
     return F.coalesce((F.col("source_table") == table) & ((F.col("op") == "t") | mine), F.lit(False))
 
 
-def _steps(spark: SparkSession, kept: RowHistory, shape: Shape, key: Mapping[str, str]) -> list[Step]:
+def _steps(spark: SparkSession, kept: RowHistory, shape: Shape, key: Mapping[str, str]) -> list[RowEvent]:
     types = {c.name: spark_type(c.type) for c in shape.columns}
     text = T.StructType([T.StructField(k, T.StringType()) for k in shape.key])
     mine = local_rows(spark, [key], text).select(*(quoted(k).cast(types[k]).alias(k) for k in shape.key))
@@ -106,32 +106,32 @@ def _steps(spark: SparkSession, kept: RowHistory, shape: Shape, key: Mapping[str
         told: DataFrame = kept.versions.matching(mine, named)
         span = (POSITION_COLUMN, UNTIL, VALID_FROM, VALID_TO)
         versions = told.select(*span, json_object(values).alias("row")).collect()  # of one row
-    return told_by(ordered.collect(), {tuple(v[POSITION_COLUMN]): v for v in versions})  # of one row
+    return row_events_from(ordered.collect(), {tuple(v[POSITION_COLUMN]): v for v in versions})  # of one row
 
 
-def told_by(facts: Sequence[Row], versions: Mapping[Position, Row]) -> list[Step]:
+def row_events_from(facts: Sequence[Row], versions: Mapping[Position, Row]) -> list[RowEvent]:
     """Returns the steps of a row from its `facts`, ordered by position, and its `versions`, by the position at which
     each began, with their `row` as JSON."""
-    steps: list[Step] = []
+    steps: list[RowEvent] = []
     before: Values | None = None
     for number, fact in enumerate(facts):
         at, following = tuple(fact[POSITION_COLUMN]), facts[number + 1] if number + 1 < len(facts) else None
         version = versions.get(at)
         if fact[DELETED]:
             if before is not None:
-                steps.append(Step(VANISHES, fact[SOURCE_TS], at))
+                steps.append(RowEvent(VANISHES, fact[SOURCE_TS], at))
             before = None
         elif version is None:
             again = following is not None and _place(following) == _place(fact)
-            steps.append(Step(AGAIN if again else WAITS, fact[SOURCE_TS], at))
+            steps.append(RowEvent(AGAIN if again else WAITS, fact[SOURCE_TS], at))
         else:
             row = json.loads(version["row"])
-            steps.append(Step(CHANGES if before else APPEARS, fact[SOURCE_TS], at, _changed(before, row)))
+            steps.append(RowEvent(CHANGES if before else APPEARS, fact[SOURCE_TS], at, _changed(before, row)))
             before = row
             end = version[UNTIL]
             if end is not None and (following is None or tuple(following[POSITION_COLUMN]) > tuple(end)):
                 # The version ended without an event of its own: a truncate, or another row took its key.
-                steps.append(Step(VANISHES, version[VALID_TO], tuple(end)))
+                steps.append(RowEvent(VANISHES, version[VALID_TO], tuple(end)))
                 before = None
     return steps
 

@@ -25,7 +25,7 @@ def waiting(as_json: bool, console: Console | None = None) -> Callable[[Waiting 
     return lambda state: console.out(text(state))
 
 
-def patiently(spark: SparkSession, pipeline: Pipeline, as_json: bool, work: Callable[[Progressed], _T]) -> _T:
+def retry_while_away(spark: SparkSession, pipeline: Pipeline, as_json: bool, work: Callable[[Progressed], _T]) -> _T:
     """Returns the result of `work`, which is retried while a service that it needs is away. Ctrl-C interrupts it."""
     return Retries(spark, pipeline, Stop(), waiting(as_json))(work)
 

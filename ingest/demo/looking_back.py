@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.backfill.refolding import committed_by, refolded
+from ingest.backfill.recomputing import committed_by, recompute_tables
 from ingest.changelog.envelope import CHANGES
 from ingest.changelog.point import Point
 from ingest.config import Pipeline
@@ -46,7 +46,7 @@ def look_back(spark: SparkSession, pipeline: Pipeline, into: Lakehouse) -> LookB
     """`into`: an empty place for the tables."""
     bronze = bronze_of(spark, pipeline).rows()
     position = _middle(bronze)
-    entries = refolded(spark, pipeline, into, chosen=partial(committed_by, Point(major=position)))
+    entries = recompute_tables(spark, pipeline, into, chosen=partial(committed_by, Point(major=position)))
     found = {e.shape.table: _rows(Silver(spark, e.path).rows()) for e in entries}
     return LookBack(position, sum(map(len, found.values())), found == _folded(bronze, position))
 

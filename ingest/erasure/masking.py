@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.backfill.readers import MASK
+from ingest.backfill.source_readers import MASK
 from ingest.batches.rules import Rules
 from ingest.changelog.change import quoted
 from ingest.changelog.envelope import RECORD, events

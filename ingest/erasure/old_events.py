@@ -14,7 +14,7 @@ from functools import partial, reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.backfill.readers import Reader
+from ingest.backfill.source_readers import SourceReader
 from ingest.batches.rules import Rules
 from ingest.changelog.change import EVENT_ID
 from ingest.config import Pipeline
@@ -64,10 +64,12 @@ class OldEvents:
         self._spans: dict[str, list[Span]] = defaultdict(list)
         self._searched: list[Callable[[], None]] = []
 
-    def found(self, readers: Iterable[Reader]) -> DataFrame:
+    def found(self, source_readers: Iterable[SourceReader]) -> DataFrame:
         """Returns `EVENT_ID`, `request`, `table`, `GRAVES` and `READER` of the events that are there by now."""
         nothing = self._spark.createDataFrame([], _SCHEMA)
-        return reduce(DataFrame.unionByName, [nothing, *(one for reader in readers for one in self._found_in(reader))])
+        return reduce(
+            DataFrame.unionByName, [nothing, *(one for reader in source_readers for one in self._found_in(reader))]
+        )
 
     def spans(self, reader: str) -> list[Span]:
         """Returns the spans of a reader's bronze that hold all of the events found there."""
@@ -79,7 +81,7 @@ class OldEvents:
         for step in self._searched:
             step()
 
-    def _found_in(self, reader: Reader) -> list[DataFrame]:
+    def _found_in(self, reader: SourceReader) -> list[DataFrame]:
         versions = [entry.key_version for entry in self._ledger.requests().values()]
         index = index_of(self._spark, self._pipeline, reader, self._shapes, self._keys, versions)
         known = self._history.load(reader.writer, _KIND, index.basis) or HistoryFact(0, {"entry": 0})
@@ -104,7 +106,7 @@ class OldEvents:
         self._searched += [index.require_unchanged, keep]
         return found
 
-    def _found_within(self, reader: Reader, span: Span) -> list[DataFrame]:
+    def _found_within(self, reader: SourceReader, span: Span) -> list[DataFrame]:
         rules = replace(self._rules, columns=reader.columns)
         bronze = reader.bronze(self._spark, rules)
         fencing = Suppression(

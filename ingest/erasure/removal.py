@@ -17,7 +17,7 @@ from functools import cached_property, reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.backfill.readers import Reader, readers
+from ingest.backfill.source_readers import SourceReader, source_readers
 from ingest.changelog.change import EVENT_ID, POSITION_COLUMN
 from ingest.config import Pipeline
 from ingest.erasure.archive_erasing import erased_from_archive, require_read
@@ -41,7 +41,7 @@ from ingest.suppression.before_cutoff import BEFORE_CUTOFF, with_cutoff_flags
 from ingest.suppression.cutoff import Cutoff
 from ingest.suppression.key_file import LedgerKeys, read_keys
 from ingest.suppression.ledger import REQUESTED, STATE, Ledger, LedgerEntry, cutoffs, last_state_number
-from ingest.upkeep.old_files import folded, raw, without_old_files
+from ingest.upkeep.old_files import event_folders, table_folders, without_old_files
 
 TOMBSTONES, QUARANTINE, TABLES, BRONZE = "tombstones", "quarantine", "tables", "bronze"
 OLD_FILES, ARCHIVE, DATA_KEYS, TOPICS = "old files", "archive", "data keys", "compacted topics"
@@ -83,7 +83,7 @@ class Removal:
         self._keep = told if keep_hours is None else keep_hours
         self._ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
         self._shapes = TableSchemas(spark, pipeline.name, pipeline.layout, self._rules)
-        self._readers = readers(spark, pipeline)
+        self._readers = source_readers(spark, pipeline)
         self._quarantine = Quarantine(spark, pipeline.layout.quarantine, pipeline.name)
         self._kept: dict[str, TableState] = {}
         self._aside = subjects_aside(spark, pipeline)
@@ -143,7 +143,7 @@ class Removal:
             self._bronze(one).empty(events.where(F.col(READER) == one.writer), search.spans(one.writer)) for one in mine
         )
 
-    def _bronze(self, reader: Reader) -> Bronze:
+    def _bronze(self, reader: SourceReader) -> Bronze:
         return reader.bronze(self._spark, self._rules)
 
     def _graves(self, old: DataFrame, ends: Mapping[str, Cutoff]) -> int:
@@ -220,8 +220,8 @@ class Removal:
         due = max(since) + timedelta(hours=self._keep)
         if datetime.now(UTC) < due:
             return due
-        tables = folded(self._pipeline.layout, self._pipeline.name, [e.shape.table for e in self._subjects])
-        without_old_files(self._spark, [*raw(self._spark, self._pipeline), *tables], self._keep)
+        tables = table_folders(self._pipeline.layout, self._pipeline.name, [e.shape.table for e in self._subjects])
+        without_old_files(self._spark, [*event_folders(self._spark, self._pipeline), *tables], self._keep)
         self._ledger.append([LedgerEntry(STATE, "", place=OLD_FILES, state=REMOVED, upto=upto)])
         return None
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.backfill.readers import readers
+from ingest.backfill.source_readers import source_readers
 from ingest.config import Pipeline
 from ingest.erasure.subject_search import Search, counted
 from ingest.errors import ConfigError
@@ -112,7 +112,7 @@ def written_by_now(spark: SparkSession, pipeline: Pipeline, topics: bool) -> Cut
     offsets: Offsets = {}
     ends: list[LogEnd] = []
     rules, history = rules_of(pipeline), HistoryFacts(spark, pipeline.layout.known_history)
-    for reader in readers(spark, pipeline):
+    for reader in source_readers(spark, pipeline):
         bronze = reader.bronze(spark, rules)
         read = BronzeSummary(bronze, reader.writer, history, rules.view, keeps=False).log_ends(bronze.last_batch())
         if reader.from_topics:

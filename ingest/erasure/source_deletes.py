@@ -11,7 +11,7 @@ from functools import partial, reduce
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.backfill.readers import readers
+from ingest.backfill.source_readers import source_readers
 from ingest.batches.group_stats import CHANGE, profiles
 from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
@@ -79,7 +79,7 @@ def _unread(
     read again: only its table may tell its key."""
     history = HistoryFacts(spark, pipeline.layout.known_history)
     parts, keeping = list[DataFrame](), list[Callable[[], None]]()
-    for reader in readers(spark, pipeline):
+    for reader in source_readers(spark, pipeline):
         bronze = reader.bronze(spark, rules)
         basis = hashlib.sha256(f"{settings} {rules.view} {bronze.identity}".encode()).hexdigest()[:16]
         known = history.load(reader.writer, _KIND, basis) or HistoryFact(0, {})

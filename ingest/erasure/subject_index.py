@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.backfill.readers import Reader
+from ingest.backfill.source_readers import SourceReader
 from ingest.batches.rules import Rules
 from ingest.config import Pipeline
 from ingest.delta import compaction, delta_table
@@ -221,7 +221,7 @@ class SubjectIndex:
 def index_of(
     spark: SparkSession,
     pipeline: Pipeline,
-    reader: Reader,
+    reader: SourceReader,
     shapes: TableSchemas,
     keys: LedgerKeys,
     versions: Iterable[int | None],

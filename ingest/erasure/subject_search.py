@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.backfill.readers import readers
+from ingest.backfill.source_readers import source_readers
 from ingest.batches.group_stats import CHANGE, Group, profiles
 from ingest.batches.schemas import Schemas
 from ingest.changelog.change import EVENT_ID
@@ -67,7 +67,7 @@ class Search:
         self._spark = spark
         self._pipeline = pipeline
         self._keys = keys
-        self._readers = readers(spark, pipeline)
+        self._readers = source_readers(spark, pipeline)
         rules = rules_of(pipeline)
         columns = reduce(lambda known, reader: known | dict(reader.columns), self._readers, dict(rules.columns))
         self._rules = replace(rules, columns=columns)

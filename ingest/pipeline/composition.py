@@ -125,7 +125,7 @@ def bronze_of(spark: SparkSession, pipeline: Pipeline) -> Bronze:
     return Bronze(spark, pipeline.layout.bronze(pipeline.name), rules.epochs, rules.names)
 
 
-def adoption_of(spark: SparkSession, pipeline: Pipeline, bronze: Bronze, rules: Rules) -> ArchiveImport | None:
+def archive_import_of(spark: SparkSession, pipeline: Pipeline, bronze: Bronze, rules: Rules) -> ArchiveImport | None:
     """Returns the import of archived objects into bronze as its data files. None if that isn't possible: a sink
     connector wrote them, bronze is in remote storage, or events have to be encrypted first."""
     archive = _archive(pipeline)
@@ -179,7 +179,7 @@ class Run:
             limit = pipeline.batch.max_events
             stops = pipeline.source.recreated_topics == "stop"
             seal = sealing_of(pipeline)
-            adoption = adoption_of(spark, pipeline, bronze, rules) if adopts else None
+            adoption = archive_import_of(spark, pipeline, bronze, rules) if adopts else None
             what = source or source_of(pipeline)
             merges = "merge" in parts
             self._capture = Capture(spark, what, bronze, rules.naming, limit, stops, seal, adoption, merges)

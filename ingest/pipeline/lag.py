@@ -17,7 +17,7 @@ _ANSWER_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Lag:
+class SourceLag:
     """`records`: offsets that Kafka holds and bronze doesn't. `seconds`: an upper bound of silver's lag; 0 if nothing
     waits. Each is None if it isn't known; `unknown` says why."""
 
@@ -26,22 +26,22 @@ class Lag:
     unknown: str | None = None
 
 
-def lag_of(bronze: Bronze, pipeline: Pipeline, merged: int) -> Lag:
+def lag_of(bronze: Bronze, pipeline: Pipeline, merged: int) -> SourceLag:
     """Asks Kafka for the offsets beyond bronze. `merged`: the last capture batch in silver."""
     captured = bronze.captured()
     try:
         records = _uncaptured(pipeline, captured.offsets)
     except IngestError as error:
-        return Lag(unknown=error.problem)
+        return SourceLag(unknown=error.problem)
     if records < 0:
-        return Lag(unknown="a topic is shorter than what bronze holds of it: it was deleted and created again")
+        return SourceLag(unknown="a topic is shorter than what bronze holds of it: it was deleted and created again")
     if not records and captured.batch <= merged:
-        return Lag(0, 0.0)
+        return SourceLag(0, 0.0)
     written = _newest_merged(bronze, merged)
     if written is None:
-        return Lag(records, unknown="nothing is merged yet")
+        return SourceLag(records, unknown="nothing is merged yet")
     # Every waiting record was written after the newest merged one.
-    return Lag(records, max(0.0, round((datetime.now(UTC) - written).total_seconds(), 3)))
+    return SourceLag(records, max(0.0, round((datetime.now(UTC) - written).total_seconds(), 3)))
 
 
 def _uncaptured(pipeline: Pipeline, captured: Offsets) -> int:

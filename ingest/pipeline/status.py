@@ -20,7 +20,7 @@ from ingest.lakehouse.quarantine import Quarantine
 from ingest.lakehouse.silver import Silver
 from ingest.lakehouse.tombstones import Tombstones
 from ingest.names import Lakehouse
-from ingest.pipeline.lag import Lag, lag_of
+from ingest.pipeline.lag import SourceLag, lag_of
 from ingest.pipeline.schema_changes import SchemaChange, schema_changes
 
 
@@ -63,7 +63,7 @@ class Status:
     schema_changes: list[SchemaChange]
     set_aside: dict[str, SetAside]
     set_aside_by_backfills: dict[int, dict[str, SetAside]]
-    lag: Lag | None = None
+    lag: SourceLag | None = None
 
     @property
     def waiting(self) -> int:

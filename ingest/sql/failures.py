@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from ingest.errors import ConfigError, IngestError
 from ingest.sql.feed import readable_since
-from ingest.sql.table_names import SEE_TABLES, TableNames
+from ingest.sql.query_names import SEE_TABLES, QueryNames
 
 _ABSENT = "TABLE_OR_VIEW_NOT_FOUND"
 _TYPES_CHANGED = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA"
@@ -28,11 +28,11 @@ class QueryFailed(IngestError):
 @dataclass
 class Query:
     """Facts for explaining a failure, set as soon as they are known. `elsewhere`: explains failures outside of the
-    query, such as an unreachable store. `feeds`: as in `Statement`."""
+    query, such as an unreachable store. `feeds`: as in `ReadOnlyStatement`."""
 
     spark: SparkSession
     elsewhere: Callable[[Exception], IngestError | None]
-    tables: TableNames = field(default_factory=lambda: TableNames(()))
+    tables: QueryNames = field(default_factory=lambda: QueryNames(()))
     feeds: frozenset[str] = frozenset()
 
 

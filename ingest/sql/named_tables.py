@@ -11,14 +11,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from ingest.jvm.sources import define
-from ingest.sql.table_names import TableNames
+from ingest.sql.query_names import QueryNames
 
 _PACKAGE = "org.apache.spark.sql.connector.catalog"
 _CLASS = f"{_PACKAGE}.NamedTables"
 
 
 @contextmanager
-def named_tables(spark: SparkSession, names: TableNames) -> Iterator[None]:
+def named_tables(spark: SparkSession, names: QueryNames) -> Iterator[None]:
     """Makes the tables known in the block, in a catalog that is current there. No table is read before a query names
     it."""
     _define(spark)
@@ -38,7 +38,7 @@ def named_tables(spark: SparkSession, names: TableNames) -> Iterator[None]:
         manager.setCurrentCatalog(before)
 
 
-def _free_name(names: TableNames) -> str:
+def _free_name(names: QueryNames) -> str:
     """Returns a catalog name that no schema or pipeline has: in `a.b`, Spark resolves `a` as a catalog first."""
     taken = {one.text.partition(".")[0] for one in names.tables} | {text.partition(".")[0] for text in names.several}
     name = "lakehouse"

@@ -20,7 +20,7 @@ _QUALIFIERS = ("system.builtin.", "builtin.")
 _WHAT_READS = "run one query, SHOW, DESCRIBE or EXPLAIN at a time; tables change through `ingest run` alone"
 
 
-class Statement:
+class ReadOnlyStatement:
     """A parsed read-only statement. Raises ConfigError for any other statement, and the parser's exception for invalid
     SQL.
 

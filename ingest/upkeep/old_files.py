@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pyspark.sql import SparkSession
 
-from ingest.backfill.readers import readers
+from ingest.backfill.source_readers import source_readers
 from ingest.config import Pipeline
 from ingest.delta import read_table
 from ingest.delta.vacuum import remove_old_files, remove_old_versions
@@ -19,26 +19,30 @@ def every_table(spark: SparkSession, pipeline: Pipeline) -> list[str]:
     layout = pipeline.layout
     shared = [layout.accounts, layout.tables, layout.backfills, layout.ledger, layout.known_history]
     entries = Catalog(spark, layout.tables).entries(pipeline.name)
-    return [*raw(spark, pipeline), *folded(layout, pipeline.name, [e.shape.table for e in entries]), *shared]
+    return [
+        *event_folders(spark, pipeline),
+        *table_folders(layout, pipeline.name, [e.shape.table for e in entries]),
+        *shared,
+    ]
 
 
-def raw(spark: SparkSession, pipeline: Pipeline) -> list[str]:
+def event_folders(spark: SparkSession, pipeline: Pipeline) -> list[str]:
     """Returns the folders of the tables that store whole events (bronze, quarantine), and of the subject index."""
     return [
-        *(reader.path for reader in readers(spark, pipeline)),
+        *(reader.path for reader in source_readers(spark, pipeline)),
         pipeline.layout.quarantine,
         pipeline.layout.subject_index,
     ]
 
 
-def folded(layout: Lakehouse, pipeline: str, tables: Sequence[str]) -> Iterator[str]:
+def table_folders(layout: Lakehouse, pipeline: str, tables: Sequence[str]) -> Iterator[str]:
     """Yields the folders of silver and of the tables beside it, for these tables."""
     for table in tables:
         for place in (layout.silver, layout.pending, layout.tombstones, layout.history, layout.changes):
             yield place(pipeline, table)
 
 
-def there(spark: SparkSession, folders: Sequence[str]) -> list[str]:
+def existing_tables(spark: SparkSession, folders: Sequence[str]) -> list[str]:
     """Returns the folders that hold a Delta table."""
     return [folder for folder in folders if read_table.exists(spark, folder)]
 
@@ -48,11 +52,11 @@ def vacuum(spark: SparkSession, folders: Sequence[str], hours: int) -> int:
 
     Older versions can't be read any more, and a writer whose transaction takes longer fails to commit.
     """
-    tables = there(spark, folders)
+    tables = existing_tables(spark, folders)
     remove_old_versions(spark, tables, hours)
     return len(tables)
 
 
 def without_old_files(spark: SparkSession, folders: Sequence[str], hours: int) -> None:
     """Deletes the files that no version younger than `hours` needs; keeps the log entries."""
-    remove_old_files(spark, there(spark, folders), hours)
+    remove_old_files(spark, existing_tables(spark, folders), hours)

@@ -37,7 +37,7 @@ Position = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Collected:
+class GcResult:
     """The result for one table. `horizon`: the new one; None if it is unchanged. `forgotten`: the number of deleted
     tombstones."""
 
@@ -79,7 +79,7 @@ def written_before(bronze: Bronze, moment: datetime) -> DataFrame:
 
 def collect_garbage(
     spark: SparkSession, pipeline: str, lakehouse: Lakehouse, bronze: Bronze, horizons: DataFrame, dry_run: bool
-) -> list[Collected]:
+) -> list[GcResult]:
     """Raises the horizon of each table with a key to `horizons`, but not beyond the first event that isn't merged
     yet."""
     accounts = Accounts(spark, lakehouse.accounts, pipeline)
@@ -97,12 +97,12 @@ def collect_garbage(
     ]
 
 
-def _collected(tombstones: Tombstones, table: str, horizon: Position | None, dry_run: bool) -> Collected:
+def _collected(tombstones: Tombstones, table: str, horizon: Position | None, dry_run: bool) -> GcResult:
     known = tombstones.horizon()
     count = tombstones.count()
     if horizon is None or not count or (known is not None and horizon <= known):
-        return Collected(table, count, 0, None)
+        return GcResult(table, count, 0, None)
     forgotten = tombstones.count(horizon)
     if forgotten and not dry_run:
         tombstones.forget(horizon)
-    return Collected(table, count, forgotten, horizon if forgotten else None)
+    return GcResult(table, count, forgotten, horizon if forgotten else None)

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from ingest.config import Pipeline
 from ingest.delta import vacuum
 from ingest.delta.conflict_retry import retry_on_conflict
-from ingest.upkeep.old_files import every_table, there
+from ingest.upkeep.old_files import every_table, existing_tables
 
 _log = logging.getLogger(__name__)
 _MOST_SECONDS = 3600.0
@@ -52,7 +52,7 @@ class _Upkeep:
             return
         self.end()
         self._due = time.monotonic() + self._every
-        tables = there(self._spark, every_table(self._spark, self._pipeline))
+        tables = existing_tables(self._spark, every_table(self._spark, self._pipeline))
         retry_on_conflict()(vacuum.set_retention, self._spark, tables, self._pipeline.old_versions.properties)
         self._under_way = self._beside.submit(self._let_go, tables)
 

@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 
 from ingest.archive import Manifest, Manifested, ObjectStore, writing
 from ingest.archive.manifest import manifest_key, manifests, manifests_folder, objects_folder
-from ingest.backfill.backfill import Asked, Backfill
+from ingest.backfill.backfill import Backfill, BackfillRequest
 from ingest.backfill.digests import table_digests
-from ingest.backfill.readers import readers
+from ingest.backfill.source_readers import source_readers
 from ingest.batches.rules import Rules
 from ingest.changelog.envelope import RECORD
 from ingest.changelog.point import Point
@@ -113,12 +113,14 @@ def test_what_only_the_archive_holds_comes_into_a_lakehouse_that_began_late(
     late_shop = load(str(file), {})
     with pytest.raises(ConfigError, match="partition 0, that no table has read"):
         require_read(spark, late_shop, [bronze])
-    backfill = Backfill(spark, late_shop, Asked("archive"))
+    backfill = Backfill(spark, late_shop, BackfillRequest("archive"))
     while not backfill.done:
         backfill.step()
     assert silver(spark, late) == whole
-    require_read(spark, late_shop, [reader.bronze(spark, Rules()) for reader in readers(spark, late_shop)])
-    window = Asked("archive", Point.parsed("1970-01-01T00:00:01.005Z"), Point.parsed("1970-01-01T00:00:01.008Z"))
+    require_read(spark, late_shop, [reader.bronze(spark, Rules()) for reader in source_readers(spark, late_shop)])
+    window = BackfillRequest(
+        "archive", Point.parsed("1970-01-01T00:00:01.005Z"), Point.parsed("1970-01-01T00:00:01.008Z")
+    )
     short = Backfill(spark, load(str(file), {}), window)
     assert sum(a.read for a in short.step().accounts) == 3
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from ingest.archive import Manifest, Manifested, ObjectStore, erased
 from ingest.archive.manifest import manifest_key, manifests
 from ingest.archive.manifested import fetched
-from ingest.backfill.backfill import Asked, Backfill
+from ingest.backfill.backfill import Backfill, BackfillRequest
 from ingest.backfill.proving import prove
 from ingest.backfill.restoring import restore
 from ingest.batches.group_stats import Group, profiles
@@ -243,7 +243,7 @@ def test_a_window_of_positions_out_of_the_archive_is_the_one_out_of_bronze(
             while archiving_of(spark, nothing).step() is not None:
                 pass
         shop = history.pipeline(folder, archive=archive)
-        asked = Asked(source, begin, end)  # type: ignore[arg-type]
+        asked = BackfillRequest(source, begin, end)  # type: ignore[arg-type]
         if dies:
             with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
                 patched.setattr(Accounts, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
@@ -253,7 +253,7 @@ def test_a_window_of_positions_out_of_the_archive_is_the_one_out_of_bronze(
         sums = counted.groupBy("table").sum("read", "applied", "superseded").collect()
         found[name] = (history.digests(spark, shop), sorted(map(tuple, sums)))
     # Rows without a key are left alone by backfills.
-    proofs = [p for p in prove(spark, shop, shop.layout.beside("proof")) if p.table != "public.notes"]
+    proofs = [p for p in prove(spark, shop, shop.layout.scratch("proof")) if p.table != "public.notes"]
     assert [p.equal for p in proofs] == [True, True]
     assert found["there"] == found["here"]
     assert found["here"][0]

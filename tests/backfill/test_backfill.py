@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from ingest.backfill.backfill import Asked, Backfill
+from ingest.backfill.backfill import Backfill, BackfillRequest
 from ingest.changelog.point import Point
 from ingest.cli import app
 from ingest.cli.pipeline import backfill as command
@@ -57,7 +57,7 @@ def at(hour: int) -> Point:
     return Point.parsed(f"2026-01-01T{hour:02}:00:00Z")
 
 
-def done(spark: SparkSession, shop: Pipeline, asked: Asked) -> Backfill:
+def done(spark: SparkSession, shop: Pipeline, asked: BackfillRequest) -> Backfill:
     backfill = Backfill(spark, shop, asked)
     while not backfill.done:
         backfill.step()
@@ -74,7 +74,7 @@ def test_a_table_that_is_new_is_filled_by_windows_in_any_order(
     random.shuffle(windows)
     for begin, end in windows:
         ends = None if end == 24 else at(end)
-        done(spark, shop[0], Asked("bronze", at(begin), ends))
+        done(spark, shop[0], BackfillRequest("bronze", at(begin), ends))
     found = digests(spark, shop[0])
     assert found == {t: d for t, d in whole.items() if t != NOTES}, "rows without a key can't be told from doubled ones"
     backfills = Backfills(spark, shop[0].layout.backfills, "shop").all()
@@ -90,7 +90,7 @@ def test_a_table_that_is_new_is_filled_by_windows_in_any_order(
 def test_one_that_died_goes_on_where_it_stood(
     spark: SparkSession, shop: tuple[Pipeline, Bronze], whole: dict[str, Digest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = Asked("bronze", tables=(ITEMS,))
+    asked = BackfillRequest("bronze", tables=(ITEMS,))
     first = Backfill(spark, shop[0], asked)
     first.step()
     with monkeypatch.context() as patched, pytest.raises(Died):
@@ -109,7 +109,7 @@ def test_one_that_died_goes_on_where_it_stood(
 def test_what_is_there_already_stays_as_it_is(
     spark: SparkSession, shop: tuple[Pipeline, Bronze], whole: dict[str, Digest]
 ) -> None:
-    backfill = done(spark, shop[0], Asked("bronze", Point.parsed("0/BB8"), Point.parsed("0/1F40"), (ORDERS,)))
+    backfill = done(spark, shop[0], BackfillRequest("bronze", Point.parsed("0/BB8"), Point.parsed("0/1F40"), (ORDERS,)))
     assert digests(spark, shop[0]) == {ORDERS: whole[ORDERS]}
     sums = Accounts(spark, shop[0].layout.accounts, backfill.begun.writer).rows().where(f"table = '{ORDERS}'")
     row = sums.selectExpr("sum(read)", "sum(applied)").first()
@@ -122,7 +122,7 @@ def test_what_is_there_already_stays_as_it_is(
 
 def test_a_topic_is_not_cut_by_positions() -> None:
     with pytest.raises(ConfigError, match="one of times"):
-        Asked("kafka", Point.parsed("0/10"))
+        BackfillRequest("kafka", Point.parsed("0/10"))
 
 
 def test_the_command_counts_fills_and_says_what_it_did(

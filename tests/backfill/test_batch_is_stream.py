@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.backfill.backfill import Asked, Backfill
+from ingest.backfill.backfill import Backfill, BackfillRequest
 from ingest.backfill.proving import prove
 from ingest.changelog.point import Point
 from ingest.config import Pipeline
@@ -49,7 +49,7 @@ def source(folder: Path) -> FileSource:
 
 
 def proved(spark: SparkSession, shop: Pipeline) -> None:
-    proofs = prove(spark, shop, shop.layout.beside("proof"))
+    proofs = prove(spark, shop, shop.layout.scratch("proof"))
     assert proofs
     assert all(p.equal for p in proofs)
 
@@ -122,7 +122,7 @@ def test_a_backfill(
     pieces = list(pairwise(points))
     random.shuffle(pieces)
     for begin, end in pieces:
-        asked = Asked("bronze", begin, end)
+        asked = BackfillRequest("bronze", begin, end)
         if dies:
             with monkeypatch.context() as patched, pytest.raises(Died):
                 patched.setattr(Accounts, "add", lambda *_: (_ for _ in ()).throw(Died()))
@@ -131,4 +131,4 @@ def test_a_backfill(
         while not backfill.done:
             backfill.step()
     assert digests(spark, shop) == {t: d for t, d in available_now.items() if t != NOTES}
-    assert all(p.equal for p in prove(spark, shop, shop.layout.beside("proof")) if p.table != NOTES)
+    assert all(p.equal for p in prove(spark, shop, shop.layout.scratch("proof")) if p.table != NOTES)

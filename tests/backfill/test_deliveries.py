@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.backfill import backfill
-from ingest.backfill.backfill import Asked, Backfill
+from ingest.backfill.backfill import Backfill, BackfillRequest
 from ingest.backfill.proving import Proof, prove
 from ingest.backfill.rebuilding import Rebuild
 from ingest.config import Pipeline
@@ -84,7 +84,7 @@ class Shop:
     def backfill(self, records: Sequence[Record], life: str = "first") -> None:
         source = self._source(records, life)
         self._patched.setattr(backfill, "_source", lambda *_: source)
-        work = Backfill(self._spark, self.pipeline, Asked("kafka"))
+        work = Backfill(self._spark, self.pipeline, BackfillRequest("kafka"))
         while not work.done:
             work.step()
 
@@ -97,7 +97,9 @@ class Shop:
 
     def proof(self, table: str) -> Proof:
         name = f"proof {self._files} {len(list(self._folder.rglob('*')))}"
-        return next(p for p in prove(self._spark, self.pipeline, self.pipeline.layout.beside(name)) if p.table == table)
+        return next(
+            p for p in prove(self._spark, self.pipeline, self.pipeline.layout.scratch(name)) if p.table == table
+        )
 
 
 @pytest.fixture

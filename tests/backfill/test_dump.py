@@ -54,7 +54,7 @@ def test_a_dump_and_the_changes_after_it_are_the_table(spark: SparkSession, tmp_
     assert said(tmp_path, *words)["tables"][ORDERS]["read"] == rows.count()
     assert digests(spark, shop)[ORDERS] == digests(spark, whole)[ORDERS]
     assert said(tmp_path, *words)["tables"][ORDERS]["applied"] == 0, "once more changes nothing"
-    assert all(p.equal for p in prove(spark, shop, shop.layout.beside("proof")))
+    assert all(p.equal for p in prove(spark, shop, shop.layout.scratch("proof")))
 
 
 def test_every_type_of_a_dump_comes_as_it_is(spark: SparkSession, tmp_path: Path, said: Any) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from ingest.backfill.proving import prove
-from ingest.backfill.refolding import committed_by, refolded
+from ingest.backfill.recomputing import committed_by, recompute_tables
 from ingest.changelog.point import Point
 from ingest.cli import app
 from ingest.cli.lakehouse import as_of as as_of_command
@@ -71,8 +71,8 @@ def test_silver_is_what_its_events_say_and_a_row_that_was_tampered_with_is_named
     assert "id = 32" not in said("--table", ORDERS, "--no-keys", code=1)
     assert "id = 32 is missing" in said("--table", ORDERS, code=1)
     table.restoreToVersion(good)
-    assert not Path(shop[0].layout.beside("x").root).parent.exists() or not list(
-        Path(shop[0].layout.beside("x").root).parent.iterdir()
+    assert not Path(shop[0].layout.scratch("x").root).parent.exists() or not list(
+        Path(shop[0].layout.scratch("x").root).parent.iterdir()
     ), "nothing is left behind"
 
 
@@ -93,7 +93,7 @@ def test_what_the_stream_has_merged_meanwhile_is_no_difference(
         return version_at(silver, writer, upto)
 
     monkeypatch.setattr(Silver, "version_at", merges_first)
-    proofs = {p.table: p for p in prove(spark, shop, shop.layout.beside("proof"))}
+    proofs = {p.table: p for p in prove(spark, shop, shop.layout.scratch("proof"))}
     assert {t: p.live for t, p in proofs.items()} == before
     assert all(p.equal for p in proofs.values())
     assert digests(spark, shop) != before
@@ -104,7 +104,7 @@ def test_silver_as_of_a_time_is_the_fold_of_what_was_committed_by_then(
     spark: SparkSession, folder: Path, shop: tuple[Pipeline, Bronze], tmp_path: Path, hours: int
 ) -> None:
     until = Point.parsed(f"2026-01-01T{hours - 1:02}:59:00Z")
-    refolded(spark, shop[0], Lakehouse(str(tmp_path / "then")), chosen=partial(committed_by, until))
+    recompute_tables(spark, shop[0], Lakehouse(str(tmp_path / "then")), chosen=partial(committed_by, until))
     first = [r for r in events() if r["timestamp"] < DAY_BEGINS + hours * HOUR]
     other = pipeline(tmp_path)
     merged(spark, other, captured(spark, other, tmp_path, first))
@@ -151,7 +151,7 @@ def test_a_position_cuts_no_transaction(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, log: Pipeline, position: int, ids: list[int]
 ) -> None:
     then = Lakehouse(str(tmp_path_factory.mktemp("then") / "lakehouse"))
-    entries = refolded(spark, log, then, chosen=partial(committed_by, Point.parsed(str(position))))
+    entries = recompute_tables(spark, log, then, chosen=partial(committed_by, Point.parsed(str(position))))
     rows: list[Any] = [r for e in entries for r in Silver(spark, e.path).rows().collect()]
     assert sorted(r["id"] for r in rows) == ids
 

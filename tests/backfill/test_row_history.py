@@ -60,9 +60,9 @@ def versions(spark: SparkSession, shop: Pipeline) -> set[tuple[Any, ...]]:
 
 def proved(spark: SparkSession, shop: Pipeline) -> dict[str, bool | None]:
     """table → whether its history is what its events say."""
-    beside = shop.layout.beside("proof")
-    with deleted_afterwards(spark, beside.root):
-        proofs = prove(spark, shop, beside)
+    scratch = shop.layout.scratch("proof")
+    with deleted_afterwards(spark, scratch.root):
+        proofs = prove(spark, shop, scratch)
     assert all(p.live == p.folded for p in proofs)
     return {p.table: p.history for p in proofs}
 

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from ingest.backfill.backfill import Asked, Backfill
+from ingest.backfill.backfill import Backfill, BackfillRequest
 from ingest.changelog.point import Point
 from ingest.config import OldVersions, Pipeline
 from ingest.demo.lakehouse import LakehouseView
@@ -113,7 +113,7 @@ class Backfiller(threading.Thread):
             while not self._stop_asked.is_set():
                 begin = datetime.now(UTC) - timedelta(seconds=chance.uniform(5, 120))
                 window = (Point(time=begin), Point(time=begin + timedelta(seconds=chance.uniform(1, 60))))
-                backfill = Backfill(self._spark, self._pipeline, Asked("bronze", *window))
+                backfill = Backfill(self._spark, self._pipeline, BackfillRequest("bronze", *window))
                 while not backfill.done:
                     self.events += sum(a.read for a in backfill.step().accounts)
                 self.done += 1

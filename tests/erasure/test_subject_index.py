@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.backfill.readers import Reader
+from ingest.backfill.source_readers import SourceReader
 from ingest.config import Pipeline
 from ingest.delta.delta_table import Table
 from ingest.erasure import request as asking
@@ -57,7 +57,7 @@ class Watched:
             self.indexed.append(span)
             index(of, slices, span, last)  # type: ignore[arg-type]
 
-        def opening(of: OldEvents, reader: Reader, span: Span) -> list[DataFrame]:
+        def opening(of: OldEvents, reader: SourceReader, span: Span) -> list[DataFrame]:
             self.opened.append(span)
             return found(of, reader, span)
 

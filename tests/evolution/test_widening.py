@@ -14,7 +14,7 @@ import pytest
 from duckdb_extensions import import_extension
 from pyspark.sql import SparkSession
 
-from ingest.backfill.row_history import life_of
+from ingest.backfill.row_history import row_events
 from ingest.config import Pipeline
 from tests.changelogs import Record, Topic, schema
 from tests.shop import captured, merged, pipeline
@@ -115,7 +115,7 @@ def test_the_life_of_a_row_from_before_columns_came_and_widened(
         ("c", {"id": 2, "q": BIG, "w": "x", "n": 6}, added),
     )
     one_by_one(spark, shop, tmp_path, records)
-    told = [(s.what, s.changed) for s in life_of(spark, shop, ORDERS, {"id": "1"}, shop.layout.beside("life"))]
+    told = [(s.what, s.changed) for s in row_events(spark, shop, ORDERS, {"id": "1"}, shop.layout.scratch("life"))]
     assert told == [
         ("appears", {"id": (None, 1), "q": (None, 1), "w": (None, None), "n": (None, 5)}),
         ("changes", {"q": (1, 2)}),

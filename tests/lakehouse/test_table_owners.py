@@ -81,14 +81,14 @@ def test_the_first_one_seen_keeps_its_table(spark: SparkSession, tmp_path: Path,
     assert owners(spark, made) == {ORDERS: f"{first}/shop_{first}"}
     Rebuild(spark, made).run()
     assert rows(spark, made) == right, "in whichever order one batch has them"
-    (proof,) = prove(spark, made, made.layout.beside("proof"))
+    (proof,) = prove(spark, made, made.layout.scratch("proof"))
     assert proof.equal
     named = shop(tmp_path, table_names="server.schema.table")
     Rebuild(spark, named).run()
     assert {t: rows(spark, named, t) for t in (f"eu.{ORDERS}", f"us.{ORDERS}")} == {
         f"{name}.{ORDERS}": [f"{name} 1", f"{name} 2"] for name in ("eu", "us")
     }
-    assert all(proof.equal for proof in prove(spark, named, named.layout.beside("proof of both")))
+    assert all(proof.equal for proof in prove(spark, named, named.layout.scratch("proof of both")))
     assert owners(spark, named) == {f"{n}.{ORDERS}": f"{n}/shop_{n}" for n in ("eu", "us")} | {
         ORDERS: f"{first}/shop_{first}"
     }

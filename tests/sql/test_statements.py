@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from ingest.errors import ConfigError
 from ingest.jvm.classes import java_class
 from ingest.sql import allowed
-from ingest.sql.statement import Statement, functions, is_pure
+from ingest.sql.statement import ReadOnlyStatement, functions, is_pure
 
 pytestmark = pytest.mark.spark
 
@@ -185,7 +185,7 @@ def lines(text: str) -> list[str]:
 
 def test_what_reads_passes(spark: SparkSession) -> None:
     for text in lines(READING):
-        Statement(spark, text)
+        ReadOnlyStatement(spark, text)
 
 
 @pytest.mark.long
@@ -193,7 +193,7 @@ def test_whatever_else_the_parser_knows_is_refused(spark: SparkSession) -> None:
     passed = []
     for text in lines(CHANGING):
         try:
-            Statement(spark, text)
+            ReadOnlyStatement(spark, text)
         except ConfigError as error:
             assert "not run" in error.problem or "nothing was run" in error.problem
         else:
@@ -204,7 +204,7 @@ def test_whatever_else_the_parser_knows_is_refused(spark: SparkSession) -> None:
 def test_several_statements_are_none(spark: SparkSession) -> None:
     for text in lines(NO_STATEMENT):
         with pytest.raises(ParseException):
-            Statement(spark, text)
+            ReadOnlyStatement(spark, text)
 
 
 def test_a_substituted_variable_is_judged_as_what_it_stands_for(spark: SparkSession) -> None:
@@ -212,7 +212,7 @@ def test_a_substituted_variable_is_judged_as_what_it_stands_for(spark: SparkSess
     spark.conf.set(name, "delete from t")
     try:
         with pytest.raises(ConfigError, match="DeleteFromTable"):
-            Statement(spark, f"${{{name}}}")
+            ReadOnlyStatement(spark, f"${{{name}}}")
     finally:
         spark.conf.unset(name)
 

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from ingest.cli import personal
 from ingest.cli.printing import verbatim
-from ingest.cli.waiting import patiently
+from ingest.cli.waiting import retry_while_away
 from ingest.config import Pipeline, load
 from ingest.erasure.removal import Outcome, Removal
 from ingest.erasure.request import Asked, Named, ask, found, found_of, written_by_now
@@ -90,7 +90,7 @@ def erase(
                 _show(loaded, asked, keys, dry_run)
         if not dry_run and not ask_only:
             asks_topic = not subjects
-            told |= patiently(
+            told |= retry_while_away(
                 spark, loaded, as_json, lambda _: _worked_off(spark, loaded, keep_hours, as_json, asks_topic)
             )
     if as_json:

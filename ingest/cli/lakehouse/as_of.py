@@ -15,10 +15,10 @@ import typer
 from pyspark.sql import SparkSession
 from rich.table import Table
 
-from ingest.backfill.archive_reading import archived
+from ingest.backfill.archive_reading import archive_as_bronze
 from ingest.backfill.digests import table_digests
-from ingest.backfill.readers import Reader
-from ingest.backfill.refolding import committed_by, histories, refolded
+from ingest.backfill.recomputing import committed_by, histories, recompute_tables
+from ingest.backfill.source_readers import SourceReader
 from ingest.changelog.point import Point
 from ingest.cli.counting import counting
 from ingest.cli.point import point
@@ -32,7 +32,7 @@ from ingest.spark.folders import is_empty
 from ingest.spark.session import running
 
 
-class Origin(StrEnum):
+class AsOfOrigin(StrEnum):
     """Where events are read from."""
 
     BRONZE = "bronze"
@@ -47,7 +47,7 @@ def as_of(
         str | None, typer.Option("--position", help="An LSN (0/16B3748) or a place in a binlog (binlog.000003:4567).")
     ] = None,
     table: Annotated[list[str] | None, typer.Option("--table", help="Only this one. May be repeated.")] = None,
-    source: Annotated[Origin, typer.Option("--source", help="Where the events are read.")] = Origin.BRONZE,
+    source: Annotated[AsOfOrigin, typer.Option("--source", help="Where the events are read.")] = AsOfOrigin.BRONZE,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
@@ -68,7 +68,7 @@ def as_of(
         into = Lakehouse(root)
         with counting(as_json) as advance, _read(spark, loaded, source, into) as read:
             chosen = partial(committed_by, until)
-            entries = refolded(spark, loaded, into, tuple(table or ()), chosen, advance, read=read)
+            entries = recompute_tables(spark, loaded, into, tuple(table or ()), chosen, advance, read=read)
         Catalog(spark, into.tables).require(loaded.name, table or ())
         digests = table_digests(spark, into, loaded.name)
     found = [{"table": e.shape.table, **asdict(digests[e.shape.table]), "path": e.path} for e in entries]
@@ -82,9 +82,11 @@ def as_of(
 
 
 @contextmanager
-def _read(spark: SparkSession, loaded: Pipeline, source: Origin, into: Lakehouse) -> Iterator[list[tuple[Reader, int]]]:
-    if source is Origin.ARCHIVE:
-        with archived(spark, loaded, into) as reader:
+def _read(
+    spark: SparkSession, loaded: Pipeline, source: AsOfOrigin, into: Lakehouse
+) -> Iterator[list[tuple[SourceReader, int]]]:
+    if source is AsOfOrigin.ARCHIVE:
+        with archive_as_bronze(spark, loaded, into) as reader:
             yield [reader]
         return
     found = list(histories(spark, loaded))

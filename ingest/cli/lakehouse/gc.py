@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from ingest.cli.printing import verbatim
-from ingest.cli.waiting import patiently
+from ingest.cli.waiting import retry_while_away
 from ingest.config import load
 from ingest.failures.explained import explaining
 from ingest.pipeline.retrying import Progressed
@@ -44,7 +44,7 @@ def gc(
     days = loaded.tombstones.keep_days if keep_days is None else keep_days
     with running("ingest gc", loaded.session) as spark, explaining(loaded):
 
-        def collect(_: Progressed) -> Sequence[tombstone_gc.Collected]:
+        def collect(_: Progressed) -> Sequence[tombstone_gc.GcResult]:
             bronze = bronze_of(spark, loaded)
             if days is None:
                 horizons = tombstone_gc.retained(spark, bronze, tombstone_gc.earliest(spark, loaded))
@@ -52,7 +52,7 @@ def gc(
                 horizons = tombstone_gc.written_before(bronze, datetime.now(UTC) - timedelta(days=days))
             return tombstone_gc.collect_garbage(spark, loaded.name, loaded.layout, bronze, horizons, dry_run)
 
-        found = patiently(spark, loaded, as_json, collect)
+        found = retry_while_away(spark, loaded, as_json, collect)
     console = verbatim()
     if as_json:
         console.out(json.dumps({"dry_run": dry_run, "tables": [asdict(table) for table in found]}, ensure_ascii=False))

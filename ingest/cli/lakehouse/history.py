@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from ingest.backfill.row_history import Step, life_of
+from ingest.backfill.row_history import RowEvent, row_events
 from ingest.cli import personal
 from ingest.cli.printing import verbatim
 from ingest.config import load
@@ -50,13 +50,13 @@ def history(
     del debug
     loaded = load(pipeline)
     named = _key(key or [], key_file)
-    beside = loaded.layout.beside(f"life-{uuid.uuid4().hex[:12]}")
+    scratch = loaded.layout.scratch(f"life-{uuid.uuid4().hex[:12]}")
     with (
         running(f"ingest history {loaded.name}", loaded.session) as spark,
         explaining(loaded),
-        deleted_afterwards(spark, beside.root),
+        deleted_afterwards(spark, scratch.root),
     ):
-        steps = life_of(spark, loaded, table, named, beside)
+        steps = row_events(spark, loaded, table, named, scratch)
     if as_json:
         typer.echo(json.dumps({"table": table, "events": [_plain(s, values) for s in steps]}, ensure_ascii=False))
     else:
@@ -80,16 +80,16 @@ def _pair(text: str) -> tuple[str, str]:
     return column, value
 
 
-def _plain(step: Step, values: bool) -> dict[str, Any]:
+def _plain(step: RowEvent, values: bool) -> dict[str, Any]:
     changed: Any = {c: list(pair) for c, pair in step.changed.items()} if values else sorted(step.changed)
     return {"what": step.what, "at": _time(step), "position": list(step.position), "changed": changed}
 
 
-def _time(step: Step) -> str | None:
+def _time(step: RowEvent) -> str | None:
     return None if step.at is None else step.at.astimezone(UTC).isoformat()
 
 
-def _show(table: str, steps: Sequence[Step], values: bool) -> None:
+def _show(table: str, steps: Sequence[RowEvent], values: bool) -> None:
     shown = Table("committed at", "position", "partition@offset", "the row", "what changed", title=table)
     for step in steps:
         *place, _, offset, partition = step.position

@@ -45,15 +45,15 @@ def prove(
     """
     del debug
     loaded = load(pipeline)
-    beside = loaded.layout.beside(f"proof-{uuid.uuid4().hex[:12]}")
+    scratch = loaded.layout.scratch(f"proof-{uuid.uuid4().hex[:12]}")
     with (
         running(f"ingest prove {loaded.name}", loaded.session) as spark,
         explaining(loaded),
-        deleted_afterwards(spark, beside.root),
+        deleted_afterwards(spark, scratch.root),
         counting(as_json) as advance,
     ):
         Catalog(spark, loaded.layout.tables).require(loaded.name, table or ())
-        found = proved(spark, loaded, beside, tuple(table or ()), advance)
+        found = proved(spark, loaded, scratch, tuple(table or ()), advance)
         aside = Accounts(spark, loaded.layout.accounts, loaded.name).set_aside()
     _show(found, keys, as_json)
     if not all(p.equal for p in found):

@@ -28,8 +28,8 @@ from ingest.shredding.owners import shredded_of
 from ingest.spark.session import running
 from ingest.sql.failures import explaining
 from ingest.sql.named_tables import named_tables
-from ingest.sql.statement import Statement
-from ingest.sql.table_names import Source, TableNames, table_names
+from ingest.sql.query_names import PipelineTable, QueryNames, query_names
+from ingest.sql.statement import ReadOnlyStatement
 
 _DEFAULTS = {
     "spark.sql.debug.maxToStringFields": "1000",  # EXPLAIN shows all columns.
@@ -68,7 +68,7 @@ def sql(
     if "://" not in root:
         root = str(Path(root).absolute())  # Spark resolves a table's relative path below its own warehouse.
     with _session(loaded) as spark, explaining(spark, partial(_elsewhere, loaded)) as asked:
-        statement = Statement(spark, text)
+        statement = ReadOnlyStatement(spark, text)
         asked.feeds = frozenset(statement.feeds)
         asked.tables = names_in(spark, Lakehouse(root), loaded.name if loaded else None)
         if decrypt and loaded is not None:
@@ -96,7 +96,7 @@ def _session(pipeline: Pipeline | None) -> Iterator[SparkSession]:
         shutil.rmtree(warehouse, ignore_errors=True)
 
 
-def names_in(spark: SparkSession, lakehouse: Lakehouse, pipeline: str | None = None) -> TableNames:
+def names_in(spark: SparkSession, lakehouse: Lakehouse, pipeline: str | None = None) -> QueryNames:
     """Returns the names of all tables of a lakehouse: silver, row histories (`table__history`) and the lakehouse's own
     tables (`system.…`). `pipeline`: whose table is meant by a name that several pipelines have."""
     own = {"system.quarantine": lakehouse.quarantine, "system.accounts": lakehouse.accounts}
@@ -105,8 +105,8 @@ def names_in(spark: SparkSession, lakehouse: Lakehouse, pipeline: str | None = N
     for entry in Catalog(spark, lakehouse.tables).entries():
         table = entry.shape.table
         paths = {"": lakehouse.silver(entry.pipeline, table), "__history": lakehouse.history(entry.pipeline, table)}
-        sources.append(Source(entry.pipeline, table, paths))
-    return table_names(sources, own, pipeline)
+        sources.append(PipelineTable(entry.pipeline, table, paths))
+    return query_names(sources, own, pipeline)
 
 
 def register_in_clear(spark: SparkSession, pipeline: Pipeline) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ingest.cli.pipeline.run import PipelineName
-from ingest.cli.waiting import patiently
+from ingest.cli.waiting import retry_while_away
 from ingest.config import load
 from ingest.failures.explained import explaining
 from ingest.spark.session import running
@@ -38,7 +38,7 @@ def vacuum_tables(
     loaded = load(pipeline)
     hours = loaded.old_versions.keep_hours if keep_hours is None else keep_hours
     with running(f"ingest vacuum {loaded.name}", loaded.session) as spark, explaining(loaded):
-        tables = patiently(spark, loaded, as_json, lambda _: vacuum(spark, every_table(spark, loaded), hours))
+        tables = retry_while_away(spark, loaded, as_json, lambda _: vacuum(spark, every_table(spark, loaded), hours))
     if as_json:
         typer.echo(json.dumps({"tables": tables, "keep_hours": hours}))
     else:

@@ -16,7 +16,7 @@ from ingest.cli.counting import bar
 from ingest.cli.pipeline.run import stop_on_signal
 from ingest.cli.printing import verbatim
 from ingest.cli.progress import shown
-from ingest.cli.waiting import patiently, waiting
+from ingest.cli.waiting import retry_while_away, waiting
 from ingest.config import load
 from ingest.errors import EXIT_TRANSIENT
 from ingest.failures.explained import explaining
@@ -108,7 +108,7 @@ def verify(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> No
             with bar("objects", as_json, lambda: len(objects)) as advance:
                 return objects, layout.damages(spark, objects, lambda some: advance(len(some)))
 
-        objects, found = patiently(spark, loaded, as_json, check)
+        objects, found = retry_while_away(spark, loaded, as_json, check)
     if as_json:
         checked = {"damaged": [asdict(d) for d in found], "unchecked": layout.unchecked}
         typer.echo(json.dumps({**_sums(objects), **checked}))

@@ -11,14 +11,14 @@ import typer
 from pyspark.sql import SparkSession
 from rich.table import Table
 
-from ingest.backfill.backfill import Asked, Backfill, planned
+from ingest.backfill.backfill import Backfill, BackfillRequest, planned
 from ingest.backfill.rebuilding import Rebuild
 from ingest.changelog.accounting import COUNTS, WITHOUT_TABLE, Account, by_table
 from ingest.cli.counting import counting
 from ingest.cli.pipeline.run import stop_on_signal
 from ingest.cli.point import point
 from ingest.cli.printing import verbatim
-from ingest.cli.waiting import patiently, waiting
+from ingest.cli.waiting import retry_while_away, waiting
 from ingest.config import Pipeline, load
 from ingest.errors import EXIT_TRANSIENT, ConfigError
 from ingest.failures.explained import explaining
@@ -29,7 +29,7 @@ from ingest.sources.dump import Dump
 from ingest.spark.session import running
 
 
-class Origin(StrEnum):
+class BackfillOrigin(StrEnum):
     """Where history is read from."""
 
     BRONZE = "bronze"
@@ -47,7 +47,7 @@ def backfill(
         str | None, typer.Option("--to", help="The same; what stands there is no part of it. Without it, the last.")
     ] = None,
     table: Annotated[list[str] | None, typer.Option("--table", help="Only this one. May be repeated.")] = None,
-    source: Annotated[Origin, typer.Option("--source", help="Where history is read.")] = Origin.BRONZE,
+    source: Annotated[BackfillOrigin, typer.Option("--source", help="Where history is read.")] = BackfillOrigin.BRONZE,
     dump: Annotated[
         str | None, typer.Option("--dump", help="Read a dump of the one --table: Parquet, a file or a folder.")
     ] = None,
@@ -75,7 +75,7 @@ def backfill(
     del debug
     loaded = load(pipeline)
     if rebuild:
-        if begin is not None or end is not None or source is not Origin.BRONZE or dry_run:
+        if begin is not None or end is not None or source is not BackfillOrigin.BRONZE or dry_run:
             raise ConfigError("--rebuild folds all that was read", "give no other option than --table beside it")
         _rebuild(loaded, tuple(table or ()), as_json)
         return
@@ -86,7 +86,7 @@ def backfill(
     with running(f"ingest backfill {loaded.name}", loaded.session) as spark, explaining(loaded):
         if dry_run:
             counts = planned(spark, loaded, asked)
-            if source is Origin.BRONZE and dump is None:
+            if source is BackfillOrigin.BRONZE and dump is None:
                 _require(spark, loaded, asked.tables, counts)
             _show_plan(counts, as_json)
             return
@@ -121,20 +121,20 @@ def _require(spark: SparkSession, pipeline: Pipeline, tables: Sequence[str], fou
 
 
 def _of_window(
-    pipeline: Pipeline, source: Origin, begin: str | None, end: str | None, tables: tuple[str, ...]
-) -> Asked:
+    pipeline: Pipeline, source: BackfillOrigin, begin: str | None, end: str | None, tables: tuple[str, ...]
+) -> BackfillRequest:
     epoch = len(pipeline.source.epochs)
     begins, ends = (text and point(option, text, epoch) for option, text in (("--from", begin), ("--to", end)))
-    return Asked(source.value, begins or None, ends or None, tables)
+    return BackfillRequest(source.value, begins or None, ends or None, tables)
 
 
-def _of_dump(pipeline: Pipeline, path: str | None, at: str | None, tables: tuple[str, ...]) -> Asked:
+def _of_dump(pipeline: Pipeline, path: str | None, at: str | None, tables: tuple[str, ...]) -> BackfillRequest:
     if path is None or at is None or len(tables) != 1:
         raise ConfigError("a dump is of one table as of one position", "give --dump, --at and --table together")
     place = point("--at", at, len(pipeline.source.epochs))
     if place.time is not None:
         raise ConfigError(f"--at {at} is no position", "give the LSN or the place in the binlog of the dump's snapshot")
-    return Asked("dump", tables=tables, dump=Dump(path, tables[0], place))
+    return BackfillRequest("dump", tables=tables, dump=Dump(path, tables[0], place))
 
 
 def _rebuild(pipeline: Pipeline, tables: tuple[str, ...], as_json: bool) -> None:
@@ -152,7 +152,7 @@ def _rebuild(pipeline: Pipeline, tables: tuple[str, ...], as_json: bool) -> None
 
             return [entry.shape.table for entry in Rebuild(spark, pipeline, tables).run(reported)]
 
-        rebuilt = patiently(spark, pipeline, as_json, rebuild)
+        rebuilt = retry_while_away(spark, pipeline, as_json, rebuild)
     typer.echo(json.dumps({"rebuilt": rebuilt}, ensure_ascii=False) if as_json else f"rebuilt: {', '.join(rebuilt)}")
 
 

@@ -18,7 +18,7 @@ from ingest.spark.session import running
 
 if TYPE_CHECKING:
     from ingest.lakehouse.accounts import SetAside
-    from ingest.pipeline.lag import Lag
+    from ingest.pipeline.lag import SourceLag
     from ingest.pipeline.status import Status
 
 _CHANGES_SHOWN = 20
@@ -92,7 +92,7 @@ def _aside_text(one: SetAside) -> str:
     return f"{one.reason}; {since}"
 
 
-def _lag_text(lag: Lag | None, waiting: int) -> str:
+def _lag_text(lag: SourceLag | None, waiting: int) -> str:
     if lag is None or lag.records is None:
         return f"unknown: {lag.unknown if lag else 'the source was not asked'}"
     if lag.seconds == 0 and not lag.records and not waiting:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from ingest.names import nearest
-from ingest.sql.table_names import Source, TableNames, table_names
+from ingest.sql.query_names import PipelineTable, QueryNames, query_names
 
-A, B, C = (Source(p, t, {"": f"/{p}/{t}"}) for p, t in (("a", "public.x"), ("b", "public.x"), ("b", "public.y")))
+A, B, C = (PipelineTable(p, t, {"": f"/{p}/{t}"}) for p, t in (("a", "public.x"), ("b", "public.x"), ("b", "public.y")))
 
 
-def paths(names: TableNames) -> dict[str, str]:
+def paths(names: QueryNames) -> dict[str, str]:
     return {one.text: one.path for one in names.tables}
 
 
 def test_a_name_that_two_pipelines_have_needs_the_pipeline() -> None:
-    names = table_names([A, B, C], {})
+    names = query_names([A, B, C], {})
     assert paths(names) == {
         "a.public.x": "/a/public.x",
         "b.public.x": "/b/public.x",
@@ -28,21 +28,24 @@ def test_a_name_that_two_pipelines_have_needs_the_pipeline() -> None:
 
 
 def test_the_pipeline_that_is_asked_wins_where_it_has_the_table() -> None:
-    assert paths(table_names([A, B, C], {}, preferred="a"))["public.x"] == "/a/public.x"
-    assert paths(table_names([A, B, C], {}, preferred="a"))["public.y"] == "/b/public.y"
+    assert paths(query_names([A, B, C], {}, preferred="a"))["public.x"] == "/a/public.x"
+    assert paths(query_names([A, B, C], {}, preferred="a"))["public.y"] == "/b/public.y"
 
 
 @pytest.mark.parametrize(
     "sources",
     [
-        [Source("a", "b.public.x", {"": "/1"}), Source("b", "public.x", {"": "/2"})],
-        [Source("a", "public.x", {"": "/0", "__history": "/1"}), Source("a", "public.x__history", {"": "/2"})],
-        [Source("a.b", "c.t", {"": "/1"}), Source("a", "b.c.t", {"": "/2"})],
+        [PipelineTable("a", "b.public.x", {"": "/1"}), PipelineTable("b", "public.x", {"": "/2"})],
+        [
+            PipelineTable("a", "public.x", {"": "/0", "__history": "/1"}),
+            PipelineTable("a", "public.x__history", {"": "/2"}),
+        ],
+        [PipelineTable("a.b", "c.t", {"": "/1"}), PipelineTable("a", "b.c.t", {"": "/2"})],
     ],
     ids=["qualified", "history", "pipeline"],
 )
-def test_no_name_ever_means_two_tables(sources: list[Source]) -> None:
-    names = table_names(sources, {"system.accounts": "/accounts"})
+def test_no_name_ever_means_two_tables(sources: list[PipelineTable]) -> None:
+    names = query_names(sources, {"system.accounts": "/accounts"})
     found = paths(names)
     assert len(found) == len(names.tables)
     for text, others in names.several.items():
@@ -52,15 +55,15 @@ def test_no_name_ever_means_two_tables(sources: list[Source]) -> None:
 
 
 def test_a_table_of_the_source_that_is_called_as_one_of_the_lakehouse() -> None:
-    names = table_names([Source("a", "system.accounts", {"": "/own"})], {"system.accounts": "/accounts"})
+    names = query_names([PipelineTable("a", "system.accounts", {"": "/own"})], {"system.accounts": "/accounts"})
     assert names.several == {"system.accounts": ("a.system.accounts", "delta.`/accounts`")}
 
 
 def test_a_lakehouse_without_tables_is_told_apart_from_a_misspelt_name() -> None:
     own = {"system.accounts": "/accounts"}
-    assert "the right folder" in table_names([], own).absent("public.x").remedy
-    assert "did you mean public.y" in table_names([C], own).absent("public.yy").remedy
-    assert "nothing was ever written" in table_names([C], own).absent("system.accounts").problem
+    assert "the right folder" in query_names([], own).absent("public.x").remedy
+    assert "did you mean public.y" in query_names([C], own).absent("public.yy").remedy
+    assert "nothing was ever written" in query_names([C], own).absent("system.accounts").problem
 
 
 def test_what_is_called_much_like_it_is_suggested() -> None:

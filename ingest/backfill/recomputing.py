@@ -10,7 +10,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.backfill.readers import Reader, readers
+from ingest.backfill.source_readers import SourceReader, source_readers
 from ingest.batches.deliveries import Captured, EarlierReaders
 from ingest.changelog.accounting import Account
 from ingest.changelog.point import Point
@@ -26,7 +26,7 @@ from ingest.names import Lakehouse
 from ingest.pipeline.composition import rules_of
 
 
-def refolded(
+def recompute_tables(
     spark: SparkSession,
     pipeline: Pipeline,
     into: Lakehouse,
@@ -35,7 +35,7 @@ def refolded(
     report: Callable[[Sequence[Account]], None] = lambda _: None,
     upto: int | None = None,
     history: Collection[str] = (),
-    read: Iterable[tuple[Reader, int]] | None = None,
+    read: Iterable[tuple[SourceReader, int]] | None = None,
     without: Collection[str] = (),
     stops: Collection[int] = (),
 ) -> list[CatalogEntry]:
@@ -51,7 +51,7 @@ def refolded(
     rules = replace(rules_of(pipeline), only=frozenset(tables) or None, stops_at_restart=False)
     origins = {e.shape.table: e.origin for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name)}
     rules = replace(rules, history=frozenset(history), origins=origins, without=frozenset(without))
-    every: list[tuple[Reader, Captured]] = []
+    every: list[tuple[SourceReader, Captured]] = []
     aside: dict[str, SetAside] = {}
     for reader, merged in histories(spark, pipeline) if read is None else read:
         known = replace(rules, columns=reader.columns)
@@ -74,7 +74,9 @@ def refolded(
     return Catalog(spark, into.tables).entries(pipeline.name)
 
 
-def _elsewhere(pipeline: Pipeline, bronze: Bronze, every: Sequence[tuple[Reader, Captured]]) -> EarlierReaders | None:
+def _elsewhere(
+    pipeline: Pipeline, bronze: Bronze, every: Sequence[tuple[SourceReader, Captured]]
+) -> EarlierReaders | None:
     """Returns the events of the earlier readers in `every`, by which the merge finds records that were delivered
     twice."""
     if not every:
@@ -83,9 +85,9 @@ def _elsewhere(pipeline: Pipeline, bronze: Bronze, every: Sequence[tuple[Reader,
     return EarlierReaders(bronze, stream, [captured for _, captured in every if captured is not stream])
 
 
-def histories(spark: SparkSession, pipeline: Pipeline) -> Iterator[tuple[Reader, int]]:
+def histories(spark: SparkSession, pipeline: Pipeline) -> Iterator[tuple[SourceReader, int]]:
     """Yields each reader that has merged events of the pipeline, with the last merged batch of its bronze."""
-    for reader in readers(spark, pipeline):
+    for reader in source_readers(spark, pipeline):
         if upto := Accounts(spark, pipeline.layout.accounts, reader.writer).merged_through():
             yield reader, upto
 

@@ -29,7 +29,7 @@ class NamedPath:
 
 
 @dataclass(frozen=True)
-class Source:
+class PipelineTable:
     """A pipeline's table: its name at the source, and suffix → path of silver and of the tables beside it."""
 
     pipeline: str
@@ -38,7 +38,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class TableNames:
+class QueryNames:
     """`tables`: by unambiguous names. `several`: an ambiguous name → the unambiguous names of the tables that it may
     mean."""
 
@@ -71,7 +71,7 @@ class TableNames:
         return ConfigError(f"there is no table {name} ({_ABSENT})", nearest(name, known, SEE_TABLES))
 
 
-def table_names(sources: Iterable[Source], own: Mapping[str, str], preferred: str | None = None) -> TableNames:
+def query_names(sources: Iterable[PipelineTable], own: Mapping[str, str], preferred: str | None = None) -> QueryNames:
     """Returns the names of the tables of all pipelines of a lakehouse. `own`: name → path of the lakehouse's own
     tables. `preferred`: the pipeline whose table a name without a pipeline means, if it has such a table."""
     sources = list(sources)
@@ -98,7 +98,7 @@ def table_names(sources: Iterable[Source], own: Mapping[str, str], preferred: st
         for text, found in by_text.items()
         if text not in readable
     }
-    return TableNames(single, several)
+    return QueryNames(single, several)
 
 
 def _other_name(one: NamedPath, qualified: Mapping[str, str], readable: set[str]) -> str:

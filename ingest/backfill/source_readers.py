@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, SparkSession
 
-from ingest.backfill.backfill import chosen_by
+from ingest.backfill.backfill import event_filter_of
 from ingest.batches.rules import Rules
 from ingest.config import Pipeline
 from ingest.lakehouse.backfills import Backfills
@@ -22,7 +22,7 @@ _FROM_TOPICS = ("archive", "kafka")
 
 
 @dataclass(frozen=True)
-class Reader:
+class SourceReader:
     """One that captures events of a pipeline. `writer`: the name in its accounts. `path`: of its bronze. `columns`:
     table → declared column types, for events without a schema. `from_topics`: True if its coordinates are those of the
     changelog's topics."""
@@ -38,14 +38,14 @@ class Reader:
         return Bronze(spark, self.path, rules.epochs, rules.names)
 
 
-def readers(spark: SparkSession, pipeline: Pipeline) -> list[Reader]:
+def source_readers(spark: SparkSession, pipeline: Pipeline) -> list[SourceReader]:
     """Returns the readers of a pipeline, the stream first."""
     layout, declared = pipeline.layout, dict(rules_of(pipeline).columns)
-    found = [Reader(pipeline.name, layout.bronze(pipeline.name), declared)]
+    found = [SourceReader(pipeline.name, layout.bronze(pipeline.name), declared)]
     for backfill in Backfills(spark, layout.backfills, pipeline.name).all():
         if (source := backfill.asked["source"]) in (*_FROM_TOPICS, DUMP, MASK):
             columns = declared | backfill.asked.get("types", {})
             path = layout.backfilled(pipeline.name, backfill.number)
-            chosen = chosen_by(backfill.asked)
-            found.append(Reader(backfill.writer, path, columns, source in _FROM_TOPICS, chosen))
+            chosen = event_filter_of(backfill.asked)
+            found.append(SourceReader(backfill.writer, path, columns, source in _FROM_TOPICS, chosen))
     return found
