@@ -30,7 +30,7 @@ from ingest.spark.session import running
 _REMAINS = "from now on nothing of it that was written by now gets into a table"
 
 
-class Upto(StrEnum):
+class CutoffAt(StrEnum):
     """Where the erased part of a subject's changes ends: at the topics' current end, or at the end of bronze."""
 
     TOPICS = "topics"
@@ -49,9 +49,9 @@ def erase(
     ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why. It is kept: write nothing personal.")] = None,
     upto: Annotated[
-        Upto,
+        CutoffAt,
         typer.Option("--upto", help="The old life: all that the topics hold now or, without asking them, bronze."),
-    ] = Upto.TOPICS,
+    ] = CutoffAt.TOPICS,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
     ask_only: Annotated[bool, typer.Option("--ask-only", help="Remove nothing yet: a later run does.")] = False,
     keep_hours: Annotated[
@@ -80,7 +80,7 @@ def erase(
     told: dict[str, Any] = {"dry_run": dry_run}
     with running(f"ingest erase {loaded.name}", loaded.session) as spark, explaining(loaded):
         if subjects:
-            cutoff = written_by_now(spark, loaded, upto is Upto.TOPICS and not dry_run)
+            cutoff = written_by_now(spark, loaded, upto is CutoffAt.TOPICS and not dry_run)
             asked = found(spark, loaded, subjects, reason, cutoff)
             if not dry_run:
                 ask(spark, loaded, asked)
