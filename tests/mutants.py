@@ -101,21 +101,21 @@ MUTANTS = [
     Mutant(
         "keys of one millisecond are one key",
         "merge/actions.py",
-        "F.to_json(F.struct(*values), IN_FULL)",
+        "F.to_json(F.struct(*values), LOSSLESS_JSON)",
         'F.to_json(F.struct(*values), {"ignoreNullFields": "false"})',
         BATCHES,
     ),
     Mutant(
         "rows of one millisecond are one row",
         "changelog/change.py",
-        'IN_FULL | {"ignoreNullFields": "true"}',
+        'LOSSLESS_JSON | {"ignoreNullFields": "true"}',
         "{}",
         RULES,
     ),
     Mutant(
         "of a field that is named twice the last value counts",
         "merge/images.py",
-        '~are_whole(images(value.cast("string"))) if reader.doubtful else F.lit(False)',
+        '~are_whole(images(value.cast("string"))) if reader.may_repeat_fields else F.lit(False)',
         "F.lit(False)",
         RULES,
     ),
@@ -294,7 +294,7 @@ MUTANTS = [
     Mutant(
         "a source's column may have any name",
         "evolution/policies.py",
-        "if is_own(name):",
+        "if is_reserved(name):",
         "if False:",
         NAMED,
     ),
@@ -391,7 +391,7 @@ MUTANTS = [
     Mutant(
         "what is sent again is written again",
         "merge/actions.py",
-        "won & ~deleted & comes_again(position, row)",
+        "won & ~deleted & is_same_source_position(position, row)",
         "F.lit(False)",
         QUALITY,
     ),
@@ -551,7 +551,7 @@ MUTANTS = [
     Mutant(
         "rows that came before anything told whose they are stay",
         "loop/late_children.py",
-        "retry_on_conflict()(kept.remove, rows.withColumn(ACTION, F.lit(DELETE)), shape, {})",
+        "retry_on_conflict()(kept.remove, rows.withColumn(ACTION, F.lit(DELETE)), table_schema, {})",
         "0",
         FENCE,
     ),
@@ -565,7 +565,7 @@ MUTANTS = [
     Mutant(
         "nobody writes down what is left of a row before it goes",
         "loop/late_children.py",
-        "self._keep(shape, old)",
+        "self._keep(table_schema, old)",
         "pass",
         MASKED,
     ),

@@ -176,8 +176,10 @@ def planned(spark: SparkSession, pipeline: Pipeline, asked: BackfillRequest) -> 
 def _source(spark: SparkSession, pipeline: Pipeline, asked: BackfillRequest) -> Source:
     begin, end = (None if p is None or asked.whole else p.time for p in (asked.begin, asked.end))
     if asked.dump is not None:
-        shape = {e.shape.table: e.shape for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name)}
-        return DumpSource(spark, asked.dump, shape.get(asked.dump.table), rules_of(pipeline).primary_keys)
+        table_schema = {
+            e.table_schema.table: e.table_schema for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name)
+        }
+        return DumpSource(spark, asked.dump, table_schema.get(asked.dump.table), rules_of(pipeline).primary_keys)
     if asked.source == "archive":
         return ArchiveSource(layout_of(spark, pipeline, windowed=begin is not None or end is not None), begin, end)
     told = pipeline.source

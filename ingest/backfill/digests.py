@@ -15,15 +15,15 @@ from ingest.quality.digest import Digest, digest_of
 def table_digests(spark: SparkSession, lakehouse: Lakehouse, pipeline: str) -> dict[str, Digest]:
     """Returns table → digest of its live rows, for all tables in the catalog."""
     entries = Catalog(spark, lakehouse.tables).entries(pipeline)
-    return {e.shape.table: entry_digest(e, Silver(spark, e.path).rows()) for e in entries}
+    return {e.table_schema.table: entry_digest(e, Silver(spark, e.path).rows()) for e in entries}
 
 
 def history_digest(entry: CatalogEntry, rows: DataFrame) -> Digest:
     """Returns the digest of a table's row versions, including the times of their validity."""
-    types = {c.name: c.type for c in entry.shape.columns if c.name in rows.columns}
+    types = {c.name: c.type for c in entry.table_schema.columns if c.name in rows.columns}
     return digest_of(rows, types | dict.fromkeys((VALID_FROM, VALID_TO), LogicalType(Kind.TIMESTAMP_TZ)))
 
 
 def entry_digest(entry: CatalogEntry, rows: DataFrame) -> Digest:
     """Returns the digest of `rows` over those of the table's columns that they have."""
-    return digest_of(rows, {c.name: c.type for c in entry.shape.columns if c.name in rows.columns})
+    return digest_of(rows, {c.name: c.type for c in entry.table_schema.columns if c.name in rows.columns})

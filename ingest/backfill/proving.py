@@ -21,7 +21,7 @@ from ingest.config import Pipeline
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.silver import Silver
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.names import Lakehouse
 from ingest.pipeline.composition import bronze_of, rules_of
 from ingest.quality.digest import Digest
@@ -127,7 +127,7 @@ def _proved(
         differences = [] if _same(*digests) else _explained(spark, pipeline, table, upto, one, other)
         history = _same(one.history, other.history) if table in rules.history else None
         entry = one.entry or other.entry
-        bag = entry is not None and not entry.shape.key
+        bag = entry is not None and not entry.table_schema.key
         count = delivered(_captured(spark, pipeline, upto), table) if bag else None
         found.append(Proof(table, upto, *digests, differences, history, count))
     return found
@@ -170,10 +170,10 @@ def _sides(spark: SparkSession, pipeline: Pipeline, layout: Lakehouse, upto: int
     found = {}
     names = rules_of(pipeline).names
     for entry in Catalog(spark, layout.tables).entries(pipeline.name):
-        if not names.are_of(entry.shape.table, entry.origin):
+        if not names.are_of(entry.table_schema.table, entry.origin):
             continue
-        versions = row_history_of(spark, layout, pipeline.name, entry.shape.table).versions
-        found[entry.shape.table] = _Side(entry, as_of(Silver(spark, entry.path)), as_of(versions))
+        versions = row_history_of(spark, layout, pipeline.name, entry.table_schema.table).versions
+        found[entry.table_schema.table] = _Side(entry, as_of(Silver(spark, entry.path)), as_of(versions))
     return found
 
 
@@ -183,17 +183,17 @@ def _explained(
     """Returns the first differences with their events."""
     if live.entry is None or live.rows is None or folded.rows is None:
         return []
-    found = _differences(live.rows, folded.rows, live.entry.shape)
-    if not live.entry.shape.key or not found:
+    found = _differences(live.rows, folded.rows, live.entry.table_schema)
+    if not live.entry.table_schema.key or not found:
         return found
     behind = events_behind(bronze_of(spark, pipeline).between(0, upto), table, [d.key for d in found])
     return [replace(d, events=e) for d, e in zip(found, behind, strict=True)]
 
 
-def _differences(live: DataFrame, folded: DataFrame, shape: Shape) -> list[Difference]:
+def _differences(live: DataFrame, folded: DataFrame, table_schema: TableSchema) -> list[Difference]:
     """Returns the first differences by key; for a table without a key, by whole rows."""
-    columns = [c for c in shape.names if c in live.columns and c in folded.columns]
-    key = [k for k in shape.key if k in columns] or columns
+    columns = [c for c in table_schema.names if c in live.columns and c in folded.columns]
+    key = [k for k in table_schema.key if k in columns] or columns
     sides = []
     for side, rows in (("live", live), ("folded", folded)):
         # One row per key; a table without a key may hold equal rows several times.

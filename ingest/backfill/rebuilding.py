@@ -55,8 +55,8 @@ class Rebuild:
             self._end()
             raise
         for entry in entries:
-            retry_on_conflict()(self._swap, entry.shape.table)
-            self._mend(entry.shape.table)
+            retry_on_conflict()(self._swap, entry.table_schema.table)
+            self._mend(entry.table_schema.table)
         self._end()
         return entries
 
@@ -95,7 +95,7 @@ class Rebuild:
         for kept in live.tables:
             kept.take_lease(self.begun.writer, _LEASE_SECONDS)
         folded = self._folded()
-        (entry,) = (e for e in folded if e.shape.table == table)
+        (entry,) = (e for e in folded if e.table_schema.table == table)
         for kept in live.kept:
             kept.pin_snapshot(self.begun.writer)
         for reader, _ in histories(self._spark, self._pipeline):
@@ -106,20 +106,20 @@ class Rebuild:
                 )
         self._replace(entry, live)
         catalog = Catalog(self._spark, self._layout.tables)
-        known = {e.shape.table: e for e in catalog.entries(name)}
+        known = {e.table_schema.table: e for e in catalog.entries(name)}
         revision = known[table].revision + 1 if table in known else 1
-        catalog.record(CatalogEntry(name, live.silver.path, entry.shape, revision, entry.topics, entry.origin))
+        catalog.record(CatalogEntry(name, live.silver.path, entry.table_schema, revision, entry.topics, entry.origin))
 
     def _replace(self, entry: CatalogEntry, live: TableState) -> None:
         """Replaces tombstones first, then the other tables, silver last: a crash in between is healed by repeating the
         rebuild."""
-        anew = self._stored(self._scratch, entry.shape.table)
+        anew = self._stored(self._scratch, entry.table_schema.table)
         if anew.tombstones.exists():
             live.tombstones.write(anew.tombstones.rows())
         told = {WRITER: self.begun.writer, THROUGH_BATCH: self.begun.number}
         for old, new in zip(live.kept, anew.kept, strict=True):
             if old.exists() or new.exists():
-                old.replace(new, entry.shape, told)
+                old.replace(new, entry.table_schema, told)
 
     def _stored(self, layout: Lakehouse, table: str) -> TableState:
         rules = rules_of(self._pipeline)

@@ -49,7 +49,7 @@ def recompute_tables(
     Raises ChangelogUnusable if tables can't be merged, after all others are finished.
     """
     rules = replace(rules_of(pipeline), only=frozenset(tables) or None, stops_at_restart=False)
-    origins = {e.shape.table: e.origin for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name)}
+    origins = {e.table_schema.table: e.origin for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name)}
     rules = replace(rules, history=frozenset(history), origins=origins, without=frozenset(without))
     every: list[tuple[SourceReader, Captured]] = []
     aside: dict[str, SetAside] = {}

@@ -26,7 +26,7 @@ from ingest.lakehouse.quarantine import Quarantine
 from ingest.lakehouse.silver import Silver
 from ingest.loop.capture import Capture
 from ingest.loop.merge import Merge
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.names import Lakehouse, path_segment
 from ingest.sources.files import FileSource, Line, lines, shuffled
 
@@ -95,10 +95,10 @@ def _fold(spark: SparkSession, case: Case, delivery: Delivery, form: Format) -> 
     accounts: list[Account] = []
     while capture.step():
         accounts += merge.step(capture.captured.batch)
-    shapes = [entry.shape for entry in merge.tables.shapes.entries]
+    table_schemas = [entry.table_schema for entry in merge.tables.table_schemas.entries]
     summary = _summary(spark, case, lakehouse, records, accounts)
     summary["set_aside"] = {t: {"code": s.code, "reason": s.reason} for t, s in merge.set_aside.items()}
-    summary["tables"] = _tables(spark, case, lakehouse, shapes, sorted(told.get("tables", {})), form)
+    summary["tables"] = _tables(spark, case, lakehouse, table_schemas, sorted(told.get("tables", {})), form)
     text = json.dumps(summary, ensure_ascii=False, indent=1)
     case.out.mkdir(parents=True, exist_ok=True)
     (case.out / _ACCOUNTS).write_text(text + "\n", encoding="utf-8")
@@ -168,23 +168,23 @@ def _tables(
     spark: SparkSession,
     case: Case,
     lakehouse: Lakehouse,
-    shapes: Sequence[Shape],
+    table_schemas: Sequence[TableSchema],
     declared: Sequence[str],
     form: Format,
 ) -> dict[str, dict[str, Any]]:
     """Returns table → its path relative to the case's folder, and its number of rows."""
     tables: dict[str, dict[str, Any]] = {}
-    for shape in shapes:
-        path = lakehouse.silver(case.name, shape.table)
+    for table_schema in table_schemas:
+        path = lakehouse.silver(case.name, table_schema.table)
         rows = Silver(spark, path).rows()
         file = Path(path).relative_to(case.out.resolve())
         if form == "jsonl":
-            file = Path("tables") / f"{path_segment(shape.table)}.jsonl"
-            columns = {c.name: rendered(quoted(c.name), c.type) for c in shape.columns}
+            file = Path("tables") / f"{path_segment(table_schema.table)}.jsonl"
+            columns = {c.name: rendered(quoted(c.name), c.type) for c in table_schema.columns}
             count = _one_file(rows.select(json_object(columns)), case.out / file)
         else:
             count = rows.count()
-        tables[shape.table] = {"file": str(file), "rows": count}
+        tables[table_schema.table] = {"file": str(file), "rows": count}
     if form == "jsonl":
         for table in declared:
             if table not in tables:

@@ -23,7 +23,7 @@ from ingest.config import Pipeline
 from ingest.errors import ConfigError
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.row_history import ARRIVED
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.merge.row_versions import UNTIL, VALID_FROM, VALID_TO
 from ingest.names import Lakehouse
 from ingest.pipeline.composition import rules_of
@@ -57,31 +57,31 @@ def row_events(
 
     Raises ConfigError for a table that the lakehouse doesn't have, or a key with other columns than the table's.
     """
-    shape = Catalog(spark, pipeline.layout.tables).entry(pipeline.name, table).shape
-    if not shape.key:
+    table_schema = Catalog(spark, pipeline.layout.tables).entry(pipeline.name, table).table_schema
+    if not table_schema.key:
         raise ConfigError(f"the key of {table} is none", "its rows can't be told apart, so no single one has a history")
-    if set(key) != set(shape.key):
-        example = " ".join(f"{column}=…" for column in shape.key)
+    if set(key) != set(table_schema.key):
+        example = " ".join(f"{column}=…" for column in table_schema.key)
         raise ConfigError(
-            f"the key of {table} is {', '.join(shape.key)}",
+            f"the key of {table} is {', '.join(table_schema.key)}",
             f"name each of its columns once, such as: {table} {example}",
         )
     kept = row_history_of(spark, pipeline.layout, pipeline.name, table)
     if table not in rules_of(pipeline).history or not kept.versions.exists():
         entries = recompute_tables(spark, pipeline, scratch, (table,), lambda _: _names(table, key), history=(table,))
         kept = row_history_of(spark, scratch, pipeline.name, table)
-        _complete(kept, entries, shape)
-    return _steps(spark, kept, shape, key) if kept.changes.exists() else []
+        _complete(kept, entries, table_schema)
+    return _steps(spark, kept, table_schema, key) if kept.changes.exists() else []
 
 
-def _complete(kept: RowHistory, entries: Sequence[CatalogEntry], shape: Shape) -> None:
-    """Gives a recomputed history the columns and types of `shape`: the key's events may all be from before a column was
+def _complete(kept: RowHistory, entries: Sequence[CatalogEntry], table_schema: TableSchema) -> None:
+    """Gives a recomputed history the columns and types of `table_schema`: the key's events may all be from before a column was
     added or widened."""
     for entry in entries:
-        if entry.shape.table == shape.table and entry.shape.columns != shape.columns:
+        if entry.table_schema.table == table_schema.table and entry.table_schema.columns != table_schema.columns:
             for table in kept.tables:
                 if table.exists():
-                    table.evolve(entry.shape, shape)
+                    table.evolve(entry.table_schema, table_schema)
 
 
 def _names(table: str, key: Mapping[str, str]) -> Column:
@@ -93,14 +93,14 @@ def _names(table: str, key: Mapping[str, str]) -> Column:
     return F.coalesce((F.col("source_table") == table) & ((F.col("op") == "t") | mine), F.lit(False))
 
 
-def _steps(spark: SparkSession, kept: RowHistory, shape: Shape, key: Mapping[str, str]) -> list[RowEvent]:
-    types = {c.name: spark_type(c.type) for c in shape.columns}
-    text = T.StructType([T.StructField(k, T.StringType()) for k in shape.key])
-    mine = local_rows(spark, [key], text).select(*(quoted(k).cast(types[k]).alias(k) for k in shape.key))
-    named = list(shape.key)
+def _steps(spark: SparkSession, kept: RowHistory, table_schema: TableSchema, key: Mapping[str, str]) -> list[RowEvent]:
+    types = {c.name: spark_type(c.type) for c in table_schema.columns}
+    text = T.StructType([T.StructField(k, T.StringType()) for k in table_schema.key])
+    mine = local_rows(spark, [key], text).select(*(quoted(k).cast(types[k]).alias(k) for k in table_schema.key))
+    named = list(table_schema.key)
     facts = kept.changes.matching(mine, named).where(~F.col(ARRIVED)).select(DELETED, POSITION_COLUMN, SOURCE_TS)
     ordered = facts.orderBy(POSITION_COLUMN).limit(_MOST)
-    values = {c.name: rendered(quoted(c.name), c.type) for c in shape.columns}
+    values = {c.name: rendered(quoted(c.name), c.type) for c in table_schema.columns}
     versions: list[Row] = []
     if kept.versions.exists():
         told: DataFrame = kept.versions.matching(mine, named)

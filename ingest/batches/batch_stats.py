@@ -21,7 +21,7 @@ from pyspark.sql import types as T
 from ingest.batches.group_stats import CHANGE, Group, in_order
 from ingest.batches.schema_novelty import asking
 from ingest.changelog.origin import ORIGIN
-from ingest.evolution.inference import are_whole, images, shape
+from ingest.evolution.inference import are_whole, column_kinds, images
 from ingest.jvm.sources import called, define_function, reaches_tasks
 from ingest.merge.key_changes import names_new_key
 from ingest.spark.local_rows import local_rows
@@ -93,7 +93,7 @@ class Tally:
             for text in (group["values"] or [None])
         ]
         rows = local_rows(self._spark, values, _VALUES).withColumn("_images", images(F.col("value").cast("string")))
-        joined = shape(F.col("_images"), F.col("wrapped")).alias("kinds")
+        joined = column_kinds(F.col("_images"), F.col("wrapped")).alias("kinds")
         opened = F.bool_and(are_whole(F.col("_images"))).alias("opened")
         told = {row["group"]: row for row in rows.groupBy("group").agg(joined, opened).collect()}  # a row per table
         return {n: (told[n]["kinds"], not groups[n]["values"] or told[n]["opened"]) for n in groups}

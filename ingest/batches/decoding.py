@@ -15,7 +15,7 @@ from ingest.batches.table_batch import TableBatch
 from ingest.changelog.reader import Reader, Reading
 from ingest.changelog.values.columns import Column
 from ingest.evolution.inference import holds_long_numbers, proven_columns, read_as, settled
-from ingest.merge.images import Shape, changes
+from ingest.merge.images import TableSchema, changes
 
 _OPS_WITH = {Reading.AFTER: ("c", "r", "u"), Reading.BEFORE: ("u", "d")}
 
@@ -25,7 +25,7 @@ class Decoding:
     """How the events of a table are read. `parts`: those of a kind, of these ops alone if they are named; `rest`: null
     tombstones."""
 
-    shape: Shape
+    table_schema: TableSchema
     parts: tuple[tuple[Kind, tuple[str, ...] | None, Reader], ...]
     rest: Reader | None
 
@@ -34,10 +34,12 @@ class Decoding:
         frames = []
         for kind, ops, reader in self.parts:
             mine = events.where(of_kind(kind))
-            frames.append(changes(mine if ops is None else mine.where(F.col("op").isin(*ops)), self.shape, reader))
+            frames.append(
+                changes(mine if ops is None else mine.where(F.col("op").isin(*ops)), self.table_schema, reader)
+            )
         if self.rest is not None:
             rest = events.limit(0) if tombstones is None else tombstones
-            frames.append(changes(rest, self.shape, self.rest))
+            frames.append(changes(rest, self.table_schema, self.rest))
         return reduce(DataFrame.unionByName, frames)
 
 
@@ -48,13 +50,13 @@ class Changes:
     def __init__(
         self,
         batch: TableBatch,
-        shape: Shape,
+        table_schema: TableSchema,
         readable: Sequence[tuple[Group, tuple[Column, ...]]],
         rules: Rules,
         arrived: tuple[Column, ...],
     ) -> None:
         self._batch = batch
-        self._shape = shape
+        self._table_schema = table_schema
         self._readable = readable
         self._rules = rules
         self._arrived = arrived
@@ -75,26 +77,26 @@ class Changes:
 
     def decoding(self, reading: Reading) -> Decoding:
         """How it is done."""
-        shape, rules = self._shape, self._rules
-        ops = None if shape.key else _ops_with(reading, shape.table, rules)
+        table_schema, rules = self._table_schema, self._rules
+        ops = None if table_schema.key else _ops_with(reading, table_schema.table, rules)
         parts = []
         for group, own in self._readable:
             wire = (
                 own
                 if group.schema_id is not None
-                else settled(own, shape.columns, shape.key, rules.spelling(shape.table))
+                else settled(own, table_schema.columns, table_schema.key, rules.spelling(table_schema.table))
             )
             parts.append((group.of, ops, self._reader(reading, wire, group)))
         rest = None
         if self._batch.tombstones is not None or not parts:
-            wire = settled(self._arrived, shape.columns, spelling=rules.spelling(shape.table)) or tuple(
-                map(read_as, shape.columns)
+            wire = settled(self._arrived, table_schema.columns, spelling=rules.spelling(table_schema.table)) or tuple(
+                map(read_as, table_schema.columns)
             )
             rest = self._reader(reading, wire)
-        return Decoding(shape, tuple(parts), rest)
+        return Decoding(table_schema, tuple(parts), rest)
 
     def _reader(self, reading: Reading, wire: tuple[Column, ...], group: Group | None = None) -> Reader:
-        names = self._rules.column_names(self._shape.table, wire, self._shape.names)
+        names = self._rules.column_names(self._table_schema.table, wire, self._table_schema.names)
         one = Reader(wire, self._rules.placeholder, names, reading, self._batch.key_changes)
         if group is None:
             return one

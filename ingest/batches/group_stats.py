@@ -15,7 +15,7 @@ from ingest.batches.schema_novelty import news
 from ingest.changelog.envelope import CHANGES, TOMBSTONE
 from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import is_unplaced_read_at
-from ingest.evolution.inference import are_whole, images, joined, shape
+from ingest.evolution.inference import are_whole, column_kinds, images, joined
 from ingest.merge.key_changes import names_new_key
 
 Coordinates = tuple[str, int, int]
@@ -151,7 +151,7 @@ def _counting(few: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]
         (
             F.count(F.lit(1)).alias("count"),
             F.min(F.struct("offset", "topic", "partition")).alias("first"),
-            shape(F.col("_images"), F.col("wrapped")).alias("kinds"),
+            column_kinds(F.col("_images"), F.col("wrapped")).alias("kinds"),
             F.bool_and(~F.col("_news") | are_whole(F.col("_images"))).alias("opened"),
             F.bool_and(F.col("_told").isNotNull()).alias("known"),
             F.min("position").alias("lowest"),

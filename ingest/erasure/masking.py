@@ -23,7 +23,7 @@ from ingest.errors import ConfigError
 from ingest.lakehouse.backfills import BackfillRun, Backfills
 from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.loop.merge import Merge
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.suppression.cutoff import Cutoff
 from ingest.suppression.masks import invalid_constant, mask_column
 
@@ -34,7 +34,12 @@ class Masking:
     """Of one pipeline's removal."""
 
     def __init__(
-        self, spark: SparkSession, pipeline: Pipeline, rules: Rules, shapes: list[Shape], ends: Mapping[str, Cutoff]
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        rules: Rules,
+        table_schemas: list[TableSchema],
+        ends: Mapping[str, Cutoff],
     ) -> None:
         """`ends`: request → up to where its subject's life is the old one."""
         self._spark = spark
@@ -42,30 +47,32 @@ class Masking:
         self._rules = replace(rules, stops_at_restart=False)
         self._ends = ends
         self._registry = Backfills(spark, pipeline.layout.backfills, pipeline.name)
-        self._types = {s.table: {c.name: str(c.type) for c in s.columns} for s in shapes if s.table in rules.masks}
+        self._types = {
+            s.table: {c.name: str(c.type) for c in s.columns} for s in table_schemas if s.table in rules.masks
+        }
         self._bronze: Bronze | None = None
 
-    def keep(self, shape: Shape, old: DataFrame) -> None:
+    def keep(self, table_schema: TableSchema, old: DataFrame) -> None:
         """Writes down what is left of these rows of silver, each with a `request` whose old life it is of. From then on
         `finish` brings them back, whoever dies meanwhile."""
-        masks = self._rules.masks[shape.table]
-        wrong = self._spark.range(1).select(invalid_constant(shape.table, shape.columns, masks)).first()
+        masks = self._rules.masks[table_schema.table]
+        wrong = self._spark.range(1).select(invalid_constant(table_schema.table, table_schema.columns, masks)).first()
         if wrong is not None and wrong[0] is not None:
             raise ConfigError(
-                f"tables.{shape.table}.on_erasure.{wrong[0]}: the constant is no value of its type",
+                f"tables.{table_schema.table}.on_erasure.{wrong[0]}: the constant is no value of its type",
                 "choose one that the column can hold, or null",
             )
-        if not shape.key:
+        if not table_schema.key:
             raise ConfigError(
-                f"table {shape.table} has no key, so none of its rows can be masked", "say on_erasure: delete"
+                f"table {table_schema.table} has no key, so none of its rows can be masked", "say on_erasure: delete"
             )
-        ends = F.broadcast(self._placed(shape.table))
-        last = old.join(ends, "request").groupBy(*map(quoted, shape.key)).agg(F.max("_end").alias("_end"))
-        rows = old.dropDuplicates([*shape.key]).join(last, [*shape.key])
-        left = {c.name: rendered(mask_column(shape.table, c, masks), c.type) for c in shape.columns}
+        ends = F.broadcast(self._placed(table_schema.table))
+        last = old.join(ends, "request").groupBy(*map(quoted, table_schema.key)).agg(F.max("_end").alias("_end"))
+        rows = old.dropDuplicates([*table_schema.key]).join(last, [*table_schema.key])
+        left = {c.name: rendered(mask_column(table_schema.table, c, masks), c.type) for c in table_schema.columns}
         bronze = self._own_bronze()
         batch = bronze.captured().batch + 1
-        records = rows.select(*self._record(shape, left, batch))
+        records = rows.select(*self._record(table_schema, left, batch))
         bronze.append(events(records, self._rules.naming), CaptureState(batch))
 
     def finish(self) -> int:
@@ -112,9 +119,9 @@ class Masking:
         schema = "request string, _end struct<epoch int, major bigint, minor bigint, ordinal bigint>"
         return self._spark.createDataFrame(rows, schema)
 
-    def _record(self, shape: Shape, left: Mapping[str, Column], batch: int) -> list[Column]:
+    def _record(self, table_schema: TableSchema, left: Mapping[str, Column], batch: int) -> list[Column]:
         """Right after the old life: before any change that comes later, and no part of it."""
-        schema, _, table = shape.table.partition(".")
+        schema, _, table = table_schema.table.partition(".")
         end, now = F.col("_end"), datetime.now(UTC)
         source = {
             "schema": F.lit(schema if table else None).cast("string"),
@@ -131,12 +138,12 @@ class Masking:
         )
         number = F.monotonically_increasing_id()
         record = {
-            "topic": F.lit(shape.table),
+            "topic": F.lit(table_schema.table),
             "partition": F.spark_partition_id(),
             "offset": F.lit(batch).cast("bigint") * _ROWS_OF_A_TASK + number % _ROWS_OF_A_TASK,
             "timestamp": self._written(end["epoch"], now),
             "headers": F.lit(None).cast(RECORD["headers"].dataType),
-            "key": json_object({k: left[k] for k in shape.key}).cast("binary"),
+            "key": json_object({k: left[k] for k in table_schema.key}).cast("binary"),
             "value": value.cast("binary"),
         }
         return [column.alias(name) for name, column in record.items()]

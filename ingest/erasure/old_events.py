@@ -47,7 +47,7 @@ class OldEvents:
         spark: SparkSession,
         pipeline: Pipeline,
         rules: Rules,
-        shapes: TableSchemas,
+        table_schemas: TableSchemas,
         table_state: Callable[[str], TableState],
         ledger: Ledger,
         keys: LedgerKeys,
@@ -55,7 +55,7 @@ class OldEvents:
         self._spark = spark
         self._pipeline = pipeline
         self._rules = rules
-        self._shapes = shapes
+        self._table_schemas = table_schemas
         self._table_state = table_state
         self._ledger = ledger
         self._keys = keys
@@ -83,7 +83,7 @@ class OldEvents:
 
     def _found_in(self, reader: SourceReader) -> list[DataFrame]:
         versions = [entry.key_version for entry in self._ledger.requests().values()]
-        index = index_of(self._spark, self._pipeline, reader, self._shapes, self._keys, versions)
+        index = index_of(self._spark, self._pipeline, reader, self._table_schemas, self._keys, versions)
         known = self._history.load(reader.writer, _KIND, index.basis) or HistoryFact(0, {"entry": 0})
         entry, spans = known.facts["entry"], index.spans
         new = {span for span in spans if span.upto > known.through_batch}
@@ -110,9 +110,9 @@ class OldEvents:
         rules = replace(self._rules, columns=reader.columns)
         bronze = reader.bronze(self._spark, rules)
         fencing = Suppression(
-            self._spark, self._pipeline.name, rules, self._shapes, self._table_state, self._quarantine
+            self._spark, self._pipeline.name, rules, self._table_schemas, self._table_state, self._quarantine
         )
-        slices = Slices(bronze, rules, self._shapes, self._pipeline.batch.merged_at_once)
+        slices = Slices(bronze, rules, self._table_schemas, self._pipeline.batch.merged_at_once)
         found, after = list[DataFrame](), span.after
         while after < span.upto:
             upto = slices.end(after, span.upto)

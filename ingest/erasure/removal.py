@@ -82,7 +82,7 @@ class Removal:
         told = pipeline.privacy.keep_old_files_hours if pipeline.privacy else 0
         self._keep = told if keep_hours is None else keep_hours
         self._ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
-        self._shapes = TableSchemas(spark, pipeline.name, pipeline.layout, self._rules)
+        self._table_schemas = TableSchemas(spark, pipeline.name, pipeline.layout, self._rules)
         self._readers = source_readers(spark, pipeline)
         self._quarantine = Quarantine(spark, pipeline.layout.quarantine, pipeline.name)
         self._kept: dict[str, TableState] = {}
@@ -123,7 +123,7 @@ class Removal:
     def _steps(self, ends: Mapping[str, Cutoff]) -> Iterator[tuple[str, dict[str, int]]]:
         """Each takes away what is there and tells of it. What comes later may need what an earlier one has found."""
         search = OldEvents(
-            self._spark, self._pipeline, self._rules, self._shapes, self._stored, self._ledger, self._keys
+            self._spark, self._pipeline, self._rules, self._table_schemas, self._stored, self._ledger, self._keys
         )
         old = search.found(self._readers)
         places = old.select(*(F.col(EVENT_ID)[c].alias(c) for c in COORDINATES), "request", READER)
@@ -150,14 +150,14 @@ class Removal:
         """Of how many files tombstones were taken. Those of a new life stay."""
         files = 0
         for entry in self._subjects:
-            tombstones = self._stored(entry.shape.table).tombstones
+            tombstones = self._stored(entry.table_schema.table).tombstones
             if not tombstones.exists():
                 continue
-            mine = old.where(F.col("table") == entry.shape.table)
+            mine = old.where(F.col("table") == entry.table_schema.table)
             keys = mine.select("request", F.explode(GRAVES).alias(TOMBSTONE_KEY)).distinct()
             hits = lived(tombstones.rows(), entry).join(F.broadcast(keys), TOMBSTONE_KEY)
             gone = (
-                with_cutoff_flags(hits, ends, entry.shape.table)
+                with_cutoff_flags(hits, ends, entry.table_schema.table)
                 .where(BEFORE_CUTOFF)
                 .select(TOMBSTONE_KEY, POSITION_COLUMN)
                 .distinct()
@@ -166,13 +166,15 @@ class Removal:
         return files
 
     def _rows(self, ends: Mapping[str, Cutoff]) -> dict[str, int]:
-        shapes, masks = [entry.shape for entry in self._subjects], self._rules.masks
-        masking = Masking(self._spark, self._pipeline, self._rules, shapes, ends)
+        table_schemas, masks = [entry.table_schema for entry in self._subjects], self._rules.masks
+        masking = Masking(self._spark, self._pipeline, self._rules, table_schemas, ends)
         sweep = LateChildren(self._ledger, self._keys, self._rules.subjects, ends, self._stored, masks, masking.keep)
         with checkpoint_scope():
-            rows = sweep.run(self._shapes.entries, checkpoint(self._ledger.keys()))
+            rows = sweep.run(self._table_schemas.entries, checkpoint(self._ledger.keys()))
         masked = {"masked": masking.finish()} if masks else {}
-        files = sum(kept.purge(e.shape) for e in self._subjects for kept in self._stored(e.shape.table).tables)
+        files = sum(
+            kept.purge(e.table_schema) for e in self._subjects for kept in self._stored(e.table_schema.table).tables
+        )
         return {"rows": rows, **masked, "files": files}
 
     def _entombed(self, upto: int) -> dict[str, int]:
@@ -220,7 +222,9 @@ class Removal:
         due = max(since) + timedelta(hours=self._keep)
         if datetime.now(UTC) < due:
             return due
-        tables = table_folders(self._pipeline.layout, self._pipeline.name, [e.shape.table for e in self._subjects])
+        tables = table_folders(
+            self._pipeline.layout, self._pipeline.name, [e.table_schema.table for e in self._subjects]
+        )
         without_old_files(self._spark, [*event_folders(self._spark, self._pipeline), *tables], self._keep)
         self._ledger.append([LedgerEntry(STATE, "", place=OLD_FILES, state=REMOVED, upto=upto)])
         return None
@@ -233,7 +237,7 @@ class Removal:
     @property
     def _subjects(self) -> list[CatalogEntry]:
         """The tables that lead to subjects."""
-        return [e for e in self._shapes.entries if self._rules.subjects.leads(e.shape.table)]
+        return [e for e in self._table_schemas.entries if self._rules.subjects.leads(e.table_schema.table)]
 
     @cached_property
     def _keys(self) -> LedgerKeys:

@@ -96,14 +96,14 @@ def _deletes(spark: SparkSession, pipeline: Pipeline, keys: LedgerKeys, events: 
     """The last delete of each key: its keyed hash, where it stands, and whether its source says so."""
     rules = rules_of(pipeline)
     schemas = Schemas(rules.shredded.columns, rules.times_out_of_range)
-    shapes = TableSchemas(spark, pipeline.name, pipeline.layout, rules)
+    table_schemas = TableSchemas(spark, pipeline.name, pipeline.layout, rules)
     groups = [g for g in profiles(events, F.lit(0)).get(0, []) if g.kind == CHANGE and g.problem is None]
     schemas.learn(events, groups)
     for table in sorted({g.table for g in groups if g.table is not None}):
         key, types = rules.subjects.keys[table], rules.columns.get(table, {})
         came = [(g, schemas.columns(g, types)) for g in groups if g.table == table]
         # A delete may bring no image: then the record's key tells, by the table's columns.
-        mine = [(g, wire if key in {c.name for c in wire} else shapes.columns(table)) for g, wire in came]
+        mine = [(g, wire if key in {c.name for c in wire} else table_schemas.columns(table)) for g, wire in came]
         named = key_references(events, None, table, (key,), mine, (), rules)
         rows = with_key_hashes(named, keys, keys.newest).select(
             F.explode(OWN_KEYS).alias(KEY_HASH), EVENT_ID, "position"

@@ -76,7 +76,7 @@ class SubjectIndex:
         reader: str,
         bronze: Bronze,
         rules: Rules,
-        shapes: TableSchemas,
+        table_schemas: TableSchemas,
         keys: LedgerKeys,
         versions: Iterable[int] = (),
     ) -> None:
@@ -89,7 +89,7 @@ class SubjectIndex:
         self._reader = reader
         self._bronze = bronze
         self._rules = rules
-        self._shapes = shapes
+        self._table_schemas = table_schemas
         self._keys = keys
         self._versions = sorted({keys.newest, *versions})
 
@@ -97,7 +97,11 @@ class SubjectIndex:
     def basis(self) -> str:
         """What the index depends on beside the events: other settings make another one."""
         subjects = self._rules.subjects
-        known = [(e.shape.table, e.shape.key) for e in self._shapes.entries if subjects.leads(e.shape.table)]
+        known = [
+            (e.table_schema.table, e.table_schema.key)
+            for e in self._table_schemas.entries
+            if subjects.leads(e.table_schema.table)
+        ]
         checks = [(version, self._keys.check(version)) for version in self._versions]
         told = (subjects, self._rules.primary_keys, self._rules.fold_case, self._rules.placeholder, known, checks)
         text = repr((told, self._rules.view, self._rules.columns, self._bronze.identity))
@@ -183,7 +187,7 @@ class SubjectIndex:
         return self._mine().where(_any([F.col(_DIGITS) == row[_DIGITS] for row in some]))
 
     def _indexed(self, gap: Span) -> Iterator[Span]:
-        slices = Slices(self._bronze, self._rules, self._shapes, _EVENTS)
+        slices = Slices(self._bronze, self._rules, self._table_schemas, _EVENTS)
         after = gap.after
         while after < gap.upto:
             upto = slices.end(after, gap.upto)
@@ -202,7 +206,7 @@ class SubjectIndex:
         for batch in read.batches:
             if not leads(batch.table):
                 continue
-            mentions = batch_key_references(batch, slices.schemas, self._shapes, self._rules)
+            mentions = batch_key_references(batch, slices.schemas, self._table_schemas, self._rules)
             if mentions is not None:
                 rows = checkpoint(mentions)
                 found += [self._digits_in(rows, version) for version in self._versions]
@@ -222,7 +226,7 @@ def index_of(
     spark: SparkSession,
     pipeline: Pipeline,
     reader: SourceReader,
-    shapes: TableSchemas,
+    table_schemas: TableSchemas,
     keys: LedgerKeys,
     versions: Iterable[int | None],
 ) -> SubjectIndex:
@@ -231,7 +235,7 @@ def index_of(
     rules = replace(rules_of(pipeline), columns=reader.columns)
     bronze = reader.bronze(spark, rules)
     known = {version for version in versions if version is not None}
-    return SubjectIndex(spark, pipeline.layout, reader.writer, bronze, rules, shapes, keys, known)
+    return SubjectIndex(spark, pipeline.layout, reader.writer, bronze, rules, table_schemas, keys, known)
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:

@@ -23,7 +23,7 @@ from ingest.lakehouse.silver import Silver
 from ingest.loop.event_references import key_references, with_key
 from ingest.loop.table_schemas import TableSchemas
 from ingest.merge.actions import TOMBSTONE_KEY, tombstone_key
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.pipeline.composition import rules_of
 from ingest.reconcile import TableState, table_state
 from ingest.spark.checkpoints import checkpoint
@@ -71,12 +71,12 @@ class Search:
         rules = rules_of(pipeline)
         columns = reduce(lambda known, reader: known | dict(reader.columns), self._readers, dict(rules.columns))
         self._rules = replace(rules, columns=columns)
-        shapes = TableSchemas(spark, pipeline.name, pipeline.layout, rules)
-        self._shapes = {entry.shape.table: entry.shape for entry in shapes.entries}
+        table_schemas = TableSchemas(spark, pipeline.name, pipeline.layout, rules)
+        self._table_schemas = {entry.table_schema.table: entry.table_schema for entry in table_schemas.entries}
         self._schemas = Schemas(self._rules.shredded.columns, self._rules.times_out_of_range)
         requests = Ledger(spark, pipeline.layout.ledger, pipeline.name).requests().values()
         versions = [entry.key_version for entry in requests]
-        self._indexes = [(r, index_of(spark, pipeline, r, shapes, keys, versions)) for r in self._readers]
+        self._indexes = [(r, index_of(spark, pipeline, r, table_schemas, keys, versions)) for r in self._readers]
         self._opened: dict[str, frozenset[Span]] = {}
         self._groups: dict[str, list[Group]] = {}
         self._events: DataFrame | None = None
@@ -137,36 +137,36 @@ class Search:
 
     def _stored_rows(self, table: str) -> DataFrame | None:
         """`PLACE`, `ITEM`, the key's `SURROGATE`, and mentions, of all rows of the table."""
-        shape = self._shapes.get(table)
-        if shape is None:
+        table_schema = self._table_schemas.get(table)
+        if table_schema is None:
             return None
-        self._rules.subjects.require_columns(table, shape.key, shape.names)
+        self._rules.subjects.require_columns(table, table_schema.key, table_schema.names)
         stored = self._stored(table)
         versions = [(HISTORY, kept) for kept in (stored.row_history.tables if stored.row_history else ())]
         places = ((SILVER, stored.silver), (PENDING, stored.pending), *versions)
-        frames = [self._rows(place, kept, shape) for place, kept in places if kept.exists()]
+        frames = [self._rows(place, kept, table_schema) for place, kept in places if kept.exists()]
         return reduce(DataFrame.unionByName, frames) if frames else None
 
-    def _rows(self, place: str, kept: Silver, shape: Shape) -> DataFrame:
-        mine = own_keys(shape)
+    def _rows(self, place: str, kept: Silver, table_schema: TableSchema) -> DataFrame:
+        mine = own_keys(table_schema)
         item = F.to_json(F.struct(F.lit(kept.path), LOCATION))
-        buried = tombstone_key(list(shape.key)) if shape.key else F.lit(None).cast("binary")
+        buried = tombstone_key(list(table_schema.key)) if table_schema.key else F.lit(None).cast("binary")
         return kept.located().select(
             F.lit(place).alias(PLACE),
             item.alias(ITEM),
             buried.alias(TOMBSTONE_KEY),
             mine.alias(OWN_KEYS),
-            F.concat(mine, foreign_keys(shape, self._rules.subjects)).alias(REFERENCES),
+            F.concat(mine, foreign_keys(table_schema, self._rules.subjects)).alias(REFERENCES),
         )
 
     def _read(self, table: str) -> DataFrame | None:
         """The same of the events that are opened."""
         if self._events is None or table not in self._groups:
             return None
-        shape = self._shapes.get(table)
+        table_schema = self._table_schemas.get(table)
         types = self._rules.columns.get(table, {})
-        known = tuple(map(read_as, shape.columns)) if shape is not None else ()
-        key = shape.key if shape is not None else self._rules.primary_keys.get(table, ())
+        known = tuple(map(read_as, table_schema.columns)) if table_schema is not None else ()
+        key = table_schema.key if table_schema is not None else self._rules.primary_keys.get(table, ())
         came = [(group, self._schemas.columns(group, types)) for group in self._groups[table]]
         incoming = [(group, with_key(wire, key, known)) for group, wire in came]
         events = key_references(self._events, None, table, key, incoming, known, self._rules)

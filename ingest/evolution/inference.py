@@ -1,8 +1,8 @@
 """Infers the columns of a changelog without a schema from its values.
 
 The kind of a value is the text of a type of the lattice in `inferred_types`; the type of a column is the join of the
-kinds of its values. The aggregate `shape` collects the kinds of each column in one pass, as the text of an object type:
-its members are the columns, each an object type whose members are kinds.
+kinds of its values. The aggregate `column_kinds` collects the kinds of each column in one pass, as the text of an
+object type: its members are the columns, each an object type whose members are kinds.
 """
 
 from __future__ import annotations
@@ -45,17 +45,18 @@ _PROVEN = {
 
 
 def images(value: SparkColumn) -> SparkColumn:
-    """Returns both row images of a value without a schema, as a struct of VARIANTs, for `shape`."""
+    """Returns both row images of a value without a schema, as a struct of VARIANTs, for `column_kinds`."""
     opened = f"{_IMAGES}, payload struct<{_IMAGES}>, {_UNOPENED} string"
     return F.from_json(value, opened, {"columnNameOfCorruptRecord": _UNOPENED, **WITHOUT_LIMITS})
 
 
 def are_whole(opened: SparkColumn) -> SparkColumn:
-    """Returns true if `images` could be parsed. An object that has a field twice can't be: `shape` doesn't see it."""
+    """Returns true if `images` could be parsed. An object that has a field twice can't be: `column_kinds` doesn't see
+    it."""
     return opened.isNotNull() & opened[_UNOPENED].isNull()
 
 
-def shape(opened: SparkColumn, wrapped: SparkColumn) -> SparkColumn:
+def column_kinds(opened: SparkColumn, wrapped: SparkColumn) -> SparkColumn:
     """Returns an aggregate: the kinds of each column's values in images after, or before if there is none, as text.
 
     `opened`: a column from `images`. `wrapped`: true if the images are in a `payload`.
@@ -103,10 +104,10 @@ def _is_kept(digits: SparkColumn) -> SparkColumn:
     return digits.rlike(r"E|\.0$") | F.coalesce(back == digits, F.lit(False))
 
 
-def inferred(shape_text: str | None) -> tuple[Column, ...]:
-    """Returns the columns of a text from `shape`; none if it is not that of an object."""
+def inferred(kinds_text: str | None) -> tuple[Column, ...]:
+    """Returns the columns of a text from `column_kinds`; none if it is not that of an object."""
     found = []
-    for name, kinds in _kinds_of(shape_text).items():
+    for name, kinds in _kinds_of(kinds_text).items():
         own = join_all(parse(kind) for kind in kinds - {_EXPONENT})
         only_texts = kinds <= {"string", "unknown"}
         found.append(Column(name, wire_of(own, only_texts), own, inferred=True))
@@ -114,7 +115,7 @@ def inferred(shape_text: str | None) -> tuple[Column, ...]:
 
 
 def joined(one: str | None, other: str | None) -> str | None:
-    """Returns the union of two texts from `shape`: that of all values together."""
+    """Returns the union of two texts from `column_kinds`: that of all values together."""
     if one is None or other is None or one == other:
         return other if one is None else one
     both: dict[str, frozenset[str]] = dict(_kinds_of(one))
@@ -128,17 +129,17 @@ def _text(members: Mapping[str, str]) -> str:
 
 
 @lru_cache(maxsize=512)
-def _kinds_of(shape_text: str | None) -> Mapping[str, frozenset[str]]:
-    if not shape_text or not shape_text.startswith("OBJECT<"):
+def _kinds_of(kinds_text: str | None) -> Mapping[str, frozenset[str]]:
+    if not kinds_text or not kinds_text.startswith("OBJECT<"):
         return {}
-    parsed = T.DataType.fromDDL(_OUTSIDE_QUOTES.sub(lambda m: "STRUCT<" if m[0] == "OBJECT<" else m[0], shape_text))
+    parsed = T.DataType.fromDDL(_OUTSIDE_QUOTES.sub(lambda m: "STRUCT<" if m[0] == "OBJECT<" else m[0], kinds_text))
     assert isinstance(parsed, T.StructType)
     return {f.name: frozenset(f.dataType.names) for f in parsed.fields if isinstance(f.dataType, T.StructType)}
 
 
-def proven_columns(columns: Sequence[Column], shape_text: str | None) -> frozenset[str]:
-    """Returns the names of the checked columns whose values are all proven, by `shape_text`, to be of their type."""
-    kinds = _kinds_of(shape_text)
+def proven_columns(columns: Sequence[Column], kinds_text: str | None) -> frozenset[str]:
+    """Returns the names of the checked columns whose values are all proven, by `kinds_text`, to be of their type."""
+    kinds = _kinds_of(kinds_text)
     return frozenset(c.name for c in columns if c.wire.checked and c.name in kinds and _proves(kinds[c.name], c.wire))
 
 
@@ -151,9 +152,9 @@ def _proves(kinds: frozenset[str], wire: WireType) -> bool:
     return bool(told) and told <= proven
 
 
-def holds_long_numbers(shape_text: str | None) -> bool:
-    """Returns true if `is_inexact` has to test each of the values that `shape_text` was made from."""
-    return any(_EXPONENT in kinds for kinds in _kinds_of(shape_text).values())
+def holds_long_numbers(kinds_text: str | None) -> bool:
+    """Returns true if `is_inexact` has to test each of the values that `kinds_text` was made from."""
+    return any(_EXPONENT in kinds for kinds in _kinds_of(kinds_text).values())
 
 
 def is_inexact(value: SparkColumn) -> SparkColumn:

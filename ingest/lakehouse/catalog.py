@@ -23,7 +23,7 @@ from ingest.delta import delta_table
 from ingest.delta.txn_versions import TxnVersion
 from ingest.errors import ConfigError
 from ingest.evolution.policies import TableColumn
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.names import nearest
 from ingest.spark.local_rows import local_rows
 
@@ -48,7 +48,7 @@ class CatalogEntry:
 
     pipeline: str
     path: str
-    shape: Shape
+    table_schema: TableSchema
     revision: int
     topics: tuple[str, ...]
     origin: str = ""
@@ -100,7 +100,7 @@ class Catalog:
 
     def require(self, pipeline: str, tables: Sequence[str]) -> list[CatalogEntry]:
         """The newest entries of these tables. Raises ConfigError as `entry` does."""
-        known = {entry.shape.table: entry for entry in self.entries(pipeline)}
+        known = {entry.table_schema.table: entry for entry in self.entries(pipeline)}
         for table in tables:
             if table not in known:
                 otherwise = "see its tables with: ingest status PIPELINE" if known else "it has none yet"
@@ -109,14 +109,14 @@ class Catalog:
 
     def record(self, entry: CatalogEntry) -> None:
         """Raises Contended where another writer was the first with this revision."""
-        shape = entry.shape
-        columns = [_plain(c) for c in shape.columns]
+        table_schema = entry.table_schema
+        columns = [_plain(c) for c in table_schema.columns]
         row = {
             "pipeline": entry.pipeline,
-            "table": shape.table,
+            "table": table_schema.table,
             "revision": entry.revision,
             "path": entry.path,
-            "primary_key": list(shape.key),
+            "primary_key": list(table_schema.key),
             "columns": json.dumps(columns, ensure_ascii=False),
             "topics": list(entry.topics),
             "origin": entry.origin or None,
@@ -138,8 +138,8 @@ def _with_origin(rows: DataFrame) -> DataFrame:
 
 
 def _entry(row: Row) -> CatalogEntry:
-    shape = Shape(row.table, tuple(row.primary_key), _columns(row["columns"]))
-    return CatalogEntry(row.pipeline, row.path, shape, row.revision, tuple(row.topics), row.origin or "")
+    table_schema = TableSchema(row.table, tuple(row.primary_key), _columns(row["columns"]))
+    return CatalogEntry(row.pipeline, row.path, table_schema, row.revision, tuple(row.topics), row.origin or "")
 
 
 def _columns(text: str) -> tuple[TableColumn, ...]:

@@ -28,7 +28,7 @@ from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.silver_rows import SilverRows
 from ingest.lakehouse.table_features import MAPPING, features
 from ingest.merge.actions import DELETE, INSERT, UPDATE
-from ingest.merge.images import Shape, default_of
+from ingest.merge.images import TableSchema, default_of
 from ingest.merge.key_join import joined_by_key
 from ingest.names import identifier
 from ingest.spark.checkpoints import checkpoint
@@ -81,31 +81,35 @@ class Silver:
             return self._table.rows_at(int(as_of))
         return self._spark.read.format("delta").option("timestampAsOf", as_of).load(self.path)
 
-    def schema(self, shape: Shape) -> T.StructType:
+    def schema(self, table_schema: TableSchema) -> T.StructType:
         """The columns by their logical types, then the few that begin with `_`."""
-        return self._rows_of(shape).schema
+        return self._rows_of(table_schema).schema
 
-    def _properties(self, shape: Shape) -> dict[str, str]:
+    def _properties(self, table_schema: TableSchema) -> dict[str, str]:
         # What readers skip files by: the key, and nothing else of a row gets into the log. A personal key doesn't
         # either: readers then open every file, and within it skip by what Parquet tells, which goes with the file.
-        types = {c.name: spark_type(c.type) for c in shape.columns}
-        told = (k for k in shape.key if caseless(k) not in self._personal)
+        types = {c.name: spark_type(c.type) for c in table_schema.columns}
+        told = (k for k in table_schema.key if caseless(k) not in self._personal)
         keys = [identifier(k) for k in told if not isinstance(types[k], _UNSORTED)]
         statistics = ",".join(keys) or f"{POSITION_COLUMN}.major"
         return {**_PROPERTIES, "delta.dataSkippingStatsColumns": statistics, **features(types)}
 
-    def disable_personal_statistics(self, shape: Shape) -> None:
+    def disable_personal_statistics(self, table_schema: TableSchema) -> None:
         """A table that is older than what was said of its personal columns writes nothing of them from here on."""
         told = "delta.dataSkippingStatsColumns"
-        wanted = self._properties(shape)[told]
-        if self._personal & {caseless(k) for k in shape.key} and self.exists() and self._table.property(told) != wanted:
+        wanted = self._properties(table_schema)[told]
+        if (
+            self._personal & {caseless(k) for k in table_schema.key}
+            and self.exists()
+            and self._table.property(told) != wanted
+        ):
             self._table.set_property(told, wanted)
 
-    def create(self, shape: Shape) -> None:
+    def create(self, table_schema: TableSchema) -> None:
         """An empty table; one that is there already stays as it is."""
-        self._table.create(self.schema(shape), self._properties(shape))
+        self._table.create(self.schema(table_schema), self._properties(table_schema))
 
-    def evolve(self, before: Shape, after: Shape) -> None:
+    def evolve(self, before: TableSchema, after: TableSchema) -> None:
         """Adds columns by a commit of metadata. Rewrites the files where a column gets a wider type (no row is in the
         change data feed) or where a new column is filled with a default (every row is)."""
         old = {c.name: c for c in before.columns}
@@ -170,10 +174,10 @@ class Silver:
         """Other writers let the next batch of `application` go first, for so long at most."""
         self._table.take_lease(application, seconds)
 
-    def has(self, shape: Shape) -> bool:
-        """Whether the table has the columns of `shape` and no others."""
+    def has(self, table_schema: TableSchema) -> bool:
+        """Whether the table has the columns of `table_schema` and no others."""
         there = {f.name: f.dataType for f in self.rows().schema}
-        return there == {f.name: f.dataType for f in self.schema(shape)}
+        return there == {f.name: f.dataType for f in self.schema(table_schema)}
 
     def txn_version(self, application: str) -> int:
         """The `Progress` of an application in this table."""
@@ -194,83 +198,91 @@ class Silver:
         return version
 
     def apply(
-        self, writes: RowChanges, shape: Shape, told: Mapping[str, Any], after: Callable[[], object] | None = None
+        self,
+        writes: RowChanges,
+        table_schema: TableSchema,
+        told: Mapping[str, Any],
+        after: Callable[[], object] | None = None,
     ) -> None:
         """`told`: what the commit says of itself; by `WRITER` and `UPTO` also how far it takes its writer. One commit.
         `after`: what has to be done before it, once its files are written.
 
         Raises Contended, or what Delta raises, where another writer's batch came between `begin` and here."""
-        if not self.exists() and MAPPING in self._properties(shape):
-            self.create(shape)  # Delta refuses a first write that brings both mapping and a change data feed.
+        if not self.exists() and MAPPING in self._properties(table_schema):
+            self.create(table_schema)  # Delta refuses a first write that brings both mapping and a change data feed.
         touched, few = writes.files, writes.few is not None
         if not touched:
-            self._commit(self._come(writes, shape), told, new=self._properties(shape), after=after, few=few)
+            self._commit(
+                self._come(writes, table_schema), told, new=self._properties(table_schema), after=after, few=few
+            )
             return
         rewritten = self._table.files_named(touched)
         if sum(f.size for f in rewritten) <= _REWRITABLE:
             old = self._table.run_prepared(rewritten, _whole) if few else self._table.rows_in(rewritten)
-            frame = asked(SilverRows.rewritten, (self._rows_of(shape), few), writes.states, old, few=few)
+            frame = asked(SilverRows.rewritten, (self._rows_of(table_schema), few), writes.states, old, few=few)
             self._commit(frame, told, without=rewritten, after=after, few=few)
             return
-        come = self._come(writes, shape) if writes.actions & {INSERT, UPDATE} else None
+        come = self._come(writes, table_schema) if writes.actions & {INSERT, UPDATE} else None
         self._commit(come, told, without_rows=writes.gone, after=after, few=few)
 
     def _commit(self, frame: DataFrame | None, told: Mapping[str, Any], **more: Any) -> None:
         progress = TxnVersion(told[WRITER], told[THROUGH_BATCH], alone=False) if WRITER in told else None
         self._table.commit(frame, told=told, progress=progress, **more)
 
-    def replace(self, anew: Silver, shape: Shape, told: Mapping[str, Any]) -> None:
-        """In one commit all rows go and those of `anew` come, with the columns of `shape`. Older versions stay what
-        they are. Raises Contended as `apply` does."""
+    def replace(self, anew: Silver, table_schema: TableSchema, told: Mapping[str, Any]) -> None:
+        """In one commit all rows go and those of `anew` come, with the columns of `table_schema`. Older versions stay
+        what they are. Raises Contended as `apply` does."""
         if not self.exists():
-            self.create(shape)
-        frame = anew._together(list(anew._table.files().values()), shape) if anew.exists() else None
+            self.create(table_schema)
+        frame = anew._together(list(anew._table.files().values()), table_schema) if anew.exists() else None
         gone = [*self._table.files().values()]
-        properties, columns = self._properties(shape), self.schema(shape)
+        properties, columns = self._properties(table_schema), self.schema(table_schema)
         self._commit(frame, told, without=gone, new=properties, columns=columns)
 
-    def compact(self, shape: Shape) -> bool:
+    def compact(self, table_schema: TableSchema) -> bool:
         """Writes small files together, where it is time to: the rows stay what they are. Whether it was."""
         return compact(
-            self._table, compaction.files_due(self._table.files().values()), lambda due: self._together(due, shape)
+            self._table,
+            compaction.files_due(self._table.files().values()),
+            lambda due: self._together(due, table_schema),
         )
 
-    def purge(self, shape: Shape) -> int:
+    def purge(self, table_schema: TableSchema) -> int:
         """Writes anew the files of which rows are marked as gone, without them. How many there were."""
 
         def anew() -> int:
             files = [f for f in self._table.files().values() if f.rows_gone]
             if files:
-                self._table.rewrite(files, self._together(files, shape))
+                self._table.rewrite(files, self._together(files, table_schema))
             return len(files)
 
         written: int = retry_on_conflict()(anew)
         return written
 
-    def _together(self, files: Sequence[DataFile], shape: Shape) -> DataFrame:
+    def _together(self, files: Sequence[DataFile], table_schema: TableSchema) -> DataFrame:
         """What is left in these files."""
-        return self._rows_of(shape).laid_out(self._table.rows_in(files), compaction.file_count(files))
+        return self._rows_of(table_schema).laid_out(self._table.rows_in(files), compaction.file_count(files))
 
-    def remove(self, states: DataFrame, shape: Shape, told: Mapping[str, Any]) -> int:
+    def remove(self, states: DataFrame, table_schema: TableSchema, told: Mapping[str, Any]) -> int:
         """Takes away the rows of `states`, wherever they lie by now. One commit. How many there were."""
-        key = [*shape.identity, *self.version_columns]
-        there = self.matching(states, shape.identity).select(*map(quoted, key), LOCATION)
+        key = [*table_schema.identity, *self.version_columns]
+        there = self.matching(states, table_schema.identity).select(*map(quoted, key), LOCATION)
         over = checkpoint(joined_by_key(states.drop(LOCATION), F.broadcast(there), key))
         by_file = over.groupBy(F.col(LOCATION)["file"].alias("file")).agg(F.count(F.lit(1)).alias("rows"))
         files = by_file.collect()  # a row per file
         gone = RowChanges(over, frozenset({DELETE}), frozenset(f["file"] for f in files), sum(f["rows"] for f in files))
-        self.apply(gone, shape, told)
+        self.apply(gone, table_schema, told)
         return gone.rows
 
-    def _come(self, writes: RowChanges, shape: Shape) -> DataFrame:
+    def _come(self, writes: RowChanges, table_schema: TableSchema) -> DataFrame:
         """The rows that come."""
         # New rows alone fill a table: there it pays to share them out by ranges, for a key is then sought in one file.
         files, parts = files_of(writes.rows, self._cores), writes.parts if writes.files else None
-        by, few = (self._rows_of(shape), files, parts), writes.few is not None
+        by, few = (self._rows_of(table_schema), files, parts), writes.few is not None
         return asked(SilverRows.come, by, writes.states, few=few)
 
-    def _rows_of(self, shape: Shape) -> SilverRows:
-        return SilverRows(shape, self.system_columns, self.version_columns)
+    def _rows_of(self, table_schema: TableSchema) -> SilverRows:
+        return SilverRows(table_schema, self.system_columns, self.version_columns)
 
     def commit_without_rows(self, told: Mapping[str, Any]) -> None:
         """A commit that changes nothing, and says so: what a batch without effect has to tell."""
@@ -281,7 +293,7 @@ class Silver:
         self._table.delete(F.col(POSITION_COLUMN) < before)
 
 
-def _converted(rows: DataFrame, before: Shape, after: Shape) -> DataFrame:
+def _converted(rows: DataFrame, before: TableSchema, after: TableSchema) -> DataFrame:
     """Rows with the values of changed columns as values of their new type."""
     old, stored = {c.name: c.type for c in before.columns}, {f.name: f.dataType for f in rows.schema}
     # Where a run died after this, the stored type is the new one already.
@@ -289,10 +301,10 @@ def _converted(rows: DataFrame, before: Shape, after: Shape) -> DataFrame:
     return rows.withColumns({c.name: converted(quoted(c.name), old[c.name], c.type) for c in changed})
 
 
-def _with_defaults(rows: DataFrame, shape: Shape) -> DataFrame:
-    """Rows with all columns of `shape`: one that they lack holds its default, or null."""
+def _with_defaults(rows: DataFrame, table_schema: TableSchema) -> DataFrame:
+    """Rows with all columns of `table_schema`: one that they lack holds its default, or null."""
     present = set(rows.columns)
-    return rows.withColumns({c.name: default_of(c) for c in shape.columns if c.name not in present})
+    return rows.withColumns({c.name: default_of(c) for c in table_schema.columns if c.name not in present})
 
 
 def _whole(rows: DataFrame) -> DataFrame:

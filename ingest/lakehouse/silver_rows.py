@@ -17,7 +17,7 @@ from ingest.changelog.values.types import spark_type
 from ingest.delta.delta_table import CHANGE_TYPE
 from ingest.lakehouse.file_layout import laid_out
 from ingest.merge.actions import ACTION, DELETE, INSERT, UPDATE
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.merge.key_join import joined_by_key
 
 
@@ -26,7 +26,7 @@ class SilverRows:
     """Of a table of this shape. `beside`: what a row holds beside the table's columns; `apart`: which of these tell
     rows of one key apart."""
 
-    shape: Shape
+    table_schema: TableSchema
     system_columns: T.StructType
     version_columns: tuple[str, ...]
 
@@ -34,7 +34,7 @@ class SilverRows:
     def schema(self) -> T.StructType:
         """The columns by their logical types, then those beside."""
         return T.StructType(
-            [*(T.StructField(c.name, spark_type(c.type)) for c in self.shape.columns), *self.system_columns]
+            [*(T.StructField(c.name, spark_type(c.type)) for c in self.table_schema.columns), *self.system_columns]
         )
 
     def come(self, files: int, parts: int | None, states: DataFrame) -> DataFrame:
@@ -43,12 +43,12 @@ class SilverRows:
 
     def laid_out(self, rows: DataFrame, files: int, parts: int | None = None) -> DataFrame:
         """These rows, for so many files."""
-        return laid_out(_columns(self).of(rows), self.shape.key, files, parts)
+        return laid_out(_columns(self).of(rows), self.table_schema.key, files, parts)
 
     def rewritten(self, few: bool, states: DataFrame, old: DataFrame) -> DataFrame:
         """The rows of old files and those that come, for one new file; and what changed, for the change data feed.
         `few`: so are the states."""
-        key = [*self.shape.identity, *self.version_columns]
+        key = [*self.table_schema.identity, *self.version_columns]
         taken = states.select(*(quoted(k) for k in key), ACTION)
         gone = F.when(F.col(ACTION) == DELETE, "delete").when(F.col(ACTION) == UPDATE, "update_preimage")
         taken = taken.hint("shuffle_hash" if few else "broadcast")

@@ -92,7 +92,7 @@ class CatchUp:
         after, upto = shares[0].after, shares[-1].upto
         if table not in self._slices:
             self._slices[table] = Slices(
-                self._bronze, rules, self._tables.shapes, self._most, elsewhere=self._elsewhere
+                self._bronze, rules, self._tables.table_schemas, self._most, elsewhere=self._elsewhere
             )
         slices = self._slices[table]
         read = slices.read(after, upto, slices.profile(after, upto, upto))

@@ -20,7 +20,7 @@ from ingest.changelog.values.columns import Column
 from ingest.evolution.policies import TableColumn
 from ingest.loop.table_schemas import TableSchemas
 from ingest.merge.actions import tombstone_key, tombstone_key_of
-from ingest.merge.images import Shape, changes
+from ingest.merge.images import TableSchema, changes
 from ingest.suppression.key_references import OWN_KEYS, REFERENCES, foreign_keys, own_keys
 
 GROUP = "_group"
@@ -50,18 +50,20 @@ def key_references(
     return reduce(DataFrame.unionByName, frames)
 
 
-def batch_key_references(batch: TableBatch, schemas: Schemas, shapes: TableSchemas, rules: Rules) -> DataFrame | None:
+def batch_key_references(
+    batch: TableBatch, schemas: Schemas, table_schemas: TableSchemas, rules: Rules
+) -> DataFrame | None:
     """Returns what `mentioned` says of a table's share of a slice; None where no event of it can be read yet. Raises
     ConfigError where the table turns out to be another than the rules say."""
     types = rules.columns.get(batch.table, {})
     incoming = [(g, schemas.columns(g, types)) for g in batch.groups if g.kind == CHANGE]
-    key = shapes.key(batch)
-    if key is not None and (settled := shapes.names(batch.table)):
+    key = table_schemas.key(batch)
+    if key is not None and (settled := table_schemas.names(batch.table)):
         # Not of what this batch brings: deletes may bring nothing but keys.
         spelling = rules.spelling(batch.table)
         come = {own_keys for _, wire in incoming for own_keys in spelling.of([c.name for c in wire], settled).values()}
         rules.subjects.require_columns(batch.table, key, sorted(come | settled))
-    known = shapes.columns(batch.table) or next((wire for _, wire in reversed(incoming)), ())
+    known = table_schemas.columns(batch.table) or next((wire for _, wire in reversed(incoming)), ())
     if not incoming and not (batch.tombstones is not None and known):
         return None
     incoming = [(group, with_key(wire, key or (), known)) for group, wire in incoming]
@@ -83,21 +85,21 @@ def _read(
     wire = tuple(c for c in arrived if names[c.name] in (*key, *links))
     there = {names[c.name] for c in wire}
     columns = tuple(TableColumn(names[c.name], c.type) for c in wire)
-    shape = Shape(table, tuple(k for k in key if k in there), columns)
-    if len(shape.key) < len(key):
-        shape = Shape(table, (), shape.columns)
-    named = rules.column_names(table, wire, shape.names)
+    table_schema = TableSchema(table, tuple(k for k in key if k in there), columns)
+    if len(table_schema.key) < len(key):
+        table_schema = TableSchema(table, (), table_schema.columns)
+    named = rules.column_names(table, wire, table_schema.names)
     found = []
     for reading in (Reading.AFTER, Reading.BEFORE):
-        reader = Reader(wire, rules.placeholder, named, reading, key_changes and bool(shape.key))
-        read = changes(events, shape, reader)
-        mine, tombstones = own_keys(shape), F.array().cast("array<binary>")
-        if shape.key:
-            later = [F.col(NEW_KEY)[k].alias(k) for k in shape.key]
-            mine = F.concat(mine, own_keys(shape, later))
+        reader = Reader(wire, rules.placeholder, named, reading, key_changes and bool(table_schema.key))
+        read = changes(events, table_schema, reader)
+        mine, tombstones = own_keys(table_schema), F.array().cast("array<binary>")
+        if table_schema.key:
+            later = [F.col(NEW_KEY)[k].alias(k) for k in table_schema.key]
+            mine = F.concat(mine, own_keys(table_schema, later))
             moved = F.when(F.col(NEW_KEY).isNotNull(), tombstone_key_of(later))
-            tombstones = F.array_compact(F.array(tombstone_key(shape.key), moved))
-        every = F.concat(mine, foreign_keys(shape, rules.subjects))
+            tombstones = F.array_compact(F.array(tombstone_key(table_schema.key), moved))
+        every = F.concat(mine, foreign_keys(table_schema, rules.subjects))
         found.append(read.select(EVENT_ID, mine.alias(OWN_KEYS), every.alias(REFERENCES), tombstones.alias(GRAVES)))
     both = reduce(DataFrame.unionByName, found)
     per_event = both.groupBy(EVENT_ID).agg(

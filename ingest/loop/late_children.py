@@ -16,7 +16,7 @@ from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.lakehouse.silver import Silver
 from ingest.merge.actions import ACTION, DELETE
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.reconcile import TableState
 from ingest.spark.checkpoints import checkpoint
 from ingest.suppression.before_cutoff import BEFORE_CUTOFF, with_cutoff_flags
@@ -34,7 +34,7 @@ from ingest.suppression.key_references import (
 from ingest.suppression.ledger import FOUND, KEYS, Ledger, LedgerEntry
 from ingest.suppression.subjects import Subjects
 
-Keep = Callable[[Shape, DataFrame], None]
+Keep = Callable[[TableSchema, DataFrame], None]
 
 
 class LateChildren:
@@ -64,7 +64,7 @@ class LateChildren:
     def run(self, tables: Iterable[CatalogEntry], brought: DataFrame) -> int:
         """`brought`: `KEYS` of events that were kept away. What died in the middle is made good by the same again.
         How many rows went."""
-        known = {entry.shape.table: entry for entry in tables}
+        known = {entry.table_schema.table: entry for entry in tables}
         for table in self._subjects.tables:
             if table in known:
                 brought = checkpoint(brought.unionByName(self._swept(known[table], brought)).distinct())
@@ -72,7 +72,7 @@ class LateChildren:
 
     def _swept(self, entry: CatalogEntry, brought: DataFrame) -> DataFrame:
         """The `KEYS` of the table's rows that are gone."""
-        stored = self._table_state(entry.shape.table)
+        stored = self._table_state(entry.table_schema.table)
         gone, versions = [brought.limit(0)], self._versions(brought)
         for kept in stored.tables:
             # Nothing is pending most of the time.
@@ -81,14 +81,14 @@ class LateChildren:
         return reduce(DataFrame.unionByName, gone).distinct()
 
     def _of_version(self, kept: Silver, entry: CatalogEntry, brought: DataFrame, version: int) -> DataFrame:
-        shape = entry.shape
+        table_schema = entry.table_schema
         mine = brought.where(F.col("key_version") == version)
         hits = rows_referencing(
             with_key_hashes(_rows(kept, entry, self._subjects), self._keys, version), F.broadcast(mine)
         )
-        old = checkpoint(with_cutoff_flags(hits, self._cutoffs, shape.table).where(BEFORE_CUTOFF))
+        old = checkpoint(with_cutoff_flags(hits, self._cutoffs, table_schema.table).where(BEFORE_CUTOFF))
         keys = old.select("request", F.explode(OWN_KEYS).alias(KEY_HASH)).distinct()
-        named = {"table": F.lit(shape.table), "key_version": F.lit(version).cast("int")}
+        named = {"table": F.lit(table_schema.table), "key_version": F.lit(version).cast("int")}
         found = checkpoint(keys.withColumns(named).select(*KEYS.names))
         if old.isEmpty():
             return found
@@ -96,14 +96,16 @@ class LateChildren:
         requests = [r["request"] for r in new.select("request").distinct().collect()]  # of a slice
         if requests:
             # Before the rows go: what is known of them goes with them.
-            self._ledger.append([LedgerEntry(FOUND, r, table=shape.table) for r in sorted(requests)], new)
-        if shape.table in self._masked:
+            self._ledger.append([LedgerEntry(FOUND, r, table=table_schema.table) for r in sorted(requests)], new)
+        if table_schema.table in self._masked:
             if self._keep is None:
                 return found
-            if kept is self._table_state(shape.table).silver:
-                self._keep(shape, old)
-        rows = old.dropDuplicates([*shape.identity, *kept.version_columns]).select(*map(quoted, kept.rows().columns))
-        self._rows += retry_on_conflict()(kept.remove, rows.withColumn(ACTION, F.lit(DELETE)), shape, {})
+            if kept is self._table_state(table_schema.table).silver:
+                self._keep(table_schema, old)
+        rows = old.dropDuplicates([*table_schema.identity, *kept.version_columns]).select(
+            *map(quoted, kept.rows().columns)
+        )
+        self._rows += retry_on_conflict()(kept.remove, rows.withColumn(ACTION, F.lit(DELETE)), table_schema, {})
         return found
 
     @staticmethod
@@ -114,10 +116,10 @@ class LateChildren:
 
 def _rows(kept: Silver, entry: CatalogEntry, subjects: Subjects) -> DataFrame:
     """With what tells a row's life, and whom it names."""
-    shape: Shape = entry.shape
-    mine = own_keys(shape)
+    table_schema: TableSchema = entry.table_schema
+    mine = own_keys(table_schema)
     return lived(kept.located(), entry).withColumns(
-        {OWN_KEYS: mine, REFERENCES: F.concat(mine, foreign_keys(shape, subjects))}
+        {OWN_KEYS: mine, REFERENCES: F.concat(mine, foreign_keys(table_schema, subjects))}
     )
 
 

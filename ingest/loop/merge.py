@@ -91,11 +91,11 @@ class Merge:
         self._accounts = Accounts(spark, lakehouse.accounts, writer)
         self.tables = TableMerge(spark, pipeline, lakehouse, rules, self._quarantine, writer)
         self._fencing = Suppression(
-            spark, pipeline, rules, self.tables.shapes, self.tables.table_state, self._quarantine
+            spark, pipeline, rules, self.tables.table_schemas, self.tables.table_state, self._quarantine
         )
         history = HistoryFacts(spark, lakehouse.known_history)
         self._summary = BronzeSummary(bronze, writer, history, rules.view)
-        self._slices = Slices(bronze, rules, self.tables.shapes, slice_events, self._summary, elsewhere)
+        self._slices = Slices(bronze, rules, self.tables.table_schemas, slice_events, self._summary, elsewhere)
         self._aside = TablesAside(self._accounts, self._quarantine)
         parts = (self._bronze, rules, self.tables, self._fencing, self._aside)
         backfills = Backfills(spark, lakehouse.backfills, pipeline)
@@ -171,7 +171,7 @@ class Merge:
         return self._accounts.begun_slice(self.merged) or known
 
     def _may_be_keyless(self, table: str) -> bool:
-        return self._rules.keyless and self._rules.takes(table) and self.tables.shapes.may_be_keyless(table)
+        return self._rules.keyless and self._rules.takes(table) and self.tables.table_schemas.may_be_keyless(table)
 
     def _fold(self, upto: int) -> None:
         """Small files of one table a slice: the next one waits for it. Where merged tables have theirs written together

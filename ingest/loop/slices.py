@@ -49,7 +49,7 @@ class Slices:
         self,
         bronze: Bronze,
         rules: Rules,
-        shapes: TableSchemas,
+        table_schemas: TableSchemas,
         most: int,
         summary: BronzeSummary | None = None,
         elsewhere: EarlierReaders | None = None,
@@ -60,7 +60,7 @@ class Slices:
         self._summary = summary or BronzeSummary(bronze, "")
         self._elsewhere = elsewhere
         self._rules = rules
-        self._shapes = shapes
+        self._table_schemas = table_schemas
         self._most = most
         self._profiles: dict[tuple[int, int], list[Group]] = {}
         self.schemas = Schemas(rules.shredded.columns, rules.times_out_of_range, rules.columns_as_stored)
@@ -161,7 +161,7 @@ class Slices:
                 if group.table is not None and group.problem is None:
                     here.setdefault(topic, set()).add(group.table)
         seen = {t: next(iter(tables)) for t, tables in here.items() if len(tables) == 1}
-        return {**seen, **self._shapes.topic_tables(), **self._rules.table_topics}
+        return {**seen, **self._table_schemas.topic_tables(), **self._rules.table_topics}
 
     def _batches(
         self, after: int, upto: int, events: DataFrame, groups: Sequence[Group], tombstones: Placed

@@ -49,14 +49,14 @@ class Suppression:
         spark: SparkSession,
         pipeline: str,
         rules: Rules,
-        shapes: TableSchemas,
+        table_schemas: TableSchemas,
         table_state: Callable[[str], TableState],
         quarantine: Quarantine,
     ) -> None:
         self._spark = spark
         self._pipeline = pipeline
         self._rules = rules
-        self._shapes = shapes
+        self._table_schemas = table_schemas
         self._table_state = table_state
         self._quarantine = quarantine
         self._brought: list[DataFrame] = []
@@ -99,7 +99,7 @@ class Suppression:
             sweep = LateChildren(
                 self._ledger, self._keys, self._rules.subjects, self._cutoffs, self._table_state, self._rules.masks
             )
-            sweep.run(self._shapes.entries, checkpoint(brought.distinct()))
+            sweep.run(self._table_schemas.entries, checkpoint(brought.distinct()))
             self._fresh = False
         return list(found.values())
 
@@ -162,7 +162,7 @@ class Suppression:
 
     def _told(self, ledger: Ledger, batch: TableBatch, schemas: Schemas) -> DataFrame | None:
         """What `_old_life` says of the batch; None where no event of it can be read yet."""
-        mentions = batch_key_references(batch, schemas, self._shapes, self._rules)
+        mentions = batch_key_references(batch, schemas, self._table_schemas, self._rules)
         if mentions is None:
             return None
         rows = checkpoint(mentions)

@@ -30,7 +30,7 @@ from ingest.loop.merge_lease import Begun, UnfinishedSlices
 from ingest.loop.table_schemas import Incoming, Refused, TableSchemas
 from ingest.loop.unordered_keys import UnorderedKeys
 from ingest.loop.writing import note, write
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.names import Lakehouse
 from ingest.reconcile import Changeset, DuplicateMismatch, TableState, Truncation, reconcile, table_state
 from ingest.reconcile.scd2 import RowHistory
@@ -59,7 +59,7 @@ class TableMerge:
         self._lakehouse = lakehouse
         self._rules = rules
         self._quarantine = quarantine
-        self.shapes = TableSchemas(spark, pipeline, lakehouse, rules)
+        self.table_schemas = TableSchemas(spark, pipeline, lakehouse, rules)
         self._deliveries = DuplicateDeliveries()
         self._unordered = UnorderedKeys(rules.stops_at_two_partitions)
         self._stored: dict[str, TableState] = {}
@@ -76,7 +76,7 @@ class TableMerge:
     def begun_slice(self, merged: int) -> int | None:
         """The end of a slice after `merged` that some table holds already: a run died before it was accounted for.
         To be asked once, before the first slice."""
-        found = (self.begun_in(entry.shape.table, merged) for entry in self.shapes.entries)
+        found = (self.begun_in(entry.table_schema.table, merged) for entry in self.table_schemas.entries)
         return max((upto for upto in found if upto is not None), default=None)
 
     def begun_in(self, table: str, merged: int) -> int | None:
@@ -87,12 +87,12 @@ class TableMerge:
     def merge(self, batch: TableBatch, schemas: Schemas) -> Account:
         """Merges what is the table's own, and sets aside events of another server or database. What became of the
         events comes back as an account."""
-        own = self.shapes.owned(batch)
+        own = self.table_schemas.owned(batch)
         if own.foreign is None:
             return self._merge(batch, schemas, own.owner)
         account = Account(batch.table, own.refused, quarantined=own.refused)
         if own.batch.is_empty:
-            self.shapes.record_owner(batch.table, own.owner, self.table_state(batch.table))
+            self.table_schemas.record_owner(batch.table, own.owner, self.table_state(batch.table))
         else:
             account += self._merge(own.batch, schemas, own.owner)
         # Now that it is recorded whose the table is: another writer might have been the first.
@@ -109,38 +109,38 @@ class TableMerge:
         types = self._rules.columns.get(batch.table, {})
         incoming = [(g, schemas.columns(g, types)) for g in changed]
         read = batch.count
-        if not self._rules.keyless and self.shapes.is_keyless(batch):
+        if not self._rules.keyless and self.table_schemas.is_keyless(batch):
             return Account(batch.table, read, suppressed=read)
-        if not self.shapes.names(batch.table):
+        if not self.table_schemas.names(batch.table):
             require_rows(batch, changed)
         stored = self.table_state(batch.table)
         others = self._begin(batch.table, stored)
-        shape, refused = self.shapes.settled(batch, incoming, stored, origin)
-        if others and shape is not None:
-            _require_same(stored, shape)
-        if shape is not None and not shape.key:
+        table_schema, refused = self.table_schemas.settled(batch, incoming, stored, origin)
+        if others and table_schema is not None:
+            _require_same(stored, table_schema)
+        if table_schema is not None and not table_schema.key:
             begun = self._begun_keyless(batch, stored, others)
             if begun.silver is not None:
                 return Account(**begun.silver.user_metadata[_ACCOUNT])
             stored = replace(stored, owed_before=None if begun.pending is None else begun.pending.version)
         truncated = self._truncate(batch, stored)
-        if shape is None:
+        if table_schema is None:
             return self._refuse_all(batch, incoming, truncated.applied, refused)
         for group, conflicts in refused.items():
             self._refuse(batch, group, conflicts)
         quarantined = sum(group.count for group in refused)
         readable = [(g, c) for g, c in incoming if g not in refused]
-        if not shape.key:
+        if not table_schema.key:
             batch = replace(batch, events=self._deliveries.once(batch))
-        arrived = self.shapes.arrived(batch.table)
-        changes = Changes(batch, shape, readable, self._rules, arrived)
+        arrived = self.table_schemas.arrived(batch.table)
+        changes = Changes(batch, table_schema, readable, self._rules, arrived)
         if readable:
-            self._unordered.check(batch, shape, changes, stored)
+            self._unordered.check(batch, table_schema, changes, stored)
         judging = None
         if readable or batch.tombstones is not None or truncated.now:
-            judging = partial(reconcile, changes, shape, stored, truncated, batch.count, batch.key_changes)
+            judging = partial(reconcile, changes, table_schema, stored, truncated, batch.count, batch.key_changes)
         before = Account(batch.table, read, truncated.applied, quarantined=quarantined)
-        settle = partial(self._settle, batch, shape, stored, changes, judging, before)
+        settle = partial(self._settle, batch, table_schema, stored, changes, judging, before)
         try:
             return settle()
         except DuplicateMismatch:
@@ -149,7 +149,7 @@ class TableMerge:
     def _settle(
         self,
         batch: TableBatch,
-        shape: Shape,
+        table_schema: TableSchema,
         stored: TableState,
         changes: Changes,
         judging: Callable[..., Changeset] | None,
@@ -167,8 +167,8 @@ class TableMerge:
             # Another run may have ended a slice at the same batch that began at another one.
             account = earlier if earlier.read == account.read else account
         if stored.row_history is not None:
-            self._tell(stored.row_history, batch, shape, changes, judged)
-        self._write(batch, judged, shape, stored, account)
+            self._tell(stored.row_history, batch, table_schema, changes, judged)
+        self._write(batch, judged, table_schema, stored, account)
         return account
 
     def _begun_keyless(self, batch: TableBatch, stored: TableState, others: bool) -> Begun:
@@ -184,10 +184,10 @@ class TableMerge:
         if table not in self._stored:
             history, personal = table in self._rules.history, self._rules.personal.get(table, frozenset())
             stored = table_state(self._spark, self._lakehouse, self._pipeline, table, history, personal)
-            for entry in self.shapes.entries if personal else ():
-                if entry.shape.table == table:
+            for entry in self.table_schemas.entries if personal else ():
+                if entry.table_schema.table == table:
                     for kept in stored.kept:
-                        kept.disable_personal_statistics(entry.shape)
+                        kept.disable_personal_statistics(entry.table_schema)
             self._stored[table] = stored
         return self._stored[table]
 
@@ -199,7 +199,7 @@ class TableMerge:
             stored.tombstones.refresh()
         if any(others) and table in self._met:
             self._truncated.pop(table, None)
-            self.shapes.refresh()
+            self.table_schemas.refresh()
         self._met.add(table)
         return any(others)
 
@@ -210,19 +210,29 @@ class TableMerge:
             silver.take_lease(self._writer, seconds)
 
     def _write(
-        self, batch: TableBatch, judged: Changeset | None, shape: Shape, stored: TableState, account: Account
+        self,
+        batch: TableBatch,
+        judged: Changeset | None,
+        table_schema: TableSchema,
+        stored: TableState,
+        account: Account,
     ) -> None:
         told = {WRITER: self._writer, THROUGH_BATCH: batch.upto, _ACCOUNT: asdict(account)}
         if judged is None:
-            note(shape, stored, told)
-        elif write(judged, shape, stored, told, partial(self._quarantine_rows, batch)):
+            note(table_schema, stored, told)
+        elif write(judged, table_schema, stored, told, partial(self._quarantine_rows, batch)):
             self._folded = True
 
     def _tell(
-        self, row_history: RowHistory, batch: TableBatch, shape: Shape, changes: Changes, judged: Changeset | None
+        self,
+        row_history: RowHistory,
+        batch: TableBatch,
+        table_schema: TableSchema,
+        changes: Changes,
+        judged: Changeset | None,
     ) -> None:
         """Before silver is written: the same batch again makes good what a crash in between left undone."""
-        if not shape.key:
+        if not table_schema.key:
             raise ConfigError(
                 f"table {batch.table} has no key, so none of its rows has a history",
                 "declare its primary_key, or take history: true away",
@@ -231,7 +241,7 @@ class TableMerge:
         if judged is not None and judged.refused is not None:
             brought = brought.join(F.broadcast(judged.refused.select(EVENT_ID)), EVENT_ID, "left_anti")
         emptied = batch.emptied(self._rules.whole_snapshots)
-        row_history.add(brought, emptied, shape, {WRITER: self._writer, THROUGH_BATCH: batch.upto})
+        row_history.add(brought, emptied, table_schema, {WRITER: self._writer, THROUGH_BATCH: batch.upto})
 
     def _quarantine_rows(self, batch: TableBatch, bad: DataFrame) -> None:
         named = bad.select(F.col(f"{EVENT_ID}.*"), F.col(CODE).alias("code"), F.col(REASON).alias("reason"))
@@ -248,7 +258,7 @@ class TableMerge:
 
     def _refuse_all(self, batch: TableBatch, incoming: Incoming, applied: int, refused: Refused) -> Account:
         """No key, or no column: no change of this table can be placed yet."""
-        reason = self.shapes.why_unplaced(batch, incoming)
+        reason = self.table_schemas.why_unplaced(batch, incoming)
         changed = [g for g in batch.groups if g.kind == CHANGE]
         for group in changed:
             if group in refused:
@@ -280,10 +290,10 @@ class TableMerge:
         return Truncation(last, new, int(new and latest in truncates))
 
 
-def _require_same(stored: TableState, shape: Shape) -> None:
+def _require_same(stored: TableState, table_schema: TableSchema) -> None:
     """Another writer may be about to say to the catalog what it has done to the table."""
-    if stored.silver.exists() and not stored.silver.has(shape):
+    if stored.silver.exists() and not stored.silver.has(table_schema):
         raise Contended(
-            f"table {shape.table} has other columns than its catalog says: a rebuild is under way, or died",
+            f"table {table_schema.table} has other columns than its catalog says: a rebuild is under way, or died",
             "run the same again; one that died goes on where it stood with: ingest backfill PIPELINE --rebuild",
         )

@@ -19,7 +19,7 @@ from ingest.errors import TableUnusable
 from ingest.evolution.inference import read_as, settled
 from ingest.evolution.policies import ColumnConflict, EqualNames, evolve
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.names import Lakehouse
 from ingest.reconcile import TableState
 
@@ -36,26 +36,26 @@ class TableSchemas:
         self._pipeline = pipeline
         self._rules = rules
         self._catalog = Catalog(spark, lakehouse.tables)
-        self._entries = {e.shape.table: e for e in self._catalog.entries(pipeline)}
+        self._entries = {e.table_schema.table: e for e in self._catalog.entries(pipeline)}
         self._wire: dict[str, tuple[Column, ...]] = {}
         self._keys: dict[str, tuple[int, tuple[str, ...] | None]] = {}
 
     @property
     def entries(self) -> list[CatalogEntry]:
         """The tables that there are by now."""
-        return sorted(self._entries.values(), key=lambda e: e.shape.table)
+        return sorted(self._entries.values(), key=lambda e: e.table_schema.table)
 
     def topic_tables(self) -> dict[str, str]:
         """topic → table, for topics that hold one table only."""
         tables: dict[str, set[str]] = {}
         for entry in self._entries.values():
             for topic in entry.topics:
-                tables.setdefault(topic, set()).add(entry.shape.table)
+                tables.setdefault(topic, set()).add(entry.table_schema.table)
         return {topic: next(iter(names)) for topic, names in tables.items() if len(names) == 1}
 
     def refresh(self) -> None:
         """Another writer may have changed what the catalog says."""
-        self._entries |= {e.shape.table: e for e in self._catalog.entries(self._pipeline)}
+        self._entries |= {e.table_schema.table: e for e in self._catalog.entries(self._pipeline)}
 
     def arrived(self, table: str) -> tuple[Column, ...]:
         """The columns with which the table's last changes came; empty where none has come yet."""
@@ -71,7 +71,7 @@ class TableSchemas:
         """Records the server and database of a table that is older than these are recorded."""
         entry = self._entries.get(table)
         if entry is not None and entry.origin != origin:
-            self._settle(entry, entry.shape, entry.topics, stored, origin)
+            self._settle(entry, entry.table_schema, entry.topics, stored, origin)
 
     def is_keyless(self, batch: TableBatch) -> bool:
         """Whether each create of the table is a row of its own."""
@@ -80,13 +80,13 @@ class TableSchemas:
     def may_be_keyless(self, table: str) -> bool:
         """Whether the table has no key, or none is known before its changes are read."""
         entry = self._entries.get(table)
-        return not (self._rules.primary_keys.get(table) if entry is None else entry.shape.key)
+        return not (self._rules.primary_keys.get(table) if entry is None else entry.table_schema.key)
 
     def key(self, batch: TableBatch) -> tuple[str, ...] | None:
         """The table's key; None where no record of the batch tells it."""
         entry = self._entries.get(batch.table)
         if entry is not None:
-            return entry.shape.key
+            return entry.table_schema.key
         upto, known = self._keys.get(batch.table, (None, None))
         if upto != batch.upto:
             # Once a slice: what is taken out of it may hold the only records that tell.
@@ -97,22 +97,22 @@ class TableSchemas:
     def names(self, table: str) -> set[str]:
         """Of the columns that the table has by now; empty where it is new."""
         entry = self._entries.get(table)
-        return set(entry.shape.names) if entry is not None else set()
+        return set(entry.table_schema.names) if entry is not None else set()
 
     def columns(self, table: str) -> tuple[Column, ...]:
         """By which an event that brings none is read; empty where the table is new."""
         entry = self._entries.get(table)
-        known = entry.shape.columns if entry else ()
+        known = entry.table_schema.columns if entry else ()
         spelling = self._rules.spelling(table)
         return settled(self.arrived(table), known, spelling=spelling) or tuple(map(read_as, known))
 
     def settled(
         self, batch: TableBatch, incoming: Incoming, stored: TableState, origin: str = ""
-    ) -> tuple[Shape | None, Refused]:
+    ) -> tuple[TableSchema | None, Refused]:
         """The table's shape after these groups, written to silver and catalog; and the groups it refuses. `origin`: the
         server and database whose table it is."""
         entry = self._entries.get(batch.table)
-        columns = entry.shape.columns if entry else ()
+        columns = entry.table_schema.columns if entry else ()
         refused: Refused = {}
         spelling = self._rules.spelling(batch.table)
         for group, arrived in incoming:
@@ -128,12 +128,12 @@ class TableSchemas:
             key = tuple(spelling.of(key, (c.name for c in columns)).values())
         if key is None or not columns or not set(key) <= {c.name for c in columns}:
             return None, refused
-        shape = Shape(batch.table, key, columns)
-        self._rules.shredded.require_readable_owner(shape)
+        table_schema = TableSchema(batch.table, key, columns)
+        self._rules.shredded.require_readable_owner(table_schema)
         topics = tuple(sorted({t for g in batch.groups for t in g.topics} | set(entry.topics if entry else ())))
-        if entry is None or entry.shape != shape or entry.topics != topics or entry.origin != origin:
-            self._settle(entry, shape, topics, stored, origin)
-        return shape, refused
+        if entry is None or entry.table_schema != table_schema or entry.topics != topics or entry.origin != origin:
+            self._settle(entry, table_schema, topics, stored, origin)
+        return table_schema, refused
 
     def why_unplaced(self, batch: TableBatch, incoming: Incoming) -> str:
         """Returns why `settled` found no shape: the key is unknown, or no event has one of its columns."""
@@ -160,20 +160,25 @@ class TableSchemas:
         )
 
     def _settle(
-        self, entry: CatalogEntry | None, shape: Shape, topics: tuple[str, ...], stored: TableState, origin: str
+        self,
+        entry: CatalogEntry | None,
+        table_schema: TableSchema,
+        topics: tuple[str, ...],
+        stored: TableState,
+        origin: str,
     ) -> None:
-        if entry is not None and entry.shape != shape:
+        if entry is not None and entry.table_schema != table_schema:
             for kept in stored.tables:
-                kept.evolve(entry.shape, shape)
+                kept.evolve(entry.table_schema, table_schema)
         revision = entry.revision + 1 if entry else 1
-        settled = CatalogEntry(self._pipeline, stored.silver.path, shape, revision, topics, origin)
+        settled = CatalogEntry(self._pipeline, stored.silver.path, table_schema, revision, topics, origin)
         try:
             self._catalog.record(settled)
         except CONFLICTS:
             # Another writer was the first to record this revision; the table itself doesn't show it yet.
             self.refresh()
             raise
-        self._entries[shape.table] = settled
+        self._entries[table_schema.table] = settled
 
     def _key(self, batch: TableBatch) -> tuple[str, ...] | None:
         """As declared, else as the records' own keys name it; empty where records have none. None: unreadable."""

@@ -15,7 +15,7 @@ from ingest.changelog.change import CODE, POSITION_COLUMN
 from ingest.changelog.reader import Reading
 from ingest.errors import StopRequested
 from ingest.merge.actions import TOMBSTONE_KEY, tombstone_key
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.reconcile import TableState
 
 _log = logging.getLogger(__name__)
@@ -33,10 +33,10 @@ class UnorderedKeys:
         self._partitions: dict[str, set[int]] = {}
         self._said: set[str] = set()
 
-    def check(self, batch: TableBatch, shape: Shape, changes: Changes, stored: TableState) -> None:
+    def check(self, batch: TableBatch, table_schema: TableSchema, changes: Changes, stored: TableState) -> None:
         """To be asked before the batch is merged. Raises StopRequested, or warns once for each table."""
         unplaced = [g for g in batch.groups if g.kind == CHANGE and not g.placed]
-        if not unplaced or not shape.key or batch.table in self._said:
+        if not unplaced or not table_schema.key or batch.table in self._said:
             return
         if batch.table not in self._partitions:
             self._partitions[batch.table] = _partitions_of(stored)
@@ -44,7 +44,7 @@ class UnorderedKeys:
         seen.update(partition for group in unplaced for _, partition in group.partitions)
         if len(seen) == 1:
             return
-        count = _in_two_partitions(changes(Reading.AFTER), shape, stored).count()
+        count = _in_two_partitions(changes(Reading.AFTER), table_schema, stored).count()
         if not count:
             return
         problem = (
@@ -65,14 +65,14 @@ def _partitions_of(stored: TableState) -> set[int]:
     return {row["partition"] for row in stored.silver.rows().select(partition).distinct().collect()}
 
 
-def _in_two_partitions(changes: DataFrame, shape: Shape, stored: TableState) -> DataFrame:
+def _in_two_partitions(changes: DataFrame, table_schema: TableSchema, stored: TableState) -> DataFrame:
     """The keys of the changes whose states, here and stored, come from more than one partition."""
     partition = F.col(POSITION_COLUMN)["partition"].alias("_partition")
-    hashed = tombstone_key(list(shape.key)).alias(TOMBSTONE_KEY)
+    hashed = tombstone_key(list(table_schema.key)).alias(TOMBSTONE_KEY)
     keyed = changes.where(F.col(CODE).isNull())
     states = [keyed.select(hashed, partition)]
     if stored.silver.exists():
-        states.append(stored.silver.matching(keyed, shape.key).select(hashed, partition))
+        states.append(stored.silver.matching(keyed, table_schema.key).select(hashed, partition))
     if stored.tombstones.exists():
         states.append(stored.tombstones.matching(keyed.select(hashed)).select(TOMBSTONE_KEY, partition))
     seen = reduce(DataFrame.unionByName, states)

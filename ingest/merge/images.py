@@ -43,7 +43,7 @@ _EVENT = ("topic", "partition", "offset", "op", "wrapped", "position", "source_t
 
 
 @dataclass(frozen=True)
-class Shape:
+class TableSchema:
     """A table's name, key columns and columns. `key`: empty for a table of which every create is a row of its own."""
 
     table: str
@@ -60,49 +60,49 @@ class Shape:
         return self.key or (POSITION_COLUMN,)
 
 
-def changes(events: DataFrame, shape: Shape, reader: Reader) -> DataFrame:
+def changes(events: DataFrame, table_schema: TableSchema, reader: Reader) -> DataFrame:
     """Returns the changes of `EVENT` rows. An update of the key yields its image and the delete of the old key."""
-    frame = reduce(lambda rows, projection: projection.of(rows), _reading(shape, reader), events)
-    return split_key_updates(frame, shape.key)
+    frame = reduce(lambda rows, projection: projection.of(rows), _reading(table_schema, reader), events)
+    return split_key_updates(frame, table_schema.key)
 
 
 @lru_cache(maxsize=512)
-def _reading(shape: Shape, reader: Reader) -> tuple[Projection, ...]:
+def _reading(table_schema: TableSchema, reader: Reader) -> tuple[Projection, ...]:
     """Returns successive projections: parse the value, parse the key, decode the columns, find what can't be applied.
 
     Cached, since building them takes longer than a small batch.
     """
-    reader = reader.for_key(shape.key)
+    reader = reader.for_key(table_schema.key)
     wire = reader.named
-    unread = _unread(shape, reader)
-    keys = _key_columns(shape, wire)
+    unread = _unread(table_schema, reader)
+    keys = _key_columns(table_schema, wire)
     olds = [f"_old_{i}" for i in range(len(keys))]
     columns = (
-        *(_column(c, shape, reader).alias(c.name) for c in shape.columns),
+        *(_column(c, table_schema, reader).alias(c.name) for c in table_schema.columns),
         *(_old_key(wire[k], c, reader).alias(o) for o, (k, c) in zip(olds, keys, strict=True)),
         F.col(DELETED),
         F.col("position").alias(POSITION_COLUMN),
         F.col("source_ts").alias(SOURCE_TS),
         F.struct("topic", "partition", "offset").alias(EVENT_ID),
-        _new_key(shape, reader).alias(NEW_KEY),
+        _new_key(table_schema, reader).alias(NEW_KEY),
         (F.col("_doubtful") | F.col("_v._corrupt").isNotNull()).alias("_corrupt"),
         image(reader.main, reader).isNull().alias("_imageless"),
-        _named_keys(shape, reader).alias("_named"),
+        _named_keys(table_schema, reader).alias("_named"),
         *(column.alias(name) for name, column in unread.items()),
     )
-    kept = (*(c.name for c in shape.columns), *olds, DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID, NEW_KEY)
-    told = (*(quoted(c) for c in kept), _column_positions(reader), *refusal(shape.key, reader.main))
-    return tuple(map(Projection, (*_opening(shape, reader), columns, told)))
+    kept = (*(c.name for c in table_schema.columns), *olds, DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID, NEW_KEY)
+    told = (*(quoted(c) for c in kept), _column_positions(reader), *refusal(table_schema.key, reader.main))
+    return tuple(map(Projection, (*_opening(table_schema, reader), columns, told)))
 
 
-def _opening(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...]:
+def _opening(table_schema: TableSchema, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...]:
     """Returns the projections that parse the JSON of the value (`_v`, `_b`, `_n`) and of the key (`_k`, `_e`)."""
     wire = reader.named
-    keys = [wire[k] for k in shape.key if k in wire]
+    keys = [wire[k] for k in table_schema.key if k in wire]
     value = F.col("value")
     also_before = reader.reading is Reading.AFTER_OR_BEFORE
     deleted = F.lit(False) if reader.reading is Reading.BEFORE else F.col("op").isin("d", "tombstone")
-    kept = ("key", "value") if len(shape.key) > 1 else ("key",)
+    kept = ("key", "value") if len(table_schema.key) > 1 else ("key",)
     of_value = (
         *_named(*_EVENT, *kept),
         opened(value, value_type(reader, keys), reader.known).alias("_v"),
@@ -114,10 +114,10 @@ def _opening(shape: Shape, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...
         _doubtful(value, reader).alias("_doubtful"),
         deleted.alias(DELETED),
     )
-    needed = F.when(_needs_key(shape, reader), F.col("key"))
+    needed = F.when(_needs_key(table_schema, reader), F.col("key"))
     key = opened(needed, key_type(keys))
     # A null tombstone may have been written before its key was renamed to another case.
-    own = [replace(wire[k], name=k) for k in shape.key if k in wire and wire[k].name != k]
+    own = [replace(wire[k], name=k) for k in table_schema.key if k in wire and wire[k].name != k]
     earlier = [opened(needed, key_type(own)).alias("_e")] if own else []
     flags = (flag.alias(name) for name, flag in _withheld(reader).items())
     read = (*kept, "_v", "_b", "_n", "_doubtful", DELETED)
@@ -134,27 +134,27 @@ def _named(*names: str) -> tuple[SparkColumn, ...]:
     return tuple(map(F.col, names))
 
 
-def _named_keys(shape: Shape, reader: Reader) -> SparkColumn:
+def _named_keys(table_schema: TableSchema, reader: Reader) -> SparkColumn:
     """Returns the names of the columns that occur in the record's key or in the row's image, where null is a value.
 
     Null if the table's key has a single column, or no key column is null.
     """
     wire = reader.main_by_name
-    columns = [wire[k] for k in shape.key if k in wire]
-    if len(shape.key) < 2 or not columns:
+    columns = [wire[k] for k in table_schema.key if k in wire]
+    if len(table_schema.key) < 2 or not columns:
         return F.lit(None).cast("array<string>")
     none = F.array().cast("array<string>")
     shown = F.when(F.col(DELETED), _members("before")).otherwise(_members(reader.main))
-    flags = {wire[k].name: F.col(_flags(k, reader)[0]) & ~F.col(DELETED) for k in shape.key if k in wire}
+    flags = {wire[k].name: F.col(_flags(k, reader)[0]) & ~F.col(DELETED) for k in table_schema.key if k in wire}
     withheld = F.array(*(F.when(flag, F.lit(name)) for name, flag in flags.items()))
     in_key = F.coalesce(F.json_object_keys(key_json(F.col("key"))), none)
     named = F.array_union(F.array_except(F.coalesce(shown, none), withheld), in_key)
-    types = {c.name: c.type for c in shape.columns}
+    types = {c.name: c.type for c in table_schema.columns}
     # Decode first: the null of a column of any JSON is read as a VARIANT, which is not null.
     main = image(reader.main, reader)
-    values = (decode(main.getField(wire[k].name), wire[k].wire, types[k]) for k in shape.key if k in wire)
+    values = (decode(main.getField(wire[k].name), wire[k].wire, types[k]) for k in table_schema.key if k in wire)
     # A key column with only nulls in a batch may be missing from the inferred columns.
-    unread = F.col(DELETED) | F.lit(len(columns) < len(shape.key))
+    unread = F.col(DELETED) | F.lit(len(columns) < len(table_schema.key))
     lacks = reduce(lambda one, other: one | other, (value.isNull() for value in values), unread)
     return F.when(lacks, F.transform(named, lambda name: _own_name(name, reader)) if reader.names else named)
 
@@ -172,27 +172,27 @@ def _members(member: str) -> SparkColumn:
     return F.json_object_keys(F.when(F.col("wrapped"), inside).otherwise(F.get_json_object(text, f"$.{member}")))
 
 
-def _needs_key(shape: Shape, reader: Reader) -> SparkColumn:
+def _needs_key(table_schema: TableSchema, reader: Reader) -> SparkColumn:
     """Returns true if the record's key has to be parsed: usually the image holds all key columns."""
     main = reader.main_by_name
     found = F.col(DELETED)
-    for column in (main[k] for k in shape.key if k in main):
+    for column in (main[k] for k in table_schema.key if k in main):
         value = image(reader.main, reader).getField(column.name)
         found |= value.isNull() | is_unavailable(value, column.wire, reader.placeholder)
     return found
 
 
-def _new_key(shape: Shape, reader: Reader) -> SparkColumn:
+def _new_key(table_schema: TableSchema, reader: Reader) -> SparkColumn:
     """Returns the struct `_new_key`: the key under which a deleted row continues; null if the event names none."""
     wire = reader.named
-    types = T.StructType([T.StructField(k, spark_type(t.type)) for k, t in _key_columns(shape, wire)])
-    if not reader.key_changes or len(types) < len(shape.key):
+    types = T.StructType([T.StructField(k, spark_type(t.type)) for k, t in _key_columns(table_schema, wire)])
+    if not reader.key_changes or len(types) < len(table_schema.key):
         return F.lit(None).cast(types)
     read = {
         k: F.coalesce(
             *(decode(at.getField(wire[k].name), wire[k].wire, t.type) for at in (F.col("_n"), F.col("_n.payload")))
         )
-        for k, t in _key_columns(shape, wire)
+        for k, t in _key_columns(table_schema, wire)
     }
     named = F.struct(*(value.alias(k) for k, value in read.items())).cast(types)
     # In a key of several columns a null is a value.
@@ -212,9 +212,9 @@ def _column_positions(reader: Reader) -> SparkColumn:
     return F.when(F.size("_partial") > 0, layers).alias(COLUMN_POSITIONS)
 
 
-def _key_columns(shape: Shape, wire: Mapping[str, Column]) -> list[tuple[str, TableColumn]]:
-    types = {c.name: c for c in shape.columns}
-    return [(k, types[k]) for k in shape.key if k in wire]
+def _key_columns(table_schema: TableSchema, wire: Mapping[str, Column]) -> list[tuple[str, TableColumn]]:
+    types = {c.name: c for c in table_schema.columns}
+    return [(k, types[k]) for k in table_schema.key if k in wire]
 
 
 def _old_key(column: Column, target: TableColumn, reader: Reader) -> SparkColumn:
@@ -222,14 +222,14 @@ def _old_key(column: Column, target: TableColumn, reader: Reader) -> SparkColumn
     return F.when(F.col("op") == "u", decode(old, column.wire, target.type))
 
 
-def _column(target: TableColumn, shape: Shape, reader: Reader) -> SparkColumn:
+def _column(target: TableColumn, table_schema: TableSchema, reader: Reader) -> SparkColumn:
     column = reader.named.get(target.name)
     if column is None:
         return F.when(~F.col(DELETED), default_of(target))
     main = reader.main_by_name[target.name]
     withheld, withheld_before = (F.col(flag) for flag in _flags(target.name, reader))
     after = F.when(~withheld, decode(image(reader.main, reader).getField(main.name), main.wire, target.type))
-    if target.name not in shape.key:
+    if target.name not in table_schema.key:
         if reader.reading is Reading.AFTER_OR_BEFORE:
             before = decode(_before(reader).getField(column.name), column.wire, target.type)
             after = F.when(withheld, F.when(~withheld_before, before)).otherwise(after)
@@ -281,16 +281,16 @@ def default_of(target: TableColumn) -> SparkColumn:
     return decode(read["value"], source.wire, target.type)
 
 
-def _unread(shape: Shape, reader: Reader) -> dict[str, SparkColumn]:
+def _unread(table_schema: TableSchema, reader: Reader) -> dict[str, SparkColumn]:
     """Returns arrays of column names: `_partial` (value unavailable), `_before` (of these, available in the image
     before), `_broken` (value can't be decoded)."""
-    types = {c.name: c.type for c in shape.columns}
+    types = {c.name: c.type for c in table_schema.columns}
     partial, before, broken = [], [], []
     for name, c in reader.main_by_name.items():
         value = image(reader.main, reader).getField(c.name)
         withheld, withheld_before = (F.col(flag) for flag in _flags(name, reader))
         broken.append(F.when(~withheld & undecodable(value, c.wire, types[name]), F.lit(name)))
-        if name in shape.key:
+        if name in table_schema.key:
             continue  # A key column is taken from the record's key.
         partial.append(F.when(withheld, F.lit(name)))
         if reader.reading is Reading.AFTER_OR_BEFORE:

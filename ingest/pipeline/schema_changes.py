@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from ingest.lakehouse.catalog import Revision
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,19 @@ class SchemaChange:
 def schema_changes(revisions: Sequence[Revision]) -> list[SchemaChange]:
     """Returns the changes between consecutive revisions of each table, the newest first."""
     found = [
-        SchemaChange(newer.entry.shape.table, newer.at, change)
+        SchemaChange(newer.entry.table_schema.table, newer.at, change)
         for older, newer in pairwise(revisions)
-        if older.entry.shape.table == newer.entry.shape.table
-        for change in _changes(older.entry.shape, newer.entry.shape)
+        if older.entry.table_schema.table == newer.entry.table_schema.table
+        for change in _changes(older.entry.table_schema, newer.entry.table_schema)
     ]
     return sorted(found, key=lambda change: change.at, reverse=True)
 
 
-def _changes(older: Shape, newer: Shape) -> Iterator[str]:
+def _changes(older: TableSchema, newer: TableSchema) -> Iterator[str]:
     # An int53 is stored as an int64, so readers of the table see no difference between them.
-    before, after = ({c.name: str(c.type).replace("int53", "int64") for c in shape.columns} for shape in (older, newer))
+    before, after = (
+        {c.name: str(c.type).replace("int53", "int64") for c in table_schema.columns} for table_schema in (older, newer)
+    )
     for name, kind in after.items():
         if name not in before:
             yield f"column {name} {kind} added"

@@ -68,7 +68,9 @@ def shred(spark: SparkSession, pipeline: Pipeline) -> int | None:
 def rows_in_clear(spark: SparkSession, pipeline: Pipeline, table: str) -> DataFrame:
     """Returns a silver table with decrypted columns. Needs the master key. Values of erased subjects can't be
     decrypted."""
-    entry = next(e for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name) if e.shape.table == table)
-    rows = Silver(spark, pipeline.layout.silver(pipeline.name, table)).rows().select(*entry.shape.names)
+    entry = next(
+        e for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name) if e.table_schema.table == table
+    )
+    rows = Silver(spark, pipeline.layout.silver(pipeline.name, table)).rows().select(*entry.table_schema.names)
     keys, sealed = data_keys_of(pipeline), shredded_of(pipeline.tables).columns.get(table, frozenset())
-    return rows if keys is None else decrypt_columns(rows, entry.shape, sealed, keys)
+    return rows if keys is None else decrypt_columns(rows, entry.table_schema, sealed, keys)

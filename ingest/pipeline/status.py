@@ -95,7 +95,9 @@ def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, source: Pip
         merged=merged,
         records=held[1],
         quarantined=dict(sorted(codes.items())),
-        tables=[_table(spark, pipeline, lakehouse, entry, of_table.get(entry.shape.table, 0)) for entry in entries],
+        tables=[
+            _table(spark, pipeline, lakehouse, entry, of_table.get(entry.table_schema.table, 0)) for entry in entries
+        ],
         last_batch=last,
         schema_changes=schema_changes(catalog.revisions(pipeline)),
         set_aside=dict(sorted(accounts.set_aside().items())),
@@ -124,10 +126,10 @@ def _last_batch(accounts: Accounts) -> LastBatch | None:
 def _table(
     spark: SparkSession, pipeline: str, lakehouse: Lakehouse, entry: CatalogEntry, quarantined: int
 ) -> TableStatus:
-    name = entry.shape.table
+    name = entry.table_schema.table
     silver, pending = Silver(spark, entry.path), Silver(spark, lakehouse.pending(pipeline, name))
     tombstones = Tombstones(spark, lakehouse.tombstones(pipeline, name))
     # A state without a position was carried over from another key and is no row yet.
     waiting = pending.rows().where(F.col(POSITION_COLUMN).isNotNull()).count() if pending.exists() else 0
     rows = silver.rows().count() if silver.exists() else 0
-    return TableStatus(name, entry.shape.key, rows, waiting, tombstones.count(), quarantined, entry.path)
+    return TableStatus(name, entry.table_schema.key, rows, waiting, tombstones.count(), quarantined, entry.path)

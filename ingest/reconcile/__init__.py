@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ingest.batches.decoding import Changes
 from ingest.changelog.reader import Reading
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.reconcile.changeset import Changeset, DuplicateMismatch, TableState, Truncation, table_state
 from ingest.reconcile.keyless import by_content
 from ingest.reconcile.partial_rows import by_column
@@ -20,7 +20,7 @@ __all__ = ["Changeset", "DuplicateMismatch", "TableState", "Truncation", "reconc
 
 def reconcile(
     changes: Changes,
-    shape: Shape,
+    table_schema: TableSchema,
     stored: TableState,
     truncated: Truncation,
     events: int,
@@ -30,13 +30,13 @@ def reconcile(
     """Reads silver, pending rows and tombstones of the batch's keys; writes nothing. `key_changes`: some delete names
     the key under which its row goes on. `events`: of so many the changes come. `sure`: so that nothing contradicts
     it."""
-    if not shape.key:
-        return by_content(changes, shape, stored, truncated)
+    if not table_schema.key:
+        return by_content(changes, table_schema, stored, truncated)
     if not key_changes and not (truncated.now and _layered(stored)):
-        judged = by_row(changes, shape, stored, truncated, events, sure)
+        judged = by_row(changes, table_schema, stored, truncated, events, sure)
         if judged is not None:
             return judged
-    return by_column(changes(Reading.AFTER_OR_BEFORE), shape, stored, truncated, key_changes)
+    return by_column(changes(Reading.AFTER_OR_BEFORE), table_schema, stored, truncated, key_changes)
 
 
 def _layered(stored: TableState) -> bool:

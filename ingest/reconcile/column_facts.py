@@ -25,7 +25,7 @@ from ingest.changelog.values.render import LOSSLESS_JSON
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse.tombstones import MOVED_AT
 from ingest.merge.actions import TOMBSTONE_KEY, tombstone_key
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.merge.key_changes import like
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.partial_rows import PENDING_ROW, ROW, TOMBSTONE, above, remembered
@@ -37,14 +37,14 @@ from ingest.spark.checkpoints import checkpoint
 class Facts:
     """Of one table."""
 
-    shape: Shape
+    table_schema: TableSchema
     stored: TableState
     truncated: Truncation
 
     def of(self, events: DataFrame) -> DataFrame:
         """Changes, and what is stored of their keys and of those to which they move rows."""
         facts = events.withColumn(MOVED_AT, F.lit(None).cast(POSITION))
-        facts = facts.select(*self._columns, *remembered(None, self.shape.names))
+        facts = facts.select(*self._columns, *remembered(None, self.table_schema.names))
         keys = facts.select(*self._key).unionByName(self._targets(facts)).distinct()
         return reduce(DataFrame.unionByName, self._kept(keys, facts, self.truncated.now), facts)
 
@@ -95,7 +95,7 @@ class Facts:
 
     @property
     def _names(self) -> list[str]:
-        return list(self.shape.identity)
+        return list(self.table_schema.identity)
 
     @property
     def _key(self) -> list[Column]:
@@ -104,7 +104,7 @@ class Facts:
     @property
     def _columns(self) -> list[Column]:
         more = [DELETED, POSITION_COLUMN, SOURCE_TS, COLUMN_POSITIONS, EVENT_ID, NEW_KEY, MOVED_AT]
-        return [quoted(c) for c in (*(c.name for c in self.shape.columns), *more)]
+        return [quoted(c) for c in (*(c.name for c in self.table_schema.columns), *more)]
 
     def _targets(self, facts: DataFrame, *more: str) -> DataFrame:
         """The keys to which rows move."""
@@ -135,7 +135,7 @@ class Facts:
                 )
             rows = above(rows, None if self.truncated.position is None else literal(self.truncated.position))
             rows = rows.withColumns({DELETED: F.lit(False), **none})
-            found.append(rows.select(*self._columns, *remembered(kind, self.shape.names, F.col(LOCATION))))
+            found.append(rows.select(*self._columns, *remembered(kind, self.table_schema.names, F.col(LOCATION))))
         if self.stored.tombstones.exists():
             hashed = keys.withColumn(TOMBSTONE_KEY, tombstone_key(names))
             tombstones = self.stored.tombstones.matching(hashed, names)
@@ -143,7 +143,7 @@ class Facts:
             dead = tombstones.withColumns(
                 {f.name: F.lit(None).cast(f.dataType) for f in absent} | {DELETED: F.lit(True)}
             )
-            found.append(dead.select(*self._columns, *remembered(TOMBSTONE, self.shape.names)))
+            found.append(dead.select(*self._columns, *remembered(TOMBSTONE, self.table_schema.names)))
         return found
 
 

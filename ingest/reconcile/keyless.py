@@ -13,20 +13,22 @@ from ingest.changelog.reader import Reading
 from ingest.internal_columns import LOCATION, LOCATION_TYPE
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.merge.actions import ACTION, DELETE, INSERT
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.merge.keyless import CANCELLED, CONTENT, CREDIT, DEBT, SIDE, with_cancelled
 from ingest.reconcile.changeset import Changeset, TableState, Truncation, above_truncate
 from ingest.spark.checkpoints import checkpoint
 
 
-def by_content(changes: Changes, shape: Shape, stored: TableState, truncated: Truncation) -> Changeset:
+def by_content(changes: Changes, table_schema: TableSchema, stored: TableState, truncated: Truncation) -> Changeset:
     """Every event of the batch counts once; silver gets what is left of credits, the pending table what is owed."""
-    new = checkpoint(_entries(changes, shape, truncated))
+    new = checkpoint(_entries(changes, table_schema, truncated))
     refused = new.where(F.col(CODE).isNotNull()).dropDuplicates([EVENT_ID])
-    good = new.join(F.broadcast(refused.select(EVENT_ID)), EVENT_ID, "left_anti").select(*map(quoted, _columns(shape)))
+    good = new.join(F.broadcast(refused.select(EVENT_ID)), EVENT_ID, "left_anti").select(
+        *map(quoted, _columns(table_schema))
+    )
     counted = good.agg(F.max(F.col(SIDE) == DEBT).alias("debts"), F.count_distinct(EVENT_ID).alias("applied")).first()
     assert counted is not None
-    net = with_cancelled(_with_stored(good, shape, stored, bool(counted.debts)))
+    net = with_cancelled(_with_stored(good, table_schema, stored, bool(counted.debts)))
     known, cancelled = F.col(EVENT_ID).isNull(), F.col(CANCELLED)
     net = net.withColumn(ACTION, F.when(known & cancelled, DELETE).when(~known & ~cancelled, INSERT))
     net = checkpoint(net.where(F.col(ACTION).isNotNull()))
@@ -49,9 +51,9 @@ def by_content(changes: Changes, shape: Shape, stored: TableState, truncated: Tr
     return Changeset(silver, pending, None, refused if quarantined else None, counted.applied, quarantined)
 
 
-def _columns(shape: Shape) -> list[str]:
+def _columns(table_schema: TableSchema) -> list[str]:
     return [
-        *(c.name for c in shape.columns),
+        *(c.name for c in table_schema.columns),
         POSITION_COLUMN,
         SOURCE_TS,
         COLUMN_POSITIONS,
@@ -62,23 +64,23 @@ def _columns(shape: Shape) -> list[str]:
     ]
 
 
-def _entries(changes: Changes, shape: Shape, truncated: Truncation) -> DataFrame:
+def _entries(changes: Changes, table_schema: TableSchema, truncated: Truncation) -> DataFrame:
     """What the batch adds, and what it takes away."""
     sides = {CREDIT: changes(Reading.AFTER), DEBT: changes(Reading.BEFORE)}
     frames = (above_truncate(frame, truncated.position).withColumn(SIDE, F.lit(side)) for side, frame in sides.items())
     new = reduce(DataFrame.unionByName, frames)
-    return new.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), CONTENT: content(shape.names)})
+    return new.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), CONTENT: content(table_schema.names)})
 
 
-def _with_stored(good: DataFrame, shape: Shape, stored: TableState, debts: bool) -> DataFrame:
+def _with_stored(good: DataFrame, table_schema: TableSchema, stored: TableState, debts: bool) -> DataFrame:
     """And of the same contents the rows that are there, if anything takes rows away, and what is owed."""
     entries = [good]
     wanted = F.broadcast(good.select(CONTENT).distinct())
     nobody = F.lit(None).cast(good.schema[EVENT_ID].dataType)
     for side, located in ((CREDIT, _rows(stored) if debts else None), (DEBT, _owed(stored))):
         if located is not None:
-            there = located.withColumns({CONTENT: content(shape.names), SIDE: F.lit(side), EVENT_ID: nobody})
-            entries.append(there.join(wanted, CONTENT, "left_semi").select(*map(quoted, _columns(shape))))
+            there = located.withColumns({CONTENT: content(table_schema.names), SIDE: F.lit(side), EVENT_ID: nobody})
+            entries.append(there.join(wanted, CONTENT, "left_semi").select(*map(quoted, _columns(table_schema))))
     return reduce(DataFrame.unionByName, entries)
 
 

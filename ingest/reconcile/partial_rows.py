@@ -12,7 +12,7 @@ from ingest.changelog.position import literal
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.merge.actions import ACTION, TOMBSTONE_KEY, WRITE_TOMBSTONE, refuse_below_horizon, tombstone_key
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.merge.key_changes import with_carried_states
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.partial_rows import (
@@ -31,15 +31,15 @@ from ingest.spark.checkpoints import checkpoint
 
 
 def by_column(
-    changes: DataFrame, shape: Shape, stored: TableState, truncated: Truncation, key_changes: bool
+    changes: DataFrame, table_schema: TableSchema, stored: TableState, truncated: Truncation, key_changes: bool
 ) -> Changeset:
     """`key_changes`: some delete names the key under which its row goes on."""
-    key = list(shape.identity)
+    key = list(table_schema.identity)
     everything = checkpoint(above_truncate(changes, truncated.position))
     bad = F.col(CODE).isNotNull()
-    facts, moves, layered = _facts(everything.where(~bad), Facts(shape, stored, truncated), key_changes)
-    columns = [c.name for c in shape.columns if c.name not in key]
-    states = with_partial_row_actions(joined(facts, key, columns, layered), shape.names)
+    facts, moves, layered = _facts(everything.where(~bad), Facts(table_schema, stored, truncated), key_changes)
+    columns = [c.name for c in table_schema.columns if c.name not in key]
+    states = with_partial_row_actions(joined(facts, key, columns, layered), table_schema.names)
     states = checkpoint(states.withColumn(TOMBSTONE_KEY, tombstone_key(key)))
     horizon = stored.tombstones.horizon()
     if horizon is not None:
@@ -78,8 +78,8 @@ def by_column(
 
 def _facts(events: DataFrame, of: Facts, key_changes: bool) -> tuple[DataFrame, DataFrame | None, list[str]]:
     """The facts of the batch's keys; the moves to be remembered; and the columns of which some state has an entry."""
-    key = list(of.shape.identity)
-    columns = [c.name for c in of.shape.columns if c.name not in key]
+    key = list(of.table_schema.identity)
+    columns = [c.name for c in of.table_schema.columns if c.name not in key]
     facts = checkpoint(of.of(events))
     told = of.told(facts)
     followed = of.followed(facts) if told.moved else None

@@ -27,7 +27,7 @@ from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.tombstones import MOVED_AT
 from ingest.merge.actions import ACTION, DELETE, REFUSE, TIED, TOMBSTONE_KEY, WRITE_TOMBSTONE, tombstone_key
 from ingest.merge.compaction import compacted
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.merge.key_join import joined_by_key
 from ingest.reconcile.changeset import Changeset, DuplicateMismatch, TableState, Truncation, above_truncate
 from ingest.reconcile.prepared_lookup import PARTIAL, Told, effect, file_of_row, told_of
@@ -46,11 +46,16 @@ _EVENTS_A_PART = 1_000_000
 
 
 def by_row(
-    changes: Changes, shape: Shape, stored: TableState, truncated: Truncation, events: int, sure: bool = False
+    changes: Changes,
+    table_schema: TableSchema,
+    stored: TableState,
+    truncated: Truncation,
+    events: int,
+    sure: bool = False,
 ) -> Changeset | None:
     """None where positions of single columns are needed. `events`: about so many changes there are. `sure`: what stands
     where its row does is not taken for the same, but compared first."""
-    key, few = shape.identity, events <= FEW
+    key, few = table_schema.identity, events <= FEW
     whole = _most_is_wanted(stored, events)
     parts = None if few else _parts(changes.spark, events)
     states = _compacted(changes, truncated, key, parts, whole)
@@ -64,11 +69,11 @@ def by_row(
         return None
     proof = None
     if told.tied and sure:
-        judged, told = _without_doubled(judged, told, shape, stored)
+        judged, told = _without_doubled(judged, told, table_schema, stored)
         few = False
     elif told.tied:
         # At once: of all that is left to do before a commit it takes longest.
-        proof = submit_in_background(partial(_prove_doubled, judged.where(TIED), told, shape, stored))
+        proof = submit_in_background(partial(_prove_doubled, judged.where(TIED), told, table_schema, stored))
         told = told.without(told.tied, told.tied_moves)
     applied = told.effects
     if told.moves:  # An event that moves a row is one event with two effects.
@@ -170,20 +175,22 @@ def _moved_later(changes: Changes, judged: DataFrame, key: Sequence[str]) -> boo
     return not older.isEmpty()
 
 
-def _prove_doubled(tied: DataFrame, told: Told, shape: Shape, stored: TableState) -> None:
+def _prove_doubled(tied: DataFrame, told: Told, table_schema: TableSchema, stored: TableState) -> None:
     """Raises Contradicted where one of these states says something else than the row where it stands."""
-    key, said, count = list(shape.identity), content(shape.names), sum(told.tied.values())
+    key, said, count = list(table_schema.identity), content(table_schema.names), sum(told.tied.values())
     saying = tied.select(*map(quoted, key), said.alias("_said"))
     files = {file for _, file in told.tied if file is not None}
     there = stored.silver.matching_with(saying, key, ["_said"], files, few=count <= FEW_KEYS)
     (same,) = there.agg(F.count_if(F.col("_said") == said).alias("same")).collect()
     if same["same"] != count:
-        raise DuplicateMismatch(shape.table)
+        raise DuplicateMismatch(table_schema.table)
 
 
-def _without_doubled(judged: DataFrame, told: Told, shape: Shape, stored: TableState) -> tuple[DataFrame, Told]:
+def _without_doubled(
+    judged: DataFrame, told: Told, table_schema: TableSchema, stored: TableState
+) -> tuple[DataFrame, Told]:
     """What stands where its row does and says the same was sent twice: it takes no effect."""
-    columns, key = shape.names, list(shape.identity)
+    columns, key = table_schema.names, list(table_schema.identity)
     tied = judged.where(TIED)
     there = stored.silver.matching(tied, key).select(*map(quoted, key), content(columns).alias("_there"))
     saying = tied.select(*map(quoted, key), ACTION, file_of_row(), MOVED, content(columns).alias("_said"))

@@ -10,15 +10,15 @@ from ingest.changelog.change import quoted
 from ingest.changelog.values.decode import decode, wire_spark_type
 from ingest.changelog.values.types import spark_type
 from ingest.evolution.policies import TableColumn
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.shredding.cipher import is_sealed, key_id_of, unseal
 from ingest.shredding.data_keys import KEY, KEY_ID, DataKeys
 
 
-def decrypt_columns(rows: DataFrame, shape: Shape, sealed: frozenset[str], keys: DataKeys) -> DataFrame:
+def decrypt_columns(rows: DataFrame, table_schema: TableSchema, sealed: frozenset[str], keys: DataKeys) -> DataFrame:
     """Returns `rows` of a table with the `sealed` columns decrypted and of their source types; null where the key was
     destroyed."""
-    columns = {f"_{n}": c for n, c in enumerate(shape.columns) if c.name in sealed}
+    columns = {f"_{n}": c for n, c in enumerate(table_schema.columns) if c.name in sealed}
     if not columns:
         return rows
     ids = F.array_distinct(F.array(*(key_id_of(quoted(c.name)) for c in columns.values())))
@@ -27,9 +27,13 @@ def decrypt_columns(rows: DataFrame, shape: Shape, sealed: frozenset[str], keys:
     for name, column in columns.items():
         column_keys = keys_by_id.select(F.col(KEY_ID).alias(f"_id{name}"), F.col(KEY).alias(f"_key{name}"))
         rows = rows.join(column_keys, key_id_of(quoted(column.name)) == F.col(f"_id{name}"), "left")
-    rows = rows.withColumns({name: _decrypted(c, shape.table, F.col(f"_key{name}")) for name, c in columns.items()})
+    rows = rows.withColumns(
+        {name: _decrypted(c, table_schema.table, F.col(f"_key{name}")) for name, c in columns.items()}
+    )
     values = {c.name: _typed(c, F.col(name)) for name, c in columns.items()}
-    return rows.select(*(values[c.name].alias(c.name) if c.name in values else quoted(c.name) for c in shape.columns))
+    return rows.select(
+        *(values[c.name].alias(c.name) if c.name in values else quoted(c.name) for c in table_schema.columns)
+    )
 
 
 def _decrypted(column: TableColumn, table: str, key: Column) -> Column:

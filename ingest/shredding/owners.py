@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ingest.changelog.values.types import Kind
 from ingest.config import TableSettings
 from ingest.errors import ConfigError
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 
 _SAME_TEXT = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT53, Kind.INT64, Kind.STRING, Kind.UUID)
 """Types whose values have the same text in an event's JSON and in the keyed hashes of the ledger."""
@@ -29,15 +29,15 @@ class Shredded:
     columns: Mapping[str, frozenset[str]] = field(default_factory=dict)
     owners: Mapping[str, Owner] = field(default_factory=dict)
 
-    def require_readable_owner(self, shape: Shape) -> None:
+    def require_readable_owner(self, table_schema: TableSchema) -> None:
         """Raises ConfigError if the owners of a table's rows can't be read from its events."""
-        owner = self.owners.get(shape.table)
+        owner = self.owners.get(table_schema.table)
         if owner is None:
             return
-        kinds = {c.name: c.type.kind for c in shape.columns}
+        kinds = {c.name: c.type.kind for c in table_schema.columns}
         if owner.column in kinds and kinds[owner.column] not in _SAME_TEXT:
             raise ConfigError(
-                f"table {shape.table} shreds columns, and leads to its subject by {owner.column}, a "
+                f"table {table_schema.table} shreds columns, and leads to its subject by {owner.column}, a "
                 f"{kinds[owner.column].value}",
                 "only whole numbers, texts and uuids do: take shred away there; an erasure removes its rows anyway",
             )

@@ -19,7 +19,7 @@ from ingest.changelog.point import Point
 from ingest.changelog.values.render import LOSSLESS_JSON
 from ingest.changelog.values.types import Kind
 from ingest.errors import ConfigError
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.sources.contract import Offsets, Range
 
 _NO_FILES = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
@@ -48,24 +48,25 @@ class Dump:
     at: Point
 
 
-def _types(shape: Shape) -> dict[str, str]:
+def _types(table_schema: TableSchema) -> dict[str, str]:
     """Returns column → type, wide enough for whatever a dump may hold: it has whole numbers that a float has not."""
-    return {c.name: "int64" if c.type.kind is Kind.INT53 else str(c.type) for c in shape.columns}
+    return {c.name: "int64" if c.type.kind is Kind.INT53 else str(c.type) for c in table_schema.columns}
 
 
 class DumpSource:
     """A partition per file; a row's offset is its number in the file."""
 
     def __init__(
-        self, spark: SparkSession, dump: Dump, shape: Shape | None, declared: Mapping[str, Sequence[str]]
+        self, spark: SparkSession, dump: Dump, table_schema: TableSchema | None, declared: Mapping[str, Sequence[str]]
     ) -> None:
-        """`shape`: what the table has by now; its types win. `declared`: table → its key, where the user names one.
+        """`table_schema`: what the table has by now; its types win. `declared`: table → its key, where the user names
+        one.
 
         Raises ConfigError where nothing can be read there, or a column of the key is missing."""
         self._spark = spark
         self._dump = dump
-        self._known = {} if shape is None else _types(shape)
-        self._key = list(declared.get(dump.table, () if shape is None else shape.key))
+        self._known = {} if table_schema is None else _types(table_schema)
+        self._key = list(declared.get(dump.table, () if table_schema is None else table_schema.key))
         try:
             self._columns = spark.read.parquet(dump.path).schema
         except AnalysisException as error:

@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from ingest.changelog.change import quoted
 from ingest.changelog.values.types import spark_type
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 from ingest.suppression.key_file import LedgerKeys
 from ingest.suppression.keyed_hash import INNER, OUTER, key_text, keyed_hash_column
 from ingest.suppression.subjects import Subjects
@@ -21,21 +21,21 @@ KEY_HASH = "key_hash"
 _REFERENCES = T.ArrayType(T.StructType([T.StructField("table", T.StringType()), T.StructField("text", T.StringType())]))
 
 
-def own_keys(shape: Shape, key: Sequence[Column] | None = None) -> Column:
+def own_keys(table_schema: TableSchema, key: Sequence[Column] | None = None) -> Column:
     """Returns the row's key as an array of references; empty if the table has no key or a part of it is null. `key`:
     columns to read in place of the table's."""
-    types = _column_types(shape)
-    values = [quoted(k) for k in shape.key] if key is None else key
-    if not shape.key:
+    types = _column_types(table_schema)
+    values = [quoted(k) for k in table_schema.key] if key is None else key
+    if not table_schema.key:
         return F.array().cast(_REFERENCES)
-    text = key_text([(value, types[k]) for value, k in zip(values, shape.key, strict=True)])
-    return _non_null(F.array(_reference(shape.table, text)))
+    text = key_text([(value, types[k]) for value, k in zip(values, table_schema.key, strict=True)])
+    return _non_null(F.array(_reference(table_schema.table, text)))
 
 
-def foreign_keys(shape: Shape, subjects: Subjects) -> Column:
+def foreign_keys(table_schema: TableSchema, subjects: Subjects) -> Column:
     """Returns the keys that the row's foreign keys hold, as an array of references."""
-    types = _column_types(shape)
-    links = {c: parent for c, parent in subjects.links.get(shape.table, {}).items() if c in types}
+    types = _column_types(table_schema)
+    links = {c: parent for c, parent in subjects.links.get(table_schema.table, {}).items() if c in types}
     references = [_reference(parent, key_text([(quoted(c), types[c])])) for c, parent in links.items()]
     return _non_null(F.array(*references)) if references else F.array().cast(_REFERENCES)
 
@@ -58,8 +58,8 @@ def rows_referencing(rows: DataFrame, keys: DataFrame) -> DataFrame:
     return exploded.join(keys.select("request", KEY_HASH), KEY_HASH).drop(KEY_HASH)
 
 
-def _column_types(shape: Shape) -> dict[str, T.DataType]:
-    return {c.name: spark_type(c.type) for c in shape.columns}
+def _column_types(table_schema: TableSchema) -> dict[str, T.DataType]:
+    return {c.name: spark_type(c.type) for c in table_schema.columns}
 
 
 def _reference(table: str, text: Column) -> Column:

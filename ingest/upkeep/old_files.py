@@ -21,7 +21,7 @@ def every_table(spark: SparkSession, pipeline: Pipeline) -> list[str]:
     entries = Catalog(spark, layout.tables).entries(pipeline.name)
     return [
         *event_folders(spark, pipeline),
-        *table_folders(layout, pipeline.name, [e.shape.table for e in entries]),
+        *table_folders(layout, pipeline.name, [e.table_schema.table for e in entries]),
         *shared,
     ]
 

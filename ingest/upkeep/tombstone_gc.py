@@ -90,10 +90,10 @@ def collect_garbage(
     behind = waiting.groupBy("source_table").agg(F.min("position").alias("_waits"))
     limited = horizons.join(behind, "source_table", "left").withColumn("horizon", F.least("horizon", "_waits"))
     found = {r["source_table"]: tuple(r["horizon"]) for r in limited.collect()}  # a row per table
-    shapes = [e.shape for e in Catalog(spark, lakehouse.tables).entries(pipeline) if e.shape.key]
+    table_schemas = [e.table_schema for e in Catalog(spark, lakehouse.tables).entries(pipeline) if e.table_schema.key]
     return [
         _collected(Tombstones(spark, lakehouse.tombstones(pipeline, s.table)), s.table, found.get(s.table), dry_run)
-        for s in shapes
+        for s in table_schemas
     ]
 
 

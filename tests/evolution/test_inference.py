@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.connect_schema import declared
-from ingest.evolution.inference import images, inferred, is_inexact, joined, proven_columns, shape
+from ingest.evolution.inference import column_kinds, images, inferred, is_inexact, joined, proven_columns
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -37,8 +37,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 )
 def test_a_column_is_plain_where_every_value_was_seen_to_be_of_its_type(seen: str, read_as: str, proven: bool) -> None:
     columns = (declared("v", read_as), declared("elsewhere", "int64"))
-    shape = "OBJECT<id: OBJECT<int53: BOOLEAN>, v: OBJECT<%s: BOOLEAN, unknown: BOOLEAN>>"
-    assert proven_columns(columns, shape % seen) == ({"v"} if proven else frozenset())
+    kinds = "OBJECT<id: OBJECT<int53: BOOLEAN>, v: OBJECT<%s: BOOLEAN, unknown: BOOLEAN>>"
+    assert proven_columns(columns, kinds % seen) == ({"v"} if proven else frozenset())
 
 
 _CASES = 400
@@ -56,7 +56,7 @@ def test_joined_shapes_are_the_shape_of_all_values(spark: SparkSession) -> None:
     ]
     values = spark.createDataFrame(rows, "case int, side string, value string")
     opened = values.withColumn("_i", images(F.col("value"))).localCheckpoint()
-    kinds = shape(F.col("_i"), F.lit(False)).alias("kinds")
+    kinds = column_kinds(F.col("_i"), F.lit(False)).alias("kinds")
     both = {r["case"]: r["kinds"] for r in opened.groupBy("case").agg(kinds).collect()}
     sides = {(r["case"], r["side"]): r["kinds"] for r in opened.groupBy("case", "side").agg(kinds).collect()}
     assert len(both) == _CASES
@@ -65,9 +65,9 @@ def test_joined_shapes_are_the_shape_of_all_values(spark: SparkSession) -> None:
     assert len(set(both.values())) > _CASES / 2, "they vary"
 
 
-def _said(shape: str | None) -> str | None:
+def _said(kinds: str | None) -> str | None:
     """In one way of writing it."""
-    return joined(joined(shape, "OBJECT<`zz`: VOID>"), "OBJECT<>")
+    return joined(joined(kinds, "OBJECT<`zz`: VOID>"), "OBJECT<>")
 
 
 def _object(random: Random, depth: int) -> dict[str, Any]:
@@ -126,7 +126,7 @@ _KINDS = [
 def test_the_kind_of_a_value(spark: SparkSession) -> None:
     rows = [(n, f'{{"after": {{"v": {text}}}}}') for n, (text, _) in enumerate(_KINDS)]
     opened = spark.createDataFrame(rows, "n int, value string").withColumn("_i", images(F.col("value")))
-    found = opened.groupBy("n").agg(shape(F.col("_i"), F.lit(False)).alias("kinds")).collect()
+    found = opened.groupBy("n").agg(column_kinds(F.col("_i"), F.lit(False)).alias("kinds")).collect()
     types = {r["n"]: str(inferred(r["kinds"])[0].type) for r in found}
     assert {text: types[n] for n, (text, _) in enumerate(_KINDS)} == dict(_KINDS)
 

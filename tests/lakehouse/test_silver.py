@@ -23,7 +23,7 @@ from ingest.lakehouse import file_layout, page_index, silver
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.silver import Silver
 from ingest.merge.actions import ACTION, DELETE, INSERT, UPDATE
-from ingest.merge.images import Shape
+from ingest.merge.images import TableSchema
 
 pytestmark = pytest.mark.spark
 KEYS = {
@@ -36,8 +36,8 @@ KEYS = {
 }
 
 
-def shape(kind: str = "int64", name: str = "id") -> Shape:
-    return Shape("s.t", (name,), (TableColumn(name, parse(kind)), TableColumn("said", parse("string"))))
+def table_schema(kind: str = "int64", name: str = "id") -> TableSchema:
+    return TableSchema("s.t", (name,), (TableColumn(name, parse(kind)), TableColumn("said", parse("string"))))
 
 
 def states(rows: DataFrame, action: str) -> DataFrame:
@@ -79,13 +79,13 @@ def feed(spark: SparkSession, table: Silver, since: int) -> Iterator[tuple[Any, 
 
 def test_rows_that_go_are_marked_and_the_feed_tells_of_them(spark: SparkSession, tmp_path: Path) -> None:
     table = Silver(spark, str(tmp_path / "t"))
-    table.apply(written(spark.range(10).withColumn("said", F.lit("first")), INSERT), shape(), {})
+    table.apply(written(spark.range(10).withColumn("said", F.lit("first")), INSERT), table_schema(), {})
     (file,) = table._table.files()
     some = table.located().where("id in (3, 4)").select("id", LOCATION)
-    table.apply(written(some.withColumn("said", F.lit("second")), UPDATE), shape(), {"upto": 2})
+    table.apply(written(some.withColumn("said", F.lit("second")), UPDATE), table_schema(), {"upto": 2})
     assert file in table._table.files()
     more = table.located().where("id in (4, 5)").select("id", LOCATION)
-    table.apply(written(more.withColumn("said", F.lit(None).cast("string")), DELETE), shape(), {"upto": 3})
+    table.apply(written(more.withColumn("said", F.lit(None).cast("string")), DELETE), table_schema(), {"upto": 3})
     assert rows(table) == [*((n, "first") for n in range(3)), (3, "second"), *((n, "first") for n in range(6, 10))]
     told = next(table.commits())
     assert told is not None
@@ -102,10 +102,10 @@ def test_rows_that_go_are_marked_and_the_feed_tells_of_them(spark: SparkSession,
 
 def test_a_file_of_which_nothing_is_left_goes(spark: SparkSession, tmp_path: Path) -> None:
     table = Silver(spark, str(tmp_path / "t"))
-    table.apply(written(spark.range(4).withColumn("said", F.lit("x")), INSERT), shape(), {})
-    table.apply(written(spark.range(4, 6).withColumn("said", F.lit("x")), INSERT), shape(), {})
+    table.apply(written(spark.range(4).withColumn("said", F.lit("x")), INSERT), table_schema(), {})
+    table.apply(written(spark.range(4, 6).withColumn("said", F.lit("x")), INSERT), table_schema(), {})
     first = table.located().where("id < 4").select("id", "said", LOCATION)
-    table.apply(written(first, DELETE), shape(), {})
+    table.apply(written(first, DELETE), table_schema(), {})
     assert len(table._table.files()) == 1
     assert rows(table) == [(4, "x"), (5, "x")]
 
@@ -113,17 +113,17 @@ def test_a_file_of_which_nothing_is_left_goes(spark: SparkSession, tmp_path: Pat
 def test_small_files_are_written_together_and_nothing_changes(spark: SparkSession, tmp_path: Path) -> None:
     table = Silver(spark, str(tmp_path / "t"))
     for n in range(compaction.FILES_PER_SIZE):
-        table.compact(shape())
+        table.compact(table_schema())
         assert len(table._table.files()) == n if n else True
         batch = spark.range(n, 100 * compaction.FILES_PER_SIZE, compaction.FILES_PER_SIZE).withColumn(
             "said", F.lit(f"batch {n}")
         )
-        table.apply(written(batch, INSERT), shape(), {"upto": n})
+        table.apply(written(batch, INSERT), table_schema(), {"upto": n})
     gone = table.located().where("id = 3").select("id", "said", LOCATION)
-    table.apply(written(gone, DELETE), shape(), {"upto": 8})
+    table.apply(written(gone, DELETE), table_schema(), {"upto": 8})
     before, version = rows(table), DeltaTable.forPath(spark, table.path).history(1).first()
     assert version is not None
-    table.compact(shape())
+    table.compact(table_schema())
     (file,) = table._table.files().values()
     assert (file.rows, file.rows_gone) == (len(before), 0)
     assert rows(table) == before
@@ -144,11 +144,11 @@ def test_what_was_written_together_is_not_due_again(
     monkeypatch.setattr(file_layout, "_ROWS_A_FILE", 50)
     table = Silver(spark, str(tmp_path / "t"))
     loaded = spark.range(50 * compaction.FILES_PER_SIZE).withColumn("said", F.lit("x"))
-    table.apply(written(loaded, INSERT), shape(), {})
+    table.apply(written(loaded, INSERT), table_schema(), {})
     assert len(table._table.files()) == compaction.FILES_PER_SIZE
-    table.compact(shape())
+    table.compact(table_schema())
     (file,) = table._table.files()
-    table.compact(shape())
+    table.compact(table_schema())
     assert list(table._table.files()) == [file]
 
 
@@ -157,7 +157,7 @@ def test_keys_are_found_by_page(spark: SparkSession, tmp_path: Path, kind: str) 
     name = "a `strange` key.name"
     table = Silver(spark, str(tmp_path / "t"))
     all_rows = spark.range(1000).select(F.expr(KEYS[kind]).alias(name), F.lit("x").alias("said"))
-    named = shape(kind, name.replace(" ", "_"))
+    named = table_schema(kind, name.replace(" ", "_"))
     all_rows = all_rows.withColumnRenamed(name, named.key[0])
     table.apply(written(all_rows, INSERT), named, {})
     wanted = all_rows.sample(0.1, seed=1).unionByName(all_rows.limit(1)).distinct().localCheckpoint()
@@ -173,7 +173,7 @@ def test_keys_are_found_by_page(spark: SparkSession, tmp_path: Path, kind: str) 
 
 def test_pages_without_a_key_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
     table = Silver(spark, str(tmp_path / "t"))
-    table.apply(written(spark.range(50_000).withColumn("said", F.lit("x")), INSERT), shape(), {})
+    table.apply(written(spark.range(50_000).withColumn("said", F.lit("x")), INSERT), table_schema(), {})
     wanted = spark.createDataFrame([(7,), (40_000,)], "id bigint")
     found = table.matching(wanted, ["id"])
     assert {r.id for r in found.collect()} == {7, 40_000}

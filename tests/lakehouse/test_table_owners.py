@@ -49,7 +49,7 @@ def rows(spark: SparkSession, made: Pipeline, table: str = ORDERS) -> list[str]:
 
 
 def owners(spark: SparkSession, made: Pipeline) -> dict[str, str]:
-    return {e.shape.table: e.origin for e in Catalog(spark, made.layout.tables).entries("shop")}
+    return {e.table_schema.table: e.origin for e in Catalog(spark, made.layout.tables).entries("shop")}
 
 
 def refused(spark: SparkSession, made: Pipeline) -> list[tuple[str, str]]:

@@ -100,7 +100,7 @@ def test_rows_hold_what_was_sent_however_it_was_cut(spark: SparkSession, tmp_pat
         ((_, summary),) = replay(spark, [case], Delivery(size), "jsonl")
         assert summary["quarantine"] == []
         (entry,) = Catalog(spark, Lakehouse(str(case.out)).tables).entries()
-        types = {c.name: str(c.type) for c in entry.shape.columns}
+        types = {c.name: str(c.type) for c in entry.table_schema.columns}
         lines = (case.out / summary["tables"][TABLE]["file"]).read_text(encoding="utf-8").splitlines()
         found[size] = (types, sorted(lines))
     types, lines = found[0]

@@ -14,7 +14,7 @@ from ingest.batches.group_stats import profiles
 from ingest.batches.schema_novelty import news
 from ingest.changelog.envelope import EVENT
 from ingest.changelog.position import POSITION, literal
-from ingest.evolution.inference import are_whole, images, inferred, shape
+from ingest.evolution.inference import are_whole, column_kinds, images, inferred
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -126,7 +126,7 @@ def test_a_shape_is_that_of_all_changes(spark: SparkSession) -> None:
     opened = images(F.col("value").cast("string"))
     whole = F.bool_and(are_whole(F.col("_i"))).alias("opened")
     all_of_them = events.withColumn("_i", opened).groupBy("case", "wrapped")
-    expected = all_of_them.agg(shape(F.col("_i"), F.col("wrapped")).alias("shape"), whole).collect()
+    expected = all_of_them.agg(column_kinds(F.col("_i"), F.col("wrapped")).alias("shape"), whole).collect()
 
     found = profiles(events, F.col("case"))
     by_group = {(case, g.wrapped): g for case, groups in found.items() for g in groups}

@@ -71,7 +71,7 @@ def as_of(
             entries = recompute_tables(spark, loaded, into, tuple(table or ()), chosen, advance, read=read)
         Catalog(spark, into.tables).require(loaded.name, table or ())
         digests = table_digests(spark, into, loaded.name)
-    found = [{"table": e.shape.table, **asdict(digests[e.shape.table]), "path": e.path} for e in entries]
+    found = [{"table": e.table_schema.table, **asdict(digests[e.table_schema.table]), "path": e.path} for e in entries]
     if as_json:
         typer.echo(json.dumps({"until": until.said, "tables": found}, ensure_ascii=False))
         return

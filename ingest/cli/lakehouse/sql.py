@@ -103,7 +103,7 @@ def names_in(spark: SparkSession, lakehouse: Lakehouse, pipeline: str | None = N
     own["system.ledger"] = lakehouse.ledger
     sources = []
     for entry in Catalog(spark, lakehouse.tables).entries():
-        table = entry.shape.table
+        table = entry.table_schema.table
         paths = {"": lakehouse.silver(entry.pipeline, table), "__history": lakehouse.history(entry.pipeline, table)}
         sources.append(PipelineTable(entry.pipeline, table, paths))
     return query_names(sources, own, pipeline)
@@ -113,7 +113,7 @@ def register_in_clear(spark: SparkSession, pipeline: Pipeline) -> None:
     """Registers decrypted views of the tables with shredded columns in this session, as `table__decrypted`; prefixed by
     the schema if two tables share a name. Raises ConfigError if no table is shredded or the keys can't be read."""
     entries = Catalog(spark, pipeline.layout.tables).entries(pipeline.name)
-    sealed = [e.shape.table for e in entries if e.shape.table in shredded_of(pipeline.tables).columns]
+    sealed = [e.table_schema.table for e in entries if e.table_schema.table in shredded_of(pipeline.tables).columns]
     if not sealed:
         raise ConfigError(
             f"no table of {pipeline.name} has shredded columns",

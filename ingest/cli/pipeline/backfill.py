@@ -150,7 +150,7 @@ def _rebuild(pipeline: Pipeline, tables: tuple[str, ...], as_json: bool) -> None
                 progressed()
                 advance(accounts)
 
-            return [entry.shape.table for entry in Rebuild(spark, pipeline, tables).run(reported)]
+            return [entry.table_schema.table for entry in Rebuild(spark, pipeline, tables).run(reported)]
 
         rebuilt = retry_while_away(spark, pipeline, as_json, rebuild)
     typer.echo(json.dumps({"rebuilt": rebuilt}, ensure_ascii=False) if as_json else f"rebuilt: {', '.join(rebuilt)}")
