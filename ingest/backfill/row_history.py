@@ -75,8 +75,8 @@ def row_events(
 
 
 def _complete(kept: RowHistory, entries: Sequence[CatalogEntry], table_schema: TableSchema) -> None:
-    """Gives a recomputed history the columns and types of `table_schema`: the key's events may all be from before a column was
-    added or widened."""
+    """Gives a recomputed history the columns and types of `table_schema`: the key's events may all be from before a
+    column was added or widened."""
     for entry in entries:
         if entry.table_schema.table == table_schema.table and entry.table_schema.columns != table_schema.columns:
             for table in kept.tables:
