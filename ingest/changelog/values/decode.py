@@ -149,11 +149,11 @@ def _checked_float(variant: SparkColumn, wire: WireType) -> SparkColumn:
 
 
 def _if_exact(variant: SparkColumn, text: SparkColumn, floating: SparkColumn) -> SparkColumn:
-    shape = F.schema_of_variant(variant)
+    variant_type = F.schema_of_variant(variant)
     kept = _significant(floating.cast("string")) == _significant(text)
     widened = _significant(floating.cast("double").cast("string")) == _significant(text)
-    exact = (shape == "BIGINT") | shape.startswith("DECIMAL")
-    free = (shape == "DOUBLE") | (shape == "STRING")
+    exact = (variant_type == "BIGINT") | variant_type.startswith("DECIMAL")
+    free = (variant_type == "DOUBLE") | (variant_type == "STRING")
     return F.when(free | (exact & (kept | widened)), floating)
 
 
