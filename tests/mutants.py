@@ -614,7 +614,7 @@ MUTANTS = [
     Mutant(
         "the archive's records that are empty are emptied again",
         "archive/emptying.py",
-        "pc.and_not(pc.is_valid(at), _empty(records))",
+        "pc.and_not(pc.is_valid(at), _is_empty(records))",
         "pc.is_valid(at)",
         EMPTIED,
     ),
@@ -622,7 +622,7 @@ MUTANTS = [
         "an object goes out of the archive though another run may name it yet",
         "archive/erasing.py",
         "if listed.key in leftovers.of_manifests:",
-        "if named[listed.key] != _:",
+        "if renewed[listed.key] != _:",
         ARCHIVE,
     ),
     Mutant(

@@ -12,20 +12,20 @@ Only an erasure changes archived objects: it rewrites those that hold erased rec
 replaces their manifests. Offsets and record counts stay the same.
 """
 
-from ingest.archive.erasing import Erased, erased
+from ingest.archive.erasing import ArchiveErasure, erase_records
 from ingest.archive.layout import Damage, Layout, StoredObject
 from ingest.archive.manifest import ArchivedObject, Manifest
-from ingest.archive.manifested import Manifested
+from ingest.archive.manifest_archive import ManifestArchive
 from ingest.archive.store import ObjectStore
 
 __all__ = [
+    "ArchiveErasure",
     "ArchivedObject",
     "Damage",
-    "Erased",
     "Layout",
     "Manifest",
-    "Manifested",
+    "ManifestArchive",
     "ObjectStore",
     "StoredObject",
-    "erased",
+    "erase_records",
 ]

@@ -15,16 +15,16 @@ from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ingest.archive.emptying import Rewritten, rewritten
-from ingest.archive.manifest import ArchivedObject, Manifest, manifests_folder, objects_folder, renewable
-from ingest.archive.store import Listed, ObjectStore, Version
+from ingest.archive.emptying import RewrittenObject, rewrite_objects
+from ingest.archive.manifest import ArchivedObject, Manifest, manifests_folder, manifests_with_etags, objects_folder
+from ingest.archive.store import ObjectInfo, ObjectStore, Version
 from ingest.names import path_segment
 
 _OBJECT_KEY = re.compile(r"(.+/)(\d{20})-[0-9a-f]{16}\.parquet")
 
 
 @dataclass(frozen=True)
-class Erased:
+class ArchiveErasure:
     """The counts of a run.
 
     Attributes:
@@ -43,30 +43,30 @@ class Erased:
     unnamed: int
 
 
-def erased(spark: SparkSession, store: ObjectStore, pipeline: str, coordinates: DataFrame) -> Erased:
+def erase_records(spark: SparkSession, store: ObjectStore, pipeline: str, coordinates: DataFrame) -> ArchiveErasure:
     """Empties the archived records of `coordinates` (`topic`, `partition`, `offset`, `request`), and removes all
     objects of the pipeline that its manifests have replaced. Records that are empty already or not archived are
     skipped.
 
     Raises Contended where another run changes the same manifests, ChangelogUnusable where an object differs from its
     manifest, and SourceRefused where the store refuses to delete a version."""
-    kept = renewable(store, pipeline)
-    done = rewritten(spark, store, pipeline, kept, coordinates)
-    named = _renewed(kept, done)
-    leftovers = _Leftovers(kept, {o.key for said in named.values() for o in said.objects})
+    manifests = manifests_with_etags(store, pipeline)
+    rewritten = rewrite_objects(spark, store, pipeline, manifests, coordinates)
+    renewed = _renewed(manifests, rewritten)
+    leftovers = _Leftovers(manifests, {o.key for manifest in renewed.values() for o in manifest.objects})
     for version in store.versions(objects_folder(pipeline)):
-        leftovers.take(version)
+        leftovers.add(version)
     now = datetime.now(UTC).isoformat(timespec="microseconds")
-    for listed, _ in kept:
+    for listed, _ in manifests:
         if listed.key in leftovers.of_manifests:
-            text = replace(named[listed.key], written_at=now).text()
+            text = replace(renewed[listed.key], written_at=now).to_json()
             store.replace(listed.key, text.encode(), listed.etag)
-    versions = store.remove(leftovers.going)
-    past = [v for v in store.versions(manifests_folder(pipeline)) if not v.latest and v.key in named]
-    return Erased(
-        objects=len(done),
-        bytes=sum(one.now.size for one in done),
-        records=sum(one.emptied for one in done),
+    versions = store.remove(leftovers.removable)
+    past = [v for v in store.versions(manifests_folder(pipeline)) if not v.is_latest and v.key in renewed]
+    return ArchiveErasure(
+        objects=len(rewritten),
+        bytes=sum(one.now.size for one in rewritten),
+        records=sum(one.emptied for one in rewritten),
         versions=versions + store.remove(past),
         # ingest itself never uses multipart uploads.
         uploads=store.abort_uploads(f"{path_segment(pipeline)}/"),
@@ -74,15 +74,17 @@ def erased(spark: SparkSession, store: ObjectStore, pipeline: str, coordinates: 
     )
 
 
-def _renewed(kept: Sequence[tuple[Listed, Manifest]], done: Sequence[Rewritten]) -> Mapping[str, Manifest]:
+def _renewed(
+    manifests: Sequence[tuple[ObjectInfo, Manifest]], rewritten: Sequence[RewrittenObject]
+) -> Mapping[str, Manifest]:
     """Returns manifest key → the manifest with the new objects in place of the old ones."""
-    now = {one.replaced: one.now for one in done}
+    now = {one.replaced: one.now for one in rewritten}
     # The statistics in `parts` no longer hold once a record is emptied.
     return {
-        listed.key: replace(said, objects=tuple(now.get(o.key, o) for o in said.objects), parts=())
-        if any(o.key in now for o in said.objects)
-        else said
-        for listed, said in kept
+        listed.key: replace(manifest, objects=tuple(now.get(o.key, o) for o in manifest.objects), parts=())
+        if any(o.key in now for o in manifest.objects)
+        else manifest
+        for listed, manifest in manifests
     }
 
 
@@ -90,35 +92,35 @@ class _Leftovers:
     """Sorts the versions of objects that no manifest names.
 
     Attributes:
-        going: versions to remove, since manifests cover their offsets.
+        removable: versions to remove, since manifests cover their offsets.
         of_manifests: the keys of the manifests that cover them.
         unnamed: keys of current objects beyond the last manifest.
     """
 
-    def __init__(self, kept: Sequence[tuple[Listed, Manifest]], named: set[str]) -> None:
-        self.going: list[Version] = []
+    def __init__(self, manifests: Sequence[tuple[ObjectInfo, Manifest]], named_keys: set[str]) -> None:
+        self.removable: list[Version] = []
         self.of_manifests: set[str] = set()
         self.unnamed: set[str] = set()
-        self._named = named
+        self._named_keys = named_keys
         self._ends: dict[str, list[tuple[int, str]]] = {}
         """Folder of a topic partition → (last offset, manifest key) of its part in each manifest, in order."""
-        for listed, said in kept:
+        for listed, manifest in manifests:
             ends: dict[str, int] = {}
-            for one in said.objects:
+            for one in manifest.objects:
                 ends[_folder(one)] = max(one.last_offset, ends.get(_folder(one), 0))
             for folder, last in ends.items():
                 self._ends.setdefault(folder, []).append((last, listed.key))
 
-    def take(self, version: Version) -> None:
+    def add(self, version: Version) -> None:
         begin = _OBJECT_KEY.fullmatch(version.key)
-        if version.key in self._named or begin is None:
+        if version.key in self._named_keys or begin is None:
             return
         ends = self._ends.get(begin[1], [])
         at = bisect_left(ends, (int(begin[2]), ""))
         if at < len(ends):
-            self.going.append(version)
+            self.removable.append(version)
             self.of_manifests.add(ends[at][1])
-        elif version.latest and not version.marker:
+        elif version.is_latest and not version.is_delete_marker:
             self.unnamed.add(version.key)
 
 

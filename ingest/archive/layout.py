@@ -25,7 +25,7 @@ class StoredObject:
     size: int
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The events that it holds, as a phrase for error messages."""
         offsets = f"offsets {self.first_offset} to {self.last_offset}"
         return f"{self.records} records of topic {self.topic}, partition {self.partition}, {offsets}"
@@ -37,10 +37,10 @@ class StoredObject:
         return True
 
 
-Kept = TypeVar("Kept", bound=StoredObject)
+ObjectT = TypeVar("ObjectT", bound=StoredObject)
 
 
-def rows_of(kind: type[StoredObject]) -> T.StructType:
+def row_type(kind: type[StoredObject]) -> T.StructType:
     """Returns the row type of objects of this class: int fields as long, str fields as string."""
     numbers = {f.name for f in fields(kind) if f.type == "int"}
     return T.StructType(
@@ -57,26 +57,26 @@ class Damage:
     events: str
 
 
-Seen = Callable[[Sequence[StoredObject]], None]
+OnChecked = Callable[[Sequence[StoredObject]], None]
 """Is called with the objects that have been checked."""
 
 
-class Layout(Protocol[Kept]):
+class Layout(Protocol[ObjectT]):
     """An archive of one pipeline's changelog."""
 
     unchecked: Sequence[str]
     """The damage that a check of this layout can't detect, a sentence each."""
 
-    def objects(self) -> Sequence[Kept]:
+    def objects(self) -> Sequence[ObjectT]:
         """Returns all objects that exist now, those of a topic partition in offset order."""
         ...
 
-    def records(self, spark: SparkSession, objects: Sequence[Kept]) -> DataFrame:
+    def records(self, spark: SparkSession, objects: Sequence[ObjectT]) -> DataFrame:
         """Returns the objects' records as `ingest.changelog.envelope.RECORD` rows.
 
         Reading them raises ChangelogUnusable where an object is damaged, instead of leaving rows out."""
         ...
 
-    def damages(self, spark: SparkSession, objects: Sequence[Kept], seen: Seen) -> list[Damage]:
+    def damages(self, spark: SparkSession, objects: Sequence[ObjectT], on_checked: OnChecked) -> list[Damage]:
         """Reads all of these objects and returns those that are missing, truncated or altered."""
         ...

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ingest.archive.layout import StoredObject, rows_of
-from ingest.archive.store import Listed, ObjectStore
+from ingest.archive.layout import StoredObject, row_type
+from ingest.archive.store import ObjectInfo, ObjectStore
 from ingest.errors import ChangelogUnusable
 from ingest.names import path_segment
 
@@ -34,7 +34,7 @@ class ArchivedObject(StoredObject):
         return not late and (begin is None or self.last_written + 1 > begin)
 
 
-OBJECT = rows_of(ArchivedObject)
+OBJECT = row_type(ArchivedObject)
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ class Manifest:
     def records(self) -> int:
         return sum(o.records for o in self.objects)
 
-    def text(self) -> str:
+    def to_json(self) -> str:
         """Returns the manifest as JSON, with a SHA-256 of its content."""
-        said = {"version": _VERSION, **asdict(self)}
-        return json.dumps({**said, "sha256": _hash(said)}, indent=1) + "\n"
+        fields = {"version": _VERSION, **asdict(self)}
+        return json.dumps({**fields, "sha256": _hash(fields)}, indent=1) + "\n"
 
 
 def objects_folder(pipeline: str) -> str:
@@ -84,7 +84,7 @@ def manifests(store: ObjectStore, pipeline: str) -> Iterator[Manifest]:
     return (found for _, found in _checked(pipeline, ((key, store.get(key)) for key in keys)))
 
 
-def renewable(store: ObjectStore, pipeline: str) -> list[tuple[Listed, Manifest]]:
+def manifests_with_etags(store: ObjectStore, pipeline: str) -> list[tuple[ObjectInfo, Manifest]]:
     """Returns the manifests in order, each with its listing, whose ETag makes a later replacement conditional.
 
     Raises Contended where a manifest is replaced meanwhile, ChangelogUnusable as `manifests`."""
@@ -94,39 +94,40 @@ def renewable(store: ObjectStore, pipeline: str) -> list[tuple[Listed, Manifest]
 
 
 def _checked(pipeline: str, bodies: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, Manifest]]:
-    upto = 0
-    named: set[str] = set()
+    through_batch = 0
+    seen_keys: set[str] = set()
     for key, body in bodies:
-        found = _parsed(key, body)
-        if found.after_batch != upto or key != manifest_key(pipeline, found.after_batch):
+        found = _from_json(key, body)
+        if found.after_batch != through_batch or key != manifest_key(pipeline, found.after_batch):
             raise ChangelogUnusable(
-                f"the archive of {pipeline} has no manifest of capture batches {upto + 1} to {found.after_batch}",
+                f"the archive of {pipeline} has no manifest of capture batches {through_batch + 1} to "
+                f"{found.after_batch}",
                 _RESTORE,
             )
         for one in found.objects:
-            if one.key in named:
-                raise ChangelogUnusable(f"{key} in the archive names {one.key} again: {one.told}", _RESTORE)
-            named.add(one.key)
-        upto = found.upto_batch
+            if one.key in seen_keys:
+                raise ChangelogUnusable(f"{key} in the archive names {one.key} again: {one.description}", _RESTORE)
+            seen_keys.add(one.key)
+        through_batch = found.upto_batch
         yield key, found
 
 
-def _parsed(key: str, body: bytes) -> Manifest:
+def _from_json(key: str, body: bytes) -> Manifest:
     try:
-        said: dict[str, Any] = json.loads(body)
-        claimed = said.pop("sha256")
-        whole = claimed == _hash(said)
-        version = said.pop("version")
-        objects = tuple(ArchivedObject(**o) for o in said.pop("objects"))
-        manifest = Manifest(**said | {"parts": tuple(said.get("parts", ()))}, objects=objects)
+        fields: dict[str, Any] = json.loads(body)
+        digest = fields.pop("sha256")
+        is_whole = digest == _hash(fields)
+        version = fields.pop("version")
+        objects = tuple(ArchivedObject(**o) for o in fields.pop("objects"))
+        manifest = Manifest(**fields | {"parts": tuple(fields.get("parts", ()))}, objects=objects)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ChangelogUnusable(f"{key} in the archive is no manifest ({type(error).__name__})", _RESTORE) from error
     if version not in _VERSIONS:
         raise ChangelogUnusable(f"{key} in the archive has the format {version}", "read it with a newer ingest")
-    if not whole:
+    if not is_whole:
         raise ChangelogUnusable(f"{key} in the archive was changed after it was written", _RESTORE)
     return manifest
 
 
-def _hash(said: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+def _hash(fields: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

@@ -46,12 +46,12 @@ _REMOVED_AT_ONCE = 1000
 """S3's limit for one DeleteObjects request."""
 
 
-class Absent(Exception):
+class ObjectMissing(Exception):
     """The object does not exist; the argument is its key."""
 
 
 @dataclass(frozen=True)
-class Listed:
+class ObjectInfo:
     """An entry of a listing. `size`: bytes. `etag`: changes with the content."""
 
     key: str
@@ -66,8 +66,8 @@ class Version:
 
     key: str
     id: str
-    latest: bool
-    marker: bool
+    is_latest: bool
+    is_delete_marker: bool
 
 
 @dataclass(frozen=True)
@@ -97,15 +97,15 @@ class ObjectStore:
 
     def keys(self, below: str) -> Iterator[str]:
         """Returns the keys that begin with `below`, in lexical order."""
-        return (found.key for found in self.listed(below))
+        return (entry.key for entry in self.listed(below))
 
-    def listed(self, below: str = "") -> Iterator[Listed]:
+    def listed(self, below: str = "") -> Iterator[ObjectInfo]:
         """Yields the objects whose keys begin with `below`, in lexical order."""
         try:
             pages = self._client.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self.bucket, Prefix=self._prefix + below):
-                for found in page.get("Contents", ()):
-                    yield Listed(found["Key"].removeprefix(self._prefix), found["Size"], found["ETag"])
+                for entry in page.get("Contents", ()):
+                    yield ObjectInfo(entry["Key"].removeprefix(self._prefix), entry["Size"], entry["ETag"])
         except (BotoCoreError, ClientError) as failure:
             self._refuse("list", below, failure)
 
@@ -114,16 +114,16 @@ class ObjectStore:
         try:
             pages = self._client.get_paginator("list_object_versions")
             for page in pages.paginate(Bucket=self.bucket, Prefix=self._prefix + below):
-                for found in page.get("Versions", ()):
-                    yield self._version(found, False)
+                for entry in page.get("Versions", ()):
+                    yield self._version(entry, False)
                 for mark in page.get("DeleteMarkers", ()):
                     yield self._version(mark, True)
         except (BotoCoreError, ClientError) as failure:
             self._refuse("list the versions of", below, failure)
 
-    def _version(self, found: Mapping[str, Any], marker: bool) -> Version:
-        key = found["Key"].removeprefix(self._prefix)
-        return Version(key, found.get("VersionId", "null"), found["IsLatest"], marker)
+    def _version(self, entry: Mapping[str, Any], is_delete_marker: bool) -> Version:
+        key = entry["Key"].removeprefix(self._prefix)
+        return Version(key, entry.get("VersionId", "null"), entry["IsLatest"], is_delete_marker)
 
     def put_once(self, key: str, body: bytes) -> bool:
         """Writes an object; returns False, and writes nothing, where the key exists. The store verifies its SHA-256."""
@@ -136,7 +136,7 @@ class ObjectStore:
         try:
             # A retry after a lost response finds our own write.
             ours = self.get(key) == body
-        except Absent:
+        except ObjectMissing:
             ours = False
         if not ours:
             raise Contended(
@@ -162,16 +162,16 @@ class ObjectStore:
     def remove(self, versions: Iterable[Version]) -> int:
         """Deletes these versions for good, without delete markers, and returns their number; absent ones count too."""
         left, removed = iter(versions), 0
-        while some := list(islice(left, _REMOVED_AT_ONCE)):
-            asked: Any = [{"Key": self._prefix + v.key, "VersionId": v.id} for v in some]
+        while chunk := list(islice(left, _REMOVED_AT_ONCE)):
+            entries: Any = [{"Key": self._prefix + v.key, "VersionId": v.id} for v in chunk]
             try:
-                answer = self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": asked, "Quiet": True})
+                answer = self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": entries, "Quiet": True})
             except (BotoCoreError, ClientError) as failure:
-                self._refuse("remove", some[0].key, failure)
+                self._refuse("remove", chunk[0].key, failure)
             for refused in answer.get("Errors", ()):
                 if refused.get("Code") not in (*_GONE, *_ABSENT):
                     self._refuse_removal(refused)
-            removed += len(some)
+            removed += len(chunk)
         return removed
 
     def abort_uploads(self, below: str) -> int:
@@ -179,16 +179,16 @@ class ObjectStore:
         try:
             pages = self._client.get_paginator("list_multipart_uploads")
             listed = pages.paginate(Bucket=self.bucket, Prefix=self._prefix + below)
-            found = [(one["Key"], one["UploadId"]) for page in listed for one in page.get("Uploads", ())]
+            uploads = [(one["Key"], one["UploadId"]) for page in listed for one in page.get("Uploads", ())]
         except (BotoCoreError, ClientError) as failure:
             self._refuse("list the unfinished uploads of", below, failure)
-        for key, id_ in found:
+        for key, id_ in uploads:
             try:
                 self._client.abort_multipart_upload(Bucket=self.bucket, Key=key, UploadId=id_)
             except (BotoCoreError, ClientError) as failure:
                 if not (isinstance(failure, ClientError) and _code(failure) in _GONE):
                     self._refuse("abort an upload of", key.removeprefix(self._prefix), failure)
-        return len(found)
+        return len(uploads)
 
     def get(self, key: str, etag: str | None = None) -> bytes:
         """Returns the object's bytes. Raises Absent where it does not exist, Contended where its ETag isn't `etag`."""
@@ -201,12 +201,12 @@ class ObjectStore:
 
     def _read(self, key: str, how: Mapping[str, Any]) -> bytes:
         try:
-            for attempt in _body_again():
+            for attempt in _body_retries():
                 with attempt:
                     body = self._client.get_object(Bucket=self.bucket, Key=self._prefix + key, **how)["Body"].read()
         except ClientError as failure:
             if _code(failure) in _ABSENT:
-                raise Absent(key) from failure
+                raise ObjectMissing(key) from failure
             if "Range" in how and _code(failure) in _EMPTY:
                 return b""
             if "IfMatch" in how and _code(failure) in _EXISTS:
@@ -223,40 +223,45 @@ class ObjectStore:
         """Raises SourceRefused with the reason why a version was not deleted: a retention, a legal hold or a
         permission. `refused`: an entry of `Errors` in S3's response."""
         key, failure = refused["Key"], ClientError({"Error": refused}, "DeleteObjects")
-        told = f"the object store would not remove {key.removeprefix(self._prefix)} in bucket {self.bucket}"
+        message = f"the object store would not remove {key.removeprefix(self._prefix)} in bucket {self.bucket}"
         try:
             head = self._client.head_object(Bucket=self.bucket, Key=key, VersionId=refused["VersionId"])
         except (BotoCoreError, ClientError, KeyError):
             head = None  # a delete marker, or a user without permission to read
         if head and (until := head.get("ObjectLockRetainUntilDate")):
             mode = str(head.get("ObjectLockMode", "")).lower()
+            end = f"{until:%Y-%m-%dT%H:%M:%SZ}"
             raise SourceRefused(
-                f"{told}, version {refused['VersionId']}: a {mode} retention locks it until {until:%Y-%m-%dT%H:%M:%SZ}",
+                f"{message}, version {refused['VersionId']}: a {mode} retention locks it until {end}",
                 "run the same again after that, or let who may bypass a governance retention shorten it; a bucket with "
                 "such retentions can't erase in time",
             ) from failure
         if head and head.get("ObjectLockLegalHoldStatus") == "ON":
             raise SourceRefused(
-                f"{told}, version {refused['VersionId']}: a legal hold locks it",
+                f"{message}, version {refused['VersionId']}: a legal hold locks it",
                 "let who set the hold decide and lift it, then run the same again",
             ) from failure
         self._refuse("remove", key.removeprefix(self._prefix), failure)
 
     def _refuse(self, what: str, key: str, failure: Exception) -> NoReturn:
         code = _code(failure) if isinstance(failure, ClientError) else type(failure).__name__
-        told = f"the object store would not {what} {key} in bucket {self.bucket} ({code})"
+        message = f"the object store would not {what} {key} in bucket {self.bucket} ({code})"
         if code in _REFUSED:
-            raise SourceRefused(told, "check the bucket's name, the credentials and what they are allowed") from failure
+            raise SourceRefused(
+                message, "check the bucket's name, the credentials and what they are allowed"
+            ) from failure
         if code in _NOT_OFFERED:
             raise SourceRefused(
-                told, "the store does not know such requests: keep the archive in one that does"
+                message, "the store does not know such requests: keep the archive in one that does"
             ) from failure
-        if _may_pass(failure):
-            raise Unreachable(told, "see that the store runs and can be reached, then run the same again") from failure
-        raise SourceRefused(told, "look the code up in the store's documentation") from failure
+        if _is_transient(failure):
+            raise Unreachable(
+                message, "see that the store runs and can be reached, then run the same again"
+            ) from failure
+        raise SourceRefused(message, "look the code up in the store's documentation") from failure
 
 
-def _body_again() -> Retrying:
+def _body_retries() -> Retrying:
     """Returns a retry for response bodies that break off; botocore itself retries only failed requests."""
     broken_off = retry_if_exception_type((IncompleteReadError, ResponseStreamingError))
     return Retrying(
@@ -279,7 +284,7 @@ def _client_with(options: tuple[tuple[str, Any], ...]) -> S3Client:
         ) from failure
 
 
-def _may_pass(failure: Exception) -> bool:
+def _is_transient(failure: Exception) -> bool:
     """Returns True for a store that is away, overloaded or broken; False for a refusal."""
     if isinstance(failure, ClientError):
         status = int(failure.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))

@@ -25,19 +25,19 @@ _OBJECT_BYTES = 64 << 20
 how finely reads are distributed."""
 
 
-def written(
+def write_objects(
     records: DataFrame, rows: int, store: ObjectStore, pipeline: str, object_bytes: int = _OBJECT_BYTES
 ) -> list[ArchivedObject]:
     """Writes `CAPTURED` rows and returns their objects, by topic, partition and offset. `rows`: their number, at
     most."""
     place = ["topic", "partition", "offset"]
     tasks = -(-rows // _ROWS_A_TASK)
-    spread = records.repartitionByRange(tasks, *place) if tasks > 1 else records.coalesce(1)
-    ordered = spread.sortWithinPartitions(*place).select(*CAPTURED.names)
+    objects_frame = records.repartitionByRange(tasks, *place) if tasks > 1 else records.coalesce(1)
+    ordered = objects_frame.sortWithinPartitions(*place).select(*CAPTURED.names)
     folder = objects_folder(pipeline)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for one in _objects(_runs(batches), store, folder, object_bytes):
+        for one in _objects(_slices(batches), store, folder, object_bytes):
             yield pa.RecordBatch.from_pylist([asdict(one)])
 
     found = map_in_arrow(ordered, write, OBJECT).collect()  # a row per object
@@ -45,7 +45,7 @@ def written(
 
 
 @dataclass(frozen=True)
-class _Run:
+class _PartitionSlice:
     """Consecutive records of one topic partition."""
 
     topic: str
@@ -53,7 +53,7 @@ class _Run:
     rows: pa.RecordBatch
 
 
-def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[_Run]:
+def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[_PartitionSlice]:
     for batch in batches:
         if not batch.num_rows:
             continue
@@ -63,20 +63,22 @@ def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[_Run]:
         ends = [*changes.tolist(), batch.num_rows]
         for begin, end in zip([0, *ends], ends, strict=False):
             rows = batch.slice(begin, end - begin)
-            yield _Run(rows.column("topic")[0].as_py(), rows.column("partition")[0].as_py(), rows)
+            yield _PartitionSlice(rows.column("topic")[0].as_py(), rows.column("partition")[0].as_py(), rows)
 
 
-def _objects(runs: Iterable[_Run], store: ObjectStore, folder: str, object_bytes: int) -> Iterator[ArchivedObject]:
-    open_: ObjectFile | None = None
-    for run in runs:
-        if open_ is not None and (not open_.takes(run.topic, run.partition) or open_.size >= object_bytes):
-            yield open_.stored(store, folder)
-            open_ = None
-        if open_ is None:
-            open_ = ObjectFile(run.topic, run.partition, run.rows.schema)
-        open_.add(run.rows)
-    if open_ is not None:
-        yield open_.stored(store, folder)
+def _objects(
+    slices: Iterable[_PartitionSlice], store: ObjectStore, folder: str, object_bytes: int
+) -> Iterator[ArchivedObject]:
+    file: ObjectFile | None = None
+    for part in slices:
+        if file is not None and (not file.accepts(part.topic, part.partition) or file.size >= object_bytes):
+            yield file.upload(store, folder)
+            file = None
+        if file is None:
+            file = ObjectFile(part.topic, part.partition, part.rows.schema)
+        file.add(part.rows)
+    if file is not None:
+        yield file.upload(store, folder)
 
 
 class ObjectFile:
@@ -93,7 +95,7 @@ class ObjectFile:
         """Bytes before compression."""
         self._times: list[int] = []
 
-    def takes(self, topic: str, partition: int) -> bool:
+    def accepts(self, topic: str, partition: int) -> bool:
         return (topic, partition) == (self._topic, self._partition)
 
     def add(self, rows: pa.RecordBatch) -> None:
@@ -106,7 +108,7 @@ class ObjectFile:
         times = pc.min_max(rows.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast("int64"))
         self._times += [t for t in times.as_py().values() if t is not None]
 
-    def stored(self, store: ObjectStore, folder: str) -> ArchivedObject:
+    def upload(self, store: ObjectStore, folder: str) -> ArchivedObject:
         """Uploads the file and returns its entry. Its key contains its hash, so one that a dead run left is the
         same."""
         self._writer.close()
@@ -115,5 +117,5 @@ class ObjectFile:
         place = f"{path_segment(self._topic)}/{self._partition}/{self._first:020d}-{digest[:16]}.parquet"
         store.put_once(folder + place, body)
         times = self._times or [0]
-        held = (self._first, self._last, self._records, len(body), min(times), max(times), digest)
-        return ArchivedObject(folder + place, self._topic, self._partition, *held)
+        summary = (self._first, self._last, self._records, len(body), min(times), max(times), digest)
+        return ArchivedObject(folder + place, self._topic, self._partition, *summary)

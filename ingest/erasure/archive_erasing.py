@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.archive import Erased, erased
-from ingest.archive.connect import SunkByConnector
+from ingest.archive import ArchiveErasure, erase_records
+from ingest.archive.connect import ConnectorArchive
 from ingest.config import Pipeline
 from ingest.errors import ConfigError
 from ingest.lakehouse.bronze import COORDINATES, Bronze
@@ -28,7 +28,7 @@ _HELD = T.StructType(
 )
 
 
-def erased_from_archive(spark: SparkSession, pipeline: Pipeline, coordinates: DataFrame) -> Erased | None:
+def erased_from_archive(spark: SparkSession, pipeline: Pipeline, coordinates: DataFrame) -> ArchiveErasure | None:
     """Empties the archived records of `coordinates` (`topic`, `partition`, `offset`, `request`); None where the
     pipeline has no archive. To be called once bronze holds them no more: what is archived later comes from there.
 
@@ -36,17 +36,17 @@ def erased_from_archive(spark: SparkSession, pipeline: Pipeline, coordinates: Da
     if pipeline.archive is None:
         return None
     archive = layout_of(spark, pipeline)
-    if isinstance(archive, SunkByConnector):
+    if isinstance(archive, ConnectorArchive):
         archive.refuse_to_erase(coordinates)
         return None
-    return erased(spark, archive_of(pipeline), pipeline.name, coordinates)
+    return erase_records(spark, archive_of(pipeline), pipeline.name, coordinates)
 
 
 def require_read(spark: SparkSession, pipeline: Pipeline, bronzes: Sequence[Bronze]) -> None:
     """Raises ConfigError where the archive holds records that are in none of `bronzes`."""
     archive = layout_of(spark, pipeline)
     # A connector's objects tell where they begin, and not how many records they hold.
-    counted = not isinstance(archive, SunkByConnector)
+    counted = not isinstance(archive, ConnectorArchive)
     held: dict[tuple[str, int], tuple[int, int, int]] = {}
     for one in archive.objects():
         known = held.get((one.topic, one.partition), (one.first_offset, one.last_offset, 0))

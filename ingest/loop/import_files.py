@@ -9,8 +9,8 @@ from functools import cached_property
 
 from pyspark.sql import SparkSession
 
-from ingest.archive import Manifest, Manifested, ObjectStore
-from ingest.archive.copying import Copy, copied
+from ingest.archive import Manifest, ManifestArchive, ObjectStore
+from ingest.archive.object_copies import Copy, copy_objects
 from ingest.changelog.envelope import BATCH
 from ingest.delta.data_file import ReadyFile
 from ingest.lakehouse.bronze import Bronze, CaptureState, Offsets
@@ -42,7 +42,7 @@ class ArchiveImport:
 
     @cached_property
     def _manifests(self) -> Sequence[Manifest]:
-        return Manifested(self._store, self._pipeline).manifests()
+        return ManifestArchive(self._store, self._pipeline).manifests()
 
     def step(self, captured: CaptureState, limit: int) -> ImportStep | None:
         """The manifests that come next, about as many as hold `limit` records; None where the next one's records have
@@ -59,9 +59,8 @@ class ArchiveImport:
             return None
         objects = [o for m in taken for o in m.objects]
         self._bronze.create()
-        self._bronze.import_files(
-            list(map(_file, copied(self._spark, self._store, objects, self._bronze.folder))), upto
-        )
+        copies = copy_objects(self._spark, self._store, objects, self._bronze.folder)
+        self._bronze.import_files(list(map(_file, copies)), upto)
         self._tell(captured.batch, taken)
         records = sum(m.records for m in taken)
         return ImportStep(upto, records, sum(m.records for m in left) - records)
@@ -93,7 +92,7 @@ def _advanced(offsets: Offsets, manifest: Manifest) -> Offsets:
 
 
 def _file(copy: Copy) -> ReadyFile:
-    held = copy.held
+    held = copy.source
     place = {"topic": held.topic, "partition": held.partition}
     lowest = {BATCH: copy.first_batch, **place, "offset": held.first_offset}
     highest = {BATCH: copy.last_batch, **place, "offset": held.last_offset}

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from ingest.archive import Manifest, ObjectStore
 from ingest.archive.manifest import manifest_key, manifests
-from ingest.archive.writing import written
+from ingest.archive.writing import write_objects
 from ingest.batches.group_stats import profiles
 from ingest.changelog.envelope import BATCH, RECORD, Naming, events
 from ingest.config import Pipeline
@@ -70,11 +70,11 @@ class Archiving:
         records = self._bronze.between(after, upto).select(*RECORD.names, BATCH)
         # Parsed again by the current naming; capture may have used another.
         read = events(records, self._naming, (BATCH,))
-        objects = written(read, self._bronze.count_between(after, upto), self._store, self._pipeline)
+        objects = write_objects(read, self._bronze.count_between(after, upto), self._store, self._pipeline)
         parts = self._parts(read, after, upto)
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         manifest = Manifest(self._pipeline, after, upto, now, tuple(objects), self._naming.digest, parts)
-        key, body = manifest_key(self._pipeline, after), manifest.text().encode()
+        key, body = manifest_key(self._pipeline, after), manifest.to_json().encode()
         # If only the response of the write was lost, the stored manifest is this one.
         if not self._store.put_once(key, body) and self._store.get(key) != body:
             raise Contended(

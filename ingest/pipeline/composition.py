@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
-from ingest.archive import Layout, Manifested, ObjectStore
-from ingest.archive.connect import SunkByConnector, Wanted
+from ingest.archive import Layout, ManifestArchive, ObjectStore
+from ingest.archive.connect import ConnectorArchive, TopicSelection
 from ingest.batches.rules import Rules
 from ingest.changelog.accounting import Account
 from ingest.changelog.envelope import Naming
@@ -99,12 +99,12 @@ def layout_of(spark: SparkSession, pipeline: Pipeline, windowed: bool = False) -
     """
     archive = _archive(pipeline)
     if archive.layout == "ingest":
-        return Manifested(_store(archive), pipeline.name)
+        return ManifestArchive(_store(archive), pipeline.name)
     source = pipeline.source
     tables = frozenset(t for t, s in pipeline.tables.items() if s.primary_key is not None or s.append_only)
-    wanted = Wanted(source.topics, source.topic_pattern, tables, dict(source.topic_tables))
+    wanted = TopicSelection(source.topics, source.topic_pattern, tables, dict(source.topic_tables))
     timed = windowed or bool(source.epochs)
-    return SunkByConnector(spark, _store(archive), archive.layout, wanted, archive.gaps == "ignore", timed)
+    return ConnectorArchive(spark, _store(archive), archive.layout, wanted, archive.gaps == "ignore", timed)
 
 
 def _archive(pipeline: Pipeline) -> Archive:

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from typer.testing import CliRunner
 
-from ingest.archive import Manifest, Manifested, ObjectStore, writing
+from ingest.archive import Manifest, ManifestArchive, ObjectStore, writing
 from ingest.archive.manifest import manifest_key, manifests, manifests_folder, objects_folder
 from ingest.backfill.backfill import Backfill, BackfillRequest
 from ingest.backfill.digests import table_digests
@@ -68,7 +68,7 @@ def test_what_is_read_from_the_archive_is_what_was_captured(
     assert len(found) > 1
     assert sum(m.records for m in found) == len(events())
     assert list(manifests(store, SHOP)) == found
-    again = captured(spark, ArchiveSource(Manifested(store, SHOP)), tmp_path / "again", 12)
+    again = captured(spark, ArchiveSource(ManifestArchive(store, SHOP)), tmp_path / "again", 12)
     assert rows(again.rows()) == rows(bronze.rows())
     assert again.captured().offsets == bronze.captured().offsets
 
@@ -78,7 +78,7 @@ def test_silver_out_of_the_archive_is_silver_out_of_the_stream(
 ) -> None:
     bronze = from_file(spark, tmp_path, batch=100)
     archived(spark, bronze, store)
-    again = captured(spark, ArchiveSource(Manifested(store, SHOP)), tmp_path / "again", 100)
+    again = captured(spark, ArchiveSource(ManifestArchive(store, SHOP)), tmp_path / "again", 100)
     digests = []
     for folder, source in (("lakehouse", bronze), ("again", again)):
         layout = Lakehouse(str(tmp_path / folder))
@@ -149,7 +149,7 @@ def test_a_run_that_died_before_its_manifest_is_repeated(
         archived(spark, bronze, store)
     left_behind = names(store)
     assert left_behind, "objects of which nobody knows yet"
-    assert ArchiveSource(Manifested(store, SHOP)).pending({}, 100) is None
+    assert ArchiveSource(ManifestArchive(store, SHOP)).pending({}, 100) is None
     found = archived(spark, bronze, store)
     assert sum(m.records for m in found) == len(events())
     assert set(left_behind) <= set(names(store))
@@ -172,7 +172,7 @@ def test_a_topic_partition_is_cut_into_objects(spark: SparkSession, tmp_path: Pa
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 3)
     try:
         bronze = from_file(spark, tmp_path, batch=100)
-        found = writing.written(bronze.rows(), 100, store, SHOP, object_bytes=1)
+        found = writing.write_objects(bronze.rows(), 100, store, SHOP, object_bytes=1)
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     orders = [o for o in found if o.topic == "shop.orders"]
@@ -188,7 +188,7 @@ def whole(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> Sequence[M
 
 
 def read_anew(spark: SparkSession, store: ObjectStore, folder: Path) -> Bronze:
-    return captured(spark, ArchiveSource(Manifested(store, SHOP)), folder, 100)
+    return captured(spark, ArchiveSource(ManifestArchive(store, SHOP)), folder, 100)
 
 
 def read_as_they_are(spark: SparkSession, store: ObjectStore, folder: Path) -> Bronze:
@@ -219,17 +219,17 @@ def test_an_object_that_is_harmed_is_found_and_never_read_as_less(
     said: str,
 ) -> None:
     objects = [o for m in whole for o in m.objects]
-    assert Manifested(store, SHOP).damages(spark, objects) == []
+    assert ManifestArchive(store, SHOP).damages(spark, objects) == []
     hit = objects[1]
     overwritten(store, hit.key, harm(store.get(hit.key)))
-    (found,) = Manifested(store, SHOP).damages(spark, objects)
+    (found,) = ManifestArchive(store, SHOP).damages(spark, objects)
     assert said in found.what
-    assert (found.key, found.events) == (hit.key, hit.told)
+    assert (found.key, found.events) == (hit.key, hit.description)
     with pytest.raises((PySparkException, Py4JError)) as failed:
         reads(spark, store, tmp_path / "again")
     told = explained(failed.value, load(str(pipeline_file(tmp_path, store))))
     assert isinstance(told, ChangelogUnusable)
-    assert (hit.key in told.problem, said in told.problem, hit.told in told.problem) == (True, True, True)
+    assert (hit.key in told.problem, said in told.problem, hit.description in told.problem) == (True, True, True)
     assert told.remedy == "restore the object from a version or a copy of the bucket"
     assert Bronze(spark, Lakehouse(str(tmp_path / "again")).bronze(SHOP)).captured().batch == 0
 
@@ -260,11 +260,11 @@ def test_a_manifest_that_lies_is_found_and_never_believed(
     """Its own hash is right: who changed it has thought of that."""
     first, *others = whole[0].objects
     lying = replace(first, **lie(first))
-    told = replace(whole[0], objects=(lying, *others)).text().encode()
+    told = replace(whole[0], objects=(lying, *others)).to_json().encode()
     overwritten(store, manifest_key(SHOP, whole[0].after_batch), told)
-    archive = Manifested(store, SHOP)
+    archive = ManifestArchive(store, SHOP)
     (found,) = archive.damages(spark, archive.objects())
-    assert (found.key, said in found.what, found.events) == (first.key, True, lying.told)
+    assert (found.key, said in found.what, found.events) == (first.key, True, lying.description)
     with pytest.raises((PySparkException, Py4JError), match=f"{first.key} in the archive") as failed:
         reads(spark, store, tmp_path / "again")
     assert said in str(failed.value)
@@ -274,10 +274,10 @@ def test_a_manifest_that_lies_is_found_and_never_believed(
 @pytest.mark.long
 def test_a_manifest_that_names_an_object_twice_doubles_nothing(store: ObjectStore, whole: Sequence[Manifest]) -> None:
     first = whole[0].objects[0]
-    told = replace(whole[0], objects=(*whole[0].objects, first)).text().encode()
+    told = replace(whole[0], objects=(*whole[0].objects, first)).to_json().encode()
     overwritten(store, manifest_key(SHOP, whole[0].after_batch), told)
-    with pytest.raises(ChangelogUnusable, match=f"names {first.key} again: {first.told}"):
-        ArchiveSource(Manifested(store, SHOP)).pending({}, 100)
+    with pytest.raises(ChangelogUnusable, match=f"names {first.key} again: {first.description}"):
+        ArchiveSource(ManifestArchive(store, SHOP)).pending({}, 100)
 
 
 @pytest.mark.long
@@ -290,15 +290,15 @@ def test_a_manifest_that_was_changed_or_is_missing_stops_the_reading(
     said["objects"] = said["objects"][:-1]
     overwritten(store, key, json.dumps(said).encode())
     with pytest.raises(ChangelogUnusable, match="was changed after it was written"):
-        ArchiveSource(Manifested(store, SHOP)).pending({}, 100)
+        ArchiveSource(ManifestArchive(store, SHOP)).pending({}, 100)
     overwritten(store, key, b"{")
     with pytest.raises(ChangelogUnusable, match="is no manifest"):
-        ArchiveSource(Manifested(store, SHOP)).pending({}, 100)
+        ArchiveSource(ManifestArchive(store, SHOP)).pending({}, 100)
     overwritten(store, key, None)
     with pytest.raises(ChangelogUnusable, match=f"no manifest of capture batches 1 to {whole[0].upto_batch}"):
-        ArchiveSource(Manifested(store, SHOP)).pending({}, 100)
+        ArchiveSource(ManifestArchive(store, SHOP)).pending({}, 100)
     overwritten(store, key, text)
-    assert ArchiveSource(Manifested(store, SHOP)).pending({}, 100) is not None
+    assert ArchiveSource(ManifestArchive(store, SHOP)).pending({}, 100) is not None
 
 
 def test_names_in_the_store_are_ours(store: ObjectStore, whole: Sequence[Manifest]) -> None:
@@ -344,7 +344,7 @@ def test_the_commands_archive_and_verify(
     (one, *_) = (o for m in manifests(store, SHOP) for o in m.objects)
     overwritten(store, one.key, None)
     (damaged,) = said("verify", code=1)["damaged"]
-    assert damaged == {"key": one.key, "what": "is missing", "events": one.told}
+    assert damaged == {"key": one.key, "what": "is missing", "events": one.description}
 
 
 @pytest.mark.long

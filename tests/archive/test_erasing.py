@@ -17,9 +17,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from ingest.archive import Erased, Manifest, Manifested, ObjectStore, erased
+from ingest.archive import ArchiveErasure, Manifest, ManifestArchive, ObjectStore, erase_records
 from ingest.archive.manifest import manifest_key, manifests, objects_folder
-from ingest.archive.writing import written
+from ingest.archive.writing import write_objects
 from ingest.changelog.envelope import CONTROL, ERASED, RECORD
 from ingest.config import load
 from ingest.erasure.archive_erasing import erased_from_archive
@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 Place = tuple[str, int, int]
 ORDERS: Sequence[Place] = [("shop.orders", 0, n) for n in (1, 3, 4, 9)]
 ITEMS: Sequence[Place] = [("shop.items", 1, 70), ("shop.items", 0, 2)]
-NOTHING = Erased(0, 0, 0, 0, 0, 0)
+NOTHING = ArchiveErasure(0, 0, 0, 0, 0, 0)
 
 
 @pytest.fixture(params=["plain", "versioned"])
@@ -65,20 +65,20 @@ def asked(spark: SparkSession, places: Sequence[Place], request: str = "r-1") ->
 
 
 def read(spark: SparkSession, store: ObjectStore) -> dict[Place, Any]:
-    archive = Manifested(store, SHOP)
+    archive = ManifestArchive(store, SHOP)
     rows = archive.records(spark, archive.objects()).select(*RECORD.names).collect()
     return {(r["topic"], r["partition"], r["offset"]): r for r in rows}
 
 
 def whole_now(spark: SparkSession, store: ObjectStore) -> bool:
-    archive = Manifested(store, SHOP)
+    archive = ManifestArchive(store, SHOP)
     return archive.damages(spark, archive.objects()) == []
 
 
 def bodies(store: ObjectStore) -> Iterator[tuple[str, bytes]]:
     """Every version of everything in the bucket, as it lies there and decoded."""
     for version in store.versions(""):
-        assert not version.marker
+        assert not version.is_delete_marker
         place: Any = {"Bucket": store.bucket, "Key": f"some/prefix/{version.key}", "VersionId": version.id}
         body = store._client.get_object(**place)["Body"].read()
         yield version.key, body
@@ -100,7 +100,7 @@ def test_what_the_records_said_is_nowhere_and_all_else_is_as_it_was(
     before = read(spark, store)
     assert said_of(store, "no json either"), "the planted value is there"
     gone = [*ORDERS, *ITEMS]
-    done = erased(spark, store, SHOP, asked(spark, gone))
+    done = erase_records(spark, store, SHOP, asked(spark, gone))
     after = read(spark, store)
     assert after.keys() == before.keys()
     for place, record in before.items():
@@ -125,20 +125,20 @@ def test_what_the_records_said_is_nowhere_and_all_else_is_as_it_was(
     assert (done.objects, done.records) == (len(touched), len(gone))
     assert done.bytes == sum(new[key].size for key in new.keys() - old.keys())
     assert {v.key for v in store.versions("")} == set(new) | {manifest_key(SHOP, m.after_batch) for m in now}
-    assert all(v.latest for v in store.versions("")), "no old version stays"
+    assert all(v.is_latest for v in store.versions("")), "no old version stays"
     assert done.versions >= len(touched)
 
 
 def test_the_same_again_changes_nothing(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
     del whole
-    first = erased(spark, store, SHOP, asked(spark, [*ORDERS, ORDERS[0]]))
+    first = erase_records(spark, store, SHOP, asked(spark, [*ORDERS, ORDERS[0]]))
     assert first.records == len(ORDERS)
     before = listing(store)
-    assert erased(spark, store, SHOP, asked(spark, ORDERS, "another")) == NOTHING
-    assert erased(spark, store, SHOP, asked(spark, [("shop.orders", 7, 1), ("no topic", 0, 1)])) == NOTHING
-    assert erased(spark, store, SHOP, asked(spark, [("shop.items", 1, 8), ("shop.orders", 0, 10**9)])) == NOTHING
+    assert erase_records(spark, store, SHOP, asked(spark, ORDERS, "another")) == NOTHING
+    assert erase_records(spark, store, SHOP, asked(spark, [("shop.orders", 7, 1), ("no topic", 0, 1)])) == NOTHING
+    assert erase_records(spark, store, SHOP, asked(spark, [("shop.items", 1, 8), ("shop.orders", 0, 10**9)])) == NOTHING
     assert listing(store) == before
-    more = erased(spark, store, SHOP, asked(spark, [*ORDERS, ("shop.orders", 0, 2)], "r-0"))
+    more = erase_records(spark, store, SHOP, asked(spark, [*ORDERS, ("shop.orders", 0, 2)], "r-0"))
     assert more.records == 1
     requests = {place: bytes(r["headers"][0]["value"]) for place, r in read(spark, store).items() if r["headers"]}
     assert [requests[place] for place in [*ORDERS, ("shop.orders", 0, 2)]] == [b"r-1"] * 4 + [b"r-0"]
@@ -146,16 +146,16 @@ def test_the_same_again_changes_nothing(spark: SparkSession, store: ObjectStore,
 
 @only_plain
 def test_an_empty_archive_holds_nothing_to_erase(spark: SparkSession, store: ObjectStore) -> None:
-    assert erased(spark, store, SHOP, asked(spark, ORDERS)) == NOTHING
+    assert erase_records(spark, store, SHOP, asked(spark, ORDERS)) == NOTHING
 
 
 @only_plain
 def test_who_restores_gets_empty_records_that_mean_nothing(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, whole: list[Manifest]
 ) -> None:
-    before = captured(spark, ArchiveSource(Manifested(store, SHOP)), tmp_path / "before", 100)
-    erased(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
-    after = captured(spark, ArchiveSource(Manifested(store, SHOP)), tmp_path / "after", 100)
+    before = captured(spark, ArchiveSource(ManifestArchive(store, SHOP)), tmp_path / "before", 100)
+    erase_records(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
+    after = captured(spark, ArchiveSource(ManifestArchive(store, SHOP)), tmp_path / "after", 100)
     assert after.captured().offsets == before.captured().offsets
     rows = {(r["topic"], r["partition"], r["offset"]): r for r in after.rows().collect()}
     assert len(rows) == sum(m.records for m in whole)
@@ -181,17 +181,17 @@ def test_a_run_that_died_anywhere_is_repeated(
 
     with monkeypatch.context() as patched, pytest.raises(Died):
         patched.setattr(ObjectStore, step, dies)
-        erased(spark, store, SHOP, coordinates)
+        erase_records(spark, store, SHOP, coordinates)
     assert whole_now(spark, store), "and whoever reads in between is not disturbed"
-    again = erased(spark, store, SHOP, coordinates)
+    again = erase_records(spark, store, SHOP, coordinates)
     assert (again.records > 0) == (step in ("versions", "replace"))
     assert said_of(store, "no json either") == []
     assert whole_now(spark, store)
     objects = {o.key for m in manifests(store, SHOP) for o in m.objects}
     assert {v.key for v in store.versions(objects_folder(SHOP))} == objects
-    assert all(v.latest for v in store.versions(""))
+    assert all(v.is_latest for v in store.versions(""))
     assert sum(r["key"] is None and r["value"] is None for r in read(spark, store).values()) == 6
-    assert erased(spark, store, SHOP, coordinates) == NOTHING
+    assert erase_records(spark, store, SHOP, coordinates) == NOTHING
 
 
 def test_a_run_that_died_half_way_through_the_manifests_is_repeated(
@@ -209,11 +209,11 @@ def test_a_run_that_died_half_way_through_the_manifests_is_repeated(
 
     with monkeypatch.context() as patched, pytest.raises(Died):
         patched.setattr(ObjectStore, "replace", once)
-        erased(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
-    erased(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
+        erase_records(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
+    erase_records(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
     assert said_of(store, "no json either") == []
     assert whole_now(spark, store)
-    assert all(v.latest for v in store.versions(""))
+    assert all(v.is_latest for v in store.versions(""))
 
 
 def test_a_manifest_that_somebody_renews_meanwhile_is_contended(
@@ -221,20 +221,20 @@ def test_a_manifest_that_somebody_renews_meanwhile_is_contended(
 ) -> None:
     """Another run erases more while this one has written its objects: it is never named what the other one removed."""
     look = ObjectStore.versions
-    others: list[Erased] = []
+    others: list[ArchiveErasure] = []
 
     def meanwhile(self: ObjectStore, below: str) -> Any:
         monkeypatch.setattr(ObjectStore, "versions", look)
-        others.append(erased(spark, store, SHOP, asked(spark, [("shop.items", 0, 2)])))
+        others.append(erase_records(spark, store, SHOP, asked(spark, [("shop.items", 0, 2)])))
         return look(self, below)
 
     monkeypatch.setattr(ObjectStore, "versions", meanwhile)
     with pytest.raises(Contended, match="was changed by somebody else since it was read"):
-        erased(spark, store, SHOP, asked(spark, ORDERS))
+        erase_records(spark, store, SHOP, asked(spark, ORDERS))
     assert others[0].records == 1
     assert others[0].versions > 1, "it took the other one's objects for left behind"
     assert whole_now(spark, store)
-    done = erased(spark, store, SHOP, asked(spark, ORDERS))
+    done = erase_records(spark, store, SHOP, asked(spark, ORDERS))
     assert done.records == len(ORDERS)
     assert whole_now(spark, store)
     assert sum(m.records for m in manifests(store, SHOP)) == sum(m.records for m in whole)
@@ -253,22 +253,22 @@ def test_an_object_that_another_run_removes_is_not_taken_for_the_new_one(
 
     with monkeypatch.context() as patched, pytest.raises(Died):
         patched.setattr(ObjectStore, "replace", dies)
-        erased(spark, store, SHOP, coordinates)
+        erase_records(spark, store, SHOP, coordinates)
     remove = ObjectStore.remove
-    third: list[Erased] = []
+    third: list[ArchiveErasure] = []
 
     def late(self: ObjectStore, versions: Any) -> int:
         going = list(versions)
         if not third:
             monkeypatch.setattr(ObjectStore, "remove", remove)
-            third.append(erased(spark, store, SHOP, coordinates))
+            third.append(erase_records(spark, store, SHOP, coordinates))
         return remove(self, going)
 
     monkeypatch.setattr(ObjectStore, "remove", late)
-    erased(spark, store, SHOP, asked(spark, []))
+    erase_records(spark, store, SHOP, asked(spark, []))
     assert third[0].records == 1
     assert whole_now(spark, store)
-    assert erased(spark, store, SHOP, coordinates) == NOTHING
+    assert erase_records(spark, store, SHOP, coordinates) == NOTHING
 
 
 def test_what_a_run_under_way_has_written_stays(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
@@ -277,10 +277,10 @@ def test_what_a_run_under_way_has_written_stays(spark: SparkSession, tmp_path: P
     first = archiving.step()
     assert first is not None
     rest = bronze.between(first.upto_batch, bronze.last_batch())
-    unnamed = written(rest, 100, store, SHOP)
+    unnamed = write_objects(rest, 100, store, SHOP)
     # A run that died wrote what another one has archived since, cut in another way.
-    left = written(bronze.between(0, first.upto_batch).where("offset > 1"), 100, store, SHOP)
-    done = erased(spark, store, SHOP, asked(spark, ORDERS[:1]))
+    left = write_objects(bronze.between(0, first.upto_batch).where("offset > 1"), 100, store, SHOP)
+    done = erase_records(spark, store, SHOP, asked(spark, ORDERS[:1]))
     assert (done.records, done.unnamed) == (1, len(unnamed))
     names = set(store.keys(""))
     assert {o.key for o in unnamed} <= names
@@ -289,7 +289,7 @@ def test_what_a_run_under_way_has_written_stays(spark: SparkSession, tmp_path: P
         pass
     assert whole_now(spark, store)
     assert sum(m.records for m in manifests(store, SHOP)) == len(events())
-    assert erased(spark, store, SHOP, asked(spark, ORDERS[:1])).unnamed == 0
+    assert erase_records(spark, store, SHOP, asked(spark, ORDERS[:1])).unnamed == 0
 
 
 def test_an_upload_that_nobody_finished_is_gone(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
@@ -298,7 +298,7 @@ def test_an_upload_that_nobody_finished_is_gone(spark: SparkSession, store: Obje
         place: Any = {"Bucket": store.bucket, "Key": f"some/prefix/{key}"}
         upload = store._client.create_multipart_upload(**place)["UploadId"]
         store._client.upload_part(**place, UploadId=upload, PartNumber=1, Body=b"no json either")
-    assert erased(spark, store, SHOP, asked(spark, [])) == replace(NOTHING, uploads=1)
+    assert erase_records(spark, store, SHOP, asked(spark, [])) == replace(NOTHING, uploads=1)
     left = store._client.list_multipart_uploads(Bucket=store.bucket)["Uploads"]
     assert [u["Key"] for u in left] == [f"some/prefix/{other}"]
 
@@ -312,8 +312,8 @@ def test_what_was_deleted_but_not_removed_goes_too(
     key = gone.key.replace(gone.sha256[:16], "0" * 16)
     overwritten(store, key, b"no json either")
     overwritten(store, key, None)
-    assert [v.marker for v in store.versions(key)].count(True) == 1
-    assert erased(spark, store, SHOP, asked(spark, [])).versions == 3, "two, and the manifest's old one"
+    assert [v.is_delete_marker for v in store.versions(key)].count(True) == 1
+    assert erase_records(spark, store, SHOP, asked(spark, [])).versions == 3, "two, and the manifest's old one"
     assert list(store.versions(key)) == []
     assert whole_now(spark, store)
 
@@ -326,7 +326,7 @@ def test_an_object_that_is_damaged_stops_all_before_anything_goes(
     overwritten(store, hit.key, store.get(hit.key)[:-1] + b"?")
     before = {o.key for m in whole for o in m.objects}
     with pytest.raises((PySparkException, Py4JError)) as failed:
-        erased(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
+        erase_records(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
     told = explained(failed.value, load(str(pipeline_file(tmp_path, store))))
     assert isinstance(told, ChangelogUnusable)
     assert f"{hit.key} in the archive was altered" in told.problem
@@ -354,15 +354,15 @@ def test_a_lock_is_named_with_what_to_do(spark: SparkSession, tmp_path: Path, s3
             store._client.put_object_retention(**place, Retention={"Mode": "GOVERNANCE", "RetainUntilDate": until})
     said = "a legal hold locks it" if lock == "hold" else f"a governance retention locks it until {until:%Y-%m-%dT}"
     with pytest.raises(SourceRefused, match=said) as refused:
-        erased(spark, store, SHOP, asked(spark, ORDERS))
+        erase_records(spark, store, SHOP, asked(spark, ORDERS))
     assert "then run the same again" in refused.value.remedy or "run the same again after that" in refused.value.remedy
     assert whole_now(spark, store)
     if lock == "hold":
         for one in versions:
             place = {"Bucket": store.bucket, "Key": f"some/prefix/{one.key}", "VersionId": one.id}
             store._client.put_object_legal_hold(**place, LegalHold={"Status": "OFF"})
-        assert erased(spark, store, SHOP, asked(spark, ORDERS)).records == 0
-        assert all(v.latest for v in store.versions(""))
+        assert erase_records(spark, store, SHOP, asked(spark, ORDERS)).records == 0
+        assert all(v.is_latest for v in store.versions(""))
 
 
 @only_plain
@@ -395,7 +395,7 @@ def test_a_pipeline_without_an_archive_has_nothing_to_erase_there(
 @only_plain
 def test_no_statistics_are_written(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
     before = {o.key for m in whole for o in m.objects}
-    erased(spark, store, SHOP, asked(spark, ORDERS))
+    erase_records(spark, store, SHOP, asked(spark, ORDERS))
     new = [o.key for m in manifests(store, SHOP) for o in m.objects if o.key not in before]
     assert new
     for key in new:

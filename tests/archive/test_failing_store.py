@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from ingest.archive import Manifested, ObjectStore
+from ingest.archive import ManifestArchive, ObjectStore
 from ingest.archive.manifest import manifests
 from ingest.cli import app
 from ingest.cli.pipeline import archive as archive_command
@@ -234,5 +234,5 @@ def test_wrong_credentials_are_the_readers_business_and_are_not_shown(
             assert isinstance(refused, SourceRefused), refused
             assert refused.exit_code == EXIT_USER
             assert not any(secret in str(refused) for secret in ("guessed", "unknown", given["aws_secret_access_key"]))
-    archive = Manifested(replace(store, client_options={**given, "aws_secret_access_key": "guessed"}), SHOP)
+    archive = ManifestArchive(replace(store, client_options={**given, "aws_secret_access_key": "guessed"}), SHOP)
     assert "guessed" not in repr(archive._store)

@@ -16,9 +16,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.archive import Manifest, Manifested, ObjectStore, erased
+from ingest.archive import Manifest, ManifestArchive, ObjectStore, erase_records
 from ingest.archive.manifest import manifest_key, manifests
-from ingest.archive.manifested import fetched
+from ingest.archive.manifest_archive import fetch_object
 from ingest.backfill.backfill import Backfill, BackfillRequest
 from ingest.backfill.proving import prove
 from ingest.backfill.restoring import restore
@@ -99,7 +99,7 @@ def test_silver_is_what_it_was(
     """Also where it was stopped in between, with what was captured and not merged yet."""
     archived(spark, from_file(spark, tmp_path, batch=3), store)
     slow = tmp_path / "slow"
-    bronze = captured(spark, ArchiveSource(Manifested(store, SHOP)), slow / "lakehouse", 100)
+    bronze = captured(spark, ArchiveSource(ManifestArchive(store, SHOP)), slow / "lakehouse", 100)
     Merge(spark, SHOP, load(str(pipeline_file(slow, store)), {}).layout, Rules(), bronze).step()
     monkeypatch.setattr(ArchiveSource, "read", None)
     for turns in ((), (1,), (0, 2, 1)):
@@ -156,8 +156,8 @@ def test_an_archive_of_the_first_format_is_read(spark: SparkSession, tmp_path: P
     assert sorted(again.collect(), key=str) == sorted(lost.rows().select(*names).collect(), key=str)
     orders = [(o.topic, o.partition, o.first_offset, "r-1") for o in found[0].objects[:1]]
     request = "topic string, partition int, offset bigint, request string"
-    assert erased(spark, store, SHOP, spark.createDataFrame(orders, request)).records == 1
-    archive = Manifested(store, SHOP)
+    assert erase_records(spark, store, SHOP, spark.createDataFrame(orders, request)).records == 1
+    archive = ManifestArchive(store, SHOP)
     assert archive.damages(spark, archive.objects()) == []
     assert archive.records(spark, archive.objects()).where("value is null").count() == 2
 
@@ -166,7 +166,7 @@ def as_in_the_first_format(store: ObjectStore, manifest: Manifest) -> None:
     """Objects with records alone, in a manifest that says nothing else of them."""
     objects = []
     for one in manifest.objects:
-        body, _ = fetched(store, one)
+        body, _ = fetch_object(store, one)
         assert body is not None
         records = io.BytesIO()
         pq.write_table(pq.read_table(io.BytesIO(body)).select(RECORD.names), records)
@@ -188,7 +188,7 @@ def test_what_an_erasure_has_emptied_is_read_as_an_empty_record(
     archived(spark, from_file(spark, tmp_path, batch=3), store, most=6)
     places = [("shop.orders", 0, 1, "r-1"), ("shop.orders", 0, 9, "r-2"), ("shop.items", 1, 70, "r-1")]
     request = "topic string, partition int, offset bigint, request string"
-    assert erased(spark, store, SHOP, spark.createDataFrame(places, request)).records == 3
+    assert erase_records(spark, store, SHOP, spark.createDataFrame(places, request)).records == 3
     changed = [not m.parts for m in manifests(store, SHOP)]
     assert any(changed)
     assert not all(changed), "what nobody touched is known as before"
@@ -197,7 +197,7 @@ def test_what_an_erasure_has_emptied_is_read_as_an_empty_record(
     assert rows(bronze.rows()) == rows(anew)
     assert bronze.emptied().count() == 3
     slow = tmp_path / "slow"
-    source = captured(spark, ArchiveSource(Manifested(store, SHOP)), slow / "lakehouse", 100)
+    source = captured(spark, ArchiveSource(ManifestArchive(store, SHOP)), slow / "lakehouse", 100)
     Merge(spark, SHOP, pipeline(slow, store).layout, Rules(), source).step()
     # Into what was captured before, and from the beginning: what isn't touched is known, what is is counted anew.
     for folder in ("again", "whole"):

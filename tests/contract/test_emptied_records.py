@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ingest.archive.emptying import emptied
+from ingest.archive.emptying import empty_records
 from ingest.changelog.envelope import ERASED
 
 SCHEMA = pa.schema(
@@ -50,9 +50,9 @@ def test_a_record_that_is_asked_for_keeps_its_place(begin: int, end: int, asked:
     requests = pa.table({"offset": pa.array(sorted(asked), pa.int64()), "request_min": ["r"] * len(asked)})
     requests = requests.cast(pa.schema([("offset", pa.int64()), ("request_min", pa.string())]))
     batch = pa.RecordBatch.from_pylist(ROWS, schema=SCHEMA).slice(begin, end - begin)
-    now, many = emptied(batch, requests)
+    now, many = empty_records(batch, requests)
     assert now.to_pylist() == [left_of(row, asked) for row in ROWS[begin:end]]
     assert now.schema == SCHEMA
     assert many == sum(left_of(row, asked) != row for row in ROWS[begin:end])
-    again, more = emptied(now, requests)
+    again, more = empty_records(now, requests)
     assert (again.equals(now), more) == (True, 0)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.archive.connect.listing import SunkObject, Wanted, sunk
-from ingest.archive.store import Listed
+from ingest.archive.connect.listing import ConnectorObject, TopicSelection, list_objects
+from ingest.archive.store import ObjectInfo
 from ingest.errors import ChangelogUnusable, ConfigError, SourceRefused
 
-SHOP = Wanted(pattern=r"shop\..*", tables=frozenset({"public.orders"}))
+SHOP = TopicSelection(pattern=r"shop\..*", tables=frozenset({"public.orders"}))
 AT = "shop.public.orders+0+{:010d}"
 
 
-def objects(connector: str, *names: str, wanted: Wanted = SHOP) -> list[SunkObject]:
-    return sunk([Listed(name, 7, "etag") for name in names], connector, wanted)
+def objects(connector: str, *names: str, wanted: TopicSelection = SHOP) -> list[ConnectorObject]:
+    return list_objects([ObjectInfo(name, 7, "etag") for name in names], connector, wanted)
 
 
 def test_an_object_ends_where_the_next_one_begins_in_whatever_folder_that_is() -> None:
@@ -23,7 +23,7 @@ def test_an_object_ends_where_the_next_one_begins_in_whatever_folder_that_is() -
         ("shop.public.orders", 0, 0, 1234567890123),
         ("shop.public.orders", 0, 1234567890123, -1),
     ]
-    assert found[0].told.endswith("topic shop.public.orders, partition 0, offsets 0 to 1234567890122")
+    assert found[0].description.endswith("topic shop.public.orders, partition 0, offsets 0 to 1234567890122")
 
 
 def test_keys_and_headers_are_found_beside_their_values_and_null_tombstones_in_their_folder() -> None:
@@ -49,7 +49,7 @@ def test_objects_of_aiven_are_named_with_and_without_an_ending() -> None:
 
 def test_topics_that_the_pipeline_does_not_read_are_left_alone() -> None:
     assert objects("confluent", "other/partition=0/other+0+0000000000.avro") == []
-    named = Wanted(topics=("shop.a",), tables=frozenset({"a"}))
+    named = TopicSelection(topics=("shop.a",), tables=frozenset({"a"}))
     (one,) = objects("confluent", "shop.a+0+0000000000.json", "shop.ab+0+0000000000.json", wanted=named)
     assert one.topic == "shop.a"
 
@@ -73,8 +73,10 @@ def test_what_names_do_not_tell_is_refused(connector: str, names: list[str], kin
 
 
 def test_a_topic_without_keys_is_read_where_its_table_is_named_and_its_rows_are_told_apart() -> None:
-    routed = Wanted(pattern=".*", tables=frozenset({"public.orders"}), topic_tables={"all": "public.orders"})
+    routed = TopicSelection(pattern=".*", tables=frozenset({"public.orders"}), topic_tables={"all": "public.orders"})
     assert len(objects("confluent", "all+0+0000000000.json", wanted=routed)) == 1
-    elsewhere = Wanted(pattern=".*", tables=frozenset({"public.orders"}), topic_tables={"x.public.orders": "other"})
+    elsewhere = TopicSelection(
+        pattern=".*", tables=frozenset({"public.orders"}), topic_tables={"x.public.orders": "other"}
+    )
     with pytest.raises(ConfigError, match=r"x\.public\.orders"):
         objects("confluent", "x.public.orders+0+0000000000.json", wanted=elsewhere)

@@ -10,7 +10,7 @@ records with the fields that its configuration lists.
     <topic>/tombstone/<topic>+0+0000000017.keys.json      null tombstones: keys without values
 """
 
-from ingest.archive.connect.layout import SunkByConnector
-from ingest.archive.connect.listing import Wanted
+from ingest.archive.connect.layout import ConnectorArchive
+from ingest.archive.connect.listing import TopicSelection
 
-__all__ = ["SunkByConnector", "Wanted"]
+__all__ = ["ConnectorArchive", "TopicSelection"]

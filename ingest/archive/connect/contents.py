@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
-from ingest.archive.connect.listing import SunkObject, Wanted
-from ingest.archive.connect.plain_types import plain
-from ingest.archive.reading import Opened
-from ingest.archive.store import Absent, ObjectStore
+from ingest.archive.connect.json_types import connect_json_types
+from ingest.archive.connect.listing import ConnectorObject, TopicSelection
+from ingest.archive.reading import OpenResult
+from ingest.archive.store import ObjectMissing, ObjectStore
 
 PARQUET = b"PAR1"
 _GZIP = b"\x1f\x8b"
@@ -32,16 +32,16 @@ class _Damaged(Exception):
 
 
 @dataclass(frozen=True)
-class Contents:
+class ObjectContents:
     """Opens objects. `gaps`: offsets may be missing. `timed`: each record must have a timestamp."""
 
     store: ObjectStore
     connector: str
-    wanted: Wanted
+    selection: TopicSelection
     gaps: bool
     timed: bool
 
-    def opened(self, one: SunkObject) -> Opened:
+    def open_object(self, one: ConnectorObject) -> OpenResult:
         """Returns the object's rows; or None and a description of its damage.
 
         Columns: topic, partition, offset, timestamp, and key, headers and line as bytes. Of a Parquet object a struct
@@ -49,7 +49,7 @@ class Contents:
         try:
             rows = self._confluent(one) if self.connector == "confluent" else self._aiven(one)
             self._require_whole(one, rows["offset"])
-        except Absent as absent:
+        except ObjectMissing as absent:
             return None, "is missing" if str(absent) == one.key else f"lacks {absent}, which is missing"
         except _Damaged as damaged:
             return None, str(damaged)
@@ -62,7 +62,7 @@ class Contents:
         }
         return pa.table(same | rows), None
 
-    def _confluent(self, one: SunkObject) -> dict[str, pa.Array]:
+    def _confluent(self, one: ConnectorObject) -> dict[str, pa.Array]:
         body = self.store.get(one.key, one.etag)
         keys = _lines(self.store.get(one.keys)) if one.keys else None
         headers = _lines(self.store.get(one.headers)) if one.headers else None
@@ -81,10 +81,10 @@ class Contents:
             raise _Damaged("holds null values, and no keys tell what was deleted")
         offsets = pa.array(np.arange(len(values), dtype=np.int64) + one.first_offset)
         unknown = pa.nulls(len(values), pa.binary())
-        beside = {"key": unknown if keys is None else keys, "headers": unknown if headers is None else headers}
-        return {"offset": offsets, "timestamp": pa.nulls(len(values), _TIME), **beside, **rows}
+        parts = {"key": unknown if keys is None else keys, "headers": unknown if headers is None else headers}
+        return {"offset": offsets, "timestamp": pa.nulls(len(values), _TIME), **parts, **rows}
 
-    def _aiven(self, one: SunkObject) -> dict[str, pa.Array]:
+    def _aiven(self, one: ConnectorObject) -> dict[str, pa.Array]:
         body = self.store.get(one.key, one.etag)
         if body.startswith(PARQUET):
             table = _table(body)
@@ -102,15 +102,15 @@ class Contents:
         self._require_fields(one, set(fields) if isinstance(fields, dict) else set())
         lines = pa.array(text.removesuffix(b"\n").split(b"\n"), pa.binary())
         options = pj.ReadOptions(use_threads=False, block_size=len(text) + 1)
-        told = pj.read_json(pa.BufferReader(text), read_options=options, parse_options=_FIELDS)
-        if len(told) != len(lines):
-            raise _Damaged(f"holds {len(lines)} lines and {len(told)} records")
-        offsets, times = (told[c].combine_chunks() for c in ("offset", "timestamp"))
+        parsed = pj.read_json(pa.BufferReader(text), read_options=options, parse_options=_FIELDS)
+        if len(parsed) != len(lines):
+            raise _Damaged(f"holds {len(lines)} lines and {len(parsed)} records")
+        offsets, times = (parsed[c].combine_chunks() for c in ("offset", "timestamp"))
         return self._timed({"offset": offsets, "line": lines}, times.cast(_TIME))
 
-    def _require_fields(self, one: SunkObject, fields: set[str]) -> None:
+    def _require_fields(self, one: ConnectorObject, fields: set[str]) -> None:
         needed = {"value", "offset"} | ({"timestamp"} if self.timed else set())
-        if not self.wanted.tells_rows_apart(one.topic):
+        if not self.selection.declares_key(one.topic):
             needed.add("key")
         lacking = sorted(needed - fields)
         if lacking:
@@ -128,7 +128,7 @@ class Contents:
             **rows,
         }
 
-    def _require_whole(self, one: SunkObject, offsets: pa.Array) -> None:
+    def _require_whole(self, one: ConnectorObject, offsets: pa.Array) -> None:
         if not len(offsets):
             raise _Damaged("is empty")
         if offsets.null_count or not pc.all(pc.greater(pc.pairwise_diff(offsets), 0), min_count=0).as_py():
@@ -162,4 +162,4 @@ def _lines(body: bytes) -> pa.Array:
 
 def _table(body: bytes) -> pa.Table:
     table = pq.read_table(pa.BufferReader(body), use_threads=False)
-    return table.cast(plain(table.schema))
+    return table.cast(connect_json_types(table.schema))

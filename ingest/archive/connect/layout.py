@@ -14,13 +14,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from ingest.archive.connect.contents import PARQUET, Contents
-from ingest.archive.connect.listing import SunkObject, Wanted, ended, sunk
-from ingest.archive.connect.plain_types import footer_schema
-from ingest.archive.layout import Damage, Seen
-from ingest.archive.locating import located
-from ingest.archive.reading import Reading, spread
-from ingest.archive.store import Absent, ObjectStore
+from ingest.archive.connect.contents import PARQUET, ObjectContents
+from ingest.archive.connect.json_types import footer_schema
+from ingest.archive.connect.listing import ConnectorObject, TopicSelection, list_objects, with_end
+from ingest.archive.layout import Damage, OnChecked
+from ingest.archive.reading import ObjectReader, objects_frame
+from ingest.archive.record_lookup import locate_records
+from ingest.archive.store import ObjectMissing, ObjectStore
 from ingest.changelog.envelope import RECORD
 from ingest.errors import ConfigError, SourceRefused
 from ingest.spark.arrow_tasks import map_in_arrow
@@ -35,18 +35,24 @@ _UNCHECKED = (
 )
 _KNOWN_ENDS = T.StructType([T.StructField("key", T.StringType()), T.StructField("last", T.LongType())])
 _SCHEMAS = T.StructType([T.StructField("key", T.StringType()), T.StructField("schema", T.StringType())])
-_LAID = [f for f in RECORD.fields if f.name in ("topic", "partition", "offset", "timestamp")]
-_BESIDE = [T.StructField("key", T.BinaryType()), T.StructField("headers", T.BinaryType())]
+_PLACE_FIELDS = [f for f in RECORD.fields if f.name in ("topic", "partition", "offset", "timestamp")]
+_KEY_AND_HEADERS = [T.StructField("key", T.BinaryType()), T.StructField("headers", T.BinaryType())]
 _HEADERS = "array<struct<key: string, value: string>>"
-_ENDLESS = (1 << 63) - 1
-_NULLS_TOO = {"ignoreNullFields": "false"}
+_UNKNOWN_END = (1 << 63) - 1
+_WITH_NULLS = {"ignoreNullFields": "false"}
 
 
-class SunkByConnector:
+class ConnectorArchive:
     """The archive that the S3 sink connector of `connector` ("confluent" or "aiven") wrote of a pipeline's topics."""
 
     def __init__(
-        self, spark: SparkSession, store: ObjectStore, connector: str, wanted: Wanted, gaps: bool, timed: bool
+        self,
+        spark: SparkSession,
+        store: ObjectStore,
+        connector: str,
+        selection: TopicSelection,
+        gaps: bool,
+        timed: bool,
     ) -> None:
         """`gaps`: offsets may be missing. `timed`: records' timestamps are needed.
 
@@ -59,36 +65,41 @@ class SunkByConnector:
         self._spark = spark
         self._store = store
         self._connector = connector
-        self._wanted = wanted
-        contents = Contents(store, connector, wanted, gaps, timed)
-        self._reading = Reading(SunkObject, contents.opened, _REMEDY)
+        self._selection = selection
+        contents = ObjectContents(store, connector, selection, gaps, timed)
+        self._reader = ObjectReader(ConnectorObject, contents.open_object, _REMEDY)
         left_out = "offsets that no object holds: they may have been written or not" if gaps else None
         self.unchecked: Sequence[str] = (*_UNCHECKED, *([left_out] if left_out else []))
 
-    def objects(self) -> Sequence[SunkObject]:
+    def objects(self) -> Sequence[ConnectorObject]:
         """Returns the objects by topic, partition and offset. The last one of each partition is read to find its end.
 
         Raises SourceRefused where there are no objects."""
-        found = sunk(self._store.listed(), self._connector, self._wanted)
+        found = list_objects(self._store.listed(), self._connector, self._selection)
         if not found:
             raise SourceRefused(
                 f"{self._store.uri} holds no object of the pipeline's topics",
                 "see whether the archive's uri is the folder in which the connector writes",
             )
         ends = self._ends([o for o in found if o.next_offset < 0])
-        return [ended(o, ends.get(o.key, o.first_offset)) if o.next_offset < 0 else o for o in found]
+        return [with_end(o, ends.get(o.key, o.first_offset)) if o.next_offset < 0 else o for o in found]
 
     def refuse_to_erase(self, coordinates: DataFrame) -> None:
         """Raises ConfigError where an object may hold a record of `coordinates` (`topic`, `partition`, `offset`,
         `request`): ingest does not change objects that a connector wrote."""
         # The last object of a partition has no known end.
         found = [
-            replace(o, last_offset=_ENDLESS) if o.next_offset < 0 else o
-            for o in sunk(self._store.listed(), self._connector, self._wanted)
+            replace(o, last_offset=_UNKNOWN_END) if o.next_offset < 0 else o
+            for o in list_objects(self._store.listed(), self._connector, self._selection)
         ]
         if not found:
             return
-        holding = located(spread(self._spark, SunkObject, found), coordinates).select("key").distinct().count()
+        holding = (
+            locate_records(objects_frame(self._spark, ConnectorObject, found), coordinates)
+            .select("key")
+            .distinct()
+            .count()
+        )
         if holding:
             raise ConfigError(
                 f"{holding} objects in {self._store.uri} may hold records that are to be erased: the sink connector of "
@@ -97,90 +108,97 @@ class SunkByConnector:
                 "bucket afterwards (ingest scan)",
             )
 
-    def records(self, spark: SparkSession, objects: Sequence[SunkObject]) -> DataFrame:
+    def records(self, spark: SparkSession, objects: Sequence[ConnectorObject]) -> DataFrame:
         schemas = self._schemas(spark, objects)
         frames = []
         for text in sorted(set(schemas.values())):
-            own = None if not text else from_arrow_schema(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))))
-            body = T.StructField("line", T.BinaryType()) if own is None else T.StructField("row", own)
-            some = [o for o in objects if schemas[o.key] == text]
-            rows = self._reading.rows(spark, some, T.StructType([*_LAID, *_BESIDE, body]))
-            frames.append(rows.select(*self._columns(own)))
+            row_schema = (
+                None if not text else from_arrow_schema(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))))
+            )
+            body = T.StructField("line", T.BinaryType()) if row_schema is None else T.StructField("row", row_schema)
+            same_schema = [o for o in objects if schemas[o.key] == text]
+            rows = self._reader.rows(spark, same_schema, T.StructType([*_PLACE_FIELDS, *_KEY_AND_HEADERS, body]))
+            frames.append(rows.select(*self._columns(row_schema)))
         return reduce(DataFrame.unionByName, frames)
 
-    def damages(self, spark: SparkSession, objects: Sequence[SunkObject], seen: Seen = lambda _: None) -> list[Damage]:
-        return self._reading.damages(spark, objects, seen)
+    def damages(
+        self, spark: SparkSession, objects: Sequence[ConnectorObject], on_checked: OnChecked = lambda _: None
+    ) -> list[Damage]:
+        return self._reader.damages(spark, objects, on_checked)
 
-    def _ends(self, objects: Sequence[SunkObject]) -> dict[str, int]:
+    def _ends(self, objects: Sequence[ConnectorObject]) -> dict[str, int]:
         """Returns key → last offset; without objects that can't be read, which `records` and `damages` report."""
-        opened = self._reading.opened
+        open_object = self._reader.open_object
 
-        def look(one: SunkObject) -> dict[str, Any] | None:
-            table, _ = opened(one)
+        def look(one: ConnectorObject) -> dict[str, Any] | None:
+            table, _ = open_object(one)
             return None if table is None else {"key": one.key, "last": table["offset"][-1].as_py()}
 
-        return {row.key: row["last"] for row in _each(self._spark, objects, look, _KNOWN_ENDS)}
+        return {row.key: row["last"] for row in _map_objects(self._spark, objects, look, _KNOWN_ENDS)}
 
-    def _schemas(self, spark: SparkSession, objects: Sequence[SunkObject]) -> dict[str, str]:
+    def _schemas(self, spark: SparkSession, objects: Sequence[ConnectorObject]) -> dict[str, str]:
         """Returns key → the serialized schema of a Parquet object as base64; empty for JSON lines."""
         store = self._store
 
-        def look(one: SunkObject) -> dict[str, Any] | None:
+        def look(one: ConnectorObject) -> dict[str, Any] | None:
             try:
                 found = footer_schema(store, one.key, PARQUET)
-            except (Absent, pa.ArrowException):
-                return None  # `Contents.opened` reports the damage
+            except (ObjectMissing, pa.ArrowException):
+                return None  # `ObjectContents.open_object` reports the damage
             text = "" if found is None else base64.b64encode(found.remove_metadata().serialize()).decode()
             return {"key": one.key, "schema": text}
 
         lines = {o.key: "" for o in objects}
-        asked = [o for o in objects if not o.key.endswith((".json", ".json.gz"))]
-        return lines | {row.key: row.schema for row in _each(spark, asked, look, _SCHEMAS)}
+        candidates = [o for o in objects if not o.key.endswith((".json", ".json.gz"))]
+        return lines | {row.key: row.schema for row in _map_objects(spark, candidates, look, _SCHEMAS)}
 
-    def _columns(self, own: T.StructType | None) -> list[Column]:
-        key, value, headers = self._parts(own)
+    def _columns(self, row_schema: T.StructType | None) -> list[Column]:
+        key, value, headers = self._parts(row_schema)
         raw = [part.cast("binary").alias(name) for part, name in ((key, "key"), (value, "value"))]
         pairs = F.transform(
             headers, lambda h: F.struct(h["key"].alias("key"), h["value"].cast("binary").alias("value"))
         )
-        return [*(F.col(f.name) for f in _LAID), pairs.alias("headers"), *raw]
+        return [*(F.col(f.name) for f in _PLACE_FIELDS), pairs.alias("headers"), *raw]
 
-    def _parts(self, own: T.StructType | None) -> tuple[Column, Column, Column]:
+    def _parts(self, row_schema: T.StructType | None) -> tuple[Column, Column, Column]:
         """Returns the columns key, value and headers."""
         if self._connector == "confluent":
-            told = F.from_json(F.col("headers").cast("string"), f"headers {_HEADERS}", {"mode": "FAILFAST"})
-            value = _unquoted("line") if own is None else F.to_json("row", _NULLS_TOO)
-            return _unquoted("key"), value, told["headers"]
-        if own is None:
+            parsed = F.from_json(F.col("headers").cast("string"), f"headers {_HEADERS}", {"mode": "FAILFAST"})
+            value = _unquoted("line") if row_schema is None else F.to_json("row", _WITH_NULLS)
+            return _unquoted("key"), value, parsed["headers"]
+        if row_schema is None:
             # A variant keeps numbers exact, which a string field would round; it sorts the fields of objects.
             fields = f"key string, value variant, headers {_HEADERS}"
             record = F.from_json(F.col("line").cast("string"), fields, {"mode": "FAILFAST"})
             return record["key"], record["value"].cast("string"), record["headers"]
-        parts = {f.name: (F.col(f"row.{f.name}"), f.dataType) for f in own.fields}
+        parts = {f.name: (F.col(f"row.{f.name}"), f.dataType) for f in row_schema.fields}
         headers = F.lit(None).cast(_HEADERS)
         if "headers" in parts and isinstance(parts["headers"][1], T.MapType):
             headers = F.map_entries(parts["headers"][0].cast("map<string, string>"))
-        key, value = (_text(*parts[name]) if name in parts else F.lit(None) for name in ("key", "value"))
+        key, value = (_json_or_text(*parts[name]) if name in parts else F.lit(None) for name in ("key", "value"))
         return key, value, headers
 
 
-def _each(
+def _map_objects(
     spark: SparkSession,
-    objects: Sequence[SunkObject],
-    look: Callable[[SunkObject], dict[str, Any] | None],
+    objects: Sequence[ConnectorObject],
+    look: Callable[[ConnectorObject], dict[str, Any] | None],
     schema: T.StructType,
 ) -> list[Row]:
     """Returns the rows that `look` gives for the objects, at most one each, computed in Spark's tasks."""
     if not objects:
         return []
 
-    def told(listed: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def map_batches(listed: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in listed:
-            found = [said for row in batch.to_pylist() if (said := look(SunkObject(**row))) is not None]
+            entries = [ConnectorObject(**row) for row in batch.to_pylist()]
+            found = [row for entry in entries if (row := look(entry)) is not None]
             if found:
                 yield pa.RecordBatch.from_pylist(found)
 
-    return map_in_arrow(spread(spark, SunkObject, objects), told, schema).collect()  # a row per object
+    return map_in_arrow(
+        objects_frame(spark, ConnectorObject, objects), map_batches, schema
+    ).collect()  # a row per object
 
 
 def _unquoted(column: str) -> Column:
@@ -192,5 +210,5 @@ def _unquoted(column: str) -> Column:
     return F.when(line == "null", F.lit(None)).when(line.startswith('"'), F.coalesce(quoted, line)).otherwise(line)
 
 
-def _text(part: Column, kind: T.DataType) -> Column:
-    return F.to_json(part, _NULLS_TOO) if isinstance(kind, T.StructType | T.ArrayType | T.MapType) else part
+def _json_or_text(part: Column, kind: T.DataType) -> Column:
+    return F.to_json(part, _WITH_NULLS) if isinstance(kind, T.StructType | T.ArrayType | T.MapType) else part

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from ingest.archive.connect.names import Named, named
+from ingest.archive.connect.names import ObjectName, parse_name
 from ingest.archive.layout import StoredObject
-from ingest.archive.store import Listed
+from ingest.archive.store import ObjectInfo
 from ingest.errors import ChangelogUnusable, ConfigError, SourceRefused
 
 _LINES = (".json", ".json.gz")
 
 
 @dataclass(frozen=True)
-class SunkObject(StoredObject):
+class ConnectorObject(StoredObject):
     """An object of a sink connector.
 
     Attributes:
@@ -34,7 +34,7 @@ class SunkObject(StoredObject):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TopicSelection:
     """The topics that a pipeline reads: `topics`, or those whose whole name matches `pattern`. `tables`: tables whose
     key the pipeline file declares. `topic_tables`: topic → table."""
 
@@ -43,36 +43,38 @@ class Wanted:
     tables: frozenset[str] = frozenset()
     topic_tables: Mapping[str, str] | None = None
 
-    def takes(self, topic: str) -> bool:
+    def includes(self, topic: str) -> bool:
         return topic in self.topics if self.topics is not None else bool(re.fullmatch(self.pattern or "", topic))
 
-    def tells_rows_apart(self, topic: str) -> bool:
+    def declares_key(self, topic: str) -> bool:
         """Returns True if the pipeline file declares the key of the topic's table."""
         table = (self.topic_tables or {}).get(topic)
         return table in self.tables if table else any(topic == t or topic.endswith(f".{t}") for t in self.tables)
 
 
-def sunk(listed: Iterable[Listed], connector: str, wanted: Wanted) -> list[SunkObject]:
+def list_objects(listed: Iterable[ObjectInfo], connector: str, selection: TopicSelection) -> list[ConnectorObject]:
     """Returns the objects of the wanted topics by topic, partition and offset. The end of a partition's last object is
     unknown; it is set to its first offset.
 
     Raises SourceRefused, ConfigError and ChangelogUnusable for names that can't be parsed or contradict each other, and
     for formats or missing parts that can't be read."""
-    parts = _parts(listed, connector, wanted)
+    parts = _parts(listed, connector, selection)
     found = sorted(_objects(parts), key=lambda o: (o.topic, o.partition, o.first_offset))
     if connector == "confluent":
-        _require_keys(found, wanted)
+        _require_keys(found, selection)
     return [one for _, run in groupby(found, key=lambda o: (o.topic, o.partition)) for one in _in_sequence(list(run))]
 
 
-def _parts(listed: Iterable[Listed], connector: str, wanted: Wanted) -> dict[str, dict[str, tuple[Named, Listed]]]:
+def _parts(
+    listed: Iterable[ObjectInfo], connector: str, selection: TopicSelection
+) -> dict[str, dict[str, tuple[ObjectName, ObjectInfo]]]:
     """Returns stem of the name → part → its name and object."""
-    found: dict[str, dict[str, tuple[Named, Listed]]] = {}
+    found: dict[str, dict[str, tuple[ObjectName, ObjectInfo]]] = {}
     for one in listed:
         if not one.size and not one.key.rpartition("/")[2]:
             continue  # a folder marker
-        name = named(one.key, connector)
-        if not wanted.takes(name.topic):
+        name = parse_name(one.key, connector)
+        if not selection.includes(name.topic):
             continue
         _require_readable(one.key, name, connector)
         same = found.setdefault(name.stem, {})
@@ -85,7 +87,7 @@ def _parts(listed: Iterable[Listed], connector: str, wanted: Wanted) -> dict[str
     return found
 
 
-def _require_readable(key: str, name: Named, connector: str) -> None:
+def _require_readable(key: str, name: ObjectName, connector: str) -> None:
     lines_only = name.part != "values"
     if connector == "aiven" or name.format in _LINES or (name.format.endswith(".parquet") and not lines_only):
         return
@@ -97,7 +99,7 @@ def _require_readable(key: str, name: Named, connector: str) -> None:
     )
 
 
-def _objects(parts: Mapping[str, Mapping[str, tuple[Named, Listed]]]) -> Iterator[SunkObject]:
+def _objects(parts: Mapping[str, Mapping[str, tuple[ObjectName, ObjectInfo]]]) -> Iterator[ConnectorObject]:
     for same in parts.values():
         part = "values" if "values" in same else "tombstones"
         if part not in same:
@@ -110,10 +112,10 @@ def _objects(parts: Mapping[str, Mapping[str, tuple[Named, Listed]]]) -> Iterato
         name, one = same[part]
         keys, headers = (same[p][1].key if p in same else "" for p in ("keys", "headers"))
         place = (name.topic, name.partition, name.first_offset, name.first_offset, 1, one.size)
-        yield SunkObject(one.key, *place, -1, one.etag, part, keys, headers)
+        yield ConnectorObject(one.key, *place, -1, one.etag, part, keys, headers)
 
 
-def _in_sequence(run: Sequence[SunkObject]) -> Iterator[SunkObject]:
+def _in_sequence(run: Sequence[ConnectorObject]) -> Iterator[ConnectorObject]:
     """Yields the objects of one topic partition, each with its end: the next one's first offset."""
     for one, after in pairwise(run):
         if one.first_offset == after.first_offset:
@@ -122,20 +124,20 @@ def _in_sequence(run: Sequence[SunkObject]) -> Iterator[SunkObject]:
                 f"{one.topic}, partition {one.partition}",
                 "leave one of them: a topic that was created again needs an archive and a pipeline of its own",
             )
-        yield ended(one, after.first_offset - 1, after.first_offset)
+        yield with_end(one, after.first_offset - 1, after.first_offset)
     yield from run[-1:]
 
 
-def ended(one: SunkObject, last_offset: int, next_offset: int = -1) -> SunkObject:
+def with_end(one: ConnectorObject, last_offset: int, next_offset: int = -1) -> ConnectorObject:
     """Returns the object with its last offset and its number of offsets."""
     known = vars(one) | {"last_offset": last_offset, "next_offset": next_offset}
-    return SunkObject(**known | {"records": last_offset - one.first_offset + 1})
+    return ConnectorObject(**known | {"records": last_offset - one.first_offset + 1})
 
 
-def _require_keys(objects: Iterable[SunkObject], wanted: Wanted) -> None:
+def _require_keys(objects: Iterable[ConnectorObject], selection: TopicSelection) -> None:
     """Raises ConfigError for values without keys whose table has no declared key: the table would be keyless here and
     keyed in the stream."""
-    without = (o for o in objects if o.part == "values" and not o.keys and not wanted.tells_rows_apart(o.topic))
+    without = (o for o in objects if o.part == "values" and not o.keys and not selection.declares_key(o.topic))
     one = next(without, None)
     if one is not None:
         raise ConfigError(

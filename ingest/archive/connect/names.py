@@ -18,7 +18,7 @@ _TOMBSTONES = "tombstone"
 
 
 @dataclass(frozen=True)
-class Named:
+class ObjectName:
     """A parsed name.
 
     Attributes:
@@ -35,18 +35,18 @@ class Named:
     format: str
 
 
-def named(key: str, connector: str) -> Named:
+def parse_name(key: str, connector: str) -> ObjectName:
     """Returns the parsed name of an object key. Raises SourceRefused for a name that the connector doesn't give."""
     folder, _, name = key.rpartition("/")
-    pattern, told = _NAMES[connector]
+    pattern, form = _NAMES[connector]
     found = pattern.fullmatch(name)
     if found is None:
         raise SourceRefused(
-            f"{key} in the archive has no name that the sink connector of {connector} gives: {told}",
+            f"{key} in the archive has no name that the sink connector of {connector} gives: {form}",
             "let the archive's uri name a folder below which nothing but the connector's objects lies",
         )
     part = (found["part"] or ".values")[1:]
     if part == "keys" and folder.rpartition("/")[2] == _TOMBSTONES:
         part = "tombstones"
     stem = f"{folder}/{found['topic']}+{found['partition']}+{found['first']}"
-    return Named(found["topic"], int(found["partition"]), int(found["first"]), part, stem, found["format"] or "")
+    return ObjectName(found["topic"], int(found["partition"]), int(found["first"]), part, stem, found["format"] or "")

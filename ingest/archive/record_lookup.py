@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 
-def located(objects: DataFrame, coordinates: DataFrame) -> DataFrame:
+def locate_records(objects: DataFrame, coordinates: DataFrame) -> DataFrame:
     """Returns `key` (of the object), `offset` and `request` of those `coordinates` (`topic`, `partition`, `offset`,
     `request`) that lie within an object. `objects`: `StoredObject` rows whose offset ranges don't overlap.
 
@@ -19,11 +19,11 @@ def located(objects: DataFrame, coordinates: DataFrame) -> DataFrame:
         F.lit(None).cast("string").alias("request"),
         F.struct("key", "last_offset").alias("begins"),
     )
-    asked = coordinates.select(
+    wanted = coordinates.select(
         "topic", F.col("partition").cast("bigint"), "offset", "request", F.lit(None).alias("begins")
     )
-    log = Window.partitionBy("topic", "partition").orderBy("offset", F.col("begins").isNull())
-    so_far = log.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    walked = begins.unionByName(asked).withColumn("within", F.last("begins", ignorenulls=True).over(so_far))
-    held = F.col("begins").isNull() & (F.col("offset") <= F.col("within.last_offset"))
-    return walked.where(held).select("within.key", "offset", "request")
+    partition_log = Window.partitionBy("topic", "partition").orderBy("offset", F.col("begins").isNull())
+    so_far = partition_log.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    log_rows = begins.unionByName(wanted).withColumn("within", F.last("begins", ignorenulls=True).over(so_far))
+    is_within = F.col("begins").isNull() & (F.col("offset") <= F.col("within.last_offset"))
+    return log_rows.where(is_within).select("within.key", "offset", "request")

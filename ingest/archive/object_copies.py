@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from ingest.archive.manifest import ArchivedObject
-from ingest.archive.manifested import REMEDY, fetched, read
-from ingest.archive.reading import spread
+from ingest.archive.manifest_archive import REMEDY, fetch_object, parse_object
+from ingest.archive.reading import objects_frame
 from ingest.archive.store import ObjectStore
 from ingest.changelog.envelope import BATCH
 from ingest.errors import ChangelogUnusable
@@ -33,15 +33,15 @@ _COPY = T.StructType(
 
 @dataclass(frozen=True)
 class Copy:
-    """A copied file. `name`: in the folder. `held`: the object. `first_batch`, `last_batch`: of its capture batches."""
+    """A copied file. `name`: in the folder. `first_batch`, `last_batch`: the capture batches of its records."""
 
     name: str
-    held: ArchivedObject
+    source: ArchivedObject
     first_batch: int
     last_batch: int
 
 
-def copied(spark: SparkSession, store: ObjectStore, objects: Sequence[ArchivedObject], folder: str) -> list[Copy]:
+def copy_objects(spark: SparkSession, store: ObjectStore, objects: Sequence[ArchivedObject], folder: str) -> list[Copy]:
     """Copies objects of `CAPTURED` rows into `folder`, which every executor must reach, and returns one entry per
     object, in order. Names contain the hash, so a repeated copy writes the same files.
 
@@ -51,21 +51,23 @@ def copied(spark: SparkSession, store: ObjectStore, objects: Sequence[ArchivedOb
         Path(folder).mkdir(parents=True, exist_ok=True)
         for batch in listed:
             for row in batch.to_pylist():
-                yield pa.RecordBatch.from_pylist([_copied(store, ArchivedObject(**row), Path(folder))])
+                yield pa.RecordBatch.from_pylist([_copy_object(store, ArchivedObject(**row), Path(folder))])
 
-    rows = map_in_arrow(spread(spark, ArchivedObject, objects), copy, _COPY).collect()  # a row per object
-    done = {row["key"]: row for row in rows}
-    return [Copy(r["name"], one, r["first_batch"], r["last_batch"]) for one in objects for r in (done[one.key],)]
+    rows = map_in_arrow(objects_frame(spark, ArchivedObject, objects), copy, _COPY).collect()  # a row per object
+    copies = {row["key"]: row for row in rows}
+    return [
+        Copy(r["name"], entry, r["first_batch"], r["last_batch"]) for entry in objects for r in (copies[entry.key],)
+    ]
 
 
-def _copied(store: ObjectStore, one: ArchivedObject, folder: Path) -> dict[str, str | int]:
-    body, damage = fetched(store, one)
-    table, damage = (None, damage) if body is None else read(body, one, _COLUMNS)
+def _copy_object(store: ObjectStore, entry: ArchivedObject, folder: Path) -> dict[str, str | int]:
+    body, damage = fetch_object(store, entry)
+    table, damage = (None, damage) if body is None else parse_object(body, entry, _COLUMNS)
     if body is None or table is None:
-        raise ChangelogUnusable(f"{one.key} in the archive {damage}; it held {one.told}", REMEDY)
-    name = f"{one.first_offset:020d}-{one.sha256[:32]}.parquet"
+        raise ChangelogUnusable(f"{entry.key} in the archive {damage}; it held {entry.description}", REMEDY)
+    name = f"{entry.first_offset:020d}-{entry.sha256[:32]}.parquet"
     part = folder / f".{name}.{os.getpid()}"
     part.write_bytes(body)
     part.replace(folder / name)
     batches = pc.min_max(table.column(BATCH)).as_py()
-    return {"key": one.key, "name": name, "first_batch": batches["min"], "last_batch": batches["max"]}
+    return {"key": entry.key, "name": name, "first_batch": batches["min"], "last_batch": batches["max"]}
