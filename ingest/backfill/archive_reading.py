@@ -28,7 +28,7 @@ def archive_as_bronze(spark: SparkSession, pipeline: Pipeline, into: Lakehouse) 
     """
     rules = rules_of(pipeline)
     source = ArchiveSource(layout_of(spark, pipeline))
-    source.until_now()
+    source.pin_end()
     path = into.bronze(pipeline.name)
     with deleted_afterwards(spark, path):
         bronze = Bronze(spark, path, rules.epochs, rules.names)

@@ -113,7 +113,7 @@ class Backfill:
             )
         else:
             self._bronze = Bronze(spark, layout.backfilled(pipeline.name, self.begun.number), rules.epochs, rules.names)
-            source.until_now()
+            source.pin_end()
             seal = sealing_of(pipeline)
             adopts = asked.source == "archive" and asked.whole
             adoption = archive_import_of(spark, pipeline, self._bronze, rules) if adopts else None

@@ -63,10 +63,10 @@ class AnnouncedSource:
         self._asked: bool = before is not None and before._asked
         self._answered: bool = before is not None and before._answered
 
-    def until_now(self) -> None:
+    def pin_end(self) -> None:
         self._say_waiting()
         self._bounded = True
-        self._source.until_now()
+        self._source.pin_end()
 
     def pending(self, captured: Offsets, limit: int) -> Range | None:
         self._say_waiting()

@@ -47,9 +47,9 @@ class Capture:
         self.behind = 0
         """How many offsets waited at the source after the last batch."""
 
-    def until_now(self) -> None:
+    def pin_end(self) -> None:
         """From here on only what the source holds at this moment is captured."""
-        self._source.until_now()
+        self._source.pin_end()
 
     @checkpoint_scope()
     def step(self) -> int:

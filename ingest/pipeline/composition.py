@@ -230,7 +230,7 @@ class Run:
         """Runs until everything that is available now is merged, or until `stop`; the current batch is finished either
         way."""
         if self._capture:
-            self._capture.until_now()
+            self._capture.pin_end()
         while not stop.is_set():
             progress = self.step()
             if progress.idle:

@@ -23,7 +23,7 @@ class ArchiveSource:
         self._begin, self._end = begin, end
         self._listed: list[StoredObject] | None = None
 
-    def until_now(self) -> None:
+    def pin_end(self) -> None:
         """Objects that are archived later are not read by this run."""
         self._objects()
 

@@ -42,7 +42,7 @@ class Range:
 class Source(Protocol):
     """A changelog that can be read by ranges of offsets."""
 
-    def until_now(self) -> None:
+    def pin_end(self) -> None:
         """From here on `pending` ends where the source ends at this moment."""
         ...
 

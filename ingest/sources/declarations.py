@@ -12,7 +12,7 @@ from ingest.changelog.spelling import Spelling, caseless
 from ingest.changelog.values.types import Kind
 from ingest.config import Pipeline, TableSettings
 from ingest.errors import ConfigError
-from ingest.sources.newest import Shape, Unread
+from ingest.sources.newest import Shape, UnreadableTopic
 
 _WHOLE_NUMBERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64)
 
@@ -110,13 +110,13 @@ def _of_topics(pipeline: Pipeline) -> Iterator[str]:
                 yield f"source.{where}: topic_pattern doesn't match {topic!r}, so it isn't read"
 
 
-def mismatches(pipeline: Pipeline, shapes: Sequence[Shape | Unread]) -> list[str]:
+def mismatches(pipeline: Pipeline, shapes: Sequence[Shape | UnreadableTopic]) -> list[str]:
     """Returns a sentence for each declaration that the newest events contradict.
 
     A declared column that they don't have may be one that was dropped: only where one of another name is like it, which
     the file doesn't name, it is taken for a mistake. What remains is in `unseen_columns`.
     """
-    found = [f"topic {one.topic}: its records are {one.reason}" for one in shapes if isinstance(one, Unread)]
+    found = [f"topic {one.topic}: its records are {one.reason}" for one in shapes if isinstance(one, UnreadableTopic)]
     by_table = _by_table(shapes)
     for table in pipeline.tables:
         if table not in by_table:
@@ -124,12 +124,12 @@ def mismatches(pipeline: Pipeline, shapes: Sequence[Shape | Unread]) -> list[str
     return [*found, *(sentence for sentence, is_wrong in _absent_columns(pipeline, by_table) if is_wrong)]
 
 
-def unseen_columns(pipeline: Pipeline, shapes: Sequence[Shape | Unread]) -> list[str]:
+def unseen_columns(pipeline: Pipeline, shapes: Sequence[Shape | UnreadableTopic]) -> list[str]:
     """Returns a sentence for each declared column that the newest events don't have and that may have been dropped."""
     return [sentence for sentence, is_wrong in _absent_columns(pipeline, _by_table(shapes)) if not is_wrong]
 
 
-def _by_table(shapes: Sequence[Shape | Unread]) -> dict[str, Shape]:
+def _by_table(shapes: Sequence[Shape | UnreadableTopic]) -> dict[str, Shape]:
     return {one.table: one for one in shapes if isinstance(one, Shape)}
 
 

@@ -88,7 +88,7 @@ class DumpSource:
         """column → logical type."""
         return {f.name: self._known.get(f.name) or _type(f, self._dump.table) for f in self._columns}
 
-    def until_now(self) -> None:
+    def pin_end(self) -> None:
         """The files are what they are."""
 
     def pending(self, captured: Offsets, limit: int) -> Range | None:

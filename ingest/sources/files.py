@@ -153,7 +153,7 @@ class FileSource:
         self._records = [r for r in records if once[r.topic, r.partition, r.offset] is r]
         self._read = 0
 
-    def until_now(self) -> None:
+    def pin_end(self) -> None:
         """Files end where they end."""
 
     def pending(self, captured: Offsets, limit: int) -> Range | None:

@@ -52,7 +52,7 @@ class KafkaSource:
         self.ends: Offsets = {}
         """The end offsets that `pending` went by last."""
 
-    def until_now(self) -> None:
+    def pin_end(self) -> None:
         self._until = self._last or self._admin.end_offsets(self._admin.topics(self._topics, self._pattern))
 
     def pending(self, captured: Offsets, limit: int) -> Range | None:

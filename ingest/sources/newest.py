@@ -32,7 +32,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Unread:
+class UnreadableTopic:
     """A topic whose newest records are no change events, and what they are instead."""
 
     topic: str
@@ -45,7 +45,7 @@ def newest_shapes(
     end: Offsets,
     topic_tables: Mapping[str, str],
     table_names: str = "schema.table",
-) -> list[Shape | Unread]:
+) -> list[Shape | UnreadableTopic]:
     """Returns a shape for each table in the newest records of each topic, and what is unreadable in the others.
 
     A shape has the columns of all of these records, since partitions are read in no order.
@@ -60,7 +60,7 @@ def newest_shapes(
     tombstones and heartbeats, has no entry.
     """
     shapes: dict[tuple[str, str], Shape] = {}
-    unread: dict[str, Unread] = {}
+    unread: dict[str, UnreadableTopic] = {}
     for topic, key, value in _newest(properties, beginning, end):
         if not value:
             continue
@@ -111,13 +111,13 @@ def _newest(properties: Mapping[str, str], beginning: Offsets, end: Offsets) -> 
 
 def shape_of(
     topic: str, key: bytes, value: bytes, table: str | None = None, table_names: str = "schema.table"
-) -> Shape | Unread | None:
+) -> Shape | UnreadableTopic | None:
     """Returns what a record with a value shows; None for one that says nothing of a row (a heartbeat, a truncate)."""
     if value[:1] == b"\0":
-        return Unread(topic, "a schema registry's frame (Avro, Protobuf or JSON Schema), where JSON is read")
+        return UnreadableTopic(topic, "a schema registry's frame (Avro, Protobuf or JSON Schema), where JSON is read")
     document = _json(value)
     if not isinstance(document, dict):
-        return Unread(topic, "no JSON objects")
+        return UnreadableTopic(topic, "no JSON objects")
     wrapped = isinstance(document.get("payload"), dict)
     payload: dict[str, Any] = document["payload"] if wrapped else document
     if "op" not in payload:
@@ -141,13 +141,15 @@ def _table_name(source: Mapping[str, Any], table_names: str) -> str:
     return ".".join(name for part in table_names.split(".") if (name := parts[part]))
 
 
-def _without_op(topic: str, payload: Mapping[str, Any]) -> Unread | None:
+def _without_op(topic: str, payload: Mapping[str, Any]) -> UnreadableTopic | None:
     if "specversion" in payload:
-        return Unread(topic, "CloudEvents, where Debezium's own envelopes are read")
+        return UnreadableTopic(topic, "CloudEvents, where Debezium's own envelopes are read")
     is_heartbeat, is_boundary = payload.keys() <= {"ts_ms", "ts_us", "ts_ns"}, {"status", "id"} <= payload.keys()
     if is_heartbeat or (is_boundary and "ts_ms" in payload):
         return None
-    return Unread(topic, "rows without an envelope (unwrapped by ExtractNewRecordState?), where envelopes are read")
+    return UnreadableTopic(
+        topic, "rows without an envelope (unwrapped by ExtractNewRecordState?), where envelopes are read"
+    )
 
 
 def _types(schema: Any) -> dict[str, str]:

@@ -10,7 +10,7 @@ import pytest
 
 from ingest.config import Pipeline, load
 from ingest.sources.declarations import mismatches, unseen_columns
-from ingest.sources.newest import Shape, Unread, shape_of
+from ingest.sources.newest import Shape, UnreadableTopic, shape_of
 
 TOPIC = "shop.public.orders"
 SOURCE = {"schema": "public", "table": "orders"}
@@ -57,7 +57,7 @@ def test_a_record_without_a_schema_shows_its_names() -> None:
 )
 def test_records_that_are_no_change_events_are_named(value: bytes, reason: str) -> None:
     found = shape_of(TOPIC, b"", value)
-    assert isinstance(found, Unread)
+    assert isinstance(found, UnreadableTopic)
     assert reason in found.reason
 
 
@@ -147,5 +147,5 @@ def test_mysql_has_no_schema_but_its_database() -> None:
 
 
 def test_a_topic_that_cant_be_read_is_named(tmp_path: Path) -> None:
-    (found,) = mismatches(pipeline(tmp_path, "{}"), [Unread("t", "CloudEvents")])
+    (found,) = mismatches(pipeline(tmp_path, "{}"), [UnreadableTopic("t", "CloudEvents")])
     assert found == "topic t: its records are CloudEvents"

@@ -78,7 +78,7 @@ def drive(name: str, parts: Sequence[Part], available_now: bool, as_json: bool) 
         attempts = _Attempts(spark, loaded, parts, stop, report)
         retries = Retries(spark, loaded, stop, waiting(as_json, console))
         if available_now:
-            retries(attempts.until_now)
+            retries(attempts.pin_end)
             attempts.require_all_merged()
             return
         # Only the process that merges runs upkeep: one per pipeline is enough.
@@ -118,7 +118,7 @@ class _Attempts:
         """Raises ChangelogUnusable if the last attempt left tables that are set aside."""
         require_all_merged(self._pipeline.name, self._set_aside, self._fault)
 
-    def until_now(self, progressed: Progressed) -> None:
+    def pin_end(self, progressed: Progressed) -> None:
         def reported(progress: Progress) -> None:
             progressed()
             self._report(progress)
