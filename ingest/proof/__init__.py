@@ -1,1 +1,1 @@
-"""Proofs of an erasure, which import nothing of what erases: scan, canaries, certificate."""
+"""Proofs of an erasure: scan, canaries, certificate. They import no code that erases."""

@@ -1,4 +1,4 @@
-"""One scan with its proof: canaries first, then the places; and which places a pipeline has."""
+"""One scan with its canaries, and the places that a pipeline has."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ingest.config import Pipeline
-from ingest.proof.canaries import sightings
-from ingest.proof.scan import Bucket, Folder, Needle, Place, Report, scanned
-from ingest.proof.scan.report import Collected, reported
+from ingest.proof.canaries import check_canaries
+from ingest.proof.scan import Bucket, Folder, Place, Report, SearchTerm, scan_places
+from ingest.proof.scan.report import PlaceScan, build_report
 
 _S3A = "spark.hadoop.fs.s3a."
 _CLIENT_OPTIONS = {
@@ -21,17 +21,19 @@ _CLIENT_OPTIONS = {
 }
 
 
-def proof(places: Sequence[Place], needles: Sequence[Needle], left_out: Iterable[Collected] = ()) -> Report:
-    """What a scan of these places finds. `left_out`: places that are known and not scanned, with the reason. Raises
-    IngestError where a bucket does not let canaries in."""
-    seen = sightings(places)
-    return reported(needles, [*scanned(places, needles), *left_out], seen)
+def scan_with_canaries(
+    places: Sequence[Place], terms: Sequence[SearchTerm], left_out: Iterable[PlaceScan] = ()
+) -> Report:
+    """Scans the places and checks the canaries. `left_out`: known places that are not scanned, with the reason. Raises
+    IngestError if canaries can't be written to a bucket."""
+    checks = check_canaries(places)
+    return build_report(terms, [*scan_places(places, terms), *left_out], checks)
 
 
-def places_of(pipeline: Pipeline) -> tuple[list[Place], list[Collected]]:
-    """The places that a pipeline's file names, and those of them that can't be scanned from here."""
+def places_of(pipeline: Pipeline) -> tuple[list[Place], list[PlaceScan]]:
+    """Returns the places that a pipeline's file names, and those that can't be scanned from here."""
     places: list[Place] = []
-    left_out: list[Collected] = []
+    left_out: list[PlaceScan] = []
     roots = [pipeline.lakehouse]
     if pipeline.spark.get("spark.eventLog.enabled", "false") == "true":
         roots.append(pipeline.spark.get("spark.eventLog.dir", "file:///tmp/spark-events"))
@@ -44,8 +46,8 @@ def places_of(pipeline: Pipeline) -> tuple[list[Place], list[Collected]]:
     if pipeline.archive is not None:
         places.append(Bucket(pipeline.archive.uri, dict(pipeline.archive.s3)))
     brokers = pipeline.source.kafka["bootstrap.servers"]
-    why = "topics lie on the brokers' disks: scan the brokers' log folders where they are, as folders"
-    left_out.append(_unscanned(f"Kafka at {brokers}", why))
+    reason = "topics lie on the brokers' disks: scan the brokers' log folders where they are, as folders"
+    left_out.append(_unscanned(f"Kafka at {brokers}", reason))
     return places, left_out
 
 
@@ -59,7 +61,7 @@ def _place(root: str, pipeline: Pipeline) -> Place | None:
     return Folder(Path(root).expanduser().absolute()) if "://" not in root else None
 
 
-def _unscanned(place: str, why: str) -> Collected:
-    found = Collected(place)
-    found.unread("", why)
-    return found
+def _unscanned(place: str, reason: str) -> PlaceScan:
+    scan = PlaceScan(place)
+    scan.add_unread("", reason)
+    return scan

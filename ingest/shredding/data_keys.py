@@ -75,7 +75,7 @@ class DataKeys:
 def read_master_keys(path: str) -> dict[int, bytes]:
     """Returns version → master key. Raises ConfigError if the file holds anything but keys of 32 bytes."""
     found = dict(read_secrets(path))
-    if any(len(with_hmac_blocks) != _MASTER_BYTES for with_hmac_blocks in found.values()):
+    if any(len(secret) != _MASTER_BYTES for secret in found.values()):
         raise ConfigError(
             f"{path} holds a master key that is not one of {_MASTER_BYTES} bytes",
             "make one with: openssl rand -hex 32",

@@ -35,7 +35,7 @@ from ingest.erasure.uncovered_locations import HURRIED
 from ingest.errors import ProofFailed
 from ingest.lakehouse.accounts import Accounts
 from ingest.pipeline.composition import Run, bronze_of
-from ingest.proof.scan import Folder, Needle, scanned
+from ingest.proof.scan import Folder, SearchTerm, scan_places
 from ingest.quality.accounting import audit
 from ingest.sources.kafka_records import records as read
 from ingest.spark.session import SHORT_LIVED
@@ -52,7 +52,7 @@ SECONDS = 300
 
 def left(log: Path, text: str = EMAIL) -> list[str]:
     """The parts of the topic's segments in which something of her is."""
-    (found,) = scanned([Folder(log)], (Needle("text", text),))
+    (found,) = scan_places([Folder(log)], (SearchTerm("text", text),))
     return sorted({f.part for f in found.findings.values()})
 
 

@@ -20,10 +20,10 @@ from ingest.lakehouse.quarantine import Quarantine
 from ingest.pipeline.archiving import archiving_of
 from ingest.pipeline.composition import bronze_of
 from ingest.pipeline.shredding import rows_in_clear
-from ingest.proof.certificate import issued
-from ingest.proof.certificate.keys import made, signing_key
-from ingest.proof.scan import Needle
-from ingest.proof.search import places_of, proof
+from ingest.proof.certificate import issue_certificate
+from ingest.proof.certificate.keys import make_key_pair, signing_key
+from ingest.proof.scan import SearchTerm
+from ingest.proof.search import places_of, scan_with_canaries
 from ingest.spark.session import SHORT_LIVED
 from ingest.stack import S3
 from ingest.suppression.ledger import REQUESTED, Ledger
@@ -35,7 +35,7 @@ from tests.suppression.test_suppression import rows
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 STEPS = ("asked", "data keys", "tombstones", "quarantine", "tables", "bronze", "old files", "archive")
 MAIL, OTHERS = "aenne@uebelhoer.example", "ben@other.example"
-NEEDLES = (Needle("name", NAME), Needle("mail", MAIL), Needle("member", str(ANNA), ("id", "member_id")))
+NEEDLES = (SearchTerm("name", NAME), SearchTerm("mail", MAIL), SearchTerm("member", str(ANNA), ("id", "member_id")))
 KILLED = """
 import os, signal, sys
 from ingest.cli import main
@@ -91,12 +91,12 @@ def certified(spark: SparkSession, pipeline: Pipeline, keys: Path) -> dict[str, 
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
     (request,) = (e.request for e in ledger.entries() if e.kind == REQUESTED)
     keys.mkdir()
-    made(keys / "sign.pem")
+    make_key_pair(keys / "sign.pem")
     places, left_out = places_of(pipeline)
     signer = signing_key(keys / "sign.pem", [Path(pipeline.lakehouse)])
-    told = issued(
-        erasure_of(spark, pipeline, request), proof(places, NEEDLES, left_out), signer, datetime.now(UTC)
-    ).said
+    told = issue_certificate(
+        erasure_of(spark, pipeline, request), scan_with_canaries(places, NEEDLES, left_out), signer, datetime.now(UTC)
+    ).content
     return {what: told[what] for what in ("subject", "cut_offs", "needles", "forms", "residues")}
 
 

@@ -26,10 +26,10 @@ from ingest.lakehouse.quarantine import Quarantine
 from ingest.lakehouse.silver import Silver
 from ingest.names import Lakehouse
 from ingest.pipeline.composition import bronze_of
-from ingest.proof.certificate import Certificate, issued
-from ingest.proof.certificate.keys import made, signing_key
-from ingest.proof.scan import Needle
-from ingest.proof.search import places_of, proof
+from ingest.proof.certificate import Certificate, issue_certificate
+from ingest.proof.certificate.keys import make_key_pair, signing_key
+from ingest.proof.scan import SearchTerm
+from ingest.proof.search import places_of, scan_with_canaries
 from ingest.quality.accounting import audit
 from ingest.sources.dump import Dump
 from ingest.suppression.ledger import STATE, Ledger
@@ -45,10 +45,10 @@ NAME, TEXT = "Änne Übelhör", "broke her left wrist in Vaduz"
 PERSONAL = {"bronze", "silver", "system", "history", "changes"}
 """Parts of the lakehouse that hold values of hers; of tombstones only hashes are there."""
 NEEDLES = (
-    Needle("name", NAME),
-    Needle("text", TEXT),
-    Needle("member", str(ANNA), ("id", "member_id")),
-    Needle("claim", "99150", ("id", "claim_id")),
+    SearchTerm("name", NAME),
+    SearchTerm("text", TEXT),
+    SearchTerm("member", str(ANNA), ("id", "member_id")),
+    SearchTerm("claim", "99150", ("id", "claim_id")),
 )
 
 
@@ -81,13 +81,13 @@ class Died(Exception):
 def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
     """With everything merged and asked for, and a record in quarantine."""
     members, claims = TOLD[MEMBERS] | {"personal": ["id", "name"]}, TOLD[CLAIMS] | {"personal": ["id", "text"]}
-    made = insured(tmp_path, tables=TOLD | {MEMBERS: members, CLAIMS: claims | {"history": True}})
-    merge(spark, made, tmp_path / "events", STORY)
-    events = bronze_of(spark, made).rows().where(f"source_table = '{CLAIMS}' and offset = 0")
+    make_key_pair = insured(tmp_path, tables=TOLD | {MEMBERS: members, CLAIMS: claims | {"history": True}})
+    merge(spark, make_key_pair, tmp_path / "events", STORY)
+    events = bronze_of(spark, make_key_pair).rows().where(f"source_table = '{CLAIMS}' and offset = 0")
     held = events.selectExpr("*", "source_table as table", "'x' as code", "'for the test' as reason")
-    Quarantine(spark, made.layout.quarantine, made.name).add(held)
-    ask(spark, made, {ANNA: cutoff(1, STORY)})
-    return made
+    Quarantine(spark, make_key_pair.layout.quarantine, make_key_pair.name).add(held)
+    ask(spark, make_key_pair, {ANNA: cutoff(1, STORY)})
+    return make_key_pair
 
 
 def merge(spark: SparkSession, pipeline: Pipeline, folder: Path, story: list[Said]) -> None:
@@ -103,15 +103,15 @@ def found(pipeline: Pipeline) -> set[tuple[str, str]]:
 def certifies(spark: SparkSession, pipeline: Pipeline, keys: Path, before: Path) -> None:
     """The request, and no more so once a file from before the removal lies in any place again."""
     keys.mkdir()
-    made(keys / "sign.pem")
+    make_key_pair(keys / "sign.pem")
     signer = signing_key(keys / "sign.pem", [Path(pipeline.lakehouse)])
     erasure = erasure_of(spark, pipeline, f"r{ANNA}")
 
     def issue() -> Certificate:
         places, left_out = places_of(pipeline)
-        return issued(erasure, proof(places, NEEDLES, left_out), signer, datetime.now(UTC))
+        return issue_certificate(erasure, scan_with_canaries(places, NEEDLES, left_out), signer, datetime.now(UTC))
 
-    assert issue().said["residues"] == []
+    assert issue().content["residues"] == []
     files = {f.file.split("/")[0]: f.file for f in scan(before, NEEDLES).findings.values()}
     assert files.keys() >= PERSONAL
     for place, name in files.items():

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ingest.proof.scan import Folder, Needle, scanned
-from ingest.proof.scan.report import Collected
+from ingest.proof.scan import Folder, SearchTerm, scan_places
+from ingest.proof.scan.report import PlaceScan
 
 EMAIL = "Jürgen.Groß+claims/7@Beispiel.example"
 NUMBER = 4711
-NEEDLES = (Needle("email", EMAIL), Needle("member", str(NUMBER), ("id", "member_id")))
+NEEDLES = (SearchTerm("email", EMAIL), SearchTerm("member", str(NUMBER), ("id", "member_id")))
 
 
-def scan(folder: Path, needles: Iterable[Needle] = NEEDLES) -> Collected:
-    (collected,) = scanned([Folder(folder)], tuple(needles))
+def scan(folder: Path, needles: Iterable[SearchTerm] = NEEDLES) -> PlaceScan:
+    (collected,) = scan_places([Folder(folder)], tuple(needles))
     return collected
 
 
-def planted(folder: Path, files: Mapping[str, bytes]) -> Collected:
+def planted(folder: Path, files: Mapping[str, bytes]) -> PlaceScan:
     for name, body in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -26,15 +26,15 @@ def planted(folder: Path, files: Mapping[str, bytes]) -> Collected:
     return scan(folder)
 
 
-def seen(collected: Collected) -> set[tuple[str, str, str]]:
+def seen(collected: PlaceScan) -> set[tuple[str, str, str]]:
     """Part, needle and form of all that was found."""
     return {(f.part, f.needle, f.form) for f in collected.findings.values()}
 
 
-def unread(collected: Collected) -> list[tuple[str, str]]:
+def unread(collected: PlaceScan) -> list[tuple[str, str]]:
     return [(n.file, n.why) for n in collected.not_scanned]
 
 
-def in_file(collected: Collected, beginning: str) -> set[tuple[str, str]]:
+def in_file(collected: PlaceScan, beginning: str) -> set[tuple[str, str]]:
     """Needle and form of what was found in the files whose names begin so."""
     return {(f.needle, f.form) for f in collected.findings.values() if f.file.startswith(beginning)}

@@ -8,32 +8,32 @@ from typing import Any
 
 import pytest
 
-from ingest.proof.canaries import sightings
-from ingest.proof.canaries.canary_encodings import canaries, number
-from ingest.proof.canaries.formats import planted
+from ingest.proof.canaries import check_canaries
+from ingest.proof.canaries.canary_encodings import canaries, number_canary
+from ingest.proof.canaries.formats import canary_files
 from ingest.proof.scan import compressed, encodings, parquet, reading, search
-from ingest.proof.scan.encodings import FORMS
+from ingest.proof.scan.encodings import ENCODINGS
 from ingest.proof.scan.kinds import kind_of
 
 
 def missed() -> set[str]:
-    return {s.format for s in sightings([]) if s.missed}
+    return {s.format for s in check_canaries([]) if s.missed}
 
 
 def test_every_canary_is_found() -> None:
-    seen = sightings([])
+    seen = check_canaries([])
     assert {s.format: s.missed for s in seen if s.missed} == {}
     assert sum(s.canaries for s in seen) > 1000
 
 
 def test_canaries_are_in_every_form_and_in_every_kind_that_is_decoded() -> None:
     birds = canaries()
-    assert {c.form for c in birds} == set(FORMS)
-    kinds = {kind_of(p.file.rsplit("/", 1)[-1], p.body[:4096]) for p in planted(birds, number())}
+    assert {c.encoding for c in birds} == set(ENCODINGS)
+    kinds = {kind_of(p.file.rsplit("/", 1)[-1], p.body[:4096]) for p in canary_files(birds, number_canary())}
     assert kinds >= compressed.COMPRESSED | {"parquet", "kafka segment", "zip", "deletion vector"}
     first, second = canaries()[0], canaries()[0]
-    assert first.needle.value != second.needle.value
-    assert first.needle.value not in repr(first)
+    assert first.term.value != second.term.value
+    assert first.term.value not in repr(first)
 
 
 def nothing(*_: object, **__: object) -> Iterator[Any]:
@@ -48,7 +48,7 @@ BLIND: list[tuple[object, str, Any, str]] = [
     (reading, "decompressed", nothing, "gzip"),
     (compressed, "_snappy_frames", nothing, "snappy frames"),
     (compressed, "_block", lambda *_: b"", "lz4 blocks"),
-    (reading.Reading, "_members", nothing, "zip"),
+    (reading.EntryScan, "_members", nothing, "zip"),
     (encodings, "_base64", nothing, "text"),
     (encodings, "_url_encoded", nothing, "text"),
     (encodings, "_json_escapes", nothing, "text"),

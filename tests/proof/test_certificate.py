@@ -18,36 +18,36 @@ from typer.testing import CliRunner
 
 from ingest.cli import app
 from ingest.errors import ConfigError, ProofFailed
-from ingest.proof.certificate import Certificate, Erasure, issued, verified
-from ingest.proof.certificate.keys import made, public_key, signing_key
+from ingest.proof.certificate import Certificate, Erasure, issue_certificate, verify_certificate
+from ingest.proof.certificate.keys import make_key_pair, public_key, signing_key
 from ingest.proof.certificate.statement import canonical
-from ingest.proof.scan.report import Finding, KindRead, NotScanned, Report, Sighting, Sought
+from ingest.proof.scan.report import CanaryCheck, Finding, KindRead, NotScanned, Report, SearchTermLabel
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ERASURE = Erasure("2026-17", "9f" * 32, {"shop": "0/16B3748 <&>"}, "ab" * 32)
 REPORT = Report(
-    needles=(Sought("email", ()), Sought("member", ("id",))),
+    needles=(SearchTermLabel("email", ()), SearchTermLabel("member", ("id",))),
     places=("/data/lakehouse", "s3://bucket/<changelogs>", "Kafka at broker:9092"),
     read=(KindRead("/data/lakehouse", "parquet", 12, 34567, 89012),),
     findings=(),
     not_scanned=(NotScanned("Kafka at broker:9092", "", "topics lie elsewhere"),),
-    canaries=(Sighting("files", "gzip", 44),),
+    canaries=(CanaryCheck("files", "gzip", 44),),
 )
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     file = tmp_path_factory.mktemp("keys") / "erasure.pem"
-    return file, made(file)
+    return file, make_key_pair(file)
 
 
 @pytest.fixture(scope="module")
 def certificate(pair: tuple[Path, Path]) -> Certificate:
-    return issued(ERASURE, REPORT, signing_key(pair[0]), AT)
+    return issue_certificate(ERASURE, REPORT, signing_key(pair[0]), AT)
 
 
 def test_it_says_what_was_done(certificate: Certificate) -> None:
-    said = certificate.said
+    said = certificate.content
     assert said["request"] == "2026-17"
     assert said["cut_offs"] == {"shop": "0/16B3748 <&>"}
     assert said["issued_at"] == "2026-03-01T12:00:00+00:00"
@@ -76,15 +76,15 @@ def test_the_page_shows_all_of_it_and_loads_nothing(certificate: Certificate) ->
 
 
 def test_it_verifies_from_its_files_alone(certificate: Certificate, pair: tuple[Path, Path], tmp_path: Path) -> None:
-    for file in certificate.written(tmp_path, "erasure-17"):
-        known = verified(file, public_key(pair[1]))
+    for file in certificate.write(tmp_path, "erasure-17"):
+        known = verify_certificate(file, public_key(pair[1]))
         assert (known.genuine, known.broken, known.open) == (True, (), ())
-        unknown = verified(file)
+        unknown = verify_certificate(file)
         assert unknown.genuine
         assert "whose key" in unknown.open[0]
-        other = verified(file, public_key(made(tmp_path / f"{file.suffix}.pem")))
+        other = verify_certificate(file, public_key(make_key_pair(tmp_path / f"{file.suffix}.pem")))
         assert other.broken == ("it was signed with another key than the one that you gave",)
-    assert verified(tmp_path / "erasure-17.json").said == certificate.said
+    assert verify_certificate(tmp_path / "erasure-17.json").content == certificate.content
 
 
 @settings(max_examples=300, deadline=None)
@@ -107,7 +107,7 @@ def test_a_byte_that_is_altered_shows(
     )
     file = tmp_path_factory.getbasetemp() / "altered"
     file.write_bytes(changed)
-    assert not verified(file).genuine
+    assert not verify_certificate(file).genuine
 
 
 def test_each_byte_of_the_signatures_counts(certificate: Certificate, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_each_byte_of_the_signatures_counts(certificate: Certificate, tmp_path: 
         for byte in b"ABCDwxyz0189+/=":
             if body[at] != byte:
                 file.write_bytes(body[:at] + bytes([byte]) + body[at + 1 :])
-                assert not verified(file).genuine
+                assert not verify_certificate(file).genuine
 
 
 @pytest.mark.parametrize(
@@ -127,12 +127,12 @@ def test_each_byte_of_the_signatures_counts(certificate: Certificate, tmp_path: 
         (replace(REPORT, findings=(Finding("p", "f", "its bytes", "email", "as given"),)), "1 residues were found"),
         (replace(REPORT, canaries=()), "had none"),
         (replace(REPORT, places=("Kafka at broker:9092",)), "none of 1 places could be looked into"),
-        (replace(REPORT, canaries=(Sighting("files", "gzip", 44, ("canary: hex",)),)), "missed 1 canaries"),
+        (replace(REPORT, canaries=(CanaryCheck("files", "gzip", 44, ("canary: hex",)),)), "missed 1 canaries"),
     ],
 )
 def test_it_is_refused_where_nothing_is_proved(report: Report, said: str, pair: tuple[Path, Path]) -> None:
     with pytest.raises(ProofFailed, match=said):
-        issued(ERASURE, report, signing_key(pair[0]), AT)
+        issue_certificate(ERASURE, report, signing_key(pair[0]), AT)
 
 
 def test_one_value_has_one_text() -> None:
@@ -145,13 +145,13 @@ def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
     file = tmp_path / "a.pem"
     before = os.umask(0)
     try:
-        beside = made(file)
+        beside = make_key_pair(file)
     finally:
         os.umask(before)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert b"PRIVATE" not in beside.read_bytes()
     with pytest.raises(ConfigError, match="already"):
-        made(file)
+        make_key_pair(file)
     file.chmod(0o640)
     with pytest.raises(ConfigError, match="others may read"):
         signing_key(file)
@@ -160,12 +160,12 @@ def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
 def test_a_key_among_the_data_signs_nothing(tmp_path: Path) -> None:
     lakehouse = tmp_path / "lakehouse"
     lakehouse.mkdir()
-    made(lakehouse / "a.pem")
+    make_key_pair(lakehouse / "a.pem")
     (tmp_path / "link.pem").symlink_to(lakehouse / "a.pem")
     for file in (lakehouse / "a.pem", tmp_path / "link.pem"):
         with pytest.raises(ConfigError, match="about which it is to sign"):
             signing_key(file, [lakehouse])
-    made(tmp_path / "b.pem")
+    make_key_pair(tmp_path / "b.pem")
     assert signing_key(tmp_path / "b.pem", [lakehouse])
 
 
@@ -190,7 +190,7 @@ def test_the_commands(tmp_path: Path) -> None:
     run = CliRunner().invoke
     file = tmp_path / "erasure.pem"
     assert run(app, ["certificate", "key", str(file)]).exit_code == 0
-    document, page = issued(ERASURE, REPORT, signing_key(file), AT).written(tmp_path, "erasure-17")
+    document, page = issue_certificate(ERASURE, REPORT, signing_key(file), AT).write(tmp_path, "erasure-17")
     for one in (document, page):
         verify = ["certificate", "verify", str(one), "--public-key", f"{file}.pub"]
         told = run(app, verify)

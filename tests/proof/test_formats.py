@@ -22,8 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.proof.canaries import formats
-from ingest.proof.canaries.canary_encodings import canaries, number
-from ingest.proof.scan import Folder, Needle, scanned
+from ingest.proof.canaries.canary_encodings import canaries, number_canary
+from ingest.proof.scan import Folder, SearchTerm, scan_places
 from ingest.proof.scan.compressed import PIECE
 from ingest.proof.scan.encodings import IN_COLUMN
 from ingest.proof.scan.kinds import HEAD
@@ -206,14 +206,14 @@ def test_names_of_files_and_folders_are_read_and_not_shown(tmp_path: Path) -> No
 
 
 def test_a_value_in_a_name_is_masked(tmp_path: Path) -> None:
-    needle = Needle("email", "anna.muster@mail.example")
+    needle = SearchTerm("email", "anna.muster@mail.example")
     (tmp_path / needle.value).mkdir()
     (tmp_path / needle.value / "a").write_bytes(b"\x00\x01")
-    (found,) = scanned([Folder(tmp_path / needle.value), Folder(tmp_path)], [needle])[1:]
+    (found,) = scan_places([Folder(tmp_path / needle.value), Folder(tmp_path)], [needle])[1:]
     assert needle.value not in repr(found)
     assert {f.file for f in found.findings.values()} == {"‹email›/", "‹email›/a"}
     assert unread(found) == [("‹email›/a", "its format is not known: its bytes were searched as they are, not decoded")]
-    (place,) = scanned([Folder(tmp_path / needle.value)], [needle])
+    (place,) = scan_places([Folder(tmp_path / needle.value)], [needle])
     assert needle.value not in repr(place)
 
 
@@ -269,7 +269,7 @@ def test_a_file_that_goes_while_it_is_scanned_is_listed(tmp_path: Path) -> None:
         def entries(self) -> Any:
             yield entry
 
-    (found,) = scanned([Gone()], [Needle("email", EMAIL)])
+    (found,) = scan_places([Gone()], [SearchTerm("email", EMAIL)])
     assert unread(found) == [("a", "it can't be opened (No such file or directory)")]
 
 
@@ -281,7 +281,7 @@ def test_the_report_counts_what_was_read(tmp_path: Path) -> None:
     assert {k.kind: k.decoded_bytes > 0 for k in found.read()}["parquet"]
 
 
-FILES = list(formats.planted(canaries(), number()))
+FILES = list(formats.canary_files(canaries(), number_canary()))
 
 
 @settings(max_examples=400, deadline=None)
@@ -302,14 +302,14 @@ def test_a_damaged_file_is_listed_or_read_but_never_stops_a_scan(
     assert sum(k.files for k in found.read() if k.kind != "name") == 1
 
 
-DAY = Needle("born", "1961-02-03")
+DAY = SearchTerm("born", "1961-02-03")
 
 
 @pytest.mark.parametrize("kind", [pa.date32(), pa.date64(), pa.timestamp("us"), pa.timestamp("ms", "UTC")])
 def test_dates_are_found_as_they_are_written(kind: pa.DataType, tmp_path: Path) -> None:
     days = pa.array(["1950-01-01", DAY.value, None], pa.string()).cast(pa.timestamp("s")).cast(kind)
     (tmp_path / "a.parquet").write_bytes(parquet(pa.table({"born": days, "other": days})))
-    for needle, columns in ((DAY, {"born", "other"}), (Needle("born", DAY.value, ("born",)), {"born"})):
+    for needle, columns in ((DAY, {"born", "other"}), (SearchTerm("born", DAY.value, ("born",)), {"born"})):
         found = {f.part for f in scan(tmp_path, [needle]).findings.values() if "column" in f.part}
         assert found == {f"row group 0, column {c}" for c in columns}
 
@@ -317,9 +317,9 @@ def test_dates_are_found_as_they_are_written(kind: pa.DataType, tmp_path: Path) 
 @pytest.mark.parametrize(("kind", "most"), [(pa.date32(), 2**31 - 1), (pa.timestamp("us", "UTC"), 9223372036825200000)])
 def test_dates_are_found_beside_one_that_never_comes(kind: pa.DataType, most: int, tmp_path: Path) -> None:
     """What Postgres' "infinity" becomes: a year that Python has no date for."""
-    number = pa.int32() if kind == pa.date32() else pa.int64()
+    number_canary = pa.int32() if kind == pa.date32() else pa.int64()
     day = pa.array([DAY.value]).cast(pa.timestamp("s")).cast(kind)
-    born = pa.concat_arrays([day, pa.array([most], number).cast(kind)])
+    born = pa.concat_arrays([day, pa.array([most], number_canary).cast(kind)])
     (tmp_path / "a.parquet").write_bytes(parquet(pa.table({"born": born})))
     found = scan(tmp_path, [DAY])
     parts = {f"row group 0, {part} of born" for part in ("statistics", "dictionary")}

@@ -14,8 +14,8 @@ from ingest.cli import app
 from ingest.config import load
 from ingest.errors import ConfigError, ProofFailed
 from ingest.proof import search
-from ingest.proof.canaries import sightings
-from ingest.proof.scan.report import Sighting
+from ingest.proof.canaries import check_canaries
+from ingest.proof.scan.report import CanaryCheck
 from tests.proof.subject import EMAIL, NUMBER
 
 NEEDLES = json.dumps({"email": EMAIL, "member": {"value": NUMBER, "columns": ["id"]}})
@@ -88,11 +88,11 @@ def test_needles_may_come_from_stdin(pipeline: Path) -> None:
 
 
 def test_a_scan_that_missed_a_canary_is_none(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "sightings", lambda _: (Sighting("files", "gzip", 2, ("canary: hex",)),))
+    monkeypatch.setattr(search, "check_canaries", lambda _: (CanaryCheck("files", "gzip", 2, ("canary: hex",)),))
     told = scan(pipeline)
     assert isinstance(told.exception, ProofFailed)
     assert "files, gzip: canary: hex" in str(told.exception)
-    assert all(not s.missed for s in sightings([]))
+    assert all(not s.missed for s in check_canaries([]))
 
 
 def test_places_come_from_the_file(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from ingest.proof.scan.encodings import IN_COLUMN
-from ingest.proof.scan.report import Collected
+from ingest.proof.scan.report import PlaceScan
 from tests.proof.subject import EMAIL, NUMBER, in_file, scan, unread
 
 pytestmark = pytest.mark.spark
@@ -77,12 +77,12 @@ def others(spark: SparkSession, count: int) -> DataFrame:
 
 
 @pytest.fixture(scope="module")
-def found(lakehouse: Path) -> Collected:
+def found(lakehouse: Path) -> PlaceScan:
     return scan(lakehouse)
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_deleted_rows_are_found_in_data_files(name: str, found: Collected) -> None:
+def test_deleted_rows_are_found_in_data_files(name: str, found: PlaceScan) -> None:
     there = {(f.needle, f.part.split(",")[0], f.form) for f in found.findings.values() if is_data(name, f.file)}
     assert ("email", "row group 0", "as given") in there
     assert ("member", "row group 0", IN_COLUMN) in there
@@ -95,28 +95,28 @@ def is_data(name: str, file: str) -> bool:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_statistics_and_predicates_are_found_in_commits(name: str, found: Collected) -> None:
+def test_statistics_and_predicates_are_found_in_commits(name: str, found: PlaceScan) -> None:
     there = in_file(found, f"{name}/_delta_log/0000000000000000000")
     assert ("email", "first 32 characters") in there
     assert ("member", IN_COLUMN) in there
 
 
-def test_the_predicate_of_a_delete_is_found(found: Collected) -> None:
+def test_the_predicate_of_a_delete_is_found(found: PlaceScan) -> None:
     """Where the statistics are not: the last commit of a table whose rows are marked by vectors."""
     last = "vectors/_delta_log/00000000000000000004.json"
     assert ("member", IN_COLUMN) in in_file(found, last)
 
 
-def test_checksums_of_the_log_are_read(found: Collected) -> None:
+def test_checksums_of_the_log_are_read(found: PlaceScan) -> None:
     assert any(f.file.endswith(".crc") and f.file.startswith("rewritten/_delta_log/") for f in found.findings.values())
 
 
-def test_the_change_feed_is_read(found: Collected) -> None:
+def test_the_change_feed_is_read(found: PlaceScan) -> None:
     assert in_file(found, "feed/_change_data/") >= {("email", "as given"), ("member", IN_COLUMN)}
 
 
 @pytest.mark.parametrize("name", ["checkpoints", "parsed", "v2"])
-def test_checkpoints_are_read(name: str, found: Collected, lakehouse: Path) -> None:
+def test_checkpoints_are_read(name: str, found: PlaceScan, lakehouse: Path) -> None:
     where = "_sidecars" if name == "v2" else ""
     log = lakehouse / name / "_delta_log"
     files = list((log / where).glob("*.parquet" if where else "*.checkpoint*.parquet"))
@@ -125,13 +125,13 @@ def test_checkpoints_are_read(name: str, found: Collected, lakehouse: Path) -> N
     assert hits == {"email", "member"}
 
 
-def test_deletion_vectors_are_known(found: Collected) -> None:
+def test_deletion_vectors_are_known(found: PlaceScan) -> None:
     kinds = {k.kind: k.files for k in found.read()}
     assert kinds["deletion vector"] >= 1
     assert kinds["parquet"] >= 14
 
 
-def test_nothing_of_a_table_is_left_unread(found: Collected) -> None:
+def test_nothing_of_a_table_is_left_unread(found: PlaceScan) -> None:
     assert unread(found) == []
 
 

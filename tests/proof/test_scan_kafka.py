@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from ingest.proof.scan.encodings import IN_COLUMN
-from ingest.proof.scan.report import Collected
+from ingest.proof.scan.report import PlaceScan
 from ingest.stack import Stack
 from tests.proof.subject import EMAIL, NUMBER, scan, unread
 
@@ -26,7 +26,7 @@ def topic(by: str, codec: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def found(stack: Stack) -> Collected:
+def found(stack: Stack) -> PlaceScan:
     kafka: dict[str, Any] = {"bootstrap.servers": stack.kafka.bootstrap_servers}
     admin = AdminClient(kafka)
     topics = []
@@ -51,7 +51,7 @@ def found(stack: Stack) -> Collected:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("by", COMPRESSED_BY)
-def test_records_are_found_in_every_codec(by: str, codec: str, found: Collected) -> None:
+def test_records_are_found_in_every_codec(by: str, codec: str, found: PlaceScan) -> None:
     part = "its bytes" if codec == "none" else f"records compressed by {codec}"
     ours = [f for f in found.findings.values() if f.file.startswith(f"{topic(by, codec)}-0/")]
     there = {(f.part, f.needle, f.form) for f in ours}
@@ -59,14 +59,14 @@ def test_records_are_found_in_every_codec(by: str, codec: str, found: Collected)
     assert (part, "member", IN_COLUMN) in there
 
 
-def test_other_files_of_the_broker_are_read(found: Collected) -> None:
+def test_other_files_of_the_broker_are_read(found: PlaceScan) -> None:
     kinds = {k.kind: k.files for k in found.read()}
     assert kinds["kafka segment"] >= 10
     ours = [entry for entry in unread(found) if entry[0].startswith("scan.")]
     assert ours == []
 
 
-def test_a_topic_that_never_knew_the_subject_is_clean(stack: Stack, found: Collected, tmp_path: Path) -> None:
+def test_a_topic_that_never_knew_the_subject_is_clean(stack: Stack, found: PlaceScan, tmp_path: Path) -> None:
     producer = Producer({"bootstrap.servers": stack.kafka.bootstrap_servers, "compression.type": "zstd"})
     for i in range(300):
         producer.produce("scan.clean", json.dumps({"id": i, "mail": f"{i}@mail.example"}))

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from ingest.cli import app
 from ingest.errors import IngestError, ProofFailed
-from ingest.proof.canaries import sightings
-from ingest.proof.scan import Bucket, scanned
-from ingest.proof.scan.report import Collected
+from ingest.proof.canaries import check_canaries
+from ingest.proof.scan import Bucket, scan_places
+from ingest.proof.scan.report import PlaceScan
 from ingest.stack import S3
 from tests.proof.subject import EMAIL, NEEDLES, unread
 
@@ -41,12 +41,12 @@ def place(s3: S3, client: S3Client, request: pytest.FixtureRequest) -> Bucket:
 
 
 def put(client: S3Client, place: Bucket, name: str, body: bytes, **more: Any) -> None:
-    bucket, prefix = place.where
+    bucket, prefix = place.location
     client.put_object(Bucket=bucket, Key=prefix + name, Body=body, **more)
 
 
-def scan(place: Bucket) -> Collected:
-    (found,) = scanned([place], NEEDLES)
+def scan(place: Bucket) -> PlaceScan:
+    (found,) = scan_places([place], NEEDLES)
     return found
 
 
@@ -64,7 +64,7 @@ def test_what_was_replaced_or_deleted_is_read_while_a_version_of_it_is_there(cli
     put(client, place, "replaced", EMAIL.encode())
     put(client, place, "replaced", b"{}")
     put(client, place, "deleted", EMAIL.encode())
-    bucket, prefix = place.where
+    bucket, prefix = place.location
     client.delete_object(Bucket=bucket, Key=f"{prefix}deleted")
     found = scan(place)
     assert {f.file.split(" ")[0] for f in found.findings.values()} == {"replaced", "deleted"}
@@ -85,7 +85,7 @@ def test_metadata_tags_and_names_are_read(client: S3Client, place: Bucket) -> No
 
 
 def test_an_upload_that_nobody_finished_is_listed(client: S3Client, place: Bucket) -> None:
-    bucket, prefix = place.where
+    bucket, prefix = place.location
     upload = client.create_multipart_upload(Bucket=bucket, Key=f"{prefix}half")["UploadId"]
     part = EMAIL.encode() * 200_000
     client.upload_part(Bucket=bucket, Key=f"{prefix}half", UploadId=upload, PartNumber=1, Body=part)
@@ -104,7 +104,7 @@ def test_a_bucket_that_is_not_there_is_listed(s3: S3) -> None:
 @pytest.mark.parametrize("bucket", ["scanned", "plain"])
 def test_canaries_are_found_in_a_bucket_and_leave_nothing(bucket: str, s3: S3, client: S3Client) -> None:
     place = Bucket(f"s3://{bucket}/canaries", s3.client_options)
-    seen = [s for s in sightings([place]) if s.place == place.name]
+    seen = [s for s in check_canaries([place]) if s.place == place.name]
     assert {s.format: s.missed for s in seen if s.missed} == {}
     assert ("older versions" in {s.format for s in seen}) == (bucket == "scanned")
     listed = client.list_object_versions(Bucket=bucket, Prefix="canaries/")
@@ -117,10 +117,10 @@ def test_a_bucket_that_lets_no_canaries_in_proves_nothing(s3: S3, client: S3Clie
     guessed = s3.client_options | {"aws_secret_access_key": "guessed"}
     for place in (Bucket("s3://absent", s3.client_options), Bucket("s3://plain", guessed)):
         with pytest.raises(ProofFailed, match="canaries can't be written"):
-            sightings([place])
+            check_canaries([place])
     away = s3.client_options | {"endpoint_url": "http://127.0.0.1:9"}
     with pytest.raises(IngestError) as refused:
-        sightings([Bucket("s3://absent", away)])
+        check_canaries([Bucket("s3://absent", away)])
     assert refused.value.retried
 
 

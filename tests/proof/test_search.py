@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.errors import ConfigError
-from ingest.proof.scan.encodings import FORMS, IN_COLUMN
-from ingest.proof.scan.search import Match, Search
-from ingest.proof.scan.search_terms import Needle, parsed
+from ingest.proof.scan.encodings import ENCODINGS, IN_COLUMN
+from ingest.proof.scan.search import Match, PatternSearch
+from ingest.proof.scan.search_terms import SearchTerm, parse_search_terms
 from tests.proof.subject import EMAIL, NEEDLES, NUMBER
 
-SEARCH = Search(NEEDLES)
+SEARCH = PatternSearch(NEEDLES)
 BODY = EMAIL.encode()
 WRITTEN: list[tuple[str, bytes]] = [
     ("as given", BODY),
@@ -58,8 +58,8 @@ WRITTEN: list[tuple[str, bytes]] = [
 ]
 
 
-def forms(search: Search, body: bytes) -> set[tuple[str, str]]:
-    return {(m.label, m.form) for m in search.in_bytes(body)}
+def forms(search: PatternSearch, body: bytes) -> set[tuple[str, str]]:
+    return {(m.label, m.encoding) for m in search.in_bytes(body)}
 
 
 @pytest.mark.parametrize(("form", "body"), WRITTEN, ids=[f"{i} {form}" for i, (form, _) in enumerate(WRITTEN)])
@@ -69,7 +69,7 @@ def test_each_form_is_found(form: str, body: bytes) -> None:
 
 def test_base64_for_urls_is_found() -> None:
     value = "reference ???>>>~~~ of a claim"
-    search = Search([Needle("reference", value)])
+    search = PatternSearch([SearchTerm("reference", value)])
     for before in range(4):
         body = base64.urlsafe_b64encode(b"x" * before + value.encode() + b"!")
         assert b"-" in body or b"_" in body
@@ -77,7 +77,7 @@ def test_base64_for_urls_is_found() -> None:
 
 
 def test_every_form_that_is_told_has_a_test() -> None:
-    assert {form for form, _ in WRITTEN} | {"base64url"} == set(FORMS)
+    assert {form for form, _ in WRITTEN} | {"base64url"} == set(ENCODINGS)
 
 
 @given(st.sampled_from(WRITTEN), st.binary(max_size=40), st.binary(max_size=40), st.data())
@@ -89,12 +89,12 @@ def test_bytes_may_be_cut_anywhere(
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
     pieces = [whole[i:j] for i, j in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
     found = list(SEARCH.in_stream(pieces))
-    assert ("email", form) in {(m.label, m.form) for m in found}
+    assert ("email", form) in {(m.label, m.encoding) for m in found}
     assert sorted(found, key=order) == sorted(SEARCH.in_bytes(whole), key=order)
 
 
 def order(match: Match) -> tuple[int, int, str, str]:
-    return match.begin, match.end, match.label, match.form
+    return match.begin, match.end, match.label, match.encoding
 
 
 def cut_in(body: bytes, size: int) -> Sequence[bytes]:
@@ -121,7 +121,7 @@ NAMED = [
 @pytest.mark.parametrize("text", NAMED)
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_a_number_counts_where_a_named_column_has_it(text: str, size: int) -> None:
-    assert {(m.label, m.form) for m in SEARCH.in_stream(cut_in(text.encode(), size))} == {("member", IN_COLUMN)}
+    assert {(m.label, m.encoding) for m in SEARCH.in_stream(cut_in(text.encode(), size))} == {("member", IN_COLUMN)}
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_hashes_of_a_key_count_everywhere(key: dict[str, object]) -> None:
 
 
 def test_a_short_text_counts_in_its_column() -> None:
-    search = Search([Needle("name", "Zoë", ("first_name",))])
+    search = PatternSearch([SearchTerm("name", "Zoë", ("first_name",))])
     assert forms(search, '{"first_name":"Zoë"}'.encode()) == {("name", IN_COLUMN)}
     assert forms(search, json.dumps({"first_name": "Zoë"}).encode()) == {("name", IN_COLUMN)}
     assert forms(search, '{"first_name":"Zoëlle"} {"last_name":"Zoë"} Zoë'.encode()) == set()
@@ -165,13 +165,13 @@ def test_nothing_is_found_where_nothing_is(body: bytes) -> None:
 
 
 def test_names_are_shown_without_values() -> None:
-    assert SEARCH.masked(f"silver/email={quote(EMAIL, safe='')}/id=4711/x") == "silver/email=‹email›/id‹member›/x"
-    assert SEARCH.masked("silver/claims") == "silver/claims"
+    assert SEARCH.mask(f"silver/email={quote(EMAIL, safe='')}/id=4711/x") == "silver/email=‹email›/id‹member›/x"
+    assert SEARCH.mask("silver/claims") == "silver/claims"
 
 
 def test_needles_come_from_json() -> None:
     said = {"email": [EMAIL, "another@mail.example"], "member": {"value": NUMBER, "columns": ["id"]}}
-    needles = parsed(json.dumps(said))
+    needles = parse_search_terms(json.dumps(said))
     assert [(n.label, n.value, n.columns) for n in needles] == [
         ("email", EMAIL, ()),
         ("email", "another@mail.example", ()),
@@ -199,7 +199,7 @@ def test_needles_come_from_json() -> None:
 )
 def test_needles_that_prove_nothing_are_refused_without_their_values(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as refused:
-        parsed(text)
+        parse_search_terms(text)
     assert "Anna" not in str(refused.value)
     assert "12345678" not in str(refused.value)
     assert "4711" not in str(refused.value)

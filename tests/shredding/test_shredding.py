@@ -26,7 +26,7 @@ from ingest.errors import ConfigError
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.pipeline.shredding import data_keys_of, rows_in_clear, shred
-from ingest.proof.scan import Needle
+from ingest.proof.scan import SearchTerm
 from ingest.shredding.key_store import KeyStore
 from ingest.suppression.cutoff import Cutoff
 from ingest.suppression.keyed_hash import keyed_hash
@@ -41,7 +41,7 @@ from tests.suppression.test_suppression import captured, merged, rows
 
 pytestmark = pytest.mark.spark
 MASTER = bytes(range(32))
-VALUES = (Needle("name", NAME), Needle("text", TEXT))
+VALUES = (SearchTerm("name", NAME), SearchTerm("text", TEXT))
 SHRED: dict[str, Any] = {
     MEMBERS: TOLD[MEMBERS] | {"shred": ["name"]},
     CLAIMS: TOLD[CLAIMS] | {"shred": ["text"]},

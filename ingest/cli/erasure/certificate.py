@@ -10,14 +10,14 @@ from typing import Annotated
 
 import typer
 
-from ingest.cli.erasure.scan import needles_in
+from ingest.cli.erasure.scan import read_search_terms
 from ingest.config import load
 from ingest.erasure.certifying import erasure_of
 from ingest.failures.explained import explaining
-from ingest.proof.certificate import issued, verified
-from ingest.proof.certificate.keys import made, public_key, signing_key
+from ingest.proof.certificate import issue_certificate, verify_certificate
+from ingest.proof.certificate.keys import make_key_pair, public_key, signing_key
 from ingest.proof.scan import Folder
-from ingest.proof.search import places_of, proof
+from ingest.proof.search import places_of, scan_with_canaries
 from ingest.spark.session import running
 
 EXIT_ALTERED = 1
@@ -37,7 +37,7 @@ def key(
     Example: ingest certificate key ~/.ingest/erasure.pem
     """
     del debug
-    beside = made(file.expanduser())
+    beside = make_key_pair(file.expanduser())
     typer.echo(f"private key: {file}\npublic key: {beside}")
 
 
@@ -61,15 +61,15 @@ def issue(
     """
     del debug
     loaded = load(pipeline)
-    needles = needles_in(needle_file)
+    terms = read_search_terms(needle_file)
     places, left_out = places_of(loaded)
     places += [Folder(path.expanduser().absolute()) for path in folder or ()]
     signer = signing_key(key, [place.path for place in places if isinstance(place, Folder)])
     with running(f"ingest certificate {loaded.name}", loaded.session) as spark, explaining(loaded):
         erasure = erasure_of(spark, loaded, request)
-    certificate = issued(erasure, proof(places, needles, left_out), signer, datetime.now(UTC))
+    certificate = issue_certificate(erasure, scan_with_canaries(places, terms, left_out), signer, datetime.now(UTC))
     out.mkdir(parents=True, exist_ok=True)
-    for file in certificate.written(out, f"erasure-{request}"):
+    for file in certificate.write(out, f"erasure-{request}"):
         typer.echo(str(file))
 
 
@@ -87,16 +87,20 @@ def verify(
     Example: ingest certificate verify erasure-17.json --public-key erasure.pem.pub
     """
     del debug
-    verdict = verified(file, None if key is None else public_key(key))
+    verdict = verify_certificate(file, None if key is None else public_key(key))
     if as_json:
-        typer.echo(json.dumps({"genuine": verdict.genuine, **asdict(verdict)}, ensure_ascii=False))
+        fields = asdict(verdict)
+        fields["said"] = fields.pop("content")
+        typer.echo(json.dumps({"genuine": verdict.genuine, **fields}, ensure_ascii=False))
     else:
         for mark, sentences in (("holds", verdict.holds), ("BROKEN", verdict.broken), ("open", verdict.open)):
             for sentence in sentences:
                 typer.echo(f"{mark}: {sentence}")
-        if verdict.said is not None:
-            said = verdict.said
-            typer.echo(f"request {said['request']}, issued at {said['issued_at']}, {len(said['places'])} places")
-            typer.echo(f"{len(said['not_scanned'])} files or places were not scanned; the certificate lists them")
+        if verdict.content is not None:
+            content = verdict.content
+            typer.echo(
+                f"request {content['request']}, issued at {content['issued_at']}, {len(content['places'])} places"
+            )
+            typer.echo(f"{len(content['not_scanned'])} files or places were not scanned; the certificate lists them")
     if not verdict.genuine:
         raise typer.Exit(EXIT_ALTERED)

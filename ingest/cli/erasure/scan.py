@@ -15,9 +15,9 @@ from ingest.cli import personal
 from ingest.cli.printing import verbatim
 from ingest.config import load
 from ingest.errors import ProofFailed
-from ingest.proof.scan import Folder, Needle, Report
-from ingest.proof.scan.search_terms import parsed
-from ingest.proof.search import places_of, proof
+from ingest.proof.scan import Folder, Report, SearchTerm
+from ingest.proof.scan.search_terms import parse_search_terms
+from ingest.proof.search import places_of, scan_with_canaries
 
 EXIT_FOUND = 1
 _SHOWN = 100
@@ -44,10 +44,10 @@ def scan(
     """
     del debug
     loaded = load(pipeline)
-    needles = needles_in(needle_file)
+    terms = read_search_terms(needle_file)
     places, left_out = places_of(loaded)
     places += [Folder(path.expanduser().absolute()) for path in folder or ()]
-    report = proof(places, needles, left_out)
+    report = scan_with_canaries(places, terms, left_out)
     if as_json:
         typer.echo(json.dumps(asdict(report), ensure_ascii=False))
     else:
@@ -62,9 +62,9 @@ def scan(
         raise typer.Exit(EXIT_FOUND)
 
 
-def needles_in(file: str) -> tuple[Needle, ...]:
+def read_search_terms(file: str) -> tuple[SearchTerm, ...]:
     """Returns the search terms in a file, or in stdin if it is "-". Raises ConfigError, which quotes none of them."""
-    return parsed(personal.read(file, "--needle-file"))
+    return parse_search_terms(personal.read(file, "--needle-file"))
 
 
 def _show(console: Console, report: Report) -> None:

@@ -1,5 +1,5 @@
-"""Canaries: markers that the scanner must find, or it has proved nothing. They are planted where nothing else lies."""
+"""Canaries: markers that a scan has to find to prove anything. They are written to places of their own."""
 
-from ingest.proof.canaries.canary_check import sightings
+from ingest.proof.canaries.canary_check import check_canaries
 
-__all__ = ["sightings"]
+__all__ = ["check_canaries"]

@@ -1,7 +1,6 @@
-"""Canaries set out where nothing else lies, and whether the scanner finds each: every format, form and kind of place.
+"""Writes canaries in every format, encoding and kind of place, and checks that the scanner finds each.
 
-A scan that misses one proves nothing of what it did not find.
-"""
+A scan that misses one proves nothing about what it did not find."""
 
 from __future__ import annotations
 
@@ -9,78 +8,80 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ingest.proof.canaries.canary_bucket import Aviary
-from ingest.proof.canaries.canary_encodings import Canary, canaries, number
-from ingest.proof.canaries.formats import Planted, planted
-from ingest.proof.scan import Bucket, Place, scanned
+from ingest.proof.canaries.canary_bucket import CanaryBucket
+from ingest.proof.canaries.canary_encodings import Canary, canaries, number_canary
+from ingest.proof.canaries.formats import CanaryFile, canary_files
+from ingest.proof.scan import Bucket, Place, scan_places
 from ingest.proof.scan.places import Folder
-from ingest.proof.scan.report import Collected, Finding, Sighting
+from ingest.proof.scan.report import CanaryCheck, Finding, PlaceScan
 
-_LONGEST_NAME = 200
+_MAX_NAME = 200
 
 
-def sightings(places: Sequence[Place]) -> tuple[Sighting, ...]:
-    """Of files in a folder of their own, and of objects beside what lies in each bucket. Raises IngestError where a
-    bucket does not let them in."""
-    birds, figure = canaries(), number()
-    seen = list(_in_folder(birds, figure))
+def check_canaries(places: Sequence[Place]) -> tuple[CanaryCheck, ...]:
+    """Scans canary files in a temporary folder and canary objects beside each bucket of `places`. Returns a check per
+    place and format. Raises IngestError if a bucket can't be written."""
+    markers, number = canaries(), number_canary()
+    checks = list(_in_folder(markers, number))
     for place in places:
         if isinstance(place, Bucket):
-            seen += _in_bucket(place, birds, figure)
-    return tuple(seen)
+            checks += _in_bucket(place, markers, number)
+    return tuple(checks)
 
 
-def _in_folder(birds: Sequence[Canary], figure: Canary) -> Iterator[Sighting]:
+def _in_folder(markers: Sequence[Canary], number: Canary) -> Iterator[CanaryCheck]:
     with tempfile.TemporaryDirectory(prefix="canaries-") as folder:
-        files = list(planted(birds, figure))
-        for one in files:
-            path = Path(folder, one.file)
+        files = list(canary_files(markers, number))
+        for canary_file in files:
+            path = Path(folder, canary_file.file)
             path.parent.mkdir(exist_ok=True)
-            path.write_bytes(one.body)
-        named = tuple(c for c in birds if _may_be_a_name(c.body))
-        for canary in named:
+            path.write_bytes(canary_file.body)
+        in_names = tuple(c for c in markers if _can_be_name(c.body))
+        for canary in in_names:
             Path(folder, canary.body.decode("utf-8", "surrogateescape")).touch()
-        (found,) = scanned([Folder(Path(folder))], [c.needle for c in (*birds, figure)])
-        yield from _seen("files", found, files, (*birds, figure))
-        yield Sighting("files", "names", len(named), _missed(found.findings.values(), named, "its name"))
+        (scan,) = scan_places([Folder(Path(folder))], [c.term for c in (*markers, number)])
+        yield from _checks_per_format("files", scan, files, (*markers, number))
+        yield CanaryCheck("files", "names", len(in_names), _missed(scan.findings.values(), in_names, "its name"))
 
 
-def _in_bucket(bucket: Bucket, birds: Sequence[Canary], figure: Canary) -> Iterator[Sighting]:
-    files = list(planted(birds, figure))
-    everyone = (*birds, figure)
-    with Aviary(bucket) as aviary:
-        for one in files:
-            aviary.put(one.file, one.body)
-        # Some stores take a backslash for a slash.
-        named = [c for c in birds if c.body.isascii() and _may_be_a_name(c.body) and b"\\" not in c.body]
-        for canary in named:
-            aviary.put(canary.body.decode(), b"")
-        aviary.put("described", b"", {"canary": birds[0].needle.value.encode().hex()})
-        versions = aviary.replaced("replaced", b"\n".join(c.body for c in everyone))
-        (found,) = scanned([aviary.bucket], [c.needle for c in everyone])
-    yield from _seen(bucket.name, found, files, everyone)
-    all_found = found.findings.values()
-    yield Sighting(bucket.name, "names", len(named), _missed(all_found, named, "its name"))
-    # An object's metadata are ASCII: the first canary is written there in hexadecimal.
-    described = any(f.part == "what the store says of it" and f.needle == birds[0].needle.label for f in all_found)
-    yield Sighting(bucket.name, "metadata", 1, () if described else (birds[0].needle.label,))
-    if versions:
-        older = [f for f in all_found if f.file.startswith("replaced (version")]
-        yield Sighting(bucket.name, "older versions", len(everyone), _missed(older, everyone, "its bytes"))
+def _in_bucket(bucket: Bucket, markers: Sequence[Canary], number: Canary) -> Iterator[CanaryCheck]:
+    files = list(canary_files(markers, number))
+    all_markers = (*markers, number)
+    with CanaryBucket(bucket) as canary_bucket:
+        for canary_file in files:
+            canary_bucket.put(canary_file.file, canary_file.body)
+        # Some stores read a backslash as a slash.
+        in_names = [c for c in markers if c.body.isascii() and _can_be_name(c.body) and b"\\" not in c.body]
+        for canary in in_names:
+            canary_bucket.put(canary.body.decode(), b"")
+        canary_bucket.put("described", b"", {"canary": markers[0].term.value.encode().hex()})
+        has_versions = canary_bucket.put_two_versions("replaced", b"\n".join(c.body for c in all_markers))
+        (scan,) = scan_places([canary_bucket.bucket], [c.term for c in all_markers])
+    yield from _checks_per_format(bucket.name, scan, files, all_markers)
+    findings = scan.findings.values()
+    yield CanaryCheck(bucket.name, "names", len(in_names), _missed(findings, in_names, "its name"))
+    # Metadata of an object are ASCII, so the first canary is written there in hexadecimal.
+    described = any(f.part == "what the store says of it" and f.needle == markers[0].term.label for f in findings)
+    yield CanaryCheck(bucket.name, "metadata", 1, () if described else (markers[0].term.label,))
+    if has_versions:
+        older = [f for f in findings if f.file.startswith("replaced (version")]
+        yield CanaryCheck(bucket.name, "older versions", len(all_markers), _missed(older, all_markers, "its bytes"))
 
 
-def _seen(place: str, found: Collected, files: Iterable[Planted], everyone: Sequence[Canary]) -> Iterator[Sighting]:
-    for one in files:
-        held = one.holds or everyone
-        inside = [f for f in found.findings.values() if f.file.split(" (version")[0] == one.file]
-        missed = tuple(f"{name}: {part}" for part in one.parts for name in _missed(inside, held, part))
-        yield Sighting(place, one.format, len(held) * len(one.parts), missed)
+def _checks_per_format(
+    place: str, scan: PlaceScan, files: Iterable[CanaryFile], all_markers: Sequence[Canary]
+) -> Iterator[CanaryCheck]:
+    for canary_file in files:
+        expected = canary_file.holds or all_markers
+        findings = [f for f in scan.findings.values() if f.file.split(" (version")[0] == canary_file.file]
+        missed = tuple(f"{name}: {part}" for part in canary_file.parts for name in _missed(findings, expected, part))
+        yield CanaryCheck(place, canary_file.format, len(expected) * len(canary_file.parts), missed)
 
 
-def _missed(findings: Iterable[Finding], held: Iterable[Canary], part: str) -> tuple[str, ...]:
-    there = {(f.needle, f.form) for f in findings if f.part.startswith(part)}
-    return tuple(c.needle.label for c in held if (c.needle.label, c.form) not in there)
+def _missed(findings: Iterable[Finding], expected: Iterable[Canary], part: str) -> tuple[str, ...]:
+    found = {(f.needle, f.form) for f in findings if f.part.startswith(part)}
+    return tuple(c.term.label for c in expected if (c.term.label, c.encoding) not in found)
 
 
-def _may_be_a_name(body: bytes) -> bool:
-    return b"/" not in body and b"\0" not in body and len(body) < _LONGEST_NAME
+def _can_be_name(body: bytes) -> bool:
+    return b"/" not in body and b"\0" not in body and len(body) < _MAX_NAME

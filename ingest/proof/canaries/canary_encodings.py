@@ -1,4 +1,4 @@
-"""Markers, each written down in one form by the means that anybody would use, not by the scanner's own."""
+"""Canary markers, each encoded once by a library that is not the scanner's own code."""
 
 from __future__ import annotations
 
@@ -12,54 +12,54 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, quote_plus
 
 from ingest.proof.scan.encodings import IN_COLUMN
-from ingest.proof.scan.search_terms import Needle
+from ingest.proof.scan.search_terms import SearchTerm
 
 COLUMN = "canary_number"
-_AROUND = b"<%s>"
+_FRAME = b"<%s>"
 
 
 @dataclass(frozen=True)
 class Canary:
-    """A needle that nobody else has, and how it is written: `body` has to be found as `form`."""
+    """A search term that exists nowhere else, written as `body`; the scan has to find it as `encoding`."""
 
-    needle: Needle
-    form: str
+    term: SearchTerm
+    encoding: str
     body: bytes = field(repr=False)
 
 
 def canaries() -> tuple[Canary, ...]:
-    """One for each way to write a value, with values that were never used before."""
-    return tuple(_canary(name, form, written) for name, form, written in _DISGUISES)
+    """Returns a canary per encoding, with values never used before."""
+    return tuple(_canary(name, encoding, encode) for name, encoding, encode in _ENCODINGS)
 
 
-def number() -> Canary:
-    """A number that counts only as the value of `COLUMN`."""
+def number_canary() -> Canary:
+    """Returns a number that counts only as a value of `COLUMN`."""
     value = str(10**9 + secrets.randbelow(10**9))
-    needle = Needle("canary: number in a column", value, (COLUMN,))
-    return Canary(needle, IN_COLUMN, json.dumps({COLUMN: int(value)}).encode())
+    term = SearchTerm("canary: number in a column", value, (COLUMN,))
+    return Canary(term, IN_COLUMN, json.dumps({COLUMN: int(value)}).encode())
 
 
-def _canary(name: str, form: str, written: Callable[[str], bytes]) -> Canary:
-    # Its base64 has a "/" wherever it begins, its composition and its cases differ, and it is longer than what
-    # statistics keep, in which it is already unlike any other.
+def _canary(name: str, encoding: str, encode: Callable[[str], bytes]) -> Canary:
+    # Its base64 contains "/" at every alignment, its NFC and NFD and its cases differ, and it is longer than the
+    # prefix that statistics keep, which is unique too.
     marker = f"Cänary-É{secrets.token_hex(8)}????{secrets.token_hex(8)}@Example.Invalid"
     marker = unicodedata.normalize("NFC", marker)
-    return Canary(Needle(f"canary: {name}", marker), form, _AROUND % written(marker))
+    return Canary(SearchTerm(f"canary: {name}", marker), encoding, _FRAME % encode(marker))
 
 
 def _aligned(encode: Callable[[bytes], bytes], before: int) -> Callable[[str], bytes]:
     return lambda text: encode(b"." * before + text.encode() + b"..")
 
 
-def _digest(algorithm: str, told: Callable[[bytes], bytes]) -> Callable[[str], bytes]:
-    return lambda text: told(hashlib.new(algorithm, text.encode(), usedforsecurity=False).digest())
+def _digest(algorithm: str, represent: Callable[[bytes], bytes]) -> Callable[[str], bytes]:
+    return lambda text: represent(hashlib.new(algorithm, text.encode(), usedforsecurity=False).digest())
 
 
 def _escaped(text: str) -> bytes:
     return "".join(f"\\u{ord(c):04x}" for c in text).encode()
 
 
-_DISGUISES: tuple[tuple[str, str, Callable[[str], bytes]], ...] = (
+_ENCODINGS: tuple[tuple[str, str, Callable[[str], bytes]], ...] = (
     ("as given", "as given", str.encode),
     ("upper case", "upper case", lambda v: v.upper().encode()),
     ("lower case", "lower case", lambda v: v.lower().encode()),
@@ -80,9 +80,9 @@ _DISGUISES: tuple[tuple[str, str, Callable[[str], bytes]], ...] = (
     *((f"base64 after {n}", "base64", _aligned(base64.b64encode, n)) for n in range(3)),
     *((f"base64url after {n}", "base64url", _aligned(base64.urlsafe_b64encode, n)) for n in range(3)),
     *(
-        (f"{algorithm}, {name}", algorithm, _digest(algorithm, told))
+        (f"{algorithm}, {name}", algorithm, _digest(algorithm, represent))
         for algorithm in ("md5", "sha1", "sha256", "sha512")
-        for name, told in (
+        for name, represent in (
             ("raw", bytes),
             ("hex", lambda d: d.hex().encode()),
             ("HEX", lambda d: d.hex().upper().encode()),

@@ -1,4 +1,4 @@
-"""Files of every format that the scanner decodes, each of which holds all canaries."""
+"""Canary files in every format that the scanner decodes, each with all canaries."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ingest.proof.scan.kinds import HEAD
 
 _PARQUET_CODECS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
 _CHECKPOINT = "_delta_log/00000000000000000010.checkpoint.parquet"
-_PARTS = ("column", "dictionary of", "statistics of")
+_PARQUET_PARTS = ("column", "dictionary of", "statistics of")
 
 
 @dataclass(frozen=True)
-class Planted:
-    """A file, and the beginnings of the names of those of its parts in each of which what it holds has to be found: all
-    canaries unless `holds` says which."""
+class CanaryFile:
+    """`parts`: beginnings of names of file parts, in each of which every canary has to be found. `holds`: the canaries
+    in the file; all by default."""
 
     format: str
     file: str
@@ -38,49 +38,49 @@ class Planted:
     holds: tuple[Canary, ...] | None = None
 
 
-def planted(canaries: Sequence[Canary], number: Canary) -> Iterator[Planted]:
-    """One file after the other."""
+def canary_files(canaries: Sequence[Canary], number: Canary) -> Iterator[CanaryFile]:
+    """Yields the files one by one."""
     bodies = [c.body for c in (*canaries, number)]
     text = b"\n".join(bodies)
-    yield Planted("text", "_delta_log/00000000000000000000.json", text, ("its bytes",))
-    some = (canaries[0], number)
-    yield Planted("text across borders", "border.json", _across_borders(some), ("its bytes",), some)
-    for name, (suffix, packed) in _PACKED.items():
-        yield Planted(name, f"packed.{suffix}", packed(text), (f"{name}: its bytes",))
-    yield Planted("snappy frames", "frames.sz", _snappy_frames(text), ("snappy: its bytes",))
-    yield Planted("zip", "packed.zip", _zip(text), ("zip, inside.json: its bytes",))
-    yield Planted(
+    yield CanaryFile("text", "_delta_log/00000000000000000000.json", text, ("its bytes",))
+    two = (canaries[0], number)
+    yield CanaryFile("text across borders", "border.json", _across_borders(two), ("its bytes",), two)
+    for name, (suffix, compress) in _COMPRESSED.items():
+        yield CanaryFile(name, f"packed.{suffix}", compress(text), (f"{name}: its bytes",))
+    yield CanaryFile("snappy frames", "frames.sz", _snappy_frames(text), ("snappy: its bytes",))
+    yield CanaryFile("zip", "packed.zip", _zip(text), ("zip, inside.json: its bytes",))
+    yield CanaryFile(
         "Parquet in gzip", "inside.parquet.gz", gzip.compress(_parquet(canaries, number)), ("gzip: row group",)
     )
     for codec in _PARQUET_CODECS:
-        parts = tuple(f"row group 0, {part} " for part in _PARTS)
+        parts = tuple(f"row group 0, {part} " for part in _PARQUET_PARTS)
         body = _parquet(canaries, number, compression=codec)
-        yield Planted(f"Parquet, {codec}", f"{codec}.parquet", body, parts)
+        yield CanaryFile(f"Parquet, {codec}", f"{codec}.parquet", body, parts)
     for encoding in ("DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"):
         body = _parquet(canaries, number, encoding=encoding)
-        yield Planted(f"Parquet, {encoding}", f"{encoding}.parquet", body, ("row group 0, column ",))
-    yield Planted("Parquet, nested", _CHECKPOINT, _nested(canaries, number), ("row group 0, column ",))
-    yield Planted("Parquet, footer", "footer.parquet", _footer(text), ("its bytes",))
+        yield CanaryFile(f"Parquet, {encoding}", f"{encoding}.parquet", body, ("row group 0, column ",))
+    yield CanaryFile("Parquet, nested", _CHECKPOINT, _nested(canaries, number), ("row group 0, column ",))
+    yield CanaryFile("Parquet, footer", "footer.parquet", _footer(text), ("its bytes",))
     for number_of, codec in enumerate(CODECS):
         part = "its bytes" if codec == "none" else f"records compressed by {codec}"
-        yield Planted(f"Kafka, {codec}", f"{number_of:020d}.log", segment(bodies, codec), (part,))
+        yield CanaryFile(f"Kafka, {codec}", f"{number_of:020d}.log", segment(bodies, codec), (part,))
     vector = f"deletion_vector_{'0' * 8}-{'0' * 4}-{'0' * 4}-{'0' * 4}-{'0' * 12}.bin"
-    yield Planted("deletion vector", vector, b"\x01" + text, ("its bytes",))
+    yield CanaryFile("deletion vector", vector, b"\x01" + text, ("its bytes",))
 
 
-def _across_borders(held: Sequence[Canary]) -> bytes:
-    """Each lies half before and half after the end of one of the pieces in which a file is read."""
+def _across_borders(placed: Sequence[Canary]) -> bytes:
+    """Returns bytes in which each canary straddles the end of a piece in which the scanner reads files."""
     out = bytearray()
-    for i, canary in enumerate(held):
+    for i, canary in enumerate(placed):
         border = HEAD + i * PIECE
         out += b" " * (border - len(canary.body) // 2 - len(out)) + canary.body
     return bytes(out)
 
 
 def _columns(canaries: Sequence[Canary], number: Canary) -> dict[str, Any]:
-    """One row, so that each value is its column's least and greatest."""
+    """Returns one row, so that each value is its column's minimum and maximum."""
     columns: dict[str, Any] = {f"c{i}": [c.body] for i, c in enumerate(canaries)}
-    return columns | {COLUMN: [int(number.needle.value)]}
+    return columns | {COLUMN: [int(number.term.value)]}
 
 
 def _parquet(
@@ -95,7 +95,7 @@ def _parquet(
 
 
 def _nested(canaries: Sequence[Canary], number: Canary) -> bytes:
-    row = [{"in": [c.body for c in canaries], COLUMN: int(number.needle.value)}]
+    row = [{"in": [c.body for c in canaries], COLUMN: int(number.term.value)}]
     pairs = pa.array([[("k", canaries[0].body)]], pa.map_(pa.string(), pa.binary()))
     return _written(pa.table({"s": pa.array(row), "m": pairs}), write_statistics=False)
 
@@ -128,7 +128,7 @@ def _snappy_frames(text: bytes) -> bytes:
     return b"\xff\x06\x00\x00sNaPpY" + b"\x00" + len(body).to_bytes(3, "little") + body
 
 
-_PACKED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+_COMPRESSED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "gzip": ("json.gz", gzip.compress),
     "bzip2": ("json.bz2", bz2.compress),
     "xz": ("json.xz", lzma.compress),

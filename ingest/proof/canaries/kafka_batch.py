@@ -1,4 +1,4 @@
-"""Record batches of Kafka (format v2), written byte by byte: a segment whose records hold given values."""
+"""Kafka record batches (format v2), written byte by byte: a segment whose records have given values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TIME = 1_700_000_000_000
 
 
 def segment(values: Sequence[bytes], codec: str) -> bytes:
-    """One batch. Its checksum is left at zero: nobody but the scanner reads it."""
+    """Returns one batch. Its checksum is zero, because only the scanner reads it."""
     records = b"".join(_record(i, value) for i, value in enumerate(values))
     last = len(values) - 1
     rest = struct.pack(
@@ -48,6 +48,6 @@ def _compressed(records: bytes, codec: str) -> bytes:
 
 
 def xerial(body: bytes) -> bytes:
-    """As snappy-java writes a stream: a head of 16 bytes, then blocks with their sizes."""
+    """Returns a stream as snappy-java writes it: 16 bytes of header, then blocks with their sizes."""
     block: bytes = pa.compress(body, codec="snappy", asbytes=True)
     return b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, len(block)) + block

@@ -1,4 +1,4 @@
-"""Key pairs of Ed25519 in files: the private one for its owner alone, and never where the data lie."""
+"""Ed25519 key pairs in files. The private key is readable by its owner alone and must not lie among the data."""
 
 from __future__ import annotations
 
@@ -13,60 +13,60 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from ingest.errors import ConfigError
 
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_MAKE = "make a key pair with `ingest certificate key FILE`"
+_OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
+_MAKE_KEY = "make a key pair with `ingest certificate key FILE`"
 
 
-def made(file: Path) -> Path:
-    """Writes a private key to `file`, which nobody else may read, and its public key beside it: that one's path. Raises
-    ConfigError where either is there already: what an older key has signed could not be repeated."""
+def make_key_pair(file: Path) -> Path:
+    """Writes a private key to `file`, readable by its owner alone, and the public key to `file`.pub, whose path it
+    returns. Raises ConfigError if either exists: what an older key has signed could not be signed again."""
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    beside = file.with_name(f"{file.name}.pub")
-    for path in (file, beside):
+    public_file = file.with_name(f"{file.name}.pub")
+    for path in (file, public_file):
         if path.exists():
             raise ConfigError(f"there is a file {path} already", "give the name of a file that is not there")
     try:
-        _written(file, private, 0o600)
-        _written(beside, public, 0o644)
+        _write(file, private, 0o600)
+        _write(public_file, public, 0o644)
     except OSError as failure:
         raise ConfigError(
             f"the key can't be written to {file} ({type(failure).__name__})", "give a file in a folder of yours"
         ) from failure
-    return beside
+    return public_file
 
 
-def signing_key(file: Path, kept_apart_from: Iterable[Path] = ()) -> Ed25519PrivateKey:
-    """The private key of a file. Raises ConfigError where it is none, where others may read it, or where it lies below
-    one of `kept_apart_from`: the folders about which it is to sign."""
-    real = file.expanduser().resolve()
-    for folder in kept_apart_from:
-        if real.is_relative_to(folder.resolve()):
+def signing_key(file: Path, excluded_folders: Iterable[Path] = ()) -> Ed25519PrivateKey:
+    """Reads a private key. Raises ConfigError if the file holds none, is accessible to other users, or lies below one
+    of `excluded_folders`, the folders that the certificate covers."""
+    path = file.expanduser().resolve()
+    for folder in excluded_folders:
+        if path.is_relative_to(folder.resolve()):
             raise ConfigError(
                 f"the key {file} lies in {folder}, about which it is to sign", "keep it where the data don't lie"
             )
     try:
-        with real.open("rb") as opened:
-            said = os.fstat(opened.fileno())
-            body = opened.read()
+        with path.open("rb") as opened:
+            status = os.fstat(opened.fileno())
+            pem = opened.read()
     except OSError as failure:
-        raise ConfigError(f"the key {file} can't be read ({type(failure).__name__})", _MAKE) from failure
-    if said.st_mode & _OTHERS:
+        raise ConfigError(f"the key {file} can't be read ({type(failure).__name__})", _MAKE_KEY) from failure
+    if status.st_mode & _OTHER_USERS:
         raise ConfigError(f"others may read the key {file}", f"chmod 600 {file}; who has read it can sign in your name")
     try:
-        key = serialization.load_pem_private_key(body, None)
+        key = serialization.load_pem_private_key(pem, None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as failure:
-        raise ConfigError(f"{file} holds no private key in PEM without a password", _MAKE) from failure
+        raise ConfigError(f"{file} holds no private key in PEM without a password", _MAKE_KEY) from failure
     if not isinstance(key, Ed25519PrivateKey):
-        raise ConfigError(f"{file} holds a key that is not of Ed25519", _MAKE)
+        raise ConfigError(f"{file} holds a key that is not of Ed25519", _MAKE_KEY)
     return key
 
 
 def public_key(file: Path) -> Ed25519PublicKey:
-    """The public key of a file. Raises ConfigError where it is none."""
+    """Reads a public key. Raises ConfigError if the file holds none."""
     try:
         key = serialization.load_pem_public_key(file.read_bytes())
     except (OSError, ValueError, UnsupportedAlgorithm) as failure:
@@ -78,7 +78,7 @@ def public_key(file: Path) -> Ed25519PublicKey:
     return key
 
 
-def _written(path: Path, body: bytes, mode: int) -> None:
+def _write(path: Path, body: bytes, mode: int) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:
         file.write(body)

@@ -1,4 +1,4 @@
-"""The certificate as a page that any browser shows and prints: one file that loads nothing."""
+"""Renders a certificate as one HTML page that loads no other resource."""
 
 from __future__ import annotations
 
@@ -45,36 +45,38 @@ $not_scanned
 """)
 
 
-def page(said: Mapping[str, Any], public_key: str) -> str:
-    """What a statement says. `public_key`: with which it is signed, in base64."""
+def render_page(content: Mapping[str, Any], public_key: str) -> str:
+    """Returns the page of a certificate's content. `public_key`: of the signature, in base64."""
     facts = [
-        ("Request", said["request"]),
-        ("Subject (keyed hash)", said["subject"]),
-        *((f"Erased in {source} up to", upto) for source, upto in sorted(said["cut_offs"].items())),
-        ("Head of the ledger", said["ledger_head"]),
-        ("Places", ", ".join(said["places"])),
+        ("Request", content["request"]),
+        ("Subject (keyed hash)", content["subject"]),
+        *((f"Erased in {source} up to", upto) for source, upto in sorted(content["cut_offs"].items())),
+        ("Head of the ledger", content["ledger_head"]),
+        ("Places", ", ".join(content["places"])),
         ("Residues", "none"),
-        ("Issued at", said["issued_at"]),
-        ("Issued by", f"{said['issued_by']['project']} {said['issued_by']['version']}"),
+        ("Issued at", content["issued_at"]),
+        ("Issued by", f"{content['issued_by']['project']} {content['issued_by']['version']}"),
     ]
-    absent = [(n["place"], n["file"] or "(all of it)", n["why"]) for n in said["not_scanned"]]
+    absent = [(n["place"], n["file"] or "(all of it)", n["why"]) for n in content["not_scanned"]]
     return _PAGE.substitute(
-        request=escape(said["request"]),
+        request=escape(content["request"]),
         facts=_rows(facts),
-        says=_items(said["says"]),
-        does_not_say=_items(said["does_not_say"]),
+        says=_items(content["says"]),
+        does_not_say=_items(content["does_not_say"]),
         needles=_rows(
-            ((n["label"], ", ".join(n["columns"]) or "everywhere") for n in said["needles"]), "needle", "where"
+            ((n["label"], ", ".join(n["columns"]) or "everywhere") for n in content["needles"]), "needle", "where"
         ),
-        forms=escape(", ".join(said["forms"])),
+        forms=escape(", ".join(content["forms"])),
         read=_rows(
-            ((k["place"], k["kind"], k["files"], k["bytes"], k["decoded_bytes"]) for k in said["read"]),
+            ((k["place"], k["kind"], k["files"], k["bytes"], k["decoded_bytes"]) for k in content["read"]),
             *("place", "kind", "files", "bytes", "decoded bytes"),
         ),
         not_scanned=f"<table>{_rows(absent, 'place', 'file', 'why')}</table>"
         if absent
         else "<p>Nothing was left out.</p>",
-        canaries=_rows(((c["place"], c["format"], c["found"]) for c in said["canaries"]), "place", "format", "found"),
+        canaries=_rows(
+            ((c["place"], c["format"], c["found"]) for c in content["canaries"]), "place", "format", "found"
+        ),
         public_key=escape(public_key),
     )
 

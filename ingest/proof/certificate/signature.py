@@ -1,4 +1,5 @@
-"""Ed25519 over bytes, with a word in front so that what was signed as one thing is never taken for another."""
+"""Ed25519 signatures over a purpose and bytes, so that a signature of one kind of document is never valid for
+another."""
 
 from __future__ import annotations
 
@@ -16,28 +17,28 @@ PAGE = b"ingest certificate page\n"
 
 @dataclass(frozen=True)
 class Signature:
-    """Both in base64."""
+    """`public_key` and `value` in base64."""
 
     public_key: str
     value: str
 
-    def holds(self, word: bytes, body: bytes) -> bool:
-        """Whether the owner of the key that stands in it has signed this."""
+    def holds(self, purpose: bytes, body: bytes) -> bool:
+        """Returns True if the owner of `public_key` has signed these bytes for this purpose."""
         try:
             key = Ed25519PublicKey.from_public_bytes(_decoded(self.public_key))
-            key.verify(_decoded(self.value), word + body)
+            key.verify(_decoded(self.value), purpose + body)
         except (InvalidSignature, ValueError, binascii.Error):
             return False
         return True
 
 
-def signed(key: Ed25519PrivateKey, word: bytes, body: bytes) -> Signature:
-    return Signature(in_base64(key.public_key()), base64.b64encode(key.sign(word + body)).decode())
+def sign(key: Ed25519PrivateKey, purpose: bytes, body: bytes) -> Signature:
+    return Signature(in_base64(key.public_key()), base64.b64encode(key.sign(purpose + body)).decode())
 
 
 def _decoded(text: str) -> bytes:
     body = base64.b64decode(text, validate=True)
-    # Bits of the last character that say nothing must say nothing.
+    # Unused bits of the last character have to be zero, so that every byte of a signature counts.
     if base64.b64encode(body).decode() != text:
         raise ValueError("not the base64 that is written")
     return body

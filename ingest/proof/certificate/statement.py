@@ -1,4 +1,4 @@
-"""What a certificate says, as plain values: nothing that was not looked at, and nothing of the subject."""
+"""The content of a certificate as plain values: only what was scanned, and nothing of the subject."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from ingest.errors import ProofFailed
-from ingest.proof.scan.encodings import FORMS
+from ingest.proof.scan.encodings import ENCODINGS
 from ingest.proof.scan.report import Report
 
 FORMAT = "ingest erasure certificate 1"
@@ -31,8 +31,8 @@ DOES_NOT_SAY = (
 
 @dataclass(frozen=True)
 class Erasure:
-    """What the scan can't know. `subject`: the subject's keyed hash. `cut_offs`: source → the position up to which its
-    events were erased, as text. `ledger_head`: the hash of the newest entry of the ledger of erasures."""
+    """What the scan can't know. `subject`: keyed hash of the subject's key. `cutoffs`: source → last erased position,
+    as text. `ledger_head`: hash of the ledger's last entry."""
 
     request: str
     subject: str
@@ -41,8 +41,8 @@ class Erasure:
 
 
 def statement(erasure: Erasure, report: Report, at: datetime) -> dict[str, Any]:
-    """Raises ProofFailed where the scan found something, missed a canary, or could look into no place."""
-    looked_into = _proved(erasure, report)
+    """Returns the content. Raises ProofFailed if the scan found something, missed a canary, or could list no place."""
+    places = _proven_places(erasure, report)
     return {
         "format": FORMAT,
         "request": erasure.request,
@@ -52,8 +52,8 @@ def statement(erasure: Erasure, report: Report, at: datetime) -> dict[str, Any]:
         "issued_at": at.astimezone(UTC).isoformat(timespec="seconds"),
         "issued_by": {"project": "ingest", "version": _version()},
         "needles": [{"label": n.label, "columns": list(n.columns)} for n in report.needles],
-        "forms": list(FORMS),
-        "places": looked_into,
+        "forms": list(ENCODINGS),
+        "places": places,
         "read": [asdict(k) for k in report.read],
         "not_scanned": [asdict(n) for n in report.not_scanned],
         "canaries": [{"place": s.place, "format": s.format, "found": s.canaries} for s in report.canaries],
@@ -63,8 +63,8 @@ def statement(erasure: Erasure, report: Report, at: datetime) -> dict[str, Any]:
     }
 
 
-def _proved(erasure: Erasure, report: Report) -> list[str]:
-    """The places of which the scan can say something."""
+def _proven_places(erasure: Erasure, report: Report) -> list[str]:
+    """Returns the places that the scan could list."""
     if not report.valid:
         missed = sum(len(s.missed) for s in report.canaries)
         raise ProofFailed(
@@ -76,21 +76,21 @@ def _proved(erasure: Erasure, report: Report) -> list[str]:
             f"request {erasure.request}: {len(report.findings):,} residues were found",
             "no certificate is issued: see where they are with `ingest scan`, and erase again",
         )
-    closed = {n.place for n in report.not_scanned if not n.file}
-    looked_into = [place for place in report.places if place not in closed]
-    if not looked_into:
+    unlistable = {n.place for n in report.not_scanned if not n.file}
+    places = [place for place in report.places if place not in unlistable]
+    if not places:
         raise ProofFailed(
             f"request {erasure.request}: none of {len(report.places):,} places could be looked into",
             "see with `ingest scan` why, and scan again",
         )
-    return looked_into
+    return places
 
 
-def canonical(said: Mapping[str, Any]) -> bytes:
-    """The one way in which these values are written: sorted keys, no blanks, UTF-8, no fractions. Raises TypeError for
-    values that have no such way."""
-    _require_plain(said)
-    return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+def canonical(content: Mapping[str, Any]) -> bytes:
+    """Returns the canonical JSON of these values: sorted keys, no whitespace, UTF-8. Raises TypeError for values other
+    than text, integers, booleans and null."""
+    _require_plain(content)
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def _require_plain(value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Whether a certificate is what was signed. Needs the file, and to know who signed it the public key; nothing else."""
+"""Verifies a certificate by its file, and its issuer by a public key."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _PAGE_ENDS = re.compile(rb"<!-- Ed25519 ([A-Za-z0-9+/=]{44}) ([A-Za-z0-9+/=]{88}
 
 @dataclass(frozen=True)
 class Verdict:
-    """`holds` and `broken`: sentences. `open`: what could not be decided, such as whose key it is. `said`: what the
-    certificate says, where it is one of JSON and may be believed."""
+    """`holds` and `broken`: sentences. `open`: what could not be decided, such as the owner of the key. `content`: of a
+    genuine JSON certificate."""
 
     holds: tuple[str, ...]
     broken: tuple[str, ...]
     open: tuple[str, ...]
-    said: dict[str, Any] | None = None
+    content: dict[str, Any] | None = None
 
     @property
     def genuine(self) -> bool:
         return not self.broken
 
 
-def verified(file: Path, key: Ed25519PublicKey | None = None) -> Verdict:
-    """Of the JSON file or the page of a certificate. Raises ConfigError where there is no such file."""
+def verify_certificate(file: Path, key: Ed25519PublicKey | None = None) -> Verdict:
+    """Verifies the JSON file or the page of a certificate. Raises ConfigError if the file can't be read."""
     try:
         body = file.read_bytes()
     except OSError as failure:
@@ -46,27 +46,27 @@ def verified(file: Path, key: Ed25519PublicKey | None = None) -> Verdict:
 
 def _document(body: bytes, key: Ed25519PublicKey | None) -> Verdict:
     try:
-        whole = json.loads(body)
-        said = {k: v for k, v in whole.items() if k != "signature"}
-        stated = canonical(said)
-        told = dict(whole["signature"])
-        algorithm = told.pop("algorithm")
-        signature = Signature(**told)
-        same_bytes = document(said, signature) == body
+        signed_content = json.loads(body)
+        content = {k: v for k, v in signed_content.items() if k != "signature"}
+        signed_bytes = canonical(content)
+        fields = dict(signed_content["signature"])
+        algorithm = fields.pop("algorithm")
+        signature = Signature(**fields)
+        same_bytes = document(content, signature) == body
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Verdict((), ("it is no certificate: it can't be read as one",), ())
-    if said.get("format") != FORMAT or algorithm != ALGORITHM:
+    if content.get("format") != FORMAT or algorithm != ALGORITHM:
         return Verdict((), ("it is of a format that this version does not know",), ())
     checks = (
         (same_bytes, "the file is byte for byte as it was written", "the file was changed after it was written"),
         (
-            signature.holds(STATEMENT, stated),
+            signature.holds(STATEMENT, signed_bytes),
             "the signature is of exactly these statements",
             "the signature is not of these statements: they, or it, were altered",
         ),
     )
-    verdict = _judged(checks, signature, key)
-    return Verdict(verdict.holds, verdict.broken, verdict.open, said) if verdict.genuine else verdict
+    verdict = _verdict(checks, signature, key)
+    return Verdict(verdict.holds, verdict.broken, verdict.open, content) if verdict.genuine else verdict
 
 
 def _page(body: bytes, key: Ed25519PublicKey | None) -> Verdict:
@@ -74,14 +74,14 @@ def _page(body: bytes, key: Ed25519PublicKey | None) -> Verdict:
     if ending is None:
         return Verdict((), ("the page has no signature at its end: it is none, or was cut or altered",), ())
     signature = Signature(ending[1].decode(), ending[2].decode())
-    good = signature.holds(PAGE, body[: ending.start()])
-    told = "the signature is of exactly this page", "the signature is not of this page: it was altered"
-    return _judged(((good, *told),), signature, key)
+    is_valid = signature.holds(PAGE, body[: ending.start()])
+    messages = "the signature is of exactly this page", "the signature is not of this page: it was altered"
+    return _verdict(((is_valid, *messages),), signature, key)
 
 
-def _judged(checks: tuple[tuple[bool, str, str], ...], signature: Signature, key: Ed25519PublicKey | None) -> Verdict:
-    holds = [good for passed, good, _ in checks if passed]
-    broken = [bad for passed, _, bad in checks if not passed]
+def _verdict(checks: tuple[tuple[bool, str, str], ...], signature: Signature, key: Ed25519PublicKey | None) -> Verdict:
+    holds = [success for passed, success, _ in checks if passed]
+    broken = [failure for passed, _, failure in checks if not passed]
     if key is None:
         return Verdict(
             tuple(holds),

@@ -1,13 +1,12 @@
-"""The scanner: places, and needles that may be left in them → what was read, found, and could not be read.
+"""The scanner: looks for search terms in all files of given places and reports what was read, found and not readable.
 
-It reads files as they lie, in every version that a store keeps, and knows neither tables nor what removes anything from
-them: a proof that asked the eraser's own code would repeat its errors.
-"""
+It reads files as they are stored, in every version that a store keeps. It knows neither tables nor the code that
+erases: a proof by the eraser's own code would repeat its errors."""
 
 from ingest.proof.scan.bucket import Bucket
 from ingest.proof.scan.places import Folder, Place
 from ingest.proof.scan.report import Report
-from ingest.proof.scan.scanner import scanned
-from ingest.proof.scan.search_terms import Needle
+from ingest.proof.scan.scanner import scan_places
+from ingest.proof.scan.search_terms import SearchTerm
 
-__all__ = ["Bucket", "Folder", "Needle", "Place", "Report", "scanned"]
+__all__ = ["Bucket", "Folder", "Place", "Report", "SearchTerm", "scan_places"]

@@ -1,4 +1,4 @@
-"""Decoded columns: every value of an Arrow array, however deep it is nested."""
+"""Values of decoded Arrow arrays, at any depth of nesting."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.proof.scan.encodings import IN_COLUMN
-from ingest.proof.scan.search import Search
-from ingest.proof.scan.search_terms import Needle
+from ingest.proof.scan.search import PatternSearch
+from ingest.proof.scan.search_terms import SearchTerm
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """Values of one kind. `path`: the names of the columns they lie in, the outermost first."""
+    """Values of one type. `path`: names of the columns that contain them, outermost first."""
 
     path: tuple[str, ...]
     values: pa.Array
 
 
 def leaves(path: tuple[str, ...], array: pa.Array) -> Iterator[Leaf]:
-    """What is null, or lies within a null, is not there. The entries of a map whose keys are text lie in columns of
-    these names too."""
+    """Yields the primitive arrays of `array`, without nulls and values within nulls. Entries of a map with text keys
+    are yielded a second time as columns named by their keys."""
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
         yield from leaves(path, array.storage)
     elif pa.types.is_dictionary(kind):
-        # Also what stands in the dictionary and in no row.
+        # The dictionary may hold values that no row refers to.
         yield from leaves(path, array.dictionary)
     elif pa.types.is_struct(kind):
         for field, values in zip(kind, array.flatten(), strict=True):
@@ -46,7 +46,7 @@ def leaves(path: tuple[str, ...], array: pa.Array) -> Iterator[Leaf]:
 
 
 def _entries(path: tuple[str, ...], array: pa.MapArray) -> Iterator[Leaf]:
-    # `flatten`, unlike `keys` and `items`, leaves out what another slice of the array holds.
+    # `flatten`, unlike `keys` and `items`, respects the slice of the array.
     keys, items = pa.ListArray.flatten(array.cast(_as_list(array.type))).flatten()
     yield from leaves((*path, "key"), keys)
     yield from leaves((*path, "value"), items)
@@ -60,34 +60,34 @@ def _as_list(kind: pa.MapType) -> pa.DataType:
     return pa.list_(pa.field("entries", entry, nullable=False))
 
 
-def found_in(search: Search, leaf: Leaf) -> Iterator[tuple[str, str, int]]:
-    """Label, form and how many times."""
-    for needle in search.needles:
-        if _named(needle, leaf.path):
-            count = equal_values(leaf.values, needle)
+def matches_in(search: PatternSearch, leaf: Leaf) -> Iterator[tuple[str, str, int]]:
+    """Yields label, encoding and count of the matches in a leaf."""
+    for term in search.terms:
+        if _is_in_columns(term, leaf.path):
+            count = count_equal(leaf.values, term)
             if count:
-                yield needle.label, IN_COLUMN, count
+                yield term.label, IN_COLUMN, count
     values = leaf.values
     if search.has_date and pa.types.is_temporal(values.type) and not pa.types.is_duration(values.type):
         values = values.cast(pa.large_string())
-    body, bounds = text_of(values)
+    body, bounds = concatenated_bytes(values)
     if body is None:
         return
     for match in search.in_bytes(body):
-        # Values lie side by side: the end of one and the beginning of the next are no value.
+        # Values are adjacent in memory: a match across the end of one and the start of the next doesn't count.
         if bounds is None or np.searchsorted(bounds, match.begin, "right") == np.searchsorted(
             bounds, match.end, "left"
         ):
-            yield match.label, match.form, 1
+            yield match.label, match.encoding, 1
 
 
-def text_of(values: pa.Array) -> tuple[memoryview | None, np.ndarray | None]:
-    """The bytes of all values of text or binary, and where each ends; None where they are of another type."""
+def concatenated_bytes(values: pa.Array) -> tuple[memoryview | None, np.ndarray | None]:
+    """Returns the bytes of all text or binary values and the end of each value; None and None for other types."""
     kind = values.type
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        return text_of(values.cast(pa.large_binary()))
+        return concatenated_bytes(values.cast(pa.large_binary()))
     if pa.types.is_fixed_size_binary(kind) and not pa.types.is_decimal(kind):
-        return text_of(values.cast(pa.large_binary()))
+        return concatenated_bytes(values.cast(pa.large_binary()))
     wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
     if not wide and not pa.types.is_string(kind) and not pa.types.is_binary(kind):
         return None, None
@@ -98,28 +98,28 @@ def text_of(values: pa.Array) -> tuple[memoryview | None, np.ndarray | None]:
     return memoryview(data).cast("B")[int(ends[0]) : int(ends[-1])], ends - ends[0]
 
 
-def _named(needle: Needle, path: Sequence[str]) -> bool:
-    names = {c.lower() for c in needle.columns}
+def _is_in_columns(term: SearchTerm, path: Sequence[str]) -> bool:
+    names = {c.lower() for c in term.columns}
     return bool(names) and (path[-1].lower() in names or ".".join(path).lower() in names)
 
 
-def equal_values(values: pa.Array, needle: Needle) -> int:
-    """How many of these values are the needle's, as a number or as text."""
+def count_equal(values: pa.Array, term: SearchTerm) -> int:
+    """Returns the number of values that equal the term, as a number or as text."""
     kind = values.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        wanted: object = needle.value.encode()
+        wanted: object = term.value.encode()
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        wanted = needle.value
+        wanted = term.value
     elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return equal_values(pc.utf8_slice_codeunits(values.cast(pa.string()), 0, len(needle.value)), needle)
-    elif needle.number is not None and _is_number(kind):
-        wanted = _as_number(needle.number, kind)
+        return count_equal(pc.utf8_slice_codeunits(values.cast(pa.string()), 0, len(term.value)), term)
+    elif term.number is not None and _is_number(kind):
+        wanted = _as_number(term.number, kind)
     else:
         return 0
     try:
         scalar = pa.scalar(wanted, kind)
     except (pa.ArrowException, OverflowError):
-        # No value of this type can be this number.
+        # The type can't represent this number.
         return 0
     return int(pc.sum(pc.equal(values, scalar)).as_py() or 0)
 

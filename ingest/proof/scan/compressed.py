@@ -1,4 +1,4 @@
-"""Compressed streams back into what they were, piece by piece. Each raises Unreadable where it is not whole."""
+"""Decompression of streams, piece by piece. Each reader raises Unreadable for truncated or damaged input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 from ingest.proof.scan.places import Unreadable
 
 PIECE = 4 << 20
-_MOST_BLOCK = 256 << 20
+_MAX_BLOCK = 256 << 20
 _XERIAL = b"\x82SNAPPY\x00"
 _FRAMED = b"\xff\x06\x00\x00sNaPpY"
 _LZ4_BLOCK = b"LZ4Block"
@@ -22,7 +22,7 @@ DAMAGE = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, pa.ArrowExc
 
 
 def decompressed(kind: str, file: BinaryIO) -> Iterator[bytes]:
-    """What a file of this kind holds; it is read from where it stands."""
+    """Yields the decompressed content of a file of this kind, from its current position."""
     try:
         yield from _READERS[kind](file)
     except DAMAGE as failure:
@@ -31,9 +31,9 @@ def decompressed(kind: str, file: BinaryIO) -> Iterator[bytes]:
         ) from failure
 
 
-def _standard(opened: Callable[[BinaryIO], BinaryIO]) -> Callable[[BinaryIO], Iterator[bytes]]:
+def _standard(open_reader: Callable[[BinaryIO], BinaryIO]) -> Callable[[BinaryIO], Iterator[bytes]]:
     def pieces(file: BinaryIO) -> Iterator[bytes]:
-        reader = opened(file)
+        reader = open_reader(file)
         while piece := reader.read(PIECE):
             yield piece
 
@@ -41,7 +41,7 @@ def _standard(opened: Callable[[BinaryIO], BinaryIO]) -> Callable[[BinaryIO], It
 
 
 def _gzip(file: BinaryIO) -> BinaryIO:
-    # Without a mode it takes the file's own, and writes into a temporary one.
+    # Without `mode` GzipFile takes the file's own mode, which for a temporary file is writing.
     return cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb"))
 
 
@@ -59,7 +59,7 @@ def _snappy(file: BinaryIO) -> Iterator[bytes]:
     if head.startswith(_XERIAL):
         file.read(16 - len(head))
         while size := file.read(4):
-            yield _snappy_block(_exactly(file, int.from_bytes(size)))
+            yield _snappy_block(_read_exactly(file, int.from_bytes(size)))
     elif head == _FRAMED:
         yield from _snappy_frames(file)
     else:
@@ -68,7 +68,7 @@ def _snappy(file: BinaryIO) -> Iterator[bytes]:
 
 def _snappy_frames(file: BinaryIO) -> Iterator[bytes]:
     while head := file.read(4):
-        body = _exactly(file, int.from_bytes(head[1:], "little"))
+        body = _read_exactly(file, int.from_bytes(head[1:], "little"))
         if head[0] in (0, 1):
             yield _snappy_block(body[4:]) if head[0] == 0 else body[4:]
         elif head[0] < 0x80:
@@ -76,7 +76,7 @@ def _snappy_frames(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _snappy_block(block: bytes) -> bytes:
-    """Its first bytes say how long it gets, seven bits in each."""
+    """Decompresses a block whose leading varint is the decompressed size."""
     size, shift = 0, 0
     for byte in block[:5]:
         size |= (byte & 0x7F) << shift
@@ -87,25 +87,26 @@ def _snappy_block(block: bytes) -> bytes:
 
 
 def _lz4_blocks(file: BinaryIO) -> Iterator[bytes]:
-    """The stream of lz4-java, in which Spark keeps states: magic, token, both sizes and a checksum, then a block."""
+    """Decompresses the stream format of lz4-java, which Spark uses for state: magic, token, both sizes and a checksum,
+    then a block."""
     while magic := file.read(len(_LZ4_BLOCK)):
         if magic != _LZ4_BLOCK:
             raise Unreadable("a block of lz4 begins with something else")
-        token, stored, size = (int.from_bytes(_exactly(file, n), "little") for n in (1, 4, 4))
-        _exactly(file, 4)
-        body = _exactly(file, stored)
+        token, stored, size = (int.from_bytes(_read_exactly(file, n), "little") for n in (1, 4, 4))
+        _read_exactly(file, 4)
+        body = _read_exactly(file, stored)
         yield body if token & 0xF0 == 0x10 else _block(body, size, "lz4_raw")
 
 
 def _block(block: bytes, size: int, codec: str) -> bytes:
-    if size > _MOST_BLOCK:
-        raise Unreadable(f"a block of {codec} says that it is larger than {_MOST_BLOCK} bytes")
+    if size > _MAX_BLOCK:
+        raise Unreadable(f"a block of {codec} says that it is larger than {_MAX_BLOCK} bytes")
     return bytes(pa.decompress(block, decompressed_size=size, codec=codec)) if size else b""
 
 
-def _exactly(file: BinaryIO, size: int) -> bytes:
-    if size > _MOST_BLOCK:
-        raise Unreadable(f"a block says that it is larger than {_MOST_BLOCK} bytes")
+def _read_exactly(file: BinaryIO, size: int) -> bytes:
+    if size > _MAX_BLOCK:
+        raise Unreadable(f"a block says that it is larger than {_MAX_BLOCK} bytes")
     body = file.read(size)
     if len(body) < size:
         raise EOFError

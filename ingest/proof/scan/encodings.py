@@ -1,4 +1,4 @@
-"""How a value may be written down: each form as the bytes by which it is known wherever they stand."""
+"""Encodings of a value: every way in which it may be written, as the bytes to search for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
-FORMS = (
+ENCODINGS = (
     "as given",
     "upper case",
     "lower case",
@@ -28,39 +28,42 @@ FORMS = (
     "sha256",
     "sha512",
 )
-HASHES = FORMS[-4:]
+HASHES = ENCODINGS[-4:]
 IN_COLUMN = "value of a column"
-_STATISTICS_KEEP = 32
-"""Delta cuts the least and greatest text of a column after so many characters; Parquet's page index keeps more."""
-_LEFT_AS_THEY_ARE = ("", "/", "@", "/@", "/@+", "@+", "@:+,;=$&!'()*/", "@ !$&()*+,;<>|~^`")
-"""By URLs of one part or several, by mail addresses in them, by RFC 3986, and by Hive in the names of folders."""
-# What Gson, PHP and others escape besides quotes and control characters.
-_ALSO_ESCAPED = frozenset("'&<>=/")
+_STATISTICS_PREFIX = 32
+"""Delta truncates the minimum and maximum text of a column to this number of characters; Parquet's page index keeps
+more."""
+_UNQUOTED = ("", "/", "@", "/@", "/@+", "@+", "@:+,;=$&!'()*/", "@ !$&()*+,;<>|~^`")
+"""Characters left unquoted by URLs of one or several parts, by mail addresses in them, by RFC 3986, and by Hive in
+folder names."""
+# Characters that Gson, PHP and others escape besides quotes and control characters.
+_OPTIONAL_ESCAPES = frozenset("'&<>=/")
 
 
 def spellings(value: str) -> dict[bytes, str]:
-    """Pattern → form of every form of a value. One that is several forms is the plainest of them."""
-    found: dict[bytes, str] = {}
-    for text, form in _variants(value):
-        found.setdefault(_utf8(text), form)
+    """Returns pattern → encoding for every encoding of a value. A pattern of several encodings gets the plainest
+    one."""
+    patterns: dict[bytes, str] = {}
+    for text, encoding in _variants(value):
+        patterns.setdefault(_utf8(text), encoding)
     for text, _ in _variants(value):
-        for pattern, form in _encoded(text):
-            found.setdefault(pattern, form)
-    found |= {pattern: form for pattern, form in hashes(value).items() if pattern not in found}
-    return found
+        for pattern, encoding in _encoded(text):
+            patterns.setdefault(pattern, encoding)
+    patterns |= {pattern: encoding for pattern, encoding in hashes(value).items() if pattern not in patterns}
+    return patterns
 
 
 def hashes(value: str) -> dict[bytes, str]:
-    """Pattern → algorithm of the hashes without a salt: raw, hexadecimal and base64. They are found however short the
+    """Returns pattern → algorithm for unsalted hashes: raw, hexadecimal and base64. They are specific however short the
     value is."""
-    found: dict[bytes, str] = {}
+    patterns: dict[bytes, str] = {}
     for text, _ in _variants(value):
         for algorithm in HASHES:
             digest = hashlib.new(algorithm, _utf8(text), usedforsecurity=False).digest()
-            forms = (digest, digest.hex().encode(), digest.hex().upper().encode())
-            for pattern in (*forms, *_base64(digest), *_base64(digest, b"-_")):
-                found.setdefault(pattern, algorithm)
-    return found
+            representations = (digest, digest.hex().encode(), digest.hex().upper().encode())
+            for pattern in (*representations, *_base64(digest), *_base64(digest, b"-_")):
+                patterns.setdefault(pattern, algorithm)
+    return patterns
 
 
 def _variants(value: str) -> Iterator[tuple[str, str]]:
@@ -81,8 +84,8 @@ def _encoded(text: str) -> Iterator[tuple[bytes, str]]:
         yield text.encode("latin-1"), "Latin-1"
     yield text.encode("utf-16-le", "surrogatepass"), "UTF-16LE"
     yield text.encode("utf-16-be", "surrogatepass"), "UTF-16BE"
-    if len(text) > _STATISTICS_KEEP:
-        start = text[:_STATISTICS_KEEP]
+    if len(text) > _STATISTICS_PREFIX:
+        start = text[:_STATISTICS_PREFIX]
         for pattern in (_utf8(start), *_json_escapes(start)):
             yield pattern, "first 32 characters"
     body = _utf8(text)
@@ -95,13 +98,13 @@ def _encoded(text: str) -> Iterator[tuple[bytes, str]]:
 
 
 def _json_escapes(text: str) -> Iterator[bytes]:
-    """As a JSON string's content, and as that of one which is a string's content again."""
+    """Yields the value as the content of a JSON string, and of a JSON string within a JSON string."""
     for ascii_only in (False, True):
         once = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
         yield _utf8(once)
         yield _utf8(_upper_digits(once))
         yield _utf8(json.dumps(once, ensure_ascii=ascii_only)[1:-1])
-    for escaped in (_ALSO_ESCAPED, None):
+    for escaped in (_OPTIONAL_ESCAPES, None):
         every = "".join(_unicode_escape(c) if escaped is None or c in escaped or ord(c) > 126 else c for c in text)
         yield from (_utf8(every), _utf8(_upper_digits(every)), _utf8(every.replace("\\", "\\\\")))
     yield _utf8(json.dumps(text, ensure_ascii=False)[1:-1].replace("/", "\\/"))
@@ -113,16 +116,16 @@ def _unicode_escape(character: str) -> str:
 
 
 def _upper_digits(escaped: str) -> str:
-    """The hexadecimal digits of each `\\uXXXX` in upper case."""
+    """Returns the text with the hexadecimal digits of each `\\uXXXX` in upper case."""
     first, *others = escaped.split("\\u")
     return "\\u".join([first, *(o[:4].upper() + o[4:] for o in others)])
 
 
 def _url_encoded(text: str) -> Iterator[str]:
     body = _utf8(text)
-    for safe in _LEFT_AS_THEY_ARE:
+    for safe in _UNQUOTED:
         once = quote(body, safe=safe)
-        # Delta encodes the path of a partition's folder, which is encoded, once more.
+        # Delta encodes the already encoded path of a partition's folder once more.
         for quoted in (once, quote(once, safe="/=@")):
             yield quoted
             yield _lower_digits(quoted)
@@ -135,7 +138,7 @@ def _lower_digits(quoted: str) -> str:
 
 
 def _base64(body: bytes, alphabet: bytes = b"+/") -> Iterator[bytes]:
-    """The characters that say nothing but `body`, at each of the three places at which it may begin in a group."""
+    """Yields the base64 characters that depend on `body` alone, for each of its three alignments within a group."""
     for before in range(3):
         text = base64.b64encode(bytes(before) + body, altchars=alphabet)
         yield text[-(-before * 8 // 6) : (before + len(body)) * 8 // 6]

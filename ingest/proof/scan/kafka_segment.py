@@ -1,7 +1,6 @@
-"""The record batches of a Kafka log segment (format v2): what is compressed in them, decompressed.
+"""Decompression of the record batches of a Kafka log segment (format v2).
 
-https://kafka.apache.org/documentation/#recordbatch
-"""
+https://kafka.apache.org/documentation/#recordbatch"""
 
 from __future__ import annotations
 
@@ -16,24 +15,25 @@ from ingest.proof.scan.places import Unreadable
 
 _PREFIX = struct.Struct(">qi")
 _REST = struct.Struct(">ibIhiqqqhii")
-"""After the length: leader epoch, magic, crc, attributes, last offset delta, times, producer, sequence, records."""
+"""Fields after the length: leader epoch, magic, crc, attributes, last offset delta, times, producer, sequence,
+records."""
 _MAGIC = 2
 _CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
-_MOST_BATCH = 1 << 30
+_MAX_BATCH = 1 << 30
 
 
 @dataclass(frozen=True)
-class Batch:
-    """The records of one batch as they were before `codec` compressed them. `begin`: at which byte of the segment."""
+class RecordBatch:
+    """The decompressed records of one batch. `begin`: its byte offset in the segment."""
 
     begin: int
     codec: str
     pieces: Iterator[bytes]
 
 
-def compressed_batches(file: BinaryIO) -> Iterator[Batch]:
-    """Of those whose records are not compressed the bytes of the segment say all. The file is read from its beginning.
-    Raises Unreadable where it holds something else, or ends within a batch."""
+def compressed_batches(file: BinaryIO) -> Iterator[RecordBatch]:
+    """Yields the compressed batches; the bytes of the segment show all others. Reads the file from its beginning.
+    Raises Unreadable for anything but whole batches."""
     file.seek(0)
     begin = 0
     while head := file.read(_PREFIX.size):
@@ -49,7 +49,7 @@ def compressed_batches(file: BinaryIO) -> Iterator[Batch]:
             if codec not in _CODECS:
                 raise Unreadable(f"the batch at byte {begin} is compressed by a codec that nobody knows: {codec}")
             name = _CODECS[codec]
-            yield Batch(begin, name, decompressed(name, io.BytesIO(body[_REST.size :])))
+            yield RecordBatch(begin, name, decompressed(name, io.BytesIO(body[_REST.size :])))
         begin += _PREFIX.size + len(body)
 
 
@@ -57,7 +57,7 @@ def _body(file: BinaryIO, head: bytes, begin: int) -> bytes:
     if len(head) < _PREFIX.size:
         raise Unreadable(f"it ends within the batch at byte {begin}")
     size = _PREFIX.unpack(head)[1]
-    if not _REST.size <= size <= _MOST_BATCH:
+    if not _REST.size <= size <= _MAX_BATCH:
         raise Unreadable(f"at byte {begin} stands no batch of records")
     body = file.read(size)
     if len(body) < size:
@@ -66,7 +66,7 @@ def _body(file: BinaryIO, head: bytes, begin: int) -> bytes:
 
 
 def _require_zeros(file: BinaryIO, begin: int) -> None:
-    """Room that was reserved and not used yet."""
+    """Raises Unreadable if preallocated space after the last batch holds other bytes than zeros."""
     while piece := file.read(1 << 20):
         if any(piece):
             raise Unreadable(f"after byte {begin}, where its batches end, it goes on")

@@ -1,11 +1,11 @@
-"""Which format a file has: by its first bytes, and by its name where these say nothing."""
+"""Detects the format of a file by its first bytes or, if these are not specific, by its name."""
 
 from __future__ import annotations
 
 import re
 
 HEAD = 4096
-"""So many bytes are enough to tell."""
+"""Number of first bytes that are needed."""
 _BY_FIRST_BYTES = (
     (b"PAR1", "parquet"),
     (b"PARE", "encrypted parquet"),
@@ -21,7 +21,7 @@ _BY_FIRST_BYTES = (
     (b"crc\x00", "checksums"),
 )
 _SEGMENT = re.compile(r"\d{20}(\.log|-\d{10}\.checkpoint)(\.(deleted|cleaned|swap))?")
-# Offsets, times and bits, whose bytes say all that they hold.
+# Files of offsets, times and bits, which need no decoding.
 _PLAIN_BINARY = re.compile(
     r"(?P<index>\d{20}\.(index|timeindex|snapshot|txnindex)(\.deleted)?)"
     r"|(?P<vector>(.*/)?deletion_vector_[0-9a-f-]{36}\.bin)"
@@ -30,7 +30,7 @@ _CURRENT_MAGIC = 2
 
 
 def kind_of(name: str, head: bytes) -> str:
-    """`unknown` where nothing is known but its bytes. `name`: of the file, without its folders."""
+    """Returns the kind of a file; `unknown` if neither bytes nor name are known. `name`: without folders."""
     if not head:
         return "empty"
     for first, kind in _BY_FIRST_BYTES:
@@ -51,12 +51,12 @@ def _segment_without_batches(head: bytes) -> str:
 
 
 def _is_text(head: bytes) -> bool:
-    """Whether it is UTF-8 without control characters; its end may be cut within a character."""
+    """Returns True for UTF-8 without control characters. The last character may be truncated."""
     if any(c < 32 and c not in b"\t\n\r\x0c\x1b" for c in head):
         return False
-    for cut in range(4 if len(head) == HEAD else 1):
+    for missing in range(4 if len(head) == HEAD else 1):
         try:
-            head[: len(head) - cut].decode()
+            head[: len(head) - missing].decode()
         except UnicodeDecodeError:
             continue
         return True

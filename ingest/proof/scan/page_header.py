@@ -1,7 +1,6 @@
-"""The header of a Parquet page, as far as it says how many bytes follow: Thrift's compact protocol.
+"""Reads the sizes in the header of a Parquet page (Thrift compact protocol).
 
-https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift (PageHeader)
-"""
+https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift (PageHeader)"""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ _UNCOMPRESSED, _COMPRESSED = 2, 3
 
 @dataclass(frozen=True)
 class PageHeader:
-    """Bytes: of the header itself, and of the page before and after it was compressed."""
+    """Sizes in bytes: of the header, and of the page before and after compression."""
 
     length: int
     uncompressed: int
@@ -21,21 +20,22 @@ class PageHeader:
 
 
 def page_header(data: bytes) -> PageHeader:
-    """Of the page that `data` begins with. Raises ValueError, or IndexError where it ends too early."""
-    reader = _Compact(data)
+    """Returns the header at the beginning of `data`. Raises ValueError for other data and IndexError for truncated
+    data."""
+    reader = _CompactReader(data)
     numbers = reader.struct()
     if _UNCOMPRESSED not in numbers or _COMPRESSED not in numbers:
         raise ValueError("no header of a page")
     return PageHeader(reader.at, numbers[_UNCOMPRESSED], numbers[_COMPRESSED])
 
 
-class _Compact:
+class _CompactReader:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.at = 0
 
     def struct(self) -> dict[int, int]:
-        """Its integer fields by number; the others are passed over."""
+        """Returns the integer fields by number and skips the others."""
         numbers: dict[int, int] = {}
         field = 0
         while kind := self._byte():
@@ -44,10 +44,10 @@ class _Compact:
             if kind in _INTEGERS:
                 numbers[field] = self._zigzag()
             else:
-                self._pass(kind)
+                self._skip(kind)
         return numbers
 
-    def _pass(self, kind: int, in_list: bool = False) -> None:
+    def _skip(self, kind: int, in_list: bool = False) -> None:
         if kind in _BOOLEANS:
             self.at += in_list
         elif kind in _INTEGERS:
@@ -61,15 +61,15 @@ class _Compact:
         elif kind == _STRUCT:
             self.struct()
         elif kind in _LISTS:
-            self._pass_list()
+            self._skip_list()
         else:
             raise ValueError("a field of a kind that page headers don't have")
 
-    def _pass_list(self) -> None:
+    def _skip_list(self) -> None:
         head = self._byte()
         size = head >> 4 if head >> 4 < 15 else self._varint()
         for _ in range(size):
-            self._pass(head & 15, in_list=True)
+            self._skip(head & 15, in_list=True)
 
     def _byte(self) -> int:
         self.at += 1

@@ -1,4 +1,4 @@
-"""Parquet files decoded: dictionaries, every column of every row group, and what the footer says of them."""
+"""Decodes Parquet files: dictionaries, every column of every row group, and the statistics of the footer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingest.proof.scan.page_header import PageHeader, page_header
 from ingest.proof.scan.places import Unreadable
 
 _BATCH_BYTES = 16 << 20
-_MOST_ROWS = 65_536
+_MAX_ROWS = 65_536
 _HEADER_BYTES = 1 << 16
 _CODECS = {
     "UNCOMPRESSED": None,
@@ -33,7 +33,7 @@ _NUMBERS = {"INT32": "<i4", "INT64": "<i8", "FLOAT": "<f4", "DOUBLE": "<f8"}
 
 
 @dataclass(frozen=True)
-class Column:
+class DecodedColumn:
     """Decoded values in one part of the file."""
 
     part: str
@@ -41,8 +41,8 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Page:
-    """The bytes of a page as they were before they were compressed."""
+class DecodedPage:
+    """The decompressed bytes of a page."""
 
     part: str
     body: bytes
@@ -56,8 +56,8 @@ class Undecoded:
     why: str
 
 
-def decoded(file: BinaryIO) -> Iterator[Column | Page | Undecoded]:
-    """Everything that the file's own bytes don't show. Raises Unreadable where it has no footer that can be read."""
+def decode_parquet(file: BinaryIO) -> Iterator[DecodedColumn | DecodedPage | Undecoded]:
+    """Yields everything that the bytes of the file don't show. Raises Unreadable if the footer can't be read."""
     try:
         opened = pq.ParquetFile(pa.PythonFile(file, "r"))
     except (pa.ArrowException, OSError, ValueError) as failure:
@@ -68,82 +68,91 @@ def decoded(file: BinaryIO) -> Iterator[Column | Page | Undecoded]:
         yield from _columns(opened, group)
 
 
-def _footer(opened: pq.ParquetFile, group: int) -> Iterator[Column | Undecoded]:
-    """The least and the greatest value of each column, as values; and the filters that tell of others."""
-    said = opened.metadata.row_group(group)
-    for number in range(said.num_columns):
-        column = said.column(number)
+def _footer(opened: pq.ParquetFile, group: int) -> Iterator[DecodedColumn | Undecoded]:
+    """Yields the minimum and maximum of each column as values, and Bloom filters as undecoded parts."""
+    row_group = opened.metadata.row_group(group)
+    for index in range(row_group.num_columns):
+        column = row_group.column(index)
         path = tuple(column.path_in_schema.split("."))
         if getattr(column, "bloom_filter_offset", None) is not None:
             part = f"row group {group}, Bloom filter of {column.path_in_schema}"
             yield Undecoded(part, "it tells by hashes of their own which values there probably were")
         if column.is_stats_set and column.statistics.has_min_max:
             try:
-                bounds = _bounds(column.statistics, _logical(opened, number))
+                bounds = _bounds(column.statistics, _logical_type(opened, index))
             except (pa.ArrowException, ValueError, TypeError, NotImplementedError):
                 yield Undecoded(f"row group {group}, statistics of {column.path_in_schema}", "they can't be decoded")
                 continue
-            yield Column(f"row group {group}, statistics of {column.path_in_schema}", Leaf(path, bounds))
+            yield DecodedColumn(f"row group {group}, statistics of {column.path_in_schema}", Leaf(path, bounds))
 
 
-def _bounds(said: pq.Statistics, meant: Mapping[str, Any]) -> pa.Array:
-    """A source's "infinity" is a year that Python has no date for: of dates and times the numbers are taken."""
-    if meant["Type"] in ("Date", "Timestamp"):
-        return _meant(pa.array([said.min_raw, said.max_raw], _STORED[said.physical_type]), meant)
-    return pa.array([said.min, said.max])
+def _bounds(statistics: pq.Statistics, logical_type: Mapping[str, Any]) -> pa.Array:
+    """Returns minimum and maximum. Dates and times are read as raw numbers, because Python has no date for a source's
+    "infinity"."""
+    if logical_type["Type"] in ("Date", "Timestamp"):
+        return _with_logical_type(
+            pa.array([statistics.min_raw, statistics.max_raw], _STORED[statistics.physical_type]), logical_type
+        )
+    return pa.array([statistics.min, statistics.max])
 
 
-def _meant(numbers: pa.Array, meant: Mapping[str, Any]) -> pa.Array:
-    """Dates and times out of the numbers that a file has in their place; others stay what they are."""
-    if meant["Type"] == "Date":
+def _with_logical_type(numbers: pa.Array, logical_type: Mapping[str, Any]) -> pa.Array:
+    """Returns numbers as dates or times according to the column's logical type; other values unchanged."""
+    if logical_type["Type"] == "Date":
         return numbers.cast(pa.date32())
-    if meant["Type"] == "Timestamp":
-        return numbers.cast(pa.timestamp(_UNITS[meant["timeUnit"]], "UTC" if meant["isAdjustedToUTC"] else None))
+    if logical_type["Type"] == "Timestamp":
+        return numbers.cast(
+            pa.timestamp(_UNITS[logical_type["timeUnit"]], "UTC" if logical_type["isAdjustedToUTC"] else None)
+        )
     return numbers
 
 
-def _logical(opened: pq.ParquetFile, number: int) -> Mapping[str, Any]:
-    """What the values of a column mean, as the file says."""
-    told: dict[str, Any] = json.loads(opened.schema.column(number).logical_type.to_json())
-    return told
+def _logical_type(opened: pq.ParquetFile, number: int) -> Mapping[str, Any]:
+    """Returns the logical type of a column according to the footer."""
+    logical_type: dict[str, Any] = json.loads(opened.schema.column(number).logical_type.to_json())
+    return logical_type
 
 
-def _columns(opened: pq.ParquetFile, group: int) -> Iterator[Column | Undecoded]:
-    said = opened.metadata.row_group(group)
-    if not said.num_rows:
+def _columns(opened: pq.ParquetFile, group: int) -> Iterator[DecodedColumn | Undecoded]:
+    row_group = opened.metadata.row_group(group)
+    if not row_group.num_rows:
         return
-    rows = max(1, min(_MOST_ROWS, _BATCH_BYTES * said.num_rows // max(1, said.total_byte_size)))
+    rows = max(1, min(_MAX_ROWS, _BATCH_BYTES * row_group.num_rows // max(1, row_group.total_byte_size)))
     for name in dict.fromkeys(opened.schema_arrow.names):
         part = f"row group {group}, column "
-        came = False
+        was_read = False
         try:
             for batch in opened.iter_batches(rows, row_groups=[group], columns=[name], use_threads=False):
-                for found, values in zip(batch.schema.names, batch.columns, strict=True):
-                    if found == name:
-                        came = True
-                        yield from (Column(part + ".".join(one.path), one) for one in leaves((name,), values))
+                for column_name, values in zip(batch.schema.names, batch.columns, strict=True):
+                    if column_name == name:
+                        was_read = True
+                        yield from (DecodedColumn(part + ".".join(one.path), one) for one in leaves((name,), values))
         except (pa.ArrowException, OSError, ValueError, NotImplementedError) as failure:
             yield Undecoded(part + name, f"it can't be decoded ({type(failure).__name__})")
         else:
-            if not came:
+            if not was_read:
                 yield Undecoded(part + name, "no reader can ask for it by its name")
 
 
-def _dictionaries(opened: pq.ParquetFile, file: BinaryIO, group: int) -> Iterator[Column | Page | Undecoded]:
-    """A dictionary may hold what no row refers to."""
-    said = opened.metadata.row_group(group)
-    for number in range(said.num_columns):
-        column = said.column(number)
+def _dictionaries(
+    opened: pq.ParquetFile, file: BinaryIO, group: int
+) -> Iterator[DecodedColumn | DecodedPage | Undecoded]:
+    """Yields dictionary pages, which may hold values that no row refers to."""
+    row_group = opened.metadata.row_group(group)
+    for number in range(row_group.num_columns):
+        column = row_group.column(number)
         if column.dictionary_page_offset is None or column.physical_type not in (*_TEXT, *_NUMBERS):
             continue
         part = f"row group {group}, dictionary of {column.path_in_schema}"
         try:
             body = _dictionary(file, column.dictionary_page_offset, column.compression)
             if column.physical_type in _TEXT:
-                yield Page(part, body)
+                yield DecodedPage(part, body)
             else:
-                values = _meant(pa.array(np.frombuffer(body, _NUMBERS[column.physical_type])), _logical(opened, number))
-                yield Column(part, Leaf(tuple(column.path_in_schema.split(".")), values))
+                values = _with_logical_type(
+                    pa.array(np.frombuffer(body, _NUMBERS[column.physical_type])), _logical_type(opened, number)
+                )
+                yield DecodedColumn(part, Leaf(tuple(column.path_in_schema.split(".")), values))
         except (pa.ArrowException, OSError, ValueError, IndexError, KeyError) as failure:
             yield Undecoded(part, f"it can't be decoded ({type(failure).__name__})")
 

@@ -1,4 +1,4 @@
-"""The names that columns have in the files of a Delta table with column mapping: its log tells them."""
+"""Physical column names of Delta tables with column mapping, read from their logs."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ingest.proof.scan.places import Entry, Opened, Place, Unreadable
-from ingest.proof.scan.search_terms import Needle
+from ingest.proof.scan.places import OpenedFile, Place, PlaceEntry, Unreadable
+from ingest.proof.scan.search_terms import SearchTerm
 
 _LOG = re.compile(r"(?:.*/)?_delta_log/(?:[^/]+\.json|[^/]+\.checkpoint\.[^/]*parquet)(?: \(version .*\))?")
 _NAME = "delta.columnMapping.physicalName"
 
 
-def with_physical_names(needles: Sequence[Needle], place: Place) -> tuple[tuple[Needle, ...], list[Entry]]:
-    """The needles with the names that their columns have in the files of this place, and the logs that could not be
-    asked. Where the place can't be listed it has none: whoever scans it comes upon the same."""
-    named: set[tuple[str, str]] = set()
-    silent: list[Entry] = []
-    if not any(n.columns for n in needles):
-        return tuple(needles), silent
+def with_physical_names(terms: Sequence[SearchTerm], place: Place) -> tuple[tuple[SearchTerm, ...], list[PlaceEntry]]:
+    """Returns the terms with the physical names of their columns added, and the logs that could not be read. If the
+    place can't be listed, the terms are returned as they are: the scan of the place reports that."""
+    mapped_names: set[tuple[str, str]] = set()
+    unreadable_logs: list[PlaceEntry] = []
+    if not any(n.columns for n in terms):
+        return tuple(terms), unreadable_logs
     try:
         for entry in place.entries():
             if _LOG.fullmatch(entry.name) and entry.open is not None:
                 try:
-                    named.update(_names(entry.name, entry.open()))
+                    mapped_names.update(_names(entry.name, entry.open()))
                 except (Unreadable, OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException):
-                    silent.append(entry)
+                    unreadable_logs.append(entry)
     except Unreadable:
-        return tuple(needles), silent
-    return tuple(_extended(needle, named) for needle in needles), silent
+        return tuple(terms), unreadable_logs
+    return tuple(_extended(term, mapped_names) for term in terms), unreadable_logs
 
 
-def _extended(needle: Needle, named: set[tuple[str, str]]) -> Needle:
-    wanted = {c.lower().rsplit(".", 1)[-1] for c in needle.columns}
-    more = sorted(physical for logical, physical in named if logical.lower() in wanted)
-    return replace(needle, columns=(*needle.columns, *more))
+def _extended(term: SearchTerm, mapped_names: set[tuple[str, str]]) -> SearchTerm:
+    columns = {c.lower().rsplit(".", 1)[-1] for c in term.columns}
+    physical_names = sorted(physical for logical, physical in mapped_names if logical.lower() in columns)
+    return replace(term, columns=(*term.columns, *physical_names))
 
 
-def _names(name: str, opened: Opened) -> Iterator[tuple[str, str]]:
+def _names(name: str, opened: OpenedFile) -> Iterator[tuple[str, str]]:
     with opened.file as file:
         for schema in _schemas(name, file):
             yield from _mapped(json.loads(schema))
@@ -63,7 +63,7 @@ def _schemas(name: str, file: BinaryIO) -> Iterator[str]:
 
 
 def _mapped(kind: Any) -> Iterator[tuple[str, str]]:
-    """Logical and physical name of every field of a Delta schema in JSON, however deep."""
+    """Yields logical and physical name of every field of a Delta schema in JSON, at any depth."""
     if not isinstance(kind, dict):
         return
     for field in kind.get("fields", ()):

@@ -1,4 +1,4 @@
-"""Where files lie: a place tells all of them, and what of it can't be told or opened."""
+"""Places to scan: each lists all of its files, and what could not be listed or opened."""
 
 from __future__ import annotations
 
@@ -11,39 +11,40 @@ from typing import BinaryIO, Protocol
 
 
 class Unreadable(Exception):
-    """A file, or a part of one, could not be read; the text says why and holds nothing out of it."""
+    """A file, or a part of it, could not be read. The message gives the reason and no content."""
 
 
 @dataclass(frozen=True)
-class Opened:
-    """`file` may be sought in. `beside`: what the store keeps of it besides its content, such as metadata and tags."""
+class OpenedFile:
+    """`file` is seekable. `metadata`: what the store keeps of the object beside its content, such as metadata and
+    tags."""
 
     file: BinaryIO
-    beside: bytes = b""
+    metadata: bytes = b""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One file or object version. `open` is None where there is no more than a name: a folder, a link, a delete
-    marker; it raises Unreadable. `note` says why what stands behind a name is not scanned."""
+class PlaceEntry:
+    """A file or object version. `open` raises Unreadable; it is None for entries that have only a name: a folder, a
+    link, a delete marker. `note`: why the content is not scanned."""
 
     name: str
-    open: Callable[[], Opened] | None = None
+    open: Callable[[], OpenedFile] | None = None
     note: str | None = None
 
 
 class Place(Protocol):
     @property
     def name(self) -> str:
-        """How the report calls it."""
+        """Returns the name of the place in reports."""
 
-    def entries(self) -> Iterator[Entry]:
-        """Everything there, in no order. Raises Unreadable where the place as a whole can't be listed."""
+    def entries(self) -> Iterator[PlaceEntry]:
+        """Yields all entries in no particular order. Raises Unreadable if the place can't be listed."""
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder and all below it, on a file system. Links are not followed."""
+    """A folder with all of its subfolders. Links are not followed."""
 
     path: Path
 
@@ -51,7 +52,7 @@ class Folder:
     def name(self) -> str:
         return str(self.path)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[PlaceEntry]:
         if not self.path.is_dir():
             raise Unreadable("there is no such folder, or it may not be looked into")
         waiting = [self.path]
@@ -65,23 +66,23 @@ class Folder:
                             waiting.append(path)
                         yield self._entry(found, path)
             except OSError as failure:
-                yield Entry(self._below(folder), note=f"the folder can't be listed ({_reason(failure)})")
+                yield PlaceEntry(self._relative(folder), note=f"the folder can't be listed ({_reason(failure)})")
 
-    def _entry(self, found: os.DirEntry[str], path: Path) -> Entry:
-        name = self._below(path)
+    def _entry(self, found: os.DirEntry[str], path: Path) -> PlaceEntry:
+        name = self._relative(path)
         if found.is_symlink():
-            return Entry(f"{name} -> {path.readlink()}", note="a link: what it points to is a place of its own")
+            return PlaceEntry(f"{name} -> {path.readlink()}", note="a link: what it points to is a place of its own")
         if found.is_dir(follow_symlinks=False):
-            return Entry(f"{name}/")
+            return PlaceEntry(f"{name}/")
         if not found.is_file(follow_symlinks=False):
-            return Entry(name, note="neither a file nor a folder")
-        return Entry(name, lambda: Opened(_opened(path)))
+            return PlaceEntry(name, note="neither a file nor a folder")
+        return PlaceEntry(name, lambda: OpenedFile(_open_file(path)))
 
-    def _below(self, path: Path) -> str:
+    def _relative(self, path: Path) -> str:
         return str(path.relative_to(self.path))
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open_file(path: Path) -> BinaryIO:
     try:
         file = path.open("rb")
     except OSError as failure:
@@ -93,5 +94,5 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _reason(failure: OSError) -> str:
-    """Without the path, which may hold a value."""
+    """Returns the reason without the path, which may hold a personal value."""
     return os.strerror(failure.errno) if failure.errno else type(failure).__name__

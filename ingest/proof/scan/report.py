@@ -1,4 +1,6 @@
-"""What a scan has read, found, and could not read. No value of a needle stands in any of it."""
+"""The report of a scan: what was read, found and not readable. It contains no value of a search term.
+
+Names of fields are keys of the JSON report and of certificates."""
 
 from __future__ import annotations
 
@@ -6,13 +8,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ingest.proof.scan.search_terms import Needle
+from ingest.proof.scan.search_terms import SearchTerm
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`count` times this form of a needle in one part of a file, such as a column of a row group. `first`: at which
-    byte of that part it begins, where its bytes have an order."""
+    """`count` matches of a term in one encoding (`form`) in one part of a file, such as a column of a row group.
+    `needle`: label of the term. `first`: byte offset of the first match in the part, if its bytes have an order."""
 
     place: str
     file: str
@@ -25,7 +27,7 @@ class Finding:
 
 @dataclass(frozen=True, order=True)
 class NotScanned:
-    """What no statement can be made of. `file` is empty where it is the place as a whole."""
+    """Content that the report says nothing about. `file` is empty for a whole place."""
 
     place: str
     file: str
@@ -34,8 +36,8 @@ class NotScanned:
 
 @dataclass(frozen=True)
 class KindRead:
-    """Of one place and kind: how many files, how many bytes as they are stored, and how many more were made out of
-    these: decompressed, decoded. Names are files of the kind `name`, whose bytes are the names' own."""
+    """Number of files of one kind in one place, their stored bytes, and the bytes decompressed or decoded from them.
+    File names count as files of the kind `name`."""
 
     place: str
     kind: str
@@ -45,8 +47,8 @@ class KindRead:
 
 
 @dataclass(frozen=True)
-class Sighting:
-    """Canaries in one kind of place and format: how many there were, and which of them the scan did not find."""
+class CanaryCheck:
+    """The canaries of one kind of place and format: their number, and those that the scan missed."""
 
     place: str
     format: str
@@ -55,8 +57,8 @@ class Sighting:
 
 
 @dataclass(frozen=True)
-class Sought:
-    """A needle without its value. `columns`: in which alone it counts; everywhere where there are none."""
+class SearchTermLabel:
+    """A search term without its value. `columns`: the only columns in which it counts; empty for everywhere."""
 
     label: str
     columns: tuple[str, ...]
@@ -64,14 +66,14 @@ class Sought:
 
 @dataclass(frozen=True)
 class Report:
-    """Of one scan. It proves something only where every canary was found."""
+    """The report of one scan. It is proof only if every canary was found."""
 
-    needles: tuple[Sought, ...]
+    needles: tuple[SearchTermLabel, ...]
     places: tuple[str, ...]
     read: tuple[KindRead, ...]
     findings: tuple[Finding, ...]
     not_scanned: tuple[NotScanned, ...]
-    canaries: tuple[Sighting, ...] = ()
+    canaries: tuple[CanaryCheck, ...] = ()
 
     @property
     def clean(self) -> bool:
@@ -79,13 +81,13 @@ class Report:
 
     @property
     def valid(self) -> bool:
-        """Whether the scanner has shown that it sees what it looks for."""
+        """Returns True if the scan found all of its canaries and had some."""
         return bool(self.canaries) and not any(s.missed for s in self.canaries)
 
 
 @dataclass
-class Collected:
-    """What comes together while one place is read. Not shared between threads: each file has one of its own."""
+class PlaceScan:
+    """The results of one place, or of one file of it. Not shared between threads."""
 
     place: str
     findings: dict[tuple[str, str, str, str], Finding] = field(default_factory=dict)
@@ -94,19 +96,21 @@ class Collected:
     bytes: Counter[str] = field(default_factory=Counter)
     decoded: Counter[str] = field(default_factory=Counter)
 
-    def found(self, file: str, part: str, needle: str, form: str, first: int | None = None, count: int = 1) -> None:
-        key = (file, part, needle, form)
+    def add_finding(
+        self, file: str, part: str, label: str, encoding: str, first: int | None = None, count: int = 1
+    ) -> None:
+        key = (file, part, label, encoding)
         before = self.findings.get(key)
         if before is not None:
             first, count = before.first, before.count + count
         self.findings[key] = Finding(self.place, *key, count, first)
 
-    def unread(self, file: str, why: str) -> None:
-        self.not_scanned.append(NotScanned(self.place, file, why))
+    def add_unread(self, file: str, reason: str) -> None:
+        self.not_scanned.append(NotScanned(self.place, file, reason))
 
-    def add(self, other: Collected) -> None:
+    def add(self, other: PlaceScan) -> None:
         for f in other.findings.values():
-            self.found(f.file, f.part, f.needle, f.form, f.first, f.count)
+            self.add_finding(f.file, f.part, f.needle, f.form, f.first, f.count)
         self.not_scanned += other.not_scanned
         self.files += other.files
         self.bytes += other.bytes
@@ -117,15 +121,15 @@ class Collected:
         return tuple(KindRead(self.place, k, self.files[k], self.bytes[k], self.decoded[k]) for k in kinds)
 
 
-def reported(needles: Iterable[Needle], places: Iterable[Collected], canaries: Iterable[Sighting]) -> Report:
-    """The places of one scan, and what it showed of its own eyes."""
-    told = list(places)
+def build_report(terms: Iterable[SearchTerm], places: Iterable[PlaceScan], canaries: Iterable[CanaryCheck]) -> Report:
+    """Returns the report over the scans of all places."""
+    scans = list(places)
     return Report(
-        tuple(dict.fromkeys(Sought(n.label, n.columns) for n in needles)),
-        tuple(p.place for p in told),
-        tuple(kind for p in told for kind in p.read()),
-        tuple(sorted((f for p in told for f in p.findings.values()), key=_by_place)),
-        tuple(sorted(n for p in told for n in p.not_scanned)),
+        tuple(dict.fromkeys(SearchTermLabel(n.label, n.columns) for n in terms)),
+        tuple(p.place for p in scans),
+        tuple(kind for p in scans for kind in p.read()),
+        tuple(sorted((f for p in scans for f in p.findings.values()), key=_by_place)),
+        tuple(sorted(n for p in scans for n in p.not_scanned)),
         tuple(canaries),
     )
 

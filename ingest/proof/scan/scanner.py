@@ -1,4 +1,4 @@
-"""All files of all places, several at a time."""
+"""Scans all files of all places in parallel."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from ingest.proof.scan.physical_names import with_physical_names
 from ingest.proof.scan.places import Place, Unreadable
-from ingest.proof.scan.reading import Reading
-from ingest.proof.scan.report import Collected
-from ingest.proof.scan.search import Search
-from ingest.proof.scan.search_terms import Needle
+from ingest.proof.scan.reading import EntryScan
+from ingest.proof.scan.report import PlaceScan
+from ingest.proof.scan.search import PatternSearch
+from ingest.proof.scan.search_terms import SearchTerm
 
-_WAITING = 4
-"""Files for each thread that are known and not read yet: a place is not listed faster than it is read."""
-_SILENT = "it does not tell whether columns have other names in the files, so numbers may be missed in these"
-
-
-def scanned(places: Sequence[Place], needles: Sequence[Needle], threads: int | None = None) -> list[Collected]:
-    """What was read and found in each place. Memory depends on neither files nor their sizes, but for one line of the
-    report for each file that holds something or can't be read."""
-    at_once = threads or os.cpu_count() or 2
-    with ThreadPoolExecutor(at_once, thread_name_prefix="scan") as pool:
-        return [_place(pool, at_once * _WAITING, needles, place) for place in places]
+_QUEUED_PER_THREAD = 4
+"""Listed files waiting per thread, so that a place is not listed faster than it is read."""
+_UNREADABLE_LOG = "it does not tell whether columns have other names in the files, so numbers may be missed in these"
 
 
-def _place(pool: ThreadPoolExecutor, most: int, needles: Sequence[Needle], place: Place) -> Collected:
-    known, silent = with_physical_names(needles, place)
-    search = Search(known)
-    whole = Collected(search.masked(place.name))
-    for log in silent:
-        whole.unread(search.masked(log.name), _SILENT)
-    waiting: set[Future[Collected]] = set()
+def scan_places(places: Sequence[Place], terms: Sequence[SearchTerm], threads: int | None = None) -> list[PlaceScan]:
+    """Returns the result per place. Memory is independent of the number and size of files, apart from a line for each
+    file that holds something or can't be read."""
+    thread_count = threads or os.cpu_count() or 2
+    with ThreadPoolExecutor(thread_count, thread_name_prefix="scan") as pool:
+        return [_scan_place(pool, thread_count * _QUEUED_PER_THREAD, terms, place) for place in places]
+
+
+def _scan_place(pool: ThreadPoolExecutor, max_waiting: int, terms: Sequence[SearchTerm], place: Place) -> PlaceScan:
+    extended_terms, unreadable_logs = with_physical_names(terms, place)
+    patterns = PatternSearch(extended_terms)
+    result = PlaceScan(patterns.mask(place.name))
+    for log in unreadable_logs:
+        result.add_unread(patterns.mask(log.name), _UNREADABLE_LOG)
+    waiting: set[Future[PlaceScan]] = set()
     try:
         for entry in place.entries():
-            waiting.add(pool.submit(Reading(search, whole.place, entry).run))
-            if len(waiting) >= most:
+            waiting.add(pool.submit(EntryScan(patterns, result.place, entry).run))
+            if len(waiting) >= max_waiting:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                _add(whole, done)
+                _add(result, done)
     except Unreadable as failure:
-        whole.unread("", str(failure))
-    _add(whole, waiting)
-    return whole
+        result.add_unread("", str(failure))
+    _add(result, waiting)
+    return result
 
 
-def _add(whole: Collected, parts: Iterable[Future[Collected]]) -> None:
+def _add(result: PlaceScan, parts: Iterable[Future[PlaceScan]]) -> None:
     for part in parts:
-        whole.add(part.result())
+        result.add(part.result())
