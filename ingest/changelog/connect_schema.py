@@ -161,7 +161,7 @@ def _typed(schema: Mapping[str, Any]) -> Typed:
             return _bits(int(parameters.get("length") or _UNBOUNDED))
         case "string", None if parameters.get(_SOURCE_TYPE) in _NUMERIC:
             return _written_decimal(parameters)
-        case "array", None if parameters.get(_SOURCE_TYPE) in _NUMERIC_ARRAYS and _is_text(schema["items"]):
+        case "array", None if parameters.get(_SOURCE_TYPE) in _NUMERIC_ARRAYS and _is_utf8_text(schema["items"]):
             return _array(_written_decimal(parameters))
         case "array" | "map" | "struct", _:
             return _nested(physical, schema)
@@ -212,7 +212,7 @@ def _written_decimal(parameters: Mapping[str, str]) -> Typed:
     return WireType(Encoding.DECIMAL_PLAIN, digits=digits), logical_type
 
 
-def _is_text(schema: Mapping[str, Any]) -> bool:
+def _is_utf8_text(schema: Mapping[str, Any]) -> bool:
     return schema.get("type") == "string" and schema.get("name") is None
 
 

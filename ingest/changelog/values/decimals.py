@@ -38,7 +38,7 @@ def from_unscaled(variant: SparkColumn, scale: int, target: LogicalType) -> Spar
             narrow = F.when(is_base64_of_1_to_8(text), _digits_of_8(text))
             digits = narrow.when(is_base64_of_9_to_16(text), _digits_of_16(text))
             written = F.concat(digits, F.lit(f"E{-scale}")).try_cast(spark_type(target))
-        return F.when(_is_text(variant), written).otherwise(_from_number(text, scale, target))
+        return F.when(_is_utf8_text(variant), written).otherwise(_from_number(text, scale, target))
 
     return _named(text_of(variant), read)
 
@@ -57,7 +57,7 @@ def from_plain(variant: SparkColumn, scale: int, target: LogicalType) -> SparkCo
         written = F.when(text.rlike(_PLAIN), digits)
         for word, spelled in _SPECIAL.items() if target.kind is Kind.DECIMAL_TEXT else ():
             written = written.when(text == word, F.lit(spelled))
-        return F.when(_is_text(variant), written).otherwise(_from_number(text, scale, target))
+        return F.when(_is_utf8_text(variant), written).otherwise(_from_number(text, scale, target))
 
     return _named(text_of(variant), read)
 
@@ -86,7 +86,7 @@ def _named(value: SparkColumn, body: Callable[[SparkColumn], SparkColumn]) -> Sp
     return F.get(F.transform(F.array(value), body), F.lit(0))
 
 
-def _is_text(variant: SparkColumn) -> SparkColumn:
+def _is_utf8_text(variant: SparkColumn) -> SparkColumn:
     return F.schema_of_variant(variant) == "STRING"
 
 

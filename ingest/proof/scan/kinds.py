@@ -41,16 +41,16 @@ def kind_of(name: str, head: bytes) -> str:
     plain = _PLAIN_BINARY.fullmatch(name)
     if plain is not None:
         return "kafka index" if plain["index"] else "deletion vector"
-    return "text" if _is_text(head) else "unknown"
+    return "text" if _is_utf8_text(head) else "unknown"
 
 
 def _segment_without_batches(head: bytes) -> str:
     if not any(head):
         return "kafka segment"
-    return "text" if _is_text(head) else "unknown"
+    return "text" if _is_utf8_text(head) else "unknown"
 
 
-def _is_text(head: bytes) -> bool:
+def _is_utf8_text(head: bytes) -> bool:
     """Returns True for UTF-8 without control characters. The last character may be truncated."""
     if any(c < 32 and c not in b"\t\n\r\x0c\x1b" for c in head):
         return False
