@@ -572,8 +572,8 @@ MUTANTS = [
     Mutant(
         "what a backfill has read stays",
         "erasure/removal.py",
-        "self._readers = readers(spark, pipeline)",
-        "self._readers = readers(spark, pipeline)[:1]",
+        "self._readers = source_readers(spark, pipeline)",
+        "self._readers = source_readers(spark, pipeline)[:1]",
         ("tests/erasure/test_removal.py", "-k", "backfill"),
     ),
     Mutant(

@@ -32,9 +32,9 @@ def archive_as_bronze(spark: SparkSession, pipeline: Pipeline, into: Lakehouse) 
     path = into.bronze(pipeline.name)
     with deleted_afterwards(spark, path):
         bronze = Bronze(spark, path, rules.epochs, rules.names)
-        seal, adoption = sealing_of(pipeline), archive_import_of(spark, pipeline, bronze, rules)
+        seal, archive_import = sealing_of(pipeline), archive_import_of(spark, pipeline, bronze, rules)
         limit = pipeline.batch.max_events
-        capture = Capture(spark, source, bronze, rules.naming, limit, seal=seal, adoption=adoption)
+        capture = Capture(spark, source, bronze, rules.naming, limit, seal=seal, archive_import=archive_import)
         while capture.step():
             pass
         if not capture.captured.batch:

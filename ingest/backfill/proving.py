@@ -28,7 +28,7 @@ from ingest.quality.digest import Digest
 from ingest.reconcile.scd2 import row_history_of
 from ingest.spark.local_rows import local_rows
 
-_SHOWN = 10
+_MAX_SHOWN = 10
 _KEY_PART = T.StructType(
     [
         T.StructField("_number", T.LongType()),
@@ -76,10 +76,10 @@ class Proof:
 
     @property
     def rows_equal(self) -> bool:
-        return _same(self.live, self.folded)
+        return _is_equal(self.live, self.folded)
 
 
-def _same(one: Digest | None, other: Digest | None) -> bool:
+def _is_equal(one: Digest | None, other: Digest | None) -> bool:
     """Returns True for equal digests, or if both tables are absent or empty: nothing is recomputed for a table whose
     events were all erased."""
     return one == other or not ((one and one.rows) or (other and other.rows))
@@ -96,12 +96,12 @@ def prove(
     meanwhile."""
     accounts = Accounts(spark, pipeline.layout.accounts, pipeline.name)
     # A table that is set aside is compared as of the last batch that it has merged.
-    aside = {t: one.after for t, one in accounts.set_aside().items() if not tables or t in tables}
-    found = _proved(spark, pipeline, scratch, accounts.merged_through(), tables, report, aside)
-    for number, (table, after) in enumerate(aside.items()):
+    last_merged = {t: table.after for t, table in accounts.set_aside().items() if not tables or t in tables}
+    found = _proved(spark, pipeline, scratch, accounts.merged_through(), tables, report, last_merged)
+    for number, (table, after) in enumerate(last_merged.items()):
         if after:
-            place = scratch.scratch(f"set-aside-{number}")
-            found += _proved(spark, pipeline, place, after, (table,), report)
+            own_scratch = scratch.scratch(f"set-aside-{number}")
+            found += _proved(spark, pipeline, own_scratch, after, (table,), report)
     return sorted(found, key=lambda proof: proof.table)
 
 
@@ -109,43 +109,54 @@ def _proved(
     spark: SparkSession,
     pipeline: Pipeline,
     scratch: Lakehouse,
-    upto: int,
+    through_batch: int,
     tables: Sequence[str],
     report: Callable[[Sequence[Account]], None],
     without: Collection[str] = (),
 ) -> list[Proof]:
-    live = _sides(spark, pipeline, pipeline.layout, upto)
+    live = _table_sides(spark, pipeline, pipeline.layout, through_batch)
     rules = rules_of(pipeline)
-    recompute_tables(spark, pipeline, scratch, tables, report=report, upto=upto, history=rules.history, without=without)
-    folded = _sides(spark, pipeline, scratch, upto)
-    nothing = _Side()
+    recompute_tables(
+        spark,
+        pipeline,
+        scratch,
+        tables,
+        report=report,
+        through_batch=through_batch,
+        history=rules.history,
+        without=without,
+    )
+    recomputed = _table_sides(spark, pipeline, scratch, through_batch)
+    absent = _TableSide()
     found = []
-    there = (live.keys() | folded.keys()) - set(without)
-    for table in sorted(there & (set(tables) or there)):
-        one, other = live.get(table, nothing), folded.get(table, nothing)
+    tables_found = (live.keys() | recomputed.keys()) - set(without)
+    for table in sorted(tables_found & (set(tables) or tables_found)):
+        one, other = live.get(table, absent), recomputed.get(table, absent)
         digests = (one.digest, other.digest)
-        differences = [] if _same(*digests) else _explained(spark, pipeline, table, upto, one, other)
-        history = _same(one.history, other.history) if table in rules.history else None
+        differences = (
+            [] if _is_equal(*digests) else _differences_with_events(spark, pipeline, table, through_batch, one, other)
+        )
+        history = _is_equal(one.history, other.history) if table in rules.history else None
         entry = one.entry or other.entry
-        bag = entry is not None and not entry.table_schema.key
-        count = delivered(_captured(spark, pipeline, upto), table) if bag else None
-        found.append(Proof(table, upto, *digests, differences, history, count))
+        is_keyless = entry is not None and not entry.table_schema.key
+        count = delivered(_captured_events(spark, pipeline, through_batch), table) if is_keyless else None
+        found.append(Proof(table, through_batch, *digests, differences, history, count))
     return found
 
 
-def _captured(spark: SparkSession, pipeline: Pipeline, upto: int) -> list[Captured]:
-    """Returns the events that any reader has captured; those of the stream only up to its batch `upto`."""
+def _captured_events(spark: SparkSession, pipeline: Pipeline, through_batch: int) -> list[Captured]:
+    """Returns the events that any reader has captured; those of the stream only up to its batch `through_batch`."""
     rules = rules_of(pipeline)
     found = []
     for reader in source_readers(spark, pipeline):
         bronze = reader.bronze(spark, rules)
-        mine = reader.writer == pipeline.name
-        found.append(Captured(bronze, bronze.between(0, upto) if mine else bronze.rows()))
+        is_stream = reader.writer == pipeline.name
+        found.append(Captured(bronze, bronze.between(0, through_batch) if is_stream else bronze.rows()))
     return found
 
 
 @dataclass(frozen=True)
-class _Side:
+class _TableSide:
     """A table, live or recomputed."""
 
     entry: CatalogEntry | None = None
@@ -161,11 +172,13 @@ class _Side:
         return None if self.entry is None or self.versions is None else history_digest(self.entry, self.versions)
 
 
-def _sides(spark: SparkSession, pipeline: Pipeline, layout: Lakehouse, upto: int) -> dict[str, _Side]:
-    """Returns table → its state in the lakehouse `layout` as of the pipeline's batch `upto`."""
+def _table_sides(
+    spark: SparkSession, pipeline: Pipeline, layout: Lakehouse, through_batch: int
+) -> dict[str, _TableSide]:
+    """Returns table → its state in the lakehouse `layout` as of the pipeline's batch `through_batch`."""
 
-    def as_of(kept: Silver) -> DataFrame | None:
-        return kept.rows(str(kept.version_at(pipeline.name, upto))) if kept.exists() else None
+    def as_of(table: Silver) -> DataFrame | None:
+        return table.rows(str(table.version_at(pipeline.name, through_batch))) if table.exists() else None
 
     found = {}
     names = rules_of(pipeline).names
@@ -173,29 +186,29 @@ def _sides(spark: SparkSession, pipeline: Pipeline, layout: Lakehouse, upto: int
         if not names.are_of(entry.table_schema.table, entry.origin):
             continue
         versions = row_history_of(spark, layout, pipeline.name, entry.table_schema.table).versions
-        found[entry.table_schema.table] = _Side(entry, as_of(Silver(spark, entry.path)), as_of(versions))
+        found[entry.table_schema.table] = _TableSide(entry, as_of(Silver(spark, entry.path)), as_of(versions))
     return found
 
 
-def _explained(
-    spark: SparkSession, pipeline: Pipeline, table: str, upto: int, live: _Side, folded: _Side
+def _differences_with_events(
+    spark: SparkSession, pipeline: Pipeline, table: str, through_batch: int, live: _TableSide, recomputed: _TableSide
 ) -> list[Difference]:
     """Returns the first differences with their events."""
-    if live.entry is None or live.rows is None or folded.rows is None:
+    if live.entry is None or live.rows is None or recomputed.rows is None:
         return []
-    found = _differences(live.rows, folded.rows, live.entry.table_schema)
+    found = _differences(live.rows, recomputed.rows, live.entry.table_schema)
     if not live.entry.table_schema.key or not found:
         return found
-    behind = events_behind(bronze_of(spark, pipeline).between(0, upto), table, [d.key for d in found])
-    return [replace(d, events=e) for d, e in zip(found, behind, strict=True)]
+    events = events_of_keys(bronze_of(spark, pipeline).between(0, through_batch), table, [d.key for d in found])
+    return [replace(d, events=e) for d, e in zip(found, events, strict=True)]
 
 
-def _differences(live: DataFrame, folded: DataFrame, table_schema: TableSchema) -> list[Difference]:
+def _differences(live: DataFrame, recomputed: DataFrame, table_schema: TableSchema) -> list[Difference]:
     """Returns the first differences by key; for a table without a key, by whole rows."""
-    columns = [c for c in table_schema.names if c in live.columns and c in folded.columns]
+    columns = [c for c in table_schema.names if c in live.columns and c in recomputed.columns]
     key = [k for k in table_schema.key if k in columns] or columns
     sides = []
-    for side, rows in (("live", live), ("folded", folded)):
+    for side, rows in (("live", live), ("folded", recomputed)):
         # One row per key; a table without a key may hold equal rows several times.
         contents = F.array_join(F.sort_array(F.collect_list(F.hex(content(columns)))), ",")
         sides.append(rows.groupBy(*map(quoted, key)).agg(F.sha2(contents, 256).alias(side)))
@@ -203,27 +216,27 @@ def _differences(live: DataFrame, folded: DataFrame, table_schema: TableSchema) 
         side.toDF(*(f"{kind}_{n}" for n in range(len(key))), kind)
         for kind, side in zip(("live", "folded"), sides, strict=True)
     )
-    places = range(len(key))
-    same = reduce(lambda a, b: a & b, (F.col(f"live_{n}").eqNullSafe(F.col(f"folded_{n}")) for n in places))
-    named = [F.coalesce(f"live_{n}", f"folded_{n}").cast("string").alias(f"key_{n}") for n in places]
-    both = one.join(other, same, "full_outer").where(~F.col("live").eqNullSafe(F.col("folded")))
-    few = both.select(*named, "live", "folded").orderBy(*(f"key_{n}" for n in places)).limit(_SHOWN)
-    found = few.collect()  # at most _SHOWN rows
+    numbers = range(len(key))
+    same_key = reduce(lambda a, b: a & b, (F.col(f"live_{n}").eqNullSafe(F.col(f"folded_{n}")) for n in numbers))
+    key_texts = [F.coalesce(f"live_{n}", f"folded_{n}").cast("string").alias(f"key_{n}") for n in numbers]
+    differing = one.join(other, same_key, "full_outer").where(~F.col("live").eqNullSafe(F.col("folded")))
+    first = differing.select(*key_texts, "live", "folded").orderBy(*(f"key_{n}" for n in numbers)).limit(_MAX_SHOWN)
+    found = first.collect()  # at most _MAX_SHOWN rows
     return [Difference({k: r[f"key_{n}"] for n, k in enumerate(key)}, r["live"], r["folded"]) for r in found]
 
 
-def events_behind(bronze: DataFrame, table: str, keys: Sequence[Mapping[str, str | None]]) -> list[list[str]]:
+def events_of_keys(bronze: DataFrame, table: str, keys: Sequence[Mapping[str, str | None]]) -> list[list[str]]:
     """Returns for each key the coordinates of the events whose record key holds it."""
     spark = bronze.sparkSession
-    wanted = [{"_number": n, "_name": k, "_said": v} for n, key in enumerate(keys) for k, v in key.items()]
-    named = F.broadcast(local_rows(spark, wanted, _KEY_PART))
-    mine = bronze.where((F.col("source_table") == table) & F.col("op").isin(*CHANGES))
-    mine = mine.withColumn("_held", key_json(F.col("key")))
-    says = F.element_at(F.from_json("_held", "map<string,string>"), F.col("_name"))
-    parts = mine.join(named, says.eqNullSafe(F.col("_said")))
-    whole = parts.groupBy("_number", "topic", "partition", "offset", "op").count()
-    events = whole.where(F.col("count") == len(keys[0])).orderBy("_number", "topic", "partition", "offset")
+    key_parts = [{"_number": n, "_name": k, "_said": v} for n, key in enumerate(keys) for k, v in key.items()]
+    searched = F.broadcast(local_rows(spark, key_parts, _KEY_PART))
+    changes = bronze.where((F.col("source_table") == table) & F.col("op").isin(*CHANGES))
+    changes = changes.withColumn("_held", key_json(F.col("key")))
+    value = F.element_at(F.from_json("_held", "map<string,string>"), F.col("_name"))
+    parts = changes.join(searched, value.eqNullSafe(F.col("_said")))
+    matches = parts.groupBy("_number", "topic", "partition", "offset", "op").count()
+    events = matches.where(F.col("count") == len(keys[0])).orderBy("_number", "topic", "partition", "offset")
     found: list[list[str]] = [[] for _ in keys]
-    for r in events.limit(_SHOWN * _SHOWN).collect():  # bounded
+    for r in events.limit(_MAX_SHOWN * _MAX_SHOWN).collect():  # bounded
         found[r["_number"]].append(f"{r['topic']} {r['partition']}@{r['offset']} {r['op']}")
     return found

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.backfill.recomputing import histories, recompute_tables
+from ingest.backfill.recomputing import readers_with_events, recompute_tables
 from ingest.changelog.accounting import Account
 from ingest.changelog.envelope import BATCH
 from ingest.config import Pipeline
@@ -40,69 +40,76 @@ class Rebuild:
         self._tables = tuple(sorted(tables))
         self._layout = pipeline.layout
         accounts = Accounts(spark, self._layout.accounts, pipeline.name)
-        merged, self._aside = accounts.merged_through(), accounts.set_aside()
+        merged, self._set_aside = accounts.merged_through(), accounts.set_aside()
         self._registry = Backfills(spark, self._layout.backfills, pipeline.name)
-        self.begun: BackfillRun = self._registry.start({"source": REBUILD, "tables": [*self._tables]}, merged)
-        self._scratch = self._layout.scratch(f"rebuild-{self.begun.number}")
+        self.backfill_run: BackfillRun = self._registry.start({"source": REBUILD, "tables": [*self._tables]}, merged)
+        self._scratch = self._layout.scratch(f"rebuild-{self.backfill_run.number}")
 
     def run(self, report: Callable[[Sequence[Account]], None] = lambda _: None) -> list[CatalogEntry]:
         """Rebuilds the tables and returns their catalog entries. Raises Contended if the stream leaves no time for the
         commit."""
         try:
-            entries = self._folded(report)
+            entries = self._recompute(report)
         except ChangelogUnusable:
             # Repeating this rebuild would fail alike; a later one, after a correction, begins anew.
             self._end()
             raise
         for entry in entries:
             retry_on_conflict()(self._swap, entry.table_schema.table)
-            self._mend(entry.table_schema.table)
+            self._account_for_waiting(entry.table_schema.table)
         self._end()
         return entries
 
     def _end(self) -> None:
-        self._registry.end(self.begun)
+        self._registry.end(self.backfill_run)
         delete_folder(self._spark, self._scratch.root)
 
-    def _mend(self, table: str) -> None:
+    def _account_for_waiting(self, table: str) -> None:
         """Corrects the accounts and the quarantine of a table that was set aside: the rebuilt table holds its waiting
         events."""
         name = self._pipeline.name
-        if table not in self._aside:
+        if table not in self._set_aside:
             return
         accounts = Accounts(self._spark, self._layout.accounts, name)
-        folded, after = Accounts(self._spark, self._scratch.accounts, name), self._aside[table].after
-        upto = folded.merged_through()
-        shares = [share for share in accounts.waiting(table) if share.upto <= upto]
+        recomputed, after = Accounts(self._spark, self._scratch.accounts, name), self._set_aside[table].after
+        through_batch = recomputed.merged_through()
+        shares = [share for share in accounts.waiting(table) if share.upto <= through_batch]
         if not shares:
             return
         quarantine = Quarantine(self._spark, self._layout.quarantine, name)
         refused = Quarantine(self._spark, self._scratch.quarantine, name).rows()
-        now = folded.total(table, after, shares[-1].upto)
-        TablesAside(accounts, quarantine).caught_up(table, shares, now)
+        total = recomputed.total(table, after, shares[-1].upto)
+        TablesAside(accounts, quarantine).caught_up(table, shares, total)
         quarantine.add(refused.where((F.col("table") == table) & (F.col(BATCH) > after)))
 
-    def _folded(self, report: Callable[[Sequence[Account]], None] = lambda _: None) -> list[CatalogEntry]:
+    def _recompute(self, report: Callable[[Sequence[Account]], None] = lambda _: None) -> list[CatalogEntry]:
         history = rules_of(self._pipeline).history
-        stops = {after for one in self._aside.values() for after in (one.after, self.begun.upto_batch)}
+        slice_ends = {after for one in self._set_aside.values() for after in (one.after, self.backfill_run.upto_batch)}
         return recompute_tables(
-            self._spark, self._pipeline, self._scratch, self._tables, report=report, history=history, stops=stops
+            self._spark,
+            self._pipeline,
+            self._scratch,
+            self._tables,
+            report=report,
+            history=history,
+            slice_ends=slice_ends,
         )
 
     def _swap(self, table: str) -> None:
         name = self._pipeline.name
-        live = self._stored(self._layout, table)
-        for kept in live.tables:
-            kept.take_lease(self.begun.writer, _LEASE_SECONDS)
-        folded = self._folded()
-        (entry,) = (e for e in folded if e.table_schema.table == table)
-        for kept in live.kept:
-            kept.pin_snapshot(self.begun.writer)
-        for reader, _ in histories(self._spark, self._pipeline):
-            upto = Accounts(self._spark, self._scratch.accounts, reader.writer).merged_through()
-            if live.silver.txn_version(reader.writer) > upto:
+        live = self._state_in(self._layout, table)
+        for part in live.tables:
+            part.take_lease(self.backfill_run.writer, _LEASE_SECONDS)
+        entries = self._recompute()
+        (entry,) = (e for e in entries if e.table_schema.table == table)
+        for part in live.kept:
+            part.pin_snapshot(self.backfill_run.writer)
+        for reader, _ in readers_with_events(self._spark, self._pipeline):
+            through_batch = Accounts(self._spark, self._scratch.accounts, reader.writer).merged_through()
+            if live.silver.txn_version(reader.writer) > through_batch:
                 raise Contended(
-                    f"table {table} holds batches after {upto}, which are not folded yet", "run the same again"
+                    f"table {table} holds batches after {through_batch}, which are not recomputed yet",
+                    "run the same command again",
                 )
         self._replace(entry, live)
         catalog = Catalog(self._spark, self._layout.tables)
@@ -113,15 +120,15 @@ class Rebuild:
     def _replace(self, entry: CatalogEntry, live: TableState) -> None:
         """Replaces tombstones first, then the other tables, silver last: a crash in between is healed by repeating the
         rebuild."""
-        anew = self._stored(self._scratch, entry.table_schema.table)
-        if anew.tombstones.exists():
-            live.tombstones.write(anew.tombstones.rows())
-        told = {WRITER: self.begun.writer, THROUGH_BATCH: self.begun.number}
-        for old, new in zip(live.kept, anew.kept, strict=True):
+        rebuilt = self._state_in(self._scratch, entry.table_schema.table)
+        if rebuilt.tombstones.exists():
+            live.tombstones.write(rebuilt.tombstones.rows())
+        txn_metadata = {WRITER: self.backfill_run.writer, THROUGH_BATCH: self.backfill_run.number}
+        for old, new in zip(live.kept, rebuilt.kept, strict=True):
             if old.exists() or new.exists():
-                old.replace(new, entry.table_schema, told)
+                old.replace(new, entry.table_schema, txn_metadata)
 
-    def _stored(self, layout: Lakehouse, table: str) -> TableState:
+    def _state_in(self, layout: Lakehouse, table: str) -> TableState:
         rules = rules_of(self._pipeline)
         history, personal = table in rules.history, rules.personal.get(table, frozenset())
         return table_state(self._spark, layout, self._pipeline.name, table, history, personal)

@@ -25,7 +25,7 @@ def restore(
     """
     source = ArchiveSource(layout_of(spark, pipeline))
     _require_from_the_beginning(bronze_of(spark, pipeline), source, pipeline.name)
-    with Run(spark, pipeline, source=source, adopts=True) as engine:
+    with Run(spark, pipeline, source=source, imports_files=True) as engine:
         engine.available_now(stop, report)
 
 

@@ -30,8 +30,14 @@ from ingest.pipeline.composition import rules_of
 from ingest.reconcile.scd2 import RowHistory, row_history_of
 from ingest.spark.local_rows import local_rows
 
-APPEARS, CHANGES, VANISHES, AGAIN, WAITS = "appears", "changes", "vanishes", "is sent again", "waits for columns"
-_MOST = 10_000
+APPEARS, CHANGES, VANISHES, REPEATED, INCOMPLETE = (
+    "appears",
+    "changes",
+    "vanishes",
+    "is sent again",
+    "waits for columns",
+)
+_MAX_EVENTS = 10_000
 """The maximum number of events shown for a row."""
 
 Values = Mapping[str, Any]
@@ -66,74 +72,84 @@ def row_events(
             f"the key of {table} is {', '.join(table_schema.key)}",
             f"name each of its columns once, such as: {table} {example}",
         )
-    kept = row_history_of(spark, pipeline.layout, pipeline.name, table)
-    if table not in rules_of(pipeline).history or not kept.versions.exists():
-        entries = recompute_tables(spark, pipeline, scratch, (table,), lambda _: _names(table, key), history=(table,))
-        kept = row_history_of(spark, scratch, pipeline.name, table)
-        _complete(kept, entries, table_schema)
-    return _steps(spark, kept, table_schema, key) if kept.changes.exists() else []
+    history = row_history_of(spark, pipeline.layout, pipeline.name, table)
+    if table not in rules_of(pipeline).history or not history.versions.exists():
+        entries = recompute_tables(
+            spark, pipeline, scratch, (table,), lambda _: _events_of_key(table, key), history=(table,)
+        )
+        history = row_history_of(spark, scratch, pipeline.name, table)
+        _complete(history, entries, table_schema)
+    return _stored_events(spark, history, table_schema, key) if history.changes.exists() else []
 
 
-def _complete(kept: RowHistory, entries: Sequence[CatalogEntry], table_schema: TableSchema) -> None:
+def _complete(history: RowHistory, entries: Sequence[CatalogEntry], table_schema: TableSchema) -> None:
     """Gives a recomputed history the columns and types of `table_schema`: the key's events may all be from before a
     column was added or widened."""
     for entry in entries:
         if entry.table_schema.table == table_schema.table and entry.table_schema.columns != table_schema.columns:
-            for table in kept.tables:
+            for table in history.tables:
                 if table.exists():
                     table.evolve(entry.table_schema, table_schema)
 
 
-def _names(table: str, key: Mapping[str, str]) -> Column:
+def _events_of_key(table: str, key: Mapping[str, str]) -> Column:
     """Returns the filter of the events that may concern the key. Values are compared by their hashes, to keep personal
     values out of query plans."""
-    said = F.from_json(key_json(F.col("key")), "map<string,string>")
-    same = (F.sha2(said[name], 256) == hashlib.sha256(value.encode()).hexdigest() for name, value in key.items())
-    mine = reduce(lambda one, other: one & other, same)
-    return F.coalesce((F.col("source_table") == table) & ((F.col("op") == "t") | mine), F.lit(False))
+    record_key = F.from_json(key_json(F.col("key")), "map<string,string>")
+    key_parts = (
+        F.sha2(record_key[name], 256) == hashlib.sha256(value.encode()).hexdigest() for name, value in key.items()
+    )
+    has_key = reduce(lambda one, other: one & other, key_parts)
+    return F.coalesce((F.col("source_table") == table) & ((F.col("op") == "t") | has_key), F.lit(False))
 
 
-def _steps(spark: SparkSession, kept: RowHistory, table_schema: TableSchema, key: Mapping[str, str]) -> list[RowEvent]:
+def _stored_events(
+    spark: SparkSession, history: RowHistory, table_schema: TableSchema, key: Mapping[str, str]
+) -> list[RowEvent]:
     types = {c.name: spark_type(c.type) for c in table_schema.columns}
     text = T.StructType([T.StructField(k, T.StringType()) for k in table_schema.key])
-    mine = local_rows(spark, [key], text).select(*(quoted(k).cast(types[k]).alias(k) for k in table_schema.key))
-    named = list(table_schema.key)
-    facts = kept.changes.matching(mine, named).where(~F.col(ARRIVED)).select(DELETED, POSITION_COLUMN, SOURCE_TS)
-    ordered = facts.orderBy(POSITION_COLUMN).limit(_MOST)
+    searched = local_rows(spark, [key], text).select(*(quoted(k).cast(types[k]).alias(k) for k in table_schema.key))
+    key_columns = list(table_schema.key)
+    facts = (
+        history.changes.matching(searched, key_columns)
+        .where(~F.col(ARRIVED))
+        .select(DELETED, POSITION_COLUMN, SOURCE_TS)
+    )
+    ordered = facts.orderBy(POSITION_COLUMN).limit(_MAX_EVENTS)
     values = {c.name: rendered(quoted(c.name), c.type) for c in table_schema.columns}
     versions: list[Row] = []
-    if kept.versions.exists():
-        told: DataFrame = kept.versions.matching(mine, named)
+    if history.versions.exists():
+        of_key: DataFrame = history.versions.matching(searched, key_columns)
         span = (POSITION_COLUMN, UNTIL, VALID_FROM, VALID_TO)
-        versions = told.select(*span, json_object(values).alias("row")).collect()  # of one row
+        versions = of_key.select(*span, json_object(values).alias("row")).collect()  # of one row
     return row_events_from(ordered.collect(), {tuple(v[POSITION_COLUMN]): v for v in versions})  # of one row
 
 
 def row_events_from(facts: Sequence[Row], versions: Mapping[Position, Row]) -> list[RowEvent]:
-    """Returns the steps of a row from its `facts`, ordered by position, and its `versions`, by the position at which
+    """Returns the events of a row from its `facts`, ordered by position, and its `versions`, by the position at which
     each began, with their `row` as JSON."""
-    steps: list[RowEvent] = []
+    events: list[RowEvent] = []
     before: Values | None = None
     for number, fact in enumerate(facts):
         at, following = tuple(fact[POSITION_COLUMN]), facts[number + 1] if number + 1 < len(facts) else None
         version = versions.get(at)
         if fact[DELETED]:
             if before is not None:
-                steps.append(RowEvent(VANISHES, fact[SOURCE_TS], at))
+                events.append(RowEvent(VANISHES, fact[SOURCE_TS], at))
             before = None
         elif version is None:
-            again = following is not None and _place(following) == _place(fact)
-            steps.append(RowEvent(AGAIN if again else WAITS, fact[SOURCE_TS], at))
+            is_repeated = following is not None and _place(following) == _place(fact)
+            events.append(RowEvent(REPEATED if is_repeated else INCOMPLETE, fact[SOURCE_TS], at))
         else:
             row = json.loads(version["row"])
-            steps.append(RowEvent(CHANGES if before else APPEARS, fact[SOURCE_TS], at, _changed(before, row)))
+            events.append(RowEvent(CHANGES if before else APPEARS, fact[SOURCE_TS], at, _changed(before, row)))
             before = row
             end = version[UNTIL]
             if end is not None and (following is None or tuple(following[POSITION_COLUMN]) > tuple(end)):
                 # The version ended without an event of its own: a truncate, or another row took its key.
-                steps.append(RowEvent(VANISHES, version[VALID_TO], tuple(end)))
+                events.append(RowEvent(VANISHES, version[VALID_TO], tuple(end)))
                 before = None
-    return steps
+    return events
 
 
 def _place(fact: Row) -> Position:

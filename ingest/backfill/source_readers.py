@@ -31,7 +31,7 @@ class SourceReader:
     path: str
     columns: Mapping[str, Mapping[str, str]]
     from_topics: bool = True
-    chosen: Column | None = None
+    event_filter: Column | None = None
     """The filter of the events of its bronze that it merges; None for all."""
 
     def bronze(self, spark: SparkSession, rules: Rules) -> Bronze:
@@ -46,6 +46,6 @@ def source_readers(spark: SparkSession, pipeline: Pipeline) -> list[SourceReader
         if (source := backfill.asked["source"]) in (*_FROM_TOPICS, DUMP, MASK):
             columns = declared | backfill.asked.get("types", {})
             path = layout.backfilled(pipeline.name, backfill.number)
-            chosen = event_filter_of(backfill.asked)
-            found.append(SourceReader(backfill.writer, path, columns, source in _FROM_TOPICS, chosen))
+            event_filter = event_filter_of(backfill.asked)
+            found.append(SourceReader(backfill.writer, path, columns, source in _FROM_TOPICS, event_filter))
     return found

@@ -46,7 +46,7 @@ def look_back(spark: SparkSession, pipeline: Pipeline, into: Lakehouse) -> LookB
     """`into`: an empty place for the tables."""
     bronze = bronze_of(spark, pipeline).rows()
     position = _middle(bronze)
-    entries = recompute_tables(spark, pipeline, into, chosen=partial(committed_by, Point(major=position)))
+    entries = recompute_tables(spark, pipeline, into, event_filter=partial(committed_by, Point(major=position)))
     found = {e.table_schema.table: _rows(Silver(spark, e.path).rows()) for e in entries}
     return LookBack(position, sum(map(len, found.values())), found == _folded(bronze, position))
 

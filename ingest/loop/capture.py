@@ -28,11 +28,11 @@ class Capture:
         limit: int,
         stops_at_new_topic: bool = True,
         seal: Callable[[DataFrame], DataFrame] = lambda events: events,
-        adoption: ArchiveImport | None = None,
+        archive_import: ArchiveImport | None = None,
         merges: bool = False,
     ) -> None:
         """`stops_at_new_topic`: where another topic has taken a captured one's name. `seal`: what becomes of events
-        before they are kept. `adoption`: brings what the source holds in bronze's own form already. `merges`:
+        before they are kept. `archive_import`: brings what the source holds in bronze's own form already. `merges`:
         who merges it next is in this process: it need neither count nor, of a small batch, read it."""
         self._spark = spark
         self._source = source
@@ -41,7 +41,7 @@ class Capture:
         self._limit = limit
         self._stops_at_new_topic = stops_at_new_topic
         self._seal = seal
-        self._adoption = adoption
+        self._adoption = archive_import
         self._merges = merges
         self.captured = bronze.resume()
         self.behind = 0

@@ -51,29 +51,29 @@ class Archiving:
         self._store = store
         self._pipeline = pipeline
         self._naming = naming
-        self._most = events_a_manifest
-        self._part = events_a_part
-        self._upto: int | None = None
+        self._events_a_manifest = events_a_manifest
+        self._events_a_part = events_a_part
+        self._through_batch: int | None = None
 
     def waiting(self) -> int:
         """Returns the maximum number of events that are not archived yet."""
-        return self._bronze.count_between(self._archived_upto(), self._bronze.last_batch())
+        return self._bronze.count_between(self._archived_through(), self._bronze.last_batch())
 
     def step(self) -> Manifest | None:
         """Writes one more manifest; returns None if nothing is new. Raises Contended if another run has written it
         first."""
         last = self._bronze.last_batch()
-        after = self._archived_upto()
+        after = self._archived_through()
         if last <= after:
             return None
-        upto = self._bronze.window_end(after, last, self._most)
-        records = self._bronze.between(after, upto).select(*RECORD.names, BATCH)
+        through_batch = self._bronze.window_end(after, last, self._events_a_manifest)
+        records = self._bronze.between(after, through_batch).select(*RECORD.names, BATCH)
         # Parsed again by the current naming; capture may have used another.
         read = events(records, self._naming, (BATCH,))
-        objects = write_objects(read, self._bronze.count_between(after, upto), self._store, self._pipeline)
-        parts = self._parts(read, after, upto)
+        objects = write_objects(read, self._bronze.count_between(after, through_batch), self._store, self._pipeline)
+        parts = self._parts(read, after, through_batch)
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        manifest = Manifest(self._pipeline, after, upto, now, tuple(objects), self._naming.digest, parts)
+        manifest = Manifest(self._pipeline, after, through_batch, now, tuple(objects), self._naming.digest, parts)
         key, body = manifest_key(self._pipeline, after), manifest.to_json().encode()
         # If only the response of the write was lost, the stored manifest is this one.
         if not self._store.put_once(key, body) and self._store.get(key) != body:
@@ -81,18 +81,18 @@ class Archiving:
                 f"another run archives {self._pipeline}: it was the first with what follows batch {after}",
                 "run one archive job per pipeline; the same command goes on after the other one",
             )
-        self._upto = upto
+        self._through_batch = through_batch
         return manifest
 
-    def _parts(self, read: DataFrame, after: int, upto: int) -> tuple[Mapping[str, Any], ...]:
+    def _parts(self, read: DataFrame, after: int, through_batch: int) -> tuple[Mapping[str, Any], ...]:
         """Returns the statistics of these batches that a merge reads before it decodes any of their events."""
-        size = self._bronze.window_end(after, upto, self._part) - after
+        size = self._bronze.window_end(after, through_batch, self._events_a_part) - after
         number = F.floor((F.col(BATCH) - 1 - F.lit(after)) / size).cast("bigint")
         found = profiles(read, after + number * size)
-        ends = ((begin, min(begin + size, upto)) for begin in range(after, upto, size))
+        ends = ((begin, min(begin + size, through_batch)) for begin in range(after, through_batch, size))
         return tuple({"upto": end, "groups": [g.said for g in found.get(begin, ())]} for begin, end in ends)
 
-    def _archived_upto(self) -> int:
-        if self._upto is None:
-            self._upto = max((m.upto_batch for m in manifests(self._store, self._pipeline)), default=0)
-        return self._upto
+    def _archived_through(self) -> int:
+        if self._through_batch is None:
+            self._through_batch = max((m.upto_batch for m in manifests(self._store, self._pipeline)), default=0)
+        return self._through_batch

@@ -102,9 +102,9 @@ def layout_of(spark: SparkSession, pipeline: Pipeline, windowed: bool = False) -
         return ManifestArchive(_store(archive), pipeline.name)
     source = pipeline.source
     tables = frozenset(t for t, s in pipeline.tables.items() if s.primary_key is not None or s.append_only)
-    wanted = TopicSelection(source.topics, source.topic_pattern, tables, dict(source.topic_tables))
+    selection = TopicSelection(source.topics, source.topic_pattern, tables, dict(source.topic_tables))
     timed = windowed or bool(source.epochs)
-    return ConnectorArchive(spark, _store(archive), archive.layout, wanted, archive.gaps == "ignore", timed)
+    return ConnectorArchive(spark, _store(archive), archive.layout, selection, archive.gaps == "ignore", timed)
 
 
 def _archive(pipeline: Pipeline) -> Archive:
@@ -166,10 +166,10 @@ class Run:
         pipeline: Pipeline,
         parts: Sequence[Part] = BOTH,
         source: Source | None = None,
-        adopts: bool = False,
+        imports_files: bool = False,
     ) -> None:
-        """`source`: captured in place of the one in the pipeline's file. `adopts`: True if `source` is the pipeline's
-        whole archive, whose objects may become bronze's files."""
+        """`source`: captured in place of the one in the pipeline's file. `imports_files`: True if `source` is the
+        pipeline's whole archive, whose objects may become bronze's files."""
         rules = rules_of(pipeline)
         self._poll = pipeline.batch.poll_seconds
         self._capture = self._merge = None
@@ -179,10 +179,12 @@ class Run:
             limit = pipeline.batch.max_events
             stops = pipeline.source.recreated_topics == "stop"
             seal = sealing_of(pipeline)
-            adoption = archive_import_of(spark, pipeline, bronze, rules) if adopts else None
-            what = source or source_of(pipeline)
+            archive_import = archive_import_of(spark, pipeline, bronze, rules) if imports_files else None
+            captured_source = source or source_of(pipeline)
             merges = "merge" in parts
-            self._capture = Capture(spark, what, bronze, rules.naming, limit, stops, seal, adoption, merges)
+            self._capture = Capture(
+                spark, captured_source, bronze, rules.naming, limit, stops, seal, archive_import, merges
+            )
         if "merge" in parts:
             self._merge = Merge(spark, pipeline.name, pipeline.layout, rules, bronze, pipeline.batch.merged_at_once)
 
@@ -213,13 +215,13 @@ class Run:
     def step(self) -> Progress:
         """Runs one batch of each part. While many records wait at the source, captured batches are merged in larger
         slices."""
-        begun = time.monotonic()
+        started = time.monotonic()
         captured = self._capture.step() if self._capture else 0
         known = self._capture.captured.batch if self._capture else None
         behind = self._capture.behind if self._capture else None
         accounts = self._merge.step(known, more=bool(behind)) if self._merge else []
         newest = self._merge.newest if self._merge else None
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - started
         if accounts:
             seconds, self._capturing = seconds + self._capturing, 0.0
         else:

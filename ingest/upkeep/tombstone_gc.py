@@ -51,24 +51,27 @@ def earliest(spark: SparkSession, pipeline: Pipeline) -> dict[str, dict[int, int
     """Returns topic → partition → the first offset that the broker, or the archive if there is one, still holds."""
     source = pipeline.source
     admin = KafkaAdmin(source.kafka)
-    begins = {t: dict(p) for t, p in admin.beginning_offsets(admin.topics(source.topics, source.topic_pattern)).items()}
+    earliest_offsets = {
+        t: dict(p) for t, p in admin.beginning_offsets(admin.topics(source.topics, source.topic_pattern)).items()
+    }
     for one in layout_of(spark, pipeline).objects() if pipeline.archive is not None else ():
-        partitions = begins.setdefault(one.topic, {})
+        partitions = earliest_offsets.setdefault(one.topic, {})
         partitions[one.partition] = min(one.first_offset, partitions.get(one.partition, one.first_offset))
-    return begins
+    return earliest_offsets
 
 
-def retained(spark: SparkSession, bronze: Bronze, begins: Mapping[str, Mapping[int, int]]) -> DataFrame:
-    """Returns table → `horizon`, below which no input holds an event any more. `begins`: the result of `earliest`."""
+def retained(spark: SparkSession, bronze: Bronze, earliest_offsets: Mapping[str, Mapping[int, int]]) -> DataFrame:
+    """Returns table → `horizon`, below which no input holds an event any more. `earliest_offsets`: as `earliest`
+    returns them."""
     rows = [
         {"topic": topic, "partition": partition, "earliest": offset}
-        for topic, partitions in begins.items()
+        for topic, partitions in earliest_offsets.items()
         for partition, offset in partitions.items()
     ]
     events = bronze.rows().where(F.col("op").isin(*CHANGES))
     known = events.join(F.broadcast(local_rows(spark, rows, _RETAINED)), ["topic", "partition"], "left")
-    held = F.min(F.when(F.col("offset") >= F.col("earliest"), F.col("position")))
-    return known.groupBy("source_table").agg(F.coalesce(held, F.max("position")).alias("horizon"))
+    earliest_held = F.min(F.when(F.col("offset") >= F.col("earliest"), F.col("position")))
+    return known.groupBy("source_table").agg(F.coalesce(earliest_held, F.max("position")).alias("horizon"))
 
 
 def written_before(bronze: Bronze, moment: datetime) -> DataFrame:
@@ -83,24 +86,24 @@ def collect_garbage(
     """Raises the horizon of each table with a key to `horizons`, but not beyond the first event that isn't merged
     yet."""
     accounts = Accounts(spark, lakehouse.accounts, pipeline)
-    waits = F.col(BATCH) > accounts.merged_through()
+    is_waiting = F.col(BATCH) > accounts.merged_through()
     for table, aside in accounts.set_aside().items():
-        waits |= (F.col("source_table") == table) & (F.col(BATCH) > aside.after)
-    waiting = bronze.rows().where(waits & F.col("op").isin(*CHANGES))
+        is_waiting |= (F.col("source_table") == table) & (F.col(BATCH) > aside.after)
+    waiting = bronze.rows().where(is_waiting & F.col("op").isin(*CHANGES))
     behind = waiting.groupBy("source_table").agg(F.min("position").alias("_waits"))
     limited = horizons.join(behind, "source_table", "left").withColumn("horizon", F.least("horizon", "_waits"))
     found = {r["source_table"]: tuple(r["horizon"]) for r in limited.collect()}  # a row per table
     table_schemas = [e.table_schema for e in Catalog(spark, lakehouse.tables).entries(pipeline) if e.table_schema.key]
     return [
-        _collected(Tombstones(spark, lakehouse.tombstones(pipeline, s.table)), s.table, found.get(s.table), dry_run)
+        _collect(Tombstones(spark, lakehouse.tombstones(pipeline, s.table)), s.table, found.get(s.table), dry_run)
         for s in table_schemas
     ]
 
 
-def _collected(tombstones: Tombstones, table: str, horizon: Position | None, dry_run: bool) -> GcResult:
-    known = tombstones.horizon()
+def _collect(tombstones: Tombstones, table: str, horizon: Position | None, dry_run: bool) -> GcResult:
+    current = tombstones.horizon()
     count = tombstones.count()
-    if horizon is None or not count or (known is not None and horizon <= known):
+    if horizon is None or not count or (current is not None and horizon <= current):
         return GcResult(table, count, 0, None)
     forgotten = tombstones.count(horizon)
     if forgotten and not dry_run:

@@ -64,9 +64,9 @@ def captured(spark: SparkSession, source: Source, path: Path, batch: int) -> Bro
 def adopted(spark: SparkSession, store: ObjectStore, path: Path, limit: int) -> Bronze:
     """A bronze out of the archive's objects as they are: of those from one on that would have to be read, none."""
     bronze = Bronze(spark, Lakehouse(str(path)).bronze(SHOP))
-    adoption = ArchiveImport(spark, store, SHOP, bronze, Rules().naming.digest, counted=True)
+    archive_import = ArchiveImport(spark, store, SHOP, bronze, Rules().naming.digest, counted=True)
     upto = bronze.captured()
-    while (step := adoption.step(upto, limit)) is not None:
+    while (step := archive_import.step(upto, limit)) is not None:
         upto = step.upto
     return bronze
 

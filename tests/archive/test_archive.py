@@ -160,7 +160,7 @@ def test_a_run_that_died_before_its_manifest_is_repeated(
 def test_two_runs_at_once_write_one_manifest(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
     bronze = from_file(spark, tmp_path)
     one, other = (Archiving(spark, bronze, store, SHOP) for _ in range(2))
-    other._upto = 0  # It has looked before the first one wrote.
+    other._through_batch = 0  # It has looked before the first one wrote.
     assert one.step() is not None
     with pytest.raises(Contended, match="another run archives Shop 1"):
         other.step()

@@ -249,7 +249,7 @@ def test_a_window_of_positions_out_of_the_archive_is_the_one_out_of_bronze(
                 patched.setattr(Accounts, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
                 _to_its_end(Backfill(spark, shop, asked))
         backfill = _to_its_end(Backfill(spark, shop, asked))
-        counted = Accounts(spark, shop.layout.accounts, backfill.begun.writer).rows()
+        counted = Accounts(spark, shop.layout.accounts, backfill.run.writer).rows()
         sums = counted.groupBy("table").sum("read", "applied", "superseded").collect()
         found[name] = (history.digests(spark, shop), sorted(map(tuple, sums)))
     # Rows without a key are left alone by backfills.

@@ -97,13 +97,13 @@ def test_one_that_died_goes_on_where_it_stood(
         patched.setattr(Accounts, "add", lambda *_: (_ for _ in ()).throw(Died()))
         first.step()
     again = Backfill(spark, shop[0], asked)
-    assert again.begun == first.begun
+    assert again.run == first.run
     assert again._merge is not None
     assert again._merge.merged > 0
     while not again.done:
         again.step()
     assert digests(spark, shop[0])[ITEMS] == whole[ITEMS]
-    assert Backfill(spark, shop[0], asked).begun.number == 2, "one that has ended is not gone on with"
+    assert Backfill(spark, shop[0], asked).run.number == 2, "one that has ended is not gone on with"
 
 
 def test_what_is_there_already_stays_as_it_is(
@@ -111,7 +111,7 @@ def test_what_is_there_already_stays_as_it_is(
 ) -> None:
     backfill = done(spark, shop[0], BackfillRequest("bronze", Point.parsed("0/BB8"), Point.parsed("0/1F40"), (ORDERS,)))
     assert digests(spark, shop[0]) == {ORDERS: whole[ORDERS]}
-    sums = Accounts(spark, shop[0].layout.accounts, backfill.begun.writer).rows().where(f"table = '{ORDERS}'")
+    sums = Accounts(spark, shop[0].layout.accounts, backfill.run.writer).rows().where(f"table = '{ORDERS}'")
     row = sums.selectExpr("sum(read)", "sum(applied)").first()
     lsns = [r["value"]["source"]["lsn"] for r in events() if r["topic"] == "shop.orders" and r["value"]]
     inside = sum(3000 <= lsn < 8000 for lsn in lsns)

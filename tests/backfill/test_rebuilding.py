@@ -65,7 +65,7 @@ def test_what_the_stream_merges_meanwhile_is_in_it_and_one_that_died_goes_on(
     DeltaTable.forPath(spark, shop.layout.silver("shop", ORDERS)).delete("id < 20")
     merged(spark, shop, more)
     again = Rebuild(spark, shop)
-    assert again.begun.number == 1
+    assert again.backfill_run.number == 1
     again.run()
     whole = pipeline(tmp_path / "other")
     merged(spark, whole, captured(spark, whole, tmp_path / "other", events()))

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from ingest.backfill.archive_reading import archive_as_bronze
 from ingest.backfill.digests import table_digests
-from ingest.backfill.recomputing import committed_by, histories, recompute_tables
+from ingest.backfill.recomputing import committed_by, readers_with_events, recompute_tables
 from ingest.backfill.source_readers import SourceReader
 from ingest.changelog.point import Point
 from ingest.cli.counting import counting
@@ -66,9 +66,9 @@ def as_of(
         if not is_empty(spark, root):
             raise ConfigError(f"{root} is not empty", "choose another --out")
         into = Lakehouse(root)
-        with counting(as_json) as advance, _read(spark, loaded, source, into) as read:
-            chosen = partial(committed_by, until)
-            entries = recompute_tables(spark, loaded, into, tuple(table or ()), chosen, advance, read=read)
+        with counting(as_json) as advance, _readers(spark, loaded, source, into) as readers:
+            event_filter = partial(committed_by, until)
+            entries = recompute_tables(spark, loaded, into, tuple(table or ()), event_filter, advance, readers=readers)
         Catalog(spark, into.tables).require(loaded.name, table or ())
         digests = table_digests(spark, into, loaded.name)
     found = [{"table": e.table_schema.table, **asdict(digests[e.table_schema.table]), "path": e.path} for e in entries]
@@ -82,27 +82,27 @@ def as_of(
 
 
 @contextmanager
-def _read(
-    spark: SparkSession, loaded: Pipeline, source: AsOfOrigin, into: Lakehouse
+def _readers(
+    spark: SparkSession, pipeline: Pipeline, source: AsOfOrigin, into: Lakehouse
 ) -> Iterator[list[tuple[SourceReader, int]]]:
     if source is AsOfOrigin.ARCHIVE:
-        with archive_as_bronze(spark, loaded, into) as reader:
+        with archive_as_bronze(spark, pipeline, into) as reader:
             yield [reader]
         return
-    found = list(histories(spark, loaded))
+    found = list(readers_with_events(spark, pipeline))
     if not found:
         raise ConfigError(
-            f"no event of pipeline {loaded.name} was ever merged into {loaded.lakehouse}",
+            f"no event of pipeline {pipeline.name} was ever merged into {pipeline.lakehouse}",
             "see that its file names the right lakehouse; what is archived is read with --source archive",
         )
     yield found
 
 
 def _point(time: str | None, position: str | None, epoch: int) -> Point:
-    said = [(option, text) for option, text in (("--time", time), ("--position", position)) if text is not None]
-    if len(said) != 1:
+    given = [(option, text) for option, text in (("--time", time), ("--position", position)) if text is not None]
+    if len(given) != 1:
         raise ConfigError("which point of the log is not clear", "give either --time or --position")
-    found = point(*said[0], epoch)
+    found = point(*given[0], epoch)
     if (found.time is None) != (time is None):
-        raise ConfigError(f"{said[0][1]} is no {said[0][0].strip('-')}", "give it under the other option")
+        raise ConfigError(f"{given[0][1]} is no {given[0][0].strip('-')}", "give it under the other option")
     return found

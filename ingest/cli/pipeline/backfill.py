@@ -80,24 +80,24 @@ def backfill(
         _rebuild(loaded, tuple(table or ()), as_json)
         return
     if dump is not None or at is not None:
-        asked = _of_dump(loaded, dump, at, tuple(table or ()))
+        request = _of_dump(loaded, dump, at, tuple(table or ()))
     else:
-        asked = _of_window(loaded, source, begin, end, tuple(table or ()))
+        request = _of_window(loaded, source, begin, end, tuple(table or ()))
     with running(f"ingest backfill {loaded.name}", loaded.session) as spark, explaining(loaded):
         if dry_run:
-            counts = planned(spark, loaded, asked)
+            counts = planned(spark, loaded, request)
             if source is BackfillOrigin.BRONZE and dump is None:
-                _require(spark, loaded, asked.tables, counts)
+                _require(spark, loaded, request.tables, counts)
             _show_plan(counts, as_json)
             return
         with (
             stop_on_signal() as stop,
-            counting(as_json, lambda: sum(planned(spark, loaded, asked).values())) as advance,
+            counting(as_json, lambda: sum(planned(spark, loaded, request).values())) as advance,
         ):
             accounts: list[Account] = []
 
             def merge(progressed: Progressed) -> Backfill:
-                with Backfill(spark, loaded, asked) as work:
+                with Backfill(spark, loaded, request) as work:
                     while not stop.is_set() and not work.done:
                         step = work.step()
                         progressed()
@@ -107,8 +107,8 @@ def backfill(
 
             work = Retries(spark, loaded, stop, waiting(as_json))(merge)
         if work.done:
-            _require(spark, loaded, asked.tables, [account.table for account in accounts])
-    _show(loaded, work.begun.number, by_table(accounts), work.done, as_json)
+            _require(spark, loaded, request.tables, [account.table for account in accounts])
+    _show(loaded, work.run.number, by_table(accounts), work.done, as_json)
     require_all_merged(loaded.name, work.set_aside)
     if not work.done:
         raise typer.Exit(EXIT_TRANSIENT)
