@@ -1,4 +1,4 @@
-"""A source's connector: the configuration that loses nothing, what another one loses, and Connect's REST interface."""
+"""Debezium connectors: the recommended configuration, the risks of other ones, and Kafka Connect's REST interface."""
 
 from ingest.connector.recipe import Placement, Setting, recipe
 from ingest.connector.rest import Connectors, ConnectorStatus

@@ -1,4 +1,4 @@
-"""Names what a connector's converters lose. Source: Kafka's `JsonConverterConfig`, and `Worker.startTask`."""
+"""Risks of a connector's converters. Source: Kafka's `JsonConverterConfig`, and `Worker.startTask`."""
 
 from __future__ import annotations
 

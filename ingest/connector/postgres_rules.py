@@ -1,4 +1,4 @@
-"""Rules about properties that only Debezium's Postgres connector has. Source: its reference, 3.7."""
+"""Rules for properties that only Debezium's Postgres connector has. Source: its reference, 3.7."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _publication(config: Configuration, _: Reader) -> Risk | None:
 
 
 def _lists_tables(config: Configuration) -> bool:
-    """Whether tables are listed by name: another one takes another configuration, and so a restart."""
+    """Returns True if tables are listed by name, so that a new table needs a new configuration and thus a restart."""
     listed = re.sub(r"\\.", "", config.get("table.include.list", ""))
     return bool(config.get("table.include.list")) and not re.search(r"[*+?|(\[]", listed)
 

@@ -1,4 +1,4 @@
-"""The configuration of Debezium's Postgres connector that loses nothing, and the reason for each setting.
+"""The recommended, lossless configuration of Debezium's Postgres connector, with the reason for each setting.
 
 Source: Debezium's reference of its connector for PostgreSQL, 3.7, "Connector properties"; Kafka's `JsonConverter`.
 """
@@ -27,14 +27,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the database is and what of it is read. The defaults are references that Kafka Connect resolves itself,
-    by its EnvVarConfigProvider, so that no credential stands in the configuration.
+    """The database and the tables to read. The defaults of the credentials are references that Kafka Connect resolves
+    with its EnvVarConfigProvider, so that the configuration holds none.
 
     Attributes:
-        name: of the connector; topics, slot and publication bear it.
-        tables: `schema.table` each, read as they are written.
-        schemas: likewise, all tables of which are read. Neither: every table of the database.
-        numbers_as_text: numeric columns are sent as their digits, so that NaN and Infinity don't stop the connector.
+        name: of the connector; topics, slot and publication are named after it.
+        tables: `schema.table` each, literally.
+        schemas: read all tables of these. Without `tables` and `schemas`, every table of the database is read.
+        numbers_as_text: send numeric columns as text, so that NaN and Infinity don't stop the connector.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Placement:
 
     @property
     def slot(self) -> str:
-        """The name of the slot and of the publication: lower case letters, digits and underscores."""
+        """The name of slot and publication: lower case letters, digits and underscores, at most 63."""
         return re.sub(r"[^a-z0-9_]", "_", self.name.lower())[:_POSTGRES_NAME]
 
 
@@ -163,5 +163,5 @@ def _names(placement: Placement) -> list[_Row]:
 
 
 def _expressions(names: Sequence[str]) -> str:
-    """Debezium matches whole names by regular expressions, separated by commas: every character stands for itself."""
+    """Returns the names as Debezium's list of regular expressions, separated by commas, with all characters escaped."""
     return ",".join(re.sub(r"([^A-Za-z0-9_\s])", r"\\\1", name).replace("\\,", r"\x2C") for name in names)

@@ -1,4 +1,4 @@
-"""The REST interface of a Kafka Connect worker: connectors are registered, watched, read, restarted, removed.
+"""A client of Kafka Connect's REST interface: registers, watches, reads, restarts and removes connectors.
 
 Source: Kafka's documentation, "Connect > User Guide > REST API".
 """
@@ -23,7 +23,8 @@ _CHECK_TIMEOUT_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class ConnectorStatus:
-    """States are Connect's own words: UNASSIGNED, RUNNING, PAUSED, STOPPED, RESTARTING, FAILED."""
+    """The states of a connector and its tasks: UNASSIGNED, RUNNING, PAUSED, STOPPED, RESTARTING, FAILED or ABSENT.
+    `failures`: the root exception class of each failed one."""
 
     name: str
     state: str
@@ -32,12 +33,12 @@ class ConnectorStatus:
 
     @property
     def running(self) -> bool:
-        """The connector and at least one task run, and none of them does anything else."""
+        """True if the connector and at least one task run, and every task is in state RUNNING."""
         return self.state == "RUNNING" and set(self.task_states) == {"RUNNING"}
 
     @property
     def failed(self) -> bool:
-        """The connector or a task gave up."""
+        """True if the connector or a task has failed."""
         return "FAILED" in (self.state, *self.task_states)
 
 
@@ -45,8 +46,8 @@ class Connectors:
     """The connectors of the worker at `url`.
 
     Args:
-        login: user and password, where the interface asks for them.
-        ca_file: of the authority that signed its certificate, where it isn't one that this machine trusts.
+        login: user and password, for an interface with basic authentication.
+        ca_file: the CA certificates that signed the server's certificate, if the system doesn't trust it.
     """
 
     def __init__(self, url: str, login: tuple[str, str] | None = None, ca_file: str | None = None) -> None:
@@ -61,11 +62,11 @@ class Connectors:
             raise self._unreachable()
 
     def names(self) -> list[str]:
-        """Of all connectors, sorted."""
+        """Returns the names of all connectors, sorted."""
         return sorted(self._request("GET", "/connectors").json())
 
     def configuration(self, name: str) -> dict[str, str]:
-        """The connector's properties as they were given to the worker; references to secrets stay references.
+        """Returns the connector's properties as they were registered; references to secrets stay references.
 
         Raises SourceRefused where the worker has no connector of this name.
         """
@@ -76,25 +77,25 @@ class Connectors:
         return found
 
     def topics(self, name: str) -> list[str]:
-        """The topics that the connector has written to, sorted; none where the worker doesn't track them."""
+        """Returns the topics that the connector has written to, sorted; none if the worker doesn't track them."""
         answer = self._request("GET", f"{_path(name)}/topics", allowed=(403, 404))
         return sorted(answer.json()[name]["topics"]) if answer.ok else []
 
     def version_of(self, connector_class: str) -> str:
-        """The version of the worker's plugin; empty where it lists no such class."""
+        """Returns the version of the worker's plugin; empty if it lists no such class."""
         plugins = self._request("GET", "/connector-plugins").json()
         return next((str(p.get("version") or "") for p in plugins if p["class"] == connector_class), "")
 
     def put(self, name: str, config: Mapping[str, str]) -> None:
-        """Create the connector, or give it this configuration instead of its own. Does not wait for it.
+        """Creates the connector, or replaces its configuration. Does not wait for it to run.
 
         Raises:
-            SourceRefused: the worker or the connector finds a fault in `config`.
+            SourceRefused: the worker or the connector rejects `config`.
         """
         self._request("PUT", f"{_path(name)}/config", json=dict(config))
 
     def await_running(self, name: str, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
-        """Return when the connector and its tasks run.
+        """Waits until the connector and its tasks run.
 
         Raises:
             StackFailed: one of them failed, or they did not start in time.
@@ -117,7 +118,7 @@ class Connectors:
             )
 
     def status(self, name: str) -> ConnectorStatus:
-        """What the worker says of the connector; `ABSENT`, with no task, where it does not know it (yet)."""
+        """Returns the connector's status; state ABSENT, without tasks, if the worker doesn't know it (yet)."""
         answer = self._request("GET", f"{_path(name)}/status", allowed=(404,))
         if answer.status_code == 404:
             return ConnectorStatus(name, "ABSENT", ())
@@ -128,20 +129,20 @@ class Connectors:
         return ConnectorStatus(name, body["connector"]["state"], tasks, failures)
 
     def offsets(self, name: str) -> list[dict[str, Any]]:
-        """The source offsets that are stored, one per source partition; a restart goes on from there.
+        """Returns the stored source offsets, one per source partition, from which a restart continues.
 
-        For Debezium's Postgres connector: `lsn` and the like; `snapshot` while its snapshot is under way.
+        Debezium's Postgres connector stores `lsn` and others, and `snapshot` while its snapshot is in progress.
         """
         entries = self._request("GET", f"{_path(name)}/offsets").json()["offsets"]
         return [entry["offset"] for entry in entries]
 
     def restart(self, name: str) -> None:
-        """Restart the connector and its tasks, and wait until they run."""
+        """Restarts the connector and its tasks, and waits until they run."""
         self._request("POST", f"{_path(name)}/restart?includeTasks=true")
         self.await_running(name)
 
     def delete(self, name: str) -> None:
-        """Remove the connector; its offsets and its replication slot stay. No error where there is none."""
+        """Removes the connector, if it exists; its offsets and its replication slot stay."""
         self._request("DELETE", _path(name), allowed=(404,))
 
     def _request(
@@ -204,6 +205,6 @@ def _message(answer: requests.Response) -> str:
 
 
 def _root_class(trace: str) -> str:
-    """The class of a stack trace's last cause; never its message, which may quote a row."""
+    """Returns the class of a stack trace's root cause, without its message, which may quote a row."""
     causes = [line for line in trace.splitlines() if line and not line.startswith(("\t", " "))]
     return causes[-1].removeprefix("Caused by: ").split(":")[0]

@@ -1,4 +1,4 @@
-"""One risk of a connector's configuration, and what it is judged by."""
+"""The values that rules work on: a risk, a connector's properties, and the pipeline file's settings for it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Risk:
-    """A setting, what it does to the data, and what to set instead.
+    """A risky setting, its effect on the data, and the remedy.
 
-    `loses`: data are lost or changed without a trace. Otherwise the setting was chosen, or loses them only where
-    something else happens as well.
+    `loses`: True if data are lost or changed silently; False if the setting was a choice, or loses data only together
+    with another event.
     """
 
     setting: str
@@ -24,7 +24,7 @@ class Risk:
 
 @dataclass(frozen=True)
 class Reader:
-    """What a pipeline's file says of its connector."""
+    """The pipeline file's settings for its connector."""
 
     topic_prefix: str | None = None
     placeholder: str = "__debezium_unavailable_value"
@@ -33,7 +33,7 @@ class Reader:
 
 
 class Configuration(dict[str, str]):
-    """A connector's properties, as text."""
+    """A connector's properties as strings."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         super().__init__({name: str(value) for name, value in properties.items()})

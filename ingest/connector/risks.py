@@ -1,4 +1,4 @@
-"""Names the settings of a connector by which data are lost or changed on their way to a topic, each with its remedy."""
+"""Finds the settings of a connector that lose or change data on their way to a topic, each with a remedy."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _DAY_MILLISECONDS = 86_400_000
 
 
 def risks(properties: Mapping[str, str], reader: Reader) -> list[Risk]:
-    """Returns the risks of a connector's configuration as Connect's REST interface shows it, in a stable order.
+    """Returns the risks of a connector's configuration, as Connect's REST interface shows it, in a stable order.
 
-    `reader` is what the pipeline's file says of the same connector.
+    `reader`: the pipeline file's settings for the same connector.
     """
     config = Configuration(properties)
     if not config.connector_class.startswith(_DEBEZIUM):
@@ -136,7 +136,8 @@ def _acks(config: Configuration, _: Reader) -> Risk | None:
 
 
 def _altered_columns(config: Configuration) -> Iterator[Risk]:
-    """Columns whose values the connector masks, hashes or cuts. A property's name may hold a salt, so it is cut too."""
+    """Yields the properties that mask, hash or truncate columns. Their names may contain a salt, so they are
+    shortened."""
     for name in sorted(config):
         if found := re.match(r"column\.(mask\.hash|mask\.with|truncate\.to)", name):
             shown = f"{found[0]}.…"

@@ -1,4 +1,4 @@
-"""Forms of rules about a connector's properties."""
+"""Constructors of rules for a connector's properties."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Rule = Callable[[Configuration, Reader], Risk | None]
 
 
 def unless(name: str, good: Iterable[str], default: str, text: str, remedy: str, loses: bool = True) -> Rule:
-    """A rule: the property `name` has one of the values `good`."""
+    """Returns a rule that reports a risk unless the property `name` has one of the values `good`."""
 
     def rule(config: Configuration, _: Reader) -> Risk | None:
         value = config.get(name, default)
@@ -22,7 +22,7 @@ def unless(name: str, good: Iterable[str], default: str, text: str, remedy: str,
 
 
 def where(name: str, bad: Mapping[str, str], remedy: str, loses: bool = True) -> Rule:
-    """A rule: the property `name` has none of the values `bad`, each of which comes with its text."""
+    """Returns a rule that reports a risk if the property `name` has a value in `bad` (value → effect)."""
 
     def rule(config: Configuration, _: Reader) -> Risk | None:
         value = config.get(name, "").lower()
@@ -32,7 +32,8 @@ def where(name: str, bad: Mapping[str, str], remedy: str, loses: bool = True) ->
 
 
 def if_set(names: Sequence[str], text: str, remedy: str) -> Rule:
-    """A rule: none of the properties `names` is set. What it finds was chosen, so it loses nothing unawares."""
+    """Returns a rule that reports the first of the properties `names` that is set, with `loses` False: it was a
+    choice."""
 
     def rule(config: Configuration, _: Reader) -> Risk | None:
         used = next((name for name in names if config.get(name)), None)

@@ -1,4 +1,4 @@
-"""Names what a connector's single message transforms lose. Sources: the references of Kafka Connect and Debezium."""
+"""Risks of a connector's single message transforms. Sources: the references of Kafka Connect and Debezium."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ROUTERS = {
 
 
 def transform_risks(config: Configuration) -> Iterator[Risk]:
-    """Yields the risks of the transforms in the order in which they are applied."""
+    """Yields the risks of the transforms, in the order of their application."""
     for alias in filter(None, (part.strip() for part in config.get("transforms", "").split(","))):
         name = f"transforms.{alias}.type"
         full = config.get(name, "")

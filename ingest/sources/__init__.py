@@ -1,1 +1,1 @@
-"""Where changelogs come from. `contract` says what every source promises."""
+"""Sources of changelogs. `contract` defines what every source guarantees."""

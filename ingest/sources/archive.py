@@ -1,4 +1,4 @@
-"""The archive as a source: its records in the order in which they were captured, from any offset on."""
+"""The archive as a source: its records in the order of their capture, from any offset on."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ingest.sources.contract import Offsets, Range
 
 
 class ArchiveSource:
-    """What is archived of one pipeline. A range ends where an object ends, so each is read once."""
+    """The archived records of one pipeline. A range ends where an object ends, so that each object is read once."""
 
     def __init__(self, archive: Layout[Any], begin: datetime | None = None, end: datetime | None = None) -> None:
-        """`begin`, `end`: only records that were written from the one on and before the other."""
+        """`begin`, `end`: read only records with a timestamp in [`begin`, `end`); None leaves an end open."""
         self._archive = archive
         self._begin, self._end = begin, end
         self._listed: list[StoredObject] | None = None
 
     def pin_end(self) -> None:
-        """Objects that are archived later are not read by this run."""
+        """Fixes the list of objects: those that are archived later are not read by this run."""
         self._objects()
 
     def pending(self, captured: Offsets, limit: int) -> Range | None:
@@ -60,7 +60,7 @@ def _overlaps(one: StoredObject, span: Range) -> bool:
 
 
 def _within(span: Range, objects: Sequence[StoredObject]) -> Column:
-    """Of objects that lie in the span as a whole nothing has to be left out."""
+    """Returns the filter for the span. Objects that lie within the span as a whole need none."""
     parts = []
     for one in objects:
         start, end = span.start[one.topic][one.partition], span.end[one.topic][one.partition]

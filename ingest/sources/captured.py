@@ -1,4 +1,4 @@
-"""How far bronze has read its source, from its Delta log alone: no Spark, no data file is opened."""
+"""Reads from bronze's Delta log how far its source is captured, without Spark and without opening a data file."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def is_remote(path: str) -> bool:
-    """Whether `path` is a URI of an object store, which needs credentials that only Spark is told."""
+    """Returns True if `path` is the URI of an object store, whose credentials only Spark has."""
     return "://" in path and not path.startswith("file://")
 
 
 def captured_offsets(path: str) -> Offsets | None:
-    """topic → partition → next offset, by the newest commit of the Delta table at `path` that says so.
+    """Returns topic → partition → next offset, from the newest commit at `path` whose metadata holds offsets.
 
-    None where there is no table yet, or none of the commits that its log still holds says. Raises ConfigError
-    for a lakehouse that is no local folder, ChangelogUnusable for a log that can't be read.
+    None where there is no table yet, or no commit left in its log holds offsets. Raises ConfigError for a lakehouse
+    that is no local folder, ChangelogUnusable for a log that can't be read.
     """
     if is_remote(path):
         raise ConfigError(
@@ -43,7 +43,7 @@ def captured_offsets(path: str) -> Offsets | None:
 
 
 def _offsets(commit: dict[str, Any]) -> Offsets | None:
-    """What one commit says; None for a commit of somebody else, such as a compaction."""
+    """Returns the offsets in a commit's metadata; None for other commits, such as compactions."""
     try:
         said = json.loads(commit.get("userMetadata") or "null")
     except ValueError:

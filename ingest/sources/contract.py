@@ -1,9 +1,10 @@
-"""What a source promises to the capture.
+"""The contract between a source and the capture.
 
-- It resumes after the last record that bronze holds: `pending` is asked with bronze's own offsets, so only what is
-  durable counts as read.
-- `read` of one range gives the same records every time, each once.
-- A range that can't be read any more (retention, a recreated topic) is an error, never a smaller range.
+- A source resumes after the last record in bronze: `pending` gets bronze's own offsets, so only durable records count
+as
+  read.
+- `read` of one range returns the same records every time, each once.
+- A range that can't be read any more (retention, a recreated topic) raises an error; it never shrinks silently.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ class Range:
     start: Offsets
     end: Offsets
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    """topic → what tells it from another one of its name, where the source knows."""
+    """topic → the id that distinguishes it from a later topic of the same name, where the source has one."""
     behind: int = 0
-    """How many offsets wait after it."""
+    """The number of offsets that follow the range and are not read yet."""
 
     @property
     def size(self) -> int:
-        """How many offsets it spans; an upper bound of its records."""
+        """The number of offsets in the range; an upper bound of its records."""
         return sum(
             end - self.start[topic][partition]
             for topic, partitions in self.end.items()
@@ -40,16 +41,16 @@ class Range:
 
 
 class Source(Protocol):
-    """A changelog that can be read by ranges of offsets."""
+    """A changelog that is read by ranges of offsets."""
 
     def pin_end(self) -> None:
-        """From here on `pending` ends where the source ends at this moment."""
+        """Fixes the end of the source at this moment; later calls of `pending` stop there."""
         ...
 
     def pending(self, captured: Offsets, limit: int) -> Range | None:
-        """The next range of at most about `limit` records after `captured`; None when there is nothing new."""
+        """Returns the next range after `captured` with about `limit` records at most; None if there is nothing new."""
         ...
 
     def read(self, spark: SparkSession, span: Range) -> DataFrame:
-        """The records of a range, as `ingest.changelog.envelope.RECORD`."""
+        """Returns the records of a range as `ingest.changelog.envelope.RECORD` rows."""
         ...

@@ -1,4 +1,5 @@
-"""What a pipeline file says of tables and columns, held against itself and against the newest events of its topics."""
+"""Checks a pipeline file's declarations of tables and columns: for contradictions within the file, and against the
+newest events of its topics."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _WHOLE_NUMBERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64)
 
 
 def contradictions(pipeline: Pipeline) -> list[str]:
-    """Returns a sentence for each declaration of the file that can't be, by what the file alone tells."""
+    """Returns a sentence for each declaration that is invalid or contradicts another one in the file."""
     found: list[str] = []
     for table, settings in pipeline.tables.items():
         found += [f"tables.{table}: {problem}" for problem in _of_columns(settings)]
@@ -54,7 +55,7 @@ def _spelling(settings: TableSettings) -> Spelling:
 
 
 def _of_table(pipeline: Pipeline, table: str) -> str:
-    """A sentence where no event of `table` can be read; empty otherwise."""
+    """Returns a sentence if the source settings exclude every event of `table`; otherwise an empty string."""
     source = pipeline.source
     names = (table, table.split(".", maxsplit=1)[-1])
     if source.exclude_tables and any(re.fullmatch(source.exclude_tables, name) for name in names):
@@ -73,13 +74,15 @@ def _of_table(pipeline: Pipeline, table: str) -> str:
 
 
 def _plain_names(pipeline: Pipeline, table: str) -> list[str]:
-    """Returns what may be the `schema.table` of a table whose name here has other parts before it."""
+    """Returns the possible `schema.table` names of a table, whose name here may begin with a server or database."""
     parts, before = table.split("."), pipeline.source.table_names.count(".") - 1
     return [".".join(parts[n:]) for n in range(min(before, len(parts) - 1) + 1)]
 
 
 def _of_listed_topics(pipeline: Pipeline, table: str) -> str:
-    """Debezium's topics are PREFIX.TABLE. One of another form may hold any table."""
+    """Returns a sentence if no listed topic can hold `table`; otherwise an empty string.
+
+    Debezium's topics are PREFIX.TABLE. A topic of another form may hold any table, so none is reported then."""
     topics = [topic for topic in pipeline.source.topics or () if topic not in pipeline.source.topic_tables]
     tables = [topic.split(".", 1)[1] for topic in topics if topic.count(".") >= 2]
     if any(_holds(topic, table, pipeline) for topic in topics) or len(tables) < len(topics):
@@ -88,13 +91,13 @@ def _of_listed_topics(pipeline: Pipeline, table: str) -> str:
 
 
 def _holds(topic: str, table: str, pipeline: Pipeline) -> bool:
-    """Whether the topic bears the table's name: PREFIX.SCHEMA.TABLE, or no more than the table where it is one word."""
+    """Returns True if the topic ends with the table's name: PREFIX.SCHEMA.TABLE, or the bare name if it is one word."""
     names = _plain_names(pipeline, table)
     return any(topic == name or ("." in name and topic.endswith(f".{name}")) for name in names)
 
 
 def _leading_word(pattern: str) -> str:
-    """The literal text before the first dot of a pattern such as shop\\.public\\..*; empty where there is none."""
+    """Returns the literal text before the first dot of a pattern such as shop\\.public\\..*; empty if there is none."""
     found = re.match(r"([\w-]+)(\\\.|\[\.\])", pattern)
     return found[1] if found else ""
 
@@ -113,8 +116,8 @@ def _of_topics(pipeline: Pipeline) -> Iterator[str]:
 def mismatches(pipeline: Pipeline, shapes: Sequence[Shape | UnreadableTopic]) -> list[str]:
     """Returns a sentence for each declaration that the newest events contradict.
 
-    A declared column that they don't have may be one that was dropped: only where one of another name is like it, which
-    the file doesn't name, it is taken for a mistake. What remains is in `unseen_columns`.
+    A declared column that no event has may have been dropped, so it counts as a mistake only where a similar column
+    exists that the file doesn't name. The others are in `unseen_columns`.
     """
     found = [f"topic {one.topic}: its records are {one.reason}" for one in shapes if isinstance(one, UnreadableTopic)]
     by_table = _by_table(shapes)

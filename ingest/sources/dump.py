@@ -1,5 +1,5 @@
-"""A dump of one table as a source: Parquet files whose rows become snapshot reads at the position as of which they were
-taken. Every later change of a row wins over them, however late they come."""
+"""A dump of one table as a source: the rows of Parquet files become snapshot reads (op `r`) at the position of the
+dump. Any later change of a row wins over them, even if the dump is loaded afterwards."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ _TYPES: dict[type[T.DataType], str] = {
 
 @dataclass(frozen=True)
 class Dump:
-    """A Parquet file, or a folder of them. `at`: the place in the source's log at which `table` was as they say."""
+    """A dump. `path`: a Parquet file or a folder of them. `at`: the position in the source's log as of which it was
+    taken."""
 
     path: str
     table: str
@@ -49,12 +50,13 @@ class Dump:
 
 
 def _types(table_schema: TableSchema) -> dict[str, str]:
-    """Returns column → type, wide enough for whatever a dump may hold: it has whole numbers that a float has not."""
+    """Returns column → logical type. `int53` becomes `int64`, since a dump may hold integers beyond a double's 53
+    bits."""
     return {c.name: "int64" if c.type.kind is Kind.INT53 else str(c.type) for c in table_schema.columns}
 
 
 class DumpSource:
-    """A partition per file; a row's offset is its number in the file."""
+    """A dump as a topic named after its table, with a partition per file; a row's offset is its number in the file."""
 
     def __init__(
         self, spark: SparkSession, dump: Dump, table_schema: TableSchema | None, declared: Mapping[str, Sequence[str]]
@@ -85,11 +87,11 @@ class DumpSource:
 
     @property
     def types(self) -> dict[str, str]:
-        """column → logical type."""
+        """Column → logical type."""
         return {f.name: self._known.get(f.name) or _type(f, self._dump.table) for f in self._columns}
 
     def pin_end(self) -> None:
-        """The files are what they are."""
+        """Does nothing: the files don't change."""
 
     def pending(self, captured: Offsets, limit: int) -> Range | None:
         done = captured.get(self._topic, {})
@@ -128,12 +130,12 @@ class DumpSource:
 
     @cached_property
     def _files(self) -> list[tuple[str, int]]:
-        """Path and number of rows of each, by name."""
+        """(Path, number of rows) of each file, by path."""
         rows = self._spark.read.parquet(self._dump.path).groupBy(F.col("_metadata.file_path").alias("path")).count()
         return sorted((r["path"], r["count"]) for r in rows.collect())  # a row per file
 
     def _source(self) -> Column:
-        """As a connector's block of that name tells it."""
+        """Returns the envelope's `source` block as the connector would write it."""
         schema, _, table = self._dump.table.partition(".")
         at = self._dump.at
         told: Mapping[str, Any] = {"lsn": at.major}

@@ -1,7 +1,7 @@
 """Changelog files as a source: JSON lines of `topic, partition, offset, timestamp, key, value`.
 
-`key` and `value` are what a consumer of the topic would see, as JSON or null; `key_bytes` and `value_bytes` hold raw
-text that is no JSON. Their text is taken as it stands in the line: a number is never read and written again.
+`key` and `value` are the record's, as JSON or null; `key_bytes` and `value_bytes` hold raw text that is no JSON. Their
+text is copied verbatim from the line, so numbers keep all their digits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BLANK = " \t\r\n"
 
 @dataclass(frozen=True)
 class Line:
-    """A record and the 0-based line that it stood on, counted through all files."""
+    """A record and its 0-based number, counted through all files."""
 
     number: int
     topic: str
@@ -42,7 +42,7 @@ class Line:
 
 
 def lines(paths: Sequence[Path]) -> Iterator[Line]:
-    """The records of the files, in order. Raises ConfigError naming the file and line that is no record."""
+    """Yields the records of the files in order. Raises ConfigError with the file and line of a malformed record."""
     number = 0
     for path in paths:
         with path.open(encoding="utf-8") as file:
@@ -60,7 +60,7 @@ def lines(paths: Sequence[Path]) -> Iterator[Line]:
 
 
 def _members(text: str) -> dict[str, tuple[Any, str]]:
-    """Member → (its value, its text as it stands in the line)."""
+    """Returns member → (its value, its verbatim text) of a JSON object."""
     found: dict[str, tuple[Any, str]] = {}
     at = _skip(text, 0)
     if text[at] != "{":
@@ -117,7 +117,7 @@ def _header(value: Any) -> bytes | None:
 
 
 def shuffled(records: Iterable[Line], seed: int, any_order: bool) -> list[Line]:
-    """Another order of delivery: one that Kafka could give (each partition in its own order), or any at all."""
+    """Returns the records in a random order: one that Kafka could deliver (each partition in offset order), or any."""
     random = Random(seed)
     given = list(records)
     if any_order:
@@ -134,19 +134,20 @@ def shuffled(records: Iterable[Line], seed: int, any_order: bool) -> list[Line]:
 
 @dataclass(frozen=True)
 class _Delivered(Range):
-    """The records `first` ≤ number < `last` in their order of delivery. Its offsets are those of their topics."""
+    """The records `first` ≤ number < `last` in their order of delivery; `start` and `end` hold their topics'
+    offsets."""
 
     first: int = 0
     last: int = 0
 
     @property
     def size(self) -> int:
-        """How many records it holds: offsets may have gaps."""
+        """The number of records; offsets may have gaps."""
         return self.last - self.first
 
 
 class FileSource:
-    """Records in their order of delivery, each once, cut into batches by count."""
+    """Records in their order of delivery, without duplicates, in ranges of a given number of records."""
 
     def __init__(self, records: Sequence[Line]) -> None:
         once = {(r.topic, r.partition, r.offset): r for r in reversed(records)}
@@ -154,7 +155,7 @@ class FileSource:
         self._read = 0
 
     def pin_end(self) -> None:
-        """Files end where they end."""
+        """Does nothing: the files don't grow."""
 
     def pending(self, captured: Offsets, limit: int) -> Range | None:
         if not self._read:
@@ -172,7 +173,8 @@ class FileSource:
         return _Delivered(start, end, {}, len(self._records) - last, first, last)
 
     def _held(self, captured: Offsets) -> int:
-        """How many records a run that broke off has captured; each partition came in its own order."""
+        """Returns the number of records that an earlier run has captured; each partition was captured in offset
+        order."""
         return sum(1 for r in self._records if r.offset < captured.get(r.topic, {}).get(r.partition, 0))
 
     def read(self, spark: SparkSession, span: Range) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Kafka topics as a source: ranges of offsets by the admin client, records by Spark's own reader."""
+"""Kafka topics as a source: the admin client finds the ranges of offsets, Spark's Kafka reader reads the records."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.sources.kafka_properties import spark_options
 
 _RECORDS_A_TASK = 10_000
-"""At least: of fewer a partition of a topic is read in one piece."""
+"""The least size of a task: smaller ranges of a topic partition are not split."""
 
 _POLLS = {"max.poll.records": "10000"}
-"""Spark asks for both ends of a partition each time that it takes up records: of the client's 500 at a time, a tenth
-of what reading a topic costs. As many as the client has fetched are in memory already."""
+"""Spark requests both end offsets of a partition at each poll, which takes a tenth of the read time with the default of
+500 records. More records per poll need no more memory, since the client has fetched them already."""
 
 Start = Literal["earliest", "latest"] | Mapping[str, Mapping[int, int]]
 
@@ -40,7 +40,7 @@ class KafkaSource:
         start: Start = "earliest",
         until: Offsets | None = None,
     ) -> None:
-        """`until`: where it ends, if not where the topics do."""
+        """`until`: fixed end offsets; by default those of the topics."""
         self._properties = dict(properties)
         self._admin = KafkaAdmin(properties)
         self._topics = topics
@@ -50,7 +50,7 @@ class KafkaSource:
         self._ids: dict[str, str] = {}
         self._group = _new_group()
         self.ends: Offsets = {}
-        """The end offsets that `pending` went by last."""
+        """The end offsets of the last call of `pending`."""
 
     def pin_end(self) -> None:
         self._until = self._last or self._admin.end_offsets(self._admin.topics(self._topics, self._pattern))
@@ -73,13 +73,15 @@ class KafkaSource:
 
     def _seen(self, ids: Mapping[str, str]) -> Mapping[str, str]:
         if any(self._ids.get(topic, id_) != id_ for topic, id_ in ids.items()):
-            # What was read ahead of a topic is not of another one that has taken its name.
+            # A recreated topic needs a new group: the old one's cached consumer holds prefetched records of the old
+            # topic.
             self._group = _new_group()
         self._ids |= ids
         return ids
 
     def _first(self, topics: Sequence[str], later: bool) -> Offsets:
-        """Where new partitions begin. One that appears `later` holds nothing from before the pipeline began."""
+        """Returns the first offsets of new partitions. One that appears `later`, after the first capture, is read from
+        its beginning."""
         begin = self._admin.beginning_offsets(topics)
         if self._start == "earliest" or later:
             return begin
@@ -108,24 +110,28 @@ class KafkaSource:
 
 @cache
 def _records() -> Projection:
-    """Of what Spark's reader gives. Kept: writing it down anew is a quarter of what it takes to plan a read."""
+    """Returns the projection of the reader's columns to `RECORD`; cached, since building it is a quarter of the
+    planning time of a read."""
     return Projection([F.col(f.name).cast(f.dataType) for f in RECORD.fields])
 
 
 def _new_group() -> dict[str, str]:
-    """Spark keeps a consumer for the next batch of the same group, with what it has read ahead; of a group that is new
-    with each batch it keeps them too, for minutes, and for nobody. The broker sees no group at all: nothing is
-    subscribed to, nothing committed."""
+    """Returns the property of a new consumer group.
+
+    Spark caches consumers per group, with their prefetched records; with the default, a new group per query, they stay
+    cached for minutes without being used again. The broker registers no group: nothing is subscribed or committed."""
     return {"group.id": f"ingest-{uuid.uuid4()}"}
 
 
 def _tasks(span: Range, at_once: int) -> int:
-    """Of a long range each core reads a part, however few partitions its topics have."""
+    """Returns the number of tasks: a long range is split over all cores, even if its topics have few partitions."""
     return max(1, min(at_once, span.size // _RECORDS_A_TASK))
 
 
 def _limited(starts: Offsets, ends: Offsets, limit: int) -> Range | None:
-    """At most about `limit` records, shared out over the partitions by how far each is behind."""
+    """Returns a range of about `limit` records at most, in proportion to each partition's lag; None if there is no lag.
+
+    Raises SourceRefused where a partition ends before its start offset: the topic was recreated."""
     behind = {
         (topic, partition): end - starts[topic][partition]
         for topic, partitions in ends.items()

@@ -1,6 +1,6 @@
-"""What a Kafka cluster holds: topics, partitions and offsets. No record is read here.
+"""Topics, partitions, offsets and settings of a Kafka cluster, by its admin API. No record is read here.
 
-One client lives as long as the `KafkaAdmin`, so that a question costs a round trip and no new connection.
+A `KafkaAdmin` keeps one client, so that a request needs no new connection.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ingest.sources.kafka_properties import librdkafka
 if TYPE_CHECKING:
     from ingest.sources.contract import Offsets
 
-# Its methods carry no types.
+# The methods of OffsetSpec have no type annotations.
 _AT: Any = OffsetSpec
 _ATTEMPT_SECONDS = 1.0
 _PAUSE_SECONDS = 0.1
@@ -48,17 +48,16 @@ _DENIED = frozenset(
 _FORBIDDEN = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 
-# Without a handler of its own, librdkafka writes to stderr, once for every attempt to connect.
+# Without a handler, librdkafka writes to stderr at every attempt to connect.
 _librdkafka_log = logging.getLogger(f"{__name__}.librdkafka")
 _librdkafka_log.addHandler(logging.NullHandler())
 
 
 class KafkaAdmin:
-    """Questions to one cluster. `properties` are Kafka client properties under their Java names.
+    """An admin client of one cluster. `properties` are Kafka client properties under their Java names.
 
-    Every method raises Unreachable after `timeout` seconds without an answer, and SourceRefused as soon as
-    the cluster refuses the user. The constructor connects to nothing; it raises ConfigError for properties
-    that can't be used.
+    Every method raises Unreachable after `timeout` seconds without an answer, and SourceRefused as soon as the cluster
+    refuses the user. The constructor does not connect; it raises ConfigError for properties that can't be used.
     """
 
     def __init__(self, properties: Mapping[str, str], timeout: float = 10.0) -> None:
@@ -77,7 +76,7 @@ class KafkaAdmin:
         try:
             self._client = AdminClient(told, logger=_librdkafka_log)
         except KafkaException:
-            # librdkafka's own text quotes the value that it refuses, which may be a secret.
+            # librdkafka's message quotes the refused value, which may be a secret.
             raise ConfigError(
                 "source.kafka: the Kafka client refuses a value, or can't read a file, among "
                 f"{', '.join(sorted(told.keys() - {'error_cb'}))}",
@@ -85,12 +84,12 @@ class KafkaAdmin:
             ) from None
 
     def brokers(self) -> tuple[str, ...]:
-        """The brokers of the cluster as host:port."""
+        """Returns the brokers of the cluster as host:port, sorted."""
         found = self._metadata().brokers.values()
         return tuple(sorted(f"{broker.host}:{broker.port}" for broker in found))
 
     def topics(self, topics: Sequence[str] | None = None, pattern: str | None = None) -> tuple[str, ...]:
-        """The given topics, or those whose whole name matches `pattern`, sorted. Always asks the cluster.
+        """Returns the given topics, or those whose whole name matches `pattern`, sorted. Always queries the cluster.
 
         Raises SourceRefused where a given topic is absent, or no topic matches.
         """
@@ -110,7 +109,7 @@ class KafkaAdmin:
         return found
 
     def partitions(self, topics: Iterable[str]) -> dict[str, tuple[int, ...]]:
-        """topic → its partitions, at most a few seconds old. Raises SourceRefused for an absent topic."""
+        """Returns topic → its partitions, at most a few seconds old. Raises SourceRefused for an absent topic."""
         wanted = tuple(topics)
         aged = time.monotonic() - self._asked_at > _METADATA_SECONDS
         if aged or any(topic not in self._partitions for topic in wanted):
@@ -119,19 +118,19 @@ class KafkaAdmin:
         return {topic: self._partitions[topic] for topic in wanted}
 
     def beginning_offsets(self, topics: Iterable[str]) -> Offsets:
-        """topic → partition → the first offset that is still there."""
+        """Returns topic → partition → the first offset that is still available."""
         return self._offsets(tuple(topics), _AT.earliest())
 
     def end_offsets(self, topics: Iterable[str]) -> Offsets:
-        """topic → partition → the offset that the next record will have."""
+        """Returns topic → partition → the offset of the next record to be written."""
         return self._offsets(tuple(topics), _AT.latest())
 
     def offsets_at(self, topics: Iterable[str], moment: datetime) -> Offsets:
-        """topic → partition → the first offset whose timestamp is `moment` (aware) or later, else the end."""
+        """Returns topic → partition → the first offset whose timestamp is `moment` (aware) or later, else the end."""
         if moment.tzinfo is None:
             raise ValueError("a moment without a time zone names no point in time")
         wanted = tuple(topics)
-        # Asked first: a record that arrives in between must not fall between the two answers.
+        # First the ends: a record that arrives between the two requests must not be skipped.
         ends = self.end_offsets(wanted)
         found = self._offsets(wanted, _AT.for_timestamp(int(moment.timestamp() * 1000)))
         return {
@@ -140,7 +139,7 @@ class KafkaAdmin:
         }
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """topic → the id that no other topic of its name has; none of a broker that gives none (before Kafka 2.8)."""
+        """Returns topic → topic id, which differs after a topic is recreated; no entries before Kafka 2.8."""
         deadline = time.monotonic() + self._timeout
         while True:
             self._forget_errors()
@@ -157,7 +156,7 @@ class KafkaAdmin:
                 return {topic: id_ for topic, id_ in ids.items() if id_ != _NO_ID}
 
     def properties(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """topic → its settings under Kafka's own names."""
+        """Returns topic → its settings under Kafka's own names."""
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(topics)]
         self._forget_errors()
         answers = self._client.describe_configs(asked, request_timeout=self._timeout)
@@ -169,8 +168,8 @@ class KafkaAdmin:
         return {topic: {name: str(said.value) for name, said in settings.items()} for topic, settings in told.items()}
 
     def _await_topics(self, is_wanted: Callable[[str], bool]) -> None:
-        """Asks for the topics, until the partitions of all that are wanted are known: their leaders may change just
-        now, and what is left would pass for all that there is."""
+        """Refreshes the metadata until it is complete for all wanted topics. During a leader election a topic carries
+        an error instead of its partitions, and would look absent."""
         deadline = time.monotonic() + self._timeout
         while True:
             self._metadata()
@@ -182,7 +181,8 @@ class KafkaAdmin:
             time.sleep(_PAUSE_SECONDS)
 
     def _metadata(self) -> ClusterMetadata:
-        """Everything in one round trip. Asked for in short attempts: a refusal shows only between them."""
+        """Fetches the cluster's metadata in one request. The attempts are short, since an authentication error is
+        reported only between them."""
         self._forget_errors()
         deadline = time.monotonic() + self._timeout
         while True:
@@ -212,12 +212,12 @@ class KafkaAdmin:
                 self._raise_denied(error, topic)
             if time.monotonic() >= deadline:
                 raise self._unreachable(next(iter(failures.values())))
-            # A new leader, or a topic that was recreated: what is known of the cluster is out of date.
+            # The leader moved or the topic was recreated: expire the metadata.
             self._asked_at = float("-inf")
             time.sleep(_PAUSE_SECONDS)
 
     def _ask(self, partitions: Mapping[str, Sequence[int]], spec: OffsetSpec) -> tuple[Offsets, dict[str, KafkaError]]:
-        """One request to each leader: the offsets, and topic → error of those that gave none."""
+        """Sends one request to each leader. Returns the offsets, and topic → error of the partitions without one."""
         self._forget_errors()
         asked = {TopicPartition(topic, p): spec for topic, ps in partitions.items() for p in ps}
         offsets: Offsets = {topic: {} for topic in partitions}
@@ -237,7 +237,7 @@ class KafkaAdmin:
         self._errors.clear()
 
     def _raise_denied(self, error: KafkaError, topic: str | None = None) -> None:
-        """Raises SourceRefused if the cluster said no, in `error` or to the connection behind it."""
+        """Raises SourceRefused if the cluster refused the user, in `error` or when connecting."""
         self._client.poll(0)
         denied = next((e for e in (error, *self._errors) if e.code() in _DENIED), None)
         if denied is not None:
@@ -276,10 +276,10 @@ class KafkaAdmin:
 
 
 def lag(end: Offsets, captured: Offsets) -> Offsets:
-    """topic → partition → how many offsets `captured` (next offsets) is behind `end`.
+    """Returns topic → partition → the number of offsets by which `captured` (next offsets) is behind `end`.
 
-    A partition that was never captured is behind by all its offsets. A negative number means that the topic
-    is shorter than what was captured: it has been recreated.
+    For a partition that was never captured, all its offsets. A negative number means that the topic is shorter than
+    what was captured: it has been recreated.
     """
     return {
         topic: {p: offset - captured.get(topic, {}).get(p, 0) for p, offset in partitions.items()}
@@ -288,5 +288,5 @@ def lag(end: Offsets, captured: Offsets) -> Offsets:
 
 
 def _reason(error: KafkaError) -> str:
-    """librdkafka's sentence without the broker's name before it and the timing behind it."""
+    """Returns librdkafka's message without the broker's name before it and the timing after it."""
     return re.sub(r"^\S+: | \(after \d+ms in state \w+\)", "", error.str())

@@ -1,4 +1,4 @@
-"""Kafka client properties as the Java client spells them, told to Spark, and to librdkafka, which spells some
+"""Translates Kafka client properties under their Java names for Spark, and for librdkafka, which names some
 otherwise."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from ingest.errors import ConfigError
 
-# Spelled and meant alike by both clients. What is named nowhere here concerns only Spark's own reader.
+# Properties with the same name and meaning in both clients. Those not named in this module only concern Spark's reader.
 _ALIKE = frozenset(
     {
         "bootstrap.servers",
@@ -31,15 +31,15 @@ _OPTION = re.compile(r"""([\w.$-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.
 
 
 def spark_options(properties: Mapping[str, str]) -> dict[str, str]:
-    """The options with which Spark reads and writes as the Java client would with `properties`."""
+    """Returns the options of Spark's Kafka reader and writer for the Java client's `properties`."""
     return {f"kafka.{name}": value for name, value in properties.items()}
 
 
 def librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties with which librdkafka connects as the Java client would with `properties`.
+    """Returns librdkafka's properties for the same connection as the Java client's `properties`.
 
-    Those that only concern reading and writing records are left out. Raises ConfigError for one that decides
-    who connects, or how, and that librdkafka can't follow.
+    Those that only concern reading and writing records are left out. Raises ConfigError for a login, certificate or
+    protocol that librdkafka doesn't support.
     """
     told = {key: value for key, value in properties.items() if key in _ALIKE}
     if told.get("ssl.endpoint.identification.algorithm") == "":

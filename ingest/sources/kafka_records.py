@@ -1,4 +1,4 @@
-"""The records of a topic that a person could read through, one by one. A changelog is read by Spark."""
+"""Reads the records of a small topic one by one, such as a topic of erasure requests. Spark reads changelogs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Record:
-    """`id`: what no other record has, not even one at its place in a later topic of this name."""
+    """A record. `id`: unique, also among records of a later topic of the same name."""
 
     id: str
     partition: int
@@ -31,10 +31,10 @@ class Record:
 
 
 def records(properties: Mapping[str, str], topic: str, timeout: float = 30.0) -> Iterator[Record]:
-    """All that `topic` holds when it is asked, by partition. `properties` are Kafka client properties under their Java
-    names. Nothing is committed for any group.
+    """Yields the records that `topic` holds now, those of a partition in offset order. `properties` are Kafka client
+    properties under their Java names. No offsets are committed.
 
-    Raises Unreachable after `timeout` seconds without an answer, and SourceRefused."""
+    Raises Unreachable after `timeout` seconds without an answer, and SourceRefused where the user may not read it."""
     admin = KafkaAdmin(properties, timeout=min(timeout, 10.0))
     begins, ends = admin.beginning_offsets([topic])[topic], admin.end_offsets([topic])[topic]
     id_ = admin.topic_ids([topic]).get(topic, topic)

@@ -1,4 +1,4 @@
-"""The newest change events of topics, for a person's check of a pipeline file. A changelog is read by Spark."""
+"""Reads the newest change events of topics for `ingest check --live`. Spark reads changelogs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _TIMEOUT_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Shape:
-    """What a record shows of its table. `types`: column → logical type, only where the record carries its schema."""
+    """A table's columns and key in a record. `types`: column → logical type, only where the record carries its
+    schema."""
 
     topic: str
     table: str
@@ -33,7 +34,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class UnreadableTopic:
-    """A topic whose newest records are no change events, and what they are instead."""
+    """A topic whose newest records are no change events. `reason`: what they are instead."""
 
     topic: str
     reason: str
@@ -46,7 +47,7 @@ def newest_shapes(
     topic_tables: Mapping[str, str],
     table_names: str = "schema.table",
 ) -> list[Shape | UnreadableTopic]:
-    """Returns a shape for each table in the newest records of each topic, and what is unreadable in the others.
+    """Returns a shape for each table in the newest records of each topic, and an entry for each unreadable topic.
 
     A shape has the columns of all of these records, since partitions are read in no order.
 
@@ -112,7 +113,7 @@ def _newest(properties: Mapping[str, str], beginning: Offsets, end: Offsets) -> 
 def shape_of(
     topic: str, key: bytes, value: bytes, table: str | None = None, table_names: str = "schema.table"
 ) -> Shape | UnreadableTopic | None:
-    """Returns what a record with a value shows; None for one that says nothing of a row (a heartbeat, a truncate)."""
+    """Returns the shape in a record with a value; None for one without a row (a heartbeat, a truncate)."""
     if value[:1] == b"\0":
         return UnreadableTopic(topic, "a schema registry's frame (Avro, Protobuf or JSON Schema), where JSON is read")
     document = _json(value)
@@ -153,7 +154,7 @@ def _without_op(topic: str, payload: Mapping[str, Any]) -> UnreadableTopic | Non
 
 
 def _types(schema: Any) -> dict[str, str]:
-    """column → logical type, out of the schema of the envelope's `after`."""
+    """Returns column → logical type from the schema of the envelope's `after`; empty if there is none."""
     fields = schema.get("fields", ()) if isinstance(schema, dict) else ()
     image = next((one for one in fields if one.get("field") == "after"), None)
     if image is None:
