@@ -20,8 +20,10 @@ def pages() -> dict[Path, str]:
 
 
 def blocks(language: str) -> list[str]:
-    """Returns the code blocks of a language on all pages."""
-    return [block for text in pages().values() for block in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)]
+    """Returns the code blocks of a language on all pages, without the indent of the list that they stand in."""
+    fenced = rf"^( *)```{language}\n(.*?)^ *```"
+    found = (match for text in pages().values() for match in re.findall(fenced, text, re.DOTALL | re.MULTILINE))
+    return [re.sub(rf"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
 
 
 def commands(program: str) -> list[list[str]]:

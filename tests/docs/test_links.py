@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from ingest.batches.table_owner import OTHER_DATABASE
+from ingest.changelog.envelope import CLOUD_EVENT, NO_SEQUENCE, NOT_JSON, REGISTRY_FRAME, UNKNOWN_OP, UNWRAPPED_ROW
+from ingest.changelog.refusal import NO_IMAGE, NO_KEY, PARTIAL, UNDECODABLE
 from ingest.cli.commands import app
 from ingest.config import json_schema
+from ingest.lakehouse.quarantine import SET_ASIDE
+from ingest.loop.suppress import OLD_OR_NEW
+from ingest.merge.actions import OLDER_THAN_HORIZON
 from tests.docs.pages import GENERATED, ROOT, pages
 from tools import reference
 
@@ -41,6 +47,22 @@ def test_every_link_leads_to_a_page_and_a_heading_of_it(texts: dict[Path, str]) 
             if not known or (anchor and anchor not in anchors(texts[target])):
                 wrong.append(f"{page.relative_to(ROOT)}: {link}")
     assert wrong == []
+
+
+def test_the_architecture_has_a_sentence_for_each_package() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    packages = sorted(file.parent.name for file in (ROOT / "ingest").glob("*/__init__.py"))
+    assert [name for name in packages if f"| `{name}` |" not in text] == []
+
+
+def test_every_code_of_the_quarantine_has_a_remedy() -> None:
+    text = (ROOT / "docs" / "data-engineer" / "errors.md").read_text(encoding="utf-8")
+    codes = {
+        *(NOT_JSON, REGISTRY_FRAME, CLOUD_EVENT, UNWRAPPED_ROW, UNKNOWN_OP, NO_SEQUENCE),
+        *(NO_KEY, NO_IMAGE, UNDECODABLE, PARTIAL, OLDER_THAN_HORIZON, OTHER_DATABASE, OLD_OR_NEW, SET_ASIDE),
+        *("incompatible-type", "reserved-name", "columns-alike"),
+    }
+    assert [code for code in codes if f"| `{code}` |" not in text] == []
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -86,7 +86,7 @@ def send_times(connection: psycopg.Connection[Any], stack: Stack) -> None:
     await_ends(stack, {"times.odd.times": len(TIMES)})
     for number, values in TIMES.items():
         connection.execute(insert, (number + STREAMED, *values))
-    # A snapshot of Debezium's loses the era of a date: the row is sent again, as the README says.
+    # A snapshot of Debezium loses the era of a date: the row is sent again, as docs/data-engineer/connector.md says.
     connection.execute("UPDATE odd.times SET d = d WHERE d < '0001-01-01' AND isfinite(d) AND id < %s", (STREAMED,))
     await_ends(stack, {"times.odd.times": 2 * len(TIMES) + 1})
     assert not stack.connect.status_of("times").failed
