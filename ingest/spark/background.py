@@ -1,6 +1,7 @@
-"""What is done beside something else: on threads that are kept, for each has a connection to the JVM of its own.
+"""Work on background threads. The threads are kept, because each has its own py4j connection to the JVM.
 
-Some of it a commit waits for. The rest can wait itself, and a stream puts it off: it is done beside the next batches.
+A commit waits for some of this work (`in_background`). Other work may be late: a stream defers it (`deferred_jobs`,
+`defer`), so that it runs while the next batches do.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 _THREADS = 8
-_BESIDE = ThreadPoolExecutor(_THREADS, thread_name_prefix="beside")
+_POOL = ThreadPoolExecutor(_THREADS, thread_name_prefix="background")
 
 
 @contextmanager
 def in_background(work: Callable[[], _T]) -> Iterator[Future[_T]]:
-    """Does `work` meanwhile. It has ended when the block has, however that ends; `work` itself uses none of this."""
-    future = _BESIDE.submit(work)
+    """Runs `work` on a background thread while the block runs, and waits for it on exit. `work` itself must not use
+    the background threads: they are few, and waiting for each other would be a deadlock."""
+    future = _POOL.submit(work)
     try:
         yield future
     finally:
@@ -27,47 +29,49 @@ def in_background(work: Callable[[], _T]) -> Iterator[Future[_T]]:
 
 
 def submit_in_background(work: Callable[[], _T]) -> Callable[[], _T]:
-    """Does `work` from now on. What to call for how it ends; `work` itself uses none of this."""
-    return _BESIDE.submit(work).result
+    """Starts `work` on a background thread. Returns the function that waits for it, and returns its value or raises its
+    error. `work` itself must not use the background threads."""
+    return _POOL.submit(work).result
 
 
 class _DeferredJobs:
-    """What is put off just now, in its order."""
+    """Deferred jobs on one thread, in the order of their submission."""
 
     now: _DeferredJobs | None = None
+    """Those of the `deferred_jobs` block that is open."""
 
     def __init__(self, thread: ThreadPoolExecutor) -> None:
         self._thread = thread
-        self._begun: deque[tuple[Future[Any], Callable[[Callable[[], Any]], object]]] = deque()
+        self._submitted: deque[tuple[Future[Any], Callable[[Callable[[], Any]], object]]] = deque()
 
-    def begin(self, work: Callable[[], Any], then: Callable[[Callable[[], Any]], object]) -> None:
-        self._begun.append((self._thread.submit(work), then))
+    def submit(self, work: Callable[[], Any], then: Callable[[Callable[[], Any]], object]) -> None:
+        self._submitted.append((self._thread.submit(work), then))
 
-    def settle(self) -> None:
-        """Ends what is done."""
-        while self._begun and self._begun[0][0].done():
-            work, then = self._begun.popleft()
+    def finish_completed(self) -> None:
+        """Calls `then` of the jobs at the head of the queue whose work is done."""
+        while self._submitted and self._submitted[0][0].done():
+            work, then = self._submitted.popleft()
             then(work.result)
 
 
 @contextmanager
 def deferred_jobs() -> Iterator[Callable[[], None]]:
-    """What can wait is done beside what goes on, one after the other. What to call now and then, from where nothing of
-    it is in use: it ends what is done by then. At the end all has been."""
+    """Runs deferred jobs on a background thread, one after the other; all have finished on exit. Yields the function
+    that finishes the jobs whose work is done, for the caller to call where no other thread uses their tables."""
     before = _DeferredJobs.now
-    with ThreadPoolExecutor(1, thread_name_prefix="put off") as thread:
-        _DeferredJobs.now = one = _DeferredJobs(thread)
+    with ThreadPoolExecutor(1, thread_name_prefix="deferred") as thread:
+        _DeferredJobs.now = jobs = _DeferredJobs(thread)
         try:
-            yield one.settle
+            yield jobs.finish_completed
         finally:
             _DeferredJobs.now = before
-    one.settle()
+    jobs.finish_completed()
 
 
 def defer(work: Callable[[], _T], then: Callable[[Callable[[], _T]], object]) -> None:
-    """Does `work`, which can wait, and `then` what it is for, with what tells how that ended. At once, or where such
-    work is put off, in its turn."""
+    """Defers `work`, and then calls `then` with a function that returns the value of `work` or raises its error. Outside
+    of `deferred_jobs` both happen at once, on this thread."""
     if _DeferredJobs.now is not None:
-        _DeferredJobs.now.begin(work, then)
+        _DeferredJobs.now.submit(work, then)
     else:
         then(work)

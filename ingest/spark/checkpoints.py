@@ -1,4 +1,4 @@
-"""A long plan cut in two: what it comes to so far is kept as rows, and what follows plans over plain rows."""
+"""Local checkpoints: a DataFrame's rows are computed once, and queries over them are planned over plain rows."""
 
 from __future__ import annotations
 
@@ -14,65 +14,65 @@ _T = TypeVar("_T")
 
 
 def checkpoint(frame: DataFrame, eager: bool = False) -> DataFrame:
-    """The rows of `frame`, computed once, where they are first asked for, or `now`. Gone with the process, or with
-    `released`."""
+    """Returns `frame` as a local checkpoint: computed by the first action that reads it, or at once where `eager`.
+    `checkpoint_scope` unpersists it; outside of one it stays until the process ends."""
     return add_to_scope(checkpoint_until_unpersisted(frame, eager))
 
 
 def add_to_scope(rows: DataFrame, computed_from: object = None) -> DataFrame:
-    """Rows that are computed once: gone with the process, or with `released`. What they are `computed_from` stays
-    until then."""
+    """Returns a checkpointed frame after it was added to this thread's `checkpoint_scope`, if there is one.
+    `computed_from`: an object that must live as long as the frame."""
     if computed_from is not None:
         vars(rows)["computed_from"] = computed_from
-    all_kept: list[DataFrame] | None = getattr(_OF_THREAD, "kept", None)
-    if all_kept is not None:
-        all_kept.append(rows)
+    scope: list[DataFrame] | None = getattr(_OF_THREAD, "scope", None)
+    if scope is not None:
+        scope.append(rows)
     return rows
 
 
 def checkpoint_until_unpersisted(frame: DataFrame, eager: bool = False) -> DataFrame:
-    """What `cut` gives, until somebody says `let_go`."""
+    """Returns what `checkpoint` does, outside of every scope: the caller has to `unpersist` it."""
     rows = frame.localCheckpoint(eager=eager)
-    # Spark forgets the metrics of a plan that nobody holds, and then complains of every task that reports to them.
+    # Spark drops a plan's metrics with the plan, and then logs a warning for every task that reports to them.
     vars(rows)["computed_from"] = frame
     return rows
 
 
 @contextmanager
 def checkpoint_scope() -> Iterator[None]:
-    """Lets go, at its end, of the rows that this thread has cut in it: the JVM would keep them until its collector
-    comes by, and meanwhile copy them about."""
-    cut_here: list[DataFrame] = []
+    """Unpersists on exit every frame that this thread checkpointed in the block. The JVM would keep their rows until
+    its garbage collector finds them."""
+    checkpointed: list[DataFrame] = []
     try:
-        with _kept_in(cut_here):
+        with _in_scope(checkpointed):
             yield
     finally:
-        for rows in cut_here:
+        for rows in checkpointed:
             unpersist(rows)
 
 
 def in_same_scope(work: Callable[[], _T]) -> Callable[[], _T]:
-    """`work` for another thread: what it cuts there is let go with what this one has cut."""
-    cut_here = getattr(_OF_THREAD, "kept", None)
+    """Returns `work` for another thread: what it checkpoints there belongs to this thread's scope."""
+    scope = getattr(_OF_THREAD, "scope", None)
 
-    def there() -> _T:
-        with _kept_in(cut_here):
+    def scoped() -> _T:
+        with _in_scope(scope):
             return work()
 
-    return there
+    return scoped
 
 
 @contextmanager
-def _kept_in(cut_here: list[DataFrame] | None) -> Iterator[None]:
-    """What this thread cuts is noted there."""
-    outer = getattr(_OF_THREAD, "kept", None)
-    _OF_THREAD.kept = cut_here
+def _in_scope(scope: list[DataFrame] | None) -> Iterator[None]:
+    outer = getattr(_OF_THREAD, "scope", None)
+    _OF_THREAD.scope = scope
     try:
         yield
     finally:
-        _OF_THREAD.kept = outer
+        _OF_THREAD.scope = outer
 
 
 def unpersist(rows: DataFrame) -> None:
-    """Of rows that were cut: nobody will ask for them any more, nor for anything of them that isn't cut itself."""
+    """Unpersists a checkpointed frame. Frames derived from it become invalid, unless they are checkpointed themselves
+    and computed."""
     rows._jdf.queryExecution().logical().rdd().unpersist(False)

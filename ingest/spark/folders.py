@@ -1,4 +1,4 @@
-"""Folders of tables, wherever a lakehouse lies."""
+"""Folders of tables, in any file system that Hadoop reaches."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ingest.jvm.classes import java_class
 
 
 def is_empty(spark: SparkSession, path: str) -> bool:
-    """Whether nothing is there."""
+    """Returns True if `path` does not exist or is an empty folder."""
     system, place = _hadoop(spark, path)
     return not system.exists(place) or not len(system.listStatus(place))
 
 
 @contextmanager
 def deleted_afterwards(spark: SparkSession, path: str) -> Iterator[None]:
-    """Takes away, at its end, what was written to `path`."""
+    """Deletes the folder `path` on exit."""
     try:
         yield
     finally:
@@ -27,7 +27,7 @@ def deleted_afterwards(spark: SparkSession, path: str) -> Iterator[None]:
 
 
 def delete_folder(spark: SparkSession, path: str) -> None:
-    """Takes away what is there, if anything is."""
+    """Deletes the folder `path` with all it holds; none is there: does nothing."""
     system, place = _hadoop(spark, path)
     system.delete(place, True)
 

@@ -1,4 +1,4 @@
-"""A few rows of the driver as a DataFrame: by Arrow, because Spark would start Python workers for tuples."""
+"""DataFrames of a few rows of the driver, through Arrow: of tuples Spark would make them with Python workers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 
 def local_rows(spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: T.StructType) -> DataFrame:
-    """`rows`: column → value, times aware of their zone. One partition."""
+    """Returns `rows` as a DataFrame of one partition. `rows`: column → value, times aware of their zone."""
     return spark.createDataFrame(arrow_table(rows, schema), schema).coalesce(1)
 
 
 def arrow_table(rows: Sequence[Mapping[str, Any]], schema: T.StructType) -> pa.Table:
-    """The same as Arrow has it."""
+    """Returns `rows` as an Arrow table with the types of `schema`. `rows`: column → value, times aware of their zone."""
     fields = [pa.field(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in schema.fields]
     return pa.Table.from_pylist([dict(row) for row in rows], schema=pa.schema(fields))

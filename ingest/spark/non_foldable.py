@@ -1,5 +1,4 @@
-"""A number that is another one for each batch, kept out of the code that Spark generates: with it in there Spark would
-write and compile anew, for every batch, all that captures or profiles it."""
+"""Numbers that change from batch to batch, hidden from constant folding."""
 
 from __future__ import annotations
 
@@ -8,5 +7,6 @@ from pyspark.sql import functions as F
 
 
 def non_foldable(number: int) -> Column:
-    """`number` as a bigint. Spark folds what it can into a constant of its code, but no function of an array."""
+    """Returns `number` as a bigint that Spark does not fold into a literal of its generated code. A literal would have
+    the code of a stage compiled anew for every batch. Spark folds no higher-order function of an array."""
     return F.element_at(F.transform(F.array(F.lit(number).cast("bigint")), lambda one: one), 1)
