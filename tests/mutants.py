@@ -509,8 +509,8 @@ MUTANTS = [
     Mutant(
         "a row that is written together with others comes back to life",
         "delta/delta_table.py",
-        "removed = [self._delta.unchanged_without(f.action) for f in files]",
-        "removed = [self._delta.unchanged_without(f.action) for f in files[1:]]",
+        "removed = [self._delta.remove_without_data_change(f.action) for f in files]",
+        "removed = [self._delta.remove_without_data_change(f.action) for f in files[1:]]",
         ("tests/delta", "tests/lakehouse"),
     ),
     Mutant(
@@ -670,8 +670,8 @@ MUTANTS = [
     Mutant(
         "a commit by another process is not seen",
         "delta/snapshot_cache.py",
-        "and not self._files.exists(next_)",
-        "and next_ is not None",
+        "and not self._files.exists(following)",
+        "and following is not None",
         NEWEST,
     ),
     Mutant(
@@ -684,8 +684,8 @@ MUTANTS = [
     Mutant(
         "a log is listed at every look",
         "delta/snapshot_cache.py",
-        "if not self._is_known():",
-        "if not self._is_known() or True:",
+        "if not self._is_newest():",
+        "if not self._is_newest() or True:",
         NEWEST,
     ),
     Mutant(

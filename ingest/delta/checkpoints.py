@@ -1,7 +1,7 @@
-"""Checkpoints of tables' logs: written after a commit, and for a stream beside what it does next.
+"""Checkpoints of Delta logs, written after a commit and, in a stream, in the background.
 
-Delta itself writes one within the commit at which it is due, and whoever commits waits for it: longer than for a batch.
-What a commit says stands without: until there is a checkpoint, readers open more files of the log.
+Delta writes a checkpoint within the commit at which it is due, and the committer waits for it: longer than for a batch.
+The commit is durable without it; until there is one, readers open more files of the log.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from ingest.spark.background import defer
 
 _log = logging.getLogger(__name__)
 _EVERY = 100
-"""Commits: Delta's default of 10 costs a small batch seconds each tenth time; a hundred files are read at once."""
+"""Commits: at Delta's default of 10 every tenth small batch waits for seconds; readers open a hundred files at once."""
 
 PROPERTIES = {"delta.checkpointInterval": "1000"}
-"""Of a table: when Delta writes one by itself, should those written here fail."""
+"""Of a table: Delta writes a checkpoint itself only if those written here fail."""
 
 
 def committed(
-    delta: DeltaClasses, log: Any, transaction: Any, actions: Sequence[Any], told: Mapping[str, Any] | None
+    delta: DeltaClasses, log: Any, transaction: Any, actions: Sequence[Any], user_metadata: Mapping[str, Any] | None
 ) -> int:
-    """The version that `actions` have become. `told`: what the commit says of itself."""
-    version = int(transaction.commit(delta.sequence(actions), delta.write(told), delta.empty))
+    """Commits `actions`, and defers a checkpoint where one is due. Returns the new version."""
+    operation = delta.write_operation(user_metadata)
+    version = int(transaction.commit(delta.sequence(actions), operation, delta.empty_map))
     if version and version % _EVERY == 0:
         snapshot = log.unsafeVolatileSnapshot()
-        # An older table's property may say the same as is said here.
+        # An older table may have an interval of its own at which Delta has just written one.
         if version % int(log.checkpointInterval(snapshot.metadata())):
             defer(partial(_write, delta, log, snapshot), lambda written: written())
     return version
@@ -42,5 +43,5 @@ def _write(delta: DeltaClasses, log: Any, snapshot: Any) -> None:
     try:
         log.checkpoint(snapshot, delta.none)
     except Py4JError as error:
-        # The commit stands: no reason to stop.
+        # The commit is durable: no reason to stop.
         _log.warning("%s has no checkpoint of its newest commits: %s", path, type(error).__name__)

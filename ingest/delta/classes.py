@@ -1,4 +1,4 @@
-"""Delta's own classes in the JVM, each looked up once: py4j asks for a class by name again wherever it is written."""
+"""Delta's classes in the JVM, each looked up once: py4j looks a class up anew wherever its name is written."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pyspark.sql import types as T
 from ingest.delta.data_file import ReadyFile
 from ingest.jvm.classes import java_class, scala_object
 
-_AT_ONCE = 10
-"""So many items does Java's `List.of` take, each as an argument of its own."""
+_LIST_OF = 10
+"""Items that Java's `List.of` takes, each as an argument."""
 
 
 class DeltaClasses:
-    """What a transaction is made of. The objects are Java's or Scala's; which, their Scaladoc tells."""
+    """Makes the objects of Delta's transactions. Those returned are Java's or Scala's: see their Scaladoc."""
 
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = spark._jvm
@@ -29,7 +29,7 @@ class DeltaClasses:
         self._delta = jvm.org.apache.spark.sql.delta
 
     def log(self, path: str) -> Any:
-        """`DeltaLog` of the table at `path`."""
+        """Returns the `DeltaLog` of the table at `path`."""
         return self._logs.forTable(self._spark._jsparkSession, path)
 
     @cached_property
@@ -38,14 +38,14 @@ class DeltaClasses:
 
     @cached_property
     def none(self) -> Any:
-        """Scala's empty `Option`."""
+        """Returns Scala's empty `Option`."""
         return self._option.empty()
 
     def some(self, value: Any) -> Any:
         return self._option.apply(value)
 
     def some_long(self, value: int) -> Any:
-        """`some` of a Java `Long`, which a small number from Python would not be."""
+        """Returns an `Option` of a Java `Long`. Py4j would pass a small Python number as an `Integer`."""
         numbers = self._spark._sc._gateway.new_array(self._jvm.long, 1)  # type: ignore[union-attr]
         numbers[0] = value
         return scala_object(self._jvm.scala, "Predef").wrapLongArray(numbers).headOption()
@@ -55,15 +55,15 @@ class DeltaClasses:
         return self._jvm.scala.Option
 
     @cached_property
-    def empty(self) -> Any:
-        """Scala's empty `Map`."""
+    def empty_map(self) -> Any:
+        """Returns Scala's empty `Map`."""
         return scala_object(self._jvm.scala.collection.immutable, "Map").empty()
 
     def sequence(self, items: Sequence[Any]) -> Any:
-        """Scala's `Seq` of what lies in the JVM. Py4j hands over a list by a call for each of its items."""
+        """Returns a Scala `Seq` of objects of the JVM. Py4j would pass a list with one call per item."""
         if not items:
-            return self.nothing
-        parts = [self._list(*items[at : at + _AT_ONCE]) for at in range(0, len(items), _AT_ONCE)]
+            return self.empty_sequence
+        parts = [self._list(*items[at : at + _LIST_OF]) for at in range(0, len(items), _LIST_OF)]
         if len(parts) == 1:
             return self._sequence(parts[0])
         whole = java_class(self._jvm, "java.util.ArrayList")()
@@ -72,8 +72,8 @@ class DeltaClasses:
         return self._sequence(whole)
 
     @cached_property
-    def nothing(self) -> Any:
-        """Scala's empty `Seq`."""
+    def empty_sequence(self) -> Any:
+        """Returns Scala's empty `Seq`."""
         return self._sequence(self._list())
 
     @cached_property
@@ -85,60 +85,61 @@ class DeltaClasses:
         return self._jvm.PythonUtils.toSeq
 
     @cached_property
-    def commit_files(self) -> Any:
-        """Names of the files of a log."""
+    def file_names(self) -> Any:
+        """Returns Delta's `FileNames`: the paths of a log's files."""
         return scala_object(self._delta.util, "FileNames")
 
-    def action(self, line: str) -> Any:
-        """What a line of a commit says."""
+    def parse_action(self, line: str) -> Any:
+        """Returns the `Action` of a line of a commit."""
         return self._action.fromJson(line)
 
     @cached_property
     def _action(self) -> Any:
         return scala_object(self._delta.actions, "Action")
 
-    def kept_milliseconds(self, metadata: Any) -> int:
-        """For how long a table keeps files that have gone."""
+    def retention_milliseconds(self, metadata: Any) -> int:
+        """Returns how long a table keeps its removed files."""
         return int(self._logs.tombstoneRetentionMillis(metadata))
 
     @cached_property
-    def to_the_minute(self) -> Any:
-        """How exactly a time is meant by which files of a log go."""
+    def minute_granularity(self) -> Any:
+        """Returns the granularity to which Delta rounds the time before which it deletes files of a log."""
         return scala_object(self._delta, "TruncationGranularity").MINUTE()
 
     def metadata(self, frame: DataFrame, properties: Mapping[str, str]) -> Any:
-        """Of a new table with the columns of `frame`, any of which may be null."""
+        """Returns the `Metadata` of a new table with the columns of `frame`, all nullable."""
         schema = frame._jdf.schema().asNullable().json()
         actions = self._delta.actions
-        parquet, nowhere = actions.Format("parquet", self.empty), self.nothing
-        told = self._map(properties)
-        return actions.Metadata(str(uuid.uuid4()), None, None, parquet, schema, nowhere, told, self._now())
+        parquet, partitions = actions.Format("parquet", self.empty_map), self.empty_sequence
+        configuration = self._map(properties)
+        return actions.Metadata(str(uuid.uuid4()), None, None, parquet, schema, partitions, configuration, self._now())
 
     def with_columns(self, metadata: Any, columns: T.StructType, properties: Mapping[str, str]) -> Any:
-        """Of a table that has other columns from here on."""
-        before = {pair._1(): pair._2() for pair in items(metadata.configuration().toSeq())}
-        schema = json.dumps(_still_mapped(columns.jsonValue(), json.loads(metadata.schemaString())))
+        """Returns `metadata` with the given columns and, besides its own, the given properties."""
+        before = {pair._1(): pair._2() for pair in as_list(metadata.configuration().toSeq())}
+        schema = json.dumps(_with_column_ids(columns.jsonValue(), json.loads(metadata.schemaString())))
         return _copied(metadata, schemaString=schema, configuration=self._map({**before, **properties}))
 
     def _map(self, pairs: Mapping[str, str]) -> Any:
-        """Scala's `Map` of them."""
-        made = java_class(self._jvm, "java.util.HashMap")()
+        """Returns a Scala `Map` of `pairs`."""
+        java_map = java_class(self._jvm, "java.util.HashMap")()
         for key, value in pairs.items():
-            made.put(key, value)
-        return self._jvm.PythonUtils.toScalaMap(made)
+            java_map.put(key, value)
+        return self._jvm.PythonUtils.toScalaMap(java_map)
 
-    def mark(self, application: str, version: int) -> Any:
-        """How far an application has come."""
-        return self._marks(application, version, self._now())
+    def set_transaction(self, application: str, version: int) -> Any:
+        """Returns the action that sets an application's version."""
+        return self._set_transaction(application, version, self._now())
 
     @cached_property
-    def _marks(self) -> Any:
+    def _set_transaction(self) -> Any:
         return self._delta.actions.SetTransaction
 
-    def write(self, told: Mapping[str, Any] | None) -> Any:
-        """The operation of a commit: a write, for of one that it doesn't know Delta computes the table's state anew."""
+    def write_operation(self, user_metadata: Mapping[str, Any] | None) -> Any:
+        """Returns the operation of a commit: always a write. After an operation that Delta does not know it recomputes
+        the table's state."""
         none = self.none
-        metadata = none if told is None else self.some(json.dumps(told))
+        metadata = none if user_metadata is None else self.some(json.dumps(user_metadata))
         return self._write(self._append, none, none, metadata, none, none, none, none, none)
 
     @cached_property
@@ -149,18 +150,18 @@ class DeltaClasses:
     def _write(self) -> Any:
         return getattr(self._delta, "DeltaOperations$Write")
 
-    def added(self, file: ReadyFile) -> Any:
-        """The `AddFile` of a file that is there already, whose name needs no escaping in a URI."""
+    def add_file(self, file: ReadyFile) -> Any:
+        """Returns the `AddFile` of a file that is written already. Its name must need no escaping in a URI."""
         now, none = int(time.time() * 1000), None
-        told = (file.name, self.empty, file.size, now, True, file.statistics)
-        return self._delta.actions.AddFile(*told, none, none, *[self.none] * 5)
+        fields = (file.name, self.empty_map, file.size, now, True, file.statistics)
+        return self._delta.actions.AddFile(*fields, none, none, *[self.none] * 5)
 
-    def unchanged(self, added: Any) -> Any:
-        """An `AddFile` whose rows were there before, in other files."""
+    def without_data_change(self, added: Any) -> Any:
+        """Returns an `AddFile` of rows that were in other files before."""
         return _copied(added, dataChange=False)
 
-    def unchanged_without(self, file: Any) -> Any:
-        """The `RemoveFile` of an `AddFile` whose rows are in other files now."""
+    def remove_without_data_change(self, file: Any) -> Any:
+        """Returns the `RemoveFile` of an `AddFile` whose rows are in other files now."""
         return file.removeWithTimestamp(int(time.time() * 1000), False)
 
     def _now(self) -> Any:
@@ -169,36 +170,36 @@ class DeltaClasses:
 
 @cache
 def delta_classes(spark: SparkSession) -> DeltaClasses:
-    """One per session."""
+    """Returns the session's `DeltaClasses`."""
     return DeltaClasses(spark)
 
 
-def items(sequence: Any) -> list[Any]:
-    """A Scala `Seq` as a list."""
+def as_list(sequence: Any) -> list[Any]:
+    """Returns a Scala `Seq` as a list."""
     return [sequence.apply(i) for i in range(sequence.size())]
 
 
-def _still_mapped(columns: Any, before: Any) -> Any:
-    """Returns a type, as JSON has it, whose fields keep the ids and physical names that they had `before`: a column
-    that gets others is another column for Delta."""
+def _with_column_ids(columns: Any, before: Any) -> Any:
+    """Returns a type in its JSON form whose fields keep the ids and physical names that they have in `before`. With
+    others they would be other columns for Delta."""
     if not isinstance(columns, dict) or not isinstance(before, dict) or columns["type"] != before["type"]:
         return columns
     if columns["type"] != "struct":
         parts = [part for part in ("elementType", "keyType", "valueType") if part in columns]
-        return columns | {part: _still_mapped(columns[part], before[part]) for part in parts}
+        return columns | {part: _with_column_ids(columns[part], before[part]) for part in parts}
     known = {f["name"]: f for f in before["fields"]}
-    return columns | {"fields": [_still_mapped_field(f, known.get(f["name"])) for f in columns["fields"]]}
+    return columns | {"fields": [_field_with_column_id(f, known.get(f["name"])) for f in columns["fields"]]}
 
 
-def _still_mapped_field(field: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+def _field_with_column_id(field: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
     if before is None:
         return field
-    kept = {k: v for k, v in before["metadata"].items() if k.startswith("delta.columnMapping.")}
-    return field | {"type": _still_mapped(field["type"], before["type"]), "metadata": field["metadata"] | kept}
+    mapping = {k: v for k, v in before["metadata"].items() if k.startswith("delta.columnMapping.")}
+    return field | {"type": _with_column_ids(field["type"], before["type"]), "metadata": field["metadata"] | mapping}
 
 
 def _copied(product: Any, **changed: Any) -> Any:
-    """A Scala case class with other values in some fields."""
-    names = items(product.productElementNames().toSeq())
+    """Returns a copy of a Scala case class with `changed` fields."""
+    names = as_list(product.productElementNames().toSeq())
     values = [product.productElement(i) for i in range(product.productArity())]
     return product.copy(*(changed.get(name, value) for name, value in zip(names, values, strict=True)))

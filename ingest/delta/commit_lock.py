@@ -1,7 +1,7 @@
-"""Commits to a table in a local folder, by one process at a time.
+"""A lock on commits to a table in a local folder.
 
-An object store or HDFS refuses the second of two commits of one version. A local disk does not: a rename replaces
-what is there, and the first commit would be gone.
+An object store or HDFS refuses the second of two commits of one version. A local disk does not: its rename replaces the
+file, and the first commit would be lost.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 @contextmanager
 def commit_lock(path: str) -> Iterator[None]:
-    """Held while a commit to the Delta table at `path` is written. Of a store elsewhere there is nothing to hold."""
+    """Locks commits to the Delta table at `path` for other threads and processes of this machine. Does nothing for a
+    table in another file system than the local one."""
     uri = _URI.match(path)
     if uri is not None and uri[1] != "file":
         yield
         return
     folder = Path(path if uri is None else "/" + path[uri.end() :].lstrip("/"))
     folder.mkdir(parents=True, exist_ok=True)
-    held = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(held)
+        os.close(descriptor)

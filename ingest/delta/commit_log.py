@@ -1,4 +1,4 @@
-"""What the commits of a Delta table say of themselves."""
+"""The commits of a Delta log: their actions and their user metadata."""
 
 from __future__ import annotations
 
@@ -10,36 +10,38 @@ from typing import Any
 from ingest.delta.classes import DeltaClasses
 
 WRITER, THROUGH_BATCH = "writer", "upto_batch"
-"""What a commit of a slice tells: whose it is, and its last capture batch."""
+"""Keys of the user metadata of a slice's commit: the writer's name, and the last capture batch of the slice."""
 
 
 @dataclass(frozen=True)
 class CommitSummary:
-    """What the commit `version` says of itself."""
+    """The user metadata of the commit `version`."""
 
     version: int
     user_metadata: Mapping[str, Any]
 
 
-def file_of(delta: DeltaClasses, log: Any, version: int) -> Any:
-    """Where a commit is, or would be: a Hadoop `Path`. `log`: a `DeltaLog`."""
-    return delta.commit_files.unsafeDeltaFile(log.logPath(), version)
+def commit_file(delta: DeltaClasses, log: Any, version: int) -> Any:
+    """Returns the Hadoop `Path` of a commit, whether it exists or not. `log`: a `DeltaLog`."""
+    return delta.file_names.unsafeDeltaFile(log.logPath(), version)
 
 
 def actions(delta: DeltaClasses, log: Any, version: int) -> list[tuple[str, dict[str, Any]]]:
-    """What was done in a commit: each line, as it stands there and as JSON. Raises Py4JJavaError where it has gone."""
-    lines = log.store().read(file_of(delta, log, version), log.newDeltaHadoopConf()).mkString("\n")
+    """Returns the actions of a commit, each as its line and as parsed JSON. Raises Py4JJavaError if the commit's file
+    does not exist any more."""
+    lines = log.store().read(commit_file(delta, log, version), log.newDeltaHadoopConf()).mkString("\n")
     return [(line, json.loads(line)) for line in str(lines).split("\n")]
 
 
 def commits(delta: DeltaClasses, log: Any, newest: int, most: int | None = None) -> Iterator[CommitSummary]:
-    """Those that say something, from the version `newest` backwards, as far as the log goes, or over `most` commits."""
+    """Yields the commits with user metadata, from the version `newest` backwards to the log's beginning, or among the
+    newest `most` commits."""
     configuration = log.newDeltaHadoopConf()
     for version in range(newest, -1 if most is None else max(-1, newest - most), -1):
-        path = file_of(delta, log, version)
+        path = commit_file(delta, log, version)
         if not path.getFileSystem(configuration).exists(path):
             return
-        every = (action for _, action in actions(delta, log, version))
-        said = next((a["commitInfo"].get("userMetadata") for a in every if "commitInfo" in a), None)
-        if said is not None:
-            yield CommitSummary(version, json.loads(said))
+        parsed = (action for _, action in actions(delta, log, version))
+        metadata = next((a["commitInfo"].get("userMetadata") for a in parsed if "commitInfo" in a), None)
+        if metadata is not None:
+            yield CommitSummary(version, json.loads(metadata))

@@ -1,47 +1,91 @@
-"""Which files of a table to write together.
+"""Compaction of a table's small files.
 
-Rows come in small files, one a batch, and in the end lie in few large ones, sorted by key. Written together are some
-files of about one size, with all that are smaller: so a row is written again once for each size, however many batches
-there are, and a reader meets few files. What comes of it is one file, or large ones. A file of whose rows most are
-gone is written anew as well.
+Batches write small files. Compaction makes a few large ones of them, sorted by key. It takes the files of about one
+size together, with all that are smaller: so a row is rewritten once per size class, however many batches there are, and
+a reader meets few files. A file most of whose rows are deleted is rewritten too. Compaction changes no row, and yields
+to every other writer: on a conflict it gives up until the next call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from math import log
+from typing import Any
 
+from pyspark.sql import DataFrame
+
+from ingest.delta.conflict_retry import CONFLICTS
 from ingest.delta.data_file import DataFile
+from ingest.delta.delta_table import Table
+from ingest.spark.background import defer
 
 FILES_PER_SIZE = 8
+"""Files of one size class that are due together."""
 FILES_PER_SIZE_UNREAD = 32
-"""So many of a table in which no batch looks for anything: its few readers meet more files, and batches wait less."""
+"""The same for a table that batches only append to: its few readers meet more files, and batches wait less."""
 _SMALLEST = 64 << 10
 LARGE = 32 << 20
-"""Bytes; so large a file is not written again before most of its rows are gone."""
-_MOSTLY_GONE = 0.5
+"""Bytes from which a file is not compacted any more, unless most of its rows are deleted."""
+_MOSTLY_DELETED = 0.5
+
+Layout = Callable[[Sequence[DataFile]], DataFrame]
+"""Reads the rows of some files and lays them out for their new files."""
 
 
 def files_due(files: Iterable[DataFile], large: int = LARGE, files_per_size: int = FILES_PER_SIZE) -> list[DataFile]:
-    """The files that are to be written together now; mostly none. `large`: of how many bytes a file stays as it is.
-    `together`: of so many of about one size."""
+    """Returns the files to compact now; mostly none. `large`: bytes from which a file stays as it is. `files_per_size`:
+    how many files of one size class make it due."""
     size_class = partial(_size_class, files_per_size)
-    sizes = sorted(files, key=size_class)
-    small = [f for f in sizes if f.live_bytes < large]
-    full = [size for size, some in groupby(small, key=size_class) if len(list(some)) >= files_per_size]
-    found = [f for f in small if full and size_class(f) <= full[-1]]
-    gone = [f for f in sizes if f.rows and f.rows_gone > _MOSTLY_GONE * f.rows and f not in found]
+    by_size = sorted(files, key=size_class)
+    small = [f for f in by_size if f.live_bytes < large]
+    full = [size for size, group in groupby(small, key=size_class) if len(list(group)) >= files_per_size]
+    due = [f for f in small if full and size_class(f) <= full[-1]]
+    thinned = [f for f in by_size if f.rows and f.deleted_rows > _MOSTLY_DELETED * f.rows and f not in due]
     # One large file at a time: the next batch waits for it.
-    return found + gone[-1:]
+    return due + thinned[-1:]
 
 
 def file_count(files: Iterable[DataFile]) -> int:
-    """Into how many files to write these together: one, or several that are large for sure, however differently their
-    rows can be pressed. Were they small again, all would be due again at the next batch, and at each."""
+    """Returns how many files to make of `files`: one, or several that stay large however well their rows compress.
+    Small ones would be due again at every batch."""
     return max(1, sum(f.live_bytes for f in files) // (2 * LARGE))
 
 
 def _size_class(files_per_size: int, file: DataFile) -> int:
     return max(0, int(log(max(file.live_bytes, 1) / _SMALLEST, files_per_size)) + (file.live_bytes >= _SMALLEST))
+
+
+def compact(table: Table, files: Sequence[DataFile], layout: Layout) -> bool:
+    """Compacts `files` at once. Returns True if there are any, even if another writer was faster."""
+    with suppress(*CONFLICTS):
+        if files:
+            table.rewrite(files, layout(files))
+    return bool(files)
+
+
+class BackgroundCompaction:
+    """Compaction of a table that batches only append to: inside of `deferred_jobs` the new files are written while the
+    next batches run, one compaction at a time."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._is_running = False
+
+    def compact(self, files: Sequence[DataFile], layout: Layout) -> bool:
+        """Compacts `files`, or defers it. Returns True if there are any and no compaction is under way."""
+        if self._is_running or not files:
+            return False
+        with suppress(*CONFLICTS):
+            write = self._table.write_rewrite(files, layout(files))
+            self._is_running = True
+            defer(write, partial(self._commit, files))
+        return True
+
+    def _commit(self, files: Sequence[DataFile], written: Callable[[], list[Any]]) -> None:
+        self._is_running = False
+        with suppress(*CONFLICTS):
+            # `written` may raise. Where another writer has replaced these files, its error is of no interest.
+            self._table.commit_rewrite(files, written)

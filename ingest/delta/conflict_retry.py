@@ -1,4 +1,5 @@
-"""Two writers at one table: who comes second looks at what the first has left, and does the same again."""
+"""Conflicts of two writers at one table. Delta's commits are optimistic: the second writer's commit fails, and it reads
+the new snapshot and does its work again."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tenacity import (
 
 from ingest.errors import Contended
 
-# None of them is the others' parent, as they are in Java.
+# In Python, other than in Java, these have no common base class.
 DELTA_CONFLICTS: tuple[type[Exception], ...] = (
     exceptions.DeltaConcurrentModificationException,
     exceptions.ConcurrentWriteException,
@@ -32,8 +33,8 @@ CONFLICTS: tuple[type[Exception], ...] = (Contended, *DELTA_CONFLICTS)
 
 
 class Overtaken(Contended):
-    """Another run of the same pipeline has begun or merged what this one was about to merge. The same attempt would
-    fail again: a run has to begin anew, from what is merged by then."""
+    """Another run of the same pipeline has begun or merged the slice that this run was about to merge. A retry would
+    fail again: the run has to start anew, from what is merged by then."""
 
 
 _ATTEMPTS = 10
@@ -42,12 +43,13 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
 
 
 def retry_on_conflict(
-    collisions: tuple[type[Exception], ...] = CONFLICTS, before_sleep: Callable[[RetryCallState], None] | None = None
+    conflicts: tuple[type[Exception], ...] = CONFLICTS, before_sleep: Callable[[RetryCallState], None] | None = None
 ) -> Retrying:
-    """Calls what it is given until it doesn't collide, a bounded number of times. Overtaken is raised at once."""
+    """Returns a retrier: it calls its function until that raises none of `conflicts`, at most ten times, with random
+    waits. Overtaken is raised at once."""
     return Retrying(
         before_sleep=before_sleep,
-        retry=retry_if_exception_type(collisions) & retry_if_not_exception_type(Overtaken),
+        retry=retry_if_exception_type(conflicts) & retry_if_not_exception_type(Overtaken),
         stop=stop_after_attempt(_ATTEMPTS),
         wait=wait_random_exponential(multiplier=_FIRST_WAIT, max=_LONGEST_WAIT),
         reraise=True,
@@ -55,7 +57,8 @@ def retry_on_conflict(
 
 
 def overtaken_by_another_run(what: str) -> Overtaken:
-    """Returns the error of a run that finds its slice begun elsewhere or merged. `what`: a table, or the pipeline."""
+    """Returns the error of a run whose slice another run has begun or merged. `what`: the table, or the pipeline's
+    tables."""
     return Overtaken(
         f"another run of this pipeline merges the same events of {what}",
         "one run is enough; the same command goes on after what the other has merged",
@@ -63,7 +66,7 @@ def overtaken_by_another_run(what: str) -> Overtaken:
 
 
 def concurrent_commit(path: str) -> Contended:
-    """What a commit to the table at `path` is told that builds on what isn't there any more."""
+    """Returns the error of a commit to the table at `path` whose snapshot another writer has changed since."""
     return Contended(
         f"another writer changed {path} while a commit to it was under way",
         "run the same again: it goes on where it stood",

@@ -1,4 +1,4 @@
-"""Rows that are marked as gone while their files stay: Delta's deletion vectors."""
+"""Deletion vectors: rows that are deleted without rewriting their files."""
 
 from __future__ import annotations
 
@@ -13,49 +13,54 @@ from ingest.delta.data_file import DataFile
 from ingest.delta.vector_store import RowNumbers, VectorStore, vector_store
 from ingest.internal_columns import LOCATION
 
-GoneRows = DataFrame | Mapping[str, RowNumbers]
-"""Rows of a table by their `LOCATION`; where they are few, by the names of their files instead."""
+DeletedRows = DataFrame | Mapping[str, RowNumbers]
+"""Rows to delete from a table: a frame with their `LOCATION`, or, if they are few, file name → row numbers."""
 
 
-def numbers_of(spark: SparkSession, row: Column) -> Column:
-    """An aggregate: the numbers `row` of a group as a struct with the fields of `RowNumbers`; null is none."""
+def row_numbers(spark: SparkSession, row: Column) -> Column:
+    """Returns an aggregate: the row numbers of a group as a struct with the fields of `RowNumbers`; nulls don't
+    count."""
     numbers = vector_store(spark).bitmap(row)
     return F.struct(numbers["cardinality"].alias("count"), numbers["bitmap"].alias("bitmap"))
 
 
-def thinned(
-    spark: SparkSession, log: Any, path: str, files: Mapping[str, DataFile], gone: GoneRows
+def write_vectors(
+    spark: SparkSession, log: Any, path: str, files: Mapping[str, DataFile], deleted: DeletedRows
 ) -> tuple[list[Any], list[DataFile]]:
-    """Writes the vectors of `files`, those of the table at `path` by their names, that lose the rows `gone`. Delta's
-    pairs of actions for them, and the files of which nothing is left.
+    """Writes the deletion vectors of the files that lose rows. Returns Delta's pair of remove and add for each, and the
+    files of which no row is left. `files`: name → live file of the table at `path`.
 
-    Raises Contended where one of them is gone by now."""
+    Raises Contended if one of the files was removed by another writer."""
     store = vector_store(spark)
     pairs, emptied = [], []
-    for made in _vectors(store, log, path, files, gone):
-        file = files.get(made.filePath())
+    for result in _results(store, log, path, files, deleted):
+        file = files.get(result.filePath())
         if file is None:
             raise concurrent_commit(path)
-        whole = store.touched(file.name, file.action, made.deletionVector(), made.matchedRowCount())
-        if whole.isFullyReplaced():
+        touched = store.touched(file.name, file.action, result.deletionVector(), result.matchedRowCount())
+        if touched.isFullyReplaced():
             emptied.append(file)
         else:
-            pairs.append(file.action.removeRows(made.deletionVector(), True, True))
+            pairs.append(file.action.removeRows(result.deletionVector(), True, True))
     return pairs, emptied
 
 
-def _vectors(store: VectorStore, log: Any, path: str, files: Mapping[str, DataFile], gone: GoneRows) -> Iterable[Any]:
-    if isinstance(gone, DataFrame):
-        return store.of_rows(_with_vectors(gone, files), log)
-    if not gone.keys() <= files.keys():
+def _results(
+    store: VectorStore, log: Any, path: str, files: Mapping[str, DataFile], deleted: DeletedRows
+) -> Iterable[Any]:
+    if isinstance(deleted, DataFrame):
+        return store.write_for_rows(_with_vectors(deleted, files), log)
+    if not deleted.keys() <= files.keys():
         raise concurrent_commit(path)
-    return store.of_files(((name, files[name].action.deletionVector(), rows) for name, rows in gone.items()), log)
+    return store.write_for_files(((n, files[n].action.deletionVector(), rows) for n, rows in deleted.items()), log)
 
 
-def _with_vectors(gone: DataFrame, files: Mapping[str, DataFile]) -> DataFrame:
-    """The rows as Delta asks for them, with what is marked in their files already."""
-    known = {name: f.action.deletionVector() for name, f in files.items()}
-    before = [F.lit(text) for n, v in known.items() if v is not None for text in (n, v.serializeToBase64())]
+def _with_vectors(deleted: DataFrame, files: Mapping[str, DataFile]) -> DataFrame:
+    """Returns the rows in the form that Delta reads, with the present deletion vectors of their files."""
+    present = {name: f.action.deletionVector() for name, f in files.items()}
+    pairs = [F.lit(text) for n, v in present.items() if v is not None for text in (n, v.serializeToBase64())]
     at = F.col(LOCATION)
-    vector = F.element_at(F.create_map(*before), at["file"]) if before else F.lit(None).cast("string")
-    return gone.select(at["file"].alias("filePath"), vector.alias("deletionVectorId"), at["row"].alias("rowIndexCol"))
+    vector = F.element_at(F.create_map(*pairs), at["file"]) if pairs else F.lit(None).cast("string")
+    return deleted.select(
+        at["file"].alias("filePath"), vector.alias("deletionVectorId"), at["row"].alias("rowIndexCol")
+    )

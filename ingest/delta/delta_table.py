@@ -12,11 +12,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from ingest.delta import checkpoints, commit_log, small_rows, txn_versions
-from ingest.delta.classes import items
+from ingest.delta.classes import as_list
 from ingest.delta.commit_lock import commit_lock
 from ingest.delta.conflict_retry import concurrent_commit
 from ingest.delta.data_file import DataFile, ReadyFile, data_file
-from ingest.delta.deletion_vectors import GoneRows, thinned
+from ingest.delta.deletion_vectors import DeletedRows, write_vectors
 from ingest.delta.read_table import ReadTable
 from ingest.delta.txn_versions import TxnVersion
 from ingest.names import identifier
@@ -24,24 +24,27 @@ from ingest.spark.background import in_background
 
 NO_STATISTICS = {"delta.dataSkippingNumIndexedCols": "0"}
 
-_TURNS = "batches"
-"""An application that every batch of every writer belongs to; its progress is how many there were."""
+_BATCHES = "batches"
+"""The application whose version counts the batches that all writers together have committed to the table."""
 
 CHANGE_TYPE = "_change_type"
-"""A row of a commit with this column set belongs to the change data feed alone, as Delta's own writers have it."""
+"""A row that has a value in this column goes into the change data feed alone, as in Delta's own writers."""
 
 
 class Table(ReadTable):
-    """The Delta table at `path`, which may not be there yet, to be written to."""
+    """The Delta table at `path`, which need not exist yet, for reading and writing."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         super().__init__(spark, path)
-        self._known = -1
-        self._turn: int | None = None
+        self._last_seen = -1
+        """The version that this writer has committed or pinned last; -1 if it doesn't know of every commit before
+        it."""
+        self._pinned: int | None = None
+        """The version of `_BATCHES` in the pinned snapshot; None if none is pinned."""
         self._has_lease = False
 
     def create(self, schema: T.StructType, properties: Mapping[str, str]) -> None:
-        """Makes it, empty; one that is there already stays as it is."""
+        """Creates the table, empty. Does nothing if it exists."""
         builder: Any = DeltaTable.createIfNotExists(self._spark).location(self.path).addColumns(schema)
         for key, value in (checkpoints.PROPERTIES | dict(properties)).items():
             builder = builder.property(key, value)
@@ -49,148 +52,157 @@ class Table(ReadTable):
             builder.execute()
 
     def pin_snapshot(self, application: str) -> bool:
-        """What is read from here on, be it no table yet, is what the next commit builds on: it fails where the batch of
-        another writer has come in between. Whether anybody else has written since this one did."""
+        """Pins the snapshot that the next `commit` is based on: that commit fails if another writer has committed a
+        batch since. The table need not exist. Waits for leases of other applications. Returns True if another writer
+        has committed anything since this one did."""
         snapshot = self._snapshot()
-        others = int(snapshot.version()) != self._known
-        if others or self._turn is None:
+        others = int(snapshot.version()) != self._last_seen
+        if others or self._pinned is None:
             snapshot = txn_versions.await_leases(self._snapshot, self._txn_versions_of, application)
-            self._turn = self._txn_versions_of(snapshot).get(_TURNS, 0)
-            self._known = int(snapshot.version())
+            self._pinned = self._txn_versions_of(snapshot).get(_BATCHES, 0)
+            self._last_seen = int(snapshot.version())
         return others
 
     def is_unchanged(self) -> bool:
-        """Whether nobody else has written since this one did."""
-        return self.version() == self._known
+        """Returns True if no other writer has committed since this one did."""
+        return self.version() == self._last_seen
 
     def require_pinned_snapshot(self) -> None:
-        """Raises Contended where another writer has committed a batch since `begin`."""
-        if self._turn is not None and self._txn_versions_of(self._newest.now()).get(_TURNS, 0) != self._turn:
+        """Raises Contended if another writer has committed a batch since `pin_snapshot`."""
+        if (
+            self._pinned is not None
+            and self._txn_versions_of(self._snapshots.newest()).get(_BATCHES, 0) != self._pinned
+        ):
             raise concurrent_commit(self.path)
 
     def take_lease(self, application: str, seconds: float) -> None:
-        """Other writers wait before they `begin`: until the next commit of the application, at most for so long."""
+        """Has other writers wait in `pin_snapshot` until the next commit of the application, at most for `seconds`."""
         transaction = self._log.startTransaction(self._delta.none, self._delta.some(self._snapshot()))
-        claim = TxnVersion(txn_versions.lease_of(application), txn_versions.lease_end(seconds))
-        self._committed(transaction, [], [], [], None, [claim])
+        lease = TxnVersion(txn_versions.lease_of(application), txn_versions.lease_end(seconds))
+        self._commit_actions(transaction, [], [], [], None, [lease])
         self._has_lease = True
 
     def commits(self, most: int | None = None) -> Iterator[commit_log.CommitSummary]:
-        """Yields the commits that say something of themselves, the newest first, as far back as the log goes. `most`:
-        among so many newest commits only."""
+        """Yields the commits with user metadata, newest first, to the beginning of the log or among the newest `most`
+        commits."""
         return commit_log.commits(self._delta, self._log, int(self._snapshot().version()), most)
 
     def set_property(self, name: str, value: str) -> None:
-        """Sets a property of a table that is there."""
+        """Sets a property of a table that exists."""
         self.set_properties({name: value})
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Sets several, in one commit."""
+        """Sets properties of a table that exists, in one commit."""
 
-        def text(said: str) -> str:
-            # Markers can't stand for a property's name or value.
-            return "'" + said.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        def literal(text: str) -> str:
+            # SQL has no parameter markers for the names and values of properties.
+            return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
-        pairs = ", ".join(f"{text(name)} = {text(value)}" for name, value in properties.items())
+        pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
         with commit_lock(self.path):
             self._spark.sql(f"ALTER TABLE delta.{identifier(self.path)} SET TBLPROPERTIES ({pairs})")
 
     def shorten_log(self, hours: int | None) -> None:
-        """Deletes what is in the log from more than `hours` ago, or than the table says itself, but for what the
-        versions since then are told by."""
+        """Deletes the part of the log that only versions older than `hours`, or than the table's own retention,
+        need."""
         since = self._delta.none if hours is None else self._delta.some_long(hours * 3_600_000)
-        self._log.cleanUpExpiredLogs(self._newest.now(), self._delta.none, since, self._delta.to_the_minute)
+        granularity = self._delta.minute_granularity
+        self._log.cleanUpExpiredLogs(self._snapshots.newest(), self._delta.none, since, granularity)
 
     def delete(self, condition: Column) -> None:
-        """Takes away the rows of a table that is there for which `condition` holds."""
+        """Deletes the rows that meet `condition` from a table that exists."""
         with commit_lock(self.path):
             DeltaTable.forPath(self._spark, self.path).delete(condition)
 
     def commit(
         self,
         frame: DataFrame | None,
-        without: Sequence[DataFile] = (),
-        without_rows: GoneRows | None = None,
-        told: Mapping[str, Any] | None = None,
-        progress: TxnVersion | None = None,
-        new: Mapping[str, str] = MappingProxyType({}),
+        removed_files: Sequence[DataFile] = (),
+        deleted_rows: DeletedRows | None = None,
+        user_metadata: Mapping[str, Any] | None = None,
+        txn_version: TxnVersion | None = None,
+        properties: Mapping[str, str] = MappingProxyType({}),
         columns: T.StructType | None = None,
         ready: Sequence[ReadyFile] = (),
-        after: Callable[[], object] | None = None,
-        few: bool = False,
+        before_commit: Callable[[], object] | None = None,
+        is_small: bool = False,
     ) -> list[DataFile]:
-        """One commit, the first of which makes the table: the rows of `frame` come, in files that are returned, and the
-        files `ready`; the files `without` go, and so do `without_rows`. `frame` has the table's columns and types, and
-        may have `CHANGE_TYPE`. `told`: what the commit says of itself (its user metadata). `new`: properties of a new
-        table. `columns`: those that the table has from here on, with the properties `new`. `after`: what has to be done
-        before the commit, once its files are written. `few`: so are the rows of `frame`.
+        """Makes one commit, the first of which creates the table. Returns the new files.
 
-        Raises Contended where another writer has come as far as `progress`, or has committed a batch since `begin`,
-        and what Delta raises where that happens at this very moment."""
-        transaction = self._transaction(without)
-        before = int(transaction.snapshot().version())
-        if frame is not None and before < 0:
-            transaction.updateMetadata(self._delta.metadata(frame, checkpoints.PROPERTIES | dict(new)), False)
+        `frame`: rows to add, with the table's columns and types and, optionally, `CHANGE_TYPE`. `removed_files`,
+        `deleted_rows`: files and rows to remove. `user_metadata`: of the commit. `txn_version`: of the writer.
+        `properties`: of a new table, or set together with `columns`. `columns`: the table's new columns. `ready`: files
+        to add that are written already. `before_commit`: called once the files are written, before the commit.
+        `is_small`: `frame` has few rows.
+
+        Raises Contended if another writer has reached `txn_version`, or has committed a batch since `pin_snapshot`, and
+        Delta's conflict errors if that happens during the commit."""
+        transaction = self._transaction(removed_files)
+        version = int(transaction.snapshot().version())
+        if frame is not None and version < 0:
+            new_properties = checkpoints.PROPERTIES | dict(properties)
+            transaction.updateMetadata(self._delta.metadata(frame, new_properties), False)
         elif columns is not None:
             metadata = transaction.snapshot().metadata()
-            transaction.updateMetadata(self._delta.with_columns(metadata, columns, new), False)
-        progresses = self._progresses(transaction, progress)
+            transaction.updateMetadata(self._delta.with_columns(metadata, columns, properties), False)
+        versions = self._checked_txn_versions(transaction, txn_version)
         pairs, emptied = list[Any](), list[DataFile]()
-        if without_rows is None:
-            added = self._written(transaction, frame, few)
+        if deleted_rows is None:
+            added = self._written(transaction, frame, is_small)
         else:
-            with in_background(
-                partial(thinned, self._spark, self._log, self.path, self.files(), without_rows)
-            ) as marking:
-                added = self._written(transaction, frame, few)
-            pairs, emptied = marking.result()
-        added += [self._delta.added(file) for file in ready]
-        without = [*without, *emptied]
-        removed = [f.action.remove() for f in without]
+            write = partial(write_vectors, self._spark, self._log, self.path, self.files(), deleted_rows)
+            with in_background(write) as vectors:
+                added = self._written(transaction, frame, is_small)
+            pairs, emptied = vectors.result()
+        added += [self._delta.add_file(file) for file in ready]
+        removed_files = [*removed_files, *emptied]
+        removed = [f.action.remove() for f in removed_files]
         marked = [action for pair in pairs for action in (pair._1(), pair._2())]
-        come = [data_file(a) for a in added if a.getClass().getSimpleName() == "AddFile"]
-        now = [*come, *(data_file(pair._1()) for pair in pairs)]
-        if after is not None:
-            after()
-        self._committed(transaction, now, without, [*added, *removed, *marked], told, progresses)
-        self._turn = None if self._turn is None else self._turn + 1
+        new = [data_file(a) for a in added if a.getClass().getSimpleName() == "AddFile"]
+        live = [*new, *(data_file(pair._1()) for pair in pairs)]
+        if before_commit is not None:
+            before_commit()
+        actions = [*added, *removed, *marked]
+        self._commit_actions(transaction, live, removed_files, actions, user_metadata, versions)
+        self._pinned = None if self._pinned is None else self._pinned + 1
         self._has_lease = False
-        return come
+        return new
 
-    def _transaction(self, gone: Sequence[DataFile]) -> Any:
-        """One that takes away `gone`. Who else does so from now on collides with it; who did so before is seen here."""
+    def _transaction(self, removed: Sequence[DataFile]) -> Any:
+        """Returns a transaction that reads, and may remove, the files `removed`. It conflicts with every later commit
+        that removes one of them. Raises Contended if an earlier commit has."""
         snapshot = self._snapshot()
-        if gone:
-            now = self._followed(snapshot).files(snapshot)
-            if any(f.name not in now or now[f.name].vector != f.vector for f in gone):
+        if removed:
+            live = self._log_cache(snapshot).files(snapshot)
+            if any(f.name not in live or live[f.name].vector_id != f.vector_id for f in removed):
                 raise concurrent_commit(self.path)
         transaction = self._log.startTransaction(self._delta.none, self._delta.some(snapshot))
-        transaction.trackFilesRead(self._delta.sequence([f.action for f in gone]))
+        transaction.trackFilesRead(self._delta.sequence([f.action for f in removed]))
         return transaction
 
-    def _committed(
+    def _commit_actions(
         self,
         transaction: Any,
-        come: Sequence[DataFile],
-        gone: Sequence[DataFile],
+        added: Sequence[DataFile],
+        removed: Sequence[DataFile],
         actions: Sequence[Any],
-        told: Mapping[str, Any] | None,
-        progresses: Sequence[TxnVersion] = (),
+        user_metadata: Mapping[str, Any] | None,
+        versions: Sequence[TxnVersion] = (),
     ) -> None:
-        """Commits `actions`, by which the files `come` are there and the files `gone` are not, and `progresses`."""
+        """Commits `actions`, which add and remove these files, together with `versions`."""
         before = int(transaction.snapshot().version())
-        said = [self._delta.mark(p.application, p.version) for p in progresses]
+        txns = [self._delta.set_transaction(v.application, v.version) for v in versions]
         with commit_lock(self.path):
-            after = checkpoints.committed(self._delta, self._log, transaction, [*said, *actions], told)
+            after = checkpoints.committed(self._delta, self._log, transaction, [*txns, *actions], user_metadata)
         if after == before + 1:
             newest = self._log.unsafeVolatileSnapshot()
-            self._followed(newest).committed(after, come, gone, progresses)
-        # Of a version that somebody else wrote in between nothing is known.
-        self._known = after if before == self._known and after == before + 1 else -1
+            self._log_cache(newest).committed(after, added, removed, versions)
+        # Otherwise another writer's commit lies in between, of which nothing is known.
+        self._last_seen = after if before == self._last_seen and after == before + 1 else -1
 
     def rewrite(self, files: Sequence[DataFile], frame: DataFrame) -> None:
-        """One commit in which `files` go and their rows come again, as `frame` lays them out: nothing has changed, so
-        the change data feed is silent. Raises Contended, or what Delta raises, where one of them is gone by now."""
+        """Replaces `files` by new ones with their rows, as `frame` lays them out, in one commit without entries in the
+        change data feed. Raises Contended or Delta's conflict errors if another writer removes one of the files."""
         self.commit_rewrite(files, self.write_rewrite(files, frame))
 
     def convert(
@@ -200,7 +212,7 @@ class Table(ReadTable):
         whose type changes, and the new type, for the commit's user metadata. `changed`: the change data feed has an
         entry for each row; otherwise it has none. `new`: properties that the table has from here on.
 
-        Raises Contended, or what Delta raises, where a file is gone by now.
+        Raises Contended or Delta's conflict errors if another writer removes a file.
         """
         files = list(self.files().values())
         transaction = self._transaction(files)
@@ -208,50 +220,53 @@ class Table(ReadTable):
         transaction.updateMetadata(self._delta.with_columns(metadata, columns, new), False)
         added = self._written(transaction, frame)
         if changed:
-            gone = [f.action.remove() for f in files]
+            removed = [f.action.remove() for f in files]
         else:
-            added, gone = [*map(self._delta.unchanged, added)], [self._delta.unchanged_without(f.action) for f in files]
-        self._committed(transaction, [data_file(a) for a in added], files, [*added, *gone], {"types": types})
+            added = [*map(self._delta.without_data_change, added)]
+            removed = [self._delta.remove_without_data_change(file.action) for file in files]
+        self._commit_actions(transaction, [data_file(a) for a in added], files, [*added, *removed], {"types": types})
 
     def write_rewrite(self, files: Sequence[DataFile], frame: DataFrame) -> Callable[[], list[Any]]:
-        """Writes the rows of `files`, as `frame` lays them out, for an `exchange`."""
+        """Returns the function that writes the new files of a `rewrite`, for `commit_rewrite`. Raises Contended if one
+        of `files` is removed already."""
         transaction = self._transaction(files)
-        return lambda: [self._delta.unchanged(a) for a in self._written(transaction, frame)]
+        return lambda: [self._delta.without_data_change(a) for a in self._written(transaction, frame)]
 
-    def commit_rewrite(self, files: Sequence[DataFile], anew: Callable[[], list[Any]]) -> None:
-        """The commit of a `rewrite`, with what its `writing` gave."""
+    def commit_rewrite(self, files: Sequence[DataFile], written: Callable[[], list[Any]]) -> None:
+        """Commits a `rewrite`. `written`: returns the actions of the new files."""
         transaction = self._transaction(files)
-        removed = [self._delta.unchanged_without(f.action) for f in files]
-        added = anew()
-        self._committed(transaction, [data_file(a) for a in added], files, [*added, *removed], None)
+        removed = [self._delta.remove_without_data_change(f.action) for f in files]
+        added = written()
+        self._commit_actions(transaction, [data_file(a) for a in added], files, [*added, *removed], None)
 
     @staticmethod
-    def _written(transaction: Any, frame: DataFrame | None, few: bool = False) -> list[Any]:
+    def _written(transaction: Any, frame: DataFrame | None, is_small: bool = False) -> list[Any]:
         if frame is None:
             return []
-        added = small_rows.written(transaction, frame) if few else None
-        return items(transaction.writeFiles(frame._jdf)) if added is None else added
+        added = small_rows.write_small_rows(transaction, frame) if is_small else None
+        return as_list(transaction.writeFiles(frame._jdf)) if added is None else added
 
-    def _progresses(self, transaction: Any, progress: TxnVersion | None) -> list[TxnVersion]:
-        """What this commit says of who has come how far, after having seen that nobody else has come there."""
+    def _checked_txn_versions(self, transaction: Any, txn_version: TxnVersion | None) -> list[TxnVersion]:
+        """Returns the versions to set with this commit: `txn_version`, the end of its lease, and the next batch of a
+        pinned table. Raises Contended if another writer has come in between."""
         snapshot = transaction.snapshot()
-        others = int(snapshot.version()) != self._known
+        others = int(snapshot.version()) != self._last_seen
         found = []
-        if progress is not None:
-            reached = self._txn_versions_of(snapshot).get(progress.application, 0) if others else 0
-            if progress.alone and reached >= progress.version:
+        if txn_version is not None:
+            reached = self._txn_versions_of(snapshot).get(txn_version.application, 0) if others else 0
+            if txn_version.must_advance and reached >= txn_version.version:
                 raise concurrent_commit(self.path)
-            if progress.after is not None and reached > progress.after:
+            if txn_version.after is not None and reached > txn_version.after:
                 raise concurrent_commit(self.path)
-            found.append(progress)
+            found.append(txn_version)
             if self._has_lease:
-                found.append(TxnVersion(txn_versions.lease_of(progress.application), 0))
-        if self._turn is not None:
-            if others and self._txn_versions_of(snapshot).get(_TURNS, 0) != self._turn:
+                found.append(TxnVersion(txn_versions.lease_of(txn_version.application), 0))
+        if self._pinned is not None:
+            if others and self._txn_versions_of(snapshot).get(_BATCHES, 0) != self._pinned:
                 raise concurrent_commit(self.path)
-            found.append(TxnVersion(_TURNS, self._turn + 1))
-        self._known = int(snapshot.version())
-        for mark in found:
-            # To have read it makes this commit fail where another writer marks the same application meanwhile.
-            transaction.readTxn().addOne(mark.application)
+            found.append(TxnVersion(_BATCHES, self._pinned + 1))
+        self._last_seen = int(snapshot.version())
+        for version in found:
+            # As if it had been read: the commit then conflicts with one that sets the same application meanwhile.
+            transaction.readTxn().addOne(version.application)
         return found

@@ -1,7 +1,7 @@
-"""Rows of files that are known already.
+"""Reads given files of a table through a file index of their own.
 
-Delta's own way to read given files sends them through a query at every plan, twice where rows of some are marked as
-gone: as long as planning the rest, and longer the more files there are. It may be subclassed by who answers at once.
+Delta's index filters its files by a query in every plan, and by two if some have deletion vectors: as long as planning
+the rest, and longer the more files there are. The subclass here returns the files as they are.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SOURCE = f"""
 
 
 class _Classes:
-    """Looked up once per session (`delta_jvm` says why)."""
+    """Classes of the JVM, looked up once per session (see `delta.classes`)."""
 
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = spark._jvm
@@ -59,7 +59,7 @@ def _classes(spark: SparkSession) -> _Classes:
 
 
 def rows_of(spark: SparkSession, log: Any, snapshot: Any, actions: Sequence[Any]) -> DataFrame:
-    """The rows of these `AddFile`s of a table, of which `snapshot` is one; their `_metadata` tells where they lie."""
+    """Returns the rows of `AddFile`s of a table, with `_metadata`. `snapshot`: one of the table's."""
     return _rows(spark, log, snapshot, _index(spark, log, snapshot, actions))
 
 
@@ -72,35 +72,36 @@ def run_prepared_on(
     query: Query,
     by: tuple[Hashable, ...],
 ) -> DataFrame:
-    """`query(*by, rows)` of those rows, each asked for itself, in one task. It is planned once for a table as it is.
-    `marked`: whether rows of any file are marked as gone, which a plan reads or it doesn't."""
+    """Returns `query(*by, rows)` of the rows of `AddFile`s, computed by one task. The query must work row by row; it is
+    planned once for each `by` and metadata of the table. `marked`: some file has a deletion vector, which needs a plan
+    of its own."""
     index = _index(spark, log, snapshot, actions)
     like = java_class(spark._jvm, "java.util.List").of(str(log.dataPath()), snapshot.metadata(), marked)
     return scanned(query, by, Files(spark, like, index, lambda: _rows(spark, log, snapshot, index)))
 
 
 def located(rows: DataFrame) -> DataFrame:
-    """The rows of files with their `LOCATION`."""
+    """Returns `rows` with their `LOCATION`, which their `_metadata` holds."""
     at = F.struct(F.col("_metadata.file_name").alias("file"), F.col("_metadata.row_index").alias("row"))
     return rows.select("*", at.alias(LOCATION))
 
 
 def _index(spark: SparkSession, log: Any, snapshot: Any, actions: Sequence[Any]) -> Any:
-    """Spark's `FileIndex` of them."""
+    """Returns Spark's `FileIndex` of `AddFile`s."""
     classes, delta = _classes(spark), delta_classes(spark)
-    told = (spark._jsparkSession, delta.sequence(actions), log, log.dataPath(), snapshot)
+    values = (spark._jsparkSession, delta.sequence(actions), log, log.dataPath(), snapshot)
     gateway: Any = spark._sc._gateway
-    arguments = gateway.new_array(classes.objects, len(told))
-    for number, value in enumerate(told):
+    arguments = gateway.new_array(classes.objects, len(values))
+    for number, value in enumerate(values):
         arguments[number] = value
     return classes.index.newInstance(arguments)
 
 
 def _rows(spark: SparkSession, log: Any, snapshot: Any, index: Any) -> DataFrame:
     relation = log.buildHadoopFsRelationWithFileIndex(snapshot, index, delta_classes(spark).none, True)
-    return planned(spark, _classes(spark).relations.apply(relation, False))
+    return frame_of(spark, _classes(spark).relations.apply(relation, False))
 
 
-def planned(spark: SparkSession, plan: Any) -> DataFrame:
-    """The rows of a logical plan of Spark's own."""
+def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
+    """Returns the frame of a logical plan of the JVM."""
     return DataFrame(_classes(spark).datasets.ofRows(spark._jsparkSession, plan), spark)

@@ -1,7 +1,7 @@
-"""One Delta table as its log has it: its files, its marks, its rows.
+"""Reads one Delta table: its files, properties, transaction versions and rows.
 
-A DataFrame of a Delta table asks the log anew in every plan, which takes longer than a small batch. Here the files
-are asked for once and followed from commit to commit; a commit by somebody else is noticed by its version.
+A DataFrame that Delta makes for a table resolves the log in every plan, which takes longer than a small batch. Here the
+files come from a cache that follows the log commit by commit, and a frame is made of the files themselves.
 """
 
 from __future__ import annotations
@@ -25,53 +25,57 @@ from ingest.spark.prepared import Query
 
 
 def exists(spark: SparkSession, path: str) -> bool:
-    """Whether there is a Delta table at `path`."""
+    """Returns True if there is a Delta table at `path`."""
     return bool(java_class(spark._jvm, "io.delta.tables.DeltaTable").isDeltaTable(spark._jsparkSession, path))
 
 
 class ReadTable:
-    """The Delta table at `path`, which may not be there yet."""
+    """The Delta table at `path`, which need not exist yet.
+
+    Methods that return "current" state read a snapshot that was the newest less than a second ago; `rows` and `version`
+    look for newer commits first.
+    """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
         self._delta = delta_classes(spark)
         self.path = path
-        self._follows: LogCache | None = None
-        self._seen = False
+        self._cache: LogCache | None = None
+        self._was_found = False
 
     def exists(self) -> bool:
-        self._seen = self._seen or exists(self._spark, self.path)
-        return self._seen
+        self._was_found = self._was_found or exists(self._spark, self.path)
+        return self._was_found
 
     def rows(self, schema: T.StructType | None = None) -> DataFrame:
-        """All rows as of now; with `schema`, none where it hasn't been written yet."""
+        """Returns all rows of the newest version. With `schema`, returns no rows if there is no table."""
         if schema is not None and not self.exists():
             return self._spark.createDataFrame([], schema)
-        return self._rows_of(self._newest.now(), {})
+        return self._rows_of(self._snapshots.newest(), {})
 
     def rows_at(self, version: int) -> DataFrame:
-        """All rows as of a version."""
-        newest = self._newest.now()
+        """Returns all rows of a version."""
+        newest = self._snapshots.newest()
         return self._rows_of(newest if int(newest.version()) == version else None, {"versionAsOf": str(version)})
 
-    def _rows_of(self, snapshot: Any, otherwise: Mapping[str, str]) -> DataFrame:
-        """Those of a snapshot, where its files are few, else by `otherwise`: options by which Delta reads them."""
-        few = None if snapshot is None else self._followed(snapshot).few_files(snapshot)
+    def _rows_of(self, snapshot: Any, options: Mapping[str, str]) -> DataFrame:
+        """Returns the rows of a snapshot with few files; otherwise Delta reads the table with `options`."""
+        few = None if snapshot is None else self._log_cache(snapshot).files_if_few(snapshot)
         if few is None or int(snapshot.version()) < 0:
-            return self._spark.read.format("delta").options(**otherwise).load(self.path)
+            return self._spark.read.format("delta").options(**options).load(self.path)
         return rows_of(self._spark, self._log, snapshot, [f.action for f in few])
 
     def files(self) -> Mapping[str, DataFile]:
-        """name → file, as of now."""
+        """Returns name → current live file."""
         snapshot = self._snapshot()
-        return self._followed(snapshot).files(snapshot)
+        return self._log_cache(snapshot).files(snapshot)
 
     def size(self) -> int:
-        """How many rows there are, by what the log tells; 0 where there is no table."""
+        """Returns the current number of rows according to the log; 0 if there is no table."""
         return live_rows(self.files().values()) if self.exists() else 0
 
     def files_named(self, names: Iterable[str]) -> list[DataFile]:
-        """The files of these names, as of now. Raises Contended where one is gone."""
+        """Returns the current files of these names. Raises Contended if another writer has removed one."""
         files = self.files()
         wanted = list(names)
         if any(name not in files for name in wanted):
@@ -79,47 +83,47 @@ class ReadTable:
         return [files[name] for name in wanted]
 
     def _txn_versions_of(self, snapshot: Any) -> Mapping[str, int]:
-        return self._followed(snapshot).marks(snapshot)
+        return self._log_cache(snapshot).txn_versions(snapshot)
 
-    def _followed(self, snapshot: Any) -> LogCache:
-        if self._follows is None or not self._follows.is_of(snapshot):
-            self._follows = log_cache(self._spark, self.path, snapshot)
-        return self._follows
+    def _log_cache(self, snapshot: Any) -> LogCache:
+        if self._cache is None or not self._cache.is_of(snapshot):
+            self._cache = log_cache(self._spark, self.path, snapshot)
+        return self._cache
 
     def rows_before(self, version: int) -> DataFrame | None:
-        """The rows before the commit `version`, with `_metadata`; None where that commit made the table."""
+        """Returns the rows before the commit `version`, with `_metadata`; None if that commit created the table."""
         return self.rows_at(version - 1) if version else None
 
     def rows_in(self, files: Iterable[DataFile]) -> DataFrame:
-        """The rows of these files, without asking the log; their `_metadata` tells where they lie."""
+        """Returns the rows of `files`, with `_metadata`, without resolving the log."""
         return rows_of(self._spark, self._log, self._snapshot(), [f.action for f in files])
 
     def run_prepared(self, files: Iterable[DataFile], query: Query, by: tuple[Hashable, ...] = ()) -> DataFrame:
-        """`query(*by, rows)` of the rows of these files, each asked for itself, in one task. It is planned once: what
-        it is may depend on `by` alone."""
-        some = list(files)
-        marked = any(f.vector is not None for f in some)
-        return run_prepared_on(self._spark, self._log, self._snapshot(), [f.action for f in some], marked, query, by)
+        """Returns `query(*by, rows)` of the rows of `files`, computed by one task. The query must work row by row. It
+        is planned once for each `by` and may depend on nothing else."""
+        chosen = list(files)
+        marked = any(f.vector_id is not None for f in chosen)
+        return run_prepared_on(self._spark, self._log, self._snapshot(), [f.action for f in chosen], marked, query, by)
 
     def identity(self) -> str:
-        """Returns Delta's own id of the table: another table in the same place has another one."""
+        """Returns Delta's id of the table: another table in the same place has another one."""
         return str(self._snapshot().metadata().id())
 
     def version(self) -> int:
-        """The newest one."""
-        return int(self._newest.now().version())
+        """Returns the newest version."""
+        return int(self._snapshots.newest().version())
 
     def txn_version(self, application: str) -> int:
-        """How far an application has come by the table's own account; 0 where it never wrote."""
+        """Returns the current version of an application in this table; 0 if it has none."""
         return self._txn_versions_of(self._snapshot()).get(application, 0)
 
     def property(self, name: str) -> str | None:
-        """A property of the table, as of now."""
+        """Returns a current property of the table; None if it is not set."""
         found = self._snapshot().metadata().configuration().get(name)
         return str(found.get()) if found.isDefined() else None
 
     def is_mapped(self) -> bool:
-        """Whether the files may have other names for the columns (Delta's column mapping)."""
+        """Returns True if the table has column mapping: files may have other names for the columns."""
         return self.property("delta.columnMapping.mode") not in (None, "none")
 
     def physical_name(self, column: str) -> str:
@@ -133,8 +137,8 @@ class ReadTable:
         return self._delta.log(self.path)
 
     @cached_property
-    def _newest(self) -> SnapshotCache:
+    def _snapshots(self) -> SnapshotCache:
         return SnapshotCache(self._delta, self._log)
 
     def _snapshot(self) -> Any:
-        return self._newest.lately()
+        return self._snapshots.recent()

@@ -1,4 +1,4 @@
-"""A few rows of the driver as a file of a table, without a job of Spark's, which takes longer than such a file."""
+"""Files of a few rows of the driver, written without a Spark job, which would take longer than the file."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from ingest.jvm.classes import java_class
 from ingest.spark.local_rows import arrow_table
 
 
-def ready_rows(spark: SparkSession, folder: str, rows: Sequence[Mapping[str, Any]], schema: T.StructType) -> ReadyFile:
-    """`rows` in a new file in `folder`, to be committed to the table there. `rows`: column → value, times aware of
-    their zone; no column has a name that Parquet can't hold."""
+def write_ready_file(
+    spark: SparkSession, folder: str, rows: Sequence[Mapping[str, Any]], schema: T.StructType
+) -> ReadyFile:
+    """Writes `rows` to a new Parquet file in `folder`, and returns it for a commit to the table there. `rows`: column →
+    value, times aware of their zone. No column may need Delta's column mapping."""
     content = io.BytesIO()
     pq.write_table(arrow_table(rows, schema), content)
     name = f"part-{uuid.uuid4()}.parquet"

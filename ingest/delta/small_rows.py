@@ -1,7 +1,7 @@
-"""Files of few rows: each is written by the task that computes its rows.
+"""Small writes: each file is written by the task that computes its rows.
 
-Delta's own way there, and Spark's, plans a query to write what another query gives, tells of it to who watches queries,
-and copies a thousand settings to each task: for few rows that is nearly all of the time.
+Delta's own write plans a second query, reports it to the listeners, and copies a thousand settings to each task: for
+few rows that is nearly all of the time.
 """
 
 from __future__ import annotations
@@ -20,21 +20,20 @@ _PACKAGE = "org.apache.spark.sql.delta.files"
 _CLASSES = ("FewRowsFile", "FewRowsWriting", "FewRowsTask", "FewRows")
 
 
-def written(transaction: Any, rows: DataFrame) -> list[Any] | None:
-    """Delta's actions of new files of a transaction's table with these rows, which have its columns and may say what
-    changed; of each file its statistics, as the table wants them. None where the table asks for more than that, or
-    where tasks run outside of the driver's JVM."""
+def write_small_rows(transaction: Any, rows: DataFrame) -> list[Any] | None:
+    """Writes rows to new files of a transaction's table. Returns Delta's actions for them, with the statistics that the
+    table collects; None if the table has features that this does not support, or tasks run outside of the driver's JVM.
+    `rows`: with the table's columns and, optionally, `CHANGE_TYPE`."""
     spark = rows.sparkSession
     if not reaches_tasks(spark.sparkContext):
         return None
     actions = _classes(spark).written(transaction, rows._jdf)
-    # To iterate over it would end, in py4j, in an exception, which PySpark looks at longer than the writing took.
+    # Iterating in py4j ends with an exception, which PySpark inspects for longer than the write took.
     return None if actions is None else [actions.get(number) for number in range(actions.size())]
 
 
 @cache
 def _classes(spark: SparkSession) -> Any:
-    """Looked up once per session."""
     prepared.classes(spark)
     jvm: Any = spark._jvm
     source = Path(__file__).with_name("FewRows.java").read_text(encoding="utf-8")

@@ -1,8 +1,7 @@
-"""The newest snapshot of a table.
+"""The newest snapshot of a table, found without listing its log.
 
-To see whether it has a newer one Delta lists the log, all of it, which takes longer with every commit: a batch a second
-leaves 7,200 files in an hour, whose listing takes 70 ms on a local disk. Versions have no gaps, so here the next one is
-asked for by its name.
+Delta looks for newer versions by listing the whole log, which takes longer with every commit. Versions have no gaps, so
+it is enough to look for the file of the next one.
 """
 
 from __future__ import annotations
@@ -21,39 +20,41 @@ _FRESH = 1.0
 
 
 class SnapshotCache:
-    """Of the table of one `DeltaLog`."""
+    """The newest snapshot of the table of one `DeltaLog`."""
 
     def __init__(self, delta: DeltaClasses, log: Any) -> None:
         self._delta = delta
         self._log = log
-        self._looked = -_FRESH
+        self._checked = -_FRESH
 
-    def now(self) -> Any:
-        """Whatever anybody has committed by now is in it."""
-        if not self._is_known():
+    def newest(self) -> Any:
+        """Returns a snapshot with every commit up to this call."""
+        if not self._is_newest():
             self._log.update(False, self._delta.none, self._delta.none)
-        self._looked = time.monotonic()
+        self._checked = time.monotonic()
         return self._log.unsafeVolatileSnapshot()
 
-    def lately(self) -> Any:
-        """As of the last second: who else commits meanwhile is noticed at our own commit."""
-        fresh = time.monotonic() - self._looked < _FRESH
-        return self._log.unsafeVolatileSnapshot() if fresh else self.now()
+    def recent(self) -> Any:
+        """Returns a snapshot that was the newest less than a second ago. Later commits of other writers conflict with
+        this writer's own commit."""
+        fresh = time.monotonic() - self._checked < _FRESH
+        return self._log.unsafeVolatileSnapshot() if fresh else self.newest()
 
-    def _is_known(self) -> bool:
-        """Whether the snapshot that Delta has is the newest: its commit is the one that it was, and none follows."""
+    def _is_newest(self) -> bool:
+        """Returns True if Delta's cached snapshot is the newest: its commit's file is unchanged, and none follows."""
         snapshot = self._log.unsafeVolatileSnapshot()
         version = int(snapshot.version())
         if version < 0:
             return False
-        own, next_ = (commit_log.file_of(self._delta, self._log, v) for v in (version, version + 1))
+        this, following = (commit_log.commit_file(self._delta, self._log, v) for v in (version, version + 1))
         try:
-            written = self._files.getFileStatus(own).getModificationTime()
+            written = self._files.getFileStatus(this).getModificationTime()
             return bool(
-                written == snapshot.logSegment().lastCommitFileModificationTimestamp() and not self._files.exists(next_)
+                written == snapshot.logSegment().lastCommitFileModificationTimestamp()
+                and not self._files.exists(following)
             )
         except Py4JJavaError:
-            # Not even its own commit is there any more. What is, or what went wrong, Delta finds by listing.
+            # The snapshot's own commit doesn't exist any more, or the store failed: Delta finds out by listing.
             return False
 
     @cached_property

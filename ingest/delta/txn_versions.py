@@ -1,8 +1,9 @@
-"""Marks in a table's log: how far each application has come, and claims.
+"""Versions of applications in a table's log (Delta's `txn` actions), and leases.
 
-Who has judged a batch in vain, because another writer was faster, claims the next turn: the others wait. A claim ends
-by itself should its writer die. Nothing depends on it but who waits; that no batch builds on what another one has
-changed is seen at the commit.
+A `TxnVersion` is committed with the data that it describes. A lease is one too: its version is the time at which it
+ends. A writer that lost a conflict takes a lease, and the others wait before they begin their next batch. A lease
+expires by itself if its writer dies. Correctness does not depend on leases: a batch that builds on an outdated snapshot
+fails at its commit.
 """
 
 from __future__ import annotations
@@ -18,34 +19,37 @@ _POLL_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class TxnVersion:
-    """How far an application has come, kept in the very commit that took it there. `alone`: nobody else may be there
-    already. `after`: where it comes from; the commit fails where the application is further by then."""
+    """The version that an application reaches with a commit. `must_advance`: the commit fails if the application has
+    reached this version already. `after`: the version it comes from; the commit fails if the application is past it."""
 
     application: str
     version: int
-    alone: bool = True
+    must_advance: bool = True
     after: int | None = None
 
 
 def lease_of(application: str) -> str:
-    """The application whose progress is the end of the claim, in milliseconds since 1970."""
+    """Returns the application whose version is the end of the lease, in milliseconds since 1970."""
     return _LEASE + application
 
 
 def lease_end(seconds: float) -> int:
+    """Returns the time in `seconds` from now, in milliseconds since 1970."""
     return int((time.time() + seconds) * 1000)
 
 
-def await_leases(snapshot: Callable[[], Any], marks: Callable[[Any], Mapping[str, int]], application: str) -> Any:
-    """Waits for those that have claimed their turn. The table's newest snapshot then. `marks`: of a snapshot, how far
-    each application has come."""
-    newest = snapshot()
-    while _is_leased(marks(newest), application):
+def await_leases(newest: Callable[[], Any], versions_of: Callable[[Any], Mapping[str, int]], application: str) -> Any:
+    """Waits until no other application holds a lease, and returns the table's newest snapshot then. `versions_of`:
+    returns application → version of a snapshot."""
+    snapshot = newest()
+    while _is_leased(versions_of(snapshot), application):
         time.sleep(_POLL_SECONDS)
-        newest = snapshot()
-    return newest
+        snapshot = newest()
+    return snapshot
 
 
-def _is_leased(marks: Mapping[str, int], application: str) -> bool:
+def _is_leased(versions: Mapping[str, int], application: str) -> bool:
     now = time.time() * 1000
-    return any(name.startswith(_LEASE) and name != lease_of(application) and end > now for name, end in marks.items())
+    return any(
+        name.startswith(_LEASE) and name != lease_of(application) and end > now for name, end in versions.items()
+    )

@@ -1,7 +1,7 @@
-"""Versions of tables that are too old to be asked for: what only they need goes, their files and their part of the log.
+"""Removes old versions of tables: the files that only they need, and their part of the log.
 
-A stream commits every second. Within a week that is half a million commits to a table, each with files of its own, and
-every hundredth with a list of all files that went since then: without an end to it each costs more than the one before.
+A stream commits every second: half a million commits a week, each with files of its own, and each checkpoint with the
+list of all files removed since. Without an end to it each commit would cost more than the one before.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SHORT_RETENTION = "spark.databricks.delta.retentionDurationCheck.enabled"
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 """Spark's default of 10,000 costs half a minute for a folder of three files."""
 _LOGGED = "spark.databricks.delta.vacuum.logging.enabled"
-"""Two commits that change nothing, on local disks alone: nearly half the time of a small table."""
+"""Two commits that change nothing, on local disks only: nearly half the time for a small table."""
 
 
 def set_retention(spark: SparkSession, paths: Sequence[str], properties: Mapping[str, str]) -> None:
-    """Lets these tables hold `properties`, which say how long Delta keeps old versions of them. Nobody may be about to
-    commit to one of them: where it has others, he would have to begin anew."""
+    """Sets the retention properties of tables where they differ. Such a commit conflicts with every other one that is
+    under way: the other writer has to start anew."""
     for path in paths:
         table = Table(spark, path)
         if any(table.property(name) != value for name, value in properties.items()):
@@ -35,18 +35,18 @@ def set_retention(spark: SparkSession, paths: Sequence[str], properties: Mapping
 
 
 def remove_old_versions(spark: SparkSession, paths: Sequence[str], hours: int | None = None) -> None:
-    """Deletes what only versions need that are older than `hours`, or than these tables say themselves: nobody reads
-    them from then on. Whoever has been writing for longer than that loses what he has not committed."""
+    """Removes versions older than `hours`, or than each table's own retention, with their part of the log. They can't
+    be read any more, and a write that has taken longer than that loses its uncommitted files."""
     for path in paths:
-        # Delta itself shortens logs as well, by whole days.
+        # Delta shortens logs as well, but by whole days.
         Table(spark, path).shorten_log(hours)
     remove_old_files(spark, paths, hours)
 
 
 def remove_old_files(spark: SparkSession, paths: Sequence[str], hours: int | None = None) -> None:
-    """Deletes the files below these tables that are in no version that is younger than `hours`, or than they say
-    themselves: nobody reads older versions from then on. Whoever has been writing for longer than that loses what he
-    has not committed. Hours are whole: Delta rounds them, and of a short one it makes none."""
+    """Deletes the files below these tables that belong to no version younger than `hours`, or than each table's own
+    retention. Older versions can't be read any more, and a write that has taken longer than that loses its uncommitted
+    files. `hours` is whole: Delta rounds, and would make zero of a short time."""
     tasks = str(4 * spark.sparkContext.defaultParallelism)
 
     def vacuum(path: str) -> None:
@@ -59,9 +59,10 @@ def remove_old_files(spark: SparkSession, paths: Sequence[str], hours: int | Non
 
 
 @contextmanager
-def _settings(spark: SparkSession, told: Mapping[str, str]) -> Iterator[None]:
-    before = {name: spark.conf.get(name, None) for name in told}
-    for name, value in told.items():
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Sets settings of the session in the block."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
         spark.conf.set(name, value)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Delta's own classes in the JVM by which it writes deletion vectors, each looked up once (`delta_jvm` says why)."""
+"""Delta's classes in the JVM that write deletion vectors, each looked up once (see `delta.classes`)."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from ingest.delta.classes import delta_classes, items
+from ingest.delta.classes import as_list, delta_classes
 from ingest.jvm.classes import scala_object
 
 
 @dataclass(frozen=True)
 class RowNumbers:
-    """Of rows of one file: how many there are, and Delta's bitmap of their numbers in it."""
+    """Rows of one file: their number, and Delta's bitmap of their positions in the file."""
 
     count: int
     bitmap: bytes
 
     @classmethod
-    def told(cls, count: int, bitmap: str) -> RowNumbers:
-        """As JSON has them."""
+    def from_json(cls, count: int, bitmap: str) -> RowNumbers:
+        """Returns the rows of their JSON form, in which the bitmap is base64."""
         return cls(count, base64.b64decode(bitmap))
 
 
 class VectorStore:
-    """Vectors lie in files beside those of the table. A `DeletionVectorResult` tells of a file which is its new one."""
+    """Writes deletion vectors, which lie in files of their own in the table's folder."""
 
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = spark._jvm
@@ -37,40 +37,41 @@ class VectorStore:
         self._delta = jvm.org.apache.spark.sql.delta
         self._options = delta_classes(spark)
 
-    def of_rows(self, rows: DataFrame, log: Any) -> list[Any]:
-        """Of rows by the name of their file (`filePath`), their number in it (`rowIndexCol`) and what is deleted of the
-        file already (`deletionVectorId`): for each file a `DeletionVectorResult` of both. A job of Spark's."""
-        return items(self._generator.buildDeletionVectors(self._spark._jsparkSession, rows._jdf, log, 0))
+    def write_for_rows(self, rows: DataFrame, log: Any) -> list[Any]:
+        """Writes vectors by a Spark job. Returns a `DeletionVectorResult` for each file. `rows`: the file's name
+        (`filePath`), the row's number in it (`rowIndexCol`), and the file's present vector (`deletionVectorId`)."""
+        return as_list(self._generator.buildDeletionVectors(self._spark._jsparkSession, rows._jdf, log, 0))
 
-    def of_files(self, gone: Iterable[tuple[str, Any, RowNumbers]], log: Any) -> list[Any]:
-        """The same of the names of files, the vector that each has, and its rows that go."""
+    def write_for_files(self, deleted: Iterable[tuple[str, Any, RowNumbers]], log: Any) -> list[Any]:
+        """Writes vectors without a Spark job. Returns a `DeletionVectorResult` for each file. `deleted`: the file's
+        name, its present vector or None, and the rows to delete."""
         folder = log.dataPath()
         store = self._stores.createInstance(log.newDeltaHadoopConf())
         opened = self._writers.createWriter(store, store.pathWithFileSystem(folder), "")
         writer = opened._1()
-        # Not until it is closed are they written: what fails then fails here.
+        # The vectors are written when the writer is closed: an error of that has to be raised here.
         try:
             context = self._context(store, writer, folder, opened._2(), "")
-            made = [self._writers.storeBitmapAndGenerateResult(context, self._told(*told)) for told in gone]
+            results = [self._writers.storeBitmapAndGenerateResult(context, self._vector_data(*d)) for d in deleted]
         finally:
             writer.close()
-        return made
+        return results
 
-    def _told(self, name: str, vector: Any, rows: RowNumbers) -> Any:
+    def _vector_data(self, name: str, vector: Any, rows: RowNumbers) -> Any:
         before = None if vector is None else vector.serializeToBase64()
         return self._data(name, self._options.some(before), rows.bitmap, rows.count)
 
     def bitmap(self, numbers: Column) -> Column:
-        """Delta's aggregate of row numbers: their `cardinality`, the `last` one, and the `bitmap` of all."""
+        """Returns Delta's aggregate of row numbers: their `cardinality`, the `last` one, and the `bitmap` of all."""
         classes: Any = self._jvm.org.apache.spark.sql
-        columns, one = classes.classic.ExpressionUtils, numbers
+        columns = classes.classic.ExpressionUtils
         aggregator = classes.catalyst.expressions.aggregation.BitmapAggregator
-        made = aggregator(columns.expression(one._jc), 0, 0, "Portable").toAggregateExpression()
-        return Column(columns.column(made))
+        aggregate = aggregator(columns.expression(numbers._jc), 0, 0, "Portable").toAggregateExpression()
+        return Column(columns.column(aggregate))
 
     @cached_property
     def touched(self) -> Any:
-        """The class of a file with a new vector: file, `AddFile`, vector, rows that it adds."""
+        """Returns Delta's class of a file with a new vector: name, `AddFile`, vector, number of rows it adds."""
         return self._delta.commands.TouchedFileWithDV
 
     @cached_property
@@ -96,5 +97,5 @@ class VectorStore:
 
 @cache
 def vector_store(spark: SparkSession) -> VectorStore:
-    """One per session."""
+    """Returns the session's `VectorStore`."""
     return VectorStore(spark)

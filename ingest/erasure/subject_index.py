@@ -25,7 +25,7 @@ from ingest.backfill.source_readers import SourceReader
 from ingest.batches.rules import Rules
 from ingest.config import Pipeline
 from ingest.delta import compaction, delta_table
-from ingest.delta.compacted import BackgroundCompaction
+from ingest.delta.compaction import BackgroundCompaction
 from ingest.delta.conflict_retry import concurrent_commit
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze
@@ -214,7 +214,7 @@ class SubjectIndex:
             told = {"reader": F.lit(self._reader), "basis": F.lit(self.basis)}
             told |= {"after_batch": F.lit(span.after).cast("long"), "upto_batch": F.lit(span.upto).cast("long")}
             rows = reduce(DataFrame.unionByName, found).distinct().withColumns(told).select(*_SCHEMA.names)
-            self._table.commit(_sorted(rows), new=_STATISTICS)
+            self._table.commit(_sorted(rows), properties=_STATISTICS)
 
     def _digits_in(self, mentions: DataFrame, version: int) -> DataFrame:
         hashes = with_key_hashes(mentions, self._keys, version).select(F.explode(REFERENCES).alias(KEY_HASH))

@@ -13,9 +13,9 @@ from pyspark.sql import types as T
 
 from ingest.changelog.accounting import CAUGHT_UP, COUNTS, WAITS, Account
 from ingest.delta import compaction, delta_table
-from ingest.delta.compacted import BackgroundCompaction
+from ingest.delta.compaction import BackgroundCompaction
 from ingest.delta.conflict_retry import DELTA_CONFLICTS, overtaken_by_another_run, retry_on_conflict
-from ingest.delta.ready_rows import ready_rows
+from ingest.delta.ready_rows import write_ready_file
 from ingest.delta.txn_versions import TxnVersion
 
 _SCHEMA = T.StructType(
@@ -132,7 +132,7 @@ class Accounts:
             raise overtaken_by_another_run("its tables" if table is None else table)
         if begun is None:
             progress = TxnVersion(_SLICE + mark, upto, after=after)
-            retry_on_conflict(DELTA_CONFLICTS)(self._table.commit, None, progress=progress)
+            retry_on_conflict(DELTA_CONFLICTS)(self._table.commit, None, txn_version=progress)
 
     def _mark_of(self, table: str | None) -> str:
         return self._mark if table is None else f"{self._mark}: {table}"
@@ -145,12 +145,12 @@ class Accounts:
         now = datetime.now(UTC)
         batch = {"pipeline": self._pipeline, "after_batch": after, "upto_batch": upto, "committed_at": now}
         self._make()
-        file = ready_rows(self._spark, self._table.path, [batch | row for row in rows], _SCHEMA)
+        file = write_ready_file(self._spark, self._table.path, [batch | row for row in rows], _SCHEMA)
         summary = {"batch": upto, "accounts": [{c: row[c] for c in ("table", *COUNTS)} for row in rows]}
-        named: dict[str, Any] = {"ready": [file], "told": summary, "progress": progress}
+        named: dict[str, Any] = {"ready": [file], "user_metadata": summary, "txn_version": progress}
         if any("standing" in row for row in rows) and self._table.property(_SETS_ASIDE) is None:
             # A lakehouse may be older than these columns.
-            named |= {"columns": _SCHEMA, "new": {_SETS_ASIDE: "true"}}
+            named |= {"columns": _SCHEMA, "properties": {_SETS_ASIDE: "true"}}
         # Those of other pipelines are in this table too.
         retry_on_conflict(DELTA_CONFLICTS)(self._table.commit, None, **named)
 

@@ -92,7 +92,9 @@ class Backfills:
 
     def _record(self, backfill: BackfillRun, progress: TxnVersion | None) -> None:
         row = {name: getattr(backfill, name) for name in _SCHEMA.names} | {"asked": json.dumps(backfill.asked)}
-        self._table.commit(local_rows(self._spark, [row], _SCHEMA), progress=progress, new=delta_table.NO_STATISTICS)
+        self._table.commit(
+            local_rows(self._spark, [row], _SCHEMA), txn_version=progress, properties=delta_table.NO_STATISTICS
+        )
 
 
 def _utc(time: datetime) -> datetime:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.envelope import BATCH, CAPTURED, CONTROL, ERASED, emptied
 from ingest.changelog.origin import ORIGIN, TableNames
 from ingest.delta import compaction, delta_table
-from ingest.delta.compacted import BackgroundCompaction
+from ingest.delta.compaction import BackgroundCompaction
 from ingest.delta.data_file import DataFile, ReadyFile
 from ingest.delta.txn_versions import TxnVersion
 from ingest.lakehouse import emptying
@@ -125,7 +125,7 @@ class Bronze:
             return CaptureState()
         found = self.captured()
         if found.offsets and self._committed() is None:
-            self._table.commit(None, told=_told(found))
+            self._table.commit(None, user_metadata=_told(found))
         return found
 
     def _committed(self) -> CaptureState | None:
@@ -324,7 +324,9 @@ class Bronze:
             self._topic_ids = upto.topic_ids
         columns = CAPTURED if self._lacks_origins() and ORIGIN not in self._table.rows().columns else None
         new = self._properties(ids) if columns is None else {}
-        self._table.commit(frame, told=_told(upto), progress=progress, new=new, columns=columns, ready=files)
+        self._table.commit(
+            frame, user_metadata=_told(upto), txn_version=progress, properties=new, columns=columns, ready=files
+        )
 
     @staticmethod
     def _properties(ids: str) -> dict[str, str]:

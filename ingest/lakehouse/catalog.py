@@ -125,7 +125,7 @@ class Catalog:
         with self._commit_lock:
             older = self._table.exists() and not _has_origin(self._table.rows())
             progress = TxnVersion(entry.path, entry.revision)
-            self._table.commit(frame, progress=progress, columns=_SCHEMA if older else None)
+            self._table.commit(frame, txn_version=progress, columns=_SCHEMA if older else None)
 
 
 def _has_origin(rows: DataFrame) -> bool:

@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 
 from ingest.delta import delta_table
 from ingest.delta.conflict_retry import DELTA_CONFLICTS, concurrent_commit, retry_on_conflict
-from ingest.delta.ready_rows import ready_rows
+from ingest.delta.ready_rows import write_ready_file
 
 _SCHEMA = T.StructType(
     [
@@ -78,8 +78,8 @@ class HistoryFacts:
         if names != self._seen.get(mine, set()):
             raise concurrent_commit(self._table.path)
         # Each file has one row.
-        ready = ready_rows(self._spark, self._table.path, [row], _SCHEMA)
-        self._table.commit(None, without=self._table.files_named(names), ready=[ready])
+        ready = write_ready_file(self._spark, self._table.path, [row], _SCHEMA)
+        self._table.commit(None, removed_files=self._table.files_named(names), ready=[ready])
         self._seen[mine] = {ready.name}
 
     def _rows(self, reader: str, kind: str) -> DataFrame:

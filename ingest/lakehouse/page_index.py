@@ -199,4 +199,4 @@ def _with_options(spark: SparkSession, rows: DataFrame, options: dict[str, str])
         classes.session,
     )
     plan = scan.copy(new, scan.output(), scan.catalogTable(), scan.isStreaming(), scan.stream())
-    return file_index.planned(spark, plan)
+    return file_index.frame_of(spark, plan)

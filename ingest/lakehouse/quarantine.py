@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 
 from ingest.changelog.envelope import BATCH, RECORD
 from ingest.delta import compaction, delta_table
-from ingest.delta.compacted import BackgroundCompaction
+from ingest.delta.compaction import BackgroundCompaction
 from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.delta.data_file import DataFile
 from ingest.lakehouse import emptying
@@ -115,7 +115,7 @@ class Quarantine:
         # Computed once: their bounds are needed before they are written.
         come = checkpoint_until_unpersisted(named)
         try:
-            self._table.commit(self._not_there(come, waiting), new=_STATISTICS)
+            self._table.commit(self._not_there(come, waiting), properties=_STATISTICS)
         finally:
             unpersist(come)
 

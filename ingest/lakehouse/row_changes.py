@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.delta.deletion_vectors import GoneRows
+from ingest.delta.deletion_vectors import DeletedRows
 from ingest.delta.vector_store import RowNumbers
 from ingest.internal_columns import LOCATION
 from ingest.merge.actions import ACTION, DELETE, UPDATE
@@ -28,7 +28,7 @@ class RowChanges:
     few: Mapping[str, RowNumbers] | None = None
 
     @property
-    def gone(self) -> GoneRows:
+    def gone(self) -> DeletedRows:
         """The rows that they replace or take away."""
         if self.few is not None:
             return self.few

@@ -16,7 +16,7 @@ from ingest.changelog.values.conversion import converted
 from ingest.changelog.values.types import spark_type
 from ingest.delta import compaction, delta_table
 from ingest.delta.commit_log import THROUGH_BATCH, WRITER, CommitSummary
-from ingest.delta.compacted import compact
+from ingest.delta.compaction import compact
 from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.delta.data_file import DataFile
 from ingest.delta.file_index import located
@@ -121,7 +121,7 @@ class Silver:
             # A commit of its own: the names of the columns that are there become those of their files.
             self._table.set_property(MAPPING, properties[MAPPING])
         if not (filled or widened):
-            self._table.commit(None, new=properties, columns=columns)
+            self._table.commit(None, properties=properties, columns=columns)
             return
         files = list(self._table.files().values())
         rows = _with_defaults(_converted(self._table.rows_in(files), before, after), after)
@@ -213,21 +213,25 @@ class Silver:
         touched, few = writes.files, writes.few is not None
         if not touched:
             self._commit(
-                self._come(writes, table_schema), told, new=self._properties(table_schema), after=after, few=few
+                self._come(writes, table_schema),
+                told,
+                properties=self._properties(table_schema),
+                before_commit=after,
+                is_small=few,
             )
             return
         rewritten = self._table.files_named(touched)
         if sum(f.size for f in rewritten) <= _REWRITABLE:
             old = self._table.run_prepared(rewritten, _whole) if few else self._table.rows_in(rewritten)
             frame = asked(SilverRows.rewritten, (self._rows_of(table_schema), few), writes.states, old, few=few)
-            self._commit(frame, told, without=rewritten, after=after, few=few)
+            self._commit(frame, told, removed_files=rewritten, before_commit=after, is_small=few)
             return
         come = self._come(writes, table_schema) if writes.actions & {INSERT, UPDATE} else None
-        self._commit(come, told, without_rows=writes.gone, after=after, few=few)
+        self._commit(come, told, deleted_rows=writes.gone, before_commit=after, is_small=few)
 
     def _commit(self, frame: DataFrame | None, told: Mapping[str, Any], **more: Any) -> None:
-        progress = TxnVersion(told[WRITER], told[THROUGH_BATCH], alone=False) if WRITER in told else None
-        self._table.commit(frame, told=told, progress=progress, **more)
+        progress = TxnVersion(told[WRITER], told[THROUGH_BATCH], must_advance=False) if WRITER in told else None
+        self._table.commit(frame, user_metadata=told, txn_version=progress, **more)
 
     def replace(self, anew: Silver, table_schema: TableSchema, told: Mapping[str, Any]) -> None:
         """In one commit all rows go and those of `anew` come, with the columns of `table_schema`. Older versions stay
@@ -237,7 +241,7 @@ class Silver:
         frame = anew._together(list(anew._table.files().values()), table_schema) if anew.exists() else None
         gone = [*self._table.files().values()]
         properties, columns = self._properties(table_schema), self.schema(table_schema)
-        self._commit(frame, told, without=gone, new=properties, columns=columns)
+        self._commit(frame, told, removed_files=gone, properties=properties, columns=columns)
 
     def compact(self, table_schema: TableSchema) -> bool:
         """Writes small files together, where it is time to: the rows stay what they are. Whether it was."""
@@ -251,7 +255,7 @@ class Silver:
         """Writes anew the files of which rows are marked as gone, without them. How many there were."""
 
         def anew() -> int:
-            files = [f for f in self._table.files().values() if f.rows_gone]
+            files = [f for f in self._table.files().values() if f.deleted_rows]
             if files:
                 self._table.rewrite(files, self._together(files, table_schema))
             return len(files)

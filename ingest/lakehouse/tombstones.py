@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.change import MOVED_TO, POSITION_COLUMN, quoted
 from ingest.changelog.position import literal
 from ingest.delta import compaction, delta_table
-from ingest.delta.compacted import BackgroundCompaction
+from ingest.delta.compaction import BackgroundCompaction
 from ingest.lakehouse import emptying, page_index
 from ingest.merge.actions import TOMBSTONE_KEY
 from ingest.spark.prepared import asked
@@ -130,8 +130,8 @@ class Tombstones:
         led = led.join(asked_for, TOMBSTONE_KEY).select(MOVED_TO).distinct().localCheckpoint()
         return files + emptying.update_rows(self._table, led, [MOVED_TO], {MOVED_TO: _nowhere()}, _sorted)
 
-    def _append(self, rows: DataFrame, after: Callable[[], object] | None = None, few: bool = False) -> None:
-        self._table.commit(rows, new=delta_table.NO_STATISTICS, after=after, few=few)
+    def _append(self, rows: DataFrame, before_commit: Callable[[], object] | None = None, few: bool = False) -> None:
+        self._table.commit(rows, properties=delta_table.NO_STATISTICS, before_commit=before_commit, is_small=few)
 
 
 def _newest(rows: DataFrame, *more: Column, by: Sequence[str] = (TOMBSTONE_KEY,)) -> DataFrame:

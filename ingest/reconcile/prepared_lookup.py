@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import MOVED
-from ingest.delta.deletion_vectors import numbers_of
+from ingest.delta.deletion_vectors import row_numbers
 from ingest.delta.vector_store import RowNumbers
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse.tombstones import MOVED_AT
@@ -80,7 +80,7 @@ def told_of(judged: DataFrame, few: bool) -> Told:
     rows = prepared.told(_counted_with_rows if few else _counted, (), judged, few=few)  # a row per file
     states = Counter({(action, row.get("_file")): row[action] for row in rows for action in _ACTIONS if row[action]})
     tied = Counter({(UPDATE, row.get("_file")): row["tied"] for row in rows if row["tied"]})
-    gone = {row["_file"]: RowNumbers.told(**row["gone"]) for row in rows if row["gone"]["count"]} if few else None
+    gone = {row["_file"]: RowNumbers.from_json(**row["gone"]) for row in rows if row["gone"]["count"]} if few else None
     return Told(states, tied, gone, *(sum(row[name] for row in rows) for name in _COUNTED))
 
 
@@ -111,4 +111,4 @@ def _counts() -> tuple[Column, ...]:
 def _gone(spark: SparkSession) -> Column:
     """The numbers of the rows that go from a file, if nothing comes of what is tied."""
     row = F.when(effect(sure=False), F.col(LOCATION)["row"])
-    return numbers_of(spark, row).alias("gone")
+    return row_numbers(spark, row).alias("gone")

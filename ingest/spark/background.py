@@ -69,8 +69,8 @@ def deferred_jobs() -> Iterator[Callable[[], None]]:
 
 
 def defer(work: Callable[[], _T], then: Callable[[Callable[[], _T]], object]) -> None:
-    """Defers `work`, and then calls `then` with a function that returns the value of `work` or raises its error. Outside
-    of `deferred_jobs` both happen at once, on this thread."""
+    """Defers `work`, and calls `then` after it with a function that returns the value of `work` or raises its error.
+    Outside of `deferred_jobs` both happen at once, on this thread."""
     if _DeferredJobs.now is not None:
         _DeferredJobs.now.submit(work, then)
     else:

@@ -17,6 +17,6 @@ def local_rows(spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: T
 
 
 def arrow_table(rows: Sequence[Mapping[str, Any]], schema: T.StructType) -> pa.Table:
-    """Returns `rows` as an Arrow table with the types of `schema`. `rows`: column → value, times aware of their zone."""
+    """Returns `rows` as an Arrow table with the types of `schema`. `rows`: column → value, times with their zone."""
     fields = [pa.field(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in schema.fields]
     return pa.Table.from_pylist([dict(row) for row in rows], schema=pa.schema(fields))

@@ -161,7 +161,7 @@ class Ledger:
             nothing = {f.name: F.lit(None).cast(f.dataType) for f in _SCHEMA if f.name not in key_rows.columns}
             frame = frame.unionByName(key_rows.withColumns(nothing))
         progress = TxnVersion(f"ledger of {self._pipeline}", number)
-        self._table.commit(frame.select(*_SCHEMA.names), progress=progress, new=delta_table.NO_STATISTICS)
+        self._table.commit(frame.select(*_SCHEMA.names), txn_version=progress, properties=delta_table.NO_STATISTICS)
         return chained
 
     def verify(self) -> Iterator[LedgerFault]:

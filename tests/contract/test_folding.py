@@ -18,7 +18,7 @@ class File:
 
     live_bytes: int
     rows: int = 1
-    rows_gone: int = 0
+    deleted_rows: int = 0
 
 
 _SIZES = st.integers(1, 3 * LARGE) | st.integers(LARGE // 2, LARGE - 1)

@@ -31,7 +31,7 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 def committed(spark: SparkSession, folder: Path, commits: int, **properties: str) -> Table:
     table = Table(spark, str(folder))
     for n in range(commits):
-        table.commit(spark.range(n, n + 1), new=properties)
+        table.commit(spark.range(n, n + 1), properties=properties)
     return table
 
 

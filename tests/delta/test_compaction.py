@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from ingest.batches.rules import Rules
 from ingest.changelog.accounting import Account
 from ingest.changelog.envelope import RECORD, Naming, events
-from ingest.delta import compacted, compaction
+from ingest.delta import compaction
 from ingest.delta.compaction import FILES_PER_SIZE, files_due
 from ingest.delta.data_file import DataFile
 from ingest.delta.delta_table import Table
@@ -118,7 +118,7 @@ class Stream:
 def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
     with deferred_jobs() as finish_completed:
         found = Stream(finish_completed)
-        monkeypatch.setattr(compacted, "defer", found.defer)
+        monkeypatch.setattr(compaction, "defer", found.defer)
         yield found
         found.allowed.set()
 

@@ -31,7 +31,7 @@ def table(spark: SparkSession, tmp_path: Path) -> Table:
     made = Table(spark, str(tmp_path / "a table"))
     for start in (0, 10, 20):
         rows = spark.range(start, start + 10).select("id", F.concat(F.lit("n"), "id").alias("name")).coalesce(1)
-        made.commit(rows, new=_PROPERTIES)
+        made.commit(rows, properties=_PROPERTIES)
     return made
 
 
@@ -48,7 +48,7 @@ def test_an_answer_is_that_of_its_own_files(table: Table) -> None:
 def test_rows_that_have_gone_are_not_asked(table: Table) -> None:
     _assert_each_is_told(table)
     table.delete(F.col("id").isin(7, 12, 13, 25))
-    assert any(f.rows_gone for f in table.files().values())
+    assert any(f.deleted_rows for f in table.files().values())
     _assert_each_is_told(table)
 
 

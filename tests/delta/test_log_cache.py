@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.delta import log_cache, snapshot_cache
-from ingest.delta.classes import items
+from ingest.delta.classes import as_list
 from ingest.delta.data_file import data_file
 from ingest.delta.delta_table import Table
 from ingest.delta.txn_versions import TxnVersion
@@ -53,18 +53,18 @@ def written(spark: SparkSession, folder: Path, commits: int = 3) -> Table:
     table = Table(spark, str(folder))
     for n in range(commits):
         frame = spark.range(ROWS * n, ROWS * (n + 1), numPartitions=1)
-        table.commit(frame, progress=TxnVersion("w", n + 1), new=VECTORS)
+        table.commit(frame, txn_version=TxnVersion("w", n + 1), properties=VECTORS)
     return table
 
 
 def is_right(spark: SparkSession, *tables: Table) -> None:
     """By Delta's own account of what is there now, the files and the marks, and by what it reads."""
     for table in tables:
-        snapshot = table._newest.now()
-        told = {(f.name, f.vector, f.rows) for f in map(data_file, snapshot.allFiles().collect())}
-        marks = {m.appId(): m.version() for m in items(snapshot.setTransactions())}
+        snapshot = table._snapshots.newest()
+        told = {(f.name, f.vector_id, f.rows) for f in map(data_file, snapshot.allFiles().collect())}
+        marks = {m.appId(): m.version() for m in as_list(snapshot.setTransactions())}
         ids = {row.id for row in spark.read.format("delta").load(table.path).collect()}
-        assert {(f.name, f.vector, f.rows) for f in table.files().values()} == told
+        assert {(f.name, f.vector_id, f.rows) for f in table.files().values()} == told
         assert {name: table.txn_version(name) for name in marks} == marks
         assert {row.id for row in table.rows().collect()} == ids
 
@@ -110,7 +110,7 @@ def test_a_long_log_is_delta_s_to_read(spark: SparkSession, tmp_path: Path, aske
 
 def test_what_is_in_a_checkpoint_alone_is_there(spark: SparkSession, tmp_path: Path, asked: list[str]) -> None:
     table = written(spark, tmp_path / "t")
-    table._log.checkpoint(table._newest.now(), table._delta.none)
+    table._log.checkpoint(table._snapshots.newest(), table._delta.none)
     for version in range(2):
         (tmp_path / "t" / "_delta_log" / f"{version:020}.json").unlink()
     log_cache._shared.cache_clear()
@@ -123,8 +123,8 @@ def test_a_file_of_which_nothing_was_known_is_a_reason_to_ask(
 ) -> None:
     """Should another program write a file's name in another way when it removes it."""
     table = written(spark, tmp_path / "t")
-    snapshot = table._newest.now()
-    monkeypatch.setattr(table._followed(snapshot)._versions[-1], "files", {})
+    snapshot = table._snapshots.newest()
+    monkeypatch.setattr(table._log_cache(snapshot)._versions[-1], "files", {})
     table.delete(F.col("id") < ROWS)
     is_right(spark, table)
     assert len(asked) == 1

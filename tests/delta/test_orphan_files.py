@@ -29,7 +29,7 @@ def eventful(spark: SparkSession, folder: Path, told: dict[str, str]) -> Table:
     """Rows came, went in part, twice in a file, and were written together; and some were never committed."""
     table = Table(spark, str(folder))
     for n in range(4):
-        table.commit(spark.range(10 * n, 10 * n + 10, numPartitions=1), new=told)
+        table.commit(spark.range(10 * n, 10 * n + 10, numPartitions=1), properties=told)
     table.delete(F.col("id").isin(3, 14))
     table.delete(F.col("id").isin(4, 25) | (F.col("id") >= 30))
     files = list(table.files().values())
@@ -133,7 +133,7 @@ def test_a_table_of_other_making_is_left_to_delta(
             before = below(Path(table.path))
             assert not orphan_files.delete_orphans(spark, table.path, 1)
             assert below(Path(table.path)) == before
-    table._log.checkpoint(table._newest.now(), table._delta.none)
+    table._log.checkpoint(table._snapshots.newest(), table._delta.none)
     for version in range(table.version()):
         Path(table.path, "_delta_log", f"{version:020}.json").unlink()
     assert not orphan_files.delete_orphans(spark, table.path, 1)

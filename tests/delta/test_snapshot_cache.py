@@ -43,7 +43,7 @@ def _written(spark: SparkSession, path: Path, commits: int = 3) -> tuple[Table, 
         table.pin_snapshot("w")
         table.commit(spark.range(number, number + 1))
     counted = Counted(table._log)
-    table._newest._log = counted
+    table._snapshots._log = counted
     return table, counted
 
 
@@ -71,9 +71,9 @@ def test_what_another_process_commits_is_seen(spark: SparkSession, tmp_path: Pat
 def test_another_table_in_its_place_is_seen(spark: SparkSession, tmp_path: Path) -> None:
     """With as many versions."""
     table, _ = _written(spark, tmp_path / "t")
-    before = table._newest.now().metadata().id()
+    before = table._snapshots.newest().metadata().id()
     shutil.rmtree(tmp_path / "t")
     for _ in range(3):
         _append(tmp_path / "t")
     assert table.version() == 2
-    assert table._newest.now().metadata().id() != before
+    assert table._snapshots.newest().metadata().id() != before

@@ -15,7 +15,7 @@ from ingest.changelog.change import COLUMN_POSITIONS, COLUMN_POSITIONS_TYPE, SOU
 from ingest.changelog.position import POSITION
 from ingest.changelog.values.types import parse
 from ingest.delta import compaction, delta_table
-from ingest.delta.classes import items
+from ingest.delta.classes import as_list
 from ingest.errors import Contended
 from ingest.evolution.policies import TableColumn
 from ingest.internal_columns import LOCATION, LOCATION_TYPE
@@ -125,7 +125,7 @@ def test_small_files_are_written_together_and_nothing_changes(spark: SparkSessio
     assert version is not None
     table.compact(table_schema())
     (file,) = table._table.files().values()
-    assert (file.rows, file.rows_gone) == (len(before), 0)
+    assert (file.rows, file.deleted_rows) == (len(before), 0)
     assert rows(table) == before
     ids = [r.id for r in table._table.rows_in([file]).select("id").collect()]
     assert ids == sorted(ids)
@@ -177,7 +177,7 @@ def test_pages_without_a_key_are_not_read(spark: SparkSession, tmp_path: Path) -
     wanted = spark.createDataFrame([(7,), (40_000,)], "id bigint")
     found = table.matching(wanted, ["id"])
     assert {r.id for r in found.collect()} == {7, 40_000}
-    leaves = items(found._jdf.queryExecution().executedPlan().collectLeaves())
+    leaves = as_list(found._jdf.queryExecution().executedPlan().collectLeaves())
     (scan,) = (leaf for leaf in leaves if leaf.nodeName().startswith("Scan parquet"))
     assert 0 < scan.metrics().apply("numOutputRows").value() <= 4000
 
