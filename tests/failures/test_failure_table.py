@@ -221,7 +221,9 @@ def test_another_writer(spark: SparkSession, pipeline: Pipeline, tmp_path: Path)
     files = list(table.files().values())
     transaction = table._transaction(files)
     spark.sql(f"DELETE FROM delta.`{path}`")
-    error = told(lambda: table._commit_actions(transaction, [], files, [f.action.remove() for f in files], {}), pipeline)
+    error = told(
+        lambda: table._commit_actions(transaction, [], files, [f.action.remove() for f in files], {}), pipeline
+    )
     assert isinstance(error, Contended)
     assert error.retried
 
