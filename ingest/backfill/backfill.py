@@ -73,11 +73,11 @@ class BackfillRequest:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the request as it is stored in the registry of backfills."""
-        begin, end = (p.said if p is not None else None for p in (self.begin, self.end))
+        begin, end = (p.text if p is not None else None for p in (self.begin, self.end))
         request: dict[str, Any] = {"source": self.source, "from": begin, "to": end, "tables": sorted(self.tables)}
         if self._is_by_position and (epochs := {p.epoch for p in (self.begin, self.end) if p is not None and p.epoch}):
             request["epoch"] = max(epochs)
-        return request if self.dump is None else request | {"dump": self.dump.path, "at": self.dump.at.said}
+        return request if self.dump is None else request | {"dump": self.dump.path, "at": self.dump.at.text}
 
 
 def event_filter_of(request_json: Mapping[str, Any]) -> Column | None:

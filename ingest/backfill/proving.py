@@ -183,7 +183,7 @@ def _table_sides(
     found = {}
     names = rules_of(pipeline).names
     for entry in Catalog(spark, layout.tables).entries(pipeline.name):
-        if not names.are_of(entry.table_schema.table, entry.origin):
+        if not names.is_named_by(entry.table_schema.table, entry.origin):
             continue
         versions = row_history_of(spark, layout, pipeline.name, entry.table_schema.table).versions
         found[entry.table_schema.table] = _TableSide(entry, as_of(Silver(spark, entry.path)), as_of(versions))

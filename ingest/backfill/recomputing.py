@@ -14,7 +14,7 @@ from ingest.backfill.source_readers import SourceReader, source_readers
 from ingest.batches.deliveries import Captured, EarlierReaders
 from ingest.changelog.accounting import Account
 from ingest.changelog.point import Point
-from ingest.changelog.position import place
+from ingest.changelog.position import source_position
 from ingest.config import Pipeline
 from ingest.lakehouse.accounts import Accounts, SetAside
 from ingest.lakehouse.bronze import Bronze
@@ -100,7 +100,7 @@ def committed_by(point: Point, events: DataFrame) -> Column:
     """
     if point.time is not None:
         return F.coalesce(F.coalesce("source_ts", "timestamp") <= F.lit(point.time), F.lit(False))
-    at, commit_before = place(F.col("position")), F.col("progress.major")
+    at, commit_before = source_position(F.col("position")), F.col("progress.major")
     carries_commit = commit_before.isNotNull() & (at["minor"] == 0)
     same_epoch = at["epoch"] == point.epoch
     found = events.where(carries_commit & same_epoch).agg(

@@ -17,7 +17,7 @@ from ingest.batches.rules import Rules
 from ingest.changelog.accounting import COUNTS, Account
 from ingest.changelog.change import quoted
 from ingest.changelog.envelope import Naming
-from ingest.changelog.origin import TableNames
+from ingest.changelog.origin import TableNaming
 from ingest.changelog.values.render import json_object, rendered
 from ingest.changelog.values.types import OutOfRange
 from ingest.errors import ConfigError
@@ -127,7 +127,7 @@ def _rules(told: Mapping[str, Any]) -> Rules:
         naming=Naming(
             topic_tables=tuple(told.get("topic_tables", {}).items()),
             sequences=tuple((t, s["sequence"]) for t, s in tables.items() if "sequence" in s),
-            names=TableNames(told.get("table_names", "schema.table"), frozenset(told.get("topic_tables", {}))),
+            names=TableNaming(told.get("table_names", "schema.table"), frozenset(told.get("topic_tables", {}))),
         ),
         primary_keys={t: tuple(s["primary_key"]) for t, s in tables.items() if "primary_key" in s},
         columns={t: s.get("columns", {}) for t, s in tables.items()},

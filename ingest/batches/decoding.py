@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 from ingest.batches.group_stats import Group, Kind, of_kind
 from ingest.batches.rules import Rules
 from ingest.batches.table_batch import TableBatch
-from ingest.changelog.reader import Reader, Reading
+from ingest.changelog.image_reader import ImageChoice, ImageReader
 from ingest.changelog.values.columns import Column
-from ingest.evolution.inference import holds_long_numbers, proven_columns, read_as, settled
+from ingest.evolution.inference import columns_for_table, holds_long_numbers, proven_columns, stored_column
 from ingest.merge.images import TableSchema, changes
 
-_OPS_WITH = {Reading.AFTER: ("c", "r", "u"), Reading.BEFORE: ("u", "d")}
+_OPS_WITH = {ImageChoice.AFTER: ("c", "r", "u"), ImageChoice.BEFORE: ("u", "d")}
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Decoding:
     tombstones."""
 
     table_schema: TableSchema
-    parts: tuple[tuple[Kind, tuple[str, ...] | None, Reader], ...]
-    rest: Reader | None
+    parts: tuple[tuple[Kind, tuple[str, ...] | None, ImageReader], ...]
+    rest: ImageReader | None
 
     def of(self, events: DataFrame, tombstones: DataFrame | None = None) -> DataFrame:
         """The changes."""
@@ -61,9 +61,9 @@ class Changes:
         self._rules = rules
         self._arrived = arrived
 
-    def __call__(self, reading: Reading) -> DataFrame:
+    def __call__(self, image_choice: ImageChoice) -> DataFrame:
         """Read for one image or the other."""
-        return self.decoding(reading).of(*self.events)
+        return self.decoding(image_choice).of(*self.events)
 
     @property
     def spark(self) -> SparkSession:
@@ -75,29 +75,29 @@ class Changes:
         tombstones = self._batch.tombstones
         return (self._batch.events,) if tombstones is None else (self._batch.events, tombstones)
 
-    def decoding(self, reading: Reading) -> Decoding:
+    def decoding(self, image_choice: ImageChoice) -> Decoding:
         """How it is done."""
         table_schema, rules = self._table_schema, self._rules
-        ops = None if table_schema.key else _ops_with(reading, table_schema.table, rules)
+        ops = None if table_schema.key else _ops_with(image_choice, table_schema.table, rules)
         parts = []
         for group, own in self._readable:
             wire = (
                 own
                 if group.schema_id is not None
-                else settled(own, table_schema.columns, table_schema.key, rules.spelling(table_schema.table))
+                else columns_for_table(own, table_schema.columns, table_schema.key, rules.spelling(table_schema.table))
             )
-            parts.append((group.of, ops, self._reader(reading, wire, group)))
+            parts.append((group.of, ops, self._reader(image_choice, wire, group)))
         rest = None
         if self._batch.tombstones is not None or not parts:
-            wire = settled(self._arrived, table_schema.columns, spelling=rules.spelling(table_schema.table)) or tuple(
-                map(read_as, table_schema.columns)
-            )
-            rest = self._reader(reading, wire)
+            wire = columns_for_table(
+                self._arrived, table_schema.columns, spelling=rules.spelling(table_schema.table)
+            ) or tuple(map(stored_column, table_schema.columns))
+            rest = self._reader(image_choice, wire)
         return Decoding(table_schema, tuple(parts), rest)
 
-    def _reader(self, reading: Reading, wire: tuple[Column, ...], group: Group | None = None) -> Reader:
+    def _reader(self, image_choice: ImageChoice, wire: tuple[Column, ...], group: Group | None = None) -> ImageReader:
         names = self._rules.column_names(self._table_schema.table, wire, self._table_schema.names)
-        one = Reader(wire, self._rules.placeholder, names, reading, self._batch.key_changes)
+        one = ImageReader(wire, self._rules.placeholder, names, image_choice, self._batch.key_changes)
         if group is None:
             return one
         one = replace(one, wrapped=group.wrapped)
@@ -107,10 +107,10 @@ class Changes:
         if not group.opened:
             return replace(one, may_repeat_fields=True)
         # The shape is that of the images after, wherever there are any.
-        plain = frozenset() if reading is Reading.BEFORE else proven_columns(wire, group.kinds)
-        return replace(one, plain=plain, known=group.known)
+        proven = frozenset() if image_choice is ImageChoice.BEFORE else proven_columns(wire, group.kinds)
+        return replace(one, proven=proven, parsed_before=group.known)
 
 
-def _ops_with(reading: Reading, table: str, rules: Rules) -> tuple[str, ...]:
+def _ops_with(image_choice: ImageChoice, table: str, rules: Rules) -> tuple[str, ...]:
     """Of a table without a key: the events that add a row, or those that take one away."""
-    return () if reading is Reading.BEFORE and table in rules.append_only else _OPS_WITH[reading]
+    return () if image_choice is ImageChoice.BEFORE and table in rules.append_only else _OPS_WITH[image_choice]

@@ -15,7 +15,7 @@ from ingest.batches.schema_novelty import news
 from ingest.changelog.envelope import CHANGES, TOMBSTONE
 from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import is_unplaced_read_at
-from ingest.evolution.inference import are_whole, column_kinds, images, joined
+from ingest.evolution.inference import are_whole, column_kinds, images, union_of_kinds
 from ingest.merge.key_changes import names_new_key
 
 Coordinates = tuple[str, int, int]
@@ -218,7 +218,7 @@ def _both(one: Group, other: Group) -> Group:
         one,
         count=one.count + other.count,
         first=min(one.first, other.first, key=_place),
-        kinds=joined(one.kinds, other.kinds),
+        kinds=union_of_kinds(one.kinds, other.kinds),
         first_position=min(one.first_position, other.first_position),
         last_position=max(one.last_position, other.last_position),
         partitions=tuple(sorted({*one.partitions, *other.partitions})),

@@ -10,11 +10,11 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from ingest.batches.group_stats import Group
-from ingest.changelog import standing
+from ingest.changelog import unplaced_reads
 from ingest.changelog.envelope import TOMBSTONE
 from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import is_unplaced_read
-from ingest.changelog.tombstone_placement import placed, predecessors, searched_in
+from ingest.changelog.tombstone_placement import placed_tombstones, tombstones_with_predecessors, with_predecessors_from
 from ingest.spark.checkpoints import checkpoint
 
 
@@ -54,11 +54,11 @@ def place(
     if topics:
         pairs = [F.lit(text) for pair in topics.items() for text in pair]
         named = F.element_at(F.create_map(*pairs), F.col("topic"))
-    found = checkpoint(predecessors(events))
+    found = checkpoint(tombstones_with_predecessors(events))
     settled, tables = _settled(found, named)
     lone = _is_lone()
     while any(table["orphans"] for table in tables) and (history := next(earlier, None)) is not None:
-        found = checkpoint(found.where(~lone).unionByName(searched_in(history, found.where(lone))))
+        found = checkpoint(found.where(~lone).unionByName(with_predecessors_from(history, found.where(lone))))
         settled, tables = _settled(found, named)
     if chosen is not None:
         settled = checkpoint(settled.where(chosen))
@@ -76,10 +76,12 @@ def place(
 
 def stand(events: DataFrame, earlier: Iterator[DataFrame]) -> DataFrame:
     """`EVENT` rows, with a position for each snapshot read that brings none. `earlier`: as of `place`."""
-    found = checkpoint(standing.with_predecessors(events))
-    while not found.where(standing.lacks_predecessor()).isEmpty() and (history := next(earlier, None)) is not None:
-        found = checkpoint(standing.searched_in(history, found))
-    return checkpoint(standing.standing(found))
+    found = checkpoint(unplaced_reads.with_predecessors(events))
+    while (
+        not found.where(unplaced_reads.lacks_predecessor()).isEmpty() and (history := next(earlier, None)) is not None
+    ):
+        found = checkpoint(unplaced_reads.with_predecessors_from(history, found))
+    return checkpoint(unplaced_reads.placed_reads(found))
 
 
 def _is_lone() -> Column:
@@ -91,7 +93,7 @@ def _settled(found: DataFrame, named: Column) -> tuple[DataFrame, list[Row]]:
     """The tombstones where they stand, and a row of counts per table."""
     repeats = F.coalesce(F.col("_before.op") == "d", F.lit(False))
     told = found.withColumns({"_repeats": repeats, "_lone": _is_lone()})
-    settled = checkpoint(placed(told, named))
+    settled = checkpoint(placed_tombstones(told, named))
     return settled, _counted(settled)
 
 

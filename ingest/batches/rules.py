@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ingest.changelog.envelope import Naming
-from ingest.changelog.origin import TableNames
+from ingest.changelog.origin import TableNaming
 from ingest.changelog.spelling import Spelling
 from ingest.changelog.values.columns import Column
 from ingest.changelog.values.types import OutOfRange
@@ -66,7 +66,7 @@ class Rules:
     times_out_of_range: OutOfRange = OutOfRange.CLAMP
 
     @property
-    def names(self) -> TableNames:
+    def names(self) -> TableNaming:
         """How tables are named."""
         return self.naming.names
 
@@ -81,8 +81,8 @@ class Rules:
         return Spelling(self.fold_case, tuple(sorted(self.column_renames.get(table, {}).items())))
 
     def column_names(self, table: str, wire: Iterable[Column], there: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        """As a `Reader` takes them. `there`: the table's columns."""
-        found = self.spelling(table).of((c.name for c in wire), there)
+        """As an `ImageReader` takes them. `there`: the table's columns."""
+        found = self.spelling(table).table_names((c.name for c in wire), there)
         return tuple((arrived, own) for arrived, own in found.items() if arrived != own)
 
     def takes(self, table: str) -> bool:

@@ -13,7 +13,7 @@ from ingest.batches.deliveries import EarlierReaders
 from ingest.batches.group_stats import Group
 from ingest.changelog.change import POSITION_COLUMN, SOURCE_TS
 from ingest.changelog.envelope import CHANGES
-from ingest.changelog.position import literal, right_before_snapshot
+from ingest.changelog.position import position_literal, right_before_snapshot
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class TableBatch:
             found.append(own.select(F.col("position").alias(POSITION_COLUMN), F.col("source_ts").alias(SOURCE_TS)))
         for group in self.groups if by_snapshots else ():
             if group.snapshot is not None:
-                at = literal(right_before_snapshot(group.snapshot)).alias(POSITION_COLUMN)
+                at = position_literal(right_before_snapshot(group.snapshot)).alias(POSITION_COLUMN)
                 read = F.timestamp_millis(F.lit(group.newest)).alias(SOURCE_TS)
                 found.append(spark.range(1).select(at, read))
         return reduce(DataFrame.unionByName, found) if found else None

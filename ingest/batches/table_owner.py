@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from ingest.batches.group_stats import CHANGE, profiles
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.envelope import BATCH, CHANGES
-from ingest.changelog.origin import ORIGIN, UNNAMED, differ, in_words, renamed
+from ingest.changelog.origin import ORIGIN, UNNAMED, former_origin, origin_in_words, origins_differ
 
 _log = logging.getLogger(__name__)
 OTHER_DATABASE = "other-database"
@@ -37,14 +37,14 @@ def owned(batch: TableBatch, owner: str | None, names: Mapping[str, str], topics
     one in the transport is. `names`: of origins that were renamed, the names before. `topics`: those whose events the
     table holds already."""
     seen = {o for group in batch.groups for o in group.origins} | set(batch.tombstone_origins)
-    before = {origin: renamed(origin, names) for origin in sorted(seen)}
+    before = {origin: former_origin(origin, names) for origin in sorted(seen)}
     if not owner and seen and topics:
         # The table is older than owners are recorded.
-        owner = renamed(_first(batch, batch.history(), topics), names)
+        owner = former_origin(_first(batch, batch.history(), topics), names)
     if not owner:
         several = len(set(before.values())) > 1
-        owner = renamed(_first(batch, batch.events), names) if several else next(iter(before.values()), UNNAMED)
-    foreign = [origin for origin, was in before.items() if differ(owner, was)]
+        owner = former_origin(_first(batch, batch.events), names) if several else next(iter(before.values()), UNNAMED)
+    foreign = [origin for origin, was in before.items() if origins_differ(owner, was)]
     if not foreign:
         return Owned(batch, owner)
     return _split(batch, owner, foreign)
@@ -107,7 +107,7 @@ def _reasons(table: str, owner: str, foreign: Sequence[str]) -> Column:
 
 def _reason(table: str, owner: str, other: str) -> str:
     return (
-        f"table {table} is that of {in_words(owner)}; the event is of {in_words(other)} → name tables by their "
-        "origin (source: {table_names: server.schema.table}) and fold them anew (ingest backfill PIPELINE --rebuild); "
-        f'or, if it is the same database under another name, source: {{renamed: {{"{other}": "{owner}"}}}}'
+        f"table {table} is that of {origin_in_words(owner)}; the event is of {origin_in_words(other)} → name tables "
+        "by their origin (source: {table_names: server.schema.table}) and fold them anew (ingest backfill PIPELINE "
+        f'--rebuild); or, if it is the same database under another name, source: {{renamed: {{"{other}": "{owner}"}}}}'
     )

@@ -15,16 +15,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.origin import ORIGIN, UNNAMED, TableNames, origin
+from ingest.changelog.origin import ORIGIN, UNNAMED, TableNaming, origin
 from ingest.changelog.position import (
     INCREMENTAL,
     POSITION,
     PROGRESS,
     SOURCE_FIELDS,
-    numbers,
     position,
     position_in_sequence,
     progress,
+    source_numbers,
 )
 from ingest.changelog.projection import Projection
 from ingest.spark.plain_json import CORRUPT, opened
@@ -76,7 +76,7 @@ _LAST_OF_SNAPSHOT = ("last", "last_in_data_collection")
 ERASED = "ingest.erased"
 """The header of a record that an erasure has emptied, all but its coordinates. Its value is the request's ID."""
 
-_READ_AS = 2
+_READING_VERSION = 2
 """The version of this reading in `Naming.digest`. Raise it if the same records yield other events."""
 
 NOT_JSON = "not-json"
@@ -105,16 +105,16 @@ class Naming:
 
     topic_tables: tuple[tuple[str, str], ...] = ()
     sequences: tuple[tuple[str, str], ...] = ()
-    names: TableNames = field(default_factory=TableNames)
+    names: TableNaming = field(default_factory=TableNaming)
     heartbeat_prefix: str = "__debezium-heartbeat"
     transaction_suffix: str = "transaction"
 
     @property
     def digest(self) -> str:
         """A hash, equal for namings that read the same records as the same events."""
-        return hashlib.sha256(f"{_READ_AS} {self!r}".encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{_READING_VERSION} {self!r}".encode()).hexdigest()[:16]
 
-    def control(self, topic: Column, op: Column) -> Column:
+    def is_control(self, topic: Column, op: Column) -> Column:
         """Returns true for heartbeats and transaction boundaries. Records of a table that is called "transaction" are
         none: they have an op."""
         boundary = topic.endswith("." + self.transaction_suffix) & op.isNull()
@@ -145,7 +145,7 @@ class Naming:
         return number, table.isin(*(name for name, _ in self.sequences))
 
 
-def _narrow(naming: Naming) -> T.StructType:
+def _value_type(naming: Naming) -> T.StructType:
     """Returns the type by which a value is parsed: op, source, and the sequence columns in both images."""
     envelope = [T.StructField("op", T.StringType()), T.StructField("source", SOURCE_FIELDS)]
     if naming.sequences:
@@ -162,12 +162,12 @@ def _narrow(naming: Naming) -> T.StructType:
     )
 
 
-def marked(header: str) -> Column:
+def has_header(header: str) -> Column:
     """Returns true if a record has a header of this name."""
     return F.coalesce(F.array_contains(F.col("headers")["key"], header), F.lit(False))
 
 
-def mark(header: str, value: Column) -> Column:
+def single_header(header: str, value: Column) -> Column:
     """Returns headers that consist of this one."""
     return F.array(F.struct(F.lit(header).alias("key"), value.cast("binary").alias("value")))
 
@@ -178,7 +178,7 @@ def key_json(key: Column) -> Column:
     return F.coalesce(F.get_json_object(text, "$.payload"), text)
 
 
-def emptied(request: Column) -> dict[str, Column]:
+def emptied_event(request: Column) -> dict[str, Column]:
     """Returns the columns of an `EVENT` that an erasure has emptied, all but its coordinates and timestamp.
 
     They equal those of an empty record, plus the header `ERASED`. `request`: the ID of the request.
@@ -187,34 +187,34 @@ def emptied(request: Column) -> dict[str, Column]:
     nothing = {f.name: F.lit(None).cast(f.dataType) for f in EVENT if f.name not in kept}
     at = position_in_sequence(F.lit(0), F.lit(CONTROL), F.col("offset"), F.col("partition"))
     told = {"op": F.lit(CONTROL), "position": at, "wrapped": F.lit(False), "ends_snapshot": F.lit(False)}
-    return nothing | told | {ORIGIN: F.lit(UNNAMED)} | {"headers": mark(ERASED, request)}
+    return nothing | told | {ORIGIN: F.lit(UNNAMED)} | {"headers": single_header(ERASED, request)}
 
 
 def events(records: DataFrame, naming: Naming, also: Sequence[str] = ()) -> DataFrame:
     """Returns `RECORD` rows as `EVENT` rows, one for one, and passes the columns `also` on. An event that can't be read
     has a `problem` and no op."""
-    return reduce(lambda rows, projection: projection.of(rows), _reading(naming, tuple(also)), records)
+    return reduce(lambda rows, projection: projection.of(rows), _projections(naming, tuple(also)), records)
 
 
 @lru_cache(maxsize=64)
-def _reading(naming: Naming, also: tuple[str, ...]) -> tuple[Projection, ...]:
+def _projections(naming: Naming, also: tuple[str, ...]) -> tuple[Projection, ...]:
     """Returns successive projections: parse the value, unwrap the envelope, classify the event, build its columns.
 
     An expression that several columns need is a column of an earlier projection: inlined, the plan would be many times
     as long. Cached, since building them takes longer than a small batch.
     """
-    kept, beside = [F.col(f.name) for f in RECORD.fields], [F.col(c) for c in also]
-    said = _said(naming)
+    kept, passed_on = [F.col(f.name) for f in RECORD.fields], [F.col(c) for c in also]
+    said = _envelope(naming)
     steps = (
-        [*kept, *beside, opened(F.col("value"), _narrow(naming)).alias("_json")],
-        [*kept, *beside, *(column.alias(name) for name, column in said.items())],
-        [*kept, *beside, *map(F.col, said), *(column.alias(name) for name, column in _kind(naming).items())],
-        [*_event(naming), *beside],
+        [*kept, *passed_on, opened(F.col("value"), _value_type(naming)).alias("_json")],
+        [*kept, *passed_on, *(column.alias(name) for name, column in said.items())],
+        [*kept, *passed_on, *map(F.col, said), *(column.alias(name) for name, column in _classified(naming).items())],
+        [*_event(naming), *passed_on],
     )
     return tuple(map(Projection, steps))
 
 
-def _said(naming: Naming) -> dict[str, Column]:
+def _envelope(naming: Naming) -> dict[str, Column]:
     """Returns the envelope's fields, wrapped or not, with both images if a sequence column is read from them."""
     wrapped, corrupt = F.col("_json.payload").isNotNull(), F.col("_json._corrupt").isNotNull()
 
@@ -227,19 +227,19 @@ def _said(naming: Naming) -> dict[str, Column]:
     return own | {"_unread": F.col("_json").isNull() | corrupt} | {f"_{name}": inside(name) for name in wanted}
 
 
-def _kind(naming: Naming) -> dict[str, Column]:
+def _classified(naming: Naming) -> dict[str, Column]:
     """Returns the `numbers` of the source, `source_table`, and `_control` (true: the event concerns no row)."""
     value, source = F.col("value"), F.col("_source")
     silent = F.when(value.isNull(), _key().isNull()).otherwise(F.length(value) == 0)
-    control = silent | (value.isNotNull() & naming.control(F.col("topic"), F.col("_op")))
+    is_control = silent | (value.isNotNull() & naming.is_control(F.col("topic"), F.col("_op")))
     # A null tombstone belongs to the table of the preceding change of its key, which is looked up later.
-    table = F.when(~control & value.isNotNull(), naming.table(F.col("topic"), source))
-    return numbers(source) | {"_control": control, "source_table": table}
+    table = F.when(~is_control & value.isNotNull(), naming.table(F.col("topic"), source))
+    return source_numbers(source) | {"_control": is_control, "source_table": table}
 
 
 def _key() -> Column:
     # The key of a tombstone that an erasure wrote is meant for the topic's log cleaner only.
-    return F.when(F.col("value").isNotNull() | ~marked(ERASED), F.col("key"))
+    return F.when(F.col("value").isNotNull() | ~has_header(ERASED), F.col("key"))
 
 
 def _event(naming: Naming) -> list[Column]:
@@ -248,7 +248,7 @@ def _event(naming: Naming) -> list[Column]:
     at = position(source, said_op, F.col("offset"), F.col("partition"))
     unordered = F.lit(False)
     if naming.sequences:
-        name = naming.names.named(table, naming.origin(F.col("topic"), source))
+        name = naming.names.qualified(table, naming.origin(F.col("topic"), source))
         number, ordered = naming.sequence(name, F.col("_after"), F.col("_before"))
         unordered = said_op.isin(*CHANGES) & ordered & number.isNull()
         own = position_in_sequence(number, said_op, F.col("offset"), F.col("partition"))
@@ -260,7 +260,7 @@ def _event(naming: Naming) -> list[Column]:
         table,
         op.alias("op"),
         at.alias("position"),
-        _moment(source["ts_ms"]).alias("source_ts"),
+        _timestamp(source["ts_ms"]).alias("source_ts"),
         F.col("_wrapped").alias("wrapped"),
         F.when(F.col("_schema").isNotNull(), F.xxhash64("_schema")).alias("schema_id"),
         F.when(op.isNull(), _problem(unordered)).alias("problem"),
@@ -270,7 +270,7 @@ def _event(naming: Naming) -> list[Column]:
     ]
 
 
-def _moment(millis: Column) -> Column:
+def _timestamp(millis: Column) -> Column:
     """Returns the timestamp of milliseconds since 1970-01-01; null outside of the years 1 to 9999, which some readers
     of Delta tables can't represent."""
     return F.when(millis.between(*_YEARS_1_TO_9999), F.timestamp_millis(millis))

@@ -35,7 +35,7 @@ def origin_of_value(value: Column) -> Column:
 
 
 @dataclass(frozen=True)
-class TableNames:
+class TableNaming:
     """The form of table names. `parts`: those that a name consists of. `mapped`: topics whose table the pipeline's file
     names."""
 
@@ -43,51 +43,51 @@ class TableNames:
     mapped: frozenset[str] = frozenset()
 
     @property
-    def are_plain(self) -> bool:
+    def is_unqualified(self) -> bool:
         """Returns true if names equal those in bronze."""
         return self.parts == "schema.table"
 
-    def named(self, table: Column, of: Column) -> Column:
+    def qualified(self, table: Column, table_origin: Column) -> Column:
         """Returns a table's name: that in bronze (`table`, `schema.table`), prefixed with parts of the origin `of`."""
-        if self.are_plain:
+        if self.is_unqualified:
             return table
-        return F.when(table.isNotNull(), F.concat(self._prefix(of), table))
+        return F.when(table.isNotNull(), F.concat(self._prefix(table_origin), table))
 
-    def are_of(self, table: str, of: str) -> bool:
+    def is_named_by(self, table: str, table_origin: str) -> bool:
         """Returns true if the name of `table` begins with the parts of its origin `of`. False for a table that was
         created under another setting of `parts`."""
-        server, database = _parts(of)
+        server, database = _parts(table_origin)
         before = [{"server": server, "database": database}.get(part) for part in self.parts.split(".")]
         return table.startswith("".join(f"{name}." for name in before if name))
 
-    def plain(self, named: Column, of: Column) -> Column:
+    def unqualified(self, qualified: Column, table_origin: Column) -> Column:
         """Returns the name in bronze of a table `named` by this form. `of`: its origin."""
-        return named if self.are_plain else F.substr(named, F.length(self._prefix(of)) + 1)
+        return qualified if self.is_unqualified else F.substr(qualified, F.length(self._prefix(table_origin)) + 1)
 
-    def _prefix(self, of: Column) -> Column:
-        server = F.substring_index(of, "/", 1)
-        database = F.when(F.instr(of, "/") > 0, F.substr(of, F.instr(of, "/") + 1))
+    def _prefix(self, table_origin: Column) -> Column:
+        server = F.substring_index(table_origin, "/", 1)
+        database = F.when(F.instr(table_origin, "/") > 0, F.substr(table_origin, F.instr(table_origin, "/") + 1))
         before = {"server": server, "database": database}
         wanted = [F.nullif(before[part], F.lit("")) for part in self.parts.split(".") if part in before]
         return F.concat_ws("", *(F.concat(part, F.lit(".")) for part in wanted))
 
 
-def differ(one: str, other: str) -> bool:
+def origins_differ(one: str, other: str) -> bool:
     """Returns true if two origins name different servers or databases. A part that either lacks is ignored."""
     pairs = zip(_parts(one), _parts(other), strict=True)
     return any(mine and others and mine != others for mine, others in pairs)
 
 
-def in_words(of: str) -> str:
-    server, database = _parts(of)
+def origin_in_words(table_origin: str) -> str:
+    server, database = _parts(table_origin)
     return ", ".join(f"{what} {name}" for what, name in (("server", server), ("database", database)) if name)
 
 
-def _parts(of: str) -> tuple[str, str]:
-    server, _, database = of.partition("/")
+def _parts(table_origin: str) -> tuple[str, str]:
+    server, _, database = table_origin.partition("/")
     return server, database
 
 
-def renamed(of: str, names: Mapping[str, str]) -> str:
+def former_origin(table_origin: str, names: Mapping[str, str]) -> str:
     """Returns the former name of an origin, or the origin itself. `names`: present name → former name."""
-    return names.get(of, of)
+    return names.get(table_origin, table_origin)

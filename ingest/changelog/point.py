@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import TOMBSTONE
-from ingest.changelog.position import is_unplaced_read, literal
+from ingest.changelog.position import is_unplaced_read, position_literal
 
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 _BINLOG = re.compile(r"[\w.-]*?(\d+):(\d+)")
@@ -48,7 +48,7 @@ class Point:
         return cls(time=time if time.tzinfo else time.replace(tzinfo=UTC))
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """The text of the point, which `parsed` reads."""
         if self.time is not None:
             return self.time.isoformat()
@@ -59,7 +59,7 @@ class Point:
         time, else by its `position`."""
         if self.time is not None:
             return written >= F.lit(self.time)
-        return position >= literal((self.epoch, self.major, self.minor or 0, -1, -1, -1, -1))
+        return position >= position_literal((self.epoch, self.major, self.minor or 0, -1, -1, -1, -1))
 
 
 def within(begin: Point | None, end: Point | None) -> Column:

@@ -15,7 +15,7 @@ are ordered by lsn within it. A read of an incremental snapshot, which has no ls
 too: it is newer than all that was committed before it, and older than all that is sent after it. Per key this equals
 the order of the lsn: a row lock keeps a second transaction from writing before the first has committed. A read without
 `sequence` is unplaced (`is_adrift`). Before it is merged it gets the position of the preceding change of the same key
-in its partition, with `streamed` 2 (`changelog.standing`).
+in its partition, with `streamed` 2 (`changelog.unplaced_reads`).
 
 For SQL Server the order per key is that of change_lsn, by the same row lock. `streamed` -1 is a position right before a
 snapshot: everything lower is older than the snapshot.
@@ -58,7 +58,7 @@ PROGRESS = T.StructType(
 _PLACE = ("epoch", "major", "minor", "ordinal", "streamed")
 INCREMENTAL = "incremental"
 """The value of `source.snapshot` in reads of an incremental snapshot."""
-_ADRIFT = 2
+_UNPLACED = 2
 _BELOW_ALL = -(1 << 62)
 """The ordinal of a read at the position of a commit: every event at that commit is newer."""
 
@@ -104,7 +104,7 @@ def _in_sequence(source: Column, pattern: str) -> Column:
     return F.regexp_extract(source["sequence"], pattern, 1).try_cast("bigint")
 
 
-def numbers(source: Column) -> dict[str, Column]:
+def source_numbers(source: Column) -> dict[str, Column]:
     """Returns the columns that `position` and `progress` need besides `source`: numbers parsed from its texts.
 
     `source`: a `SOURCE_FIELDS` struct, may be null. Add them by a projection of their own, so that each text is parsed
@@ -119,26 +119,26 @@ def numbers(source: Column) -> dict[str, Column]:
 def position(source: Column, op: Column, offset: Column, partition: Column) -> Column:
     """Returns the `POSITION` of an event from its envelope's `source`; the columns `numbers` must exist."""
     serial = F.coalesce(source["event_serial_no"], F.lit(0))
-    none, lsn, committed = F.lit(0).cast("bigint"), source["lsn"], F.col("_committed")
+    zero, lsn, committed = F.lit(0).cast("bigint"), source["lsn"], F.col("_committed")
     read = op == "r"
     behind = ~read & (committed > lsn)
-    given = F.coalesce(
+    source_major = F.coalesce(
         lsn, "_file", "_commit", F.when(read, F.coalesce(committed, _in_sequence(source, r',\s*"?(\d+)"?\]$')))
     )
-    adrift = (source["snapshot"] == INCREMENTAL) & (source["connector"] == "postgresql")
+    incremental = (source["snapshot"] == INCREMENTAL) & (source["connector"] == "postgresql")
     # Without source positions snapshot reads are ordered by the transport too.
-    unplaced = F.when(adrift, _ADRIFT).otherwise(1)
+    unplaced = F.when(incremental, _UNPLACED).otherwise(1)
     return F.struct(
         F.lit(0).alias("epoch"),
-        F.when(behind, committed).otherwise(F.coalesce(given, none)).alias("major"),
-        F.when(lsn.isNotNull(), none).otherwise(F.coalesce(source["pos"], F.col("_change"), none)).alias("minor"),
+        F.when(behind, committed).otherwise(F.coalesce(source_major, zero)).alias("major"),
+        F.when(lsn.isNotNull(), zero).otherwise(F.coalesce(source["pos"], F.col("_change"), zero)).alias("minor"),
         # Below the event whose lsn equals the commit, which is the later one in its transaction.
         F.when(behind, lsn - committed)
         .when(read & (committed >= F.coalesce(lsn, committed)), F.lit(_BELOW_ALL))
-        .when(lsn.isNotNull(), none)
-        .otherwise(F.coalesce(source["row"], F.shiftleft("_slot", 32) + serial, none))
+        .when(lsn.isNotNull(), zero)
+        .otherwise(F.coalesce(source["row"], F.shiftleft("_slot", 32) + serial, zero))
         .alias("ordinal"),
-        F.when(read, F.when(given.isNull(), unplaced).otherwise(0)).otherwise(1).alias("streamed"),
+        F.when(read, F.when(source_major.isNull(), unplaced).otherwise(0)).otherwise(1).alias("streamed"),
         offset.alias("offset"),
         partition.alias("partition"),
     ).cast(POSITION)
@@ -146,9 +146,9 @@ def position(source: Column, op: Column, offset: Column, partition: Column) -> C
 
 def position_in_sequence(number: Column, op: Column, offset: Column, partition: Column) -> Column:
     """Returns the `POSITION` of an event that is ordered by `number`, its table's sequence column."""
-    none = F.lit(0).cast("bigint")
+    zero = F.lit(0).cast("bigint")
     streamed = F.when(op == "r", 0).otherwise(1)
-    return F.struct(F.lit(0), number, none, none, streamed, offset, partition).cast(POSITION)
+    return F.struct(F.lit(0), number, zero, zero, streamed, offset, partition).cast(POSITION)
 
 
 def in_epoch(position: Column, timestamp: Column, begins: Sequence[datetime]) -> Column:
@@ -169,53 +169,53 @@ def progress(source: Column, op: Column) -> Column:
     of_postgres = source["lsn"].isNotNull()
     major = F.when(of_postgres, F.col("_committed")).otherwise(F.coalesce("_file", "_commit"))
     minor = F.when(of_postgres, 0).otherwise(F.coalesce(source["pos"], F.lit(0)))
-    told = F.struct(F.coalesce(source["name"], F.lit("")), major, minor).cast(PROGRESS)
-    return F.when((op != "r") & major.isNotNull(), told)
+    sent = F.struct(F.coalesce(source["name"], F.lit("")), major, minor).cast(PROGRESS)
+    return F.when((op != "r") & major.isNotNull(), sent)
 
 
-def literal(at: tuple[int, ...]) -> Column:
+def position_literal(at: tuple[int, ...]) -> Column:
     """Returns the `POSITION` column of plain numbers, in the order of its fields."""
     return F.struct(*(F.lit(v).cast(f.dataType).alias(f.name) for v, f in zip(at, POSITION.fields, strict=True)))
 
 
-def tombstone_position(predecessor: Column, own: Column) -> Column:
+def tombstone_position(predecessor: Column, received: Column) -> Column:
     """Returns the position of a null tombstone: that of the preceding change of its key, with its own offset and
     partition. Without a predecessor (in a compacted topic) only offset and partition remain."""
-    none = F.lit(0).cast("bigint")
+    zero = F.lit(0).cast("bigint")
     return F.struct(
-        F.coalesce(predecessor["epoch"], own["epoch"]).alias("epoch"),
-        F.coalesce(predecessor["major"], none).alias("major"),
-        F.coalesce(predecessor["minor"], none).alias("minor"),
-        F.coalesce(predecessor["ordinal"], none).alias("ordinal"),
+        F.coalesce(predecessor["epoch"], received["epoch"]).alias("epoch"),
+        F.coalesce(predecessor["major"], zero).alias("major"),
+        F.coalesce(predecessor["minor"], zero).alias("minor"),
+        F.coalesce(predecessor["ordinal"], zero).alias("ordinal"),
         F.coalesce(predecessor["streamed"], F.lit(1)).alias("streamed"),
-        own["offset"].alias("offset"),
-        own["partition"].alias("partition"),
+        received["offset"].alias("offset"),
+        received["partition"].alias("partition"),
     ).cast(POSITION)
 
 
 def is_unplaced_read(position: Column) -> Column:
     """Returns true for the position of an unplaced read: a read of an incremental snapshot without a source
     position."""
-    return (position["streamed"] == _ADRIFT) & ~has_source_position(position)
+    return (position["streamed"] == _UNPLACED) & ~has_source_position(position)
 
 
 def is_unplaced_read_at(position: tuple[int, ...]) -> bool:
     """Returns `is_adrift` for a position of plain numbers."""
-    return position[1:3] == (0, 0) and position[4] == _ADRIFT
+    return position[1:3] == (0, 0) and position[4] == _UNPLACED
 
 
-def above(position: Column) -> Column:
+def right_above(position: Column) -> Column:
     """Returns the position right above a change: above its duplicate deliveries, and below later changes."""
-    return position.withField("streamed", F.lit(_ADRIFT))
+    return position.withField("streamed", F.lit(_UNPLACED))
 
 
-def read_position(predecessor: Column, own: Column) -> Column:
+def read_position(predecessor: Column, received: Column) -> Column:
     """Returns the position of an unplaced read: right above the preceding change of its key; `own` without one."""
-    at = above(predecessor).withField("offset", own["offset"]).withField("partition", own["partition"])
-    return F.when(predecessor.isNotNull(), at).otherwise(own)
+    at = right_above(predecessor).withField("offset", received["offset"]).withField("partition", received["partition"])
+    return F.when(predecessor.isNotNull(), at).otherwise(received)
 
 
-def place(position: Column) -> Column:
+def source_position(position: Column) -> Column:
     """Returns a position's source fields: without offset and partition."""
     return F.struct(*(position[name].alias(name) for name in _PLACE))
 

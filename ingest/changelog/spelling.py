@@ -14,19 +14,22 @@ class Spelling:
     fold_case: bool = False
     renamed: tuple[tuple[str, str], ...] = ()
 
-    def own(self, name: str) -> str:
+    def new_name(self, name: str) -> str:
         """Returns the name of an event's column in a new table."""
         found = dict(self.renamed).get(name, name)
         return found.lower() if self.fold_case else found
 
-    def of(self, arrived: Iterable[str], there: Iterable[str]) -> Mapping[str, str]:
+    def table_names(self, event_columns: Iterable[str], stored: Iterable[str]) -> Mapping[str, str]:
         """Returns the table's name of each column of an event. Names that differ in case only are one column, spelled
         as it was first seen.
 
-        `arrived`: the event's columns. `there`: those that the table has already.
+        `event_columns`: the event's columns. `stored`: those that the table has already.
         """
-        known = {caseless(name): name for name in there}
-        return {name: known.get(caseless(own), own) for name, own in ((n, self.own(n)) for n in arrived)}
+        known = {caseless(name): name for name in stored}
+        return {
+            name: known.get(caseless(new_name), new_name)
+            for name, new_name in ((n, self.new_name(n)) for n in event_columns)
+        }
 
 
 def caseless(name: str) -> str:

@@ -9,12 +9,12 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import CHANGES, TOMBSTONE
 from ingest.changelog.origin import ORIGIN
-from ingest.changelog.position import above, is_unplaced_read, tombstone_position
+from ingest.changelog.position import is_unplaced_read, right_above, tombstone_position
 
 SAME_KEY = ["topic", "partition", "key"]
 
 
-def predecessors(events: DataFrame) -> DataFrame:
+def tombstones_with_predecessors(events: DataFrame) -> DataFrame:
     """Returns the null tombstones of `EVENT` rows, with `_before`: table, position, op and origin of the preceding
     change; null if these rows don't include it."""
     changed = F.col("op").isin(*CHANGES)
@@ -26,7 +26,7 @@ def predecessors(events: DataFrame) -> DataFrame:
     return relevant.withColumn("_before", before.over(earlier)).where(F.col("op") == TOMBSTONE)
 
 
-def searched_in(history: DataFrame, orphans: DataFrame) -> DataFrame:
+def with_predecessors_from(history: DataFrame, orphans: DataFrame) -> DataFrame:
     """Returns tombstones without a predecessor, with `_before` from earlier `history`; null if it has none."""
     changes = history.where(F.col("op").isin(*CHANGES)).select(
         *SAME_KEY,
@@ -52,18 +52,18 @@ def _nearest(which: Column) -> Column:
 
 def _found() -> Column:
     """Returns the change before a tombstone. An unplaced read is right above the placed change before it."""
-    placed, adrift = F.col("_placed._found"), F.col("_adrift._found")
+    placed_tombstones, adrift = F.col("_placed._found"), F.col("_adrift._found")
     raised = F.struct(
         adrift["table"].alias("table"),
-        above(placed["position"]).alias("position"),
+        right_above(placed_tombstones["position"]).alias("position"),
         adrift["op"].alias("op"),
         adrift[ORIGIN].alias(ORIGIN),
     )
     later = F.col("_adrift._offset") > F.col("_placed._offset")
-    return F.when(later, raised).otherwise(F.coalesce(placed, adrift))
+    return F.when(later, raised).otherwise(F.coalesce(placed_tombstones, adrift))
 
 
-def placed(tombstones: DataFrame, table_of_topic: Column) -> DataFrame:
+def placed_tombstones(tombstones: DataFrame, table_of_topic: Column) -> DataFrame:
     """Returns tombstones with `source_table`, origin and `position` of `_before`, which is dropped. `table_of_topic`:
     the table of one without `_before`."""
     named = F.coalesce(F.col("_before.table"), table_of_topic)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.envelope import ERASED, mark, marked
+from ingest.changelog.envelope import ERASED, has_header, single_header
 from ingest.config import Pipeline
 from ingest.errors import Contended
 from ingest.lakehouse.bronze import COORDINATES
@@ -58,7 +58,7 @@ class CompactedTopics:
             if buried := tombs.count():
                 count += buried
                 nothing, request = F.lit(None).cast("binary").alias("value"), F.col("last.request")
-                self._write(tombs.select(*_PARTITION, "key", nothing, mark(ERASED, request).alias("headers")))
+                self._write(tombs.select(*_PARTITION, "key", nothing, single_header(ERASED, request).alias("headers")))
             if not covered.isEmpty():
                 self._write(self._copies(span, covered))
         raise Contended(
@@ -81,7 +81,7 @@ class CompactedTopics:
 
     def _copies(self, span: Range, covered: DataFrame) -> DataFrame:
         places = covered.select(*_PARTITION, F.col("theirs.offset").alias("offset"))
-        copied = mark(COPIED, F.col("offset").cast("string"))
+        copied = single_header(COPIED, F.col("offset").cast("string"))
         headers = F.when(F.col("headers").isNull(), copied).otherwise(F.concat("headers", copied))
         found = self._read(span).join(F.broadcast(places), COORDINATES, "left_semi")
         return found.select(*_PARTITION, "key", "value", headers.alias("headers"))
@@ -94,7 +94,7 @@ def _said(records: DataFrame, erased: DataFrame) -> DataFrame:
     """What a topic says of each key: its `last` record, and the last of `theirs`, which no erasure wrote. Of each the
     `offset`, that of the record whose value it is (`told`), whether it `holds` a value, and the `request` by which it
     is erased."""
-    copied, genuine = marked(COPIED), ~marked(COPIED) & ~marked(ERASED)
+    copied, genuine = has_header(COPIED), ~has_header(COPIED) & ~has_header(ERASED)
     place = F.element_at(F.filter("headers", lambda header: header["key"] == COPIED), 1)["value"]
     told = F.when(copied, place.cast("string").cast("long")).when(genuine, F.col("offset"))
     holds = F.col("value").isNotNull().alias("holds")

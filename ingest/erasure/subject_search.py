@@ -15,7 +15,7 @@ from ingest.batches.schemas import Schemas
 from ingest.changelog.change import EVENT_ID
 from ingest.config import Pipeline
 from ingest.erasure.subject_index import Span, index_of, joined
-from ingest.evolution.inference import read_as
+from ingest.evolution.inference import stored_column
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse.bronze import COORDINATES
 from ingest.lakehouse.quarantine import Quarantine
@@ -165,7 +165,7 @@ class Search:
             return None
         table_schema = self._table_schemas.get(table)
         types = self._rules.columns.get(table, {})
-        known = tuple(map(read_as, table_schema.columns)) if table_schema is not None else ()
+        known = tuple(map(stored_column, table_schema.columns)) if table_schema is not None else ()
         key = table_schema.key if table_schema is not None else self._rules.primary_keys.get(table, ())
         came = [(group, self._schemas.columns(group, types)) for group in self._groups[table]]
         incoming = [(group, with_key(wire, key, known)) for group, wire in came]

@@ -114,7 +114,7 @@ def inferred(kinds_text: str | None) -> tuple[Column, ...]:
     return tuple(found)
 
 
-def joined(one: str | None, other: str | None) -> str | None:
+def union_of_kinds(one: str | None, other: str | None) -> str | None:
     """Returns the union of two texts from `column_kinds`: that of all values together."""
     if one is None or other is None or one == other:
         return other if one is None else one
@@ -163,7 +163,7 @@ def is_inexact(value: SparkColumn) -> SparkColumn:
     return value.cast("string").rlike(f"{_TOO_LONG}|{_TOO_LARGE}|{_TOO_SMALL}")
 
 
-def settled(
+def columns_for_table(
     columns: Sequence[Column],
     table: Sequence[TableColumn],
     key: Sequence[str] = (),
@@ -172,10 +172,10 @@ def settled(
     """Returns columns with inferred ones typed as in their table, and the `key` columns that only records' keys have
     (as in a delete without an image)."""
     known = {c.name: c for c in table}
-    names = (spelling or Spelling()).of([c.name for c in columns], known)
+    names = (spelling or Spelling()).table_names([c.name for c in columns], known)
     named = {names[c.name]: c for c in columns}
     read = (_read_for(c, known.get(name)) for name, c in named.items())
-    return (*read, *(read_as(known[k]) for k in key if k not in named))
+    return (*read, *(stored_column(known[k]) for k in key if k not in named))
 
 
 def _read_for(column: Column, target: TableColumn | None) -> Column:
@@ -185,7 +185,7 @@ def _read_for(column: Column, target: TableColumn | None) -> Column:
     return replace(column, wire=wire_of(target.type, only_texts))
 
 
-def read_as(column: TableColumn) -> Column:
+def stored_column(column: TableColumn) -> Column:
     """Returns the column by which to read a table's column if no event defines its encoding."""
     if column.inferred and is_inferable(column.type):
         return Column(column.name, wire_of(column.type), column.type, inferred=True)

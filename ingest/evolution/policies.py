@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ingest.changelog.own_names import is_reserved
+from ingest.changelog.reserved_names import is_reserved
 from ingest.changelog.spelling import Spelling, caseless
 from ingest.changelog.values.columns import Column
 from ingest.changelog.values.types import Kind, LogicalType, widest
@@ -30,7 +30,7 @@ class TableColumn:
 
 
 @dataclass(frozen=True)
-class Conflict:
+class IncompatibleType:
     """A column whose type in an event has no common wider type with that in the table."""
 
     code: ClassVar[str] = "incompatible-type"
@@ -43,7 +43,7 @@ class Conflict:
 
 
 @dataclass(frozen=True)
-class Taken:
+class ReservedName:
     """A column of the source whose name is reserved for a system column."""
 
     code: ClassVar[str] = "reserved-name"
@@ -67,7 +67,7 @@ class EqualNames:
         return f"columns {' and '.join(map(repr, self.names))} are one for a Delta table, which knows no case"
 
 
-ColumnConflict = Conflict | Taken | EqualNames
+ColumnConflict = IncompatibleType | ReservedName | EqualNames
 """Reasons for which a table can't have the columns of an event."""
 
 
@@ -85,26 +85,26 @@ def evolve(current: Sequence[TableColumn], incoming: Sequence[Column], spelling:
     `current`: the table's columns. `incoming`: the event's. `spelling`: the rules for names of new columns.
     """
     columns = {c.name: c for c in current}
-    names = (spelling or Spelling()).of([c.name for c in incoming], columns)
-    conflicts: list[ColumnConflict] = [*_alike(names)]
+    names = (spelling or Spelling()).table_names([c.name for c in incoming], columns)
+    conflicts: list[ColumnConflict] = [*_equal_names(names)]
     for column in incoming:
         name = names[column.name]
         if is_reserved(name):
-            conflicts.append(Taken(name))
+            conflicts.append(ReservedName(name))
             continue
         have = columns.get(name)
         if have is None:
             filled = column if column.has_default and not column.optional else None
             columns[name] = TableColumn(name, column.type, filled, column.sealed, column.inferred)
             continue
-        sealed = _joined(have.sealed, column.sealed)
+        sealed = _common_sealed(have.sealed, column.sealed)
         if sealed is None and column.sealed is not None and have.sealed is not None:
-            conflicts.append(Conflict(name, have.sealed.type, column.sealed.type))
+            conflicts.append(IncompatibleType(name, have.sealed.type, column.sealed.type))
             continue
         inferred = have.inferred and (column.inferred or column.as_stored)
         joined = join(have.type, column.type) if inferred else _widest(have.type, column.type)
         if joined is None:
-            conflicts.append(Conflict(name, have.type, column.type))
+            conflicts.append(IncompatibleType(name, have.type, column.type))
         else:
             columns[name] = replace(have, type=joined, sealed=sealed, inferred=inferred)
     if conflicts:
@@ -118,7 +118,7 @@ def _widest(have: LogicalType, got: LogicalType) -> LogicalType | None:
     return LogicalType(Kind.INT64) if joined is not None and joined.kind is Kind.INT53 else joined
 
 
-def _alike(names: Mapping[str, str]) -> Iterator[EqualNames]:
+def _equal_names(names: Mapping[str, str]) -> Iterator[EqualNames]:
     """Returns the conflicts of columns with equal names. `names`: column of the event → column of the table."""
     found: dict[str, list[str]] = {}
     for arrived, own in names.items():
@@ -126,7 +126,7 @@ def _alike(names: Mapping[str, str]) -> Iterator[EqualNames]:
     return (EqualNames(tuple(same)) for same in found.values() if len(same) > 1)
 
 
-def _joined(have: Column | None, got: Column | None) -> Column | None:
+def _common_sealed(have: Column | None, got: Column | None) -> Column | None:
     """Returns the column that holds the values of both; None if there is none, or if both are None."""
     if have is None or got is None:
         return have or got

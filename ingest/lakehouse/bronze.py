@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.envelope import BATCH, CAPTURED, CONTROL, ERASED, emptied
-from ingest.changelog.origin import ORIGIN, TableNames
+from ingest.changelog.envelope import BATCH, CAPTURED, CONTROL, ERASED, emptied_event
+from ingest.changelog.origin import ORIGIN, TableNaming
 from ingest.delta import compaction, delta_table
 from ingest.delta.compaction import BackgroundCompaction
 from ingest.delta.data_file import DataFile, ReadyFile
@@ -85,10 +85,10 @@ class Bronze:
     """A merge begins after this batch."""
 
     def __init__(
-        self, spark: SparkSession, path: str, epochs: Sequence[datetime] = (), names: TableNames | None = None
+        self, spark: SparkSession, path: str, epochs: Sequence[datetime] = (), names: TableNaming | None = None
     ) -> None:
         """`epochs`: when the source's log began anew. `names`: how tables are named."""
-        self._view = BronzeView(tuple(epochs), names or TableNames())
+        self._view = BronzeView(tuple(epochs), names or TableNaming())
         self._has_origins = False
         self._table = delta_table.Table(spark, path)
         self._compaction = BackgroundCompaction(self._table)
@@ -254,7 +254,7 @@ class Bronze:
             return batches is None or within is None or any(batches[0] <= u and batches[1] > a for a, u in within)
 
         places, there = erased.select(*COORDINATES, "request"), set(self._table.rows().columns)
-        told = {name: value for name, value in emptied(F.col("_request")).items() if name in there}
+        told = {name: value for name, value in emptied_event(F.col("_request")).items() if name in there}
         return emptying.update_rows(self._table, places, COORDINATES, told, _laid_out, may_hold)
 
     def emptied(self) -> DataFrame:
@@ -308,7 +308,7 @@ class Bronze:
         yet."""
         names = self._view.names
         table = self._table.identity() if self._table.exists() else ""
-        return table if names.are_plain or not table else f"{table} {names.parts}"
+        return table if names.is_unqualified or not table else f"{table} {names.parts}"
 
     def create(self) -> None:
         """Makes it, empty, where it isn't there: Delta makes no table of a folder with files in it."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ingest.changelog.origin import ORIGIN, UNNAMED, TableNames, origin_of_value
+from ingest.changelog.origin import ORIGIN, UNNAMED, TableNaming, origin_of_value
 from ingest.changelog.position import in_epoch
 
 
@@ -19,13 +19,13 @@ class BronzeView:
     """`epochs`: when the source's log began anew. `names`: how tables are named."""
 
     epochs: Sequence[datetime]
-    names: TableNames
+    names: TableNaming
 
     def of(self, rows: DataFrame, have_origins: bool) -> DataFrame:
         """The rows of bronze in this view. `have_origins`: each row has its origin."""
         if not have_origins:
             rows = self._with_origins(rows)
-        if not self.names.are_plain:
+        if not self.names.is_unqualified:
             rows = rows.withColumn("source_table", self.table())
         return rows.withColumn("position", self.position()) if self.epochs else rows
 
@@ -36,7 +36,7 @@ class BronzeView:
 
     def table(self) -> Column:
         """The table of an event."""
-        return self.names.named(F.col("source_table"), F.col(ORIGIN))
+        return self.names.qualified(F.col("source_table"), F.col(ORIGIN))
 
     def _with_origins(self, rows: DataFrame) -> DataFrame:
         held = F.col(ORIGIN) if ORIGIN in rows.columns else F.lit(None).cast("string")

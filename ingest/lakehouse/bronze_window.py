@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import BATCH
-from ingest.changelog.origin import TableNames
+from ingest.changelog.origin import TableNaming
 from ingest.changelog.point import or_unplaced
 from ingest.lakehouse.bronze import Bronze
 
@@ -25,7 +25,7 @@ class BronzeWindow(Bronze):
         chosen: Column | None,
         upto: int,
         epochs: Sequence[datetime] = (),
-        names: TableNames | None = None,
+        names: TableNaming | None = None,
     ) -> None:
         super().__init__(spark, path, epochs, names)
         self.chosen = chosen

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import MOVED_TO, POSITION_COLUMN, quoted
-from ingest.changelog.position import literal
+from ingest.changelog.position import position_literal
 from ingest.delta import compaction, delta_table
 from ingest.delta.compaction import BackgroundCompaction
 from ingest.lakehouse import emptying, page_index
@@ -105,7 +105,7 @@ class Tombstones:
         if not self._table.exists():
             return 0
         keys = _newest(self._table.rows().where(F.col(TOMBSTONE_KEY) != _whole_table()))
-        return keys.count() if below is None else keys.where(F.col(POSITION_COLUMN) < literal(below)).count()
+        return keys.count() if below is None else keys.where(F.col(POSITION_COLUMN) < position_literal(below)).count()
 
     def horizon(self) -> tuple[int, ...] | None:
         """The position below which tombstones have been forgotten; None where none have been, or there are none."""
@@ -117,7 +117,9 @@ class Tombstones:
         known = self.horizon()
         if known is None or below > known:
             self._table.set_property(_HORIZON, json.dumps(below))
-        self._table.delete((F.col(TOMBSTONE_KEY) != _whole_table()) & (F.col(POSITION_COLUMN) < literal(below)))
+        self._table.delete(
+            (F.col(TOMBSTONE_KEY) != _whole_table()) & (F.col(POSITION_COLUMN) < position_literal(below))
+        )
 
     def remove(self, tombstones: DataFrame) -> int:
         """Takes away these tombstones (`_key` and `_position`), older ones of their keys, and that rows moved to these

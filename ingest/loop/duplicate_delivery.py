@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.batches.table_batch import TableBatch
-from ingest.changelog.position import place
+from ingest.changelog.position import source_position
 from ingest.merge.keyless import without_duplicate_deliveries
 
 _PAST = "_past"
@@ -28,7 +28,7 @@ class DuplicateDeliveries:
         self._highest[batch.table] = max((highest, *(g.last_position for g in batch.groups)))
         if lowest[:4] > highest[:4]:
             return without_duplicate_deliveries(events)
-        here = place(F.col("position")).alias("_place")
+        here = source_position(F.col("position")).alias("_place")
         past = _history(batch).select(*events.columns, here)
         again = past.join(F.broadcast(events.select(here).distinct()), "_place", "left_semi")
         near = again if batch.elsewhere is None else again.unionByName(events.withColumn("_place", here))

@@ -14,7 +14,7 @@ from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.change import EVENT_ID, NEW_KEY
-from ingest.changelog.reader import Reader, Reading
+from ingest.changelog.image_reader import ImageChoice, ImageReader
 from ingest.changelog.spelling import caseless
 from ingest.changelog.values.columns import Column
 from ingest.evolution.policies import TableColumn
@@ -61,7 +61,11 @@ def batch_key_references(
     if key is not None and (settled := table_schemas.names(batch.table)):
         # Not of what this batch brings: deletes may bring nothing but keys.
         spelling = rules.spelling(batch.table)
-        come = {own_keys for _, wire in incoming for own_keys in spelling.of([c.name for c in wire], settled).values()}
+        come = {
+            own_keys
+            for _, wire in incoming
+            for own_keys in spelling.table_names([c.name for c in wire], settled).values()
+        }
         rules.subjects.require_columns(batch.table, key, sorted(come | settled))
     known = table_schemas.columns(batch.table) or next((wire for _, wire in reversed(incoming)), ())
     if not incoming and not (batch.tombstones is not None and known):
@@ -81,7 +85,7 @@ def _read(
     events: DataFrame, table: str, key: tuple[str, ...], arrived: tuple[Column, ...], rules: Rules, key_changes: bool
 ) -> DataFrame:
     links = rules.subjects.links.get(table, {})
-    names = rules.spelling(table).of([c.name for c in arrived], (*key, *links))
+    names = rules.spelling(table).table_names([c.name for c in arrived], (*key, *links))
     wire = tuple(c for c in arrived if names[c.name] in (*key, *links))
     there = {names[c.name] for c in wire}
     columns = tuple(TableColumn(names[c.name], c.type) for c in wire)
@@ -90,8 +94,8 @@ def _read(
         table_schema = TableSchema(table, (), table_schema.columns)
     named = rules.column_names(table, wire, table_schema.names)
     found = []
-    for reading in (Reading.AFTER, Reading.BEFORE):
-        reader = Reader(wire, rules.placeholder, named, reading, key_changes and bool(table_schema.key))
+    for image_choice in (ImageChoice.AFTER, ImageChoice.BEFORE):
+        reader = ImageReader(wire, rules.placeholder, named, image_choice, key_changes and bool(table_schema.key))
         read = changes(events, table_schema, reader)
         mine, tombstones = own_keys(table_schema), F.array().cast("array<binary>")
         if table_schema.key:

@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from ingest.batches.group_stats import Group, Progress
 from ingest.changelog.change import EVENT_ID
-from ingest.changelog.position import PROGRESS, place
+from ingest.changelog.position import PROGRESS, source_position
 from ingest.errors import ChangelogUnusable
 from ingest.lakehouse.bronze import COORDINATES, Bronze
 from ingest.lakehouse.bronze_summary import BronzeSummary
@@ -102,7 +102,7 @@ class PositionRegression:
     def _unseen(self, back: DataFrame, history: DataFrame) -> DataFrame:
         """Those that go back to where their partition has never been: no event before them is the same."""
         same = ["topic", "partition", "source_table", "op", "_key", "_place"]
-        named = {"_key": F.coalesce("key", F.lit(b"")), "_place": place(F.col("position"))}
+        named = {"_key": F.coalesce("key", F.lit(b"")), "_place": source_position(F.col("position"))}
         earlier = history.where(F.col("progress").isNotNull()).withColumns(named)
         earlier = earlier.groupBy(*same).agg(F.min("offset").alias("_first"))
         found = back.withColumns(named).join(earlier, same).withColumn("_gtid", _gtid())

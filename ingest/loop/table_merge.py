@@ -18,8 +18,8 @@ from ingest.batches.table_batch import TableBatch
 from ingest.batches.table_owner import OTHER_DATABASE
 from ingest.changelog.accounting import Account
 from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, REASON
-from ingest.changelog.position import literal, right_before_snapshot
-from ingest.changelog.reader import Reading
+from ingest.changelog.image_reader import ImageChoice
+from ingest.changelog.position import position_literal, right_before_snapshot
 from ingest.changelog.refusal import NO_KEY
 from ingest.delta.commit_log import THROUGH_BATCH, WRITER
 from ingest.errors import ConfigError, Contended
@@ -237,7 +237,7 @@ class TableMerge:
                 f"table {batch.table} has no key, so none of its rows has a history",
                 "declare its primary_key, or take history: true away",
             )
-        brought = changes(Reading.AFTER_OR_BEFORE).where(F.col(CODE).isNull())
+        brought = changes(ImageChoice.AFTER_OR_BEFORE).where(F.col(CODE).isNull())
         if judged is not None and judged.refused is not None:
             brought = brought.join(F.broadcast(judged.refused.select(EVENT_ID)), EVENT_ID, "left_anti")
         emptied = batch.emptied(self._rules.whole_snapshots)
@@ -280,13 +280,13 @@ class TableMerge:
             return Truncation(known)
         new = known is None or latest > known
         if new:
-            at = self._spark.range(1).select(literal(latest).alias(POSITION_COLUMN))
+            at = self._spark.range(1).select(position_literal(latest).alias(POSITION_COLUMN))
             stored.tombstones.write_truncate(at)
             self._truncated[batch.table] = latest
         last = max(latest, known or latest)
         for kept in (stored.silver, stored.pending):
             if kept.exists():
-                kept.truncate(literal(last))
+                kept.truncate(position_literal(last))
         return Truncation(last, new, int(new and latest in truncates))
 
 

@@ -16,7 +16,7 @@ from ingest.changelog.spelling import caseless
 from ingest.changelog.values.columns import Column
 from ingest.delta.conflict_retry import CONFLICTS
 from ingest.errors import TableUnusable
-from ingest.evolution.inference import read_as, settled
+from ingest.evolution.inference import columns_for_table, stored_column
 from ingest.evolution.policies import ColumnConflict, EqualNames, evolve
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.merge.images import TableSchema
@@ -104,7 +104,7 @@ class TableSchemas:
         entry = self._entries.get(table)
         known = entry.table_schema.columns if entry else ()
         spelling = self._rules.spelling(table)
-        return settled(self.arrived(table), known, spelling=spelling) or tuple(map(read_as, known))
+        return columns_for_table(self.arrived(table), known, spelling=spelling) or tuple(map(stored_column, known))
 
     def settled(
         self, batch: TableBatch, incoming: Incoming, stored: TableState, origin: str = ""
@@ -125,7 +125,7 @@ class TableSchemas:
                 self._wire[batch.table] = arrived or self._wire.get(batch.table, ())
         key = self.key(batch)
         if key is not None:
-            key = tuple(spelling.of(key, (c.name for c in columns)).values())
+            key = tuple(spelling.table_names(key, (c.name for c in columns)).values())
         if key is None or not columns or not set(key) <= {c.name for c in columns}:
             return None, refused
         table_schema = TableSchema(batch.table, key, columns)
@@ -146,7 +146,7 @@ class TableSchemas:
         there = {caseless(c.name) for _, columns in incoming for c in columns} | {
             *map(caseless, self.names(batch.table))
         }
-        lacking = [k for k in key if caseless(self._rules.spelling(batch.table).own(k)) not in there]
+        lacking = [k for k in key if caseless(self._rules.spelling(batch.table).new_name(k)) not in there]
         if not lacking:
             return f"no event of the table holds a row image with columns, {then}"
         if batch.table in self._rules.primary_keys:

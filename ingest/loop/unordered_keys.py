@@ -12,7 +12,7 @@ from ingest.batches.decoding import Changes
 from ingest.batches.group_stats import CHANGE
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.change import CODE, POSITION_COLUMN
-from ingest.changelog.reader import Reading
+from ingest.changelog.image_reader import ImageChoice
 from ingest.errors import StopRequested
 from ingest.merge.actions import TOMBSTONE_KEY, tombstone_key
 from ingest.merge.images import TableSchema
@@ -44,7 +44,7 @@ class UnorderedKeys:
         seen.update(partition for group in unplaced for _, partition in group.partitions)
         if len(seen) == 1:
             return
-        count = _in_two_partitions(changes(Reading.AFTER), table_schema, stored).count()
+        count = _in_two_partitions(changes(ImageChoice.AFTER), table_schema, stored).count()
         if not count:
             return
         problem = (

@@ -25,9 +25,9 @@ from ingest.changelog.change import (
     quoted,
 )
 from ingest.changelog.envelope import key_json
+from ingest.changelog.image_reader import ImageChoice, ImageReader, before_type, image, key_type, value_type
 from ingest.changelog.position import POSITION
 from ingest.changelog.projection import Projection
-from ingest.changelog.reader import Reader, Reading, before_type, image, key_type, value_type
 from ingest.changelog.refusal import refusal
 from ingest.changelog.values.columns import Column
 from ingest.changelog.values.decode import decode, is_unavailable, undecodable, wire_spark_type
@@ -60,20 +60,20 @@ class TableSchema:
         return self.key or (POSITION_COLUMN,)
 
 
-def changes(events: DataFrame, table_schema: TableSchema, reader: Reader) -> DataFrame:
+def changes(events: DataFrame, table_schema: TableSchema, reader: ImageReader) -> DataFrame:
     """Returns the changes of `EVENT` rows. An update of the key yields its image and the delete of the old key."""
     frame = reduce(lambda rows, projection: projection.of(rows), _reading(table_schema, reader), events)
     return split_key_updates(frame, table_schema.key)
 
 
 @lru_cache(maxsize=512)
-def _reading(table_schema: TableSchema, reader: Reader) -> tuple[Projection, ...]:
+def _reading(table_schema: TableSchema, reader: ImageReader) -> tuple[Projection, ...]:
     """Returns successive projections: parse the value, parse the key, decode the columns, find what can't be applied.
 
     Cached, since building them takes longer than a small batch.
     """
     reader = reader.for_key(table_schema.key)
-    wire = reader.named
+    wire = reader.by_name
     unread = _unread(table_schema, reader)
     keys = _key_columns(table_schema, wire)
     olds = [f"_old_{i}" for i in range(len(keys))]
@@ -95,19 +95,19 @@ def _reading(table_schema: TableSchema, reader: Reader) -> tuple[Projection, ...
     return tuple(map(Projection, (*_opening(table_schema, reader), columns, told)))
 
 
-def _opening(table_schema: TableSchema, reader: Reader) -> tuple[tuple[SparkColumn, ...], ...]:
+def _opening(table_schema: TableSchema, reader: ImageReader) -> tuple[tuple[SparkColumn, ...], ...]:
     """Returns the projections that parse the JSON of the value (`_v`, `_b`, `_n`) and of the key (`_k`, `_e`)."""
-    wire = reader.named
+    wire = reader.by_name
     keys = [wire[k] for k in table_schema.key if k in wire]
     value = F.col("value")
-    also_before = reader.reading is Reading.AFTER_OR_BEFORE
-    deleted = F.lit(False) if reader.reading is Reading.BEFORE else F.col("op").isin("d", "tombstone")
+    also_before = reader.image_choice is ImageChoice.AFTER_OR_BEFORE
+    deleted = F.lit(False) if reader.image_choice is ImageChoice.BEFORE else F.col("op").isin("d", "tombstone")
     kept = ("key", "value") if len(table_schema.key) > 1 else ("key",)
     of_value = (
         *_named(*_EVENT, *kept),
-        opened(value, value_type(reader, keys), reader.known).alias("_v"),
+        opened(value, value_type(reader, keys), reader.parsed_before).alias("_v"),
         # Parsed separately: a corrupt image before is no reason to refuse the event.
-        (opened(value, before_type(reader), reader.known) if also_before else F.lit(None)).alias("_b"),
+        (opened(value, before_type(reader), reader.parsed_before) if also_before else F.lit(None)).alias("_b"),
         (F.from_json(new_key_text(), key_type(keys), WITHOUT_LIMITS) if reader.key_changes else F.lit(None)).alias(
             "_n"
         ),
@@ -124,7 +124,7 @@ def _opening(table_schema: TableSchema, reader: Reader) -> tuple[tuple[SparkColu
     return of_value, (*_named(*_EVENT, *read), key.alias("_k"), *earlier, *flags)
 
 
-def _doubtful(value: SparkColumn, reader: Reader) -> SparkColumn:
+def _doubtful(value: SparkColumn, reader: ImageReader) -> SparkColumn:
     """Returns true for a value without a schema that can't be read exactly: duplicate fields, or too long numbers."""
     twice = ~are_whole(images(value.cast("string"))) if reader.may_repeat_fields else F.lit(False)
     return twice | F.coalesce(is_inexact(value), F.lit(False)) if reader.long_numbers else twice
@@ -134,7 +134,7 @@ def _named(*names: str) -> tuple[SparkColumn, ...]:
     return tuple(map(F.col, names))
 
 
-def _named_keys(table_schema: TableSchema, reader: Reader) -> SparkColumn:
+def _named_keys(table_schema: TableSchema, reader: ImageReader) -> SparkColumn:
     """Returns the names of the columns that occur in the record's key or in the row's image, where null is a value.
 
     Null if the table's key has a single column, or no key column is null.
@@ -159,7 +159,7 @@ def _named_keys(table_schema: TableSchema, reader: Reader) -> SparkColumn:
     return F.when(lacks, F.transform(named, lambda name: _own_name(name, reader)) if reader.names else named)
 
 
-def _own_name(name: SparkColumn, reader: Reader) -> SparkColumn:
+def _own_name(name: SparkColumn, reader: ImageReader) -> SparkColumn:
     """Returns the table's name of a column of the event."""
     pairs = [F.lit(text) for pair in reader.names for text in pair]
     return F.coalesce(F.try_element_at(F.create_map(*pairs), name), name)
@@ -172,7 +172,7 @@ def _members(member: str) -> SparkColumn:
     return F.json_object_keys(F.when(F.col("wrapped"), inside).otherwise(F.get_json_object(text, f"$.{member}")))
 
 
-def _needs_key(table_schema: TableSchema, reader: Reader) -> SparkColumn:
+def _needs_key(table_schema: TableSchema, reader: ImageReader) -> SparkColumn:
     """Returns true if the record's key has to be parsed: usually the image holds all key columns."""
     main = reader.main_by_name
     found = F.col(DELETED)
@@ -182,9 +182,9 @@ def _needs_key(table_schema: TableSchema, reader: Reader) -> SparkColumn:
     return found
 
 
-def _new_key(table_schema: TableSchema, reader: Reader) -> SparkColumn:
+def _new_key(table_schema: TableSchema, reader: ImageReader) -> SparkColumn:
     """Returns the struct `_new_key`: the key under which a deleted row continues; null if the event names none."""
-    wire = reader.named
+    wire = reader.by_name
     types = T.StructType([T.StructField(k, spark_type(t.type)) for k, t in _key_columns(table_schema, wire)])
     if not reader.key_changes or len(types) < len(table_schema.key):
         return F.lit(None).cast(types)
@@ -200,11 +200,11 @@ def _new_key(table_schema: TableSchema, reader: Reader) -> SparkColumn:
     return F.when(F.col(DELETED) & told, named)
 
 
-def _column_positions(reader: Reader) -> SparkColumn:
+def _column_positions(reader: ImageReader) -> SparkColumn:
     """Returns `_column_positions`: entries for the columns that the image lacks, from the image before or null."""
     nobody = F.lit(None).cast(POSITION).alias("told")
     before = F.struct(F.col(POSITION_COLUMN).alias("position"), F.lit(True).alias("before"), nobody)
-    if reader.reading is Reading.AFTER_OR_BEFORE:
+    if reader.image_choice is ImageChoice.AFTER_OR_BEFORE:
         found = F.transform("_partial", lambda name: F.when(F.array_contains("_before", name), before))
     else:  # No transform: Spark generates no code for it, nor for the expressions around it.
         found = F.array_repeat(F.when(F.lit(False), before), F.size("_partial"))
@@ -217,20 +217,20 @@ def _key_columns(table_schema: TableSchema, wire: Mapping[str, Column]) -> list[
     return [(k, types[k]) for k in table_schema.key if k in wire]
 
 
-def _old_key(column: Column, target: TableColumn, reader: Reader) -> SparkColumn:
+def _old_key(column: Column, target: TableColumn, reader: ImageReader) -> SparkColumn:
     old = image("before", reader).getField(column.name)
     return F.when(F.col("op") == "u", decode(old, column.wire, target.type))
 
 
-def _column(target: TableColumn, table_schema: TableSchema, reader: Reader) -> SparkColumn:
-    column = reader.named.get(target.name)
+def _column(target: TableColumn, table_schema: TableSchema, reader: ImageReader) -> SparkColumn:
+    column = reader.by_name.get(target.name)
     if column is None:
         return F.when(~F.col(DELETED), default_of(target))
     main = reader.main_by_name[target.name]
     withheld, withheld_before = (F.col(flag) for flag in _flags(target.name, reader))
     after = F.when(~withheld, decode(image(reader.main, reader).getField(main.name), main.wire, target.type))
     if target.name not in table_schema.key:
-        if reader.reading is Reading.AFTER_OR_BEFORE:
+        if reader.image_choice is ImageChoice.AFTER_OR_BEFORE:
             before = decode(_before(reader).getField(column.name), column.wire, target.type)
             after = F.when(withheld, F.when(~withheld_before, before)).otherwise(after)
         return F.when(~F.col(DELETED), after)
@@ -247,7 +247,7 @@ def _column(target: TableColumn, table_schema: TableSchema, reader: Reader) -> S
     return F.when(F.col(DELETED), gone).otherwise(F.coalesce(after, from_key))
 
 
-def _withheld(reader: Reader) -> dict[str, SparkColumn]:
+def _withheld(reader: ImageReader) -> dict[str, SparkColumn]:
     """Returns boolean columns by name, true for unavailable values, of the main image and of the image before.
 
     Computed as columns since several expressions use them, and generated code would repeat the comparison in each.
@@ -256,18 +256,18 @@ def _withheld(reader: Reader) -> dict[str, SparkColumn]:
     for name, c in reader.main_by_name.items():
         main, before = _flags(name, reader)
         found[main] = is_unavailable(image(reader.main, reader).getField(c.name), c.wire, reader.placeholder)
-        if reader.reading is Reading.AFTER_OR_BEFORE:
+        if reader.image_choice is ImageChoice.AFTER_OR_BEFORE:
             found[before] = is_unavailable(_before(reader).getField(c.name), c.wire, reader.placeholder)
     return found
 
 
-def _flags(name: str, reader: Reader) -> tuple[str, str]:
+def _flags(name: str, reader: ImageReader) -> tuple[str, str]:
     """Returns the names of a column's two flags (`_withheld`). They hold its number, since its name may be any text."""
     number = reader.numbers[name]
     return f"_withheld_{number}", f"_withheld_before_{number}"
 
 
-def _before(reader: Reader) -> SparkColumn:
+def _before(reader: ImageReader) -> SparkColumn:
     return image("before", reader, "_b")
 
 
@@ -281,7 +281,7 @@ def default_of(target: TableColumn) -> SparkColumn:
     return decode(read["value"], source.wire, target.type)
 
 
-def _unread(table_schema: TableSchema, reader: Reader) -> dict[str, SparkColumn]:
+def _unread(table_schema: TableSchema, reader: ImageReader) -> dict[str, SparkColumn]:
     """Returns arrays of column names: `_partial` (value unavailable), `_before` (of these, available in the image
     before), `_broken` (value can't be decoded)."""
     types = {c.name: c.type for c in table_schema.columns}
@@ -293,7 +293,7 @@ def _unread(table_schema: TableSchema, reader: Reader) -> dict[str, SparkColumn]
         if name in table_schema.key:
             continue  # A key column is taken from the record's key.
         partial.append(F.when(withheld, F.lit(name)))
-        if reader.reading is Reading.AFTER_OR_BEFORE:
+        if reader.image_choice is ImageChoice.AFTER_OR_BEFORE:
             held = _before(reader).getField(c.name).isNotNull() & ~withheld_before
             before.append(F.when(withheld & held, F.lit(name)))
 

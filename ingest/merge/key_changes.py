@@ -31,7 +31,7 @@ from ingest.changelog.change import (
 )
 from ingest.changelog.position import POSITION
 from ingest.merge.key_join import joined_by_key
-from ingest.merge.partial_rows import CARRIED, joined
+from ingest.merge.partial_rows import CARRIED, join_states
 
 HEADER = "__debezium.newkey"
 _AT, _TARGET = "_at", "_target"
@@ -53,9 +53,9 @@ def new_key_text() -> Column:
 def with_carried_states(facts: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
     """Returns `facts` and the states that key changes carry over to new keys.
 
-    `facts`: states of keys in the form of `partial_rows.joined`; those with a `_new_key` are moves. `columns`: those
-    other than the key's. A row may move several times within a batch, so the states are computed repeatedly, one move
-    further each time, until their checksum no longer changes.
+    `facts`: states of keys in the form of `partial_rows.join_states`; those with a `_new_key` are moves. `columns`:
+    those other than the key's. A row may move several times within a batch, so the states are computed repeatedly, one
+    move further each time, until their checksum no longer changes.
     """
     facts = facts.unionByName(_vacated(facts, key))
     everything, known = facts, 0
@@ -76,10 +76,10 @@ def _carried(everything: DataFrame, facts: DataFrame, key: Sequence[str], column
     own = F.coalesce(F.col(POSITION_COLUMN), F.array_max(known_column_positions()))
     earlier = joined_by_key(everything, F.broadcast(moves), key).where(own < F.col(_AT))
     # Carried values move on with a row even if its image has not arrived or has moved already.
-    states = joined(earlier, [*key, _AT, _TARGET], columns, columns).where(~F.col(DELETED) | F.col(CARRIED))
+    states = join_states(earlier, [*key, _AT, _TARGET], columns, columns).where(~F.col(DELETED) | F.col(CARRIED))
     values = {c: quoted(c) for c in columns} | {k: F.col(_TARGET)[k] for k in key}
     said = {DELETED: F.lit(False), COLUMN_POSITIONS: _as_befores(columns), EVENT_ID: F.col(EVENT_ID)}
-    return like(facts, states, values | said)
+    return with_columns_of(facts, states, values | said)
 
 
 def _vacated(facts: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -88,10 +88,10 @@ def _vacated(facts: DataFrame, key: Sequence[str]) -> DataFrame:
     for name, lowest in {"streamed": 0, "offset": -1, "partition": -1}.items():
         at = at.withField(name, F.lit(lowest))
     said = {k: F.col(NEW_KEY)[k] for k in key} | {DELETED: F.lit(True), POSITION_COLUMN: at}
-    return like(facts, facts.where(F.col(NEW_KEY).isNotNull()), said | {SOURCE_TS: F.col(SOURCE_TS)})
+    return with_columns_of(facts, facts.where(F.col(NEW_KEY).isNotNull()), said | {SOURCE_TS: F.col(SOURCE_TS)})
 
 
-def like(facts: DataFrame, rows: DataFrame, said: Mapping[str, Column]) -> DataFrame:
+def with_columns_of(facts: DataFrame, rows: DataFrame, said: Mapping[str, Column]) -> DataFrame:
     """Returns `rows` with the columns and types of `facts`: the values of `said`, null in all other columns."""
     types = {f.name: f.dataType for f in facts.schema.fields}
     return rows.select(*(said.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in types.items()))

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import EVENT_ID, POSITION_COLUMN
-from ingest.changelog.position import has_source_position, place
+from ingest.changelog.position import has_source_position, source_position
 
 CONTENT = "_content"
 SIDE = "_side"
@@ -28,7 +28,7 @@ def without_duplicate_deliveries(events: DataFrame, counted: str | None = None) 
     boolean column, true for events that are merged already; of equal events these are kept.
     """
     partition = Window.partitionBy("topic", "partition").orderBy("offset")
-    here = place(F.col("position"))
+    here = source_position(F.col("position"))
     begins = F.coalesce(here != F.lag(here).over(partition), F.lit(True))
     runs = events.withColumns({"_place": here, "_said": _said(), "_run": F.sum(begins.cast("long")).over(partition)})
     same = ["topic", "partition", "_place", "_said"]

@@ -45,7 +45,7 @@ from ingest.changelog.change import (
     content,
     quoted,
 )
-from ingest.changelog.position import POSITION, is_same_source_position, place
+from ingest.changelog.position import POSITION, is_same_source_position, source_position
 from ingest.internal_columns import LOCATION_TYPE
 from ingest.merge.actions import ACTION, DELETE, INSERT, UPDATE, WRITE_TOMBSTONE
 
@@ -71,16 +71,19 @@ _STORED = T.StructType(
 )
 
 
-def joined(states: DataFrame, key: Sequence[str], columns: Sequence[str], layered: Sequence[str]) -> DataFrame:
+def join_states(
+    states: DataFrame, key: Sequence[str], columns: Sequence[str], partial_columns: Sequence[str]
+) -> DataFrame:
     """Returns the join of the states of each key: one row per key, with the columns of a change, `_dead` (highest
-    position of a delete), `_carried` (true: no image, only values that a move carried over) and those of `remembered`.
+    position of a delete), `_carried` (true: no image, only values that a move carried over) and those of
+    `stored_columns`.
 
-    `columns`: those of the table other than the key's. `layered`: those of them that have an entry in
+    `columns`: those of the table other than the key's. `partial_columns`: those of them that have an entry in
     `_column_positions` of any state.
     """
     position, deleted = F.col(POSITION_COLUMN), F.col(DELETED)
     image = F.when(~deleted, position)
-    plain = [c for c in columns if c not in layered]
+    plain = [c for c in columns if c not in partial_columns]
     parts = [
         F.max(F.when(deleted, position)).alias(DELETE_POSITION),
         F.max(image).alias("_alive"),
@@ -88,7 +91,7 @@ def joined(states: DataFrame, key: Sequence[str], columns: Sequence[str], layere
         F.coalesce(F.max_by(EVENT_ID, F.when(F.col(EVENT_ID).isNotNull(), position)), F.max(EVENT_ID)).alias(EVENT_ID),
         *(F.max(c).alias(c) for c in STORED),
     ]
-    for number, name in enumerate(layered):
+    for number, name in enumerate(partial_columns):
         entry = F.col(COLUMN_POSITIONS)[name]
         older = F.coalesce(F.map_contains_key(COLUMN_POSITIONS, name), F.lit(False))
         brought = F.when(deleted, position).otherwise(
@@ -103,16 +106,18 @@ def joined(states: DataFrame, key: Sequence[str], columns: Sequence[str], layere
         latest = F.when(before.isNotNull(), F.struct(before, F.coalesce(told, before)))
         parts.append(F.max_by(value, latest).alias(f"_before_{number}"))
     grouped = states.groupBy(*map(quoted, key)).agg(*parts)
-    return _states(grouped, key, columns, layered)
+    return _states(grouped, key, columns, partial_columns)
 
 
-def _states(grouped: DataFrame, key: Sequence[str], columns: Sequence[str], layered: Sequence[str]) -> DataFrame:
+def _states(
+    grouped: DataFrame, key: Sequence[str], columns: Sequence[str], partial_columns: Sequence[str]
+) -> DataFrame:
     alive, dead = F.col("_alive"), F.col(DELETE_POSITION)
     exists = F.coalesce(alive.isNotNull() & (dead.isNull() | (alive > dead)), F.lit(False))
     nobody = F.lit(None).cast(POSITION).alias("told")
     values: dict[str, Column] = {}
     entries = []
-    for number, name in enumerate(layered):
+    for number, name in enumerate(partial_columns):
         brought, before = F.col(f"_brought_{number}"), F.col(f"_before_{number}")
         has, had = ~brought["gone"], ~before["gone"]
         values[name] = F.when(has, brought["value"]).when(had, before["value"])
@@ -123,7 +128,7 @@ def _states(grouped: DataFrame, key: Sequence[str], columns: Sequence[str], laye
         )
         differs = ~F.coalesce(has & (brought["at"] == alive), F.lit(False))
         entries.append(F.struct(differs.alias("differs"), F.lit(name).alias("name"), at.alias("at")))
-    carried = ~exists & _any(~F.col(f"_before_{n}")["gone"] for n in range(len(layered)))
+    carried = ~exists & _any(~F.col(f"_before_{n}")["gone"] for n in range(len(partial_columns)))
     listed = F.filter(F.array(*entries), lambda e: e["differs"])
     map_ = F.map_from_arrays(F.transform(listed, lambda e: e["name"]), F.transform(listed, lambda e: e["at"]))
     kept = [values[c].alias(c) if c in values else F.col("_plain").getField(c).alias(c) for c in columns]
@@ -147,8 +152,8 @@ def _any(flags: Iterable[Column]) -> Column:
     return F.coalesce(F.array_contains(F.array(*found), True), F.lit(False)) if found else F.lit(False)
 
 
-def remembered(kind: str | None, columns: Sequence[str], location: Column | None = None) -> list[Column]:
-    """Returns the columns `REMEMBERED` of a state: the one named `kind` describes the stored row, the others are null.
+def stored_columns(kind: str | None, columns: Sequence[str], location: Column | None = None) -> list[Column]:
+    """Returns the columns `STORED` of a state: the one named `kind` describes the stored row, the others are null.
 
     `kind`: None for an event. `columns`: those that count for the content. `location`: that of the row, if it has one.
     """
@@ -203,7 +208,10 @@ def _doubled(stored: Column) -> Column:
         return F.transform(
             of,
             lambda e: F.struct(
-                e["key"], place(e["value"]["position"]), e["value"]["before"], place(e["value"]["told"])
+                e["key"],
+                source_position(e["value"]["position"]),
+                e["value"]["before"],
+                source_position(e["value"]["told"]),
             ),
         )
 
@@ -211,7 +219,7 @@ def _doubled(stored: Column) -> Column:
     return F.coalesce(again & layers(F.col(_LAYERS)).eqNullSafe(layers(stored["layers"])), F.lit(False))
 
 
-def above(rows: DataFrame, floor: Column | None) -> DataFrame:
+def without_truncated(rows: DataFrame, floor: Column | None) -> DataFrame:
     """Returns stored rows in which columns at or below `floor`, the position of a truncate, are unknown."""
     if floor is None:
         return rows

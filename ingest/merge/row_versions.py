@@ -23,11 +23,13 @@ VALID_FROM, VALID_TO, UNTIL = "_valid_from", "_valid_to", "_until"
 _AT, _LIFE, _NEXT = "_at", "_life", "_next"
 
 
-def versions(facts: DataFrame, key: Sequence[str], columns: Sequence[str], layered: Sequence[str]) -> DataFrame:
+def row_versions(
+    facts: DataFrame, key: Sequence[str], columns: Sequence[str], partial_columns: Sequence[str]
+) -> DataFrame:
     """Returns one row per version: key columns, `columns`, `_position`, `_until`, `_valid_from`, `_valid_to`.
 
-    `facts`: all facts of the keys, in the form of `partial_rows.joined`. `columns`: those other than the key's.
-    `layered`: those of them that have an entry in `_column_positions` of any fact.
+    `facts`: all facts of the keys, in the form of `partial_rows.join_states`. `columns`: those other than the key's.
+    `partial_columns`: those of them that have an entry in `_column_positions` of any fact.
     """
     named = [quoted(k) for k in key]
     own = F.coalesce(F.col(POSITION_COLUMN), F.array_max(known_column_positions()))
@@ -38,7 +40,7 @@ def versions(facts: DataFrame, key: Sequence[str], columns: Sequence[str], layer
     lived = facts.withColumn(_AT, own)
     lived = lived.withColumns({_NEXT: F.last(end, ignorenulls=True).over(later), _LIFE: deletes})
     life = Window.partitionBy(*named, _LIFE).orderBy(_AT)
-    lasting = {name: f"_lasting_{n}" for n, name in enumerate(layered)}
+    lasting = {name: f"_lasting_{n}" for n, name in enumerate(partial_columns)}
     for name, held in lasting.items():
         brought, before = (F.last(value, ignorenulls=True).over(life) for value in _told(name))
         lived = lived.withColumn(held, F.coalesce(brought, before))

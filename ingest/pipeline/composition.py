@@ -16,7 +16,7 @@ from ingest.archive.connect import ConnectorArchive, TopicSelection
 from ingest.batches.rules import Rules
 from ingest.changelog.accounting import Account
 from ingest.changelog.envelope import Naming
-from ingest.changelog.origin import TableNames
+from ingest.changelog.origin import TableNaming
 from ingest.changelog.values.types import OutOfRange
 from ingest.config import Archive, Pipeline
 from ingest.errors import ConfigError
@@ -45,7 +45,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
         heartbeat_prefix=source.debezium.heartbeat_prefix,
         transaction_suffix=source.debezium.topic_transaction,
         sequences=tuple((t, s.sequence) for t, s in pipeline.tables.items() if s.sequence is not None),
-        names=TableNames(source.table_names, frozenset(source.topic_tables)),
+        names=TableNaming(source.table_names, frozenset(source.topic_tables)),
     )
     keys = {t: s.primary_key for t, s in pipeline.tables.items() if s.primary_key is not None}
     return Rules(
@@ -132,7 +132,7 @@ def archive_import_of(spark: SparkSession, pipeline: Pipeline, bronze: Bronze, r
     if archive.layout != "ingest" or pipeline.shreds or is_remote(bronze.folder):
         return None
     # The manifests' lowest and highest positions hold only if the pipeline's epochs don't change positions.
-    counted = not rules.epochs and rules.names.are_plain
+    counted = not rules.epochs and rules.names.is_unqualified
     return ArchiveImport(spark, _store(archive), pipeline.name, bronze, rules.naming.digest, counted)
 
 

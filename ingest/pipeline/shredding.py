@@ -9,7 +9,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.origin import ORIGIN, TableNames
+from ingest.changelog.origin import ORIGIN, TableNaming
 from ingest.config import Pipeline
 from ingest.lakehouse.catalog import Catalog
 from ingest.lakehouse.silver import Silver
@@ -38,15 +38,15 @@ def sealing_of(pipeline: Pipeline) -> Callable[[DataFrame], DataFrame]:
         return lambda events: events
     keys.store().close()
     seal = Sealing(shredded_of(pipeline.tables), keys, pipeline.source.debezium.unavailable_value_placeholder)
-    names = TableNames(pipeline.source.table_names, frozenset(pipeline.source.topic_tables))
-    return seal if names.are_plain else partial(_sealed, seal, names)
+    names = TableNaming(pipeline.source.table_names, frozenset(pipeline.source.topic_tables))
+    return seal if names.is_unqualified else partial(_sealed, seal, names)
 
 
-def _sealed(seal: Sealing, names: TableNames, events: DataFrame) -> DataFrame:
+def _sealed(seal: Sealing, names: TableNaming, events: DataFrame) -> DataFrame:
     """Encrypts by the table names that the pipeline's file gives; bronze stores the plain ones."""
     table, origin = F.col("source_table"), F.col(ORIGIN)
-    named = seal(events.withColumn("source_table", names.named(table, origin)))
-    return named.withColumn("source_table", names.plain(table, origin))
+    named = seal(events.withColumn("source_table", names.qualified(table, origin)))
+    return named.withColumn("source_table", names.unqualified(table, origin))
 
 
 def shred(spark: SparkSession, pipeline: Pipeline) -> int | None:

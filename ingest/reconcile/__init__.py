@@ -8,7 +8,7 @@ content where a table has no key (`bag`).
 from __future__ import annotations
 
 from ingest.batches.decoding import Changes
-from ingest.changelog.reader import Reading
+from ingest.changelog.image_reader import ImageChoice
 from ingest.merge.images import TableSchema
 from ingest.reconcile.changeset import Changeset, DuplicateMismatch, TableState, Truncation, table_state
 from ingest.reconcile.keyless import by_content
@@ -36,7 +36,7 @@ def reconcile(
         judged = by_row(changes, table_schema, stored, truncated, events, sure)
         if judged is not None:
             return judged
-    return by_column(changes(Reading.AFTER_OR_BEFORE), table_schema, stored, truncated, key_changes)
+    return by_column(changes(ImageChoice.AFTER_OR_BEFORE), table_schema, stored, truncated, key_changes)
 
 
 def _layered(stored: TableState) -> bool:

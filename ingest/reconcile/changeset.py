@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import CODE, POSITION_COLUMN
-from ingest.changelog.position import literal
+from ingest.changelog.position import position_literal
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.silver import Silver
 from ingest.lakehouse.tombstones import Tombstones
@@ -93,4 +93,4 @@ def above_truncate(changes: DataFrame, position: tuple[int, ...] | None) -> Data
     """The changes that a truncate at this position leaves; what can't be applied stays."""
     if position is None:
         return changes
-    return changes.where(F.col(CODE).isNotNull() | (F.col(POSITION_COLUMN) > literal(position)))
+    return changes.where(F.col(CODE).isNotNull() | (F.col(POSITION_COLUMN) > position_literal(position)))

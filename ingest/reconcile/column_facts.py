@@ -20,15 +20,15 @@ from ingest.changelog.change import (
     SOURCE_TS,
     quoted,
 )
-from ingest.changelog.position import POSITION, is_same_source_position, literal
+from ingest.changelog.position import POSITION, is_same_source_position, position_literal
 from ingest.changelog.values.render import LOSSLESS_JSON
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse.tombstones import MOVED_AT
 from ingest.merge.actions import TOMBSTONE_KEY, tombstone_key
 from ingest.merge.images import TableSchema
-from ingest.merge.key_changes import like
+from ingest.merge.key_changes import with_columns_of
 from ingest.merge.key_join import joined_by_key
-from ingest.merge.partial_rows import PENDING_ROW, ROW, TOMBSTONE, above, remembered
+from ingest.merge.partial_rows import PENDING_ROW, ROW, TOMBSTONE, stored_columns, without_truncated
 from ingest.reconcile.changeset import TableState, Truncation
 from ingest.spark.checkpoints import checkpoint
 
@@ -44,7 +44,7 @@ class Facts:
     def of(self, events: DataFrame) -> DataFrame:
         """Changes, and what is stored of their keys and of those to which they move rows."""
         facts = events.withColumn(MOVED_AT, F.lit(None).cast(POSITION))
-        facts = facts.select(*self._columns, *remembered(None, self.table_schema.names))
+        facts = facts.select(*self._columns, *stored_columns(None, self.table_schema.names))
         keys = facts.select(*self._key).unionByName(self._targets(facts)).distinct()
         return reduce(DataFrame.unionByName, self._kept(keys, facts, self.truncated.now), facts)
 
@@ -118,7 +118,7 @@ class Facts:
         said = {k: quoted(k) for k in self._names} | {DELETED: F.lit(True), POSITION_COLUMN: F.col(POSITION_COLUMN)}
         target = facts.schema[NEW_KEY].dataType
         assert isinstance(target, T.StructType)
-        return like(facts, moves, said | {NEW_KEY: F.from_json(MOVED_TO, target, LOSSLESS_JSON)})
+        return with_columns_of(facts, moves, said | {NEW_KEY: F.from_json(MOVED_TO, target, LOSSLESS_JSON)})
 
     def _kept(self, keys: DataFrame, facts: DataFrame, truncated_now: bool = False) -> list[DataFrame]:
         """Rows, pending rows and tombstones of these keys; where a truncate has come with the batch, also the other
@@ -133,9 +133,11 @@ class Facts:
                 rows = rows.unionByName(
                     joined_by_key(table.rows_with_column_versions(), F.broadcast(keys), names, "left_anti")
                 )
-            rows = above(rows, None if self.truncated.position is None else literal(self.truncated.position))
+            rows = without_truncated(
+                rows, None if self.truncated.position is None else position_literal(self.truncated.position)
+            )
             rows = rows.withColumns({DELETED: F.lit(False), **none})
-            found.append(rows.select(*self._columns, *remembered(kind, self.table_schema.names, F.col(LOCATION))))
+            found.append(rows.select(*self._columns, *stored_columns(kind, self.table_schema.names, F.col(LOCATION))))
         if self.stored.tombstones.exists():
             hashed = keys.withColumn(TOMBSTONE_KEY, tombstone_key(names))
             tombstones = self.stored.tombstones.matching(hashed, names)
@@ -143,7 +145,7 @@ class Facts:
             dead = tombstones.withColumns(
                 {f.name: F.lit(None).cast(f.dataType) for f in absent} | {DELETED: F.lit(True)}
             )
-            found.append(dead.select(*self._columns, *remembered(TOMBSTONE, self.table_schema.names)))
+            found.append(dead.select(*self._columns, *stored_columns(TOMBSTONE, self.table_schema.names)))
         return found
 
 

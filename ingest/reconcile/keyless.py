@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from ingest.batches.decoding import Changes
 from ingest.changelog.change import CODE, COLUMN_POSITIONS, EVENT_ID, POSITION_COLUMN, SOURCE_TS, content, quoted
-from ingest.changelog.reader import Reading
+from ingest.changelog.image_reader import ImageChoice
 from ingest.internal_columns import LOCATION, LOCATION_TYPE
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.merge.actions import ACTION, DELETE, INSERT
@@ -66,7 +66,7 @@ def _columns(table_schema: TableSchema) -> list[str]:
 
 def _entries(changes: Changes, table_schema: TableSchema, truncated: Truncation) -> DataFrame:
     """What the batch adds, and what it takes away."""
-    sides = {CREDIT: changes(Reading.AFTER), DEBT: changes(Reading.BEFORE)}
+    sides = {CREDIT: changes(ImageChoice.AFTER), DEBT: changes(ImageChoice.BEFORE)}
     frames = (above_truncate(frame, truncated.position).withColumn(SIDE, F.lit(side)) for side, frame in sides.items())
     new = reduce(DataFrame.unionByName, frames)
     return new.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), CONTENT: content(table_schema.names)})

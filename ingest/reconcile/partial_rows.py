@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import CODE, EVENT_ID, MOVED_TO, POSITION_COLUMN, REASON, quoted
-from ingest.changelog.position import literal
+from ingest.changelog.position import position_literal
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.merge.actions import ACTION, TOMBSTONE_KEY, WRITE_TOMBSTONE, refuse_below_horizon, tombstone_key
@@ -22,7 +22,7 @@ from ingest.merge.partial_rows import (
     PENDING_ROW,
     ROW,
     STORED,
-    joined,
+    join_states,
     with_partial_row_actions,
 )
 from ingest.reconcile.changeset import Changeset, TableState, Truncation, above_truncate
@@ -37,9 +37,9 @@ def by_column(
     key = list(table_schema.identity)
     everything = checkpoint(above_truncate(changes, truncated.position))
     bad = F.col(CODE).isNotNull()
-    facts, moves, layered = _facts(everything.where(~bad), Facts(table_schema, stored, truncated), key_changes)
+    facts, moves, partial_columns = _facts(everything.where(~bad), Facts(table_schema, stored, truncated), key_changes)
     columns = [c.name for c in table_schema.columns if c.name not in key]
-    states = with_partial_row_actions(joined(facts, key, columns, layered), table_schema.names)
+    states = with_partial_row_actions(join_states(facts, key, columns, partial_columns), table_schema.names)
     states = checkpoint(states.withColumn(TOMBSTONE_KEY, tombstone_key(key)))
     horizon = stored.tombstones.horizon()
     if horizon is not None:
@@ -102,7 +102,7 @@ def _beyond(
     """The events of keys that can't be judged, refused; and the states without those keys."""
     unknown = reduce(lambda one, other: one & other, (F.col(kind).isNull() for kind in STORED))
     named = states.withColumns({CODE: F.lit(None).cast("string"), REASON: F.lit(None).cast("string")})
-    judged = checkpoint(refuse_below_horizon(named, F.col(POSITION_COLUMN), unknown, literal(horizon)))
+    judged = checkpoint(refuse_below_horizon(named, F.col(POSITION_COLUMN), unknown, position_literal(horizon)))
     told = {CODE: F.col("_why")[CODE], REASON: F.col("_why")[REASON]}
     old = judged.where(F.col(CODE).isNotNull()).select(*map(quoted, key), F.struct(CODE, REASON).alias("_why"))
     held = joined_by_key(events, F.broadcast(old), key, "left")

@@ -31,10 +31,10 @@ from ingest.lakehouse.row_history import ARRIVED, OTHER_KEY, HistoryChanges, His
 from ingest.lakehouse.silver import Silver
 from ingest.merge.actions import ACTION, DELETE, INSERT, UPDATE
 from ingest.merge.images import TableSchema
-from ingest.merge.key_changes import like, with_carried_states
+from ingest.merge.key_changes import with_carried_states, with_columns_of
 from ingest.merge.key_join import joined_by_key
-from ingest.merge.partial_rows import remembered
-from ingest.merge.row_versions import versions
+from ingest.merge.partial_rows import stored_columns
+from ingest.merge.row_versions import row_versions
 from ingest.names import Lakehouse
 from ingest.spark.checkpoints import checkpoint
 
@@ -72,14 +72,14 @@ class RowHistory:
         """The versions of `keys`, and of those that rows came from or went on to."""
         key = list(table_schema.key)
         columns = [c for c in table_schema.names if c not in key]
-        story, keys, layered, moves = self._story(keys, table_schema)
+        story, keys, partial_columns, moves = self._story(keys, table_schema)
         facts = story.where(~F.col(ARRIVED)).select(*_facts(table_schema))
         ends = self.changes.rows().where(F.coalesce(*_texts(key)).isNull()).select(DELETED, POSITION_COLUMN, SOURCE_TS)
         said = {c: quoted(c) for c in (*key, DELETED, POSITION_COLUMN, SOURCE_TS)}
-        facts = facts.unionByName(like(facts, keys.join(F.broadcast(ends)), said))
+        facts = facts.unionByName(with_columns_of(facts, keys.join(F.broadcast(ends)), said))
         if moves:
-            facts, layered = with_carried_states(facts, key, columns), columns
-        wanted = versions(facts, key, columns, layered)
+            facts, partial_columns = with_carried_states(facts, key, columns), columns
+        wanted = row_versions(facts, key, columns, partial_columns)
         there = self.versions.exists()
         wanted = _differences(wanted, self.versions.matching(keys, key), table_schema) if there else _new(wanted)
         _apply(self.versions, wanted, table_schema, told)
@@ -127,15 +127,22 @@ def _kept(brought: DataFrame, emptied: DataFrame | None, table_schema: TableSche
     when = {c: F.col(c) for c in (POSITION_COLUMN, SOURCE_TS)} | {DELETED: F.lit(True)}
     own = F.to_json(F.struct(*map(quoted, table_schema.key)), LOSSLESS_JSON)
     target = {k: F.col(NEW_KEY)[k] for k in table_schema.key} | {OTHER_KEY: own, ARRIVED: F.lit(True)}
-    kept = facts.unionByName(like(facts, brought.where(moves), when | target))
-    return kept if emptied is None else kept.unionByName(like(facts, emptied, when | {ARRIVED: F.lit(False)}))
+    kept = facts.unionByName(with_columns_of(facts, brought.where(moves), when | target))
+    return (
+        kept if emptied is None else kept.unionByName(with_columns_of(facts, emptied, when | {ARRIVED: F.lit(False)}))
+    )
 
 
 def _facts(table_schema: TableSchema) -> list[Column]:
     """As `joined` takes them."""
     said = [*table_schema.names, DELETED, POSITION_COLUMN, SOURCE_TS, COLUMN_POSITIONS]
     nobody = F.lit(None).cast(EVENT_ID_TYPE).alias(EVENT_ID)
-    return [*map(quoted, said), _other_key(table_schema).alias(NEW_KEY), nobody, *remembered(None, table_schema.names)]
+    return [
+        *map(quoted, said),
+        _other_key(table_schema).alias(NEW_KEY),
+        nobody,
+        *stored_columns(None, table_schema.names),
+    ]
 
 
 def _other_key(table_schema: TableSchema) -> Column:

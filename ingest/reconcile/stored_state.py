@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import COLUMN_POSITIONS, POSITION_COLUMN, quoted
-from ingest.changelog.position import POSITION, literal
+from ingest.changelog.position import POSITION, position_literal
 from ingest.internal_columns import LOCATION, LOCATION_TYPE
 from ingest.lakehouse.tombstones import MOVED_AT
 from ingest.merge.actions import with_whole_row_actions
@@ -33,7 +33,9 @@ def with_verdict(
 ) -> DataFrame:
     """The states with what they do to the rows and tombstones of their keys, where these are, and when they moved.
     `live`: `row_facts`; `buried`: tombstones with `MOVED_AT`. `horizon`: of tombstones."""
-    judged = with_whole_row_actions(states, live, tombstones, key, None if horizon is None else literal(horizon))
+    judged = with_whole_row_actions(
+        states, live, tombstones, key, None if horizon is None else position_literal(horizon)
+    )
     if live is None:
         judged = judged.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), LAYERED: F.lit(False)})
     return judged if tombstones is not None else judged.withColumn(MOVED_AT, F.lit(None).cast(POSITION))

@@ -21,7 +21,7 @@ from ingest.changelog.change import (
     content,
     quoted,
 )
-from ingest.changelog.reader import Reading
+from ingest.changelog.image_reader import ImageChoice
 from ingest.lakehouse.page_index import FEW_KEYS
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.tombstones import MOVED_AT
@@ -98,7 +98,7 @@ def _compacted(
     changes: Changes, truncated: Truncation, key: tuple[str, ...], parts: int | None, whole: bool
 ) -> DataFrame:
     """The states of the changes' keys. `parts`: into how many they are shared out; None: they are few."""
-    by, few = (changes.decoding(Reading.AFTER), truncated.position, key, parts), parts is None
+    by, few = (changes.decoding(ImageChoice.AFTER), truncated.position, key, parts), parts is None
     # A plan that decodes is large: cut here, what follows plans over plain rows.
     return asked(_states, by, *changes.events, once=few or not whole, few=few)
 
@@ -170,7 +170,7 @@ def _lean(changes: DataFrame) -> DataFrame:
 def _moved_later(changes: Changes, judged: DataFrame, key: Sequence[str]) -> bool:
     """Whether an event is older than a move of its row to another key, which then may have to be told of it."""
     moved = judged.where(F.col(MOVED_AT).isNotNull()).select(*map(quoted, key), MOVED_AT)
-    older = joined_by_key(changes(Reading.AFTER), F.broadcast(moved), key)
+    older = joined_by_key(changes(ImageChoice.AFTER), F.broadcast(moved), key)
     older = older.where(F.col(POSITION_COLUMN) < F.col(MOVED_AT))
     return not older.isEmpty()
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ingest.changelog.connect_schema import DECLARABLE, declared
-from ingest.changelog.own_names import is_reserved
+from ingest.changelog.reserved_names import is_reserved
 from ingest.changelog.spelling import Spelling, caseless
 from ingest.changelog.values.types import Kind
 from ingest.config import Pipeline, TableSettings
@@ -43,7 +43,7 @@ def _of_columns(settings: TableSettings) -> Iterator[str]:
             yield f"sequence: {column!r} is declared as {text}, and changes are ordered by whole numbers"
     named = {*(settings.primary_key or ()), *settings.columns, *settings.erasure_columns, *settings.rename}
     spelling = _spelling(settings)
-    for column in sorted({spelling.own(name) for name in named}):
+    for column in sorted({spelling.new_name(name) for name in named}):
         if is_reserved(column):
             yield f"{column!r} is a name that tables here use themselves, so no column can have it"
     if len(key) < len(settings.primary_key or ()):
@@ -142,7 +142,7 @@ def _absent_columns(pipeline: Pipeline, shapes: Mapping[str, Shape]) -> Iterator
         if table not in shapes:
             continue
         columns = shapes[table].columns
-        there = {caseless(name) for column in columns for name in (column, _spelling(settings).own(column))}
+        there = {caseless(name) for column in columns for name in (column, _spelling(settings).new_name(column))}
         named = [(where, name, is_needed) for where, names, is_needed in _named_columns(settings) for name in names]
         unnamed = [column for column in columns if caseless(column) not in {caseless(name) for _, name, _ in named}]
         for where, name, is_needed in named:

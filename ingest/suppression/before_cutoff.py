@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.change import EVENT_ID
-from ingest.changelog.position import POSITION, has_source_position, place
+from ingest.changelog.position import POSITION, has_source_position, source_position
 from ingest.spark.local_rows import local_rows
 from ingest.suppression.cutoff import Cutoff
 
@@ -32,14 +32,14 @@ def with_cutoff_flags(events: DataFrame, cutoffs: Mapping[str, Cutoff], table: s
     end = F.element_at("_ends", _partition(F.col(EVENT_ID)))
     before = F.coalesce(F.col(EVENT_ID)["offset"] < end, F.lit(False))
     placed = has_source_position(F.col("position")) & F.col("_last").isNotNull()
-    event_position, last_position = place(F.col("position")), F.col("_last")
+    event_position, last_position = source_position(F.col("position")), F.col("_last")
     # A snapshot read after the cutoff has the cutoff's position if nothing was written in between.
     snapshot_read_later = (
         (F.col("op") == "r")
         & end.isNotNull()
-        & (event_position >= place(last_position.withField("streamed", F.lit(0))))
+        & (event_position >= source_position(last_position.withField("streamed", F.lit(0))))
     )
-    sent_again = placed & ~snapshot_read_later & (event_position <= place(last_position))
+    sent_again = placed & ~snapshot_read_later & (event_position <= source_position(last_position))
     is_before = before | F.coalesce(sent_again, F.lit(False))
     is_undecided = ~is_before & end.isNull() & ~F.coalesce(placed, F.lit(False))
     return joined.withColumns({BEFORE_CUTOFF: is_before, UNDECIDED: is_undecided}).drop("_ends", "_last")

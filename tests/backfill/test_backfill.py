@@ -159,6 +159,6 @@ def test_a_point_is_a_time_or_a_position() -> None:
     binlog = Point.parsed("mysql-bin.000003:4567")
     assert (binlog.major, binlog.minor) == (3, 4567)
     for text in ("2026-01-01T12:00:00+02:00", "0/16B3748", "binlog.000003:4567"):
-        assert Point.parsed(Point.parsed(text).said) == Point.parsed(text)
+        assert Point.parsed(Point.parsed(text).text) == Point.parsed(text)
     with pytest.raises(ValueError, match="neither a time"):
         Point.parsed("yesterday")

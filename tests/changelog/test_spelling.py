@@ -8,7 +8,7 @@ from ingest.changelog.connect_schema import declared
 from ingest.changelog.spelling import Spelling, caseless
 from ingest.changelog.values.columns import Column
 from ingest.changelog.values.types import parse
-from ingest.evolution.policies import EqualNames, TableColumn, Taken, evolve
+from ingest.evolution.policies import EqualNames, ReservedName, TableColumn, evolve
 
 
 def columns(*names: str) -> list[Column]:
@@ -18,7 +18,7 @@ def columns(*names: str) -> list[Column]:
 def test_another_case_is_the_same_column() -> None:
     outcome = evolve([TableColumn("email", parse("string"))], columns("Email", "NO"))
     assert [c.name for c in outcome.columns] == ["email", "NO"]
-    assert Spelling().of(["Email", "no"], ["email", "NO"]) == {"Email": "email", "no": "NO"}
+    assert Spelling().table_names(["Email", "no"], ["email", "NO"]) == {"Email": "email", "no": "NO"}
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def test_a_column_is_renamed_as_the_file_says() -> None:
     assert not outcome.conflicts
     assert [c.name for c in outcome.columns] == ["email", "email_2", "position"]
     (taken,) = evolve([], columns("_position")).conflicts
-    assert isinstance(taken, Taken)
+    assert isinstance(taken, ReservedName)
     assert "rename" in str(taken)
 
 
 def test_fold_case_names_new_columns_in_lower_case() -> None:
-    assert Spelling(fold_case=True).of(["ID", "Email"], ["id"]) == {"ID": "id", "Email": "email"}
+    assert Spelling(fold_case=True).table_names(["ID", "Email"], ["id"]) == {"ID": "id", "Email": "email"}

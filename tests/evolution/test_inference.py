@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.connect_schema import declared
-from ingest.evolution.inference import column_kinds, images, inferred, is_inexact, joined, proven_columns
+from ingest.evolution.inference import column_kinds, images, inferred, is_inexact, proven_columns, union_of_kinds
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -35,8 +35,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
         ("unknown", "int64", False),
     ],
 )
-def test_a_column_is_plain_where_every_value_was_seen_to_be_of_its_type(seen: str, read_as: str, proven: bool) -> None:
-    columns = (declared("v", read_as), declared("elsewhere", "int64"))
+def test_a_column_is_plain_where_every_value_was_seen_to_be_of_its_type(
+    seen: str, stored_column: str, proven: bool
+) -> None:
+    columns = (declared("v", stored_column), declared("elsewhere", "int64"))
     kinds = "OBJECT<id: OBJECT<int53: BOOLEAN>, v: OBJECT<%s: BOOLEAN, unknown: BOOLEAN>>"
     assert proven_columns(columns, kinds % seen) == ({"v"} if proven else frozenset())
 
@@ -60,14 +62,14 @@ def test_joined_shapes_are_the_shape_of_all_values(spark: SparkSession) -> None:
     both = {r["case"]: r["kinds"] for r in opened.groupBy("case").agg(kinds).collect()}
     sides = {(r["case"], r["side"]): r["kinds"] for r in opened.groupBy("case", "side").agg(kinds).collect()}
     assert len(both) == _CASES
-    differing = [c for c in both if _said(joined(sides[c, "a"], sides[c, "b"])) != _said(both[c])]
+    differing = [c for c in both if _said(union_of_kinds(sides[c, "a"], sides[c, "b"])) != _said(both[c])]
     assert not differing, (seed, differing[0], both[differing[0]])
     assert len(set(both.values())) > _CASES / 2, "they vary"
 
 
 def _said(kinds: str | None) -> str | None:
     """In one way of writing it."""
-    return joined(joined(kinds, "OBJECT<`zz`: VOID>"), "OBJECT<>")
+    return union_of_kinds(union_of_kinds(kinds, "OBJECT<`zz`: VOID>"), "OBJECT<>")
 
 
 def _object(random: Random, depth: int) -> dict[str, Any]:
@@ -93,8 +95,8 @@ def _value(random: Random, depth: int) -> Any:
 
 
 def test_of_nothing_and_a_shape_that_shape_is_left() -> None:
-    assert joined(None, None) is None
-    assert joined(None, "OBJECT<>") == joined("OBJECT<>", None) == "OBJECT<>"
+    assert union_of_kinds(None, None) is None
+    assert union_of_kinds(None, "OBJECT<>") == union_of_kinds("OBJECT<>", None) == "OBJECT<>"
 
 
 _KINDS = [

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from ingest.batches.group_stats import profiles
 from ingest.batches.schema_novelty import news
 from ingest.changelog.envelope import EVENT
-from ingest.changelog.position import POSITION, literal
+from ingest.changelog.position import POSITION, position_literal
 from ingest.evolution.inference import are_whole, column_kinds, images, inferred
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -105,7 +105,7 @@ def _events(spark: SparkSession, values: list[Value]) -> DataFrame:
         "offset long, case long, wrapped boolean, value binary",
     )
     given = {"op": F.lit("u"), "topic": F.lit("t"), "partition": F.lit(0), "source_table": F.lit("t")}
-    given["position"] = literal((0,) * len(POSITION))
+    given["position"] = position_literal((0,) * len(POSITION))
     there = {"offset", "value", "wrapped"}
     columns = [
         (F.col(f.name) if f.name in there else given.get(f.name, F.lit(None))).cast(f.dataType).alias(f.name)

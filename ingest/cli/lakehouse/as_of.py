@@ -73,9 +73,9 @@ def as_of(
         digests = table_digests(spark, into, loaded.name)
     found = [{"table": e.table_schema.table, **asdict(digests[e.table_schema.table]), "path": e.path} for e in entries]
     if as_json:
-        typer.echo(json.dumps({"until": until.said, "tables": found}, ensure_ascii=False))
+        typer.echo(json.dumps({"until": until.text, "tables": found}, ensure_ascii=False))
         return
-    shown = Table("table", "rows", "path", title=f"{loaded.name} as of {until.said}")
+    shown = Table("table", "rows", "path", title=f"{loaded.name} as of {until.text}")
     for one in found:
         shown.add_row(str(one["table"]), f"{one['rows']:,}", str(one["path"]))
     verbatim().print(shown)

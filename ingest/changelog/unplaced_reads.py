@@ -17,11 +17,11 @@ _BEFORE = "_before"
 def with_predecessors(events: DataFrame) -> DataFrame:
     """Returns `EVENT` rows with `_before`: for an unplaced read the position of the preceding change of its key that
     has one; null if these rows don't include it."""
-    adrift = is_unplaced_read(F.col("position"))
+    is_unplaced = is_unplaced_read(F.col("position"))
     earlier = Window.partitionBy(*_SAME_ROW).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
-    changed = F.col("op").isin(*CHANGES) & ~adrift
+    changed = F.col("op").isin(*CHANGES) & ~is_unplaced
     before = F.last(F.when(changed, F.col("position")), ignorenulls=True).over(earlier)
-    return events.withColumn(_BEFORE, F.when(adrift & F.col("key").isNotNull(), before))
+    return events.withColumn(_BEFORE, F.when(is_unplaced & F.col("key").isNotNull(), before))
 
 
 def lacks_predecessor() -> Column:
@@ -29,21 +29,21 @@ def lacks_predecessor() -> Column:
     return is_unplaced_read(F.col("position")) & F.col(_BEFORE).isNull()
 
 
-def searched_in(history: DataFrame, events: DataFrame) -> DataFrame:
+def with_predecessors_from(history: DataFrame, events: DataFrame) -> DataFrame:
     """Returns `events` (from `with_predecessors`), with a missing `_before` filled from `history`, all of which is
     older than they are."""
     lacking = events.where(lacks_predecessor()).select(*_SAME_ROW).distinct()
     changes = history.where(F.col("op").isin(*CHANGES) & ~is_unplaced_read(F.col("position")))
     # Filter by key first: few events of the history have one of these keys.
-    mine = changes.join(F.broadcast(lacking), _SAME_ROW, "left_semi")
-    newest = mine.groupBy(*_SAME_ROW).agg(F.max_by("position", "offset").alias("_found"))
+    relevant = changes.join(F.broadcast(lacking), _SAME_ROW, "left_semi")
+    newest = relevant.groupBy(*_SAME_ROW).agg(F.max_by("position", "offset").alias("_found"))
     joined = events.join(F.broadcast(newest), _SAME_ROW, "left")
     found = F.coalesce(F.col(_BEFORE), F.when(lacks_predecessor(), F.col("_found")))
     return joined.withColumn(_BEFORE, found).select(*events.columns)
 
 
-def standing(events: DataFrame) -> DataFrame:
+def placed_reads(events: DataFrame) -> DataFrame:
     """Returns `EVENT` rows where an unplaced read has the position right after `_before`. Without one it stays
     unplaced."""
-    at = F.when(is_unplaced_read(F.col("position")), read_position(F.col(_BEFORE), F.col("position")))
-    return events.withColumn("position", F.coalesce(at, "position")).drop(_BEFORE)
+    moved = F.when(is_unplaced_read(F.col("position")), read_position(F.col(_BEFORE), F.col("position")))
+    return events.withColumn("position", F.coalesce(moved, "position")).drop(_BEFORE)

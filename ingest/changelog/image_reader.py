@@ -17,7 +17,7 @@ from ingest.changelog.values.types import OutOfRange
 from ingest.spark.plain_json import CORRUPT
 
 
-class Reading(Enum):
+class ImageChoice(Enum):
     """The image that the columns of a change are read from."""
 
     AFTER = "after"
@@ -26,7 +26,7 @@ class Reading(Enum):
 
 
 @dataclass(frozen=True)
-class Reader:
+class ImageReader:
     """Reads the images of one schema. `wire`: their columns. `placeholder`: Debezium's
     `unavailable.value.placeholder`."""
 
@@ -34,31 +34,31 @@ class Reader:
     placeholder: str
     names: tuple[tuple[str, str], ...] = ()
     """(column of the event, column of the table) pairs of columns whose names differ."""
-    reading: Reading = Reading.AFTER
+    image_choice: ImageChoice = ImageChoice.AFTER
     key_changes: bool = False
     """True if any delete names a new key."""
-    plain: frozenset[str] = frozenset()
+    proven: frozenset[str] = frozenset()
     """Columns whose values in the main image are known to be of their type, so that they need no check."""
     may_repeat_fields: bool = False
     """True if some object may have a field twice, which makes its value ambiguous."""
     long_numbers: bool = False
     """True if some number may have more digits than a VARIANT keeps."""
-    known: bool = False
+    parsed_before: bool = False
     """True if every value has been parsed before: valid JSON whose envelope has no image twice."""
     wrapped: bool | None = None
     """True if all envelopes are in a `payload` (Connect's schema and payload), False if none is, None if it varies."""
 
     @cached_property
     def main_wire(self) -> tuple[Column, ...]:
-        """The columns of the main image, those of `plain` unchecked."""
-        return tuple(replace(c, wire=replace(c.wire, checked=False)) if c.name in self.plain else c for c in self.wire)
+        """The columns of the main image, those of `proven` unchecked."""
+        return tuple(replace(c, wire=replace(c.wire, checked=False)) if c.name in self.proven else c for c in self.wire)
 
     @property
     def main(self) -> str:
         """The name of the image that the columns are read from."""
-        return "before" if self.reading is Reading.BEFORE else "after"
+        return "before" if self.image_choice is ImageChoice.BEFORE else "after"
 
-    def for_key(self, key: Sequence[str]) -> Reader:
+    def for_key(self, key: Sequence[str]) -> ImageReader:
         """Returns a reader that clamps only infinite times in columns of the key, so that two finite times stay two."""
 
         own = dict(self.names)
@@ -74,7 +74,7 @@ class Reader:
 
     # Cached: a lookup per column of a wide table would otherwise cost the square of their number.
     @cached_property
-    def named(self) -> Mapping[str, Column]:
+    def by_name(self) -> Mapping[str, Column]:
         """The columns by the table's name, as they are written."""
         return self._by_name(self.wire)
 
@@ -86,7 +86,7 @@ class Reader:
     @cached_property
     def numbers(self) -> Mapping[str, int]:
         """The number of each column by the table's name."""
-        return {name: number for number, name in enumerate(self.named)}
+        return {name: number for number, name in enumerate(self.by_name)}
 
     def _by_name(self, columns: Sequence[Column]) -> dict[str, Column]:
         names = dict(self.names)
@@ -97,19 +97,19 @@ def _struct(columns: Sequence[Column]) -> T.StructType:
     return T.StructType([T.StructField(c.name, wire_spark_type(c.wire)) for c in columns])
 
 
-def value_type(reader: Reader, keys: Sequence[Column]) -> T.StructType:
+def value_type(reader: ImageReader, keys: Sequence[Column]) -> T.StructType:
     """Returns the type by which a record's value is parsed: all columns of the main image, the key's of the other."""
-    read, other = ("before", "after") if reader.reading is Reading.BEFORE else ("after", "before")
+    read, other = ("before", "after") if reader.image_choice is ImageChoice.BEFORE else ("after", "before")
     images = [T.StructField(read, _struct(reader.main_wire)), T.StructField(other, _struct(keys))]
     return T.StructType([*_enveloped(images, reader), T.StructField(CORRUPT, T.StringType())])
 
 
-def before_type(reader: Reader) -> T.StructType:
+def before_type(reader: ImageReader) -> T.StructType:
     """Returns the type by which a record's value is parsed for all columns of the image before."""
     return T.StructType(_enveloped([T.StructField("before", _struct(reader.wire))], reader))
 
 
-def _enveloped(images: list[T.StructField], reader: Reader) -> list[T.StructField]:
+def _enveloped(images: list[T.StructField], reader: ImageReader) -> list[T.StructField]:
     """Returns the fields in which images may be: at the top, inside of `payload`, or both."""
     inside = [] if reader.wrapped is False else [T.StructField("payload", T.StructType(images))]
     return inside if reader.wrapped else [*images, *inside]
@@ -121,7 +121,7 @@ def key_type(keys: Sequence[Column]) -> T.StructType:
     return T.StructType([*inner.fields, T.StructField("payload", inner)])
 
 
-def image(name: str, reader: Reader, opened: str = "_v") -> SparkColumn:
+def image(name: str, reader: ImageReader, opened: str = "_v") -> SparkColumn:
     """Returns the image `name` ("before" or "after") of a parsed value. `opened`: the name of its column."""
     inside, outside = F.col(f"{opened}.payload.{name}"), F.col(f"{opened}.{name}")
     if reader.wrapped is None:

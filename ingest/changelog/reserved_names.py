@@ -13,11 +13,11 @@ _OF_VERDICTS = "_action _tied _won _buried _over_row _over_tombstone _row _tombs
 _OF_VERDICTS += " _file _layered _there _moved_at _carried _dead _alive _plain _buries _nth _known _why"
 _OF_BAGS = "_side _content _cancelled _place _number _settled _said _run _first"
 _OF_LIVES = "_life _next _wanted _other"
-OWN = frozenset(" ".join((_OF_TABLES, _OF_DELTA, _OF_CHANGES, _OF_VERDICTS, _OF_BAGS, _OF_LIVES)).split())
+RESERVED_NAMES = frozenset(" ".join((_OF_TABLES, _OF_DELTA, _OF_CHANGES, _OF_VERDICTS, _OF_BAGS, _OF_LIVES)).split())
 _NUMBERED = re.compile(r"_(old|before|brought|lasting|compared|other)_\d+")
 
 
 def is_reserved(name: str) -> bool:
     """Returns true if the name is reserved, in any case: Delta's column names are case-insensitive."""
     folded = name.lower()
-    return folded in OWN or _NUMBERED.fullmatch(folded) is not None
+    return folded in RESERVED_NAMES or _NUMBERED.fullmatch(folded) is not None

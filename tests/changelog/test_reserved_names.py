@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import ingest
 from ingest.backfill.replay import Case, Delivery, replay
-from ingest.changelog.own_names import OWN, is_reserved
+from ingest.changelog.reserved_names import RESERVED_NAMES, is_reserved
 from tests.changelogs import Record, Topic, write
 from tests.merge.rules import UNAVAILABLE, moves_to
 
@@ -108,16 +108,16 @@ def test_other_names_are_free(spark: SparkSession, tmp_path: Path) -> None:
         assert in_order(rows[table]) == in_order(right), table
 
 
-def test_own_names_are_refused_and_nothing_else_stops(spark: SparkSession, tmp_path: Path) -> None:
+def test_reserved_names_are_refused_and_nothing_else_stops(spark: SparkSession, tmp_path: Path) -> None:
     others = Topic("shop.public.others", ("public", "others"))
     others.change("c", 10, {"id": 1, "v": "a"})
     mine = Topic("shop.public.mine", ("public", "mine"))
-    mine.change("c", 10, {"id": 1, **{name.upper(): "x" for name in OWN}, "_old_0": 1})
+    mine.change("c", 10, {"id": 1, **{name.upper(): "x" for name in RESERVED_NAMES}, "_old_0": 1})
     rows, summary = folded(spark, tmp_path, [*others.records, *mine.records], 0)
     assert rows["public.others"] == [{"id": 1, "v": "a"}]
     assert not rows.get("public.mine")
     (refused,) = summary["quarantine"]
     assert refused["code"] == "reserved-name"
-    assert all(repr(name.upper()) in refused["reason"] for name in OWN)
+    assert all(repr(name.upper()) in refused["reason"] for name in RESERVED_NAMES)
     assert "'_old_0'" in refused["reason"]
     assert "column.exclude.list" in refused["reason"]
