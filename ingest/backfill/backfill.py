@@ -28,7 +28,7 @@ from ingest.loop.merge import Merge
 from ingest.pipeline.composition import Progress, archive_import_of, bronze_of, layout_of, rules_of
 from ingest.pipeline.shredding import sealing_of
 from ingest.sources.archive import ArchiveSource
-from ingest.sources.contract import Source
+from ingest.sources.contract import ChangelogSource
 from ingest.sources.dump import Dump, DumpSource
 from ingest.sources.kafka import KafkaSource
 from ingest.sources.kafka_admin import KafkaAdmin
@@ -177,7 +177,7 @@ def planned(spark: SparkSession, pipeline: Pipeline, request: BackfillRequest) -
     return {} if span is None else {t: sum(e - span.start[t][p] for p, e in ps.items()) for t, ps in span.end.items()}
 
 
-def _source(spark: SparkSession, pipeline: Pipeline, request: BackfillRequest) -> Source:
+def _source(spark: SparkSession, pipeline: Pipeline, request: BackfillRequest) -> ChangelogSource:
     begin, end = (None if p is None or request.captures_all else p.time for p in (request.begin, request.end))
     if request.dump is not None:
         table_schema = {

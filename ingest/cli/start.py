@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ingest.sources.contract import Offsets, Range
+    from ingest.sources.contract import OffsetRange, Offsets
     from ingest.sources.kafka import KafkaSource
 
 _RUN = "run"
@@ -68,7 +68,7 @@ class AnnouncedSource:
         self._bounded = True
         self._source.pin_end()
 
-    def pending(self, captured: Offsets, limit: int) -> Range | None:
+    def pending(self, captured: Offsets, limit: int) -> OffsetRange | None:
         self._say_waiting()
         span = self._source.pending(captured, limit)
         if not self._answered:
@@ -80,7 +80,7 @@ class AnnouncedSource:
             say(f"{counted(waiting, 'record')} to capture {where}" + ("" if waiting or self._bounded else ", waiting"))
         return span
 
-    def read(self, spark: SparkSession, span: Range) -> DataFrame:
+    def read(self, spark: SparkSession, span: OffsetRange) -> DataFrame:
         return self._source.read(spark, span)
 
     def _say_waiting(self) -> None:

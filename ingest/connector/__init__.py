@@ -2,14 +2,14 @@
 
 from ingest.connector.recipe import Placement, Setting, recipe
 from ingest.connector.rest import Connectors, ConnectorStatus
-from ingest.connector.risk import Reader, Risk
+from ingest.connector.risk import ReaderSettings, Risk
 from ingest.connector.risks import risks, topic_risks, version_risks
 
 __all__ = [
     "ConnectorStatus",
     "Connectors",
     "Placement",
-    "Reader",
+    "ReaderSettings",
     "Risk",
     "Setting",
     "recipe",

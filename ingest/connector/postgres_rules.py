@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from ingest.connector.recipe import NUMERIC_TYPES
-from ingest.connector.risk import Configuration, Reader, Risk
+from ingest.connector.risk import Configuration, ReaderSettings, Risk
 from ingest.connector.rules import Rule, unless
 
 
-def _publication(config: Configuration, _: Reader) -> Risk | None:
+def _publication(config: Configuration, _: ReaderSettings) -> Risk | None:
     name = "publication.autocreate.mode"
     mode = config.get(name, "all_tables").lower()
     text = ""
@@ -27,7 +27,7 @@ def _lists_tables(config: Configuration) -> bool:
     return bool(config.get("table.include.list")) and not re.search(r"[*+?|(\[]", listed)
 
 
-def _numbers(config: Configuration, _: Reader) -> Risk | None:
+def _numbers(config: Configuration, _: ReaderSettings) -> Risk | None:
     name, types = "decimal.handling.mode", ("datatype.propagate.source.type", "column.propagate.source.type")
     if config.get(name, "").lower() != "string" or any(config.get(other) for other in types):
         return None

@@ -23,7 +23,7 @@ class Risk:
 
 
 @dataclass(frozen=True)
-class Reader:
+class ReaderSettings:
     """The pipeline file's settings for its connector."""
 
     topic_prefix: str | None = None

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 
 from ingest.connector.converters import converter_risks
 from ingest.connector.postgres_rules import POSTGRES_RULES
-from ingest.connector.risk import Configuration, Reader, Risk
+from ingest.connector.risk import Configuration, ReaderSettings, Risk
 from ingest.connector.rules import Rule, if_set, unless, where
 from ingest.connector.transforms import transform_risks
 
-__all__ = ["Reader", "Risk", "risks", "topic_risks", "version_risks"]
+__all__ = ["ReaderSettings", "Risk", "risks", "topic_risks", "version_risks"]
 
 _DEBEZIUM = "io.debezium.connector."
 _POSTGRES = "io.debezium.connector.postgresql."
@@ -19,7 +19,7 @@ _MENDED_RESTARTS = (3, 7)
 _DAY_MILLISECONDS = 86_400_000
 
 
-def risks(properties: Mapping[str, str], reader: Reader) -> list[Risk]:
+def risks(properties: Mapping[str, str], reader: ReaderSettings) -> list[Risk]:
     """Returns the risks of a connector's configuration, as Connect's REST interface shows it, in a stable order.
 
     `reader`: the pipeline file's settings for the same connector.
@@ -58,7 +58,7 @@ def topic_risks(topics: Mapping[str, Mapping[str, str]]) -> list[Risk]:
     return found
 
 
-def _operations(config: Configuration, _: Reader) -> Risk | None:
+def _operations(config: Configuration, _: ReaderSettings) -> Risk | None:
     skipped = config.get("skipped.operations", "t")
     named = {"c": "inserts", "u": "updates", "d": "deletes", "t": "TRUNCATE"}
     words = [named[part.strip()] for part in skipped.lower().split(",") if part.strip() in named]
@@ -69,7 +69,7 @@ def _operations(config: Configuration, _: Reader) -> Risk | None:
     return Risk("skipped.operations", f"{skipped}{default}", text, "skipped.operations=none")
 
 
-def _placeholder(config: Configuration, reader: Reader) -> Risk | None:
+def _placeholder(config: Configuration, reader: ReaderSettings) -> Risk | None:
     name = "unavailable.value.placeholder"
     value = config.get(name, "__debezium_unavailable_value")
     if value == reader.placeholder:
@@ -78,7 +78,7 @@ def _placeholder(config: Configuration, reader: Reader) -> Risk | None:
     return Risk(name, value, text, f"set the same in the pipeline's file: source.debezium: {{{name}: …}}")
 
 
-def _prefix(config: Configuration, reader: Reader) -> Risk | None:
+def _prefix(config: Configuration, reader: ReaderSettings) -> Risk | None:
     value = config.get("topic.prefix", "")
     if reader.topic_prefix is None or value == reader.topic_prefix:
         return None
@@ -86,7 +86,7 @@ def _prefix(config: Configuration, reader: Reader) -> Risk | None:
     return Risk("topic.prefix", value, text, "correct source.debezium, or source.connect.connector")
 
 
-def _heartbeat_topics(config: Configuration, reader: Reader) -> Risk | None:
+def _heartbeat_topics(config: Configuration, reader: ReaderSettings) -> Risk | None:
     name = next((n for n in ("topic.heartbeat.prefix", "heartbeat.topics.prefix") if n in config), "")
     value = config.get(name, "__debezium-heartbeat")
     if value == reader.heartbeat_prefix:
@@ -95,7 +95,7 @@ def _heartbeat_topics(config: Configuration, reader: Reader) -> Risk | None:
     return Risk(name or "topic.heartbeat.prefix", value, text, "set the same in source.debezium", loses=False)
 
 
-def _snapshot_rows(config: Configuration, reader: Reader) -> Risk | None:
+def _snapshot_rows(config: Configuration, reader: ReaderSettings) -> Risk | None:
     name = "snapshot.select.statement.overrides"
     if not config.get(name) or reader.snapshots == "partial":
         return None
@@ -103,20 +103,20 @@ def _snapshot_rows(config: Configuration, reader: Reader) -> Risk | None:
     return Risk(name, config[name], text, "source: {snapshots: partial} in the pipeline's file")
 
 
-def _snapshot_custom(config: Configuration, _: Reader) -> Risk | None:
+def _snapshot_custom(config: Configuration, _: ReaderSettings) -> Risk | None:
     mode = config.get("snapshot.mode", "initial").lower()
-    told = {
+    parts = {
         part: config.get(f"snapshot.mode.configuration.based.{part}", "false")
         for part in ("snapshot.data", "start.stream")
     }
-    lacking = [part for part, value in told.items() if value.lower() != "true"]
+    lacking = [part for part, value in parts.items() if value.lower() != "true"]
     if mode != "configuration_based" or not lacking:
         return None
     name = f"snapshot.mode.configuration.based.{lacking[0]}"
     return Risk(name, "false", "rows from before the slot, or all changes, are never sent", f"{name}=true")
 
 
-def _heartbeat(config: Configuration, _: Reader) -> Risk | None:
+def _heartbeat(config: Configuration, _: ReaderSettings) -> Risk | None:
     text = (
         "while the tables are quiet the slot stands still: the server keeps its log until the disk is full, or until "
         "the slot is dropped (max_slot_wal_keep_size), and with it what was not read"
@@ -126,7 +126,7 @@ def _heartbeat(config: Configuration, _: Reader) -> Risk | None:
     return None
 
 
-def _acks(config: Configuration, _: Reader) -> Risk | None:
+def _acks(config: Configuration, _: ReaderSettings) -> Risk | None:
     name = "producer.override.acks"
     if config.get(name, "all") in ("all", "-1"):
         return None

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ingest.connector.risk import Configuration, Reader, Risk
+from ingest.connector.risk import Configuration, ReaderSettings, Risk
 
-Rule = Callable[[Configuration, Reader], Risk | None]
+Rule = Callable[[Configuration, ReaderSettings], Risk | None]
 
 
 def unless(name: str, good: Iterable[str], default: str, text: str, remedy: str, loses: bool = True) -> Rule:
     """Returns a rule that reports a risk unless the property `name` has one of the values `good`."""
 
-    def rule(config: Configuration, _: Reader) -> Risk | None:
+    def rule(config: Configuration, _: ReaderSettings) -> Risk | None:
         value = config.get(name, default)
         if value.lower() in good:
             return None
@@ -24,7 +24,7 @@ def unless(name: str, good: Iterable[str], default: str, text: str, remedy: str,
 def where(name: str, bad: Mapping[str, str], remedy: str, loses: bool = True) -> Rule:
     """Returns a rule that reports a risk if the property `name` has a value in `bad` (value → effect)."""
 
-    def rule(config: Configuration, _: Reader) -> Risk | None:
+    def rule(config: Configuration, _: ReaderSettings) -> Risk | None:
         value = config.get(name, "").lower()
         return Risk(name, value, bad[value], remedy, loses) if value in bad else None
 
@@ -35,7 +35,7 @@ def if_set(names: Sequence[str], text: str, remedy: str) -> Rule:
     """Returns a rule that reports the first of the properties `names` that is set, with `loses` False: it was a
     choice."""
 
-    def rule(config: Configuration, _: Reader) -> Risk | None:
+    def rule(config: Configuration, _: ReaderSettings) -> Risk | None:
         used = next((name for name in names if config.get(name)), None)
         return Risk(used, config[used], text, remedy, loses=False) if used else None
 

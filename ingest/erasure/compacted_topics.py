@@ -15,7 +15,7 @@ from ingest.changelog.envelope import ERASED, has_header, single_header
 from ingest.config import Pipeline
 from ingest.errors import Contended
 from ingest.lakehouse.bronze import COORDINATES
-from ingest.sources.contract import Offsets, Range
+from ingest.sources.contract import OffsetRange, Offsets
 from ingest.sources.kafka import KafkaSource
 from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.sources.kafka_properties import spark_options
@@ -48,7 +48,7 @@ class CompactedTopics:
         begin, count = self._begin(mine), 0
         for _ in range(_PASSES):
             end = self._admin.end_offsets(begin)
-            span = Range(begin, {t: {p: end[t][p] for p in ps} for t, ps in begin.items()})
+            span = OffsetRange(begin, {t: {p: end[t][p] for p in ps} for t, ps in begin.items()})
             if not span.size:
                 return count
             wrong = checkpoint(_said(self._read(span), mine).where(_buried() | _covered()))
@@ -76,10 +76,10 @@ class CompactedTopics:
                 begin.setdefault(topic, {})[partition] = max(first, there[topic][partition])
         return begin
 
-    def _read(self, span: Range) -> DataFrame:
+    def _read(self, span: OffsetRange) -> DataFrame:
         return KafkaSource(self._properties, None, None).read(self._spark, span).where(F.col("key").isNotNull())
 
-    def _copies(self, span: Range, covered: DataFrame) -> DataFrame:
+    def _copies(self, span: OffsetRange, covered: DataFrame) -> DataFrame:
         places = covered.select(*_PARTITION, F.col("theirs.offset").alias("offset"))
         copied = single_header(COPIED, F.col("offset").cast("string"))
         headers = F.when(F.col("headers").isNull(), copied).otherwise(F.concat("headers", copied))

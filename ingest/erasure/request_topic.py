@@ -14,7 +14,7 @@ from ingest.config import Pipeline
 from ingest.erasure.request import Named, Request, requested, written_by_now
 from ingest.errors import ConfigError
 from ingest.pipeline.composition import rules_of
-from ingest.sources.kafka_records import Record, records
+from ingest.sources.kafka_records import TopicRecord, read_records
 from ingest.suppression.ledger import REQUESTED, Ledger
 
 _OF_RECORDS = UUID("5bd4fb5e-79e8-4c7b-8c0d-6a0f4f1c2f4e")
@@ -38,7 +38,7 @@ def asked_in_topic(spark: SparkSession, pipeline: Pipeline) -> tuple[list[Reques
     known = {entry.request for entry in ledger.entries() if entry.kind == REQUESTED}
     named: dict[str, tuple[Named, str | None]] = {}
     unreadable, subjects = [], rules_of(pipeline).subjects
-    for record in records(pipeline.source.kafka, topic):
+    for record in read_records(pipeline.source.kafka, topic):
         request = str(uuid5(_OF_RECORDS, record.id))
         if request in known or record.value is None:
             continue
@@ -55,7 +55,7 @@ def asked_in_topic(spark: SparkSession, pipeline: Pipeline) -> tuple[list[Reques
     return own, unreadable
 
 
-def _parsed(record: Record) -> tuple[Named, str | None]:
+def _parsed(record: TopicRecord) -> tuple[Named, str | None]:
     try:
         told: Any = json.loads(record.value or b"")
     except ValueError:

@@ -12,7 +12,7 @@ from ingest.changelog.envelope import Naming, events
 from ingest.errors import SourceRefused
 from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.loop.import_files import ArchiveImport
-from ingest.sources.contract import Offsets, Source
+from ingest.sources.contract import ChangelogSource, Offsets
 from ingest.spark.checkpoints import checkpoint_scope
 
 
@@ -22,7 +22,7 @@ class Capture:
     def __init__(
         self,
         spark: SparkSession,
-        source: Source,
+        source: ChangelogSource,
         bronze: Bronze,
         naming: Naming,
         limit: int,

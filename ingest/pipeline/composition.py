@@ -28,7 +28,7 @@ from ingest.loop.merge import Merge
 from ingest.pipeline.shredding import sealing_of
 from ingest.shredding.owners import shredded_of
 from ingest.sources.captured import is_remote
-from ingest.sources.contract import Source
+from ingest.sources.contract import ChangelogSource
 from ingest.sources.kafka import KafkaSource
 from ingest.spark.background import deferred_jobs
 from ingest.suppression.subjects import subjects_of
@@ -165,7 +165,7 @@ class Run:
         spark: SparkSession,
         pipeline: Pipeline,
         parts: Sequence[Part] = BOTH,
-        source: Source | None = None,
+        source: ChangelogSource | None = None,
         imports_files: bool = False,
     ) -> None:
         """`source`: captured in place of the one in the pipeline's file. `imports_files`: True if `source` is the

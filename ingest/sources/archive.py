@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.archive import Layout, StoredObject
-from ingest.sources.contract import Offsets, Range
+from ingest.sources.contract import OffsetRange, Offsets
 
 
 class ArchiveSource:
@@ -27,20 +27,20 @@ class ArchiveSource:
         """Fixes the list of objects: those that are archived later are not read by this run."""
         self._objects()
 
-    def pending(self, captured: Offsets, limit: int) -> Range | None:
+    def pending(self, captured: Offsets, limit: int) -> OffsetRange | None:
         start, end = Offsets(), Offsets()
         left = [o for o in self._objects() if o.last_offset >= captured.get(o.topic, {}).get(o.partition, 0)]
         taken = 0
         for number, one in enumerate(left):
             if taken >= limit:
-                return Range(start, end, behind=sum(o.records for o in left[number:]))
+                return OffsetRange(start, end, behind=sum(o.records for o in left[number:]))
             begin = captured.get(one.topic, {}).get(one.partition, one.first_offset)
             start.setdefault(one.topic, {}).setdefault(one.partition, begin)
             end.setdefault(one.topic, {})[one.partition] = one.last_offset + 1
             taken += one.records
-        return Range(start, end) if left else None
+        return OffsetRange(start, end) if left else None
 
-    def read(self, spark: SparkSession, span: Range) -> DataFrame:
+    def read(self, spark: SparkSession, span: OffsetRange) -> DataFrame:
         inside = [o for o in self._objects() if _overlaps(o, span)]
         found = self._archive.records(spark, inside).where(_within(span, inside))
         if self._begin is not None:
@@ -54,12 +54,12 @@ class ArchiveSource:
         return self._listed
 
 
-def _overlaps(one: StoredObject, span: Range) -> bool:
+def _overlaps(one: StoredObject, span: OffsetRange) -> bool:
     end = span.end.get(one.topic, {}).get(one.partition)
     return end is not None and one.first_offset < end and one.last_offset >= span.start[one.topic][one.partition]
 
 
-def _within(span: Range, objects: Sequence[StoredObject]) -> Column:
+def _within(span: OffsetRange, objects: Sequence[StoredObject]) -> Column:
     """Returns the filter for the span. Objects that lie within the span as a whole need none."""
     parts = []
     for one in objects:

@@ -45,10 +45,10 @@ def captured_offsets(path: str) -> Offsets | None:
 def _offsets(commit: dict[str, Any]) -> Offsets | None:
     """Returns the offsets in a commit's metadata; None for other commits, such as compactions."""
     try:
-        said = json.loads(commit.get("userMetadata") or "null")
+        metadata = json.loads(commit.get("userMetadata") or "null")
     except ValueError:
         return None
-    offsets = said.get("offsets") if isinstance(said, dict) else None
+    offsets = metadata.get("offsets") if isinstance(metadata, dict) else None
     if not isinstance(offsets, dict):
         return None
     return {topic: {int(p): int(offset) for p, offset in ps.items()} for topic, ps in offsets.items()}

@@ -20,7 +20,7 @@ Offsets = dict[str, dict[int, int]]
 
 
 @dataclass(frozen=True)
-class Range:
+class OffsetRange:
     """Offsets from `start` (inclusive) to `end` (exclusive) of the same topic partitions."""
 
     start: Offsets
@@ -40,17 +40,17 @@ class Range:
         )
 
 
-class Source(Protocol):
+class ChangelogSource(Protocol):
     """A changelog that is read by ranges of offsets."""
 
     def pin_end(self) -> None:
         """Fixes the end of the source at this moment; later calls of `pending` stop there."""
         ...
 
-    def pending(self, captured: Offsets, limit: int) -> Range | None:
+    def pending(self, captured: Offsets, limit: int) -> OffsetRange | None:
         """Returns the next range after `captured` with about `limit` records at most; None if there is nothing new."""
         ...
 
-    def read(self, spark: SparkSession, span: Range) -> DataFrame:
+    def read(self, spark: SparkSession, span: OffsetRange) -> DataFrame:
         """Returns the records of a range as `ingest.changelog.envelope.RECORD` rows."""
         ...

@@ -13,7 +13,7 @@ from ingest.changelog.spelling import Spelling, caseless
 from ingest.changelog.values.types import Kind
 from ingest.config import Pipeline, TableSettings
 from ingest.errors import ConfigError
-from ingest.sources.newest import Shape, UnreadableTopic
+from ingest.sources.newest_events import RecordShape, UnreadableTopic
 
 _WHOLE_NUMBERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64)
 
@@ -113,7 +113,7 @@ def _of_topics(pipeline: Pipeline) -> Iterator[str]:
                 yield f"source.{where}: topic_pattern doesn't match {topic!r}, so it isn't read"
 
 
-def mismatches(pipeline: Pipeline, shapes: Sequence[Shape | UnreadableTopic]) -> list[str]:
+def mismatches(pipeline: Pipeline, shapes: Sequence[RecordShape | UnreadableTopic]) -> list[str]:
     """Returns a sentence for each declaration that the newest events contradict.
 
     A declared column that no event has may have been dropped, so it counts as a mistake only where a similar column
@@ -127,26 +127,26 @@ def mismatches(pipeline: Pipeline, shapes: Sequence[Shape | UnreadableTopic]) ->
     return [*found, *(sentence for sentence, is_wrong in _absent_columns(pipeline, by_table) if is_wrong)]
 
 
-def unseen_columns(pipeline: Pipeline, shapes: Sequence[Shape | UnreadableTopic]) -> list[str]:
+def unseen_columns(pipeline: Pipeline, shapes: Sequence[RecordShape | UnreadableTopic]) -> list[str]:
     """Returns a sentence for each declared column that the newest events don't have and that may have been dropped."""
     return [sentence for sentence, is_wrong in _absent_columns(pipeline, _by_table(shapes)) if not is_wrong]
 
 
-def _by_table(shapes: Sequence[Shape | UnreadableTopic]) -> dict[str, Shape]:
-    return {one.table: one for one in shapes if isinstance(one, Shape)}
+def _by_table(shapes: Sequence[RecordShape | UnreadableTopic]) -> dict[str, RecordShape]:
+    return {one.table: one for one in shapes if isinstance(one, RecordShape)}
 
 
-def _absent_columns(pipeline: Pipeline, shapes: Mapping[str, Shape]) -> Iterator[tuple[str, bool]]:
+def _absent_columns(pipeline: Pipeline, shapes: Mapping[str, RecordShape]) -> Iterator[tuple[str, bool]]:
     """Yields a sentence for each named column that the newest events don't have, and whether it can't be right."""
     for table, settings in pipeline.tables.items():
         if table not in shapes:
             continue
         columns = shapes[table].columns
-        there = {caseless(name) for column in columns for name in (column, _spelling(settings).new_name(column))}
+        present = {caseless(name) for column in columns for name in (column, _spelling(settings).new_name(column))}
         named = [(where, name, is_needed) for where, names, is_needed in _named_columns(settings) for name in names]
         unnamed = [column for column in columns if caseless(column) not in {caseless(name) for _, name, _ in named}]
         for where, name, is_needed in named:
-            if caseless(name) in there:
+            if caseless(name) in present:
                 continue
             near = bool(difflib.get_close_matches(name, unnamed, n=1))
             hint = _hint(name, unnamed if near else columns)

@@ -20,7 +20,7 @@ from ingest.changelog.values.render import LOSSLESS_JSON
 from ingest.changelog.values.types import Kind
 from ingest.errors import ConfigError
 from ingest.merge.images import TableSchema
-from ingest.sources.contract import Offsets, Range
+from ingest.sources.contract import OffsetRange, Offsets
 
 _NO_FILES = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
 _TYPES: dict[type[T.DataType], str] = {
@@ -61,10 +61,9 @@ class DumpSource:
     def __init__(
         self, spark: SparkSession, dump: Dump, table_schema: TableSchema | None, declared: Mapping[str, Sequence[str]]
     ) -> None:
-        """`table_schema`: what the table has by now; its types win. `declared`: table → its key, where the user names
-        one.
+        """`table_schema`: the table's current columns, whose types win. `declared`: table → declared key.
 
-        Raises ConfigError where nothing can be read there, or a column of the key is missing."""
+        Raises ConfigError where no Parquet files can be read, or the key is unknown or missing in them."""
         self._spark = spark
         self._dump = dump
         self._known = {} if table_schema is None else _types(table_schema)
@@ -93,7 +92,7 @@ class DumpSource:
     def pin_end(self) -> None:
         """Does nothing: the files don't change."""
 
-    def pending(self, captured: Offsets, limit: int) -> Range | None:
+    def pending(self, captured: Offsets, limit: int) -> OffsetRange | None:
         done = captured.get(self._topic, {})
         left = [number for number in range(len(self._files)) if number not in done]
         taken: list[int] = []
@@ -103,9 +102,9 @@ class DumpSource:
             return None
         behind = sum(self._files[n][1] for n in left)
         end = {n: self._files[n][1] for n in taken}
-        return Range({self._topic: dict.fromkeys(taken, 0)}, {self._topic: end}, behind=behind)
+        return OffsetRange({self._topic: dict.fromkeys(taken, 0)}, {self._topic: end}, behind=behind)
 
-    def read(self, spark: SparkSession, span: Range) -> DataFrame:
+    def read(self, spark: SparkSession, span: OffsetRange) -> DataFrame:
         numbers = span.end[self._topic]
         paths = {self._files[n][0]: n for n in numbers}
         rows = spark.read.schema(self._columns).parquet(*paths)
@@ -138,12 +137,12 @@ class DumpSource:
         """Returns the envelope's `source` block as the connector would write it."""
         schema, _, table = self._dump.table.partition(".")
         at = self._dump.at
-        told: Mapping[str, Any] = {"lsn": at.major}
+        position: Mapping[str, Any] = {"lsn": at.major}
         if at.minor is not None:
-            told = {"file": f"binlog.{at.major:06d}", "pos": at.minor, "row": 0}
+            position = {"file": f"binlog.{at.major:06d}", "pos": at.minor, "row": 0}
         named = {"schema": schema, "table": table} if table else {}
-        said = {**named, **told, "snapshot": "true"}
-        return F.struct(*(F.lit(value).alias(name) for name, value in said.items()))
+        source_fields = {**named, **position, "snapshot": "true"}
+        return F.struct(*(F.lit(value).alias(name) for name, value in source_fields.items()))
 
 
 def _type(field: T.StructField, table: str) -> str:

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ingest.changelog.envelope import RECORD
 from ingest.errors import ConfigError
-from ingest.sources.contract import Offsets, Range
+from ingest.sources.contract import OffsetRange, Offsets
 from ingest.spark.local_rows import local_rows
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -119,12 +119,12 @@ def _header(value: Any) -> bytes | None:
 def shuffled(records: Iterable[Line], seed: int, any_order: bool) -> list[Line]:
     """Returns the records in a random order: one that Kafka could deliver (each partition in offset order), or any."""
     random = Random(seed)
-    given = list(records)
+    ordered = list(records)
     if any_order:
-        random.shuffle(given)
-        return given
+        random.shuffle(ordered)
+        return ordered
     queues: dict[tuple[str, int], list[Line]] = {}
-    for record in given:
+    for record in ordered:
         queues.setdefault((record.topic, record.partition), []).append(record)
     turns = [name for name, queue in queues.items() for _ in queue]
     random.shuffle(turns)
@@ -133,7 +133,7 @@ def shuffled(records: Iterable[Line], seed: int, any_order: bool) -> list[Line]:
 
 
 @dataclass(frozen=True)
-class _Delivered(Range):
+class _DeliveryRange(OffsetRange):
     """The records `first` ≤ number < `last` in their order of delivery; `start` and `end` hold their topics'
     offsets."""
 
@@ -157,9 +157,9 @@ class FileSource:
     def pin_end(self) -> None:
         """Does nothing: the files don't grow."""
 
-    def pending(self, captured: Offsets, limit: int) -> Range | None:
+    def pending(self, captured: Offsets, limit: int) -> OffsetRange | None:
         if not self._read:
-            self._read = self._held(captured)
+            self._read = self._captured_count(captured)
         first, last = self._read, min(self._read + limit, len(self._records))
         if first == last:
             return None
@@ -170,15 +170,15 @@ class FileSource:
             ends = end.setdefault(record.topic, {})
             ends[record.partition] = max(record.offset + 1, ends.get(record.partition, known))
         self._read = last
-        return _Delivered(start, end, {}, len(self._records) - last, first, last)
+        return _DeliveryRange(start, end, {}, len(self._records) - last, first, last)
 
-    def _held(self, captured: Offsets) -> int:
+    def _captured_count(self, captured: Offsets) -> int:
         """Returns the number of records that an earlier run has captured; each partition was captured in offset
         order."""
         return sum(1 for r in self._records if r.offset < captured.get(r.topic, {}).get(r.partition, 0))
 
-    def read(self, spark: SparkSession, span: Range) -> DataFrame:
-        assert isinstance(span, _Delivered)
+    def read(self, spark: SparkSession, span: OffsetRange) -> DataFrame:
+        assert isinstance(span, _DeliveryRange)
         rows = [
             (r.topic, r.partition, r.offset, r.timestamp, r.headers, r.key, r.value)
             for r in self._records[span.first : span.last]

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.envelope import RECORD
 from ingest.changelog.projection import Projection
 from ingest.errors import SourceRefused
-from ingest.sources.contract import Offsets, Range
+from ingest.sources.contract import OffsetRange, Offsets
 from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.sources.kafka_properties import spark_options
 
@@ -55,7 +55,7 @@ class KafkaSource:
     def pin_end(self) -> None:
         self._until = self._last or self._admin.end_offsets(self._admin.topics(self._topics, self._pattern))
 
-    def pending(self, captured: Offsets, limit: int) -> Range | None:
+    def pending(self, captured: Offsets, limit: int) -> OffsetRange | None:
         ends = self._until
         if ends is None:
             ends = self._admin.end_offsets(self._admin.topics(self._topics, self._pattern))
@@ -93,7 +93,7 @@ class KafkaSource:
             for topic, partitions in begin.items()
         }
 
-    def read(self, spark: SparkSession, span: Range) -> DataFrame:
+    def read(self, spark: SparkSession, span: OffsetRange) -> DataFrame:
         assigned = {topic: sorted(partitions) for topic, partitions in span.end.items()}
         reader = spark.read.format("kafka").options(**spark_options(_POLLS | self._group | self._properties))
         found = (
@@ -123,12 +123,12 @@ def _new_group() -> dict[str, str]:
     return {"group.id": f"ingest-{uuid.uuid4()}"}
 
 
-def _tasks(span: Range, at_once: int) -> int:
+def _tasks(span: OffsetRange, at_once: int) -> int:
     """Returns the number of tasks: a long range is split over all cores, even if its topics have few partitions."""
     return max(1, min(at_once, span.size // _RECORDS_A_TASK))
 
 
-def _limited(starts: Offsets, ends: Offsets, limit: int) -> Range | None:
+def _limited(starts: Offsets, ends: Offsets, limit: int) -> OffsetRange | None:
     """Returns a range of about `limit` records at most, in proportion to each partition's lag; None if there is no lag.
 
     Raises SourceRefused where a partition ends before its start offset: the topic was recreated."""
@@ -154,5 +154,5 @@ def _limited(starts: Offsets, ends: Offsets, limit: int) -> Range | None:
             share = count if total <= limit else max(1, count * limit // total)
             start.setdefault(topic, {})[partition] = starts[topic][partition]
             end.setdefault(topic, {})[partition] = starts[topic][partition] + share
-    span = Range(start, end)
+    span = OffsetRange(start, end)
     return replace(span, behind=total - span.size)

@@ -23,13 +23,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from ingest.errors import ConfigError, IngestError, SourceRefused, Unreachable
-from ingest.sources.kafka_properties import librdkafka
+from ingest.sources.kafka_properties import librdkafka_properties
 
 if TYPE_CHECKING:
     from ingest.sources.contract import Offsets
 
 # The methods of OffsetSpec have no type annotations.
-_AT: Any = OffsetSpec
+_OFFSET_SPEC: Any = OffsetSpec
 _ATTEMPT_SECONDS = 1.0
 _PAUSE_SECONDS = 0.1
 _METADATA_SECONDS = 5.0
@@ -71,15 +71,15 @@ class KafkaAdmin:
         self._errors: list[KafkaError] = []
         self._partitions: dict[str, tuple[int, ...]] = {}
         self._unavailable: dict[str, KafkaError] = {}
-        self._asked_at = float("-inf")
-        told: dict[str, Any] = {**librdkafka(properties), "error_cb": self._errors.append}
+        self._metadata_at = float("-inf")
+        client_settings: dict[str, Any] = {**librdkafka_properties(properties), "error_cb": self._errors.append}
         try:
-            self._client = AdminClient(told, logger=_librdkafka_log)
+            self._client = AdminClient(client_settings, logger=_librdkafka_log)
         except KafkaException:
             # librdkafka's message quotes the refused value, which may be a secret.
             raise ConfigError(
                 "source.kafka: the Kafka client refuses a value, or can't read a file, among "
-                f"{', '.join(sorted(told.keys() - {'error_cb'}))}",
+                f"{', '.join(sorted(client_settings.keys() - {'error_cb'}))}",
                 "correct it; the values are those of Kafka's documentation, the files PEM or PKCS12",
             ) from None
 
@@ -103,7 +103,7 @@ class KafkaAdmin:
         if not found:
             raise SourceRefused(
                 f"none of the {len(self._partitions)} topics that {self._servers} shows matches {pattern!r}",
-                f"{self._near(pattern or '')}start the connector, correct source.topic_pattern, or let the "
+                f"{self._suggestion(pattern or '')}start the connector, correct source.topic_pattern, or let the "
                 "user describe the topics",
             )
         return found
@@ -111,19 +111,19 @@ class KafkaAdmin:
     def partitions(self, topics: Iterable[str]) -> dict[str, tuple[int, ...]]:
         """Returns topic → its partitions, at most a few seconds old. Raises SourceRefused for an absent topic."""
         wanted = tuple(topics)
-        aged = time.monotonic() - self._asked_at > _METADATA_SECONDS
-        if aged or any(topic not in self._partitions for topic in wanted):
+        is_stale = time.monotonic() - self._metadata_at > _METADATA_SECONDS
+        if is_stale or any(topic not in self._partitions for topic in wanted):
             self._await_topics(frozenset(wanted).__contains__)
         self._check_present(wanted)
         return {topic: self._partitions[topic] for topic in wanted}
 
     def beginning_offsets(self, topics: Iterable[str]) -> Offsets:
         """Returns topic → partition → the first offset that is still available."""
-        return self._offsets(tuple(topics), _AT.earliest())
+        return self._offsets(tuple(topics), _OFFSET_SPEC.earliest())
 
     def end_offsets(self, topics: Iterable[str]) -> Offsets:
         """Returns topic → partition → the offset of the next record to be written."""
-        return self._offsets(tuple(topics), _AT.latest())
+        return self._offsets(tuple(topics), _OFFSET_SPEC.latest())
 
     def offsets_at(self, topics: Iterable[str], moment: datetime) -> Offsets:
         """Returns topic → partition → the first offset whose timestamp is `moment` (aware) or later, else the end."""
@@ -132,7 +132,7 @@ class KafkaAdmin:
         wanted = tuple(topics)
         # First the ends: a record that arrives between the two requests must not be skipped.
         ends = self.end_offsets(wanted)
-        found = self._offsets(wanted, _AT.for_timestamp(int(moment.timestamp() * 1000)))
+        found = self._offsets(wanted, _OFFSET_SPEC.for_timestamp(int(moment.timestamp() * 1000)))
         return {
             topic: {p: ends[topic][p] if o == _NO_SUCH_TIME else o for p, o in partitions.items()}
             for topic, partitions in found.items()
@@ -142,9 +142,9 @@ class KafkaAdmin:
         """Returns topic → topic id, which differs after a topic is recreated; no entries before Kafka 2.8."""
         deadline = time.monotonic() + self._timeout
         while True:
-            self._forget_errors()
-            asked = TopicCollection(sorted(topics))
-            answers = self._client.describe_topics(asked, request_timeout=self._timeout)
+            self._clear_errors()
+            requested = TopicCollection(sorted(topics))
+            answers = self._client.describe_topics(requested, request_timeout=self._timeout)
             try:
                 ids = {topic: str(answer.result().topic_id) for topic, answer in answers.items()}
             except KafkaException as exception:
@@ -157,15 +157,17 @@ class KafkaAdmin:
 
     def properties(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Returns topic → its settings under Kafka's own names."""
-        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(topics)]
-        self._forget_errors()
-        answers = self._client.describe_configs(asked, request_timeout=self._timeout)
+        requested = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(topics)]
+        self._clear_errors()
+        answers = self._client.describe_configs(requested, request_timeout=self._timeout)
         try:
-            told = {place.name: answer.result() for place, answer in answers.items()}
+            described = {place.name: answer.result() for place, answer in answers.items()}
         except KafkaException as exception:
             self._raise_denied(exception.args[0])
             raise self._unreachable(exception.args[0]) from None
-        return {topic: {name: str(said.value) for name, said in settings.items()} for topic, settings in told.items()}
+        return {
+            topic: {name: str(entry.value) for name, entry in settings.items()} for topic, settings in described.items()
+        }
 
     def _await_topics(self, is_wanted: Callable[[str], bool]) -> None:
         """Refreshes the metadata until it is complete for all wanted topics. During a leader election a topic carries
@@ -183,7 +185,7 @@ class KafkaAdmin:
     def _metadata(self) -> ClusterMetadata:
         """Fetches the cluster's metadata in one request. The attempts are short, since an authentication error is
         reported only between them."""
-        self._forget_errors()
+        self._clear_errors()
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -199,13 +201,13 @@ class KafkaAdmin:
         self._partitions = {
             name: tuple(sorted(topic.partitions)) for name, topic in metadata.topics.items() if not topic.error
         }
-        self._asked_at = time.monotonic()
+        self._metadata_at = time.monotonic()
         return metadata
 
     def _offsets(self, topics: Sequence[str], spec: OffsetSpec) -> Offsets:
         deadline = time.monotonic() + self._timeout
         while True:
-            offsets, failures = self._ask(self.partitions(topics), spec)
+            offsets, failures = self._request_offsets(self.partitions(topics), spec)
             if not failures:
                 return offsets
             for topic, error in failures.items():
@@ -213,18 +215,20 @@ class KafkaAdmin:
             if time.monotonic() >= deadline:
                 raise self._unreachable(next(iter(failures.values())))
             # The leader moved or the topic was recreated: expire the metadata.
-            self._asked_at = float("-inf")
+            self._metadata_at = float("-inf")
             time.sleep(_PAUSE_SECONDS)
 
-    def _ask(self, partitions: Mapping[str, Sequence[int]], spec: OffsetSpec) -> tuple[Offsets, dict[str, KafkaError]]:
+    def _request_offsets(
+        self, partitions: Mapping[str, Sequence[int]], spec: OffsetSpec
+    ) -> tuple[Offsets, dict[str, KafkaError]]:
         """Sends one request to each leader. Returns the offsets, and topic → error of the partitions without one."""
-        self._forget_errors()
-        asked = {TopicPartition(topic, p): spec for topic, ps in partitions.items() for p in ps}
+        self._clear_errors()
+        requested = {TopicPartition(topic, p): spec for topic, ps in partitions.items() for p in ps}
         offsets: Offsets = {topic: {} for topic in partitions}
         failures: dict[str, KafkaError] = {}
-        if not asked:
+        if not requested:
             return offsets, failures
-        answers = self._client.list_offsets(asked, isolation_level=self._isolation, request_timeout=self._timeout)
+        answers = self._client.list_offsets(requested, isolation_level=self._isolation, request_timeout=self._timeout)
         for place, answer in answers.items():
             try:
                 offsets[place.topic][place.partition] = int(answer.result().offset)
@@ -232,7 +236,7 @@ class KafkaAdmin:
                 failures[place.topic] = exception.args[0]
         return offsets, failures
 
-    def _forget_errors(self) -> None:
+    def _clear_errors(self) -> None:
         self._client.poll(0)
         self._errors.clear()
 
@@ -266,11 +270,11 @@ class KafkaAdmin:
         if absent:
             raise SourceRefused(
                 f"there is no topic {absent[0]!r} on {self._servers}, or the user may not see it",
-                f"{self._near(absent[0])}start its connector, create the topic, correct source.topics, or "
+                f"{self._suggestion(absent[0])}start its connector, create the topic, correct source.topics, or "
                 "grant Describe on it",
             )
 
-    def _near(self, topic: str) -> str:
+    def _suggestion(self, topic: str) -> str:
         near = difflib.get_close_matches(topic, self._partitions, n=3)
         return f"did you mean {' or '.join(repr(name) for name in near)}? Else " if near else ""
 

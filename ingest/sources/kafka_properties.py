@@ -35,18 +35,18 @@ def spark_options(properties: Mapping[str, str]) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in properties.items()}
 
 
-def librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
+def librdkafka_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Returns librdkafka's properties for the same connection as the Java client's `properties`.
 
     Those that only concern reading and writing records are left out. Raises ConfigError for a login, certificate or
     protocol that librdkafka doesn't support.
     """
-    told = {key: value for key, value in properties.items() if key in _ALIKE}
-    if told.get("ssl.endpoint.identification.algorithm") == "":
-        told["ssl.endpoint.identification.algorithm"] = "none"
+    translated = {key: value for key, value in properties.items() if key in _ALIKE}
+    if translated.get("ssl.endpoint.identification.algorithm") == "":
+        translated["ssl.endpoint.identification.algorithm"] = "none"
     if properties.get("security.protocol", "PLAINTEXT").upper().startswith("SASL_"):
-        told |= _login(properties)
-    return told | _trusted(properties) | _own_certificate(properties)
+        translated |= _login(properties)
+    return translated | _trusted(properties) | _own_certificate(properties)
 
 
 def _login(properties: Mapping[str, str]) -> dict[str, str]:

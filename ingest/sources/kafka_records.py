@@ -11,13 +11,13 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from ingest.errors import SourceRefused, Unreachable
 from ingest.sources.kafka_admin import KafkaAdmin
-from ingest.sources.kafka_properties import librdkafka
+from ingest.sources.kafka_properties import librdkafka_properties
 
 _POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Record:
+class TopicRecord:
     """A record. `id`: unique, also among records of a later topic of the same name."""
 
     id: str
@@ -27,10 +27,10 @@ class Record:
     value: bytes | None
 
     def __repr__(self) -> str:
-        return f"Record({self.partition}, {self.offset})"
+        return f"TopicRecord({self.partition}, {self.offset})"
 
 
-def records(properties: Mapping[str, str], topic: str, timeout: float = 30.0) -> Iterator[Record]:
+def read_records(properties: Mapping[str, str], topic: str, timeout: float = 30.0) -> Iterator[TopicRecord]:
     """Yields the records that `topic` holds now, those of a partition in offset order. `properties` are Kafka client
     properties under their Java names. No offsets are committed.
 
@@ -41,8 +41,12 @@ def records(properties: Mapping[str, str], topic: str, timeout: float = 30.0) ->
     wanted = [TopicPartition(topic, p, begin) for p, begin in begins.items() if begin < ends[p]]
     if not wanted:
         return
-    told: dict[str, Any] = {"group.id": "ingest", "enable.auto.commit": False, "enable.partition.eof": True}
-    consumer = Consumer(librdkafka(properties) | told)
+    consumer_settings: dict[str, Any] = {
+        "group.id": "ingest",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer(librdkafka_properties(properties) | consumer_settings)
     try:
         consumer.assign(wanted)
         yield from _read(consumer, id_, {place.partition: ends[place.partition] for place in wanted}, timeout)
@@ -50,7 +54,7 @@ def records(properties: Mapping[str, str], topic: str, timeout: float = 30.0) ->
         consumer.close()
 
 
-def _read(consumer: Consumer, topic_id: str, ends: dict[int, int], timeout: float) -> Iterator[Record]:
+def _read(consumer: Consumer, topic_id: str, ends: dict[int, int], timeout: float) -> Iterator[TopicRecord]:
     left, deadline = set(ends), time.monotonic() + timeout
     while left:
         message = consumer.poll(_POLL_SECONDS)
@@ -63,17 +67,17 @@ def _read(consumer: Consumer, topic_id: str, ends: dict[int, int], timeout: floa
         assert partition is not None
         if error is not None:
             if error.code() != KafkaError._PARTITION_EOF:
-                raise _refused(error)
+                raise _error_of(error)
             left.discard(partition)
             continue
         assert offset is not None
         if offset < ends[partition]:
-            yield Record(f"{topic_id}/{partition}/{offset}", partition, offset, message.key(), message.value())
+            yield TopicRecord(f"{topic_id}/{partition}/{offset}", partition, offset, message.key(), message.value())
         if offset + 1 >= ends[partition]:
             left.discard(partition)
 
 
-def _refused(error: KafkaError) -> Exception:
+def _error_of(error: KafkaError) -> Exception:
     if error.retriable():
         return Unreachable(f"a topic's records can't be read: {error.str()}", "run the same again")
     return SourceRefused(f"a topic's records can't be read: {error.str()}", "let the user read the topic")

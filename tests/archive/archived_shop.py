@@ -19,7 +19,7 @@ from ingest.loop.import_files import ArchiveImport
 from ingest.names import Lakehouse
 from ingest.pipeline.archiving import Archiving
 from ingest.quality.digest import Digest
-from ingest.sources.contract import Source
+from ingest.sources.contract import ChangelogSource
 from ingest.sources.files import FileSource, lines
 from tests.changelogs import Record, Topic, write
 
@@ -53,7 +53,7 @@ def events() -> list[Record]:
     return records
 
 
-def captured(spark: SparkSession, source: Source, path: Path, batch: int) -> Bronze:
+def captured(spark: SparkSession, source: ChangelogSource, path: Path, batch: int) -> Bronze:
     bronze = Bronze(spark, Lakehouse(str(path)).bronze(SHOP))
     capture = Capture(spark, source, bronze, Rules().naming, batch)
     while capture.step():

@@ -17,7 +17,7 @@ from ingest.backfill.rebuilding import Rebuild
 from ingest.config import Pipeline
 from ingest.loop.capture import Capture
 from ingest.pipeline.composition import bronze_of, rules_of
-from ingest.sources.contract import Offsets, Range
+from ingest.sources.contract import OffsetRange, Offsets
 from ingest.sources.files import FileSource, lines
 from tests.changelogs import Record, Topic, write
 from tests.shop import merged, pipeline
@@ -34,7 +34,7 @@ class Delivered(FileSource):
         super().__init__(list(lines([file])))
         self._ids = topic_ids
 
-    def pending(self, captured: Offsets, limit: int) -> Range | None:
+    def pending(self, captured: Offsets, limit: int) -> OffsetRange | None:
         span = super().pending(captured, limit)
         return None if span is None else replace(span, topic_ids=self._ids)
 

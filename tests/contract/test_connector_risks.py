@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ingest.cli import app
-from ingest.connector import Placement, Reader, recipe, risks, topic_risks, version_risks
+from ingest.connector import Placement, ReaderSettings, recipe, risks, topic_risks, version_risks
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 POSTGRES = "io.debezium.connector.postgresql.PostgresConnector"
@@ -23,18 +23,18 @@ def config(**changes: str) -> dict[str, str]:
 
 
 def test_the_recipe_has_no_risk() -> None:
-    assert risks(config(), Reader("shop")) == []
+    assert risks(config(), ReaderSettings("shop")) == []
 
 
 def test_numbers_as_text_keep_their_precision() -> None:
     settings = {s.name: s.value for s in recipe(Placement("shop", ["public.orders"], numbers_as_text=True))}
     assert settings["decimal.handling.mode"] == "string"
     assert settings["datatype.propagate.source.type"] == r".+\.(numeric|_numeric)"
-    assert risks(settings, Reader("shop")) == []
+    assert risks(settings, ReaderSettings("shop")) == []
 
 
 def test_a_recipe_of_a_whole_schema_says_what_becomes_of_new_tables() -> None:
-    (found,) = risks({s.name: s.value for s in recipe(Placement("shop", schemas=["public"]))}, Reader("shop"))
+    (found,) = risks({s.name: s.value for s in recipe(Placement("shop", schemas=["public"]))}, ReaderSettings("shop"))
     assert (found.setting, found.loses) == ("publication.autocreate.mode", False)
     assert "restart" in found.remedy
 
@@ -75,7 +75,7 @@ def test_a_recipe_of_a_whole_schema_says_what_becomes_of_new_tables() -> None:
     ],
 )  # fmt: skip
 def test_a_setting_that_loses_data_is_named_with_its_remedy(changes: dict[str, str], setting: str) -> None:
-    (found,) = risks(config(**changes), Reader("shop"))
+    (found,) = risks(config(**changes), ReaderSettings("shop"))
     assert (found.setting, found.loses) == (setting, True)
     assert found.effect
     assert found.remedy
@@ -102,7 +102,7 @@ def test_a_setting_that_loses_data_is_named_with_its_remedy(changes: dict[str, s
     ],
 )  # fmt: skip
 def test_a_setting_that_was_chosen_is_named_and_loses_nothing_unawares(changes: dict[str, str], setting: str) -> None:
-    (found,) = risks(config(**changes), Reader("shop"))
+    (found,) = risks(config(**changes), ReaderSettings("shop"))
     assert (found.setting, found.loses) == (setting, False)
 
 
@@ -122,29 +122,29 @@ def test_a_setting_that_was_chosen_is_named_and_loses_nothing_unawares(changes: 
     ],
 )
 def test_a_harmless_setting_is_not_named(changes: dict[str, str]) -> None:
-    assert risks(config(**changes), Reader("shop")) == []
+    assert risks(config(**changes), ReaderSettings("shop")) == []
 
 
 def test_a_snapshot_of_some_rows_is_no_risk_where_the_pipeline_knows_of_it() -> None:
     overrides = config(snapshot__select__statement__overrides="public.orders")
-    assert risks(overrides, Reader("shop", snapshots="partial")) == []
+    assert risks(overrides, ReaderSettings("shop", snapshots="partial")) == []
 
 
 def test_a_converters_setting_without_the_converter_has_no_effect() -> None:
-    (found,) = risks(config(value__converter=""), Reader("shop"))
+    (found,) = risks(config(value__converter=""), ReaderSettings("shop"))
     assert "value.converter.replace.null.with.default has no effect" in found.effect
     assert "REST interface doesn't show" in found.effect
 
 
 def test_the_salt_of_a_hash_is_not_shown() -> None:
     hashed = config() | {"column.mask.hash.SHA-256.with.salt.hunter2": "public.orders.email"}
-    (found,) = risks(hashed, Reader("shop"))
+    (found,) = risks(hashed, ReaderSettings("shop"))
     assert "hunter2" not in str(found)
 
 
 def test_rules_of_postgres_are_not_those_of_another_database() -> None:
     found = risks(config(connector__class="io.debezium.connector.mysql.MySqlConnector", interval__handling__mode=""),
-                  Reader("shop"))  # fmt: skip
+                  ReaderSettings("shop"))  # fmt: skip
     assert found == []
 
 

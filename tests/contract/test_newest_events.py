@@ -10,7 +10,7 @@ import pytest
 
 from ingest.config import Pipeline, load
 from ingest.sources.declarations import mismatches, unseen_columns
-from ingest.sources.newest import Shape, UnreadableTopic, shape_of
+from ingest.sources.newest_events import RecordShape, UnreadableTopic, shape_of
 
 TOPIC = "shop.public.orders"
 SOURCE = {"schema": "public", "table": "orders"}
@@ -34,13 +34,15 @@ def test_a_record_with_a_schema_shows_columns_types_and_key() -> None:
     value = {"schema": {"type": "struct", "fields": [AFTER]}, "payload": {"op": "c", "after": ROW, "source": SOURCE}}
     key = {"schema": {}, "payload": {"id": 1}}
     types = {"id": "int32", "total": "decimal(10,2)"}
-    assert shape_of(TOPIC, text(key), text(value)) == Shape(TOPIC, "public.orders", ("id", "total"), ("id",), types)
+    assert shape_of(TOPIC, text(key), text(value)) == RecordShape(
+        TOPIC, "public.orders", ("id", "total"), ("id",), types
+    )
 
 
 def test_a_record_without_a_schema_shows_its_names() -> None:
     value = {"op": "d", "before": ROW, "after": None, "source": SOURCE}
-    assert shape_of(TOPIC, b"", text(value)) == Shape(TOPIC, "public.orders", ("id", "total"), ())
-    assert shape_of("routed", b"", text({"op": "c", "after": ROW}), "public.mine") == Shape(
+    assert shape_of(TOPIC, b"", text(value)) == RecordShape(TOPIC, "public.orders", ("id", "total"), ())
+    assert shape_of("routed", b"", text({"op": "c", "after": ROW}), "public.mine") == RecordShape(
         "routed", "public.mine", ("id", "total"), ()
     )
 
@@ -78,7 +80,7 @@ def pipeline(tmp_path: Path, tables: str, source: str = "") -> Pipeline:
     return load(path, {})
 
 
-SHAPE = Shape(TOPIC, "public.orders", ("id", "Total"), ("id",))
+SHAPE = RecordShape(TOPIC, "public.orders", ("id", "Total"), ("id",))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_a_column_that_may_have_been_dropped_is_noted_and_not_refused(tmp_path: 
 def test_a_table_is_named_as_the_file_says(tmp_path: Path, parts: str, name: str) -> None:
     value = text({"op": "c", "after": ROW, "source": SOURCE | {"name": "shop", "db": "eu"}})
     found = shape_of(TOPIC, b"", value, table_names=parts)
-    assert isinstance(found, Shape)
+    assert isinstance(found, RecordShape)
     assert found.table == name
     read = pipeline(tmp_path, f"{{{name}: {{primary_key: [id]}}}}", f", table_names: {parts}")
     assert mismatches(read, [found]) == []
@@ -142,7 +144,7 @@ def test_a_table_is_named_as_the_file_says(tmp_path: Path, parts: str, name: str
 def test_mysql_has_no_schema_but_its_database() -> None:
     value = text({"op": "c", "after": ROW, "source": {"name": "shop", "db": "eu", "table": "orders"}})
     found = shape_of(TOPIC, b"", value, table_names="server.database.schema.table")
-    assert isinstance(found, Shape)
+    assert isinstance(found, RecordShape)
     assert found.table == "shop.eu.orders"
 
 

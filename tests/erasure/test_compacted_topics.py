@@ -37,7 +37,7 @@ from ingest.lakehouse.accounts import Accounts
 from ingest.pipeline.composition import Run, bronze_of
 from ingest.proof.scan import Folder, SearchTerm, scan_places
 from ingest.quality.accounting import audit
-from ingest.sources.kafka_records import records as read
+from ingest.sources.kafka_records import read_records
 from ingest.spark.session import SHORT_LIVED
 from ingest.stack import Stack
 from ingest.testing import Event
@@ -146,7 +146,7 @@ class Topics:
     def lasts(self, table: str) -> dict[int, Any]:
         """key → what its topic says of it last, None where that is a tombstone."""
         found = {}
-        for record in read(self.servers, topic(table)):
+        for record in read_records(self.servers, topic(table)):
             assert record.key is not None
             found[json.loads(record.key)["id"]] = None if record.value is None else json.loads(record.value)["after"]
         return found

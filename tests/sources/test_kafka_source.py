@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from ingest.config import Pipeline
 from ingest.errors import IngestError, SourceRefused, Unreachable
 from ingest.failures.explained import explained
-from ingest.sources.contract import Range
+from ingest.sources.contract import OffsetRange
 from ingest.sources.kafka import KafkaSource
 from ingest.sources.kafka_properties import spark_options
 from ingest.stack import Stack
@@ -38,7 +38,7 @@ def _make(servers: str, topic: str, values: str) -> None:
     assert producer.flush(60) == 0
 
 
-def _values(spark: SparkSession, source: KafkaSource, span: Range) -> list[str]:
+def _values(spark: SparkSession, source: KafkaSource, span: OffsetRange) -> list[str]:
     rows = source.read(spark, span).orderBy("offset").collect()
     return [bytes(row.value).decode() for row in rows]
 
@@ -73,7 +73,7 @@ def test_batches_share_a_consumer(spark: SparkSession, servers: str) -> None:
         assert _values(spark, source, span) == [str(n) for n in range(begin, begin + 50)]
         captured = span.end
         own |= _consumers(spark) - others
-    again = Range({topic: {0: 70}}, {topic: {0: 140}})
+    again = OffsetRange({topic: {0: 70}}, {topic: {0: 140}})
     assert _values(spark, source, again) == [str(n) for n in range(70, 140)]
     assert source.pending(captured, 50) is None
     own |= _consumers(spark) - others

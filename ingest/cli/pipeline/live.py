@@ -10,12 +10,12 @@ from rich.table import Table
 from ingest.config import Pipeline
 from ingest.config.connect import Connect
 from ingest.config.source import Source
-from ingest.connector import Connectors, Reader, Risk, risks, topic_risks, version_risks
+from ingest.connector import Connectors, ReaderSettings, Risk, risks, topic_risks, version_risks
 from ingest.errors import SourceRefused
 from ingest.sources.captured import captured_offsets, is_remote
 from ingest.sources.declarations import mismatches, unseen_columns
 from ingest.sources.kafka_admin import KafkaAdmin, lag
-from ingest.sources.newest import newest_shapes
+from ingest.sources.newest_events import newest_shapes
 
 
 def observed(pipeline: Pipeline) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _connector(place: Connect, source: Source, topics: tuple[str, ...]) -> tuple
         "failures": list(status.failures),
         "unread_topics": unread,
     }
-    reader = Reader(
+    reader = ReaderSettings(
         debezium.topic_prefix,
         debezium.unavailable_value_placeholder,
         debezium.heartbeat_prefix,

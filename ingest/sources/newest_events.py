@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from ingest.changelog.connect_schema import columns_of
 from ingest.errors import ChangelogUnusable, Unreachable
 from ingest.sources.contract import Offsets
-from ingest.sources.kafka_properties import librdkafka
+from ingest.sources.kafka_properties import librdkafka_properties
 
 _PER_PARTITION = 20
 _POLL_SECONDS = 0.5
@@ -21,7 +21,7 @@ _TIMEOUT_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class Shape:
+class RecordShape:
     """A table's columns and key in a record. `types`: column → logical type, only where the record carries its
     schema."""
 
@@ -46,7 +46,7 @@ def newest_shapes(
     end: Offsets,
     topic_tables: Mapping[str, str],
     table_names: str = "schema.table",
-) -> list[Shape | UnreadableTopic]:
+) -> list[RecordShape | UnreadableTopic]:
     """Returns a shape for each table in the newest records of each topic, and an entry for each unreadable topic.
 
     A shape has the columns of all of these records, since partitions are read in no order.
@@ -60,20 +60,20 @@ def newest_shapes(
     Raises Unreachable where the records don't come in time. A topic without records, or whose newest are all
     tombstones and heartbeats, has no entry.
     """
-    shapes: dict[tuple[str, str], Shape] = {}
+    shapes: dict[tuple[str, str], RecordShape] = {}
     unread: dict[str, UnreadableTopic] = {}
     for topic, key, value in _newest(properties, beginning, end):
         if not value:
             continue
-        found = shape_of(topic, key, value, topic_tables.get(topic), table_names)
-        if isinstance(found, Shape):
-            before = shapes.get((topic, found.table), found)
-            columns = tuple(dict.fromkeys((*before.columns, *found.columns)))
-            shapes[topic, found.table] = replace(found, columns=columns)
-        elif found is not None:
-            unread[topic] = found
+        shape = shape_of(topic, key, value, topic_tables.get(topic), table_names)
+        if isinstance(shape, RecordShape):
+            before = shapes.get((topic, shape.table), shape)
+            columns = tuple(dict.fromkeys((*before.columns, *shape.columns)))
+            shapes[topic, shape.table] = replace(shape, columns=columns)
+        elif shape is not None:
+            unread[topic] = shape
     known = {topic for topic, _ in shapes}
-    return [*shapes.values(), *(found for topic, found in unread.items() if topic not in known)]
+    return [*shapes.values(), *(shape for topic, shape in unread.items() if topic not in known)]
 
 
 def _newest(properties: Mapping[str, str], beginning: Offsets, end: Offsets) -> Iterator[tuple[str, bytes, bytes]]:
@@ -86,8 +86,12 @@ def _newest(properties: Mapping[str, str], beginning: Offsets, end: Offsets) -> 
     ]
     if not places:
         return
-    told: dict[str, Any] = {"group.id": "ingest", "enable.auto.commit": False, "enable.partition.eof": True}
-    consumer = Consumer(librdkafka(properties) | told)
+    consumer_settings: dict[str, Any] = {
+        "group.id": "ingest",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer(librdkafka_properties(properties) | consumer_settings)
     left = {(place.topic, place.partition) for place in places}
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     try:
@@ -112,7 +116,7 @@ def _newest(properties: Mapping[str, str], beginning: Offsets, end: Offsets) -> 
 
 def shape_of(
     topic: str, key: bytes, value: bytes, table: str | None = None, table_names: str = "schema.table"
-) -> Shape | UnreadableTopic | None:
+) -> RecordShape | UnreadableTopic | None:
     """Returns the shape in a record with a value; None for one without a row (a heartbeat, a truncate)."""
     if value[:1] == b"\0":
         return UnreadableTopic(topic, "a schema registry's frame (Avro, Protobuf or JSON Schema), where JSON is read")
@@ -129,7 +133,7 @@ def shape_of(
         return None
     types = _types(document.get("schema")) if wrapped else {}
     named = table or _table_name(source, table_names) or topic
-    return Shape(topic, named, tuple(types or row), _key(key), types)
+    return RecordShape(topic, named, tuple(types or row), _key(key), types)
 
 
 def _table_name(source: Mapping[str, Any], table_names: str) -> str:
