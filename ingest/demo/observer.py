@@ -67,7 +67,7 @@ class Observer:
             return
         row = self._view.row(ACCIDENT_CLAIMS, self._story.id)
         if chapter.shown_by(row):
-            self._story.sighted()
+            self._story.chapter_seen()
             self._display.chapter(self._story.id, chapter.title, row)
 
     def _measure(self) -> None:

@@ -61,5 +61,5 @@ class Story:
     def commit_done(self) -> None:
         self._committed += 1
 
-    def sighted(self) -> None:
+    def chapter_seen(self) -> None:
         self._seen += 1

@@ -104,7 +104,7 @@ def _scan(table: Table, column: str, wanted: DataFrame, files: Sequence[DataFile
     if sum(f.size for f in files) <= _SEARCHED:
         return rows, False
     spark = rows.sparkSession
-    keyed, told = _asking(column)
+    keyed, told = _probe_client(column)
     found = keyed.of(wanted).agg(*told)
     # Stays in the JVM: a value that went through Python would have to come back as the same.
     row = found._jdf.collectAsList().get(0)
@@ -116,7 +116,7 @@ def _scan(table: Table, column: str, wanted: DataFrame, files: Sequence[DataFile
 
 
 @lru_cache(maxsize=512)
-def _asking(column: str) -> tuple[Projection, tuple[Column, Column, Column]]:
+def _probe_client(column: str) -> tuple[Projection, tuple[Column, Column, Column]]:
     """The key of each row, and whether the row is an early one; of these all keys, and how many rows there are with a
     key, and with a null in its place."""
     # Not `limit`: Spark numbers its limits, and would compile what it generates for them anew each time.

@@ -93,14 +93,14 @@ class S3(Service):
         }
 
     @cached_property
-    def _asking(self) -> S3Client:
+    def _probe_client(self) -> S3Client:
         # Asked ten times a second at the start; making one takes longer than an answer.
         quick = Config(retries={"max_attempts": 1}, connect_timeout=2, read_timeout=5)
         return boto3.client("s3", config=quick, **self.client_options)
 
     def check(self) -> None:
         try:
-            self._asking.list_buckets()
+            self._probe_client.list_buckets()
             if not self.external:
                 self._require_volumes()
         except (BotoCoreError, ClientError, ValueError, requests.RequestException) as failure:

@@ -77,7 +77,7 @@ def test_a_chapter_is_due_only_when_silver_has_shown_the_one_before() -> None:
         story.commit_done()
         assert story.due is None
         assert story.awaited is chapter
-        story.sighted()
+        story.chapter_seen()
         titles.append(chapter.title)
     assert titles == story.seen == ["appears", "changes", "vanishes"]
     assert story.told
