@@ -64,28 +64,28 @@ def replay(
     """Merges each case and writes `accounts.json` beside its tables; yields each case with that file's content, in
     order."""
     with ThreadPoolExecutor(min(_CASES_AT_ONCE, len(cases)), thread_name_prefix="replay") as pool:
-        summaries = pool.map(lambda case: _fold(spark, case, delivery, form), cases)
+        summaries = pool.map(lambda case: _merge_case(spark, case, delivery, form), cases)
         yield from zip(cases, summaries, strict=True)
 
 
-def _emptied(out: Path) -> None:
+def _delete_results(out: Path) -> None:
     """Deletes the results of an earlier replay in the folder."""
-    there = {p.name for p in out.iterdir()} if out.is_dir() else set()
-    if there and not (_ACCOUNTS in there and there <= {_ACCOUNTS, *_FOLDERS}):
+    existing = {p.name for p in out.iterdir()} if out.is_dir() else set()
+    if existing and not (_ACCOUNTS in existing and existing <= {_ACCOUNTS, *_FOLDERS}):
         raise ConfigError(
-            f"{out} holds something that is no whole replay", "choose another --out, or remove the folder"
+            f"{out} holds files that are not from a complete replay", "choose another --out, or delete the folder"
         )
-    for name in sorted(there - {_ACCOUNTS}):
+    for name in sorted(existing - {_ACCOUNTS}):
         shutil.rmtree(out / name)
     (out / _ACCOUNTS).unlink(missing_ok=True)
 
 
-def _fold(spark: SparkSession, case: Case, delivery: Delivery, form: Format) -> dict[str, Any]:
-    _emptied(case.out)
-    told = _told(case.tables)
-    begin = {int(p): int(o) for p, o in told.get("start_offsets", {}).items()}
+def _merge_case(spark: SparkSession, case: Case, delivery: Delivery, form: Format) -> dict[str, Any]:
+    _delete_results(case.out)
+    declarations = _read_declarations(case.tables)
+    begin = {int(p): int(o) for p, o in declarations.get("start_offsets", {}).items()}
     records = [r for r in lines(case.events) if r.offset >= begin.get(r.partition, 0)]
-    rules = _rules(told)
+    rules = _rules(declarations)
     lakehouse = Lakehouse(str(case.out.resolve()))
     source = FileSource(delivery.ordered(records))
     size = delivery.batch_size or max(len(records), 1)
@@ -98,51 +98,53 @@ def _fold(spark: SparkSession, case: Case, delivery: Delivery, form: Format) -> 
     table_schemas = [entry.table_schema for entry in merge.tables.table_schemas.entries]
     summary = _summary(spark, case, lakehouse, records, accounts)
     summary["set_aside"] = {t: {"code": s.code, "reason": s.reason} for t, s in merge.set_aside.items()}
-    summary["tables"] = _tables(spark, case, lakehouse, table_schemas, sorted(told.get("tables", {})), form)
+    summary["tables"] = _tables(spark, case, lakehouse, table_schemas, sorted(declarations.get("tables", {})), form)
     text = json.dumps(summary, ensure_ascii=False, indent=1)
     case.out.mkdir(parents=True, exist_ok=True)
     (case.out / _ACCOUNTS).write_text(text + "\n", encoding="utf-8")
     return summary
 
 
-def _told(path: Path | None) -> dict[str, Any]:
+def _read_declarations(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        declarations = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} can't be read as JSON", "give a file such as tables.json") from error
-    if not isinstance(told, dict):
+    if not isinstance(declarations, dict):
         raise ConfigError(f"{path} holds no object", 'write {"tables": {"schema.table": {"primary_key": […]}}}')
-    return told
+    return declarations
 
 
-def _rules(told: Mapping[str, Any]) -> Rules:
-    tables: dict[str, dict[str, Any]] = told.get("tables", {})
+def _rules(declarations: Mapping[str, Any]) -> Rules:
+    tables: dict[str, dict[str, Any]] = declarations.get("tables", {})
     topics: dict[str, set[str]] = {}
     for table, settings in tables.items():
         for topic in settings.get("topics", ()):
             topics.setdefault(topic, set()).add(table)
     return Rules(
         naming=Naming(
-            topic_tables=tuple(told.get("topic_tables", {}).items()),
+            topic_tables=tuple(declarations.get("topic_tables", {}).items()),
             sequences=tuple((t, s["sequence"]) for t, s in tables.items() if "sequence" in s),
-            names=TableNaming(told.get("table_names", "schema.table"), frozenset(told.get("topic_tables", {}))),
+            names=TableNaming(
+                declarations.get("table_names", "schema.table"), frozenset(declarations.get("topic_tables", {}))
+            ),
         ),
         primary_keys={t: tuple(s["primary_key"]) for t, s in tables.items() if "primary_key" in s},
         columns={t: s.get("columns", {}) for t, s in tables.items()},
         table_topics={topic: next(iter(names)) for topic, names in topics.items() if len(names) == 1},
-        include_tables=told.get("include_tables"),
-        exclude_tables=told.get("exclude_tables"),
-        fold_case=bool(told.get("case_insensitive", False)),
+        include_tables=declarations.get("include_tables"),
+        exclude_tables=declarations.get("exclude_tables"),
+        fold_case=bool(declarations.get("case_insensitive", False)),
         column_renames={t: s.get("rename", {}) for t, s in tables.items()},
         append_only=frozenset(t for t, s in tables.items() if s.get("append_only")),
         history=frozenset(t for t, s in tables.items() if s.get("history")),
-        epochs=tuple(datetime.fromisoformat(begin) for begin in told.get("epochs", ())),
-        renamed=told.get("renamed", {}),
-        stops_at_restart=told.get("restarts") == "stop",
-        stops_at_two_partitions=told.get("keys_in_two_partitions", "offset") == "stop",
-        times_out_of_range=OutOfRange(told.get("times_out_of_range", OutOfRange.CLAMP)),
+        epochs=tuple(datetime.fromisoformat(begin) for begin in declarations.get("epochs", ())),
+        renamed=declarations.get("renamed", {}),
+        stops_at_restart=declarations.get("restarts") == "stop",
+        stops_at_two_partitions=declarations.get("keys_in_two_partitions", "offset") == "stop",
+        times_out_of_range=OutOfRange(declarations.get("times_out_of_range", OutOfRange.CLAMP)),
     )
 
 
@@ -181,7 +183,7 @@ def _tables(
         if form == "jsonl":
             file = Path("tables") / f"{path_segment(table_schema.table)}.jsonl"
             columns = {c.name: rendered(quoted(c.name), c.type) for c in table_schema.columns}
-            count = _one_file(rows.select(json_object(columns)), case.out / file)
+            count = _write_lines(rows.select(json_object(columns)), case.out / file)
         else:
             count = rows.count()
         tables[table_schema.table] = {"file": str(file), "rows": count}
@@ -195,7 +197,7 @@ def _tables(
     return tables
 
 
-def _one_file(text: DataFrame, path: Path) -> int:
+def _write_lines(text: DataFrame, path: Path) -> int:
     """Writes the lines and returns their number. Streams row by row, so that a table needn't fit into the driver's
     memory."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -22,14 +22,14 @@ def counting(as_json: bool, events: Callable[[], int] | None = None) -> Iterator
 
 @contextmanager
 def bar(
-    what: str, as_json: bool, total: Callable[[], int] | None = None, console: Console | None = None
+    unit: str, as_json: bool, total: Callable[[], int] | None = None, console: Console | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """Yields a function that advances the bar by a number of finished `what`. `total` returns the number in all."""
+    """Yields a function that advances the bar by a number of finished `unit`. `total` returns the number in all."""
     console = console or verbatim(stderr=True)
     if as_json or not console.is_terminal:
         yield lambda done: None
         return
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn(unit), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as shown:
-        task = shown.add_task(what, total=total() if total else None)
+        task = shown.add_task(unit, total=total() if total else None)
         yield lambda done: shown.advance(task, done)

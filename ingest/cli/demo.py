@@ -25,15 +25,16 @@ _INTERRUPTED = 130
 
 
 def demo(
-    seconds: Annotated[float, typer.Option(min=0, help="How long the source changes, at least.")] = 20.0,
-    seed: Annotated[int, typer.Option(help="What the invented people and changes are drawn from.")] = 1,
-    keep: Annotated[bool, typer.Option("--keep", help="Go on until Ctrl-C, then compare.")] = False,
+    seconds: Annotated[float, typer.Option(min=0, help="For how many seconds the source changes, at least.")] = 20.0,
+    seed: Annotated[int, typer.Option(help="Seed of the generated people and changes.")] = 1,
+    keep: Annotated[bool, typer.Option("--keep", help="Run until Ctrl-C, then compare.")] = False,
     history: Annotated[
         bool,
         typer.Option("--history", help="Archive the changelog in S3, lose the lakehouse, and restore it."),
     ] = False,
     folder: Annotated[
-        Path | None, typer.Option(help="A new folder for lakehouse and services, kept; else a temporary one.")
+        Path | None,
+        typer.Option(help="A new folder for lakehouse and services, which is kept; default: a temporary one."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print nothing but a summary, as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
@@ -49,16 +50,16 @@ def demo(
     console = verbatim(stderr=as_json)
     with _folder(folder) as root:
         if keep:
-            console.print("goes on until Ctrl-C, then silver is compared with its source")
-            _say_where(console, root)
+            console.print("runs until Ctrl-C, then compares silver with its source")
+            _print_locations(console, root)
         try:
-            summary = _demonstrated(root, console, seed, None if keep else seconds, history)
+            summary = _demonstrate(root, console, seed, None if keep else seconds, history)
         except KeyboardInterrupt:
             summary = None
     if summary is None:
         console.print("stopped before the comparison; no service is left running")
     else:
-        _tell(console, summary, folder)
+        _print_summary(console, summary, folder)
         if as_json:
             verbatim(soft_wrap=True).out(json.dumps(summary.plain()))
     if code := exit_code(summary):
@@ -73,17 +74,17 @@ def exit_code(summary: Summary | None) -> int:
     return 0 if summary.equal else _DIFFERS
 
 
-def _tell(console: Console, summary: Summary, folder: Path | None) -> None:
+def _print_summary(console: Console, summary: Summary, folder: Path | None) -> None:
     for sentence in summary.sentences():
         console.print(sentence, style="green" if summary.equal else "red", soft_wrap=True)
-    console.print(f"in all: {summary.seconds:.0f} s")
+    console.print(f"total: {summary.seconds:.0f} s")
     if folder is None:
         console.print("to look around afterwards, keep the tables: ingest demo --folder claims-demo")
     else:
-        _say_where(console, folder.expanduser().absolute())
+        _print_locations(console, folder.expanduser().absolute())
 
 
-def _demonstrated(root: Path, console: Console, seed: int, seconds: float | None, history: bool) -> Summary | None:
+def _demonstrate(root: Path, console: Console, seed: int, seconds: float | None, history: bool) -> Summary | None:
     from ingest.cli.pipeline.run import stop_on_signal
     from ingest.demo.demonstration import Options, demonstrate
     from ingest.demo.display import Display
@@ -118,11 +119,11 @@ def _refuse_external(variables: Iterable[str]) -> None:
     named = [name for name in variables if os.environ.get(name)]
     if named:
         raise ConfigError(
-            f"{', '.join(named)} names a service of yours, and the demo starts its own", "unset it for the demo"
+            f"{', '.join(named)} names an external service, but the demo starts its own", "unset it for the demo"
         )
 
 
-def _say_where(console: Console, root: Path) -> None:
+def _print_locations(console: Console, root: Path) -> None:
     lakehouse = root / "lakehouse"
     query = "SELECT status, count(*) FROM claims.accident_claims GROUP BY status"
     for line in (

@@ -95,7 +95,7 @@ def _headline(found: dict[str, Any]) -> str:
 def _lines(found: dict[str, Any]) -> list[str]:
     tables = _named(found).items()
     counts = [(table, ", ".join(f"{k} {v:,}" for k, v in c.items() if v)) for table, c in tables]
-    return [_headline(found), *(f"  {table}: {said or 'nothing'}" for table, said in counts)]
+    return [_headline(found), *(f"  {table}: {text or 'nothing'}" for table, text in counts)]
 
 
 @dataclass

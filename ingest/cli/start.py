@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _RUN = "run"
 _FILES = (".yaml", ".yml")
-_NAMED = 5
+_MAX_NAMED = 5
 
 
 def say(text: str) -> None:
@@ -47,8 +47,8 @@ def installed(package: str) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """Returns the first names and the number of further ones."""
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    more = len(names) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 class AnnouncedSource:
@@ -60,8 +60,8 @@ class AnnouncedSource:
         self._source = source
         self._servers = servers
         self._bounded = False
-        self._asked: bool = before is not None and before._asked
-        self._answered: bool = before is not None and before._answered
+        self._has_announced_waiting: bool = before is not None and before._has_announced_waiting
+        self._has_announced_topics: bool = before is not None and before._has_announced_topics
 
     def pin_end(self) -> None:
         self._say_waiting()
@@ -71,8 +71,8 @@ class AnnouncedSource:
     def pending(self, captured: Offsets, limit: int) -> OffsetRange | None:
         self._say_waiting()
         span = self._source.pending(captured, limit)
-        if not self._answered:
-            self._answered = True
+        if not self._has_announced_topics:
+            self._has_announced_topics = True
             waiting = 0 if span is None else span.size + span.behind
             topics = sorted(self._source.ends)
             say(f"reading {counted(len(topics), 'topic')}: {listed(topics)}")
@@ -84,8 +84,8 @@ class AnnouncedSource:
         return self._source.read(spark, span)
 
     def _say_waiting(self) -> None:
-        if not self._asked:
-            self._asked = True
+        if not self._has_announced_waiting:
+            self._has_announced_waiting = True
             say(f"waiting for Kafka at {self._servers}")
 
 

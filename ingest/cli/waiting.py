@@ -32,24 +32,24 @@ def retry_while_away(spark: SparkSession, pipeline: Pipeline, as_json: bool, wor
 
 def _sentence(state: Waiting | Resumed) -> str:
     if isinstance(state, Resumed):
-        return f"goes on after {state.seconds:,.0f} s: it had waited since {_clock(state.since)}"
+        return f"continues after {state.seconds:,.0f} s; it had waited since {_clock(state.since)}"
     times = "once" if state.failures == 1 else f"{state.failures} times"
     return (
-        f"waiting since {_clock(state.since)}: {state.problem}; failed {times}, tried again in "
-        f"{state.next_attempt_seconds:g} s, given up at {_clock(state.gives_up_at)}"
+        f"waiting since {_clock(state.since)}: {state.problem}; failed {times}, next attempt in "
+        f"{state.next_attempt_seconds:g} s, gives up at {_clock(state.gives_up_at)}"
     )
 
 
 def _json(state: Waiting | Resumed) -> str:
-    said: dict[str, Any] = {"event": "resumed" if isinstance(state, Resumed) else "waiting", "problem": state.problem}
-    said["since"] = state.since.isoformat(timespec="seconds")
+    report: dict[str, Any] = {"event": "resumed" if isinstance(state, Resumed) else "waiting", "problem": state.problem}
+    report["since"] = state.since.isoformat(timespec="seconds")
     if isinstance(state, Resumed):
-        said["waited_seconds"] = round(state.seconds, 1)
+        report["waited_seconds"] = round(state.seconds, 1)
     else:
-        said["failures"] = state.failures
-        said["next_attempt_seconds"] = state.next_attempt_seconds
-        said["gives_up_at"] = state.gives_up_at.isoformat(timespec="seconds")
-    return json.dumps(said, ensure_ascii=False)
+        report["failures"] = state.failures
+        report["next_attempt_seconds"] = state.next_attempt_seconds
+        report["gives_up_at"] = state.gives_up_at.isoformat(timespec="seconds")
+    return json.dumps(report, ensure_ascii=False)
 
 
 def _clock(moment: datetime) -> str:

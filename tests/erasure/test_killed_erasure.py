@@ -53,7 +53,7 @@ def dying(done):
         return told
     return die
 
-place = {"asked": (request, "shred"), "old files": (removal, "without_old_files")}.get(step, (erase, "_tell"))
+place = {"asked": (request, "shred"), "old files": (removal, "without_old_files")}.get(step, (erase, "_print_place"))
 setattr(*place, dying(getattr(*place)))
 main()
 """

@@ -28,7 +28,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of a 
 
 @app.command()
 def key(
-    file: Annotated[Path, typer.Argument(help="Where the private key goes; the public one goes beside it.")],
+    file: Annotated[Path, typer.Argument(help="File for the new private key; the public key is FILE.pub.")],
     debug: Debug = False,
 ) -> None:
     """Make a key pair that signs certificates. Keep the private key readable by its owner alone and outside of
@@ -37,19 +37,19 @@ def key(
     Example: ingest certificate key ~/.ingest/erasure.pem
     """
     del debug
-    beside = make_key_pair(file.expanduser())
-    typer.echo(f"private key: {file}\npublic key: {beside}")
+    public_file = make_key_pair(file.expanduser())
+    typer.echo(f"private key: {file}\npublic key: {public_file}")
 
 
 @app.command()
 def issue(
     pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
-    request: Annotated[str, typer.Argument(help="The request, as `ingest erase` has told it.")],
+    request: Annotated[str, typer.Argument(help="The request's number, as printed by `ingest erase`.")],
     needle_file: Annotated[
         str, typer.Option("--needle-file", help='The subject\'s values, as for `ingest scan`. "-" reads stdin.')
     ],
     key: Annotated[Path, typer.Option("--key", help="The private key that signs.")],
-    out: Annotated[Path, typer.Option(help="The folder that the two files go to.", file_okay=False)] = Path(),
+    out: Annotated[Path, typer.Option(help="Folder for the certificate's two files.", file_okay=False)] = Path(),
     folder: Annotated[list[Path] | None, typer.Option(help="One more place to scan. May be repeated.")] = None,
     debug: Debug = False,
 ) -> None:
@@ -75,7 +75,7 @@ def issue(
 
 @app.command()
 def verify(
-    file: Annotated[Path, typer.Argument(help="A certificate: its JSON file, or its page.")],
+    file: Annotated[Path, typer.Argument(help="A certificate: its JSON or its HTML file.")],
     key: Annotated[Path | None, typer.Option("--public-key", help="The issuer's public key.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Debug = False,

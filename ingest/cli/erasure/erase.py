@@ -27,7 +27,7 @@ from ingest.errors import ConfigError
 from ingest.failures.explained import explaining
 from ingest.spark.session import running
 
-_REMAINS = "from now on nothing of it that was written by now gets into a table"
+_SUPPRESSED = "events that were written before now can't reach a table any more"
 
 
 class CutoffAt(StrEnum):
@@ -43,20 +43,22 @@ def erase(
         str | None,
         typer.Option("--subject", help='Its kind and key, such as member:42; "-" reads it from stdin.'),
     ] = None,
-    every: Annotated[
+    subject_file: Annotated[
         str | None,
         typer.Option("--all", "--subject-file", help='A file of subjects, one a line; "-" reads them from stdin.'),
     ] = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Why. It is kept: write nothing personal.")] = None,
-    upto: Annotated[
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="The reason, which is stored: nothing personal.")
+    ] = None,
+    cutoff_at: Annotated[
         CutoffAt,
-        typer.Option("--upto", help="The old life: all that the topics hold now or, without asking them, bronze."),
+        typer.Option("--upto", help="Erase what was written until the current end of the topics, or of bronze."),
     ] = CutoffAt.TOPICS,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
-    ask_only: Annotated[bool, typer.Option("--ask-only", help="Remove nothing yet: a later run does.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be removed.")] = False,
+    ask_only: Annotated[bool, typer.Option("--ask-only", help="Only record the request; a later run removes.")] = False,
     keep_hours: Annotated[
         int | None,
-        typer.Option("--keep-old-files", min=0, help="Hours, in place of privacy: {keep_old_files_hours: …}."),
+        typer.Option("--keep-old-files", min=0, help="Overrides privacy: {keep_old_files_hours: …}."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
@@ -74,28 +76,28 @@ def erase(
     """
     del debug
     loaded = load(pipeline)
-    subjects = _subjects(subject, every)
+    subjects = _subjects(subject, subject_file)
     if not subjects and (dry_run or ask_only):
-        raise ConfigError("whom to erase is not clear", "give either --subject or --all")
-    told: dict[str, Any] = {"dry_run": dry_run}
+        raise ConfigError("no subject, or two ways to name it, were given", "give either --subject or --all")
+    report: dict[str, Any] = {"dry_run": dry_run}
     with running(f"ingest erase {loaded.name}", loaded.session) as spark, explaining(loaded):
         if subjects:
-            cutoff = written_by_now(spark, loaded, upto is CutoffAt.TOPICS and not dry_run)
-            asked = found(spark, loaded, subjects, reason, cutoff)
+            cutoff = written_by_now(spark, loaded, cutoff_at is CutoffAt.TOPICS and not dry_run)
+            requested = found(spark, loaded, subjects, reason, cutoff)
             if not dry_run:
-                ask(spark, loaded, asked)
-            keys = asked.keys.count()
-            told |= _plain(loaded, asked, keys, dry_run)
+                ask(spark, loaded, requested)
+            keys = requested.keys.count()
+            report |= _request_json(loaded, requested, keys, dry_run)
             if not as_json:
-                _show(loaded, asked, keys, dry_run)
+                _show(loaded, requested, keys, dry_run)
         if not dry_run and not ask_only:
-            asks_topic = not subjects
-            told |= retry_while_away(
-                spark, loaded, as_json, lambda _: _worked_off(spark, loaded, keep_hours, as_json, asks_topic)
+            reads_topic = not subjects
+            report |= retry_while_away(
+                spark, loaded, as_json, lambda _: _execute_requests(spark, loaded, keep_hours, as_json, reads_topic)
             )
     if as_json:
-        typer.echo(json.dumps(told, ensure_ascii=False))
-    _require_readable(loaded, told.get("unreadable_requests", []))
+        typer.echo(json.dumps(report, ensure_ascii=False))
+    _require_readable(loaded, report.get("unreadable_requests", []))
 
 
 def _require_readable(pipeline: Pipeline, left: list[dict[str, Any]]) -> None:
@@ -105,70 +107,74 @@ def _require_readable(pipeline: Pipeline, left: list[dict[str, Any]]) -> None:
         raise ConfigError(
             f"{len(left)} records of topic {pipeline.privacy.request_topic} are no requests; the first, partition "
             f"{first['partition']}, offset {first['offset']}: {first['why']}",
-            'ask for these anew, {"subject": "member:42"}, and delete the records up to there from the topic '
+            'write these requests again, {"subject": "member:42"}, and delete the invalid records from the topic '
             "(kafka-delete-records)",
         )
 
 
-def _worked_off(
-    spark: SparkSession, pipeline: Pipeline, keep_hours: int | None, quiet: bool, asks_topic: bool
+def _execute_requests(
+    spark: SparkSession, pipeline: Pipeline, keep_hours: int | None, quiet: bool, reads_topic: bool
 ) -> dict[str, Any]:
     """Executes all open requests: from this command, from the request topic, and from deletes at the source."""
-    removal, seen = Removal(spark, pipeline, keep_hours), _nothing if quiet else _tell
-    requests, unreadable = asked_in_topic(spark, pipeline) if asks_topic else ([], [])
+    removal, report_place = Removal(spark, pipeline, keep_hours), _print_nothing if quiet else _print_place
+    requests, unreadable = asked_in_topic(spark, pipeline) if reads_topic else ([], [])
     if requests:
         ask(spark, pipeline, found_of(spark, pipeline, requests))
-    outcome = removal.run(seen)
+    outcome = removal.run(report_place)
     deleted = asked_by_deletes(spark, pipeline)
     if deleted.requests:
         ask(spark, pipeline, found_of(spark, pipeline, deleted.requests))
     deleted.remember()
     if deleted.requests:
-        outcome = removal.run(seen)
+        outcome = removal.run(report_place)
     beyond = out_of_reach(pipeline, datetime.now(UTC)) if outcome.requests else []
     if not quiet:
-        typer.echo(_end(pipeline.name, outcome))
+        typer.echo(_result_text(pipeline.name, outcome))
         for one in beyond:
-            typer.echo(f"out of reach: {one.place}: {one.what}{_by(one)}")
-    asked = {"asked_in_topic": len(requests), "deleted_at_source": len(deleted.requests)}
+            typer.echo(f"not covered: {one.place}: {one.what}{_until_text(one)}")
+    requested = {"asked_in_topic": len(requests), "deleted_at_source": len(deleted.requests)}
     left = [asdict(one) for one in unreadable]
-    return _removed(outcome) | asked | {"out_of_reach": [*map(_said, beyond)], "unreadable_requests": left}
+    return (
+        _outcome_json(outcome)
+        | requested
+        | {"out_of_reach": [*map(_location_json, beyond)], "unreadable_requests": left}
+    )
 
 
-def _nothing(*_: object) -> None:
+def _print_nothing(*_: object) -> None:
     """Reports nothing: with `--json` everything is printed at the end."""
 
 
-def _tell(place: str, taken: Mapping[str, int]) -> None:
+def _print_place(place: str, taken: Mapping[str, int]) -> None:
     typer.echo(f"{place}: " + ", ".join(f"{count:,} {what}" for what, count in taken.items()))
 
 
-def _removed(outcome: Outcome) -> dict[str, Any]:
+def _outcome_json(outcome: Outcome) -> dict[str, Any]:
     until = outcome.remain_until.isoformat(timespec="seconds") if outcome.remain_until else None
     return {"removed": {place: dict(taken) for place, taken in outcome.taken.items()}, "old_files_remain_until": until}
 
 
-def _said(beyond: Beyond) -> dict[str, str | None]:
+def _location_json(beyond: Beyond) -> dict[str, str | None]:
     until = None if beyond.until is None else beyond.until.isoformat(timespec="minutes")
     return {"place": beyond.place, "what": beyond.what, "until": until}
 
 
-def _by(beyond: Beyond) -> str:
+def _until_text(beyond: Beyond) -> str:
     return "" if beyond.until is None else f", by {beyond.until.astimezone().isoformat(sep=' ', timespec='minutes')}"
 
 
-def _end(pipeline: str, outcome: Outcome) -> str:
+def _result_text(pipeline: str, outcome: Outcome) -> str:
     if not outcome.requests:
-        return "nothing was ever asked to be erased"
+        return "there is no request to erase anything"
     if outcome.remain_until is None:
-        return "removed, with the old files of every table that held it"
+        return "removed, and the old files of all affected tables are deleted"
     at = outcome.remain_until.astimezone().isoformat(sep=" ", timespec="minutes")
-    return f"removed; bytes remain in old files, which go with `ingest erase {pipeline}` after {at}"
+    return f"removed; bytes remain in old files: run `ingest erase {pipeline}` after {at} to delete these"
 
 
 def _subjects(subject: str | None, file: str | None) -> list[Named]:
     if subject is not None and file is not None:
-        raise ConfigError("whom to erase is not clear", "give either --subject or --all")
+        raise ConfigError("no subject, or two ways to name it, were given", "give either --subject or --all")
     file = personal.STDIN if subject == personal.STDIN else file
     if subject is None and file is None:
         return []
@@ -181,27 +187,27 @@ def _subjects(subject: str | None, file: str | None) -> list[Named]:
     return list(dict.fromkeys(found))
 
 
-def _becomes(pipeline: Pipeline, place: str, table: str) -> str:
+def _treatment(pipeline: Pipeline, place: str, table: str) -> str:
     return "masked" if place == SILVER and pipeline.tables[table].masks else "removed"
 
 
-def _plain(pipeline: Pipeline, asked: Asked, keys: int, dry_run: bool) -> dict[str, Any]:
+def _request_json(pipeline: Pipeline, requested: Asked, keys: int, dry_run: bool) -> dict[str, Any]:
     found = [
-        {"place": place, "table": table, "count": count, "becomes": _becomes(pipeline, place, table)}
-        for (place, table), count in asked.counts.items()
+        {"place": place, "table": table, "count": count, "becomes": _treatment(pipeline, place, table)}
+        for (place, table), count in requested.counts.items()
     ]
-    requests = [] if dry_run else [r.entry.request for r in asked.requests]
-    return {"subjects": len(asked.requests), "found": found, "keys": keys, "requests": requests}
+    requests = [] if dry_run else [r.entry.request for r in requested.requests]
+    return {"subjects": len(requested.requests), "found": found, "keys": keys, "requests": requests}
 
 
-def _show(pipeline: Pipeline, asked: Asked, keys: int, dry_run: bool) -> None:
-    title = "what would go" if dry_run else "what is to go"
+def _show(pipeline: Pipeline, requested: Asked, keys: int, dry_run: bool) -> None:
+    title = "would be removed" if dry_run else "to be removed"
     table = Table("place", "table", "rows or events", "", title=title)
-    for (place, name), count in asked.counts.items():
-        table.add_row(place, name, f"{count:,}", _becomes(pipeline, place, name))
+    for (place, name), count in requested.counts.items():
+        table.add_row(place, name, f"{count:,}", _treatment(pipeline, place, name))
     console = verbatim()
     console.print(table)
-    for request in asked.requests if not dry_run else ():
+    for request in requested.requests if not dry_run else ():
         # The subject's key comes from the command line; it is not stored anywhere.
-        console.print(f"asked: {request.entry.request} ({request.entry.subject})")
-    typer.echo("nothing was asked for: a dry run" if dry_run else f"{keys:,} keys are fenced: {_REMAINS}")
+        console.print(f"requested: {request.entry.request} ({request.entry.subject})")
+    typer.echo("dry run: nothing was requested" if dry_run else f"{keys:,} keys are suppressed: {_SUPPRESSED}")

@@ -37,4 +37,4 @@ def rewrap(
     if as_json:
         console.out(json.dumps({"rewrapped": count, "master": max(keys.masters)}))
     else:
-        console.print(f"{count:,} keys wrapped anew, all by version {max(keys.masters)} now")
+        console.print(f"{count:,} keys are wrapped again; all are wrapped by version {max(keys.masters)} now")

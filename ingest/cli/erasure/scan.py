@@ -56,7 +56,7 @@ def scan(
         missed = [f"{s.place}, {s.format}: {name}" for s in report.canaries for name in s.missed]
         raise ProofFailed(
             f"the scan missed {len(missed):,} of its canaries, such as {missed[0]}",
-            "what it did not find may be there all the same: report this with the version and the platform",
+            "values may remain that it can't find: report this with the version and the platform",
         )
     if not report.clean:
         raise typer.Exit(EXIT_FOUND)
@@ -83,11 +83,11 @@ def _show(console: Console, report: Report) -> None:
             found.add_row(f.place, f.file, f.part, f.needle, f.form, f"{f.count:,}")
         console.print(found)
     if max(len(report.not_scanned), len(report.findings)) > _SHOWN:
-        console.print(f"of each table {_SHOWN} rows at most are shown: --json has all")
+        console.print(f"at most {_SHOWN} rows of each table are shown; --json prints all")
     console.print(f"canaries: {sum(s.canaries for s in report.canaries):,} planted, {_missed(report):,} missed")
     limited = ", ".join(f"{n.label} in {' and '.join(n.columns)}" for n in report.needles if n.columns)
     if limited:
-        console.print(f"only as a whole value of a column or JSON key: {limited}")
+        console.print(f"searched only as a whole value of a column or JSON key: {limited}")
     console.print(f"{len(report.findings):,} residues" if report.findings else "nothing was found in what was scanned")
 
 

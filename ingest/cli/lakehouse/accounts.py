@@ -23,8 +23,8 @@ from ingest.spark.session import running
 
 def accounts(
     pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
-    from_batch: Annotated[int, typer.Option(min=1, help="First capture batch to look at.")] = 1,
-    to_batch: Annotated[int | None, typer.Option(min=1, help="Last one; without it, the newest.")] = None,
+    from_batch: Annotated[int, typer.Option(min=1, help="First capture batch to check.")] = 1,
+    to_batch: Annotated[int | None, typer.Option(min=1, help="Last capture batch; default: the newest.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
@@ -39,8 +39,8 @@ def accounts(
     loaded = load(pipeline)
     with running("ingest accounts", loaded.session) as spark, explaining(loaded):
         bronze = bronze_of(spark, loaded).rows()
-        kept = Accounts(spark, loaded.layout.accounts, loaded.name).rows()
-        found = audit(bronze, kept, from_batch, to_batch)
+        account_rows = Accounts(spark, loaded.layout.accounts, loaded.name).rows()
+        found = audit(bronze, account_rows, from_batch, to_batch)
     console = verbatim()
     if as_json:
         console.out(json.dumps(asdict(found), ensure_ascii=False))
@@ -55,10 +55,10 @@ def _show(console: Console, found: Audit) -> None:
     for name, counts in found.tables.items():
         table.add_row(name or WITHOUT_TABLE, *(f"{counts[c]:,}" for c in COUNTS))
     console.print(table)
-    held = Table("topic", "partition", "offsets", "records")
+    offsets = Table("topic", "partition", "offsets", "records")
     for p in found.partitions:
-        held.add_row(p.topic, str(p.partition), f"{p.first}-{p.last}", f"{p.records:,}")
-    console.print(held)
+        offsets.add_row(p.topic, str(p.partition), f"{p.first}-{p.last}", f"{p.records:,}")
+    console.print(offsets)
     console.print(f"{found.merged:,} records are accounted for, {found.waiting:,} wait in bronze")
     for problem in found.problems:
         console.print(problem, style="bold red")

@@ -42,9 +42,9 @@ class AsOfOrigin(StrEnum):
 def as_of(
     pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
     out: Annotated[str, typer.Option("--out", help="An empty folder or URI for the tables.")],
-    time: Annotated[str | None, typer.Option("--time", help="When the source had committed them, in ISO 8601.")] = None,
+    time: Annotated[str | None, typer.Option("--time", help="The time of the source's commits, in ISO 8601.")] = None,
     position: Annotated[
-        str | None, typer.Option("--position", help="An LSN (0/16B3748) or a place in a binlog (binlog.000003:4567).")
+        str | None, typer.Option("--position", help="An LSN (0/16B3748) or a binlog position (binlog.000003:4567).")
     ] = None,
     table: Annotated[list[str] | None, typer.Option("--table", help="Only this one. May be repeated.")] = None,
     source: Annotated[AsOfOrigin, typer.Option("--source", help="Where the events are read.")] = AsOfOrigin.BRONZE,
@@ -93,7 +93,7 @@ def _readers(
     if not found:
         raise ConfigError(
             f"no event of pipeline {pipeline.name} was ever merged into {pipeline.lakehouse}",
-            "see that its file names the right lakehouse; what is archived is read with --source archive",
+            "check the lakehouse in its file; to read archived events, add --source archive",
         )
     yield found
 
@@ -101,7 +101,7 @@ def _readers(
 def _point(time: str | None, position: str | None, epoch: int) -> Point:
     given = [(option, text) for option, text in (("--time", time), ("--position", position)) if text is not None]
     if len(given) != 1:
-        raise ConfigError("which point of the log is not clear", "give either --time or --position")
+        raise ConfigError("as-of needs exactly one of --time and --position", "give one of them")
     found = point(*given[0], epoch)
     if (found.time is None) != (time is None):
         raise ConfigError(f"{given[0][1]} is no {given[0][0].strip('-')}", "give it under the other option")

@@ -23,9 +23,9 @@ def gc(
     pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
     keep_days: Annotated[
         float | None,
-        typer.Option(min=0, help="Forget tombstones of records older than this, whatever is still held."),
+        typer.Option(min=0, help="Remove tombstones older than this, even if an input still holds older events."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be forgotten.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
@@ -57,7 +57,7 @@ def gc(
     if as_json:
         console.out(json.dumps({"dry_run": dry_run, "tables": [asdict(table) for table in found]}, ensure_ascii=False))
         return
-    table = Table("table", "tombstones", "would be forgotten" if dry_run else "forgotten")
+    table = Table("table", "tombstones", "would be removed" if dry_run else "removed")
     for one in found:
         table.add_row(one.table, f"{one.tombstones:,}", f"{one.forgotten:,}")
     console.print(table)

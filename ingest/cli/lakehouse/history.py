@@ -32,11 +32,11 @@ def history(
     key_file: Annotated[
         str | None,
         typer.Option(
-            "--key-file", help='Where a key may be personal: a file with column=value a line; "-" reads it from stdin.'
+            "--key-file", help='For a personal key: a file with column=value on each line; "-" reads it from stdin.'
         ),
     ] = None,
     values: Annotated[
-        bool, typer.Option("--values/--no-values", help="Print what columns held, which may be personal.")
+        bool, typer.Option("--values/--no-values", help="Print the values of columns, which may be personal.")
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
@@ -49,14 +49,14 @@ def history(
     """
     del debug
     loaded = load(pipeline)
-    named = _key(key or [], key_file)
-    scratch = loaded.layout.scratch(f"life-{uuid.uuid4().hex[:12]}")
+    key_values = _key(key or [], key_file)
+    scratch = loaded.layout.scratch(f"history-{uuid.uuid4().hex[:12]}")
     with (
         running(f"ingest history {loaded.name}", loaded.session) as spark,
         explaining(loaded),
         deleted_afterwards(spark, scratch.root),
     ):
-        steps = row_events(spark, loaded, table, named, scratch)
+        steps = row_events(spark, loaded, table, key_values, scratch)
     if as_json:
         typer.echo(json.dumps({"table": table, "events": [_plain(s, values) for s in steps]}, ensure_ascii=False))
     else:
@@ -67,10 +67,10 @@ def _key(arguments: Sequence[str], file: str | None) -> dict[str, str]:
     """Returns the value of each column of the key, from arguments and from a file."""
     lines = personal.read(file, "--key-file").splitlines() if file is not None else []
     pairs = [_pair(text) for text in (*arguments, *filter(str.strip, lines))]
-    named = dict(pairs)
-    if len(named) < len(pairs):
+    key_values = dict(pairs)
+    if len(key_values) < len(pairs):
         raise ConfigError("a column of the key is given twice", "name each column of the key once")
-    return named
+    return key_values
 
 
 def _pair(text: str) -> tuple[str, str]:

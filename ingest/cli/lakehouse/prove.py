@@ -54,37 +54,37 @@ def prove(
     ):
         Catalog(spark, loaded.layout.tables).require(loaded.name, table or ())
         found = proved(spark, loaded, scratch, tuple(table or ()), advance)
-        aside = Accounts(spark, loaded.layout.accounts, loaded.name).set_aside()
+        set_aside = Accounts(spark, loaded.layout.accounts, loaded.name).set_aside()
     _show(found, keys, as_json)
     if not all(p.equal for p in found):
         raise typer.Exit(EXIT_DIFFERS)
-    require_all_merged(loaded.name, {t: one for t, one in aside.items() if not table or t in table})
+    require_all_merged(loaded.name, {t: one for t, one in set_aside.items() if not table or t in table})
 
 
-def _word(equal: bool | None) -> Text:
+def _verdict_text(equal: bool | None) -> Text:
     return Text() if equal is None else Text("equal") if equal else Text("differs", style="bold red")
 
 
 def _show(found: Sequence[Proof], keys: bool, as_json: bool) -> None:
     if as_json:
-        said = [asdict(p) | {"equal": p.equal, "counted_twice": p.counted_twice} for p in found]
-        for one in said:
+        proofs = [asdict(p) | {"equal": p.equal, "counted_twice": p.counted_twice} for p in found]
+        for one in proofs:
             for difference in one["differences"]:
                 if not keys:
                     del difference["key"]
-        typer.echo(json.dumps({"tables": said}, ensure_ascii=False))
+        typer.echo(json.dumps({"tables": proofs}, ensure_ascii=False))
         return
     console = verbatim()
-    table = Table("table", "rows", "as its events say", "up to batch", "", "its history")
+    table = Table("table", "rows", "recomputed", "up to batch", "", "row history")
     for p in found:
         live, folded = (f"{d.rows:,}" if d else "none" for d in (p.live, p.folded))
-        table.add_row(p.table, live, folded, str(p.upto_batch), _word(p.rows_equal), _word(p.history))
+        table.add_row(p.table, live, folded, str(p.upto_batch), _verdict_text(p.rows_equal), _verdict_text(p.history))
     console.print(table)
     for p in found:
         if p.counted_twice:
             console.print(
                 f"{p.table}: more rows than the {p.deliveries:,} records that were delivered: some count twice → "
-                "fold it anew: ingest backfill PIPELINE --rebuild"
+                "rebuild it: ingest backfill PIPELINE --rebuild"
             )
         for d in p.differences:
             named = ", ".join(f"{k} = {v}" for k, v in d.key.items()) if keys else "a key"

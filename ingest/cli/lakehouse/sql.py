@@ -46,10 +46,10 @@ def sql(
     lakehouse: Annotated[str | None, typer.Option(help="A lakehouse's folder or URI.")] = None,
     decrypt: Annotated[
         bool,
-        typer.Option("--decrypt", help="Name tables with shredded columns in clear as <table>__decrypted, too."),
+        typer.Option("--decrypt", help="Also offer tables with decrypted columns, as <table>__decrypted."),
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Most rows to print.")] = 100,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per row.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows to print.")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
     """Query silver tables by name: schema.table as in the source, or pipeline.schema.table if several pipelines have
@@ -61,19 +61,19 @@ def sql(
     if (pipeline is None) == (lakehouse is None):
         raise ConfigError("which lakehouse to query is not clear", "give either --pipeline or --lakehouse")
     if decrypt and pipeline is None:
-        raise ConfigError("nothing says where the keys are", "give --pipeline: its file names the key store")
+        raise ConfigError("--decrypt needs --pipeline", "give --pipeline: its file names the key store")
     text = personal.read(query, "the query") if query == personal.STDIN else query
     loaded = load(pipeline) if pipeline is not None else None
     root = loaded.lakehouse if loaded is not None else str(lakehouse)
     if "://" not in root:
         root = str(Path(root).absolute())  # Spark resolves a table's relative path below its own warehouse.
-    with _session(loaded) as spark, explaining(spark, partial(_elsewhere, loaded)) as asked:
+    with _session(loaded) as spark, explaining(spark, partial(_elsewhere, loaded)) as query_state:
         statement = ReadOnlyStatement(spark, text)
-        asked.feeds = frozenset(statement.feeds)
-        asked.tables = names_in(spark, Lakehouse(root), loaded.name if loaded else None)
+        query_state.feeds = frozenset(statement.feeds)
+        query_state.tables = names_in(spark, Lakehouse(root), loaded.name if loaded else None)
         if decrypt and loaded is not None:
             register_in_clear(spark, loaded)
-        with named_tables(spark, asked.tables):
+        with named_tables(spark, query_state.tables):
             _show(statement.run(), limit, as_json)
 
 
@@ -88,9 +88,9 @@ def _elsewhere(pipeline: Pipeline | None, error: Exception) -> IngestError | Non
 def _session(pipeline: Pipeline | None) -> Iterator[SparkSession]:
     """Yields a session with the pipeline's settings and a temporary in-memory catalog."""
     warehouse = tempfile.mkdtemp(prefix="ingest-sql-")
-    own = {"spark.sql.catalogImplementation": "in-memory", "spark.sql.warehouse.dir": warehouse}
+    settings = {"spark.sql.catalogImplementation": "in-memory", "spark.sql.warehouse.dir": warehouse}
     try:
-        with running("ingest sql", {**_DEFAULTS, **(pipeline.session if pipeline else {}), **own}) as spark:
+        with running("ingest sql", {**_DEFAULTS, **(pipeline.session if pipeline else {}), **settings}) as spark:
             yield spark
     finally:
         shutil.rmtree(warehouse, ignore_errors=True)
@@ -99,14 +99,14 @@ def _session(pipeline: Pipeline | None) -> Iterator[SparkSession]:
 def names_in(spark: SparkSession, lakehouse: Lakehouse, pipeline: str | None = None) -> QueryNames:
     """Returns the names of all tables of a lakehouse: silver, row histories (`table__history`) and the lakehouse's own
     tables (`system.…`). `pipeline`: whose table is meant by a name that several pipelines have."""
-    own = {"system.quarantine": lakehouse.quarantine, "system.accounts": lakehouse.accounts}
-    own["system.ledger"] = lakehouse.ledger
+    system_tables = {"system.quarantine": lakehouse.quarantine, "system.accounts": lakehouse.accounts}
+    system_tables["system.ledger"] = lakehouse.ledger
     sources = []
     for entry in Catalog(spark, lakehouse.tables).entries():
         table = entry.table_schema.table
         paths = {"": lakehouse.silver(entry.pipeline, table), "__history": lakehouse.history(entry.pipeline, table)}
         sources.append(PipelineTable(entry.pipeline, table, paths))
-    return query_names(sources, own, pipeline)
+    return query_names(sources, system_tables, pipeline)
 
 
 def register_in_clear(spark: SparkSession, pipeline: Pipeline) -> None:

@@ -22,7 +22,7 @@ def vacuum_tables(
         typer.Option(
             "--keep-hours",
             min=0,
-            help="How old a version may be and still be read, in place of what the pipeline's file says.",
+            help="Hours for which old versions stay readable; overrides the pipeline's file.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
@@ -42,4 +42,4 @@ def vacuum_tables(
     if as_json:
         typer.echo(json.dumps({"tables": tables, "keep_hours": hours}))
     else:
-        typer.echo(f"{tables} tables: what only versions older than {hours} hours needed is gone")
+        typer.echo(f"{tables} tables: deleted the files that only versions older than {hours} hours needed")

@@ -27,7 +27,7 @@ from ingest.spark.session import running
 
 EXIT_DAMAGED = 1
 
-app = typer.Typer(help="The changelog as it came, in S3-compatible storage.", no_args_is_help=True)
+app = typer.Typer(help="The archive of the raw changelog in S3-compatible storage.", no_args_is_help=True)
 Named = Annotated[str, typer.Argument(help="A pipeline's name or file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")]
@@ -62,7 +62,7 @@ def run(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
     if as_json:
         typer.echo(json.dumps({**_manifests(written), **_sums([o for m in written for o in m.objects])}))
     elif not written:
-        typer.echo("nothing is new since the last time")
+        typer.echo("there are no new records since the last run")
 
 
 @app.command()
@@ -83,7 +83,7 @@ def restore(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> N
         shown(loaded.name, as_json) as report,
     ):
         retries = Retries(spark, loaded, stop, waiting(as_json))
-        retries(lambda progressed: restoring.restore(spark, loaded, stop, _both(progressed, report)))
+        retries(lambda progressed: restoring.restore(spark, loaded, stop, _report_both(progressed, report)))
         if stop.is_set():
             raise typer.Exit(EXIT_TRANSIENT)
 
@@ -118,7 +118,7 @@ def verify(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> No
         raise typer.Exit(EXIT_DAMAGED)
 
 
-def _both(progressed: Progressed, report: Callable[[Progress], None]) -> Callable[[Progress], None]:
+def _report_both(progressed: Progressed, report: Callable[[Progress], None]) -> Callable[[Progress], None]:
     def reported(progress: Progress) -> None:
         progressed()
         report(progress)
@@ -135,7 +135,9 @@ def _show(objects: Sequence[StoredObject], found: Sequence[Damage], unchecked: S
     if found:
         verbatim().print(table)
     else:
-        typer.echo("each is what was written" if not unchecked else "each is as long as its name and the next one tell")
+        typer.echo(
+            "all are unaltered" if not unchecked else "each holds the offsets that its name and the next one tell"
+        )
     for what in unchecked:
         typer.echo(f"not checked: {what}")
 

@@ -41,11 +41,9 @@ def backfill(
     pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
     begin: Annotated[
         str | None,
-        typer.Option("--from", help="A time in ISO 8601, or a position (not of Kafka). Without it, the first."),
+        typer.Option("--from", help="A time in ISO 8601 or, not for Kafka, a position. Default: the beginning."),
     ] = None,
-    end: Annotated[
-        str | None, typer.Option("--to", help="The same; what stands there is no part of it. Without it, the last.")
-    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="The same, exclusive. Default: the end.")] = None,
     table: Annotated[list[str] | None, typer.Option("--table", help="Only this one. May be repeated.")] = None,
     source: Annotated[BackfillOrigin, typer.Option("--source", help="Where history is read.")] = BackfillOrigin.BRONZE,
     dump: Annotated[
@@ -53,11 +51,11 @@ def backfill(
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", help="The position as of which the dump was taken (0/16B3748, binlog.000003:4567)."),
+        typer.Option("--at", help="The position at which the dump was taken (0/16B3748, binlog.000003:4567)."),
     ] = None,
     rebuild: Annotated[
         bool,
-        typer.Option("--rebuild", help="Fold tables anew from the beginning, and put them in the live ones' place."),
+        typer.Option("--rebuild", help="Recompute tables from all events, and replace the live ones."),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be read.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
@@ -76,7 +74,7 @@ def backfill(
     loaded = load(pipeline)
     if rebuild:
         if begin is not None or end is not None or source is not BackfillOrigin.BRONZE or dry_run:
-            raise ConfigError("--rebuild folds all that was read", "give no other option than --table beside it")
+            raise ConfigError("--rebuild recomputes from all events", "give no other option with it than --table")
         _rebuild(loaded, tuple(table or ()), as_json)
         return
     if dump is not None or at is not None:
@@ -130,7 +128,9 @@ def _of_window(
 
 def _of_dump(pipeline: Pipeline, path: str | None, at: str | None, tables: tuple[str, ...]) -> BackfillRequest:
     if path is None or at is None or len(tables) != 1:
-        raise ConfigError("a dump is of one table as of one position", "give --dump, --at and --table together")
+        raise ConfigError(
+            "a backfill from a dump needs a table and a position", "give --dump, --at and --table together"
+        )
     place = point("--at", at, len(pipeline.source.epochs))
     if place.time is not None:
         raise ConfigError(f"--at {at} is no position", "give the LSN or the place in the binlog of the dump's snapshot")
@@ -175,4 +175,4 @@ def _show(pipeline: Pipeline, number: int, accounts: Sequence[Account], done: bo
     for account in accounts:
         table.add_row(account.table or WITHOUT_TABLE, *(f"{getattr(account, c):,}" for c in COUNTS))
     verbatim().print(table)
-    typer.echo("complete" if done else "stopped on request: the same command goes on where it stood")
+    typer.echo("complete" if done else "stopped on request: the same command continues where it stopped")

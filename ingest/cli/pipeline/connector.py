@@ -52,8 +52,14 @@ def recipe(
     del debug
     if database != "postgres":
         raise ConfigError(f"there is no recipe for {database!r}", "take postgres")
-    given = {"host": host, "port": None if port is None else str(port), "user": user, "database": dbname, "name": name}
-    chosen: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    options = {
+        "host": host,
+        "port": None if port is None else str(port),
+        "user": user,
+        "database": dbname,
+        "name": name,
+    }
+    chosen: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     chosen["numbers_as_text"] = numbers_as_text
     if table or schema:
         chosen |= {"tables": table or (), "schemas": schema or ()}

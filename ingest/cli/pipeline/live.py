@@ -103,7 +103,7 @@ def _topic_risks(admin: KafkaAdmin, topics: tuple[str, ...]) -> list[Risk]:
 
 def live_table(live: dict[str, Any]) -> Table:
     caption = {
-        "remote": "How far bronze has read is not told of an object store.",
+        "remote": "Bronze is in an object store, whose offsets this command does not read.",
         "absent": "No bronze yet.",
     }
     shown = Table(

@@ -33,7 +33,7 @@ PipelineName = Annotated[str, typer.Argument(help="A pipeline of conf/pipelines,
 def run(
     pipeline: PipelineName,
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="Stop once what is there now is merged.")
+        bool, typer.Option("--available-now", help="Stop once everything available now is merged.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per batch.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,

@@ -61,7 +61,7 @@ def _show(console: Console, found: Status) -> None:
     table = Table("table", "primary key", "rows", "pending", "tombstones", "quarantined")
     for t in found.tables:
         counts = (f"{n:,}" for n in (t.rows, t.pending, t.tombstones, t.quarantined))
-        table.add_row(t.table, ", ".join(t.primary_key) or "(none: a bag)", *counts)
+        table.add_row(t.table, ", ".join(t.primary_key) or "(none)", *counts)
     console.print(table)
 
 
@@ -72,10 +72,10 @@ def _lines(found: Status) -> list[tuple[str, str]]:
         ("last batch", _last_batch_text(found)),
         ("bronze", f"{counted(found.records, 'record')} in {counted(found.captured, 'batch')}, {waiting}"),
     ]
-    aside = [_aside_text(one) for one in found.set_aside.values()]
+    set_aside = [_set_aside_text(one) for one in found.set_aside.values()]
     for number, tables in found.set_aside_by_backfills.items():
-        aside += [f"by backfill {number}: {_aside_text(one)}" for one in tables.values()]
-    lines += [("set aside", text) for text in aside or ["no table"]]
+        set_aside += [f"by backfill {number}: {_set_aside_text(one)}" for one in tables.values()]
+    lines += [("set aside", text) for text in set_aside or ["no table"]]
     shown = found.schema_changes[:_CHANGES_SHOWN]
     lines += [("schema change", f"{c.at:%Y-%m-%d %H:%M:%S} UTC, {c.table}: {c.change}") for c in shown]
     if len(found.schema_changes) > len(shown):
@@ -85,7 +85,7 @@ def _lines(found: Status) -> list[tuple[str, str]]:
     return lines + [("quarantine", f"{count:,} × {code}") for code, count in found.quarantined.items()]
 
 
-def _aside_text(one: SetAside) -> str:
+def _set_aside_text(one: SetAside) -> str:
     since = (
         f"since {one.since:%Y-%m-%d %H:%M:%S} UTC {counted(one.events, 'event')} wait from batch {one.after + 1:,} on"
     )
@@ -94,9 +94,9 @@ def _aside_text(one: SetAside) -> str:
 
 def _lag_text(lag: SourceLag | None, waiting: int) -> str:
     if lag is None or lag.records is None:
-        return f"unknown: {lag.unknown if lag else 'the source was not asked'}"
+        return f"unknown: {lag.unknown if lag else 'the source was not queried'}"
     if lag.seconds == 0 and not lag.records and not waiting:
-        return "none, silver holds all that Kafka does"
+        return "none: silver holds everything in Kafka"
     behind = f"at most {lag.seconds:,.1f} s" if lag.seconds is not None else f"unknown in seconds, {lag.unknown}"
     return f"{behind}; {counted(lag.records, 'record')} to capture, {counted(waiting, 'batch')} to merge"
 
