@@ -53,7 +53,7 @@ def _loaded(file: Path, environment: Mapping[str, str], named: dict[str, Path]) 
     pipeline = load(file, _Environment(environment))
     other = named.setdefault(path_segment(pipeline.name), file)
     if other is not file:
-        raise ConfigError(f"{file} says the same name as {other}", "give one of them another")
+        raise ConfigError(f"{file} has the same name as {other}", "give one of them another name")
     return pipeline
 
 

@@ -33,19 +33,19 @@ class Job(BaseOperator):
         self.cwd = cwd
         self.assets = assets
         self._process: subprocess.Popen[str] | None = None
-        self._told_to_end = False
+        self._is_killed = False
 
     def execute(self, context: Context) -> None:
         code = self._run()
-        if self._told_to_end:
+        if self._is_killed:
             # Exit code 0 after a request to stop doesn't mean that all work is done.
-            raise AirflowException("the task was told to end, and has told the job")
+            raise AirflowException("the task was killed and has stopped the job")
         if code:
             raise failure(code, f"ingest {self.arguments[0]}")
         emit(context, self.assets)
 
     def on_kill(self) -> None:
-        self._told_to_end = True
+        self._is_killed = True
         if self._process is not None:
             self._process.terminate()
 
@@ -82,10 +82,12 @@ class Job(BaseOperator):
 def failure(code: int, what: str) -> AirflowException:
     """Returns the exception for an exit code other than 0; Airflow never retries an AirflowFailException."""
     if code in (EXIT_DIFFERS, EXIT_USER):
-        return AirflowFailException(f"{what} ended with {code}; a retry can't help: its last lines say what to do")
+        return AirflowFailException(
+            f"{what} ended with exit code {code}; a retry can't help: its last lines say what to do"
+        )
     if code < 0:
         return AirflowException(f"{what} was ended by signal {-code}")
-    return AirflowException(f"{what} ended with {code}; the same may succeed later")
+    return AirflowException(f"{what} ended with exit code {code}; a retry may succeed")
 
 
 def emit(context: Context, assets: Sequence[str]) -> None:

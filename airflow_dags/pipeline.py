@@ -44,7 +44,7 @@ class PipelineDags:
             yield self._erase()
 
     def _run(self, cron: str) -> DAG:
-        with self._dag("run", cron, "Capture what is new and merge it.") as dag:
+        with self._dag("run", cron, "Capture and merge new records.") as dag:
             changed = [Asset(name) for name in (self._silver, *self._assets.values())]
             self._job("run", "run", self._file, "--available-now", outlets=changed)
         return dag
@@ -53,7 +53,7 @@ class PipelineDags:
         cron = self._settings.backfill
         with DAG(
             f"{self._id}.backfill",
-            description="Windows of history, on request: `airflow backfill create`.",
+            description="Backfill windows of history, on request: `airflow backfill create`.",
             # Runs are created on request only: the end date keeps the scheduler from creating any.
             schedule=CronPartitionTimetable(cron, timezone="UTC"),
             start_date=_LONG_AGO,
@@ -79,7 +79,7 @@ class PipelineDags:
         return dag
 
     def _upkeep(self) -> DAG:
-        with self._dag("upkeep", self._settings.upkeep, "Archive; old tombstones and old files go.") as dag:
+        with self._dag("upkeep", self._settings.upkeep, "Archive; remove old tombstones and old files.") as dag:
             if self._archives:
                 self._job("archive", "archive", "run", self._file)
             self._job("gc", "gc", self._file)
@@ -87,7 +87,7 @@ class PipelineDags:
         return dag
 
     def _verify(self) -> DAG:
-        with self._dag("verify", self._settings.verify, "Whether the accounts add up and silver is right.") as dag:
+        with self._dag("verify", self._settings.verify, "Check the accounts and prove silver.") as dag:
             self._job("accounts", "accounts", self._file)
             # Airflow stores the logs, and more people may read them than may see personal keys.
             self._job("prove", "prove", self._file, *(["--no-keys"] if self._erases else []))
@@ -96,7 +96,7 @@ class PipelineDags:
         return dag
 
     def _erase(self) -> DAG:
-        with self._dag("erase", self._settings.erase, "Remove what was asked to be erased, and its old files.") as dag:
+        with self._dag("erase", self._settings.erase, "Execute requests for erasure, and delete old files.") as dag:
             self._job("erase", "erase", self._file)
         return dag
 

@@ -28,7 +28,7 @@ def jobs_of_window(
     start, end = _window(params, cron, partition_date)
     if end > datetime.now(UTC):
         raise AirflowFailException(
-            f"the window ends at {end.isoformat()}, and more may be written until then → end the backfill before"
+            f"the window ends at {end.isoformat()}, and records may still be written until then → choose an earlier end"
         )
     command = ["backfill", pipeline, f"--from={start.isoformat()}", f"--to={end.isoformat()}"]
     if params.get("source"):

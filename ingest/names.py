@@ -18,7 +18,7 @@ BUCKET_URI = r"^s3://([^/:@?#]+)(/[^?#]*)?$"
 """A regular expression: a bucket of S3-compatible storage, optionally with a prefix."""
 _DIGEST_DIGITS = 10
 _SLUG_CHARACTERS = 48
-_FEW_NAMES = 20
+_MAX_LISTED = 20
 _SEGMENT_CHARACTERS = 128
 # Windows opens a device for these names, whatever their extension.
 _DEVICES = frozenset({"aux", "con", "nul", "prn"} | {f"{d}{n}" for d in ("com", "lpt") for n in range(10)})
@@ -72,15 +72,15 @@ def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
     """Returns a remedy for an unknown `name`: a question that suggests similar `known` names; a list of all known names
     if none is similar and there are at most 20; else `otherwise`."""
     names = sorted(set(known))
-    folded = {one.casefold(): one for one in reversed(names)}
-    last = {one.casefold().rpartition(".")[2]: one for one in reversed(names)}
-    wanted = name.casefold()
-    near = [folded[one] for one in difflib.get_close_matches(wanted, folded, n=3, cutoff=0.75)]
-    if wanted in last and last[wanted] not in near:
-        near.insert(0, last[wanted])
+    by_text = {one.casefold(): one for one in reversed(names)}
+    by_last_part = {one.casefold().rpartition(".")[2]: one for one in reversed(names)}
+    text = name.casefold()
+    near = [by_text[one] for one in difflib.get_close_matches(text, by_text, n=3, cutoff=0.75)]
+    if text in by_last_part and by_last_part[text] not in near:
+        near.insert(0, by_last_part[text])
     if near:
         return f"did you mean {' or '.join(near)}?"
-    return f"take one of: {', '.join(names)}" if 0 < len(names) <= _FEW_NAMES else otherwise
+    return f"take one of: {', '.join(names)}" if 0 < len(names) <= _MAX_LISTED else otherwise
 
 
 def bucket_and_prefix(uri: str) -> tuple[str, str]:

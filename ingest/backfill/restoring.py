@@ -40,5 +40,5 @@ def _require_from_the_beginning(bronze: Bronze, source: ArchiveSource, name: str
             raise ConfigError(
                 f"bronze of {name} begins at offset {row['first']} of topic {row['topic']}, partition "
                 f"{row['partition']}, and the archive at {begin}: this is no lakehouse that was lost",
-                f"bring older events into it with: ingest backfill {name} --source archive",
+                f"merge the older events with: ingest backfill {name} --source archive",
             )

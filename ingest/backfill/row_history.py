@@ -65,7 +65,7 @@ def row_events(
     """
     table_schema = Catalog(spark, pipeline.layout.tables).entry(pipeline.name, table).table_schema
     if not table_schema.key:
-        raise ConfigError(f"the key of {table} is none", "its rows can't be told apart, so no single one has a history")
+        raise ConfigError(f"table {table} has no key", "only rows of a table with a key have a history")
     if set(key) != set(table_schema.key):
         example = " ".join(f"{column}=…" for column in table_schema.key)
         raise ConfigError(

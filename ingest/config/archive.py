@@ -29,29 +29,30 @@ BucketUri = Annotated[str, AfterValidator(_bucket_uri), Field(json_schema_extra=
 
 
 class Archive(Section):
-    """Where the changelog is kept as it came, for ever."""
+    """The archive, which keeps the raw changelog for ever."""
 
     uri: BucketUri = Field(
-        description="A bucket of S3-compatible storage and perhaps a prefix in it, such as s3://bucket/changelogs."
+        description="A bucket of S3-compatible storage, optionally with a prefix, such as s3://bucket/changelogs."
     )
     s3: PropertiesField = Field(
         default_factory=Properties,
-        description="Options of boto3's client under its own names: endpoint_url, region_name, aws_access_key_id, …; "
-        "what is left out boto3 takes from where it always does.",
+        description="Options of boto3's client under its own names: endpoint_url, region_name, aws_access_key_id, … "
+        "For options that are left out, boto3's own defaults apply.",
     )
     layout: Literal["ingest", "confluent", "aiven"] = Field(
         default="ingest",
-        description="Who writes it. ingest: `ingest archive run`. confluent, aiven: their S3 sink connector, into the "
-        "folder that uri names; it is read only.",
+        description="Who writes the archive. ingest: `ingest archive run`. confluent, aiven: their S3 sink connector, "
+        "into the folder of uri, which is then only read.",
     )
     gaps: Literal["stop", "ignore"] = Field(
         default="stop",
-        description="Where a connector's objects leave offsets out. stop: with an error. ignore: the topic has none "
-        "there (it is compacted, or written in transactions), or they are lost.",
+        description="What to do if a connector's objects leave offsets out. stop: fail with an error. ignore: take it "
+        "that the topic has none there (it is compacted, or written in transactions), or that they are "
+        "lost.",
     )
 
     @model_validator(mode="after")
-    def _gaps_that_can_be_told(self) -> Self:
+    def _require_known_offsets(self) -> Self:
         if self.gaps == "ignore" and self.layout != "aiven":
             raise ValueError(
                 f"can't ignore gaps with the layout {self.layout}, whose offsets are told by their sequence"
@@ -59,7 +60,7 @@ class Archive(Section):
         return self
 
     @model_validator(mode="after")
-    def _options_of_a_client(self) -> Self:
+    def _require_client_options(self) -> Self:
         for key in self.s3:
             if key not in _CLIENT_OPTIONS:
                 raise ValueError(f"s3 holds {key!r}, which is none of {', '.join(_CLIENT_OPTIONS)}")

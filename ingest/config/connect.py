@@ -10,20 +10,20 @@ from pydantic import Field, SecretStr, model_validator
 from ingest.config.section import Section, Text
 
 
-class Connect(Section):
+class ConnectSettings(Section):
     """The connector that writes the changelog, and the Kafka Connect worker that runs it."""
 
-    url: Text = Field(description="Of the REST interface of Kafka Connect, such as http://connect:8083.")
+    url: Text = Field(description="The URL of Kafka Connect's REST interface, such as http://connect:8083.")
     connector: Text = Field(description="The connector's name there.")
-    user: Text | None = Field(default=None, description="Where the interface asks for one.")
-    password: SecretStr | None = Field(default=None, description="Of the user, out of the environment: ${NAME}.")
+    user: Text | None = Field(default=None, description="The user, if the interface requires authentication.")
+    password: SecretStr | None = Field(default=None, description="The user's password, from the environment: ${NAME}.")
     ca_file: Text | None = Field(
         default=None, description="PEM file of the authority that signed the interface's certificate."
     )
     accept: tuple[Text, ...] = Field(
         default=(),
-        description="Properties of the connector that lose data on purpose, such as column.exclude.list: "
-        "`ingest check --live` shows them and does not fail.",
+        description="Properties of the connector that lose data on purpose, such as column.exclude.list: `ingest "
+        "check --live` shows them and does not fail.",
     )
 
     @property

@@ -23,42 +23,42 @@ from ingest.config.privacy import (
 from ingest.config.properties import Properties, PropertiesField
 from ingest.config.retry import Retry
 from ingest.config.section import Section, Table, Text
-from ingest.config.source import Source
+from ingest.config.source import SourceSettings
 from ingest.names import Lakehouse
 
 
 class TableSettings(Personal):
-    """What the changelog doesn't say about a table."""
+    """Facts about a table that the changelog doesn't carry."""
 
     primary_key: Annotated[tuple[Text, ...], Field(min_length=1)] | None = Field(
-        default=None, description="Columns of the key, where the events have none."
+        default=None, description="The key columns, for events without a key."
     )
     columns: Mapping[Text, Text] = Field(
         default={},
-        description='column: logical type such as "decimal(10,3)", where the events carry no schema.',
+        description='column: logical type, such as "decimal(10,3)", for events without a schema.',
     )
 
     rename: Mapping[Text, Text] = Field(
         default={},
-        description="column of the events: name in the table. For one of two columns whose names differ in case only, "
-        "or a name that tables use themselves.",
+        description="column in the events: name in the table. For one of two columns whose names differ in case only, "
+        "or for a name that ingest's own columns have.",
     )
 
     sequence: Text | None = Field(
         default=None,
-        description="A column of whole numbers that orders the changes, where the source gives no position. Every "
-        "event has to hold it, deletes in the image before.",
+        description="A column of whole numbers that orders the changes, if the source gives no position. Every event "
+        "has to carry it, deletes in the image before.",
     )
     append_only: bool = Field(
         default=False,
-        description="Every image is a row of its own, nothing is taken away: for a table without a key whose updates "
-        "and deletes don't bring the row before.",
+        description="Every image becomes a row of its own, and no row is removed: for a table without a key whose "
+        "updates and deletes don't carry the row before.",
     )
 
     history: bool = Field(
         default=False,
-        description="All versions of its rows are kept, each with the time from which and before which it held, in a "
-        "table of their own (an SCD of type 2). For a table with a key.",
+        description="Keep all versions of the table's rows in a second table (SCD type 2), each with the times from "
+        "which and until which it was valid. For a table with a key.",
     )
 
     @model_validator(mode="after")
@@ -91,12 +91,14 @@ class TableSettings(Personal):
 _MERGED_AT_ONCE = 5_000_000
 
 
-class Batch(Section):
-    max_events: Annotated[int, Field(ge=1)] = Field(default=500_000, description="Most events of one micro-batch.")
+class BatchSettings(Section):
+    max_events: Annotated[int, Field(ge=1)] = Field(
+        default=500_000, description="The maximum number of events of a micro-batch."
+    )
     merge_events: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
-        description="About so many events are merged at once where more wait than a micro-batch holds: the more, the "
-        f"less an event costs. Without it as many as max_events says, or {_MERGED_AT_ONCE:,} where that isn't named.",
+        description="About how many events are merged at once while more are waiting than a micro-batch holds: the "
+        f"more, the less an event costs. Default: max_events if it is given, else {_MERGED_AT_ONCE:,}.",
     )
     poll_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=0.2, description="Pause in seconds when there was nothing new."
@@ -111,28 +113,30 @@ class Batch(Section):
 
 
 class TombstoneSettings(Section):
-    """How long deleted keys are remembered, which `ingest gc` forgets."""
+    """How long tombstones of deleted keys are kept before `ingest gc` removes them."""
 
     keep_days: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None,
-        description="Days since the delete was written to its topic. Without it: as long as the topics hold anything "
-        "that is older.",
+        description="Days since the delete was written to its topic. Default: as long as the topics hold any older "
+        "event.",
     )
 
 
 class Pipeline(Section):
-    """One changelog into one lakehouse."""
+    """One changelog and the lakehouse that it is merged into."""
 
-    name: Text = Field(description="Name of the source in the lakehouse. The file's name unless given.")
-    source: Source
+    name: Text = Field(description="Name of the source in the lakehouse. Default: the file's name.")
+    source: SourceSettings
     lakehouse: Text = Field(description="A folder, or a URI such as s3a://bucket/prefix.")
-    tables: Mapping[Table, TableSettings] = Field(default={}, description="Only what the changelog doesn't say.")
-    batch: Batch = Field(default_factory=Batch)
+    tables: Mapping[Table, TableSettings] = Field(
+        default={}, description="Settings of tables, only for what the changelog doesn't carry."
+    )
+    batch: BatchSettings = Field(default_factory=BatchSettings)
     retry: Retry = Field(default_factory=Retry)
     tombstones: TombstoneSettings = Field(default_factory=TombstoneSettings)
     old_versions: OldVersions = Field(default_factory=OldVersions)
-    archive: Archive | None = Field(default=None, description="Where the changelog is kept for ever.")
-    privacy: Privacy | None = Field(default=None, description="Needed where tables lead to subjects.")
+    archive: Archive | None = Field(default=None, description="The archive of the changelog, if there is one.")
+    privacy: Privacy | None = Field(default=None, description="Required if tables lead to subjects.")
     airflow: Airflow = Field(default_factory=Airflow)
     spark: PropertiesField = Field(
         default_factory=Properties, description="Spark's own properties, passed through unchanged."

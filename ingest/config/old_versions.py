@@ -14,12 +14,13 @@ _SECONDS_AN_HOUR = 3600
 
 
 class OldVersions(Section):
-    """A stream lets older ones go while it runs; `ingest vacuum` does for who has none."""
+    """How long old versions of tables are kept. A stream vacuums its tables while it runs; elsewhere `ingest vacuum`
+    does."""
 
     keep_hours: Annotated[int, Field(ge=1)] = Field(
         default=168,
-        description="How old a version of a table may be and still be read. What only older ones need goes: their "
-        "files, their part of the log. No query and no batch may take longer.",
+        description="Hours for which old versions of a table stay readable. Files and log entries that only older "
+        "versions need are deleted. No query and no batch may take longer.",
     )
 
     @property

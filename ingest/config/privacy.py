@@ -14,14 +14,14 @@ from ingest.config.section import Section, Table, Text
 
 
 class Subject(Section):
-    """Whose a table's rows are: each row is a subject itself, or belongs to one over rows of other tables."""
+    """How a table's rows lead to subjects: each row is a subject itself, or belongs to one over foreign keys."""
 
     of: Text | None = Field(default=None, description="The kind of subject that each row is, such as member.")
-    key: Text | None = Field(default=None, description="Beside of: the key column by which subjects are told apart.")
+    key: Text | None = Field(default=None, description="With of: the key column that identifies subjects.")
     through: Annotated[Mapping[Text, Table], Field(min_length=1)] | None = Field(
         default=None,
         description="column: table. A foreign key, and the table whose key it holds; that table's rows lead on. A row "
-        "with several belongs to the subjects of each.",
+        "with several foreign keys belongs to the subjects of each.",
     )
 
     @model_validator(mode="after")
@@ -32,16 +32,17 @@ class Subject(Section):
 
 
 class Constant(Section):
-    """One value in place of all."""
+    """A mask that replaces all values by one."""
 
-    constant: bool | int | float | str = Field(description="What every erased row holds then.")
+    constant: bool | int | float | str = Field(description="The value that every erased row holds then.")
 
 
 class Generalised(Section):
-    """A coarser value in place of the exact one."""
+    """A mask that replaces exact values by coarser ones."""
 
     generalise: Literal["year", "month"] | PositiveInt = Field(
-        description="The begin of the year or the month of a time; of a number the multiple of this one below it."
+        description="year or month: the begin of the year or month of a time. A whole number: the nearest multiple of "
+        "it at or below a number."
     )
 
 
@@ -70,23 +71,24 @@ OnErasure = Annotated[Literal["delete"] | Mapping[Text, Constant | Generalised |
 
 
 class Personal(Section):
-    """What a table holds of people."""
+    """The personal data in a table."""
 
-    subject: Subject | None = Field(default=None, description="Whose its rows are.")
+    subject: Subject | None = Field(default=None, description="How the table's rows lead to subjects.")
     personal: tuple[Text, ...] = Field(
-        default=(), description="Columns with personal values: nothing of them gets into logs, statistics or names."
+        default=(), description="Columns with personal values, which are kept out of logs, statistics and names."
     )
     on_erasure: OnErasure = Field(
         default="delete",
-        description="What becomes of a subject's row: delete, or column: null, {constant: …} or {generalise: …}.",
+        description="How a subject's row is erased: delete, or column: null, {constant: …} or {generalise: …}.",
     )
     shred: tuple[Text, ...] = Field(
         default=(),
-        description="Personal columns that are encrypted under a key of their subject, from bronze on: an erasure "
-        "destroys the key, and every copy of these values is unreadable at once.",
+        description="Personal columns that are encrypted under a key of their subject, from bronze on. An erasure "
+        "destroys the key, which makes every copy of these values unreadable at once.",
     )
     erase_on_delete: bool = Field(
-        default=False, description="Of a table of subjects: the source's own delete of a row asks for its erasure."
+        default=False,
+        description="For a table of subjects: a delete of a row at the source requests the subject's erasure.",
     )
 
     @property
@@ -143,30 +145,32 @@ class Described(Protocol):
     def sequence(self) -> str | None: ...
 
 
-def require_sound(told: Personal, table: Described) -> None:
+def require_sound(settings: Personal, table: Described) -> None:
     """Raises ValueError if the privacy settings of a table contradict its other settings."""
     key = set(table.primary_key or ())
-    unknown = sorted(told.erasure_columns - set(table.columns) - key) if table.columns else []
+    unknown = sorted(settings.erasure_columns - set(table.columns) - key) if table.columns else []
     if unknown:
         raise ValueError(f"calls {unknown[0]!r} a column, which is not in columns: declare it there, or correct it")
-    if table.sequence in told.personal:
+    if table.sequence in settings.personal:
         raise ValueError(
             f"orders its changes by the personal column {table.sequence!r}: positions are kept in statistics and "
             "beside deleted keys. Order them by another one"
         )
-    of = told.subject.key if told.subject is not None else None
+    of = settings.subject.key if settings.subject is not None else None
     if of is not None and key and key != {of}:
         raise ValueError(f"has subjects by {of!r}, and another primary_key: subjects are told apart by the key")
-    if told.masks and table.sequence is not None:
+    if settings.masks and table.sequence is not None:
         raise ValueError(
             f"orders its changes by its own column {table.sequence!r}, so nothing tells what comes after a masked row: "
             "say on_erasure: delete"
         )
-    told_apart_by = key | ({of} if of is not None else set()) | set(told.subject.through or () if told.subject else ())
-    hidden = sorted(set(told.shred) & told_apart_by)
+    identifying = (
+        key | ({of} if of is not None else set()) | set(settings.subject.through or () if settings.subject else ())
+    )
+    hidden = sorted(set(settings.shred) & identifying)
     if hidden:
         raise ValueError(f"shreds {hidden[0]!r}, by which rows are told apart or lead to their subject")
-    kept = sorted(set(told.masks) & (key | ({of} if of is not None else set())))
+    kept = sorted(set(settings.masks) & (key | ({of} if of is not None else set())))
     if kept:
         raise ValueError(f"on_erasure masks the key column {kept[0]!r}: rows are told apart by it, so delete them")
 
@@ -174,11 +178,11 @@ def require_sound(told: Personal, table: Described) -> None:
 def require_chains(tables: Mapping[str, Personal]) -> None:
     """Raises ValueError if a table's rows don't lead to a subject."""
     kinds: dict[str, str] = {}
-    for table, told in tables.items():
-        kind = told.subject.of if told.subject is not None else None
+    for table, settings in tables.items():
+        kind = settings.subject.of if settings.subject is not None else None
         if kind is not None and kinds.setdefault(kind, table) != table:
             raise ValueError(f"tables.{table}: subjects of the kind {kind!r} are the rows of {kinds[kind]} already")
-        for column, parent in parents(told):
+        for column, parent in parents(settings):
             if parent not in tables:
                 raise ValueError(f"tables.{table}: subject.through.{column} names {parent!r}, which is not in tables")
             if tables[parent].subject is None:
@@ -187,59 +191,61 @@ def require_chains(tables: Mapping[str, Personal]) -> None:
                     "one, {of: …, key: …} or {through: …}"
                 )
     for table in tables:
-        _require_no_way_back(table, tables, ())
+        _require_no_cycle(table, tables, ())
 
 
-def parents(told: Personal) -> Iterable[tuple[str, str]]:
+def parents(settings: Personal) -> Iterable[tuple[str, str]]:
     """Returns the foreign keys: the column, and the table whose key it holds."""
-    return (told.subject.through or {}).items() if told.subject is not None else ()
+    return (settings.subject.through or {}).items() if settings.subject is not None else ()
 
 
-def _require_no_way_back(table: str, tables: Mapping[str, Personal], way: tuple[str, ...]) -> None:
-    if table in way:
-        circle = " → ".join((*way[way.index(table) :], table))
+def _require_no_cycle(table: str, tables: Mapping[str, Personal], path: tuple[str, ...]) -> None:
+    if table in path:
+        circle = " → ".join((*path[path.index(table) :], table))
         raise ValueError(f"tables: subject.through leads in a circle: {circle}")
     for _, parent in parents(tables[table]):
-        _require_no_way_back(parent, tables, (*way, table))
+        _require_no_cycle(parent, tables, (*path, table))
 
 
 class Shredding(Section):
-    """Where the keys of subjects are, under which shredded columns are encrypted."""
+    """The keys under which shredded columns are encrypted."""
 
     key_store: Text = Field(
-        description="The database that holds them, outside the lakehouse, as an SQLAlchemy URL: sqlite:////folder/file "
-        "for one machine, postgresql+psycopg://user@host/database for several.",
+        description="The database that holds the keys, outside the lakehouse, as an SQLAlchemy URL: "
+        "sqlite:////folder/file for one machine, postgresql+psycopg://user@host/database for several.",
     )
     master_key_file: Text = Field(
-        description="A file with the master keys that wrap them: a line `VERSION HEX` each, of 32 bytes, the highest "
-        "version for new keys. Readable by its owner alone (0600). Who may read it may decrypt."
+        description="A file with the master keys that wrap the data keys: on each line `VERSION HEX`, 32 bytes, the "
+        "highest version for new keys. Readable by its owner alone (0600). Whoever can read it can "
+        "decrypt."
     )
 
 
 class Privacy(Section):
-    """What erasing needs."""
+    """Settings for erasures."""
 
     key_file: Text = Field(
-        description="A file outside the lakehouse with the secret keys of the ledger's hashes: a line `VERSION HEX` "
-        "each, of 32 bytes or more, the highest version for new requests. Readable by its owner alone (0600)."
+        description="A file outside the lakehouse with the secret keys of the ledger's hashes: on each line `VERSION "
+        "HEX`, 32 bytes or more, the highest version for new requests. Readable by its owner alone "
+        "(0600)."
     )
     request_topic: Text | None = Field(
         default=None,
-        description="A topic of the source's brokers in which others ask for erasures, which `ingest erase` reads when "
-        'it is told no subject. A record\'s value is JSON: {"subject": "member:42", "reason": "…"}.',
+        description="A topic of the source's brokers with requests for erasure, which `ingest erase` reads if no "
+        'subject is given. A record\'s value is JSON: {"subject": "member:42", "reason": "…"}.',
     )
-    shredding: Shredding | None = Field(default=None, description="Needed where tables shred columns.")
+    shredding: Shredding | None = Field(default=None, description="Required if tables shred columns.")
     tombstones_in_topics: bool = Field(
         default=False,
-        description="Whether an erasure writes a null tombstone behind the last record of an erased key in a compacted "
-        "topic of the source. Its user needs Write on these topics. Whoever else reads them sees a delete; another "
-        "pipeline of ingest takes no notice, and has to be asked itself.",
+        description="Write a null tombstone behind the last record of an erased key in a compacted topic of the "
+        "source. The user needs Write on these topics. Other readers of the topics see a delete; other "
+        "pipelines of ingest ignore it and need a request of their own.",
     )
     keep_old_files_hours: int = Field(
         default=1,
         ge=0,
-        description="For how long files stay that an erasure has replaced. Then they go with all older versions of "
-        "their tables: let no query and no batch take longer.",
+        description="Hours for which files stay that an erasure has replaced. Then they are deleted with all older "
+        "versions of their tables: no query and no batch may take longer.",
     )
 
 
@@ -249,22 +255,25 @@ def require_ledger_keys(tables: Mapping[str, Personal], privacy: Privacy | None,
     if privacy is None:
         if any(t.subject is not None for t in tables.values()):
             raise ValueError("tables lead to subjects, and nothing says where the ledger's keys are: privacy.key_file")
-    elif _lies_in(lakehouse, privacy.key_file):
+    elif _is_inside(lakehouse, privacy.key_file):
         raise ValueError("privacy.key_file lies in the lakehouse: who reads hashes there would have their key too")
 
 
 def require_data_keys(tables: Mapping[str, Personal], privacy: Privacy | None, lakehouse: Path) -> None:
     """Raises ValueError if the keys of shredded columns are not declared, or lie in the lakehouse, whose copies would
     include them."""
-    told = privacy.shredding if privacy is not None else None
-    if told is None:
+    settings = privacy.shredding if privacy is not None else None
+    if settings is None:
         raise ValueError("tables shred columns, and nothing says where the keys are: privacy.shredding")
     if asking := sorted(table for table, t in tables.items() if t.erase_on_delete):
         # A subject that was created again by then has values under the key that the request destroys.
         raise ValueError(f"tables shred columns, and deletes of {asking[0]} ask for erasure: ask with `ingest erase`")
-    if any(_lies_in(lakehouse, path) for path in (told.master_key_file, told.key_store.removeprefix("sqlite:///"))):
+    if any(
+        _is_inside(lakehouse, path)
+        for path in (settings.master_key_file, settings.key_store.removeprefix("sqlite:///"))
+    ):
         raise ValueError("privacy.shredding keeps keys in the lakehouse: each of its copies would hold them")
 
 
-def _lies_in(lakehouse: Path, path: str) -> bool:
+def _is_inside(lakehouse: Path, path: str) -> bool:
     return Path(path).absolute().is_relative_to(lakehouse.absolute())

@@ -25,13 +25,13 @@ Duration = Annotated[str, BeforeValidator(_duration), Field(json_schema_extra={"
 
 
 class Retry(Section):
-    """What may pass is tried again with growing pauses: Kafka, the object store or a database that is away, another
-    writer at the same tables, Spark without memory or time."""
+    """Retries with growing pauses while Kafka, the object store or a database is away, another writer commits to the
+    same tables, or Spark lacks memory or time."""
 
     give_up_after: Duration = Field(
         default="1h",
-        description="For so long after the first failure; a batch that succeeds ends the count. Then the run ends with "
-        "75. 0s: the first failure ends it.",
+        description="For how long to retry after the first failure; a successful batch restarts the count. Then the "
+        "run ends with exit code 75. 0s: no retries.",
     )
 
     @property

@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ingest.config.connect import Connect
+from ingest.config.connect import ConnectSettings
 from ingest.config.properties import PropertiesField
 from ingest.config.section import Section, Table, Text
 
@@ -58,7 +58,7 @@ def _older_names(schema: dict[str, Any]) -> None:
 
 
 class Debezium(Section):
-    """What the connector was told, where the reader has to know it. Debezium's own property names."""
+    """Settings of the connector that the reader has to know, under Debezium's own property names."""
 
     model_config = ConfigDict(json_schema_extra=_older_names)
 
@@ -70,7 +70,7 @@ class Debezium(Section):
     unavailable_value_placeholder: Text = Field(
         default="__debezium_unavailable_value",
         alias="unavailable.value.placeholder",
-        description="What stands for a value that the log did not hold, such as an unchanged TOASTed one.",
+        description="The placeholder for a value that the log did not hold, such as an unchanged TOASTed one.",
     )
     heartbeat_prefix: Text = Field(
         default="__debezium-heartbeat",
@@ -86,33 +86,34 @@ class Debezium(Section):
     )
 
 
-class Source(Section):
-    """A changelog on Kafka: where it is, and which of its topics and tables to take."""
+class SourceSettings(Section):
+    """A changelog on Kafka: its brokers, and which of its topics and tables to take."""
 
     kafka: PropertiesField = Field(
         description="Kafka client properties under Kafka's own (Java) names, passed through unchanged."
     )
     topics: Annotated[tuple[Text, ...], Field(min_length=1)] | None = Field(
-        default=None, description="Topics by name. Either these or topic_pattern."
+        default=None, description="Topics by name. Give either these or topic_pattern."
     )
     topic_pattern: Regex | None = Field(
         default=None, description="A regular expression that matches whole topic names."
     )
     debezium: Debezium = Field(default_factory=Debezium)
-    connect: Connect | None = Field(
-        default=None, description="Where the connector runs, so that `ingest check --live` can judge its settings."
+    connect: ConnectSettings | None = Field(
+        default=None, description="The connector's address, by which `ingest check --live` checks its settings."
     )
     start_offsets: StartOffsets = Field(
-        "earliest", description="Where a first run begins; a later run goes on where the last one ended."
+        "earliest", description="Where the first run begins; a later run continues where the last one ended."
     )
     include_tables: Regex | None = Field(
         default=None,
-        description="A regular expression of the tables that are taken; every table without it. It matches "
-        "whole names, with or without their schema.",
+        description="A regular expression of the tables to take; default: all. It matches whole names, with or "
+        "without their schema.",
     )
     exclude_tables: Regex | None = Field(
         default=None,
-        description="Likewise, of the tables that are left out, whether included or not.",
+        description="A regular expression of the tables to leave out, even if they are included. It matches whole "
+        "names, with or without their schema.",
     )
     topic_tables: Mapping[Text, Table] = Field(
         default={}, description="topic: table, for events that don't name their table."
@@ -121,45 +122,49 @@ class Source(Section):
         "schema.table", "database.schema.table", "server.schema.table", "server.database.schema.table"
     ] = Field(
         default="schema.table",
-        description="Parts of a table's name here. The server is the connector's topic.prefix. Where schemas are "
-        "databases (MySQL), the database is named once. Rebuild the tables after a change: backfill --rebuild.",
+        description="The parts of a table's name in the lakehouse. The server is the connector's topic.prefix. Where "
+        "schemas are databases (MySQL), the database is named once. Rebuild the tables after a change: "
+        "backfill --rebuild.",
     )
     renamed: Mapping[Text, Text] = Field(
         default={},
-        description="A server or database that has another name since: server/database now: as it was before.",
+        description="For a server or database that was renamed. server/database now: the name before.",
     )
     snapshots: Literal["whole", "partial"] = Field(
         default="whole",
-        description="whole: a snapshot reads every row of a table, so rows that it lacks are gone once it has ended. "
-        "partial: it may leave rows out (snapshot.select.statement.overrides, conditions of an ad-hoc snapshot).",
+        description="whole: a snapshot reads every row of a table, so rows that it lacks are deleted once it has "
+        "ended. partial: it may leave rows out (snapshot.select.statement.overrides, conditions of an "
+        "ad-hoc snapshot).",
     )
     case_insensitive: bool = Field(default=False, description="Columns that differ only in case are the same column.")
     times_out_of_range: Literal["clamp", "set_null", "quarantine", "keep"] = Field(
         default="clamp",
-        description="What becomes of dates and timestamps outside of the years 1 to 9999, infinite ones among them, "
-        "which many readers of Delta tables can't hold. clamp: the nearest end, 0001-01-01 (0001-01-03 UTC with a time "
-        "zone) or 9999-12-31 (23:59:59.999999 UTC). set_null: null. quarantine: the event is set aside. "
-        "keep: stored as they are.",
+        description="What to do with dates and timestamps outside of the years 1 to 9999, infinite ones included, "
+        "which many readers of Delta tables can't hold. clamp: store the nearest end, 0001-01-01 "
+        "(0001-01-03 UTC with a time zone) or 9999-12-31 (23:59:59.999999 UTC). set_null: store null. "
+        "quarantine: quarantine the event. keep: store them as they are.",
     )
     epochs: tuple[AwareDatetime, ...] = Field(
         default=(),
-        description="Times, with a zone, from which positions of the source begin anew: another server took over, a "
-        "backup was restored, the log was reset. Every record written to Kafka since then is newer than all before.",
+        description="Times, with a zone, from which the source's positions begin anew: another server took over, a "
+        "backup was restored, or the log was reset. Every record written to Kafka since then counts as "
+        "newer than all before.",
     )
     keys_in_two_partitions: Literal["offset", "stop"] = Field(
         default="offset",
-        description="Where the source gives no position, and changes of one key stand in two partitions, nothing tells "
-        "their order. offset: the higher offset counts, with a warning. stop: with an error.",
+        description="What to do if the source gives no position and changes of one key are in two partitions, so that "
+        "their order is unknown. offset: the higher offset wins, with a warning. stop: fail with an "
+        "error.",
     )
     restarts: Literal["stop", "ignore"] = Field(
         default="stop",
-        description="Where positions go back to events never seen. stop: with an error, before any of it is merged. "
-        "ignore: these are late events of the same log.",
+        description="What to do if positions go back to events never seen. stop: fail with an error, before any of it "
+        "is merged. ignore: these are late events of the same log.",
     )
     recreated_topics: Literal["stop", "ignore"] = Field(
         default="stop",
-        description="Where a topic was deleted and created again. stop: with an error, before any of it is captured. "
-        "ignore: the new one goes on at the old one's offsets.",
+        description="What to do if a topic was deleted and created again. stop: fail with an error, before any of it "
+        "is captured. ignore: the new topic continues at the old one's offsets.",
     )
 
     @model_validator(mode="after")

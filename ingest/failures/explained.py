@@ -31,16 +31,15 @@ def explained(error: Exception, pipeline: Pipeline) -> IngestError | None:
         return error
     if not _is_of_a_library(error):
         return None
-    if (own := own_error(error)) is not None:
-        return own
+    if (project_error := own_error(error)) is not None:
+        return project_error
     chain = causes(error, SparkContext._jvm)
     failure = next((f for f in FAILURES if f.applies(chain, pipeline)), None)
     if failure is not None:
         return failure.kind(f"pipeline {pipeline.name}: {_filled(failure.problem, chain, pipeline)}", failure.remedy)
     return RunFailed(
-        f"pipeline {pipeline.name}: Spark could not do what it was asked ({_innermost(chain).name})",
-        "this looks like a defect of ingest: report it with the trace that --debug shows; nothing that was merged is "
-        "lost",
+        f"pipeline {pipeline.name}: a Spark job failed ({_innermost(chain).name})",
+        "this looks like a defect of ingest: report it with the trace that --debug prints; no merged data is lost",
     )
 
 

@@ -31,7 +31,7 @@ from ingest.errors import (
 from ingest.spark.causes import Cause, python_names
 
 _NEARLY_FULL_BYTES = 64 << 20
-_AGAIN = "see that it runs and can be reached; the same command goes on where it stood"
+_CHECK_SERVICE = "check that it runs and can be reached; the same command continues where it stopped"
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Failure:
 
     def matches(self, chain: Sequence[Cause]) -> bool:
         """Returns True if the line matches this chain of causes, whatever the pipeline."""
-        looked_at = chain[-1:] if self.innermost else chain
-        return any(self._is_kind(c) and self._is_place(c) for c in looked_at)
+        examined = chain[-1:] if self.innermost else chain
+        return any(self._is_kind(c) and self._is_place(c) for c in examined)
 
     def _is_kind(self, cause: Cause) -> bool:
         return (
@@ -72,18 +72,18 @@ class Failure:
         return not self.raised_in or any(place.startswith(self.raised_in) for place in cause.raised_in)
 
 
-def _is_or_below(condition: str | None, wanted: str) -> bool:
-    return condition is not None and (condition == wanted or condition.startswith(f"{wanted}."))
+def _is_or_below(condition: str | None, parent: str) -> bool:
+    return condition is not None and (condition == parent or condition.startswith(f"{parent}."))
 
 
 def _folders(pipeline: Pipeline) -> list[Path]:
     """Returns the local folders to which a run of the pipeline writes; for one that doesn't exist, its nearest existing
     parent."""
-    wanted = [Path(tempfile.gettempdir())]
+    folders = [Path(tempfile.gettempdir())]
     uri = pipeline.lakehouse.removeprefix("file://")
     if "://" not in uri:
-        wanted.append(Path(uri))
-    return [next(f for f in (folder.absolute(), *folder.absolute().parents) if f.is_dir()) for folder in wanted]
+        folders.append(Path(uri))
+    return [next(f for f in (folder.absolute(), *folder.absolute().parents) if f.is_dir()) for folder in folders]
 
 
 def _is_full(pipeline: Pipeline) -> bool:
@@ -101,13 +101,12 @@ _SDK = "software.amazon.awssdk."
 _KAFKA = "org.apache.kafka.common."
 
 _FULL = "the disk of {lakehouse}, or of this machine's temporary files, is full"
-_FREE_IT = "free space, or move the lakehouse or spark.local.dir; the same command goes on where it stood"
+_FREE_SPACE = "free space, or move the lakehouse or spark.local.dir; the same command continues where it stopped"
 _REFUSED = "the storage of {lakehouse} refuses this user to read or write"
-_ALLOW_IT = "give this user its permissions, or correct the credentials (spark: {spark.hadoop.fs.s3a.…})"
+_GRANT_ACCESS = "give this user its permissions, or correct the credentials (spark: {spark.hadoop.fs.s3a.…})"
 _MISSING = "{file} is missing from the lakehouse, or can't be read"
-_RESTORE_IT = (
-    "restore the file from a copy, or fold the table anew out of bronze: "
-    "ingest backfill PIPELINE --rebuild --table TABLE"
+_RESTORE_OR_REBUILD = (
+    "restore the file from a copy, or rebuild the table from bronze: ingest backfill PIPELINE --rebuild --table TABLE"
 )
 _MEMORY = "give Spark more memory (spark: {spark.driver.memory: 4g}), or merge less at once (batch: {max_events: …})"
 
@@ -132,28 +131,28 @@ FAILURES: tuple[Failure, ...] = (
     ),
     Failure(
         ConfigError,
-        "Kafka's client refuses a value of source.kafka",
+        "source.kafka holds a value that Kafka's client rejects",
         "correct it; the values are those of Kafka's documentation",
         classes=(f"{_KAFKA}config.ConfigException",),
     ),
     Failure(
         Unreachable,
         "Kafka at {kafka} does not answer",
-        _AGAIN,
+        _CHECK_SERVICE,
         classes=(f"{_KAFKA}errors.RetriableException", "cimpl.KafkaException"),
     ),
     Failure(
         Unreachable,
-        "Kafka at {kafka} gave no record in time",
-        _AGAIN,
+        "Kafka at {kafka} returned no record before the timeout",
+        _CHECK_SERVICE,
         classes=("java.util.concurrent.TimeoutException",),
         raised_in=("org.apache.spark.sql.kafka010.",),
     ),
     # Two writers
     Failure(
         Contended,
-        "another writer changes the same tables of {lakehouse}",
-        "run one writer per pipeline; the same command goes on where it stood",
+        "another writer commits to the same tables of {lakehouse}",
+        "run one writer per pipeline; the same command continues where it stopped",
         classes=(
             *python_names(*DELTA_CONFLICTS),
             *(f"io.delta.exceptions.{k.__name__}" for k in DELTA_CONFLICTS),
@@ -163,7 +162,7 @@ FAILURES: tuple[Failure, ...] = (
     Failure(
         StorageRefused,
         _REFUSED,
-        _ALLOW_IT,
+        _GRANT_ACCESS,
         classes=(
             *("java.nio.file.AccessDeniedException", "java.nio.file.ReadOnlyFileSystemException"),
             "org.apache.hadoop.security.AccessControlException",
@@ -180,16 +179,16 @@ FAILURES: tuple[Failure, ...] = (
     Failure(
         StorageRefused,
         _REFUSED,
-        _ALLOW_IT,
+        _GRANT_ACCESS,
         classes=("java.io.IOException", "org.apache.hadoop.fs.FSError"),
         conditions=("DELTA_CANNOT_CREATE_LOG_PATH",),
         holds=_is_read_only,
     ),
-    Failure(StorageRefused, _FULL, _FREE_IT, errnos=(errno.ENOSPC, errno.EDQUOT)),
+    Failure(StorageRefused, _FULL, _FREE_SPACE, errnos=(errno.ENOSPC, errno.EDQUOT)),
     Failure(
         StorageRefused,
         _FULL,
-        _FREE_IT,
+        _FREE_SPACE,
         classes=("java.io.IOException", "org.apache.hadoop.fs.FSError"),
         holds=_is_full,
     ),
@@ -197,7 +196,7 @@ FAILURES: tuple[Failure, ...] = (
     Failure(
         Unreachable,
         "the storage of {lakehouse} does not answer",
-        _AGAIN,
+        _CHECK_SERVICE,
         classes=(
             *("java.net.SocketException", "java.net.SocketTimeoutException", "java.net.UnknownHostException"),
             *("java.nio.channels.UnresolvedAddressException", "javax.net.ssl.SSLException"),
@@ -210,15 +209,15 @@ FAILURES: tuple[Failure, ...] = (
     ),
     Failure(
         Unreachable,
-        "a database that the pipeline asks does not answer",
-        _AGAIN,
+        "a database that the pipeline uses does not answer",
+        _CHECK_SERVICE,
         classes=("psycopg.OperationalError", "sqlalchemy.exc.OperationalError", "sqlalchemy.exc.TimeoutError"),
     ),
     # The engine
     Failure(
         EngineOverloaded,
-        "Spark waited too long for a part of a query that it sends to all workers (a broadcast)",
-        "see whether the machine is busy; raise spark.sql.broadcastTimeout in spark: where it never is in time",
+        "a broadcast of Spark timed out",
+        "check whether the machine is overloaded; if not, raise spark.sql.broadcastTimeout (spark: {…: …})",
         conditions=("_LEGACY_ERROR_TEMP_2097",),
     ),
     Failure(
@@ -230,14 +229,14 @@ FAILURES: tuple[Failure, ...] = (
     ),
     Failure(
         EngineOverloaded,
-        "a Python process of Spark's was ended, mostly because the machine ran out of memory",
-        "see whether the machine has memory left; the same command goes on where it stood",
+        "a Python worker of Spark died, usually because the machine ran out of memory",
+        "check the machine's free memory; the same command continues where it stopped",
         raised_in=("org.apache.spark.api.python.BasePythonRunner$ReaderIterator$",),
     ),
     Failure(
         PrerequisiteMissing,
-        "Spark lacks a class that the storage of {lakehouse} or a setting needs",
-        "put its jar on the class path, such as hadoop-aws for s3a (spark: {spark.driver.extraClassPath: …})",
+        "a class that the storage of {lakehouse} or a setting needs is missing on Spark's class path",
+        "add its jar to the class path, such as hadoop-aws for s3a (spark: {spark.driver.extraClassPath: …})",
         classes=("java.lang.ClassNotFoundException", "java.lang.NoClassDefFoundError"),
         conditions=("DATA_SOURCE_NOT_FOUND",),
     ),
@@ -245,7 +244,7 @@ FAILURES: tuple[Failure, ...] = (
     Failure(
         LakehouseDamaged,
         _MISSING,
-        _RESTORE_IT,
+        _RESTORE_OR_REBUILD,
         classes=("java.io.FileNotFoundException", *python_names(FileNotFoundError)),
         conditions=(
             *("FAILED_READ_FILE", "DELTA_TRUNCATED_TRANSACTION_LOG", "DELTA_LOG_FILE_NOT_FOUND", "PATH_NOT_FOUND"),
@@ -255,8 +254,8 @@ FAILURES: tuple[Failure, ...] = (
     ),
     Failure(
         LakehouseDamaged,
-        "a table of {lakehouse} was written by a version of Delta whose features this one lacks",
-        "run it with the Delta version that wrote the table, or drop the feature there: ALTER TABLE … DROP FEATURE",
+        "a table of {lakehouse} uses Delta features that this version of Delta doesn't support",
+        "use the Delta version that wrote the table, or drop the feature there: ALTER TABLE … DROP FEATURE",
         conditions=(
             *("DELTA_UNSUPPORTED_FEATURES_FOR_READ", "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE"),
             *("DELTA_INVALID_PROTOCOL_VERSION", "DELTA_UNSUPPORTED_FEATURES_IN_CONFIG"),
@@ -264,8 +263,8 @@ FAILURES: tuple[Failure, ...] = (
     ),
     Failure(
         EngineOverloaded,
-        "Spark gave up on a job after it had lost workers",
-        "see whether executors ran out of memory or were taken away; the same command goes on where it stood",
+        "Spark aborted a job after losing executors",
+        "check whether executors ran out of memory or were removed; the same command continues where it stopped",
         classes=("org.apache.spark.SparkException",),
         raised_in=("org.apache.spark.scheduler.DAGScheduler",),
         innermost=True,

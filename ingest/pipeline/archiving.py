@@ -78,8 +78,8 @@ class Archiving:
         # If only the response of the write was lost, the stored manifest is this one.
         if not self._store.put_once(key, body) and self._store.get(key) != body:
             raise Contended(
-                f"another run archives {self._pipeline}: it was the first with what follows batch {after}",
-                "run one archive job per pipeline; the same command goes on after the other one",
+                f"another run archives {self._pipeline}: it has written the batches after {after} first",
+                "run one archive job per pipeline; the same command continues after the other one",
             )
         self._through_batch = through_batch
         return manifest

@@ -113,8 +113,8 @@ class Retries:
         except Exception as error:
             if not is_running(self._spark):
                 raise EngineDied(
-                    f"pipeline {self._pipeline.name}: Spark ended in the middle of its work",
-                    "see whether the machine ran out of memory; the same command goes on where it stood",
+                    f"pipeline {self._pipeline.name}: Spark's process ended during a run",
+                    "check whether the machine ran out of memory; the same command continues where it stopped",
                 ) from error
             self._last = explained(error, self._pipeline)
             if self._last is None or self._last is error:

@@ -26,8 +26,10 @@ def data_keys_of(pipeline: Pipeline) -> DataKeys | None:
     privacy = pipeline.privacy
     if privacy is None or privacy.shredding is None or not pipeline.shreds:
         return None
-    told = privacy.shredding
-    return DataKeys(told.key_store, pipeline.name, read_master_keys(told.master_key_file), read_keys(privacy.key_file))
+    settings = privacy.shredding
+    return DataKeys(
+        settings.key_store, pipeline.name, read_master_keys(settings.master_key_file), read_keys(privacy.key_file)
+    )
 
 
 def sealing_of(pipeline: Pipeline) -> Callable[[DataFrame], DataFrame]:
@@ -60,8 +62,8 @@ def shred(spark: SparkSession, pipeline: Pipeline) -> int | None:
     with closing(keys.store()) as store:
         waiting = [e for e in ledger.entries() if e.kind == REQUESTED and not store.has_destroyed(e.request)]
         for entry in waiting:
-            mine = ledger.keys(entry.number).where(F.col("table").isin(*owners)).select("key_hash").distinct()
-            count += store.destroy(entry.request, (row["key_hash"] for row in mine.toLocalIterator()))
+            key_hashes = ledger.keys(entry.number).where(F.col("table").isin(*owners)).select("key_hash").distinct()
+            count += store.destroy(entry.request, (row["key_hash"] for row in key_hashes.toLocalIterator()))
     return count
 
 

@@ -79,8 +79,8 @@ def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, source: Pip
     last = _last_batch(accounts)
     merged = last.upto if last else 0
     bronze = Bronze(spark, lakehouse.bronze(pipeline))
-    held = bronze.rows().agg(F.max(BATCH), F.count(F.lit(1))).first()
-    assert held is not None
+    bronze_counts = bronze.rows().agg(F.max(BATCH), F.count(F.lit(1))).first()
+    assert bronze_counts is not None
     found = Quarantine(spark, lakehouse.quarantine, pipeline).rows().groupBy("table", "code").count().collect()
     codes: dict[str, int] = {}
     of_table: dict[str, int] = {}
@@ -91,9 +91,9 @@ def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, source: Pip
     entries = catalog.entries(pipeline)
     return Status(
         pipeline=pipeline,
-        captured=held[0] or 0,
+        captured=bronze_counts[0] or 0,
         merged=merged,
-        records=held[1],
+        records=bronze_counts[1],
         quarantined=dict(sorted(codes.items())),
         tables=[
             _table(spark, pipeline, lakehouse, entry, of_table.get(entry.table_schema.table, 0)) for entry in entries
@@ -107,8 +107,8 @@ def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, source: Pip
 
 
 def _set_aside_by_backfills(spark: SparkSession, pipeline: str, lakehouse: Lakehouse) -> dict[int, dict[str, SetAside]]:
-    begun = [one for one in Backfills(spark, lakehouse.backfills, pipeline).all() if one.ended_at is None]
-    found = {one.number: Accounts(spark, lakehouse.accounts, one.writer).set_aside() for one in begun}
+    unfinished = [one for one in Backfills(spark, lakehouse.backfills, pipeline).all() if one.ended_at is None]
+    found = {one.number: Accounts(spark, lakehouse.accounts, one.writer).set_aside() for one in unfinished}
     return {number: dict(sorted(tables.items())) for number, tables in found.items() if tables}
 
 

@@ -49,8 +49,8 @@ def audit(bronze: DataFrame, accounts: DataFrame, first: int = 1, last: int | No
     chosen = accounts.where(F.col("upto_batch") >= first)
     if last is not None:
         chosen = chosen.where(F.col("after_batch") < last)
-    later = F.coalesce(F.col("standing") == CAUGHT_UP, F.lit(False))
-    slices = chosen.where(~later).groupBy("after_batch", "upto_batch").agg(F.sum("read").alias("read"))
+    is_correction = F.coalesce(F.col("standing") == CAUGHT_UP, F.lit(False))
+    slices = chosen.where(~is_correction).groupBy("after_batch", "upto_batch").agg(F.sum("read").alias("read"))
     begin = slices.agg(F.min("after_batch"), F.max("upto_batch")).first()
     after = begin[0] if begin and begin[0] is not None and first > 1 else first - 1
     bronze = bronze.where(F.col("batch") > after)
@@ -59,7 +59,7 @@ def audit(bronze: DataFrame, accounts: DataFrame, first: int = 1, last: int | No
     # A correction counts if all slices that it corrects are checked. Collects a row per table.
     ends = (F.col("after_batch") >= after) & (F.col("upto_batch") <= ((begin[1] if begin else None) or 0))
     sums = (
-        chosen.where(~later | ends)
+        chosen.where(~is_correction | ends)
         .groupBy("table")
         .agg(*(F.sum(c).alias(c) for c in COUNTS))
         .orderBy("table")
@@ -70,10 +70,10 @@ def audit(bronze: DataFrame, accounts: DataFrame, first: int = 1, last: int | No
     held = bronze.join(F.broadcast(slices), inside).groupBy("after_batch", "upto_batch").agg(F.count("*").alias("held"))
     # Collects a row per checked slice.
     rows = slices.join(held, ["after_batch", "upto_batch"], "left").orderBy("after_batch").collect()
-    held_ends = bronze.groupBy("topic", "partition").agg(
+    ranges = bronze.groupBy("topic", "partition").agg(
         F.min("offset").alias("first"), F.max("offset").alias("last"), F.count("*").alias("records")
     )
-    found = held_ends.orderBy("topic", "partition").collect()
+    found = ranges.orderBy("topic", "partition").collect()
     partitions = [Partition(r["topic"], r["partition"], r["first"], r["last"], r["records"]) for r in found]
     merged = sum(r["read"] for r in rows)
     waiting = sum(p.records for p in partitions) - merged

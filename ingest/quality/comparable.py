@@ -40,7 +40,7 @@ class Comparable:
         return isinstance(data_type, self.stored)
 
 
-def _same(value: Column) -> Column:
+def _unchanged(value: Column) -> Column:
     return value
 
 
@@ -86,16 +86,16 @@ def _days(rule: OutOfRange) -> str:
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _INTEGER = Comparable("{v}::bigint", pa.int64(), lambda v: v.cast("bigint"), _INTEGERS)
 _FLOAT = Comparable("{v}::double precision", pa.float64(), lambda v: v.cast("double"), (T.FloatType, T.DoubleType))
-_TEXT = Comparable("{v}", pa.string(), _same, (T.StringType,))
-_AS_TEXT = Comparable("{v}::text", pa.string(), _same, (T.StringType,))
+_TEXT = Comparable("{v}", pa.string(), _unchanged, (T.StringType,))
+_AS_TEXT = Comparable("{v}::text", pa.string(), _unchanged, (T.StringType,))
 _BY_NAME = {
-    "bool": Comparable("{v}", pa.bool_(), _same, (T.BooleanType,)),
+    "bool": Comparable("{v}", pa.bool_(), _unchanged, (T.BooleanType,)),
     **dict.fromkeys(("int2", "int4", "int8"), _INTEGER),
     **dict.fromkeys(("float4", "float8"), _FLOAT),
     "numeric": Comparable("trim_scale({v})::text", pa.string(), _digits, (T.DecimalType, T.StringType)),
     **dict.fromkeys(("text", "varchar", "bpchar"), _TEXT),
     **dict.fromkeys(("uuid", "json", "jsonb", "xml", "citext", "time"), _AS_TEXT),
-    "bytea": Comparable("{v}", pa.binary(), _same, (T.BinaryType,)),
+    "bytea": Comparable("{v}", pa.binary(), _unchanged, (T.BinaryType,)),
 }
 
 

@@ -96,7 +96,7 @@ def compare(
     compared = [c for name, c in zip(names, plain, strict=True) if name not in mistyped]
     row = by_key.agg(*_sums(compared)).first()
     if row is None:
-        raise AssertionError("an aggregate without groups is one row")
+        raise AssertionError("an aggregate without groups returns one row")
     return _comparison(table, row, dict(zip(plain, names, strict=True)), mistyped)
 
 
@@ -106,14 +106,14 @@ def _sided(frame: DataFrame, plain: Sequence[str], side: int) -> DataFrame:
 
 def _sums(compared: Sequence[str]) -> list[Column]:
     once = (F.col("left") == 1) & (F.col("right") == 1)
-    same = {c: F.col(f"{c}_low").eqNullSafe(F.col(f"{c}_high")) for c in compared}
-    whole = reduce(and_, same.values(), F.lit(True))
+    is_same = {c: F.col(f"{c}_low").eqNullSafe(F.col(f"{c}_high")) for c in compared}
+    all_same = reduce(and_, is_same.values(), F.lit(True))
     counted = {
         "missing": (F.col("left") > 0) & (F.col("right") == 0),
         "extra": (F.col("left") == 0) & (F.col("right") > 0),
         "repeated": (F.col("left") > 0) & (F.col("right") > 0) & ~once,
-        "changed": once & ~whole,
-        **{c: once & ~same[c] for c in compared},
+        "changed": once & ~all_same,
+        **{c: once & ~is_same[c] for c in compared},
     }
     totals = [F.coalesce(F.sum(side), F.lit(0)).alias(side) for side in ("left", "right")]
     return [*totals, *(F.count_if(condition).alias(name) for name, condition in counted.items())]

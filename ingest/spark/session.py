@@ -163,7 +163,7 @@ def running(name: str, properties: Mapping[str, str] | None = None) -> Iterator[
         if process is not None and (code := _ended(process)) is not None:
             raise EngineDied(
                 f"{name}: Spark's process ended with {code} in the middle of its work",
-                "see whether the machine ran out of memory; the same command goes on where it stood",
+                "see whether the machine ran out of memory; the same command continues where it stopped",
             ) from error
         raise
     finally:

@@ -11,12 +11,12 @@ _LOGICAL, _ANALYSIS, _COMMAND = (
 _EXPRESSIONS = f"{_SQL}.catalyst.expressions"
 
 
-def _words(text: str) -> frozenset[str]:
+def _split(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
 def _in(package: str, names: str) -> frozenset[str]:
-    return frozenset(f"{package}.{name}" for name in _words(names))
+    return frozenset(f"{package}.{name}" for name in _split(names))
 
 
 PLANS: frozenset[str] = frozenset().union(
@@ -68,14 +68,14 @@ _NAMES = _in(
 """Classes of expressions that stand for columns and functions. Other expressions are operators of Spark's own
 package."""
 _RUN_CODE = (f"{_EXPRESSIONS}.objects.", *_in(_EXPRESSIONS, "CallMethodViaReflection PythonUDAF PythonUDF ScalaUDF"))
-_GROUPS = _words(
+_GROUPS = _split(
     "agg_funcs array_funcs avro_funcs bitwise_funcs collection_funcs conditional_funcs conversion_funcs csv_funcs "
     "datetime_funcs generator_funcs hash_funcs json_funcs lambda_funcs map_funcs math_funcs predicate_funcs "
     "protobuf_funcs sketch_funcs st_funcs string_funcs struct_funcs table_funcs url_funcs variant_funcs vector_funcs "
     "window_funcs xml_funcs"
 )
 """Spark's groups of functions that compute a value. In the group misc_funcs some run code."""
-_MISCELLANEOUS = _words(
+_MISCELLANEOUS = _split(
     "aes_decrypt aes_encrypt assert_true bitmap_bit_position bitmap_bucket_number bitmap_count current_catalog "
     "current_database current_path current_schema current_user input_file_block_length input_file_block_start "
     "input_file_name monotonically_increasing_id raise_error session_user spark_partition_id try_aes_decrypt typeof "
@@ -87,8 +87,8 @@ DELTA_FUNCTIONS = frozenset({"table_changes", "table_changes_by_path"})
 
 def is_expression(name: str) -> bool:
     """Returns True for the class of an expression that computes a value or names a column."""
-    own = name.startswith(f"{_EXPRESSIONS}.") and not name.startswith(_RUN_CODE)
-    return own or name in _NAMES
+    is_builtin = name.startswith(f"{_EXPRESSIONS}.") and not name.startswith(_RUN_CODE)
+    return is_builtin or name in _NAMES
 
 
 def is_function(name: str, group: str) -> bool:

@@ -13,11 +13,11 @@ def readable_since(spark: SparkSession, path: str) -> int:
         "min(version)", "max(version)"
     )
     first, last = history.collect()[0]
-    wanted = _types(spark, path, last)
+    current = _types(spark, path, last)
     while first < last:
         middle = (first + last) // 2
-        there = _types(spark, path, middle)
-        if all(wanted.get(name, kind) == kind for name, kind in there.items()):
+        types = _types(spark, path, middle)
+        if all(current.get(name, kind) == kind for name, kind in types.items()):
             last = middle
         else:
             first = middle + 1

@@ -71,9 +71,11 @@ class QueryNames:
         return ConfigError(f"there is no table {name} ({_ABSENT})", nearest(name, known, SEE_TABLES))
 
 
-def query_names(sources: Iterable[PipelineTable], own: Mapping[str, str], preferred: str | None = None) -> QueryNames:
-    """Returns the names of the tables of all pipelines of a lakehouse. `own`: name → path of the lakehouse's own
-    tables. `preferred`: the pipeline whose table a name without a pipeline means, if it has such a table."""
+def query_names(
+    sources: Iterable[PipelineTable], system_tables: Mapping[str, str], preferred: str | None = None
+) -> QueryNames:
+    """Returns the names of the tables of all pipelines of a lakehouse. `system_tables`: name → path of the lakehouse's
+    own tables. `preferred`: the pipeline whose table a name without a pipeline means, if it has one."""
     sources = list(sources)
     preferred_tables = {one.table for one in sources if one.pipeline == preferred}
     by_text: defaultdict[str, list[NamedPath]] = defaultdict(list)
@@ -88,7 +90,7 @@ def query_names(sources: Iterable[PipelineTable], own: Mapping[str, str], prefer
             qualified[path] = names[0].text
             for one in names:
                 by_text[one.text].append(one)
-    for name, path in own.items():
+    for name, path in system_tables.items():
         schema, _, table = name.rpartition(".")
         by_text[name].append(NamedPath((schema,), table, path))
     single = tuple(found[0] for found in by_text.values() if len({one.path for one in found}) == 1)

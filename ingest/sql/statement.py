@@ -71,7 +71,7 @@ def _require_reading(plans: set[str], expressions: set[str]) -> None:
     if unknown:
         named = {name.rpartition(".")[2].partition("$")[0] for name in unknown}  # A closure has the name of its class.
         what = ", ".join(sorted(named))
-        raise ConfigError(f"the statement does more than read ({what}), so it was not run", _WHAT_READS)
+        raise ConfigError(f"the statement is not read-only ({what}), so it was not run", _WHAT_READS)
 
 
 def _require_pure(spark: SparkSession, written: str) -> None:
@@ -79,7 +79,7 @@ def _require_pure(spark: SparkSession, written: str) -> None:
     if not is_pure(spark, name):
         known = [one for one in functions(spark) if is_pure(spark, one)]
         raise ConfigError(
-            f"the function {written} is none of Spark's functions that only compute a value, so nothing was run",
+            f"{written} is not a function of Spark that only computes a value, so the statement was not run",
             nearest(name, known, "see the functions with SHOW FUNCTIONS"),
         )
 

@@ -168,5 +168,5 @@ def test_a_secret_is_needed_where_jobs_run_and_not_where_dags_are_made(dags: dic
 
 def test_a_file_that_is_wrong_says_so_and_takes_no_other_pipeline_away(dags: dict[str, Any]) -> None:
     assert "airflow.run: should be a cron expression" in dags["wrong.refused"]["description"]
-    assert "says the same name as" in dags["the_other_plain.refused"]["description"]
+    assert "has the same name as" in dags["the_other_plain.refused"]["description"]
     assert not [name for name in dags if name.startswith(("wrong.", "the_other_plain.")) and "refused" not in name]

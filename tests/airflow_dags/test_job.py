@@ -120,7 +120,7 @@ WINDOWS = {
     ),
 }
 REFUSED: dict[str, tuple[Any, str]] = {
-    "not over yet": (("@yearly", "2999-01-01T00:00:00+00:00", {}), "more may be written until then"),
+    "not over yet": (("@yearly", "2999-01-01T00:00:00+00:00", {}), "records may still be written until then"),
     "no window": (("@daily", None, {}), "has no window"),
 }
 CHOSEN = {"tables": ["a", "b", "a"], "source": "archive"}

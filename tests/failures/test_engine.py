@@ -34,7 +34,7 @@ def test_a_command_whose_engine_is_killed_may_be_tried_again() -> None:
     told = ended(KILLED)
     assert told.returncode == 75, told.stderr
     assert "a command: Spark's process ended with -9" in told.stderr
-    assert told.stderr.endswith("the same command goes on where it stood\n")
+    assert told.stderr.endswith("the same command continues where it stopped\n")
 
 
 @pytest.mark.spark

@@ -8,8 +8,8 @@ from typing import Any
 from rich.table import Table
 
 from ingest.config import Pipeline
-from ingest.config.connect import Connect
-from ingest.config.source import Source
+from ingest.config.connect import ConnectSettings
+from ingest.config.source import SourceSettings
 from ingest.connector import Connectors, ReaderSettings, Risk, risks, topic_risks, version_risks
 from ingest.errors import SourceRefused
 from ingest.sources.captured import captured_offsets, is_remote
@@ -59,7 +59,9 @@ def observed(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def _connector(place: Connect, source: Source, topics: tuple[str, ...]) -> tuple[dict[str, Any], list[Risk]]:
+def _connector(
+    place: ConnectSettings, source: SourceSettings, topics: tuple[str, ...]
+) -> tuple[dict[str, Any], list[Risk]]:
     """Returns the state of the pipeline's connector, and the risks of its configuration and version.
 
     `unread_topics` are topics that it has written to and the pipeline doesn't read.
