@@ -73,7 +73,7 @@ MUTANTS = [
     Mutant(
         "a slice waits for all tables to be folded",
         "loop/merge.py",
-        "if self._put_off % FILES_PER_SIZE:",
+        "if self._deferred_compactions % FILES_PER_SIZE:",
         "if False:",
         IN_TURNS,
     ),
@@ -150,8 +150,8 @@ MUTANTS = [
     Mutant(
         "an event older than its row's move concerns nobody else",
         "reconcile/whole_rows.py",
-        "(told.moved and _moved_later(",
-        "(not told.moved and _moved_later(",
+        "(counts.moved and _moved_later(",
+        "(not counts.moved and _moved_later(",
         LATE,
     ),
     Mutant(
@@ -195,8 +195,8 @@ MUTANTS = [
     Mutant(
         "what a tally isn't sure of counts as known",
         "batches/batch_stats.py",
-        'said["seen"] is not None',
-        "bool(said)",
+        'stats["seen"] is not None',
+        "bool(stats)",
         ("tests/property/test_batch_stats.py",),
     ),
     Mutant(
@@ -247,7 +247,7 @@ MUTANTS = [
     Mutant(
         "a moved row carries nothing",
         "reconcile/partial_rows.py",
-        "if followed is None and not (told.moves and (told.names or key_changes)):",
+        "if followed is None and not (summary.moves and (summary.names or key_changes)):",
         "if True:",
     ),
     Mutant(
@@ -322,7 +322,7 @@ MUTANTS = [
     Mutant(
         "a slice that died is counted again",
         "loop/merge.py",
-        "upto = self._slices.end(self.merged, last) if begun is None else begun",
+        "upto = self._slices.end(self.merged, last) if unfinished is None else unfinished",
         "upto = self._slices.end(self.merged, last)",
         CRASHES,
     ),
@@ -350,8 +350,8 @@ MUTANTS = [
     Mutant(
         "a row goes before its tombstone is there",
         "loop/writing.py",
-        "told, after=burying.result)",
-        "told)",
+        "user_metadata, after=tombstones.result)",
+        "user_metadata)",
         (*CRASHES, "-k", "tombstone"),
     ),
     Mutant(
@@ -370,15 +370,15 @@ MUTANTS = [
     Mutant(
         "what stands where its row does is the same without a look at it",
         "loop/writing.py",
-        "in_background(judged.proof or _nothing)",
-        "in_background(_nothing)",
+        "in_background(changeset.duplicate_check or _no_check)",
+        "in_background(_no_check)",
         DOUBLED,
     ),
     Mutant(
         "tombstones of a verdict that doesn't hold count",
         "loop/writing.py",
-        "write(judged.tombstones, after=proven, few=judged.few)",
-        "write(judged.tombstones, few=judged.few)",
+        "write(changeset.tombstones, after=checked, few=changeset.is_small)",
+        "write(changeset.tombstones, few=changeset.is_small)",
         DOUBLED,
     ),
     Mutant(
@@ -440,7 +440,7 @@ MUTANTS = [
     Mutant(
         "a log that begins anew is not noticed",
         "loop/position_regression.py",
-        "if back.isEmpty():",
+        "if regressed.isEmpty():",
         "if True:",
         ORDER,
     ),
@@ -460,15 +460,15 @@ MUTANTS = [
     Mutant(
         "the row that an update of a few replaces stays",
         "reconcile/prepared_lookup.py",
-        "effect(sure=False), F.col(LOCATION)",
+        "takes_effect(include_tied=False), F.col(LOCATION)",
         "F.col(ACTION) == DELETE, F.col(LOCATION)",
         FEW,
     ),
     Mutant(
         "the row where a doubled event of a few stands goes",
         "reconcile/prepared_lookup.py",
-        "effect(sure=False), F.col(LOCATION)",
-        "effect(), F.col(LOCATION)",
+        "takes_effect(include_tied=False), F.col(LOCATION)",
+        "takes_effect(), F.col(LOCATION)",
         FEW,
     ),
     Mutant(
@@ -544,14 +544,14 @@ MUTANTS = [
     Mutant(
         "the keys of late rows of an erased subject are not fenced",
         "loop/suppress.py",
-        "brought = told.where(BEFORE_CUTOFF).select(",
-        "brought = told.where(BEFORE_CUTOFF).limit(0).select(",
+        "own_keys = flagged.where(BEFORE_CUTOFF).select(",
+        "own_keys = flagged.where(BEFORE_CUTOFF).limit(0).select(",
         FENCE,
     ),
     Mutant(
         "rows that came before anything told whose they are stay",
         "loop/late_children.py",
-        "retry_on_conflict()(kept.remove, rows.withColumn(ACTION, F.lit(DELETE)), table_schema, {})",
+        "retry_on_conflict()(part.remove, rows.withColumn(ACTION, F.lit(DELETE)), table_schema, {})",
         "0",
         FENCE,
     ),
@@ -565,7 +565,7 @@ MUTANTS = [
     Mutant(
         "nobody writes down what is left of a row before it goes",
         "loop/late_children.py",
-        "self._keep(table_schema, old)",
+        "self._keep(table_schema, children)",
         "pass",
         MASKED,
     ),
@@ -586,7 +586,7 @@ MUTANTS = [
     Mutant(
         "parts that an erasure has taken from a manifest count as none of its records",
         "loop/import_files.py",
-        "if self._counted and told == manifest.records else ()",
+        "if self._counted and counted == manifest.records else ()",
         'or [{"upto": manifest.upto_batch, "groups": []}]',
         ADOPTED,
     ),

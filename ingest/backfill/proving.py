@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from ingest.backfill.digests import entry_digest, history_digest
 from ingest.backfill.recomputing import recompute_tables
 from ingest.backfill.source_readers import source_readers
-from ingest.batches.deliveries import Captured, delivered
+from ingest.batches.deliveries import ReaderEvents, count_row_deliveries
 from ingest.changelog.accounting import Account
 from ingest.changelog.change import content, quoted
 from ingest.changelog.envelope import CHANGES, key_json
@@ -139,19 +139,19 @@ def _proved(
         history = _is_equal(one.history, other.history) if table in rules.history else None
         entry = one.entry or other.entry
         is_keyless = entry is not None and not entry.table_schema.key
-        count = delivered(_captured_events(spark, pipeline, through_batch), table) if is_keyless else None
+        count = count_row_deliveries(_captured_events(spark, pipeline, through_batch), table) if is_keyless else None
         found.append(Proof(table, through_batch, *digests, differences, history, count))
     return found
 
 
-def _captured_events(spark: SparkSession, pipeline: Pipeline, through_batch: int) -> list[Captured]:
+def _captured_events(spark: SparkSession, pipeline: Pipeline, through_batch: int) -> list[ReaderEvents]:
     """Returns the events that any reader has captured; those of the stream only up to its batch `through_batch`."""
     rules = rules_of(pipeline)
     found = []
     for reader in source_readers(spark, pipeline):
         bronze = reader.bronze(spark, rules)
         is_stream = reader.writer == pipeline.name
-        found.append(Captured(bronze, bronze.between(0, through_batch) if is_stream else bronze.rows()))
+        found.append(ReaderEvents(bronze, bronze.between(0, through_batch) if is_stream else bronze.rows()))
     return found
 
 

@@ -102,7 +102,7 @@ class Rebuild:
             part.take_lease(self.backfill_run.writer, _LEASE_SECONDS)
         entries = self._recompute()
         (entry,) = (e for e in entries if e.table_schema.table == table)
-        for part in live.kept:
+        for part in live.all_tables:
             part.pin_snapshot(self.backfill_run.writer)
         for reader, _ in readers_with_events(self._spark, self._pipeline):
             through_batch = Accounts(self._spark, self._scratch.accounts, reader.writer).merged_through()
@@ -124,7 +124,7 @@ class Rebuild:
         if rebuilt.tombstones.exists():
             live.tombstones.write(rebuilt.tombstones.rows())
         txn_metadata = {WRITER: self.backfill_run.writer, THROUGH_BATCH: self.backfill_run.number}
-        for old, new in zip(live.kept, rebuilt.kept, strict=True):
+        for old, new in zip(live.all_tables, rebuilt.all_tables, strict=True):
             if old.exists() or new.exists():
                 old.replace(new, entry.table_schema, txn_metadata)
 

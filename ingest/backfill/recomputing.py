@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.backfill.source_readers import SourceReader, source_readers
-from ingest.batches.deliveries import Captured, EarlierReaders
+from ingest.batches.deliveries import EarlierReaders, ReaderEvents
 from ingest.changelog.accounting import Account
 from ingest.changelog.point import Point
 from ingest.changelog.position import source_position
@@ -51,7 +51,7 @@ def recompute_tables(
     rules = replace(rules_of(pipeline), only=frozenset(tables) or None, stops_at_restart=False)
     origins = {e.table_schema.table: e.origin for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name)}
     rules = replace(rules, history=frozenset(history), origins=origins, without=frozenset(without))
-    readers_before: list[tuple[SourceReader, Captured]] = []
+    readers_before: list[tuple[SourceReader, ReaderEvents]] = []
     set_aside: dict[str, SetAside] = {}
     for reader, merged in readers_with_events(spark, pipeline) if readers is None else readers:
         reader_rules = replace(rules, columns=reader.columns)
@@ -60,7 +60,7 @@ def recompute_tables(
         filters = [f for f in (event_filter and event_filter(events), reader.event_filter) if f is not None]
         selected = reduce(lambda one, other: one & other, filters) if filters else None
         bronze = BronzeWindow(spark, reader.path, selected, last, reader_rules.epochs, reader_rules.names)
-        captured = Captured(reader.bronze(spark, reader_rules), events, selected)
+        captured = ReaderEvents(reader.bronze(spark, reader_rules), events, selected)
         earlier = _earlier_readers(pipeline, bronze, readers_before) if reader.from_topics else None
         slice_events, writer = pipeline.batch.merged_at_once, reader.writer
         with closing(Merge(spark, pipeline.name, into, reader_rules, bronze, slice_events, writer, earlier)) as merge:
@@ -75,7 +75,7 @@ def recompute_tables(
 
 
 def _earlier_readers(
-    pipeline: Pipeline, bronze: Bronze, readers_before: Sequence[tuple[SourceReader, Captured]]
+    pipeline: Pipeline, bronze: Bronze, readers_before: Sequence[tuple[SourceReader, ReaderEvents]]
 ) -> EarlierReaders | None:
     """Returns the events of `readers_before`, by which the merge finds records that were delivered twice."""
     if not readers_before:

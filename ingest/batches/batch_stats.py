@@ -1,7 +1,7 @@
-"""What a batch of events holds, counted while they pass by on their way to bronze: as `profile` tells it, but without
-reading them for it.
+"""Collects the statistics of a batch (its `Group`s) while its events are written to bronze, so that the merge need not
+read them again for that.
 
-A tally is an accumulator of Spark's: what tasks have counted is added up as each succeeds.
+The counter is a Spark accumulator: the counts of each task are added up when the task succeeds.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.batches.group_stats import CHANGE, Group, in_order
-from ingest.batches.schema_novelty import asking
+from ingest.batches.schema_novelty import novelty_class
 from ingest.changelog.origin import ORIGIN
 from ingest.evolution.inference import are_whole, column_kinds, images
 from ingest.jvm.sources import called, define_function, reaches_tasks
 from ingest.merge.key_changes import names_new_key
 from ingest.spark.local_rows import local_rows
 
-_Shape = tuple[str | None, bool]
+_Kinds = tuple[str | None, bool]
 _HERE = Path(__file__).parent
 _MOST_KNOWN = 10_000
 _VALUES = T.StructType(
@@ -38,11 +38,12 @@ _VALUES = T.StructType(
 )
 
 
-class Tally:
-    """Of the events of one batch."""
+class BatchCounter:
+    """Counts the events of one batch."""
 
-    _known: ClassVar[dict[str | None, _Shape]] = {}
-    """By the name of what was seen of all values. Of most batches it is what it was of the one before."""
+    _kinds_by_digest: ClassVar[dict[str | None, _Kinds]] = {}
+    """Kinds of values by the digest of the images seen, kept between batches: mostly a batch has the same as the one
+    before."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -51,42 +52,47 @@ class Tally:
         spark._jsc.sc().register(self._counts)
 
     @staticmethod
-    def counts(spark: SparkSession) -> bool:
-        """Whether it can: executors beside this JVM don't know its class."""
+    def is_available(spark: SparkSession) -> bool:
+        """Returns whether tasks can load the counter's class: not where executors run in other JVMs."""
         return reaches_tasks(spark.sparkContext)
 
-    def passing(self, batch: Column, position: Column, table: Column) -> Column:
-        """`batch`, for each event once: selected beside it, it is counted. `position`: where it stands. `table`: whose
-        it is."""
-        return called(self._spark._jvm, self._counts, "saw", T.LongType(), (_seen(position, table), batch), pure=False)
+    def observe(self, batch: Column, position: Column, table: Column) -> Column:
+        """Returns `batch` as a column that counts each event for which it is evaluated. `position`, `table`: the
+        event's position and table, as bronze places it."""
+        return called(
+            self._spark._jvm, self._counts, "saw", T.LongType(), (_observed(position, table), batch), pure=False
+        )
 
-    def told(self) -> list[dict[str, Any]] | None:
-        """What `Group.said` of each group, once all events have passed by. None where that can't be told."""
+    def groups_json(self) -> list[dict[str, Any]] | None:
+        """Returns `Group.to_json` of each group, once all events are written. None where not all could be counted."""
         text = self._counts.told()
         if text is None:
             return None
         counted = json.loads(text)
         groups = []
-        for said, (joined, opened) in zip(counted, self._shapes(counted), strict=True):
-            known = said["kind"] == CHANGE and said["schema_id"] is None and said["seen"] is not None
-            del said["seen"], said["values"]
-            partitions = sorted({tuple(place) for place in said["partitions"]})
-            told = {"partitions": partitions, "kinds": joined, "opened": opened, "known": known}
-            groups.append(Group.heard(said | told))
-        return [group.said for group in in_order(groups)]
+        for stats, (joined, opened) in zip(counted, self._kinds(counted), strict=True):
+            known = stats["kind"] == CHANGE and stats["schema_id"] is None and stats["seen"] is not None
+            del stats["seen"], stats["values"]
+            partitions = sorted({tuple(place) for place in stats["partitions"]})
+            inferred = {"partitions": partitions, "kinds": joined, "opened": opened, "known": known}
+            groups.append(Group.from_json(stats | inferred))
+        return [group.to_json() for group in in_order(groups)]
 
-    def _shapes(self, counted: Sequence[dict[str, Any]]) -> list[_Shape]:
-        """Of each group the shape, and whether every value that tells of it could be opened."""
-        names = [_name(group["seen"]) for group in counted]
-        if len(self._known) > _MOST_KNOWN:
-            self._known.clear()
-        unknown = {n: group for n, group in enumerate(counted) if names[n] not in self._known}
-        looked = self._looked_up(unknown) if unknown else {}
-        found = [looked[n] if n in looked else self._known[names[n]] for n in range(len(counted))]
-        self._known.update((name, told) for name, told in zip(names, found, strict=True) if name and told[1])
+    def _kinds(self, counted: Sequence[dict[str, Any]]) -> list[_Kinds]:
+        """Returns of each group the kinds of its values, as `inference.column_kinds` gives them, and whether every
+        image could be opened."""
+        names = [_digest(group["seen"]) for group in counted]
+        if len(self._kinds_by_digest) > _MOST_KNOWN:
+            self._kinds_by_digest.clear()
+        unknown = {n: group for n, group in enumerate(counted) if names[n] not in self._kinds_by_digest}
+        inferred = self._inferred_kinds(unknown) if unknown else {}
+        found = [inferred[n] if n in inferred else self._kinds_by_digest[names[n]] for n in range(len(counted))]
+        self._kinds_by_digest.update(
+            (name, kinds) for name, kinds in zip(names, found, strict=True) if name and kinds[1]
+        )
         return found
 
-    def _looked_up(self, groups: Mapping[int, dict[str, Any]]) -> dict[int, _Shape]:
+    def _inferred_kinds(self, groups: Mapping[int, dict[str, Any]]) -> dict[int, _Kinds]:
         values = [
             {"group": n, "wrapped": group["wrapped"], "value": None if text is None else base64.b64decode(text)}
             for n, group in groups.items()
@@ -95,26 +101,27 @@ class Tally:
         rows = local_rows(self._spark, values, _VALUES).withColumn("_images", images(F.col("value").cast("string")))
         joined = column_kinds(F.col("_images"), F.col("wrapped")).alias("kinds")
         opened = F.bool_and(are_whole(F.col("_images"))).alias("opened")
-        told = {row["group"]: row for row in rows.groupBy("group").agg(joined, opened).collect()}  # a row per table
-        return {n: (told[n]["kinds"], not groups[n]["values"] or told[n]["opened"]) for n in groups}
+        kinds = {row["group"]: row for row in rows.groupBy("group").agg(joined, opened).collect()}  # a row per table
+        return {n: (kinds[n]["kinds"], not groups[n]["values"] or kinds[n]["opened"]) for n in groups}
 
 
-def _name(seen: Sequence[str] | None) -> str | None:
-    """Of what was seen of values: as a digest, for the names in it may be data. None where not all of it is known."""
+def _digest(seen: Sequence[str] | None) -> str | None:
+    """Returns a digest of the images seen of a group, because their names of columns may be data; None where not all of
+    them are known."""
     return None if seen is None else hashlib.sha256("\n".join(seen).encode()).hexdigest()
 
 
 @cache
 def _class(jvm: Any) -> Any:
-    asking(jvm)
+    novelty_class(jvm)
     define_function(jvm, _HERE / "Run.java", ("Sent", "Run"))
     define_function(jvm, _HERE / "Counted.java", ("Partition", "Counted"))
     define_function(jvm, _HERE / "Tally.java", ("Passing", "Tally"))
     return jvm.org.apache.spark.sql.api.java.Tally
 
 
-def _seen(position: Column, table: Column) -> Column:
-    """What a tally is told of an event, in this order."""
+def _observed(position: Column, table: Column) -> Column:
+    """Returns what the counter takes of an event, in this order."""
     wrapped = F.coalesce("wrapped", F.lit(False)).alias("wrapped")
     before = (table.alias("source_table"), "op", "problem", "schema_id", wrapped, "topic", "partition", "offset")
     return F.struct(

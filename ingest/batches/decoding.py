@@ -1,4 +1,4 @@
-"""What a table's batch says: its events, read by what is known of the table's columns and of each schema's."""
+"""Decodes the events of a table's batch into changes, by the table's columns and by those of each schema."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.batches.group_stats import Group, Kind, of_kind
+from ingest.batches.group_stats import DecodingKey, Group, has_decoding_key
 from ingest.batches.rules import Rules
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.image_reader import ImageChoice, ImageReader
@@ -17,25 +17,25 @@ from ingest.changelog.values.columns import Column
 from ingest.evolution.inference import columns_for_table, holds_long_numbers, proven_columns, stored_column
 from ingest.merge.images import TableSchema, changes
 
-_OPS_WITH = {ImageChoice.AFTER: ("c", "r", "u"), ImageChoice.BEFORE: ("u", "d")}
+_OPS = {ImageChoice.AFTER: ("c", "r", "u"), ImageChoice.BEFORE: ("u", "d")}
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How the events of a table are read. `parts`: those of a kind, of these ops alone if they are named; `rest`: null
-    tombstones."""
+    """How to read the events of a table; hashable, so that plans can be kept. `parts`: the reader of each
+    `DecodingKey`, for the ops named or for all; `rest`: the reader of null tombstones."""
 
     table_schema: TableSchema
-    parts: tuple[tuple[Kind, tuple[str, ...] | None, ImageReader], ...]
+    parts: tuple[tuple[DecodingKey, tuple[str, ...] | None, ImageReader], ...]
     rest: ImageReader | None
 
-    def of(self, events: DataFrame, tombstones: DataFrame | None = None) -> DataFrame:
-        """The changes."""
+    def decode(self, events: DataFrame, tombstones: DataFrame | None = None) -> DataFrame:
+        """Returns the changes of `events` and `tombstones`."""
         frames = []
         for kind, ops, reader in self.parts:
-            mine = events.where(of_kind(kind))
+            rows = events.where(has_decoding_key(kind))
             frames.append(
-                changes(mine if ops is None else mine.where(F.col("op").isin(*ops)), self.table_schema, reader)
+                changes(rows if ops is None else rows.where(F.col("op").isin(*ops)), self.table_schema, reader)
             )
         if self.rest is not None:
             rest = events.limit(0) if tombstones is None else tombstones
@@ -43,9 +43,9 @@ class Decoding:
         return reduce(DataFrame.unionByName, frames)
 
 
-class Changes:
-    """The changes of a batch: of `readable`, groups with the columns that they came with, and of null tombstones, whose
-    keys are written as in what had `arrived` before."""
+class BatchChanges:
+    """The changes of a batch, decoded on demand. `readable`: groups with the columns that they came with. `arrived`:
+    the columns that came last before the batch, by which keys of null tombstones are read."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class Changes:
         self._arrived = arrived
 
     def __call__(self, image_choice: ImageChoice) -> DataFrame:
-        """Read for one image or the other."""
-        return self.decoding(image_choice).of(*self.events)
+        """Returns the changes, read from the images that `reading` names."""
+        return self.decoding(image_choice).decode(*self.events)
 
     @property
     def spark(self) -> SparkSession:
@@ -71,22 +71,24 @@ class Changes:
 
     @property
     def events(self) -> tuple[DataFrame, ...]:
-        """What a `Decoding` reads."""
+        """Returns the arguments of `Decoding.decode`."""
         tombstones = self._batch.tombstones
         return (self._batch.events,) if tombstones is None else (self._batch.events, tombstones)
 
     def decoding(self, image_choice: ImageChoice) -> Decoding:
-        """How it is done."""
+        """Returns how the batch is read from the images that `reading` names."""
         table_schema, rules = self._table_schema, self._rules
-        ops = None if table_schema.key else _ops_with(image_choice, table_schema.table, rules)
+        ops = None if table_schema.key else _ops_for(image_choice, table_schema.table, rules)
         parts = []
-        for group, own in self._readable:
+        for group, columns in self._readable:
             wire = (
-                own
+                columns
                 if group.schema_id is not None
-                else columns_for_table(own, table_schema.columns, table_schema.key, rules.spelling(table_schema.table))
+                else columns_for_table(
+                    columns, table_schema.columns, table_schema.key, rules.spelling(table_schema.table)
+                )
             )
-            parts.append((group.of, ops, self._reader(image_choice, wire, group)))
+            parts.append((group.decoding_key, ops, self._reader(image_choice, wire, group)))
         rest = None
         if self._batch.tombstones is not None or not parts:
             wire = columns_for_table(
@@ -97,20 +99,20 @@ class Changes:
 
     def _reader(self, image_choice: ImageChoice, wire: tuple[Column, ...], group: Group | None = None) -> ImageReader:
         names = self._rules.column_names(self._table_schema.table, wire, self._table_schema.names)
-        one = ImageReader(wire, self._rules.placeholder, names, image_choice, self._batch.key_changes)
+        reader = ImageReader(wire, self._rules.placeholder, names, image_choice, self._batch.key_changes)
         if group is None:
-            return one
-        one = replace(one, wrapped=group.wrapped)
+            return reader
+        reader = replace(reader, wrapped=group.wrapped)
         if group.schema_id is not None:
-            return one
-        one = replace(one, long_numbers=holds_long_numbers(group.kinds))
+            return reader
+        reader = replace(reader, long_numbers=holds_long_numbers(group.kinds))
         if not group.opened:
-            return replace(one, may_repeat_fields=True)
-        # The shape is that of the images after, wherever there are any.
+            return replace(reader, may_repeat_fields=True)
+        # The kinds are those of images after, wherever there are any, so nothing is proven of images before.
         proven = frozenset() if image_choice is ImageChoice.BEFORE else proven_columns(wire, group.kinds)
-        return replace(one, proven=proven, parsed_before=group.known)
+        return replace(reader, proven=proven, parsed_before=group.known)
 
 
-def _ops_with(image_choice: ImageChoice, table: str, rules: Rules) -> tuple[str, ...]:
-    """Of a table without a key: the events that add a row, or those that take one away."""
-    return () if image_choice is ImageChoice.BEFORE and table in rules.append_only else _OPS_WITH[image_choice]
+def _ops_for(image_choice: ImageChoice, table: str, rules: Rules) -> tuple[str, ...]:
+    """Returns the ops of a keyless table that add a row (`Reading.AFTER`) or remove one (`Reading.BEFORE`)."""
+    return () if image_choice is ImageChoice.BEFORE and table in rules.append_only else _OPS[image_choice]

@@ -1,4 +1,4 @@
-"""Documents in place of rows: MongoDB's connector writes each image as one text."""
+"""Refuses tables whose images are MongoDB documents: its connector writes each image as one text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ingest.errors import TableUnusable
 from ingest.evolution.inference import inferred
 
 
-def documents() -> TableUnusable:
+def documents_unsupported() -> TableUnusable:
     """Returns the error of a table of documents."""
     return TableUnusable(
         "documents",
@@ -23,8 +23,8 @@ def documents() -> TableUnusable:
 
 
 def require_rows(batch: TableBatch, groups: Iterable[Group]) -> None:
-    """Raises TableUnusable where changes without a schema are documents. To be called for a table of which nothing is
-    known yet."""
+    """Raises TableUnusable where changes without a schema are documents. To be called for a table that has no columns
+    yet."""
     for group in groups:
         if group.schema_id is None and not inferred(group.kinds):
             value = F.col("value").cast("string")
@@ -32,4 +32,4 @@ def require_rows(batch: TableBatch, groups: Iterable[Group]) -> None:
             identified = F.get_json_object(image, "$._id").isNotNull().alias("identified")
             first = batch.events.where(belongs_to(group)).select(identified).first()
             if first is not None and first["identified"]:
-                raise documents()
+                raise documents_unsupported()

@@ -1,4 +1,5 @@
-"""What a slice of bronze holds, before any of it is decoded: tables, schemas, counts. One Spark job, metadata only."""
+"""Returns what a slice of bronze holds before any image is decoded: its groups of events, with their tables, schemas
+and counts. One Spark job; its result is metadata."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from ingest.batches.schema_novelty import news
+from ingest.batches.schema_novelty import is_novel
 from ingest.changelog.envelope import CHANGES, TOMBSTONE
 from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import is_unplaced_read_at
@@ -20,18 +21,19 @@ from ingest.merge.key_changes import names_new_key
 
 Coordinates = tuple[str, int, int]
 Progress = tuple[str, int, int]
-"""How far the log of a server had been sent: its name, and two numbers."""
-Kind = tuple[str | None, int | None, bool]
-"""What changes that are read alike have in common: their table, their schema, and whether they are wrapped."""
+"""How far a server's log had been sent: the server's name and two numbers."""
+DecodingKey = tuple[str | None, int | None, bool]
+"""The table, the schema's id and whether images are wrapped in a payload: events that agree in these are read alike."""
 CHANGE = "change"
-FEW = 5000
-"""Events whose positions are compared one after the other while they are counted."""
+SMALL_SLICE_EVENTS = 5000
+"""In slices up to this size, positions are compared event by event while they are counted."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Events of one table, one schema and one kind. `kind`: "change", or an op that is none. Of null tombstones
-    `table` is known where each only repeats the delete right before it."""
+    """Statistics of the events of one table, one schema and one kind. `kind`: `change`, or the op of other events.
+    `first`: the coordinates of the first event. `kinds`: the kinds of values per column, as `inference.column_kinds`
+    gives them. A group of null tombstones has a `table` where each only repeats the delete right before it."""
 
     table: str | None
     kind: str | None
@@ -46,48 +48,49 @@ class Group:
     partitions: tuple[tuple[str, int], ...]
     key_changes: bool = False
     last_read: tuple[int, ...] | None = None
-    """The highest position of a read that says to be a snapshot's last one."""
+    """Highest position of a snapshot read that is marked as the last of its snapshot."""
     first_read: tuple[int, ...] | None = None
-    """The lowest position of a snapshot's reads, those of incremental ones left out."""
+    """Lowest position of snapshot reads, without those of incremental snapshots."""
     progress: tuple[Progress, Progress] | None = None
     """The lowest and the highest one."""
     goes_back: bool | None = None
-    """Whether one is lower than one before it in its partition; None where nobody has looked."""
+    """True where an event's progress is lower than that of one before it in its partition; None where that was not
+    compared."""
     opened: bool = True
-    """Whether every image without a schema could be opened: `kinds` are those of all."""
+    """True where every image without a schema could be opened, so that `kinds` covers all."""
     known: bool = False
-    """Whether each is a change without a schema that was read: plain JSON that names either image once."""
+    """True where all are changes without a schema, in plain JSON that names either image once."""
     newest: int | None = None
-    """When the last of its changes was made at its source, in milliseconds since 1970."""
+    """Source time of the newest change, in milliseconds since 1970."""
     origins: tuple[str, ...] = ()
-    """The servers and databases of its events, as far as these name them."""
+    """Servers and databases that the events name."""
 
     @property
-    def of(self) -> Kind:
+    def decoding_key(self) -> DecodingKey:
         return self.table, self.schema_id, self.wrapped
 
     @property
     def snapshot(self) -> tuple[int, ...] | None:
-        """Where the reads of a snapshot stand that ends here. All of one stand at one position: where they don't,
-        nothing tells what is older than they are."""
+        """Returns the position of a snapshot that ends in this group; None if none does, or if its reads have several
+        positions: then nothing tells which rows are older than they are."""
         end, first = self.last_read, self.first_read
         return None if end is None or (first is not None and first[:4] != end[:4]) else end
 
-    @property
-    def said(self) -> dict[str, Any]:
-        """As JSON has it, with the names of columns and none of what may be data: keys of maps in their values."""
-        said: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return said
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields as JSON values. They hold names of columns, but none of what may be data, such as keys of
+        maps inside the values."""
+        fields: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return fields
 
     @staticmethod
-    def is_readable(said: Mapping[str, Any]) -> bool:
-        """Returns whether `said` is of this version: an older one wrote types of values in place of kinds."""
-        return "kinds" in said
+    def is_readable(stats: Mapping[str, Any]) -> bool:
+        """Returns whether `stats` was written by this version: older ones wrote types of values in place of kinds."""
+        return "kinds" in stats
 
     @classmethod
-    def heard(cls, said: Mapping[str, Any]) -> Group:
-        """Of what another one `said`."""
-        return cls(**{name: _tuples(value) for name, value in said.items()})
+    def from_json(cls, stats: Mapping[str, Any]) -> Group:
+        """Returns the group of which `to_json` gave `stats`."""
+        return cls(**{name: _tuples(value) for name, value in stats.items()})
 
     @property
     def topics(self) -> set[str]:
@@ -95,24 +98,26 @@ class Group:
 
     @property
     def may_be_adrift(self) -> bool:
-        """Whether a read among them may not tell where it stands."""
+        """Returns whether some snapshot read may have no position of its own."""
         return is_unplaced_read_at(self.first_position)
 
     @property
-    def placed(self) -> bool:
-        """Whether the source gave positions to all of them."""
+    def has_positions(self) -> bool:
+        """Returns whether the source gave every event a position."""
         return any(self.first_position[1:3])
 
 
-def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int, list[Group]]:
-    """The groups of each slice (`EVENT` rows, told apart by `slice_of`), in the order in which they first appear in
-    the transport. `few`: there are so few events that their positions can be compared one after the other."""
-    opened, kinds, aggregates = _counting(few)
-    told = news(events.sparkSession, F.col("value"), (slice_of.cast("bigint"), F.col("source_table"), _is_wrapped()))
-    # Apart: in an aggregate it would be asked, and read, again for each mention.
-    asked = events.withColumns({"_told": F.when(_is_schemaless(), told), "_repeated": _repeated(few)})
-    asked = asked.withColumn("_news", _is_schemaless() & F.coalesce("_told", F.lit(True)))
-    grouped = asked.withColumn("_images", opened).groupBy(slice_of.alias("slice"), *kinds)
+def groups_by_slice(events: DataFrame, slice_of: Column, is_small: bool = False) -> dict[int, list[Group]]:
+    """Returns the groups of each slice, in the order in which they first appear in the transport. `events`: `EVENT`
+    rows; `slice_of`: the slice of each. `is_small`: compare positions event by event."""
+    opened, kinds, aggregates = _aggregates(is_small)
+    novelty = is_novel(
+        events.sparkSession, F.col("value"), (slice_of.cast("bigint"), F.col("source_table"), _is_wrapped())
+    )
+    # A column of its own: within the aggregates the function would be evaluated once per mention.
+    marked = events.withColumns({"_told": F.when(_is_schemaless(), novelty), "_repeated": _repeated(is_small)})
+    marked = marked.withColumn("_news", _is_schemaless() & F.coalesce("_told", F.lit(True)))
+    grouped = marked.withColumn("_images", opened).groupBy(slice_of.alias("slice"), *kinds)
     rows = grouped.agg(*aggregates).collect()  # a row per slice, table and schema
     found: dict[int, list[Group]] = {}
     for r in (row.asDict() for row in rows):
@@ -141,9 +146,9 @@ def profiles(events: DataFrame, slice_of: Column, few: bool = False) -> dict[int
 
 
 @cache
-def _counting(few: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]]:
-    """The images of an event, what tells groups apart, and what is told of each. Kept: writing them down takes as long
-    as to count a small batch."""
+def _aggregates(is_small: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]]:
+    """Returns an event's images, the columns to group by and the aggregates. Cached: to build them takes as long as to
+    count a small batch."""
     kind = F.when(F.col("op").isin(*CHANGES), CHANGE).otherwise(F.col("op")).alias("kind")
     return (
         images(F.when(F.col("_news"), F.col("value").cast("string"))),
@@ -162,7 +167,7 @@ def _counting(few: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]
             F.min(F.when(_reads_all(), F.col("position"))).alias("read"),
             F.min("progress").alias("earliest"),
             F.max("progress").alias("furthest"),
-            (_goes_back() if few else F.lit(None).cast("boolean")).alias("goes_back"),
+            (_goes_back() if is_small else F.lit(None).cast("boolean")).alias("goes_back"),
             F.max(F.unix_millis("source_ts")).alias("newest"),
             F.collect_set(F.when(F.col(ORIGIN) != UNNAMED, F.col(ORIGIN))).alias("origins"),
         ),
@@ -171,13 +176,13 @@ def _counting(few: bool) -> tuple[Column, tuple[Column, ...], tuple[Column, ...]
 
 @cache
 def _is_schemaless() -> Column:
-    """Whether it is a change that brings no schema."""
+    """Returns whether an event is a change without a schema."""
     return F.col("schema_id").isNull() & F.coalesce(F.col("op").isin(*CHANGES), F.lit(False))
 
 
 @cache
 def _reads_all() -> Column:
-    """Whether it is a read of a snapshot that reads rows as they are at one point of the log."""
+    """Returns whether an event is a read of a snapshot of all rows at one position of the log."""
     return (F.col("op") == "r") & F.col("ends_snapshot").isNotNull()
 
 
@@ -187,10 +192,10 @@ def _table() -> Column:
 
 
 @cache
-def _repeated(few: bool) -> Column:
-    """The table of a null tombstone that stands right behind its delete, where a source puts it: all that it says is
-    known. Where there are many events nobody looks."""
-    if not few:
+def _repeated(is_small: bool) -> Column:
+    """Returns the table of a null tombstone right behind its delete, where a source puts it: it brings nothing new.
+    Null in large slices."""
+    if not is_small:
         return F.lit(None).cast("string")
     before = F.lag(F.struct("op", "key", "offset", F.col("source_table").alias("table")))
     before = before.over(Window.partitionBy("topic", "partition").orderBy("offset"))
@@ -203,16 +208,16 @@ def _is_wrapped() -> Column:
     return F.coalesce("wrapped", F.lit(False))
 
 
-def together(groups: Iterable[Group]) -> list[Group]:
-    """The groups of a slice out of those of its parts."""
+def merged_groups(groups: Iterable[Group]) -> list[Group]:
+    """Returns the groups of a slice, given those of its parts in order."""
     found: dict[tuple[Any, ...], list[Group]] = {}
     for group in groups:
         kind = (group.table, group.kind, group.problem, group.schema_id, group.wrapped)
         found.setdefault(kind, []).append(group)
-    return in_order(reduce(_both, alike) for alike in found.values())
+    return in_order(reduce(_merged_group, alike) for alike in found.values())
 
 
-def _both(one: Group, other: Group) -> Group:
+def _merged_group(one: Group, other: Group) -> Group:
     progress = [p.progress for p in (one, other) if p.progress is not None]
     return replace(
         one,
@@ -235,7 +240,8 @@ def _both(one: Group, other: Group) -> Group:
 
 
 def _goes_back_in(one: Group, other: Group) -> bool | None:
-    """Of a group and its part that comes after it: between them nobody has looked, but the one may end before."""
+    """Returns `goes_back` of a group and the part after it. False if neither goes back and the first ends at or before
+    the lowest progress of the second; else None, because nothing was compared across them."""
     apart = one.progress is None or other.progress is None or one.progress[1] <= other.progress[0]
     return False if apart and one.goes_back is False and other.goes_back is False else None
 
@@ -254,21 +260,21 @@ def _tuples(value: Any) -> Any:
 
 
 def _goes_back() -> Column:
-    """Aggregate: whether the log goes back anywhere, event by event in the order of each partition."""
+    """Returns the aggregate of whether progress ever decreases within a partition, in the order of offsets."""
     sent = F.when(F.col("progress").isNotNull(), F.struct("topic", "partition", "offset", "progress"))
     events = F.sort_array(F.collect_list(sent))
 
-    def back(earlier: Column, later: Column) -> Column:
+    def goes_back_at(earlier: Column, later: Column) -> Column:
         there = (earlier["topic"] == later["topic"]) & (earlier["partition"] == later["partition"])
         return there & (later["progress"] < earlier["progress"])
 
-    # The last one is followed by none, which is no step back.
-    steps = F.zip_with(events, F.slice(events, 2, F.greatest(F.size(events), F.lit(1))), back)
+    # The last event is compared with null, which is not counted.
+    steps = F.zip_with(events, F.slice(events, 2, F.greatest(F.size(events), F.lit(1))), goes_back_at)
     return F.coalesce(F.exists(steps, lambda step: step), F.lit(False))
 
 
 def at(coordinates: Sequence[Coordinates]) -> Column:
-    """Selects the events at these coordinates."""
+    """Returns whether an event stands at one of these coordinates."""
     found = F.lit(False)
     for topic, partition, offset in coordinates:
         here = (F.col("topic") == topic) & (F.col("partition") == partition) & (F.col("offset") == offset)
@@ -277,13 +283,13 @@ def at(coordinates: Sequence[Coordinates]) -> Column:
 
 
 def belongs_to(group: Group) -> Column:
-    """Selects the events of a group of changes."""
-    return of_kind(group.of)
+    """Returns whether an event is a change of the group."""
+    return has_decoding_key(group.decoding_key)
 
 
 @lru_cache(maxsize=512)
-def of_kind(kind: Kind) -> Column:
-    """Selects the changes of a kind."""
+def has_decoding_key(kind: DecodingKey) -> Column:
+    """Returns whether an event is a change with this decoding key."""
     table, schema_id, wrapped = kind
     inside = F.coalesce(F.col("wrapped"), F.lit(False)) == F.lit(wrapped)
     schema = F.col("schema_id").eqNullSafe(F.lit(schema_id).cast("bigint"))

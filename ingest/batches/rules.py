@@ -1,4 +1,5 @@
-"""What a pipeline was told about its changelog, as plain values: the same for a stream, a backfill and a replay."""
+"""The settings of a pipeline that say how its changelog is read, as plain values; the same for a stream, a backfill and
+a replay."""
 
 from __future__ import annotations
 
@@ -21,20 +22,19 @@ DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
 
 @dataclass(frozen=True)
 class Rules:
-    """`primary_keys`: table → columns, empty for a table whose creates are rows of their own. `columns`: table →
-    column → logical type, where the events don't tell. `columns_as_stored`: these are the types that tables
-    have already, not what a user declares. `column_renames`: table → column of an event → column of the
-    table. `table_topics`: topic → the one table in it. `whole_snapshots`: a snapshot reads every row, so what it
-    lacks is gone. `append_only`: tables without a key whose rows are never taken away. `epochs`: when the source's
-    log began anew. `stops_at_restart`: where it seems to have begun anew and nobody said so.
-    `stops_at_two_partitions`: where changes of a key without positions stand in two. `history`: tables of which all
-    versions are kept. `personal`: table → columns of which nothing gets into statistics. `subjects`: whose rows are
-    whose. `ledger`, `key_file`: where it stands what was asked to be erased, and the keys of its hashes. `masks`:
-    what an erasure leaves of tables whose rows stay. `shredded`: columns that are encrypted, and by whose key.
-    `renamed`: origin → the one that it was called before. `origins`: table → whose it is, where its catalog doesn't
-    tell. `only`: tables beside which none is wanted. `without`: tables that are not. `times_out_of_range`: what
-    becomes of dates and timestamps outside of the years 1 to 9999. `keyless`: tables without a key are written;
-    their rows are counted, so who delivers events once more must leave them alone."""
+    """`primary_keys`: table → columns; empty for a table whose creates are rows of their own. `columns`: table → column
+    → logical type, where the events don't tell. `columns_as_stored`: these types are those that the tables have
+    already. `column_renames`: table → column of an event → column of the table. `table_topics`: topic → its only table.
+    `whole_snapshots`: a snapshot reads every row, so rows that it lacks are gone. `append_only`: keyless tables whose
+    rows are never removed. `epochs`: times at which the source's log began anew. `stops_at_restart`: stop where the log
+    seems to begin anew without an epoch. `stops_at_two_partitions`: stop where changes of a key without positions lie
+    in two partitions. `history`: tables whose row versions are kept. `personal`: table → columns of which no statistics
+    are written. `subjects`: the tables and keys of data subjects. `ledger`, `key_file`: the ledger of erasure requests,
+    and the keys of its hashes. `masks`: what an erasure writes over rows that stay. `shredded`: encrypted columns, and
+    the owners of their keys. `renamed`: origin → its former name. `origins`: table → its server and database, where its
+    catalog doesn't tell. `only`: the only tables to merge. `without`: tables not to merge. `times_out_of_range`: what
+    becomes of dates and timestamps outside of the years 1 to 9999. `keyless`: merge keyless tables; false where events
+    may be delivered once more, because their rows are counted."""
 
     naming: Naming = field(default_factory=Naming)
     primary_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -67,26 +67,25 @@ class Rules:
 
     @property
     def names(self) -> TableNaming:
-        """How tables are named."""
         return self.naming.names
 
     @property
     def view(self) -> tuple[object, ...]:
-        """By which bronze places its events and names their tables: plain values, of which the text is always the
-        same."""
+        """Returns what the places and table names of events in bronze depend on: plain values with a stable text."""
         return self.epochs, self.names.parts, tuple(sorted(self.names.mapped))
 
     def spelling(self, table: str) -> Spelling:
-        """How the table's columns are named after those of its events."""
+        """Returns how the columns of the table's events are named in the table."""
         return Spelling(self.fold_case, tuple(sorted(self.column_renames.get(table, {}).items())))
 
     def column_names(self, table: str, wire: Iterable[Column], there: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        """As an `ImageReader` takes them. `there`: the table's columns."""
+        """Returns (column of the event, column of the table) where the two differ. `there`: the table's columns."""
         found = self.spelling(table).table_names((c.name for c in wire), there)
         return tuple((arrived, own) for arrived, own in found.items() if arrived != own)
 
     def takes(self, table: str) -> bool:
-        """Whether the table is wanted: whole names, with or without their schema; exclusion wins."""
+        """Returns whether the table is merged. Patterns match whole names, with or without the schema; exclusion
+        wins."""
         if table in self.without or (self.only is not None and table not in self.only):
             return False
         names = (table, table.split(".", maxsplit=1)[-1])

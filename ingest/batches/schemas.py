@@ -1,4 +1,4 @@
-"""The columns of each schema that the changelog carries, fetched once per schema from one event that has it."""
+"""The columns of each schema that the changelog carries, fetched once per schema from one of its events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.batches.documents import documents
+from ingest.batches.documents import documents_unsupported
 from ingest.batches.group_stats import Group, at
 from ingest.changelog.connect_schema import columns_of, declared
 from ingest.changelog.spelling import caseless
@@ -21,7 +21,7 @@ from ingest.evolution.inference import inferred
 
 
 class Schemas:
-    """Remembers what it has read: a schema is parsed once per process."""
+    """The schemas known to this process; each is parsed once."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Schemas:
         as_stored: bool = False,
     ) -> None:
         """`sealed`: table → columns whose values are encrypted, whatever the schema says of them. `times`: what becomes
-        of those out of range. `as_stored`: declared types are those that the tables have."""
+        of times out of range. `as_stored`: declared types are those that the tables have."""
         self._as_stored = as_stored
         self._sealed = sealed or {}
         self._times = times
@@ -49,13 +49,14 @@ class Schemas:
             try:
                 self._known[row.schema_id] = self._timed(_image_columns(json.loads(row.text)))
             except ChangelogUnusable as error:
-                # It stops no other table.
+                # Raised where the table is merged, so that it stops no other one.
                 self._refused[row.schema_id] = error
 
     def columns(self, group: Group, declared_types: Mapping[str, str]) -> tuple[Column, ...]:
-        """The columns of a group's images: by its schema, else out of its values; a declared type wins there.
+        """Returns the columns of a group's images: by its schema, else inferred from its values; there a declared type
+        wins.
 
-        Raises ChangelogUnusable where the schema is none of rows, TableUnusable where images are documents."""
+        Raises ChangelogUnusable where the schema describes no rows, TableUnusable where images are documents."""
         if group.schema_id in self._refused:
             raise self._refused[group.schema_id]
         sealed = {caseless(name) for name in self._sealed.get(group.table or "", ())}
@@ -73,7 +74,8 @@ class Schemas:
 
 
 def _sealed(column: Column, known: Column | None) -> Column:
-    """As it arrives. `known`: as it was before."""
+    """Returns the column as it arrives, encrypted as text. `known`: the column as its schema or its declaration has
+    it."""
     held = None if known is None else Column(known.name, known.wire, known.type)
     return Column(column.name, WireType(Encoding.TEXT), LogicalType(Kind.STRING), column.optional, sealed=held)
 
@@ -83,6 +85,6 @@ def _image_columns(schema: Mapping[str, Any]) -> tuple[Column, ...]:
         for member in schema.get("fields", ()):
             if member.get("field") == image:
                 if member.get("type") == "string":
-                    raise documents()
+                    raise documents_unsupported()
                 return columns_of(member)
     return ()

@@ -18,10 +18,11 @@ from ingest.changelog.position import position_literal, right_before_snapshot
 
 @dataclass(frozen=True)
 class TableBatch:
-    """A table's share of a slice. `tombstones`: placed null tombstones of this table that say something new.
-    `upto`: the slice's last capture batch. `history`: the events before the slice. `highest_before`: the highest
-    position of the table's changes among these; empty where there are none. `suppressed`, `held`: how many events
-    beside these an erasure keeps away, or has made wait in quarantine."""
+    """A table's share of a slice. `tombstones`: placed null tombstones of this table that bring something new. `upto`:
+    the slice's last capture batch. `history`: returns the events before the slice. `highest_before`: returns the
+    highest position of the table's changes among these; empty where there are none. `suppressed`, `quarantined`:
+    numbers of events that are left out of the batch because an erasure suppresses them, or because that is
+    undecided."""
 
     table: str
     groups: Sequence[Group]
@@ -32,22 +33,22 @@ class TableBatch:
     history: Callable[[], DataFrame]
     highest_before: Callable[[], tuple[int, ...]]
     suppressed: int = 0
-    held: int = 0
+    quarantined: int = 0
     tombstone_origins: tuple[str, ...] = ()
-    """The servers and databases of its null tombstones, as far as the changes before them name these."""
-    elsewhere: EarlierReaders | None = None
-    """Readers that are folded before the one whose slice it is."""
+    """Servers and databases of the changes before its null tombstones."""
+    earlier_readers: EarlierReaders | None = None
+    """Readers that are merged before the one whose slice this is."""
     after: int = 0
     """The last capture batch before the slice."""
 
     @property
     def changed(self) -> Column:
-        """Selects the changes of the table."""
+        """Returns whether an event is a change of the table."""
         return (F.col("source_table") == self.table) & F.col("op").isin(*CHANGES)
 
     def emptied(self, by_snapshots: bool) -> DataFrame | None:
-        """`_position` and `_source_ts` of what took all rows away: truncates, and snapshots that have ended where each
-        reads every row. None where nothing did."""
+        """Returns `_position` and `_source_ts` of truncates and, with `by_snapshots`, of snapshots that have ended;
+        each removes all older rows. None where there are none."""
         spark = self.events.sparkSession
         found = []
         if any(group.kind == "t" for group in self.groups):
@@ -62,16 +63,16 @@ class TableBatch:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left of it that says anything of a row."""
+        """Returns whether no event is left that concerns a row."""
         whole = any(g.kind == "t" or g.snapshot is not None for g in self.groups)
         return not whole and not self.count
 
     @property
     def count(self) -> int:
-        """How many events say something of a row."""
+        """Returns the number of events that concern a row."""
         return sum(g.count for g in self.groups) + self.tombstone_count
 
     @property
     def key_changes(self) -> bool:
-        """Whether any delete names the key under which its row goes on."""
+        """Returns whether some delete names the key to which its row moves."""
         return any(group.key_changes for group in self.groups)

@@ -1,17 +1,17 @@
-"""The owner of a table: the server and database whose changes it holds. Events of another one under the same name are
-refused, and never merged."""
+"""The owner of a table is the server and database whose changes it holds. Events of another one under the same table
+name are refused."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ingest.batches.group_stats import CHANGE, profiles
+from ingest.batches.group_stats import CHANGE, groups_by_slice
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.envelope import BATCH, CHANGES
 from ingest.changelog.origin import ORIGIN, UNNAMED, former_origin, origin_in_words, origins_differ
@@ -22,9 +22,9 @@ _OWN_KINDS = (CHANGE, "t")
 
 
 @dataclass(frozen=True)
-class Owned:
-    """A batch without events of others. `owner`: the origin of the table; empty where no event has named one.
-    `refused`: how many events are others', and `foreign` these events, each with its `reason`."""
+class OwnedBatch:
+    """A batch without foreign events. `owner`: the table's server and database; empty where no event has named one.
+    `foreign`: the events of others, each with its `reason`; `refused`: their number."""
 
     batch: TableBatch
     owner: str
@@ -32,76 +32,79 @@ class Owned:
     refused: int = 0
 
 
-def owned(batch: TableBatch, owner: str | None, names: Mapping[str, str], topics: Sequence[str] = ()) -> Owned:
-    """The part of a batch that is its table's own. `owner`: None or empty where none is recorded yet: then the first
-    one in the transport is. `names`: of origins that were renamed, the names before. `topics`: those whose events the
-    table holds already."""
+def owned_batch(
+    batch: TableBatch, owner: str | None, names: Mapping[str, str], topics: Sequence[str] = ()
+) -> OwnedBatch:
+    """Splits a batch by owner. `owner`: empty or None where none is recorded; then it is the first one in the
+    transport. `names`: renamed origin → its former name. `topics`: topics whose events the table holds already."""
     seen = {o for group in batch.groups for o in group.origins} | set(batch.tombstone_origins)
     before = {origin: former_origin(origin, names) for origin in sorted(seen)}
     if not owner and seen and topics:
-        # The table is older than owners are recorded.
+        # The table was created by a version that recorded no owners.
         owner = former_origin(_first(batch, batch.history(), topics), names)
     if not owner:
         several = len(set(before.values())) > 1
         owner = former_origin(_first(batch, batch.events), names) if several else next(iter(before.values()), UNNAMED)
     foreign = [origin for origin, was in before.items() if origins_differ(owner, was)]
     if not foreign:
-        return Owned(batch, owner)
+        return OwnedBatch(batch, owner)
     return _split(batch, owner, foreign)
 
 
 def _first(batch: TableBatch, events: DataFrame, topics: Sequence[str] = ()) -> str:
-    """The first origin that any of these events of the table names, as they were captured and stand in the transport.
-    `topics`: those that they lie in, if known."""
-    named = events.where(_of_table(batch) & (F.col(ORIGIN) != UNNAMED))
+    """Returns the first origin in the transport that any of these events of the table names. `topics`: the topics that
+    they lie in, if known."""
+    named = events.where(_is_of_table(batch) & (F.col(ORIGIN) != UNNAMED))
     if len(topics) == 1:
         named = named.where(F.col("topic") == topics[0]).limit(1)
     row = named.agg(F.min_by(ORIGIN, F.struct(BATCH, "offset", "topic", "partition")).alias("first")).first()
     return UNNAMED if row is None or row["first"] is None else str(row["first"])
 
 
-def _of_table(batch: TableBatch) -> Column:
+def _is_of_table(batch: TableBatch) -> Column:
     return (F.col("source_table") == batch.table) & F.col("op").isin(*CHANGES, "t")
 
 
-def _split(batch: TableBatch, owner: str, foreign: Sequence[str]) -> Owned:
-    strange = _of_table(batch) & F.coalesce(F.col(ORIGIN).isin(*foreign), F.lit(False))
-    left = batch.events.where(~F.coalesce(strange, F.lit(False)))
-    mine = [g for g in profiles(left.where(_of_table(batch)), F.lit(0)).get(0, []) if g.kind in _OWN_KINDS]
-    away = [batch.events.where(strange)]
+def _split(batch: TableBatch, owner: str, foreign: Sequence[str]) -> OwnedBatch:
+    is_foreign = _is_of_table(batch) & F.coalesce(F.col(ORIGIN).isin(*foreign), F.lit(False))
+    own_events = batch.events.where(~F.coalesce(is_foreign, F.lit(False)))
+    own_groups = [
+        g for g in groups_by_slice(own_events.where(_is_of_table(batch)), F.lit(0)).get(0, []) if g.kind in _OWN_KINDS
+    ]
+    foreign_events = [batch.events.where(is_foreign)]
     rest, gone = batch.tombstones, 0
     if rest is not None:
-        topics = (
-            away[0].select("topic").distinct().join(left.where(_of_table(batch)).select("topic"), "topic", "left_anti")
-        )
+        own_topics = own_events.where(_is_of_table(batch)).select("topic")
+        topics = foreign_events[0].select("topic").distinct().join(own_topics, "topic", "left_anti")
         others = F.col(ORIGIN).isin(*foreign) | ((F.col(ORIGIN) == UNNAMED) & F.col("_of_others"))
         marked = rest.join(F.broadcast(topics.withColumn("_of_others", F.lit(True))), "topic", "left")
         marked = marked.withColumn("_of_others", F.coalesce(others, F.lit(False))).localCheckpoint()
         theirs = marked.where("_of_others").drop("_of_others").select(*rest.columns)
         rest, gone = marked.where(~F.col("_of_others")).select(*rest.columns), theirs.count()
-        away.append(theirs)
-    refused = sum(g.count for g in batch.groups) - sum(g.count for g in mine) + gone
+        foreign_events.append(theirs)
+    refused = sum(g.count for g in batch.groups) - sum(g.count for g in own_groups) + gone
     own = replace(
         batch,
-        groups=mine,
-        events=left,
+        groups=own_groups,
+        events=own_events,
         tombstones=rest,
         tombstone_count=batch.tombstone_count - gone,
-        history=partial(_without, batch.history, strange),
+        history=partial(_without, batch.history, is_foreign),
     )
     _log.warning("%s: %d events of a batch are refused", _reason(batch.table, owner, foreign[0]), refused)
     columns = batch.events.columns
-    told = [one.select(*columns).withColumn("reason", _reasons(batch.table, owner, foreign)) for one in away]
-    return Owned(own, owner, told[0] if len(told) == 1 else told[0].unionByName(told[1]), refused)
+    reason = _reasons(batch.table, owner, foreign)
+    refused_events = [frame.select(*columns).withColumn("reason", reason) for frame in foreign_events]
+    return OwnedBatch(own, owner, reduce(DataFrame.unionByName, refused_events), refused)
 
 
-def _without(history: Callable[[], DataFrame], strange: Column) -> DataFrame:
-    return history().where(~F.coalesce(strange, F.lit(False)))
+def _without(history: Callable[[], DataFrame], is_foreign: Column) -> DataFrame:
+    return history().where(~F.coalesce(is_foreign, F.lit(False)))
 
 
 def _reasons(table: str, owner: str, foreign: Sequence[str]) -> Column:
     pairs = [F.lit(text) for origin in foreign for text in (origin, _reason(table, owner, origin))]
-    # A lone tombstone in another's topic names no origin.
+    # A null tombstone in a foreign topic may name no origin.
     return F.coalesce(F.element_at(F.create_map(*pairs), F.col(ORIGIN)), pairs[1])
 
 

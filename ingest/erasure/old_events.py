@@ -21,7 +21,7 @@ from ingest.config import Pipeline
 from ingest.erasure.subject_index import Span, index_of, joined
 from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 from ingest.lakehouse.quarantine import Quarantine
-from ingest.loop.event_references import GRAVES
+from ingest.loop.event_references import TOMBSTONE_KEYS
 from ingest.loop.slices import Slices
 from ingest.loop.suppress import Suppression
 from ingest.loop.table_schemas import TableSchemas
@@ -35,7 +35,7 @@ READER = "_reader"
 _KIND = "searched"
 _SCHEMA = (
     f"{EVENT_ID} struct<topic string, partition int, offset bigint>, request string, table string, "
-    f"{GRAVES} array<binary>, {READER} string"
+    f"{TOMBSTONE_KEYS} array<binary>, {READER} string"
 )
 
 
@@ -109,7 +109,7 @@ class OldEvents:
     def _found_within(self, reader: SourceReader, span: Span) -> list[DataFrame]:
         rules = replace(self._rules, columns=reader.columns)
         bronze = reader.bronze(self._spark, rules)
-        fencing = Suppression(
+        suppression = Suppression(
             self._spark, self._pipeline.name, rules, self._table_schemas, self._table_state, self._quarantine
         )
         slices = Slices(bronze, rules, self._table_schemas, self._pipeline.batch.merged_at_once)
@@ -119,7 +119,7 @@ class OldEvents:
             with checkpoint_scope():
                 read = slices.read(after, upto, slices.profile(after, upto, span.upto), repeated=True)
                 # These stay beyond the slice: places of erased events, nothing of what they held.
-                told = [one.localCheckpoint() for one in fencing.old_lives(read.batches, slices.schemas)]
+                told = [one.localCheckpoint() for one in suppression.events_before_cutoff(read.batches, slices.schemas)]
             found += [one.withColumn(READER, F.lit(reader.writer)) for one in told if not one.isEmpty()]
             after = upto
         if found:

@@ -29,8 +29,8 @@ from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import COORDINATES, Bronze
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.lakehouse.quarantine import Quarantine
-from ingest.loop.event_references import GRAVES
-from ingest.loop.late_children import LateChildren, lived
+from ingest.loop.event_references import TOMBSTONE_KEYS
+from ingest.loop.late_children import LateChildren, with_event_coordinates
 from ingest.loop.table_schemas import TableSchemas
 from ingest.merge.actions import TOMBSTONE_KEY
 from ingest.pipeline.composition import rules_of
@@ -154,8 +154,8 @@ class Removal:
             if not tombstones.exists():
                 continue
             mine = old.where(F.col("table") == entry.table_schema.table)
-            keys = mine.select("request", F.explode(GRAVES).alias(TOMBSTONE_KEY)).distinct()
-            hits = lived(tombstones.rows(), entry).join(F.broadcast(keys), TOMBSTONE_KEY)
+            keys = mine.select("request", F.explode(TOMBSTONE_KEYS).alias(TOMBSTONE_KEY)).distinct()
+            hits = with_event_coordinates(tombstones.rows(), entry).join(F.broadcast(keys), TOMBSTONE_KEY)
             gone = (
                 with_cutoff_flags(hits, ends, entry.table_schema.table)
                 .where(BEFORE_CUTOFF)
@@ -168,9 +168,11 @@ class Removal:
     def _rows(self, ends: Mapping[str, Cutoff]) -> dict[str, int]:
         table_schemas, masks = [entry.table_schema for entry in self._subjects], self._rules.masks
         masking = Masking(self._spark, self._pipeline, self._rules, table_schemas, ends)
-        sweep = LateChildren(self._ledger, self._keys, self._rules.subjects, ends, self._stored, masks, masking.keep)
+        late_children = LateChildren(
+            self._ledger, self._keys, self._rules.subjects, ends, self._stored, masks, masking.keep
+        )
         with checkpoint_scope():
-            rows = sweep.run(self._table_schemas.entries, checkpoint(self._ledger.keys()))
+            rows = late_children.remove(self._table_schemas.entries, checkpoint(self._ledger.keys()))
         masked = {"masked": masking.finish()} if masks else {}
         files = sum(
             kept.purge(e.table_schema) for e in self._subjects for kept in self._stored(e.table_schema.table).tables

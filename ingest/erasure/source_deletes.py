@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.backfill.source_readers import source_readers
-from ingest.batches.group_stats import CHANGE, profiles
+from ingest.batches.group_stats import CHANGE, groups_by_slice
 from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
 from ingest.changelog.change import EVENT_ID
@@ -97,7 +97,7 @@ def _deletes(spark: SparkSession, pipeline: Pipeline, keys: LedgerKeys, events: 
     rules = rules_of(pipeline)
     schemas = Schemas(rules.shredded.columns, rules.times_out_of_range)
     table_schemas = TableSchemas(spark, pipeline.name, pipeline.layout, rules)
-    groups = [g for g in profiles(events, F.lit(0)).get(0, []) if g.kind == CHANGE and g.problem is None]
+    groups = [g for g in groups_by_slice(events, F.lit(0)).get(0, []) if g.kind == CHANGE and g.problem is None]
     schemas.learn(events, groups)
     for table in sorted({g.table for g in groups if g.table is not None}):
         key, types = rules.subjects.keys[table], rules.columns.get(table, {})

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.backfill.source_readers import source_readers
-from ingest.batches.group_stats import CHANGE, Group, profiles
+from ingest.batches.group_stats import CHANGE, Group, groups_by_slice
 from ingest.batches.schemas import Schemas
 from ingest.changelog.change import EVENT_ID
 from ingest.config import Pipeline
@@ -129,7 +129,7 @@ class Search:
         """table → its groups of changes among the events."""
         mine = events.where(F.col("source_table").isin(*self._rules.subjects.tables))
         found: dict[str, list[Group]] = {}
-        for group in profiles(mine, F.lit(0)).get(0, []):
+        for group in groups_by_slice(mine, F.lit(0)).get(0, []):
             if group.table is not None and group.kind == CHANGE and group.problem is None:
                 found.setdefault(group.table, []).append(group)
         self._schemas.learn(events, [g for groups in found.values() for g in groups])

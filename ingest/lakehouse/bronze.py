@@ -58,11 +58,11 @@ BatchStats = Sequence[Mapping[str, Any]]
 class EventCounter(Protocol):
     """Counts the events of one batch."""
 
-    def passing(self, batch: Column, position: Column, table: Column) -> Column:
+    def observe(self, batch: Column, position: Column, table: Column) -> Column:
         """`batch`, for each event once: selected beside it, it is counted. `position`: where it stands. `table`: whose
         it is."""
 
-    def told(self) -> BatchStats | None:
+    def groups_json(self) -> BatchStats | None:
         """Of all that have passed by; None where it can't be told."""
 
 
@@ -275,7 +275,7 @@ class Bronze:
         self._forget_changed()
         batch = non_foldable(upto.batch)
         if counting is not None:
-            batch = counting.passing(batch, self._view.position(), self._view.table())
+            batch = counting.observe(batch, self._view.position(), self._view.table())
         frame = events.withColumn(BATCH, batch).select(*CAPTURED.names)
         if self._at_hand is not None:
             unpersist(self._at_hand[1])
@@ -284,7 +284,7 @@ class Bronze:
             # Of many topics each has a few: a file for each core is enough.
             frame = checkpoint_until_unpersisted(frame.coalesce(frame.sparkSession.sparkContext.defaultParallelism))
         self._commit(frame, [], upto)
-        told = None if counting is None else counting.told()
+        told = None if counting is None else counting.groups_json()
         if told is not None:
             self.record_batch_stats(upto.batch - 1, upto.batch, told)
         if at_hand:

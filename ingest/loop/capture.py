@@ -1,4 +1,4 @@
-"""Capture: what a source has, into bronze, once."""
+"""Captures the records of a source into bronze, each once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ingest.batches.batch_stats import Tally
-from ingest.batches.group_stats import FEW
+from ingest.batches.batch_stats import BatchCounter
+from ingest.batches.group_stats import SMALL_SLICE_EVENTS
 from ingest.changelog.envelope import Naming, events
 from ingest.errors import SourceRefused
 from ingest.lakehouse.bronze import Bronze, CaptureState
@@ -17,7 +17,7 @@ from ingest.spark.checkpoints import checkpoint_scope
 
 
 class Capture:
-    """Moves one source's records into bronze, batch by batch; bronze alone remembers how far it came."""
+    """Captures one source's records, batch by batch. Only bronze records how far it is."""
 
     def __init__(
         self,
@@ -31,9 +31,10 @@ class Capture:
         archive_import: ArchiveImport | None = None,
         merges: bool = False,
     ) -> None:
-        """`stops_at_new_topic`: where another topic has taken a captured one's name. `seal`: what becomes of events
-        before they are kept. `archive_import`: brings what the source holds in bronze's own form already. `merges`:
-        who merges it next is in this process: it need neither count nor, of a small batch, read it."""
+        """`limit`: most records per batch. `stops_at_new_topic`: stop where a captured topic was deleted and created
+        anew. `seal`: encrypts events before they are stored. `archive_import`: imports what is archived in bronze's own
+        form. `merges`: the batch is merged in this process next, so it is counted while it is written and, if small,
+        kept in memory."""
         self._spark = spark
         self._source = source
         self._bronze = bronze
@@ -41,24 +42,27 @@ class Capture:
         self._limit = limit
         self._stops_at_new_topic = stops_at_new_topic
         self._seal = seal
-        self._adoption = archive_import
+        self._archive_import = archive_import
         self._merges = merges
         self.captured = bronze.resume()
         self.behind = 0
-        """How many offsets waited at the source after the last batch."""
+        """Number of offsets that waited at the source after the last batch."""
 
     def pin_end(self) -> None:
-        """From here on only what the source holds at this moment is captured."""
+        """Pins the end of the source: records that arrive later are not captured."""
         self._source.pin_end()
 
     @checkpoint_scope()
     def step(self) -> int:
-        """One batch. How many records it spans: 0 means that there was nothing new.
+        """Captures one batch. Returns the number of records that it spans; 0: nothing new.
 
         Raises SourceRefused where a topic is not the one that was captured before."""
-        if self._adoption is not None and (adopted := self._adoption.step(self.captured, self._limit)) is not None:
-            self.captured, self.behind = adopted.upto, adopted.behind
-            return adopted.records
+        if (
+            self._archive_import is not None
+            and (imported := self._archive_import.step(self.captured, self._limit)) is not None
+        ):
+            self.captured, self.behind = imported.upto, imported.behind
+            return imported.records
         span = self._source.pending(self.captured.offsets, self._limit)
         self.behind = 0 if span is None else span.behind
         if span is None:
@@ -66,16 +70,17 @@ class Capture:
         ids = {**self.captured.topic_ids, **span.topic_ids}
         if self._stops_at_new_topic:
             self._require_same(ids)
-        few = span.size <= FEW
+        is_small = span.size <= SMALL_SLICE_EVENTS
         batch = self._seal(events(self._source.read(self._spark, span), self._naming))
         upto = CaptureState(self.captured.batch + 1, _advanced(self.captured.offsets, span.end), ids)
-        counting = Tally(self._spark) if self._merges and Tally.counts(self._spark) else None
-        self._bronze.append(batch, upto, counting, at_hand=few and self._merges)
+        counter = BatchCounter(self._spark) if self._merges and BatchCounter.is_available(self._spark) else None
+        self._bronze.append(batch, upto, counter, at_hand=is_small and self._merges)
         self.captured = upto
         return span.size
 
     def _require_same(self, ids: Mapping[str, str]) -> None:
-        """Its offsets begin anew: bronze would take them for those that it holds, and skip them."""
+        """Raises SourceRefused where a topic was created anew: its offsets begin anew too, so its records would be
+        skipped as captured."""
         for topic, id_ in self.captured.topic_ids.items():
             if ids[topic] != id_:
                 raise SourceRefused(

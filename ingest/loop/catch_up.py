@@ -1,4 +1,4 @@
-"""Merging what a table that was set aside has missed: its share of bronze, slice by slice, while the others go on."""
+"""Merges what a table that was set aside has missed, slice by slice, while the other tables go on."""
 
 from __future__ import annotations
 
@@ -21,40 +21,42 @@ from ingest.loop.table_faults import FAULTS, reason_of
 from ingest.loop.table_merge import TableMerge
 from ingest.spark.checkpoints import checkpoint_scope
 
-Merged = Callable[[Schemas, TableBatch], Account]
+MergeTable = Callable[[Schemas, TableBatch], Account]
 
 
 class CatchUp:
-    """Of one writer's tables. A run tries each of them once, from its start on for as long as it succeeds."""
+    """The catching up of one writer's tables. A run tries each table once, from its start on and as long as it
+    succeeds."""
 
     def __init__(
         self,
         bronze: Bronze,
         rules: Rules,
         tables: TableMerge,
-        fencing: Suppression,
-        aside: TablesAside,
-        most: int,
+        suppression: Suppression,
+        set_aside: TablesAside,
+        slice_events: int,
         backfills: Backfills,
-        elsewhere: EarlierReaders | None,
+        earlier_readers: EarlierReaders | None,
     ) -> None:
-        """`most`: about so many events are in a slice. `backfills`: a rebuild among them mends the table itself."""
+        """`slice_events`: about the number of events in a slice. `backfills`: a table that one of them rebuilds is left
+        to it."""
         self._bronze = bronze
         self._rules = rules
         self._tables = tables
-        self._fencing = fencing
-        self._aside = aside
-        self._most = most
+        self._suppression = suppression
+        self._set_aside = set_aside
+        self._slice_events = slice_events
         self._backfills = backfills
-        self._elsewhere = elsewhere
-        self._begun: dict[str, int | None] = {}
+        self._earlier_readers = earlier_readers
+        self._unfinished: dict[str, int | None] = {}
         self._slices: dict[str, Slices] = {}
 
-    def step(self, merge: Merged) -> list[Account]:
+    def step(self, merge: MergeTable) -> list[Account]:
         """Returns the account of a slice of one table; empty where no table can go on."""
-        while (table := self._aside.next()) is not None:
+        while (table := self._set_aside.next()) is not None:
             if self._is_rebuilt(table):
-                self._aside.give_up(table, "it is being rebuilt")
+                self._set_aside.give_up(table, "it is being rebuilt")
                 continue
             try:
                 return [self._next_slice(table, merge)]
@@ -62,44 +64,48 @@ class CatchUp:
                 reason = reason_of(table, error)
                 if reason is None:
                     raise
-                self._aside.give_up(table, reason.text, reason.fault)
+                self._set_aside.give_up(table, reason.text, reason.fault)
         return []
 
-    def _next_slice(self, table: str, merge: Merged) -> Account:
-        if table not in self._begun:
-            after = self._aside.known[table].after
-            known = self._tables.begun_in(table, after)
-            self._begun[table] = self._aside.begun_slice(table, after) or known
-        shares = self._aside.slice_of(table, self._most, self._begun[table])
-        self._aside.begin_slice(table, shares)
+    def _next_slice(self, table: str, merge: MergeTable) -> Account:
+        if table not in self._unfinished:
+            after = self._set_aside.known[table].after
+            known = self._tables.unfinished_slice_of(table, after)
+            self._unfinished[table] = self._set_aside.begun_slice(table, after) or known
+        shares = self._set_aside.slice_of(table, self._slice_events, self._unfinished[table])
+        self._set_aside.begin_slice(table, shares)
         with checkpoint_scope():
-            now = self._merged(table, shares, merge)
-        self._begun[table] = None
-        self._aside.caught_up(table, shares, now)
-        return now
+            account = self._merge_slice(table, shares, merge)
+        self._unfinished[table] = None
+        self._set_aside.caught_up(table, shares, account)
+        return account
 
     def _is_rebuilt(self, table: str) -> bool:
-        """Whether a rebuild of the table is under way, or died: it goes on where it stood."""
+        """Returns whether a rebuild of the table is under way or was interrupted."""
         asked = [b.asked for b in self._backfills.all() if b.ended_at is None]
         return any(a.get("source") == REBUILD and table in (a["tables"] or [table]) for a in asked)
 
-    def _merged(self, table: str, shares: list[WaitingSlice], merge: Merged) -> Account:
+    def _merge_slice(self, table: str, shares: list[WaitingSlice], merge: MergeTable) -> Account:
         """Merges the table's share of the batches of a slice. Returns its account."""
-        waited = reduce(Account.__add__, (share.account for share in shares))
+        waiting_account = reduce(Account.__add__, (share.account for share in shares))
         rules = replace(self._rules, only=frozenset({table}))
         if not rules.takes(table):
-            return Account(table, waited.read, suppressed=waited.read)
+            return Account(table, waiting_account.read, suppressed=waiting_account.read)
         after, upto = shares[0].after, shares[-1].upto
         if table not in self._slices:
             self._slices[table] = Slices(
-                self._bronze, rules, self._tables.table_schemas, self._most, elsewhere=self._elsewhere
+                self._bronze,
+                rules,
+                self._tables.table_schemas,
+                self._slice_events,
+                earlier_readers=self._earlier_readers,
             )
         slices = self._slices[table]
         read = slices.read(after, upto, slices.profile(after, upto, upto))
-        batches = self._fencing.without_old_lives(read.batches, slices.schemas, _raised)
+        batches = self._suppression.without_suppressed(read.batches, slices.schemas, _raise)
         accounts = [merge(slices.schemas, batch) for batch in batches]
         return reduce(Account.__add__, accounts, Account(table))
 
 
-def _raised(_: str, error: Exception) -> None:
+def _raise(_: str, error: Exception) -> None:
     raise error

@@ -1,4 +1,4 @@
-"""Which events of a table without a key were delivered before: nothing but their place in the log tells."""
+"""Removes events of keyless tables that were delivered before. Only their place in the log tells."""
 
 from __future__ import annotations
 
@@ -13,41 +13,46 @@ _PAST = "_past"
 
 
 class DuplicateDeliveries:
-    """Looks into history only where a batch goes back behind what its table has seen."""
+    """Reads history only where a batch starts at or before the highest position of its table."""
 
     def __init__(self) -> None:
         self._highest: dict[str, tuple[int, ...]] = {}
 
-    def once(self, batch: TableBatch) -> DataFrame:
-        """The batch's events of its table, each counted once over all batches, and over all readers of them."""
+    def without_duplicates(self, batch: TableBatch) -> DataFrame:
+        """Returns the batch's events of its table, without those that were delivered before, by this or an earlier
+        reader."""
         events = batch.events.where(batch.changed)
-        if batch.elsewhere is not None:
-            events = batch.elsewhere.new(events)
+        if batch.earlier_readers is not None:
+            events = batch.earlier_readers.undelivered(events)
         lowest = min((g.first_position for g in batch.groups), default=())
-        highest = self._seen(batch)
+        highest = self._highest_before(batch)
         self._highest[batch.table] = max((highest, *(g.last_position for g in batch.groups)))
         if lowest[:4] > highest[:4]:
             return without_duplicate_deliveries(events)
-        here = source_position(F.col("position")).alias("_place")
-        past = _history(batch).select(*events.columns, here)
-        again = past.join(F.broadcast(events.select(here).distinct()), "_place", "left_semi")
-        near = again if batch.elsewhere is None else again.unionByName(events.withColumn("_place", here))
-        begin = near.groupBy("topic", "partition").agg(F.min("offset").alias("_from"))
-        back = past.join(F.broadcast(begin), ["topic", "partition"]).where(F.col("offset") >= F.col("_from"))
-        known = back.select(*events.columns, F.lit(True).alias(_PAST))
-        everything = known.unionByName(events.withColumn(_PAST, F.lit(False)))
-        return without_duplicate_deliveries(everything, _PAST).where(~F.col(_PAST)).drop(_PAST).localCheckpoint()
+        place_column = source_position(F.col("position")).alias("_place")
+        past = _history(batch).select(*events.columns, place_column)
+        seen_again = past.join(F.broadcast(events.select(place_column).distinct()), "_place", "left_semi")
+        same_places = (
+            seen_again
+            if batch.earlier_readers is None
+            else seen_again.unionByName(events.withColumn("_place", place_column))
+        )
+        begin = same_places.groupBy("topic", "partition").agg(F.min("offset").alias("_from"))
+        from_there = past.join(F.broadcast(begin), ["topic", "partition"]).where(F.col("offset") >= F.col("_from"))
+        known = from_there.select(*events.columns, F.lit(True).alias(_PAST))
+        all_events = known.unionByName(events.withColumn(_PAST, F.lit(False)))
+        return without_duplicate_deliveries(all_events, _PAST).where(~F.col(_PAST)).drop(_PAST).localCheckpoint()
 
     def forget(self, table: str) -> None:
-        """Another run has merged events of the table: the next batch looks up how far it has come."""
+        """Forgets the table's highest position, because another run has merged events of it."""
         self._highest.pop(table, None)
 
-    def _seen(self, batch: TableBatch) -> tuple[int, ...]:
-        """Returns the highest position before this batch; asked once per process."""
+    def _highest_before(self, batch: TableBatch) -> tuple[int, ...]:
+        """Returns the highest position before this batch; read once per process."""
         if batch.table not in self._highest:
             highest = batch.highest_before()
-            if batch.elsewhere is not None:
-                past = batch.elsewhere.past.where(batch.changed)
+            if batch.earlier_readers is not None:
+                past = batch.earlier_readers.delivered.where(batch.changed)
                 row = past.agg(F.max("position").alias("highest")).first()
                 highest = max(highest, tuple(row["highest"] or ()) if row else ())
             self._highest[batch.table] = highest
@@ -55,8 +60,8 @@ class DuplicateDeliveries:
 
 
 def _history(batch: TableBatch) -> DataFrame:
-    """The events of the batch's table that were merged before it."""
+    """Returns the events of the batch's table that were merged before it."""
     past = batch.history().where(batch.changed)
-    if batch.elsewhere is None:
+    if batch.earlier_readers is None:
         return past
-    return batch.elsewhere.new(past).unionByName(batch.elsewhere.past.where(batch.changed))
+    return batch.earlier_readers.undelivered(past).unionByName(batch.earlier_readers.delivered.where(batch.changed))

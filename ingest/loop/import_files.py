@@ -1,5 +1,5 @@
-"""An archive's objects hold what bronze holds: read as the pipeline reads records, they become files of bronze as they
-are, and what was counted when they were archived isn't counted again."""
+"""Imports archived objects into bronze: written under the same naming, their files become files of bronze as they are,
+and their statistics are reused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ingest.lakehouse.bronze import Bronze, CaptureState, Offsets
 
 @dataclass(frozen=True)
 class ImportStep:
-    """How far it brings capture, by how many records, and how many more are archived."""
+    """One import: where capture stands after it, its number of records, and the number still archived."""
 
     upto: CaptureState
     records: int
@@ -26,13 +26,13 @@ class ImportStep:
 
 
 class ArchiveImport:
-    """Of what is archived of one pipeline when it begins, into a bronze of it whose folder all workers reach."""
+    """Imports what is archived of one pipeline when it starts. All workers must reach bronze's folder."""
 
     def __init__(
         self, spark: SparkSession, store: ObjectStore, pipeline: str, bronze: Bronze, read_as: str, counted: bool
     ) -> None:
-        """`read_as`: the digest of the naming by which the pipeline reads records. `counted`: what was counted of the
-        events holds for this pipeline too."""
+        """`read_as`: digest of the naming by which the pipeline reads records. `counted`: the archived statistics hold
+        for this pipeline too."""
         self._spark = spark
         self._store = store
         self._pipeline = pipeline
@@ -45,12 +45,12 @@ class ArchiveImport:
         return ManifestArchive(self._store, self._pipeline).manifests()
 
     def step(self, captured: CaptureState, limit: int) -> ImportStep | None:
-        """The manifests that come next, about as many as hold `limit` records; None where the next one's records have
-        to be read: it was written otherwise, or bronze holds a part of it."""
-        left = [m for m in self._manifests if _is_new(m, captured.offsets)]
+        """Imports the next manifests, about as many as hold `limit` records. None where the next one's records have to
+        be read: it was written under another naming, or bronze holds a part of it."""
+        waiting = [m for m in self._manifests if _is_new(m, captured.offsets)]
         taken: list[Manifest] = []
         upto = captured
-        for manifest in left:
+        for manifest in waiting:
             if sum(m.records for m in taken) >= limit or not self._fits(manifest, upto):
                 break
             taken.append(manifest)
@@ -61,20 +61,21 @@ class ArchiveImport:
         self._bronze.create()
         copies = copy_objects(self._spark, self._store, objects, self._bronze.folder)
         self._bronze.import_files(list(map(_file, copies)), upto)
-        self._tell(captured.batch, taken)
+        self._record_batch_stats(captured.batch, taken)
         records = sum(m.records for m in taken)
-        return ImportStep(upto, records, sum(m.records for m in left) - records)
+        return ImportStep(upto, records, sum(m.records for m in waiting) - records)
 
     def _fits(self, manifest: Manifest, captured: CaptureState) -> bool:
         begins = all(o.first_offset >= captured.offsets.get(o.topic, {}).get(o.partition, 0) for o in manifest.objects)
         return begins and manifest.after_batch >= captured.batch and manifest.read_as == self._read_as
 
-    def _tell(self, after: int, manifests: Sequence[Manifest]) -> None:
-        """`after`: the last batch before. Batches that a lakehouse of its own would have had in between aren't here."""
+    def _record_batch_stats(self, after: int, manifests: Sequence[Manifest]) -> None:
+        """Records the archived statistics in bronze. `after`: last batch before. Batches that only another lakehouse
+        has are not among them."""
         for manifest in manifests:
-            told = sum(group["count"] for part in manifest.parts for group in part["groups"])
-            # What doesn't count every record is counted anew.
-            for part in manifest.parts if self._counted and told == manifest.records else ():
+            counted = sum(group["count"] for part in manifest.parts for group in part["groups"])
+            # Statistics that don't count every record are computed again.
+            for part in manifest.parts if self._counted and counted == manifest.records else ():
                 self._bronze.record_batch_stats(after, part["upto"], part["groups"])
                 after = part["upto"]
             after = manifest.upto_batch
@@ -92,8 +93,8 @@ def _advanced(offsets: Offsets, manifest: Manifest) -> Offsets:
 
 
 def _file(copy: Copy) -> ReadyFile:
-    held = copy.source
-    place = {"topic": held.topic, "partition": held.partition}
-    lowest = {BATCH: copy.first_batch, **place, "offset": held.first_offset}
-    highest = {BATCH: copy.last_batch, **place, "offset": held.last_offset}
-    return ReadyFile(copy.name, held.size, held.records, lowest, highest)
+    archived = copy.source
+    place = {"topic": archived.topic, "partition": archived.partition}
+    lowest = {BATCH: copy.first_batch, **place, "offset": archived.first_offset}
+    highest = {BATCH: copy.last_batch, **place, "offset": archived.last_offset}
+    return ReadyFile(copy.name, archived.size, archived.records, lowest, highest)

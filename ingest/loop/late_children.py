@@ -1,7 +1,9 @@
-"""Rows that came before anything told whose they are: the photo of a claim of which nobody had heard. Once the claim is
-known to be an erased member's, they are taken out of silver, and their keys are fenced too.
+"""Removes child rows that arrived before the parent that links them to an erased subject.
 
-A row that has led to somebody else since shows no trace of it: only its events tell, which asking follows."""
+Once the parent is known to be an erased subject's, the child rows are removed from silver, and their keys are recorded
+in the ledger. A row that has since changed its foreign key shows no trace of the parent: only its events do, and those
+are searched when an erasure is requested.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,11 @@ from ingest.suppression.ledger import FOUND, KEYS, Ledger, LedgerEntry
 from ingest.suppression.subjects import Subjects
 
 Keep = Callable[[TableSchema, DataFrame], None]
+"""Takes a table's rows that are about to be removed and have to be replaced by masked ones."""
 
 
 class LateChildren:
-    """Of the tables of one pipeline, parents first."""
+    """The late children in the tables of one pipeline, parents first."""
 
     def __init__(
         self,
@@ -50,8 +53,8 @@ class LateChildren:
         masked: Collection[str] = (),
         keep: Keep | None = None,
     ) -> None:
-        """`masked`: tables of whose rows something is left. `keep` hears of such rows before they go; where nobody is
-        to hear of them they stay, until a removal comes by."""
+        """`masked`: tables whose rows are masked instead of removed. `keep`: takes such rows before they are removed;
+        without it they stay until an erasure masks them."""
         self._ledger = ledger
         self._keys = keys
         self._subjects = subjects
@@ -61,72 +64,70 @@ class LateChildren:
         self._keep = keep
         self._rows = 0
 
-    def run(self, tables: Iterable[CatalogEntry], brought: DataFrame) -> int:
-        """`brought`: `KEYS` of events that were kept away. What died in the middle is made good by the same again.
-        How many rows went."""
-        known = {entry.table_schema.table: entry for entry in tables}
+    def remove(self, entries: Iterable[CatalogEntry], keys: DataFrame) -> int:
+        """Removes the rows that reference `keys` (columns `KEYS`, of suppressed events), and those that reference rows
+        removed so. Returns the number of rows. Run again after a crash it removes what is left."""
+        by_table = {entry.table_schema.table: entry for entry in entries}
         for table in self._subjects.tables:
-            if table in known:
-                brought = checkpoint(brought.unionByName(self._swept(known[table], brought)).distinct())
+            if table in by_table:
+                keys = checkpoint(keys.unionByName(self._remove_from_table(by_table[table], keys)).distinct())
         return self._rows
 
-    def _swept(self, entry: CatalogEntry, brought: DataFrame) -> DataFrame:
-        """The `KEYS` of the table's rows that are gone."""
+    def _remove_from_table(self, entry: CatalogEntry, keys: DataFrame) -> DataFrame:
+        """Returns the `KEYS` of the rows removed from one table."""
         stored = self._table_state(entry.table_schema.table)
-        gone, versions = [brought.limit(0)], self._versions(brought)
-        for kept in stored.tables:
-            # Nothing is pending most of the time.
-            if not kept.is_empty():
-                gone += [self._of_version(kept, entry, brought, version) for version in versions]
-        return reduce(DataFrame.unionByName, gone).distinct()
+        removed, versions = [keys.limit(0)], self._key_versions(keys)
+        for part in stored.tables:
+            # Mostly nothing is pending.
+            if not part.is_empty():
+                removed += [self._remove_of_version(part, entry, keys, version) for version in versions]
+        return reduce(DataFrame.unionByName, removed).distinct()
 
-    def _of_version(self, kept: Silver, entry: CatalogEntry, brought: DataFrame, version: int) -> DataFrame:
+    def _remove_of_version(self, part: Silver, entry: CatalogEntry, keys: DataFrame, version: int) -> DataFrame:
         table_schema = entry.table_schema
-        mine = brought.where(F.col("key_version") == version)
-        hits = rows_referencing(
-            with_key_hashes(_rows(kept, entry, self._subjects), self._keys, version), F.broadcast(mine)
-        )
-        old = checkpoint(with_cutoff_flags(hits, self._cutoffs, table_schema.table).where(BEFORE_CUTOFF))
-        keys = old.select("request", F.explode(OWN_KEYS).alias(KEY_HASH)).distinct()
-        named = {"table": F.lit(table_schema.table), "key_version": F.lit(version).cast("int")}
-        found = checkpoint(keys.withColumns(named).select(*KEYS.names))
-        if old.isEmpty():
+        of_version = F.broadcast(keys.where(F.col("key_version") == version))
+        rows = with_key_hashes(_rows_with_references(part, entry, self._subjects), self._keys, version)
+        hits = rows_referencing(rows, of_version)
+        children = checkpoint(with_cutoff_flags(hits, self._cutoffs, table_schema.table).where(BEFORE_CUTOFF))
+        child_keys = children.select("request", F.explode(OWN_KEYS).alias(KEY_HASH)).distinct()
+        origin = {"table": F.lit(table_schema.table), "key_version": F.lit(version).cast("int")}
+        found = checkpoint(child_keys.withColumns(origin).select(*KEYS.names))
+        if children.isEmpty():
             return found
         new = checkpoint(found.join(self._ledger.keys(), KEYS.names, "left_anti"))
         requests = [r["request"] for r in new.select("request").distinct().collect()]  # of a slice
         if requests:
-            # Before the rows go: what is known of them goes with them.
+            # Before the rows are removed: their keys can't be found afterwards.
             self._ledger.append([LedgerEntry(FOUND, r, table=table_schema.table) for r in sorted(requests)], new)
         if table_schema.table in self._masked:
             if self._keep is None:
                 return found
-            if kept is self._table_state(table_schema.table).silver:
-                self._keep(table_schema, old)
-        rows = old.dropDuplicates([*table_schema.identity, *kept.version_columns]).select(
-            *map(quoted, kept.rows().columns)
+            if part is self._table_state(table_schema.table).silver:
+                self._keep(table_schema, children)
+        rows = children.dropDuplicates([*table_schema.identity, *part.version_columns]).select(
+            *map(quoted, part.rows().columns)
         )
-        self._rows += retry_on_conflict()(kept.remove, rows.withColumn(ACTION, F.lit(DELETE)), table_schema, {})
+        self._rows += retry_on_conflict()(part.remove, rows.withColumn(ACTION, F.lit(DELETE)), table_schema, {})
         return found
 
     @staticmethod
-    def _versions(brought: DataFrame) -> list[int]:
-        found = brought.select("key_version").distinct().orderBy("key_version")
+    def _key_versions(keys: DataFrame) -> list[int]:
+        found = keys.select("key_version").distinct().orderBy("key_version")
         return [row["key_version"] for row in found.collect()]  # of secret keys
 
 
-def _rows(kept: Silver, entry: CatalogEntry, subjects: Subjects) -> DataFrame:
-    """With what tells a row's life, and whom it names."""
+def _rows_with_references(part: Silver, entry: CatalogEntry, subjects: Subjects) -> DataFrame:
+    """Returns the stored rows with the coordinates of their events, `OWN_KEYS` and `REFERENCES`."""
     table_schema: TableSchema = entry.table_schema
-    mine = own_keys(table_schema)
-    return lived(kept.located(), entry).withColumns(
-        {OWN_KEYS: mine, REFERENCES: F.concat(mine, foreign_keys(table_schema, subjects))}
-    )
+    own = own_keys(table_schema)
+    columns = {OWN_KEYS: own, REFERENCES: F.concat(own, foreign_keys(table_schema, subjects))}
+    return with_event_coordinates(part.located(), entry).withColumns(columns)
 
 
-def lived(rows: DataFrame, entry: CatalogEntry) -> DataFrame:
-    """Rows of a table, with what tells of which life they are: where the event behind each stands."""
+def with_event_coordinates(rows: DataFrame, entry: CatalogEntry) -> DataFrame:
+    """Returns stored rows with `EVENT_ID`, `position` and `op` of the event behind each, which a cutoff is compared
+    with. The topic is null where the table has several: the source's position alone decides then."""
     at = F.col(POSITION_COLUMN)
-    # Of several topics nothing tells which the row came from: then its source's position alone does.
     topic = entry.topics[0] if len(entry.topics) == 1 else None
     event = F.struct(F.lit(topic).cast("string").alias("topic"), at["partition"].alias("partition"), at["offset"])
     return rows.withColumns({EVENT_ID: event, "position": at, "op": F.when(at["streamed"] == 0, "r").otherwise("u")})

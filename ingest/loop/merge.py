@@ -1,4 +1,4 @@
-"""Merge: a slice of bronze into the silver tables it touches, and the accounts of what became of each event."""
+"""Merges a slice of bronze into the silver tables that it concerns, and accounts for every event."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenacity import RetryCallState
 
 from ingest.batches.deliveries import EarlierReaders
 from ingest.batches.group_stats import Group
-from ingest.batches.placement import Placed
+from ingest.batches.placement import PlacedTombstones
 from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
 from ingest.batches.table_batch import TableBatch
@@ -48,7 +48,7 @@ from ingest.names import Lakehouse
 from ingest.spark.checkpoints import checkpoint_scope
 
 NO_TABLE = ""
-"""Under which heartbeats, transaction boundaries and the like are accounted for."""
+"""Name in the accounts of events without a table: heartbeats, transaction boundaries and the like."""
 
 _REASONS = {
     NOT_JSON: "the value is no JSON object of a change event",
@@ -67,8 +67,8 @@ _LEASE_SECONDS = 120.0
 
 
 class Merge:
-    """Folds bronze into silver, slice by slice. The accounts say how far it came: a slice that was cut off in the
-    middle is merged again as a whole, which changes nothing that is there already."""
+    """Merges bronze into silver, slice by slice. The accounts hold how far it is: a slice that was interrupted is
+    merged again as a whole, which changes nothing that is stored already."""
 
     def __init__(
         self,
@@ -79,191 +79,201 @@ class Merge:
         bronze: Bronze,
         slice_events: int = 500_000,
         writer: str | None = None,
-        elsewhere: EarlierReaders | None = None,
+        earlier_readers: EarlierReaders | None = None,
     ) -> None:
-        """`slice_events`: about so many are merged at once where more wait, whole batches of them. `writer`: whose
-        accounts these are; the pipeline's own unless said. Several writers may merge into the same tables at once.
-        `elsewhere`: readers whose events have been merged before."""
+        """`slice_events`: about the number of events per slice where more wait; a slice holds whole batches. `writer`:
+        name under which slices are accounted for; by default the pipeline's. Several writers may merge into the same
+        tables at once. `earlier_readers`: readers that are merged before this one."""
         writer = writer or pipeline
         self._bronze = bronze
         self._rules = rules
         self._quarantine = Quarantine(spark, lakehouse.quarantine, pipeline)
         self._accounts = Accounts(spark, lakehouse.accounts, writer)
         self.tables = TableMerge(spark, pipeline, lakehouse, rules, self._quarantine, writer)
-        self._fencing = Suppression(
+        self._suppression = Suppression(
             spark, pipeline, rules, self.tables.table_schemas, self.tables.table_state, self._quarantine
         )
         history = HistoryFacts(spark, lakehouse.known_history)
         self._summary = BronzeSummary(bronze, writer, history, rules.view)
-        self._slices = Slices(bronze, rules, self.tables.table_schemas, slice_events, self._summary, elsewhere)
-        self._aside = TablesAside(self._accounts, self._quarantine)
-        parts = (self._bronze, rules, self.tables, self._fencing, self._aside)
+        self._slices = Slices(bronze, rules, self.tables.table_schemas, slice_events, self._summary, earlier_readers)
+        self._set_aside_tables = TablesAside(self._accounts, self._quarantine)
+        parts = (self._bronze, rules, self.tables, self._suppression, self._set_aside_tables)
         backfills = Backfills(spark, lakehouse.backfills, pipeline)
-        self._catch_up = CatchUp(*parts, slice_events, backfills, elsewhere)
-        # Kept: each of its threads has a connection to the JVM.
-        self._side_by_side = ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="merge")
-        self._asked = False
-        self._put_off = 0
-        self._restarts = PositionRegression(spark, bronze, self._summary, rules.stops_at_restart)
+        self._catch_up = CatchUp(*parts, slice_events, backfills, earlier_readers)
+        # Kept for the life of the merge, because each of its threads opens a connection to the JVM.
+        self._table_pool = ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="merge")
+        self._has_resumed = False
+        self._deferred_compactions = 0
+        self._position_regression = PositionRegression(spark, bronze, self._summary, rules.stops_at_restart)
         self.merged = max(self._accounts.merged_through(), bronze.begins_after)
         self.newest: datetime | None = None
         """When the newest change that this run has merged was made at its source."""
 
     def close(self) -> None:
-        """Waits for what is still being merged: another `Merge` may begin then."""
-        self._side_by_side.shutdown(cancel_futures=True)
+        """Waits until no table is being merged, so that another `Merge` may start."""
+        self._table_pool.shutdown(cancel_futures=True)
 
     def step(self, captured: int | None = None, more: bool = False) -> list[Account]:
-        """One slice, and one of a table that was set aside and can go on. `captured`: the last batch in bronze, where
-        the caller knows. `more`: it is about to capture more: a slice that isn't full yet waits for it. Empty: nothing
-        was new, or nothing was merged yet."""
+        """Merges one slice, and one slice of a table that was set aside and can go on. Returns their accounts; empty if
+        there was nothing to merge. `captured`: last batch in bronze, if the caller knows it. `more`: more is about to
+        be captured, so a slice that isn't full waits."""
         accounts = self._slice(captured, more)
-        return by_table([*accounts, *self._catch_up.step(self._merge_again)])
+        return by_table([*accounts, *self._catch_up.step(self._merge_with_retry)])
 
     @property
     def set_aside(self) -> Mapping[str, SetAside]:
         """Returns the tables that can't be merged as they are, by name."""
-        return self._aside.known
+        return self._set_aside_tables.known
 
     @property
     def fault(self) -> BaseException | None:
         """Returns what was raised last for a table that is set aside."""
-        return self._aside.fault
+        return self._set_aside_tables.fault
 
     @property
     def catches_up(self) -> bool:
-        """Whether a table that was set aside may be able to go on."""
-        return self._aside.next() is not None
+        """Returns whether some table that is set aside may be able to go on."""
+        return self._set_aside_tables.next() is not None
 
     def _slice(self, captured: int | None, more: bool) -> list[Account]:
         last = self._bronze.last_batch() if captured is None else captured
         if last <= self.merged or (more and not self._slices.is_full(self.merged, last)):
             return []
-        begun = None if self._asked else self._begun()
-        self._asked = True
-        # What another run has begun is merged again as a whole: one that died, or that goes on at the same time.
-        upto = self._slices.end(self.merged, last) if begun is None else begun
+        unfinished = None if self._has_resumed else self._unfinished_slice()
+        self._has_resumed = True
+        # A slice that another run has begun, dead or still running, is merged again as a whole.
+        upto = self._slices.end(self.merged, last) if unfinished is None else unfinished
         if upto > last:
-            last = max(upto, self._bronze.last_batch())  # Another run has captured more than this one knows.
+            last = max(upto, self._bronze.last_batch())  # Another run has captured more.
         groups = self._slices.profile(self.merged, upto, last)
         if any(g.table is not None and self._may_be_keyless(g.table) for g in groups):
             self._accounts.begin_slice(self.merged, upto)
         with checkpoint_scope():
-            self._restarts.check(self.merged, upto, groups, partial(self._old_lives, upto, groups))
+            self._position_regression.check(
+                self.merged, upto, groups, partial(self._events_before_cutoff, upto, groups)
+            )
             accounts, waiting = self._slice_accounts(upto, groups)
         if waiting:
-            self._accounts.add(self.merged, upto, accounts, self._aside.shares(waiting))
-            self._aside.accounted()
+            self._accounts.add(self.merged, upto, accounts, self._set_aside_tables.shares(waiting))
+            self._set_aside_tables.accounted()
         else:
             self._accounts.add(self.merged, upto, accounts)
         self.merged = upto
         self._summary.record_merged(upto, sum(group.count for group in groups))
-        self._fold(upto)
+        self._compact(upto)
         times = [datetime.fromtimestamp(g.newest / 1000, UTC) for g in groups if g.newest is not None]
         self.newest = max([*times, *([self.newest] if self.newest else [])], default=None)
-        # Py4j's objects are in cycles: until Python looks for these, the JVM keeps all rows and plans of the slice.
+        # Py4j's objects form cycles: until they are collected the JVM keeps all rows and plans of the slice.
         gc.collect()
         return [*accounts, *waiting]
 
-    def _begun(self) -> int | None:
-        """The last batch of the slice that another run has begun; None where none has."""
-        known = self.tables.begun_slice(self.merged)
-        return self._accounts.begun_slice(self.merged) or known
+    def _unfinished_slice(self) -> int | None:
+        """Returns the last batch of the slice that another run has begun; None where none has."""
+        found = self.tables.unfinished_slice(self.merged)
+        return self._accounts.begun_slice(self.merged) or found
 
     def _may_be_keyless(self, table: str) -> bool:
         return self._rules.keyless and self._rules.takes(table) and self.tables.table_schemas.may_be_keyless(table)
 
-    def _fold(self, upto: int) -> None:
-        """Small files of one table a slice: the next one waits for it. Where merged tables have theirs written together
-        all the time, the others' wait some slices long."""
-        self._put_off = self._put_off + 1 if self.tables.have_folded() else 0
-        if self._put_off % FILES_PER_SIZE:
+    def _compact(self, upto: int) -> None:
+        """Compacts the small files of one table per slice, because the next slice waits for it. Those of accounts,
+        quarantine and bronze are deferred for some slices while merged tables are compacted."""
+        self._deferred_compactions = self._deferred_compactions + 1 if self.tables.pop_has_compacted() else 0
+        if self._deferred_compactions % FILES_PER_SIZE:
             return
         if not self._accounts.compact() and not self._quarantine.compact():
             self._bronze.compact(upto)
 
-    def _old_lives(self, upto: int, groups: Sequence[Group]) -> list[DataFrame]:
+    def _events_before_cutoff(self, upto: int, groups: Sequence[Group]) -> list[DataFrame]:
         read = self._slices.read(self.merged, upto, groups, repeated=True)
-        batches = [batch for batch in read.batches if batch.table not in self._aside]
-        return self._fencing.old_lives(batches, self._slices.schemas)
+        batches = [batch for batch in read.batches if batch.table not in self._set_aside_tables]
+        return self._suppression.events_before_cutoff(batches, self._slices.schemas)
 
     def _slice_accounts(self, upto: int, groups: Sequence[Group]) -> tuple[list[Account], list[Account]]:
-        """Those of what was merged, and those of the tables that are set aside."""
-        self._aside.refresh()
+        """Returns the accounts of merged tables, and those of tables that are set aside."""
+        self._set_aside_tables.refresh()
         read = self._slices.read(self.merged, upto, groups)
-        accounts = self._without_table(read.events, groups, read.tombstones)
-        waiting = [self._aside.leave(b) for b in read.batches if b.table in self._aside]
-        others = [b for b in read.batches if b.table not in self._aside]
-        unfenced = dict[str, Reason]()
-        others = self._fencing.without_old_lives(others, self._slices.schemas, partial(_found_unusable, unfenced))
-        merge = partial(self._merged_or_set_aside, self._slices.schemas, unfenced)
-        for account in self._side_by_side.map(merge, others):
-            (waiting if account.table in self._aside else accounts).append(account)
+        accounts = self._account_without_table(read.events, groups, read.tombstones)
+        waiting = [self._set_aside_tables.leave(b) for b in read.batches if b.table in self._set_aside_tables]
+        others = [b for b in read.batches if b.table not in self._set_aside_tables]
+        reasons = dict[str, Reason]()
+        others = self._suppression.without_suppressed(others, self._slices.schemas, partial(_record_fault, reasons))
+        merge = partial(self._merge_or_set_aside, self._slices.schemas, reasons)
+        for account in self._table_pool.map(merge, others):
+            (waiting if account.table in self._set_aside_tables else accounts).append(account)
         return by_table(accounts), waiting
 
-    def _merged_or_set_aside(self, schemas: Schemas, unfenced: dict[str, Reason], batch: TableBatch) -> Account:
-        if batch.table not in unfenced:
+    def _merge_or_set_aside(self, schemas: Schemas, reasons: dict[str, Reason], batch: TableBatch) -> Account:
+        if batch.table not in reasons:
             try:
-                return self._merge_again(schemas, batch)
+                return self._merge_with_retry(schemas, batch)
             except FAULTS as error:
-                _found_unusable(unfenced, batch.table, error)
-        return self._aside.set_aside(batch, unfenced[batch.table])
+                _record_fault(reasons, batch.table, error)
+        return self._set_aside_tables.set_aside(batch, reasons[batch.table])
 
-    def _merge_again(self, schemas: Schemas, batch: TableBatch) -> Account:
-        """Once more where the engine fails: a fault that comes again is the table's."""
+    def _merge_with_retry(self, schemas: Schemas, batch: TableBatch) -> Account:
+        """Merges a batch, and once more if the engine fails: a fault that repeats is the table's."""
         try:
-            return self._merged(schemas, batch)
+            return self._merge_table(schemas, batch)
         except FAULTS as error:
             reason = reason_of(batch.table, error)
             if reason is None or reason.code != ENGINE:
                 raise
-        self.tables.begun_in(batch.table, batch.upto - 1)
-        return self._merged(schemas, batch)
+        self.tables.unfinished_slice_of(batch.table, batch.upto - 1)
+        return self._merge_table(schemas, batch)
 
-    def _merged(self, schemas: Schemas, batch: TableBatch) -> Account:
-        """Again where another writer's batch came first: what it found is judged by the table as that left it. Large
-        batches would never be done beside small ones; so who came too late asks the others to wait."""
+    def _merge_table(self, schemas: Schemas, batch: TableBatch) -> Account:
+        """Merges a batch, again after each conflict with another writer, on the table as that left it. After the first
+        conflict it takes a lease, or small batches would overtake a large one for ever."""
 
-        away = Account(batch.table, batch.suppressed + batch.held, quarantined=batch.held, suppressed=batch.suppressed)
+        excluded = Account(
+            batch.table,
+            batch.suppressed + batch.quarantined,
+            quarantined=batch.quarantined,
+            suppressed=batch.suppressed,
+        )
         if batch.is_empty:
-            return away
+            return excluded
 
         def take_lease(attempt: RetryCallState) -> None:
-            # One of the table's commits may be there.
-            self.tables.begun_in(batch.table, batch.upto - 1)
+            # The failed attempt may have made one of the table's commits.
+            self.tables.unfinished_slice_of(batch.table, batch.upto - 1)
             if attempt.attempt_number > 1:
                 self.tables.take_lease(batch.table, _LEASE_SECONDS)
 
         account: Account = retry_on_conflict(before_sleep=take_lease)(self.tables.merge, batch, schemas)
-        return account + away
+        return account + excluded
 
-    def _without_table(self, events: DataFrame, groups: Sequence[Group], tombstones: Placed) -> list[Account]:
-        """What no table takes: control records, messages, tables that are left out; and what can't be read."""
+    def _account_without_table(
+        self, events: DataFrame, groups: Sequence[Group], tombstones: PlacedTombstones
+    ) -> list[Account]:
+        """Returns the accounts of events that no table takes: control records, messages, excluded tables. Quarantines
+        unreadable ones."""
         accounts = []
         for group in groups:
             table = group.table or NO_TABLE
             if group.problem is not None:
                 accounts.append(Account(table, group.count, quarantined=group.count))
             elif group.kind == TOMBSTONE:
-                continue  # They are counted where they stand.
+                continue  # Counted by table, once placed.
             elif group.kind in (CONTROL, "m") or not (group.table is None or self._rules.takes(group.table)):
                 accounts.append(Account(table, group.count, suppressed=group.count))
         for name, (count, _) in tombstones.counts.items():
             if name is None or not self._rules.takes(name):
                 accounts.append(Account(name or NO_TABLE, count, suppressed=count))
         if any(g.problem is not None for g in groups):
-            self._set_aside(events.where(F.col("problem").isNotNull()))
+            self._quarantine_unreadable(events.where(F.col("problem").isNotNull()))
         return accounts
 
-    def _set_aside(self, unreadable: DataFrame) -> None:
+    def _quarantine_unreadable(self, unreadable: DataFrame) -> None:
         pairs = [F.lit(text) for pair in _REASONS.items() for text in pair]
         reason = F.element_at(F.create_map(*pairs), F.col("problem"))
-        named = unreadable.withColumn("table", F.col("source_table"))
-        self._quarantine.add(named.withColumn("code", F.col("problem")).withColumn("reason", reason))
+        with_table = unreadable.withColumn("table", F.col("source_table"))
+        self._quarantine.add(with_table.withColumn("code", F.col("problem")).withColumn("reason", reason))
 
 
-def _found_unusable(reasons: dict[str, Reason], table: str, error: Exception) -> None:
-    """Notes why an error sets its table aside. Raises it where it is no fault of the table's."""
+def _record_fault(reasons: dict[str, Reason], table: str, error: Exception) -> None:
+    """Records why an error sets its table aside. Raises it where it is no fault of the table."""
     reason = reason_of(table, error)
     if reason is None:
         raise error

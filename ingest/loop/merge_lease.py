@@ -1,4 +1,4 @@
-"""Slices that a table holds and that are not accounted for yet: a run died, or another one goes on at the same time."""
+"""Finds slices that a table holds and that are not accounted for: a run died, or another run is merging them now."""
 
 from __future__ import annotations
 
@@ -11,44 +11,46 @@ from ingest.lakehouse.silver import Silver
 from ingest.reconcile import TableState
 
 
-class Begun(NamedTuple):
-    """What the commits of a slice say, in the silver table and in the pending rows; None where there is none."""
+class SliceCommits(NamedTuple):
+    """The commits of one slice in silver and in the pending rows; None where there is none."""
 
     silver: CommitSummary | None = None
     pending: CommitSummary | None = None
 
 
 class UnfinishedSlices:
-    """Those of one writer, by table."""
+    """The slices that one writer has committed and not accounted for, by table."""
 
     def __init__(self, writer: str) -> None:
         self._writer = writer
-        self._begun: dict[str, Begun] = {}
+        self._found: dict[str, SliceCommits] = {}
 
     def find(self, table: str, stored: TableState, after: int) -> int | None:
         """Reads from the tables' logs what they hold of slices after the batch `after`. Returns the last batch of the
         newest one; None where there is none."""
-        begun = Begun(*(self._newest(kept, after) for kept in (stored.silver, stored.pending)))
-        if any(begun):
-            self._begun[table] = begun
-        return max((t.user_metadata[THROUGH_BATCH] for t in begun if t), default=None)
+        commits = SliceCommits(*(self._newest(part, after) for part in (stored.silver, stored.pending)))
+        if any(commits):
+            self._found[table] = commits
+        return max((t.user_metadata[THROUGH_BATCH] for t in commits if t), default=None)
 
-    def of(self, batch: TableBatch) -> Begun:
-        """Returns what the table holds of the slice of `batch`, as far as it was found."""
-        found = self._begun.get(batch.table, Begun())
-        return Begun(*(t if t is not None and t.user_metadata[THROUGH_BATCH] == batch.upto else None for t in found))
+    def of(self, batch: TableBatch) -> SliceCommits:
+        """Returns the commits of the slice of `batch`, as far as `find` has found them."""
+        found = self._found.get(batch.table, SliceCommits())
+        return SliceCommits(
+            *(t if t is not None and t.user_metadata[THROUGH_BATCH] == batch.upto else None for t in found)
+        )
 
     def require_same(self, batch: TableBatch, stored: TableState) -> None:
-        """Finds what another run of the writer has done to a table without a key. Raises Overtaken where that is
-        another slice than the one of `batch`: events of both would count twice."""
-        self._begun.pop(batch.table, None)
+        """Finds what another run of the writer has committed to a keyless table. Raises Overtaken where that is another
+        slice than the one of `batch`: events of both would count twice."""
+        self._found.pop(batch.table, None)
         self.find(batch.table, stored, batch.after)
-        reached = (kept.txn_version(self._writer) for kept in (stored.silver, stored.pending))
-        if any(last > batch.after and last != batch.upto for last in reached):
+        txn_version = (part.txn_version(self._writer) for part in (stored.silver, stored.pending))
+        if any(last > batch.after and last != batch.upto for last in txn_version):
             raise overtaken_by_another_run(f"table {batch.table}")
 
-    def _newest(self, kept: Silver, after: int) -> CommitSummary | None:
-        """What the writer's newest slice in the table says, if it came later."""
-        if kept.txn_version(self._writer) <= after:
+    def _newest(self, table: Silver, after: int) -> CommitSummary | None:
+        """Returns the writer's newest commit in the table, if its slice ends after the batch `after`."""
+        if table.txn_version(self._writer) <= after:
             return None
-        return next((t for t in kept.commits() if t.user_metadata.get(WRITER) == self._writer), None)
+        return next((t for t in table.commits() if t.user_metadata.get(WRITER) == self._writer), None)

@@ -1,4 +1,5 @@
-"""A log that begins anew: positions go back to where they have been, but the events there were never seen."""
+"""Detects a log that begins anew: its positions go back to a range that is taken, with events that were never
+captured."""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ from ingest.lakehouse.bronze import COORDINATES, Bronze
 from ingest.lakehouse.bronze_summary import BronzeSummary
 from ingest.spark.local_rows import local_rows
 
-Erased = Callable[[], Sequence[DataFrame]]
-"""The `EVENT_ID` of events of which bronze may hold nothing any more, however often they came before."""
+ErasedEvents = Callable[[], Sequence[DataFrame]]
+"""Returns the `EVENT_ID` of events that an erasure may have emptied in bronze: they can't be recognized as captured
+before."""
 _LOG = ["topic", "partition", "server", "epoch"]
 _FURTHEST = T.StructType(
     [
@@ -33,9 +35,8 @@ _FURTHEST = T.StructType(
 class PositionRegression:
     """Stops before a slice in which a partition goes back to events that it never held.
 
-    A connector that starts again goes back too, but to what it has sent before. Of small slices their groups tell
-    that nothing goes back in them; where nothing is lower than what came before them either, that is enough. The
-    others are read."""
+    A connector that restarts goes back too, but to events that it has sent before. Small slices are checked by their
+    statistics: nothing in them goes back, and nothing is lower than what came before. The others are read."""
 
     def __init__(self, spark: SparkSession, bronze: Bronze, summary: BronzeSummary, stops: bool) -> None:
         self._spark = spark
@@ -44,10 +45,10 @@ class PositionRegression:
         self._stops = stops
         self._highest: Progress | None = None
         self._furthest: dict[tuple[str, int, str | None, int], Progress] = {}
-        self._known_upto = 0
+        self._learned_through = 0
 
-    def check(self, after: int, upto: int, groups: Sequence[Group], erased: Erased = lambda: ()) -> None:
-        """Of the slice of capture batches `after` < batch ≤ `upto`. Raises ChangelogUnusable."""
+    def check(self, after: int, upto: int, groups: Sequence[Group], erased: ErasedEvents = lambda: ()) -> None:
+        """Checks the slice of batches after `after` through `upto`. Raises ChangelogUnusable."""
         told = [g.progress for g in groups if g.progress is not None]
         if not told or not self._stops:
             return
@@ -55,26 +56,26 @@ class PositionRegression:
             self._learn(after)
         servers = {p[0] for both in told for p in both} | ({self._highest[0]} if self._highest else set())
         onward = all(g.goes_back is False for g in groups if g.progress is not None)
-        begun = self._highest is None or min(lowest for lowest, _ in told) >= self._highest
-        if len(servers) == 1 and onward and begun:
+        follows_known = self._highest is None or min(lowest for lowest, _ in told) >= self._highest
+        if len(servers) == 1 and onward and follows_known:
             self._highest = max(highest for _, highest in told)
         else:
-            self._look(after, upto, erased)
-            self._highest = None  # Learnt again before the next slice, when this one is merged.
+            self._search(after, upto, erased)
+            self._highest = None  # Read again before the next slice, once this one is merged.
 
     def _learn(self, upto: int) -> None:
-        """How far each log had been sent in each partition by the batch `upto`."""
+        """Reads how far each log had been sent in each partition by the batch `upto`."""
         self._furthest = {}
         for end in self._summary.log_ends(upto):
             if end.progress is not None:
                 log = (end.topic, end.partition, end.server, end.epoch)
                 self._furthest[log] = max(end.progress, self._furthest.get(log, end.progress))
-        self._known_upto = upto
+        self._learned_through = upto
         newest = max((epoch for *_, epoch in self._furthest), default=0)
         self._highest = max((p for log, p in self._furthest.items() if log[-1] == newest), default=None)
 
-    def _look(self, after: int, upto: int, erased: Erased) -> None:
-        if after > self._known_upto:
+    def _search(self, after: int, upto: int, erased: ErasedEvents) -> None:
+        if after > self._learned_through:
             self._learn(after)
         told = self._bronze.between(after, upto).where(F.col("progress").isNotNull())
         known = [
@@ -87,25 +88,25 @@ class PositionRegression:
         events = told.select("*", *_log()[2:]).withColumn("_before", before)
         events = events.join(F.broadcast(local_rows(self._spark, known, _FURTHEST)), _LOG, "left")
         furthest = F.greatest("_before", "furthest")
-        back = events.withColumn("_before", furthest).where(F.col("progress") < F.col("_before")).localCheckpoint()
-        if back.isEmpty():
+        regressed = events.withColumn("_before", furthest).where(F.col("progress") < F.col("_before")).localCheckpoint()
+        if regressed.isEmpty():
             return
-        unseen = self._unseen(back, self._bronze.all_between(0, upto)).localCheckpoint()
-        if unseen.isEmpty():
+        new_events = self._new_events(regressed, self._bronze.all_between(0, upto)).localCheckpoint()
+        if new_events.isEmpty():
             return
-        for gone in erased():
-            unseen = unseen.join(gone.select(f"{EVENT_ID}.*"), COORDINATES, "left_anti")
-        first = unseen.orderBy("offset").first()
+        for erased_events in erased():
+            new_events = new_events.join(erased_events.select(f"{EVENT_ID}.*"), COORDINATES, "left_anti")
+        first = new_events.orderBy("offset").first()
         if first is not None:
-            raise _restarted(first)
+            raise _regression_error(first)
 
-    def _unseen(self, back: DataFrame, history: DataFrame) -> DataFrame:
-        """Those that go back to where their partition has never been: no event before them is the same."""
+    def _new_events(self, regressed: DataFrame, history: DataFrame) -> DataFrame:
+        """Returns the events that go back and that no earlier event of their partition equals."""
         same = ["topic", "partition", "source_table", "op", "_key", "_place"]
         named = {"_key": F.coalesce("key", F.lit(b"")), "_place": source_position(F.col("position"))}
         earlier = history.where(F.col("progress").isNotNull()).withColumns(named)
         earlier = earlier.groupBy(*same).agg(F.min("offset").alias("_first"))
-        found = back.withColumns(named).join(earlier, same).withColumn("_gtid", _gtid())
+        found = regressed.withColumns(named).join(earlier, same).withColumn("_gtid", _gtid())
         written = F.date_format("timestamp", "yyyy-MM-dd'T'HH:mm:ss.SSSXXX")
         return found.where(F.col("_first") == F.col("offset")).withColumn("_written", written)
 
@@ -116,12 +117,12 @@ def _log() -> list[Column]:
 
 
 def _gtid() -> Column:
-    """What names a transaction of MySQL on every server."""
+    """Returns the id that names a transaction of MySQL on every server."""
     text = F.col("value").cast("string")
     return F.coalesce(*(F.get_json_object(text, f"$.{path}.gtid") for path in ("payload.source", "source")))
 
 
-def _restarted(event: Row) -> ChangelogUnusable:
+def _regression_error(event: Row) -> ChangelogUnusable:
     now, before = event["progress"], event["_before"]
     written = "" if event["_written"] is None else f", written {event['_written']}"
     gtid = "" if event["_gtid"] is None else f" (GTID {event['_gtid']})"

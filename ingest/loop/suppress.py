@@ -1,8 +1,8 @@
-"""The fence around erased subjects, as every merge meets it: a stream, a backfill, a rebuild, a proof.
+"""Suppresses the events of erased subjects before a slice is merged: in a stream, a backfill, a rebuild and a proof.
 
-Before a slice is merged its events of an old life are taken out of it, parents before the rows that lead through them.
-The keys of such events are fenced too, in the ledger, before anything is accounted for: the photo of a late claim finds
-the claim fenced, be it in the same slice or years later.
+An event is suppressed if it references a key of an erased subject and stands at or below the request's cutoff. Its own
+keys are then recorded in the ledger too, before the slice is accounted for, so that its children are suppressed as
+well, in the same slice or years later. Tables are processed parents first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ingest.batches.table_batch import TableBatch
 from ingest.changelog.change import EVENT_ID
 from ingest.errors import ConfigError
 from ingest.lakehouse.quarantine import Quarantine
-from ingest.loop.event_references import GRAVES, GROUP, TOMBSTONES, batch_key_references
+from ingest.loop.event_references import GROUP, TOMBSTONE_KEYS, TOMBSTONES, batch_key_references
 from ingest.loop.late_children import LateChildren
 from ingest.loop.table_faults import FAULTS
 from ingest.loop.table_schemas import TableSchemas
@@ -42,7 +42,8 @@ _ID = ["topic", "partition", "offset"]
 
 
 class Suppression:
-    """Of one pipeline. Costs nothing before the first request, and hardly anything once all events come after it."""
+    """The suppression of one pipeline. It reads no event before the first request, and hardly any once all events come
+    after the cutoffs."""
 
     def __init__(
         self,
@@ -59,11 +60,11 @@ class Suppression:
         self._table_schemas = table_schemas
         self._table_state = table_state
         self._quarantine = quarantine
-        self._brought: list[DataFrame] = []
-        self._fresh = True
-        self._seen = -1
+        self._found_keys: list[DataFrame] = []
+        self._is_first_slice = True
+        self._ledger_version = -1
         self._cutoffs: dict[str, Cutoff] = {}
-        self._versions: set[int] = set()
+        self._key_versions: set[int] = set()
 
     @cached_property
     def _ledger(self) -> Ledger | None:
@@ -80,152 +81,157 @@ class Suppression:
             )
         return read_keys(self._rules.key_file)
 
-    def without_old_lives(
+    def without_suppressed(
         self, batches: Sequence[TableBatch], schemas: Schemas, failed: Callable[[str, Exception], None]
     ) -> list[TableBatch]:
-        """The batches of a slice, in any order, without events of an erased subject's old life. `failed`: takes what
-        went wrong for a table, or raises it; its batch is whole then."""
-        if self._ledger is None or not self._asked(self._ledger):
+        """Returns the batches of a slice, given in any order, without the events to suppress. Rows of their late
+        children are removed. `failed`: takes a table and its error, or raises it; that batch is returned whole."""
+        if self._ledger is None or not self._has_requests(self._ledger):
             return list(batches)
-        found = {batch.table: batch for batch in batches}
+        by_table = {batch.table: batch for batch in batches}
         for table in self._rules.subjects.tables:
-            if table in found and self._may_be_old(found[table]):
+            if table in by_table and self._may_reach_cutoff(by_table[table]):
                 try:
-                    found[table] = self._fenced(self._ledger, found[table], schemas)
+                    by_table[table] = self._without_suppressed(self._ledger, by_table[table], schemas)
                 except FAULTS as error:
                     failed(table, error)
-        if self._brought:
-            brought, self._brought = reduce(DataFrame.unionByName, self._brought), []
-            sweep = LateChildren(
+        if self._found_keys:
+            keys, self._found_keys = reduce(DataFrame.unionByName, self._found_keys), []
+            late_children = LateChildren(
                 self._ledger, self._keys, self._rules.subjects, self._cutoffs, self._table_state, self._rules.masks
             )
-            sweep.run(self._table_schemas.entries, checkpoint(brought.distinct()))
-            self._fresh = False
-        return list(found.values())
+            late_children.remove(self._table_schemas.entries, checkpoint(keys.distinct()))
+            self._is_first_slice = False
+        return list(by_table.values())
 
-    def old_lives(self, batches: Sequence[TableBatch], schemas: Schemas) -> list[DataFrame]:
-        """`EVENT_ID`, `request`, `table` and `GRAVES` of the events of these batches that are of an old life. Keys that
-        they bring are fenced."""
-        if self._ledger is None or not self._asked(self._ledger):
+    def events_before_cutoff(self, batches: Sequence[TableBatch], schemas: Schemas) -> list[DataFrame]:
+        """Returns `EVENT_ID`, `request`, `table` and `TOMBSTONE_KEYS` of the events of these batches that are to be
+        suppressed. Records their keys in the ledger."""
+        if self._ledger is None or not self._has_requests(self._ledger):
             return []
-        given = {batch.table: batch for batch in batches}
-        mine = [given[t] for t in self._rules.subjects.tables if t in given and self._may_be_old(given[t])]
-        found = [(batch.table, self._told(self._ledger, batch, schemas)) for batch in mine]
+        by_table = {batch.table: batch for batch in batches}
+        tables = [t for t in self._rules.subjects.tables if t in by_table and self._may_reach_cutoff(by_table[t])]
+        found = [(table, self._flagged_events(self._ledger, by_table[table], schemas)) for table in tables]
         return [
-            told.where(BEFORE_CUTOFF).select(EVENT_ID, "request", F.lit(table).alias("table"), GRAVES)
-            for table, told in found
-            if told is not None
+            flagged.where(BEFORE_CUTOFF).select(EVENT_ID, "request", F.lit(table).alias("table"), TOMBSTONE_KEYS)
+            for table, flagged in found
+            if flagged is not None
         ]
 
-    def _asked(self, ledger: Ledger) -> bool:
-        """Whether anything was, as of now."""
+    def _has_requests(self, ledger: Ledger) -> bool:
+        """Returns whether the ledger holds any request now. Reads the cutoffs of new ones, and checks their keys."""
         version = ledger.version()
-        if version > self._seen:
-            asked = [e for e in ledger.entries() if e.kind == REQUESTED]
-            for entry in asked:
+        if version > self._ledger_version:
+            requests = [e for e in ledger.entries() if e.kind == REQUESTED]
+            for entry in requests:
                 if entry.key_version is not None and entry.key_check is not None:
                     self._keys.require(entry.key_version, entry.key_check)
-                    self._versions.add(entry.key_version)
-            self._cutoffs, self._seen = cutoffs(asked), version
+                    self._key_versions.add(entry.key_version)
+            self._cutoffs, self._ledger_version = cutoffs(requests), version
         return bool(self._cutoffs)
 
-    def _may_be_old(self, batch: TableBatch) -> bool:
-        """Whether any of its events may stand at or below a cut-off."""
+    def _may_reach_cutoff(self, batch: TableBatch) -> bool:
+        """Returns whether any event of the batch may stand at or below a cutoff, according to its statistics."""
         return batch.tombstones is not None or any(
-            self._reaches(group, cutoff, batch.table)
+            self._group_may_reach(group, cutoff, batch.table)
             for group in batch.groups
             for cutoff in self._cutoffs.values()
             if group.kind == CHANGE
         )
 
     @staticmethod
-    def _reaches(group: Group, cutoff: Cutoff, table: str) -> bool:
+    def _group_may_reach(group: Group, cutoff: Cutoff, table: str) -> bool:
         lowest, last = group.first[2], cutoff.position(table)
         ends = [cutoff.offsets.get(topic, {}).get(partition) for topic, partition in group.partitions]
         if any(end is not None and lowest < end for end in ends):
             return True
-        if last is not None and group.placed:
+        if last is not None and group.has_positions:
             return group.first_position[:5] <= last[:5]
         return None in ends
 
-    def _fenced(self, ledger: Ledger, batch: TableBatch, schemas: Schemas) -> TableBatch:
-        told = self._told(ledger, batch, schemas)
-        if told is None:
+    def _without_suppressed(self, ledger: Ledger, batch: TableBatch, schemas: Schemas) -> TableBatch:
+        flagged = self._flagged_events(ledger, batch, schemas)
+        if flagged is None:
             return batch
-        old = checkpoint(told.groupBy(EVENT_ID, GROUP).agg(F.max(BEFORE_CUTOFF).alias(BEFORE_CUTOFF)))
-        counts = {
-            (r[GROUP], r[BEFORE_CUTOFF]): r["count"] for r in old.groupBy(GROUP, BEFORE_CUTOFF).count().collect()
-        }  # a row per group
+        per_event = flagged.groupBy(EVENT_ID, GROUP).agg(F.max(BEFORE_CUTOFF).alias(BEFORE_CUTOFF))
+        per_event = checkpoint(per_event)
+        rows = per_event.groupBy(GROUP, BEFORE_CUTOFF).count().collect()  # two rows per group
+        counts = {(row[GROUP], row[BEFORE_CUTOFF]): row["count"] for row in rows}
         if not counts:
             return batch
-        return self._reduced(batch, [g for g in batch.groups if g.kind == CHANGE], old, counts)
+        return self._without_events(batch, [g for g in batch.groups if g.kind == CHANGE], per_event, counts)
 
-    def _told(self, ledger: Ledger, batch: TableBatch, schemas: Schemas) -> DataFrame | None:
-        """What `_old_life` says of the batch; None where no event of it can be read yet."""
-        mentions = batch_key_references(batch, schemas, self._table_schemas, self._rules)
-        if mentions is None:
+    def _flagged_events(self, ledger: Ledger, batch: TableBatch, schemas: Schemas) -> DataFrame | None:
+        """Returns `_flagged` of the batch's events; None where no event of it can be read yet."""
+        references = batch_key_references(batch, schemas, self._table_schemas, self._rules)
+        if references is None:
             return None
-        rows = checkpoint(mentions)
-        hashed = {version: checkpoint(with_key_hashes(rows, self._keys, version)) for version in sorted(self._versions)}
-        return self._old_life(ledger, hashed, batch.table)
+        rows = checkpoint(references)
+        versions = sorted(self._key_versions)
+        hashed = {version: checkpoint(with_key_hashes(rows, self._keys, version)) for version in versions}
+        return self._flagged(ledger, hashed, batch.table)
 
-    def _old_life(self, ledger: Ledger, events: dict[int, DataFrame], table: str) -> DataFrame:
-        """The events that are kept away, with their `GROUP` and `OLD`, once for each `request` that they name; those
-        that are not `OLD` are unknown. Until none brings a key that is new to the ledger."""
+    def _flagged(self, ledger: Ledger, events: dict[int, DataFrame], table: str) -> DataFrame:
+        """Returns the events that can't be merged, with their `GROUP` and `BEFORE_CUTOFF`, once for each `request`
+        whose keys they reference; without `BEFORE_CUTOFF` they are undecided. `events`: with hashes, by version of the
+        key.
+
+        Repeats until no event brings a key that is new to the ledger; new ones are recorded there."""
         while True:
             found = []
-            fenced = ledger.keys()
+            ledger_keys = ledger.keys()
             for version, rows in events.items():
-                names = F.broadcast(rows.select(F.explode(REFERENCES).alias(KEY_HASH)).distinct())
-                mine = checkpoint(fenced.where(F.col("key_version") == version).join(names, KEY_HASH, "left_semi"))
-                hits = rows_referencing(rows, F.broadcast(mine))
-                told = checkpoint(
-                    with_cutoff_flags(hits, self._cutoffs, table).where(F.col(BEFORE_CUTOFF) | F.col(UNDECIDED))
-                )
-                found.append(told)
-                brought = told.where(BEFORE_CUTOFF).select("request", F.explode(OWN_KEYS).alias(KEY_HASH)).distinct()
-                own = [F.lit(table).alias("table"), F.lit(version).cast("int").alias("key_version")]
-                new = checkpoint(
-                    brought.join(mine, ["request", KEY_HASH], "left_anti").select("request", KEY_HASH, *own)
-                )
+                hashes = F.broadcast(rows.select(F.explode(REFERENCES).alias(KEY_HASH)).distinct())
+                of_version = ledger_keys.where(F.col("key_version") == version)
+                known = checkpoint(of_version.join(hashes, KEY_HASH, "left_semi"))
+                hits = with_cutoff_flags(rows_referencing(rows, F.broadcast(known)), self._cutoffs, table)
+                flagged = checkpoint(hits.where(F.col(BEFORE_CUTOFF) | F.col(UNDECIDED)))
+                found.append(flagged)
+                own_keys = flagged.where(BEFORE_CUTOFF).select("request", F.explode(OWN_KEYS).alias(KEY_HASH))
+                own_keys = own_keys.distinct()
+                origin = [F.lit(table).alias("table"), F.lit(version).cast("int").alias("key_version")]
+                new = own_keys.join(known, ["request", KEY_HASH], "left_anti").select("request", KEY_HASH, *origin)
+                new = checkpoint(new)
                 requests = [r["request"] for r in new.select("request").distinct().collect()]  # of a batch
-                if self._fresh:
-                    # A run may have died after it had told of these, and before it had looked for their rows.
-                    self._brought.append(brought.select("request", own[0], KEY_HASH, own[1]))
+                if self._is_first_slice:
+                    # A run may have died after it recorded these keys, and before it looked for their children.
+                    self._found_keys.append(own_keys.select("request", origin[0], KEY_HASH, origin[1]))
                 if requests:
-                    self._brought.append(new.select(*KEYS.names))
+                    self._found_keys.append(new.select(*KEYS.names))
                     ledger.append([LedgerEntry(FOUND, r, table=table) for r in sorted(requests)], new)
                     break
             else:
                 return reduce(DataFrame.unionByName, found)
 
-    def _reduced(
-        self, batch: TableBatch, changed: Sequence[Group], away: DataFrame, counts: dict[tuple[int, bool], int]
+    def _without_events(
+        self, batch: TableBatch, changed: Sequence[Group], flagged: DataFrame, counts: dict[tuple[int, bool], int]
     ) -> TableBatch:
-        """The batch without these events. Unknown ones wait in quarantine."""
-        places = away.select(F.col(f"{EVENT_ID}.*"), BEFORE_CUTOFF, GROUP)
-        held = sum(n for (_, old), n in counts.items() if not old)
-        if held:
-            self._set_aside(batch, places.where(~F.col(BEFORE_CUTOFF)))
-        gone = F.broadcast(places.select(*_ID))
-        lost = {number: sum(n for (group, _), n in counts.items() if group == number) for number, _ in counts}
+        """Returns the batch without the flagged events. Undecided ones wait in quarantine. `counts`: number of events
+        by number of the group and by `BEFORE_CUTOFF`."""
+        events = flagged.select(F.col(f"{EVENT_ID}.*"), BEFORE_CUTOFF, GROUP)
+        undecided = sum(n for (_, is_before), n in counts.items() if not is_before)
+        if undecided:
+            self._quarantine_undecided(batch, events.where(~F.col(BEFORE_CUTOFF)))
+        removed = F.broadcast(events.select(*_ID))
+        per_group = {number: sum(n for (group, _), n in counts.items() if group == number) for number, _ in counts}
         numbers = {group: number for number, group in enumerate(changed)}
-        groups = [replace(g, count=g.count - lost.get(numbers.get(g, TOMBSTONES - 1), 0)) for g in batch.groups]
-        rest = batch.tombstones
-        if rest is not None and TOMBSTONES in lost:
-            rest = rest.join(gone, _ID, "left_anti")
+        groups = [replace(g, count=g.count - per_group.get(numbers.get(g, TOMBSTONES - 1), 0)) for g in batch.groups]
+        tombstones = batch.tombstones
+        if tombstones is not None and TOMBSTONES in per_group:
+            tombstones = tombstones.join(removed, _ID, "left_anti")
         return replace(
             batch,
             groups=groups,
-            events=batch.events.join(gone, _ID, "left_anti"),
-            tombstones=rest,
-            tombstone_count=batch.tombstone_count - lost.get(TOMBSTONES, 0),
-            suppressed=sum(counts.values()) - held,
-            held=held,
+            events=batch.events.join(removed, _ID, "left_anti"),
+            tombstones=tombstones,
+            tombstone_count=batch.tombstone_count - per_group.get(TOMBSTONES, 0),
+            suppressed=sum(counts.values()) - undecided,
+            quarantined=undecided,
         )
 
-    def _set_aside(self, batch: TableBatch, places: DataFrame) -> None:
-        said = {"table": F.lit(batch.table), "code": F.lit(OLD_OR_NEW), "reason": F.lit(_REASON)}
+    def _quarantine_undecided(self, batch: TableBatch, undecided: DataFrame) -> None:
+        columns = {"table": F.lit(batch.table), "code": F.lit(OLD_OR_NEW), "reason": F.lit(_REASON)}
         for events in (batch.events, batch.tombstones):
             if events is not None:
-                self._quarantine.add(events.join(F.broadcast(places.select(*_ID)), _ID, "left_semi").withColumns(said))
+                rows = events.join(F.broadcast(undecided.select(*_ID)), _ID, "left_semi")
+                self._quarantine.add(rows.withColumns(columns))

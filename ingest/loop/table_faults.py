@@ -1,4 +1,4 @@
-"""Which failures are the fault of the one table whose share of a slice was being merged."""
+"""Tells which failures are the fault of the one table that was being merged."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _CODES: tuple[tuple[type[IngestError], str], ...] = (
     (LakehouseDamaged, DAMAGED),
 )
 _UNEXPECTED = (PySparkException, Py4JJavaError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What a table can lead to that nobody foresaw."""
+"""Failures of unforeseen causes that a table's data or schema may lead to."""
 FAULTS = (IngestError, *_UNEXPECTED)
-"""What may be a table's fault. Everything else stops a run."""
+"""Errors that may be a table's fault. All others stop a run."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Reason:
 
 
 def reason_of(table: str, error: BaseException) -> Reason | None:
-    """Returns why an error of a table's merge sets the table aside. None where it is no fault of the table's: another
-    writer, a transport, a lack of memory, the engine's end, or a stop that the pipeline's file asks for."""
+    """Returns why an error of a table's merge sets the table aside. None where it is no fault of the table: another
+    writer, a transport, a lack of memory, the end of the engine, or a stop that the pipeline's file asks for."""
     if isinstance(error, (*CONFLICTS, StopRequested)):
         return None
     if isinstance(error, IngestError):
@@ -45,7 +45,7 @@ def reason_of(table: str, error: BaseException) -> Reason | None:
         return None if code is None else Reason(code, f"table {table}: {error.problem} → {error.remedy}", error)
     if not isinstance(error, _UNEXPECTED):
         return None
-    # The engine's own text may quote rows and literals.
+    # The error's kind, not its text, which may quote rows and literals.
     chain = causes(error, SparkContext._jvm)
     known = {failure.kind for failure in FAILURES if failure.matches(chain)}
     if LakehouseDamaged in known and not any(kind.retried for kind in known):

@@ -1,4 +1,4 @@
-"""Which key and which columns each table of a pipeline has: out of the catalog, and as its changes say now."""
+"""The key and columns of each table of a pipeline: from the catalog, and as changes extend them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from ingest.batches.group_stats import Group
 from ingest.batches.rules import Rules
 from ingest.batches.table_batch import TableBatch
-from ingest.batches.table_owner import Owned, owned
+from ingest.batches.table_owner import OwnedBatch, owned_batch
 from ingest.changelog.envelope import key_json
 from ingest.changelog.spelling import caseless
 from ingest.changelog.values.columns import Column
@@ -24,9 +24,9 @@ from ingest.names import Lakehouse
 from ingest.reconcile import TableState
 
 Refused = dict[Group, tuple[ColumnConflict, ...]]
-"""Groups of changes that can't be in their table, and why."""
+"""Groups of changes that don't fit into their table, and why."""
 Incoming = Sequence[tuple[Group, tuple[Column, ...]]]
-"""Groups of changes, each with the columns that came."""
+"""Groups of changes, each with the columns that it came with."""
 
 
 class TableSchemas:
@@ -42,11 +42,11 @@ class TableSchemas:
 
     @property
     def entries(self) -> list[CatalogEntry]:
-        """The tables that there are by now."""
+        """Returns the catalog's entries, by name of the table."""
         return sorted(self._entries.values(), key=lambda e: e.table_schema.table)
 
     def topic_tables(self) -> dict[str, str]:
-        """topic → table, for topics that hold one table only."""
+        """Returns topic → table for topics that hold one table only."""
         tables: dict[str, set[str]] = {}
         for entry in self._entries.values():
             for topic in entry.topics:
@@ -54,53 +54,53 @@ class TableSchemas:
         return {topic: next(iter(names)) for topic, names in tables.items() if len(names) == 1}
 
     def refresh(self) -> None:
-        """Another writer may have changed what the catalog says."""
+        """Reads the catalog again, because another writer may have changed it."""
         self._entries |= {e.table_schema.table: e for e in self._catalog.entries(self._pipeline)}
 
     def arrived(self, table: str) -> tuple[Column, ...]:
-        """The columns with which the table's last changes came; empty where none has come yet."""
+        """Returns the columns with which the table's last changes came; empty where none has come yet."""
         return self._wire.get(table, ())
 
-    def owned(self, batch: TableBatch) -> Owned:
-        """The part of a batch that is of the server and database whose table it is."""
+    def owned_batch(self, batch: TableBatch) -> OwnedBatch:
+        """Splits a batch by the server and database of the table."""
         entry = self._entries.get(batch.table)
         known = (entry.origin if entry else "") or self._rules.origins.get(batch.table)
-        return owned(batch, known, self._rules.renamed, entry.topics if entry else ())
+        return owned_batch(batch, known, self._rules.renamed, entry.topics if entry else ())
 
     def record_owner(self, table: str, origin: str, stored: TableState) -> None:
-        """Records the server and database of a table that is older than these are recorded."""
+        """Records the server and database of a table whose entry lacks them."""
         entry = self._entries.get(table)
         if entry is not None and entry.origin != origin:
-            self._settle(entry, entry.table_schema, entry.topics, stored, origin)
+            self._record(entry, entry.table_schema, entry.topics, stored, origin)
 
     def is_keyless(self, batch: TableBatch) -> bool:
-        """Whether each create of the table is a row of its own."""
+        """Returns whether the table is known to have no key: then each create is a row of its own."""
         return self.key(batch) == ()
 
     def may_be_keyless(self, table: str) -> bool:
-        """Whether the table has no key, or none is known before its changes are read."""
+        """Returns whether the table has no key, or none that is known before its changes are read."""
         entry = self._entries.get(table)
         return not (self._rules.primary_keys.get(table) if entry is None else entry.table_schema.key)
 
     def key(self, batch: TableBatch) -> tuple[str, ...] | None:
-        """The table's key; None where no record of the batch tells it."""
+        """Returns the table's key; None where no record of the batch tells it."""
         entry = self._entries.get(batch.table)
         if entry is not None:
             return entry.table_schema.key
         upto, known = self._keys.get(batch.table, (None, None))
         if upto != batch.upto:
-            # Once a slice: what is taken out of it may hold the only records that tell.
+            # Once per slice, before suppression removes records that may be the only ones that tell.
             known = self._key(batch)
             self._keys[batch.table] = (batch.upto, known)
         return known
 
     def names(self, table: str) -> set[str]:
-        """Of the columns that the table has by now; empty where it is new."""
+        """Returns the names of the table's columns; empty where it is new."""
         entry = self._entries.get(table)
         return set(entry.table_schema.names) if entry is not None else set()
 
     def columns(self, table: str) -> tuple[Column, ...]:
-        """By which an event that brings none is read; empty where the table is new."""
+        """Returns the columns by which an event without any is read; empty where the table is new."""
         entry = self._entries.get(table)
         known = entry.table_schema.columns if entry else ()
         spelling = self._rules.spelling(table)
@@ -109,8 +109,8 @@ class TableSchemas:
     def settled(
         self, batch: TableBatch, incoming: Incoming, stored: TableState, origin: str = ""
     ) -> tuple[TableSchema | None, Refused]:
-        """The table's shape after these groups, written to silver and catalog; and the groups it refuses. `origin`: the
-        server and database whose table it is."""
+        """Returns the table's schema after these groups, written to silver and catalog, or None where it has no key or
+        columns yet; and the groups that it refuses. `origin`: the table's server and database."""
         entry = self._entries.get(batch.table)
         columns = entry.table_schema.columns if entry else ()
         refused: Refused = {}
@@ -118,7 +118,7 @@ class TableSchemas:
         for group, arrived in incoming:
             outcome = evolve(columns, arrived, spelling)
             columns = outcome.columns
-            _require_apart(outcome.conflicts)
+            _require_distinct_columns(outcome.conflicts)
             if outcome.conflicts:
                 refused[group] = outcome.conflicts
             else:
@@ -132,7 +132,7 @@ class TableSchemas:
         self._rules.shredded.require_readable_owner(table_schema)
         topics = tuple(sorted({t for g in batch.groups for t in g.topics} | set(entry.topics if entry else ())))
         if entry is None or entry.table_schema != table_schema or entry.topics != topics or entry.origin != origin:
-            self._settle(entry, table_schema, topics, stored, origin)
+            self._record(entry, table_schema, topics, stored, origin)
         return table_schema, refused
 
     def why_unplaced(self, batch: TableBatch, incoming: Incoming) -> str:
@@ -143,10 +143,10 @@ class TableSchemas:
                 "the records' keys are no JSON objects, so no primary key is known: set the connector's key.converter "
                 f"to JsonConverter, or declare tables.{batch.table}.primary_key, {then}"
             )
-        there = {caseless(c.name) for _, columns in incoming for c in columns} | {
+        present = {caseless(c.name) for _, columns in incoming for c in columns} | {
             *map(caseless, self.names(batch.table))
         }
-        lacking = [k for k in key if caseless(self._rules.spelling(batch.table).new_name(k)) not in there]
+        lacking = [k for k in key if caseless(self._rules.spelling(batch.table).new_name(k)) not in present]
         if not lacking:
             return f"no event of the table holds a row image with columns, {then}"
         if batch.table in self._rules.primary_keys:
@@ -159,7 +159,7 @@ class TableSchemas:
             f"tables.{batch.table}.primary_key of columns that the images hold, {then}"
         )
 
-    def _settle(
+    def _record(
         self,
         entry: CatalogEntry | None,
         table_schema: TableSchema,
@@ -181,16 +181,17 @@ class TableSchemas:
         self._entries[table_schema.table] = settled
 
     def _key(self, batch: TableBatch) -> tuple[str, ...] | None:
-        """As declared, else as the records' own keys name it; empty where records have none. None: unreadable."""
+        """Returns the declared key, or the one that the records' keys name; empty where records have none; None where
+        they are unreadable."""
         if batch.table in self._rules.append_only:
             return ()
         declared = self._rules.primary_keys.get(batch.table)
         if declared is not None:
             return declared
-        said = key_json(F.col("key"))
-        names = F.json_object_keys(F.when(F.try_parse_json(said).isNotNull(), said))
+        key_text = key_json(F.col("key"))
+        names = F.json_object_keys(F.when(F.try_parse_json(key_text).isNotNull(), key_text))
         own = batch.events.where((F.col("source_table") == batch.table) & F.col("key").isNotNull())
-        # The first in the transport: a later one may name fewer columns, and frames have no order.
+        # The first record in the transport: a later one may name fewer columns.
         first = own.agg(F.min_by("key", F.struct("offset", "topic", "partition")).alias("key"))
         row = first.where(F.col("key").isNotNull()).select(names.alias("names")).first()
         if row is None:
@@ -198,13 +199,13 @@ class TableSchemas:
         return tuple(row.names) if row.names else None
 
 
-def _require_apart(obstacles: Sequence[ColumnConflict]) -> None:
-    """Raises TableUnusable where a table would need two columns that Delta takes for one: it is refused as a whole, for
-    without one of them no row of it would be right."""
-    alike = next((one for one in obstacles if isinstance(one, EqualNames)), None)
-    if alike is not None:
+def _require_distinct_columns(obstacles: Sequence[ColumnConflict]) -> None:
+    """Raises TableUnusable where a table would need two columns that Delta doesn't tell apart. The whole table is
+    refused, because without one of them every row would be wrong."""
+    conflict = next((one for one in obstacles if isinstance(one, EqualNames)), None)
+    if conflict is not None:
         raise TableUnusable(
-            alike.code,
-            str(alike),
+            conflict.code,
+            str(conflict),
             "give one of them another name: tables: {…: {rename: {column: name}}}",
         )

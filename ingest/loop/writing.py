@@ -1,7 +1,7 @@
-"""A verdict as it is written to the tables of one source table.
+"""Commits a changeset to the tables of one source table.
 
-In an order in which a crash in between is healed by the same batch when it comes again: tombstones and rows that begin
-to wait, then silver, then rows that wait no more.
+The order makes a crash in between harmless, because the same batch heals it when it is merged again: first tombstones
+and new pending rows, then silver, then the removal of pending rows that are complete.
 """
 
 from __future__ import annotations
@@ -21,73 +21,74 @@ from ingest.reconcile import Changeset, TableState
 from ingest.spark.background import in_background
 
 
-def write(
-    judged: Changeset,
+def commit_changeset(
+    changeset: Changeset,
     table_schema: TableSchema,
     stored: TableState,
-    told: Mapping[str, Any],
-    set_aside: Callable[[DataFrame], None],
+    user_metadata: Mapping[str, Any],
+    quarantine: Callable[[DataFrame], None],
 ) -> bool:
-    """`told`: what the commits say of themselves. `set_aside`: takes the changes that can't be applied. Whether small
-    files were written together at the end.
+    """Writes the changeset. Returns whether small files were compacted at the end. `user_metadata`: of the commits.
+    `quarantine`: takes the changes that can't be applied.
 
-    Raises Contradicted where the verdict doesn't hold; silver is as it was then."""
-    pending = judged.pending
+    Raises DuplicateMismatch where the changeset's `duplicate_check` fails; silver is unchanged then."""
+    pending = changeset.pending
     if not table_schema.key:
-        if stored.owed_before is None:
-            _write_debts(pending, table_schema, stored, told)
+        if stored.pending_commit is None:
+            _write_debts(pending, table_schema, stored, user_metadata)
         pending = None
-    # Who waits for another comes after it: so many threads there are, the first of them waits for nobody.
+    # Submitted in the order in which they wait for each other: the first one in the pool waits for nothing.
     with (
-        in_background(judged.proof or _nothing) as proving,
-        in_background(partial(_write_tombstones, stored, judged, proving.result)) as burying,
+        in_background(changeset.duplicate_check or _no_check) as checking,
+        in_background(partial(_write_tombstones, stored, changeset, checking.result)) as tombstones,
     ):
-        if judged.refused is not None:
-            set_aside(judged.refused)
+        if changeset.refused is not None:
+            quarantine(changeset.refused)
         if pending is not None and pending.actions - {DELETE}:
             waiting = pending.states.where(F.col(ACTION) != DELETE)
-            stored.pending.apply(replace(pending, states=waiting), table_schema, told)
-        if judged.silver is not None:
-            stored.silver.apply(judged.silver, table_schema, told, after=burying.result)
-    if judged.silver is None:
-        burying.result()
-        note(table_schema, stored, told)
+            stored.pending.apply(replace(pending, states=waiting), table_schema, user_metadata)
+        if changeset.silver is not None:
+            stored.silver.apply(changeset.silver, table_schema, user_metadata, after=tombstones.result)
+    if changeset.silver is None:
+        tombstones.result()
+        commit_nothing(table_schema, stored, user_metadata)
     if pending is not None and DELETE in pending.actions:
-        stored.pending.remove(pending.states.where(F.col(ACTION) == DELETE), table_schema, told)
-    return _fold(stored, table_schema)
+        stored.pending.remove(pending.states.where(F.col(ACTION) == DELETE), table_schema, user_metadata)
+    return _compact(stored, table_schema)
 
 
 def _write_debts(
-    pending: RowChanges | None, table_schema: TableSchema, stored: TableState, told: Mapping[str, Any]
+    pending: RowChanges | None, table_schema: TableSchema, stored: TableState, user_metadata: Mapping[str, Any]
 ) -> None:
-    """Writes what a table without a key owes. Raises Contended, also where nothing changes, if another run has written
-    there since the batch began: the verdict would follow from what that run has left."""
+    """Writes the debts of a keyless table. Raises Contended, also where nothing changes, if another run has committed
+    there since the snapshot was pinned: the changeset would follow from what that run has left."""
     if pending is None:
         stored.pending.require_pinned_snapshot()
     else:
-        stored.pending.apply(pending, table_schema, told)
+        stored.pending.apply(pending, table_schema, user_metadata)
 
 
-def note(table_schema: TableSchema, stored: TableState, told: Mapping[str, Any]) -> None:
-    """A batch that does nothing to silver says so there."""
+def commit_nothing(table_schema: TableSchema, stored: TableState, user_metadata: Mapping[str, Any]) -> None:
+    """Commits `user_metadata` to silver, without rows, for a batch that changes nothing there."""
     if not stored.silver.exists():
         stored.silver.create(table_schema)
-    stored.silver.commit_without_rows(told)
+    stored.silver.commit_without_rows(user_metadata)
 
 
-def _nothing() -> None:
-    """What holds needs no proof."""
+def _no_check() -> None:
+    pass
 
 
-def _write_tombstones(stored: TableState, judged: Changeset, proven: Callable[[], object]) -> None:
-    """Tombstones that are there already would not count as news where the batch is judged again."""
-    if judged.tombstones is None:
-        proven()
+def _write_tombstones(stored: TableState, changeset: Changeset, checked: Callable[[], object]) -> None:
+    """Writes the tombstones once `checked` returns: if the check fails the batch is reconciled again, and tombstones
+    that are there already would not count as new."""
+    if changeset.tombstones is None:
+        checked()
     else:
-        stored.tombstones.write(judged.tombstones, after=proven, few=judged.few)
+        stored.tombstones.write(changeset.tombstones, after=checked, few=changeset.is_small)
 
 
-def _fold(stored: TableState, table_schema: TableSchema) -> bool:
-    """Now that silver shows the batch. Each table may have gathered small files: those of one are enough for a batch,
-    as the next one waits for it."""
-    return any(kept.compact(table_schema) for kept in stored.tables) or stored.tombstones.compact()
+def _compact(stored: TableState, table_schema: TableSchema) -> bool:
+    """Compacts the small files of the first table that has enough of them: silver shows the batch already, and the next
+    one waits. Returns whether there was any."""
+    return any(table.compact(table_schema) for table in stored.tables) or stored.tombstones.compact()

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from ingest.archive import Manifest, ObjectStore
 from ingest.archive.manifest import manifest_key, manifests
 from ingest.archive.writing import write_objects
-from ingest.batches.group_stats import profiles
+from ingest.batches.group_stats import groups_by_slice
 from ingest.changelog.envelope import BATCH, RECORD, Naming, events
 from ingest.config import Pipeline
 from ingest.errors import Contended
@@ -88,9 +88,9 @@ class Archiving:
         """Returns the statistics of these batches that a merge reads before it decodes any of their events."""
         size = self._bronze.window_end(after, through_batch, self._events_a_part) - after
         number = F.floor((F.col(BATCH) - 1 - F.lit(after)) / size).cast("bigint")
-        found = profiles(read, after + number * size)
+        found = groups_by_slice(read, after + number * size)
         ends = ((begin, min(begin + size, through_batch)) for begin in range(after, through_batch, size))
-        return tuple({"upto": end, "groups": [g.said for g in found.get(begin, ())]} for begin, end in ends)
+        return tuple({"upto": end, "groups": [g.to_json() for g in found.get(begin, ())]} for begin, end in ends)
 
     def _archived_through(self) -> int:
         if self._through_batch is None:

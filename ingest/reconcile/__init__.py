@@ -1,46 +1,50 @@
-"""What a batch of changes does to one table, given what is stored of its keys.
+"""Reconciles a batch of changes with what a table stores of their keys. Returns what has to be written.
 
-Row by row where every image is whole: one position a row decides (`compaction`, `merge`). Column by column where one
-is partial, or a row is stored whose columns have positions of their own (`joining`). Both give the same states. By
-content where a table has no key (`bag`).
+- `whole_rows`: every image is whole, so one position per row decides.
+- `partial_rows`: some image is partial, or some stored row has columns older than itself; each column has a position.
+  On whole rows it gives the same states as `whole_rows`.
+- `keyless`: the table has no key, so rows are matched by content and counted.
 """
 
 from __future__ import annotations
 
-from ingest.batches.decoding import Changes
+from ingest.batches.decoding import BatchChanges
 from ingest.changelog.image_reader import ImageChoice
 from ingest.merge.images import TableSchema
 from ingest.reconcile.changeset import Changeset, DuplicateMismatch, TableState, Truncation, table_state
-from ingest.reconcile.keyless import by_content
-from ingest.reconcile.partial_rows import by_column
-from ingest.reconcile.whole_rows import by_row
+from ingest.reconcile.keyless import reconcile_keyless
+from ingest.reconcile.partial_rows import reconcile_partial_rows
+from ingest.reconcile.whole_rows import reconcile_whole_rows
 
 __all__ = ["Changeset", "DuplicateMismatch", "TableState", "Truncation", "reconcile", "table_state"]
 
 
 def reconcile(
-    changes: Changes,
+    changes: BatchChanges,
     table_schema: TableSchema,
     stored: TableState,
-    truncated: Truncation,
-    events: int,
+    truncation: Truncation,
+    event_count: int,
     key_changes: bool = False,
-    sure: bool = False,
+    compare_ties: bool = False,
 ) -> Changeset:
-    """Reads silver, pending rows and tombstones of the batch's keys; writes nothing. `key_changes`: some delete names
-    the key under which its row goes on. `events`: of so many the changes come. `sure`: so that nothing contradicts
-    it."""
+    """Returns what the changes do to the table. Reads silver, pending rows and tombstones of the batch's keys; writes
+    nothing.
+
+    `event_count`: number of events that the changes come from. `key_changes`: some delete names the key to which its
+    row moves. `compare_ties`: compare events at a row's own position with the row first, so that the changeset needs
+    no `duplicate_check`."""
     if not table_schema.key:
-        return by_content(changes, table_schema, stored, truncated)
-    if not key_changes and not (truncated.now and _layered(stored)):
-        judged = by_row(changes, table_schema, stored, truncated, events, sure)
-        if judged is not None:
-            return judged
-    return by_column(changes(ImageChoice.AFTER_OR_BEFORE), table_schema, stored, truncated, key_changes)
+        return reconcile_keyless(changes, table_schema, stored, truncation)
+    if not key_changes and not (truncation.is_new and _has_column_versions(stored)):
+        changeset = reconcile_whole_rows(changes, table_schema, stored, truncation, event_count, compare_ties)
+        if changeset is not None:
+            return changeset
+    return reconcile_partial_rows(changes(ImageChoice.AFTER_OR_BEFORE), table_schema, stored, truncation, key_changes)
 
 
-def _layered(stored: TableState) -> bool:
-    """Whether any row stands on columns older than itself, of which a truncate may take some away."""
+def _has_column_versions(stored: TableState) -> bool:
+    """Returns whether any stored row has columns older than itself, of which a truncate may remove some."""
     return any(
-        kept.exists() and not kept.rows_with_column_versions().isEmpty() for kept in (stored.silver, stored.pending)
+        table.exists() and not table.rows_with_column_versions().isEmpty() for table in (stored.silver, stored.pending)
     )

@@ -1,4 +1,4 @@
-"""What is known of a table when a batch of changes is judged, and what the verdict says is to be written."""
+"""The state that a batch is reconciled with (`TableState`, `Truncation`), and the result (`Changeset`)."""
 
 from __future__ import annotations
 
@@ -19,25 +19,28 @@ from ingest.reconcile.scd2 import RowHistory, row_history_of
 
 @dataclass(frozen=True)
 class TableState:
-    """Where a table is kept: live rows, rows that wait for columns not known yet, deleted keys."""
+    """The stored state of one source table: `silver`, the live rows; `pending`, rows that wait for unknown columns, or
+    of a keyless table the deletes that wait for their rows; `tombstones`, the deleted keys; `row_history`, all versions
+    of the rows, if they are kept.
+
+    `pending_commit`: of a keyless table whose run died between its two commits, the version of `pending` that this
+    slice has committed. The slice is then reconciled with `pending` as it was before that version."""
 
     silver: Silver
     pending: Silver
     tombstones: Tombstones
     row_history: RowHistory | None = None
-    owed_before: int | None = None
-    """Of a slice that died between two commits: the version of `pending` that this slice wrote. Its commit stands;
-    what silver has to do follows from what was owed before it."""
+    pending_commit: int | None = None
 
     @property
-    def kept(self) -> list[Silver]:
-        """Where rows are held, the live ones last."""
+    def all_tables(self) -> list[Silver]:
+        """Returns the tables that hold rows, whether they exist yet or not; silver last."""
         return [self.pending, *(self.row_history.tables if self.row_history else ()), self.silver]
 
     @property
     def tables(self) -> list[Silver]:
-        """Those of them that are there."""
-        return [table for table in self.kept if table.exists()]
+        """Returns the tables that hold rows and exist; silver last."""
+        return [table for table in self.all_tables if table.exists()]
 
 
 def table_state(
@@ -48,8 +51,8 @@ def table_state(
     history: bool,
     personal: frozenset[str] = frozenset(),
 ) -> TableState:
-    """Where a pipeline's table is kept. `history`: with all versions of its rows. `personal`: columns of which no
-    statistics are written."""
+    """Returns the state of a pipeline's table. `history`: all versions of its rows are kept. `personal`: columns of
+    which no statistics are written."""
     return TableState(
         Silver(spark, lakehouse.silver(pipeline, table), personal),
         Silver(spark, lakehouse.pending(pipeline, table), personal),
@@ -60,24 +63,24 @@ def table_state(
 
 @dataclass(frozen=True)
 class Truncation:
-    """The position below which everything of the table is gone, whether it came with this batch, and how many events
-    of the batch said so."""
+    """`position`: all rows of the table at or below it are gone. `is_new`: it came with this batch. `applied`: number
+    of events of the batch that it stands for."""
 
     position: tuple[int, ...] | None
-    now: bool = False
+    is_new: bool = False
     applied: int = 0
 
 
 class DuplicateMismatch(Exception):
-    """A verdict doesn't hold: an event that was taken for doubled says something else than the row where it stands.
-    Named is the table. What was judged so has to be judged again, for sure."""
+    """Raised when an event that was taken for a duplicate differs from the row at its position. Holds the table's name.
+    The batch has to be reconciled again with `compare_ties`."""
 
 
 @dataclass(frozen=True)
 class Changeset:
-    """What is to be written; None: nothing. `refused`: changes with their `_code`. The numbers count events. `proof`:
-    what raises Contradicted if the verdict doesn't hold, to be asked before silver says that it does. `few`: there is
-    little to write, and it is in one part."""
+    """The rows to write; None: nothing. `tombstones`: new ones. `refused`: changes with their `_code`. `applied`,
+    `quarantined`: numbers of events. `duplicate_check`: raises DuplicateMismatch if the changeset doesn't hold; to be
+    awaited before silver is committed. `is_small`: there is little to write, and it is in one partition."""
 
     silver: RowChanges | None
     pending: RowChanges | None
@@ -85,12 +88,12 @@ class Changeset:
     refused: DataFrame | None
     applied: int
     quarantined: int
-    proof: Callable[[], None] | None = None
-    few: bool = False
+    duplicate_check: Callable[[], None] | None = None
+    is_small: bool = False
 
 
 def above_truncate(changes: DataFrame, position: tuple[int, ...] | None) -> DataFrame:
-    """The changes that a truncate at this position leaves; what can't be applied stays."""
+    """Returns the changes above the truncate at `position`, and those that can't be applied."""
     if position is None:
         return changes
     return changes.where(F.col(CODE).isNotNull() | (F.col(POSITION_COLUMN) > position_literal(position)))

@@ -1,4 +1,5 @@
-"""No key: rows are counted by what they hold. What comes is held against what is there, and what was owed."""
+"""Reconciles a table without a key: equal rows are counted. An image after is a credit, an image before a debt; each
+debt cancels one credit of the same content. Silver holds the credits that are left, `pending` the debts."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.batches.decoding import Changes
+from ingest.batches.decoding import BatchChanges
 from ingest.changelog.change import CODE, COLUMN_POSITIONS, EVENT_ID, POSITION_COLUMN, SOURCE_TS, content, quoted
 from ingest.changelog.image_reader import ImageChoice
 from ingest.internal_columns import LOCATION, LOCATION_TYPE
@@ -19,33 +20,34 @@ from ingest.reconcile.changeset import Changeset, TableState, Truncation, above_
 from ingest.spark.checkpoints import checkpoint
 
 
-def by_content(changes: Changes, table_schema: TableSchema, stored: TableState, truncated: Truncation) -> Changeset:
-    """Every event of the batch counts once; silver gets what is left of credits, the pending table what is owed."""
-    new = checkpoint(_entries(changes, table_schema, truncated))
-    refused = new.where(F.col(CODE).isNotNull()).dropDuplicates([EVENT_ID])
-    good = new.join(F.broadcast(refused.select(EVENT_ID)), EVENT_ID, "left_anti").select(
-        *map(quoted, _columns(table_schema))
-    )
+def reconcile_keyless(
+    changes: BatchChanges, table_schema: TableSchema, stored: TableState, truncation: Truncation
+) -> Changeset:
+    """Returns the rows to add to and remove from silver, and the debts to add to and remove from `pending`. Every event
+    of the batch counts once."""
+    entries = checkpoint(_entries(changes, table_schema, truncation))
+    refused = entries.where(F.col(CODE).isNotNull()).dropDuplicates([EVENT_ID])
+    good = entries.join(F.broadcast(refused.select(EVENT_ID)), EVENT_ID, "left_anti")
+    good = good.select(*map(quoted, _columns(table_schema)))
     counted = good.agg(F.max(F.col(SIDE) == DEBT).alias("debts"), F.count_distinct(EVENT_ID).alias("applied")).first()
     assert counted is not None
     net = with_cancelled(_with_stored(good, table_schema, stored, bool(counted.debts)))
-    known, cancelled = F.col(EVENT_ID).isNull(), F.col(CANCELLED)
-    net = net.withColumn(ACTION, F.when(known & cancelled, DELETE).when(~known & ~cancelled, INSERT))
+    is_stored, cancelled = F.col(EVENT_ID).isNull(), F.col(CANCELLED)
+    net = net.withColumn(ACTION, F.when(is_stored & cancelled, DELETE).when(~is_stored & ~cancelled, INSERT))
     net = checkpoint(net.where(F.col(ACTION).isNotNull()))
     file = F.col(LOCATION)["file"].alias("file")
-    counts = net.groupBy(SIDE, ACTION, file).agg(F.count(F.lit(1)).alias("rows"))
-    told = counts.collect()  # a row per file, side and action
-    writes = {side: [w for w in told if w[SIDE] == side] for side in (CREDIT, DEBT)}
+    counts = net.groupBy(SIDE, ACTION, file).agg(F.count(F.lit(1)).alias("rows")).collect()  # a row per side and file
+    by_side = {side: [row for row in counts if row[SIDE] == side] for side in (CREDIT, DEBT)}
     silver, pending = (
         RowChanges(
             net.where(F.col(SIDE) == side),
-            frozenset(w[ACTION] for w in found),
-            frozenset(w["file"] for w in found if w["file"] is not None),
-            sum(w["rows"] for w in found),
+            frozenset(row[ACTION] for row in found),
+            frozenset(row["file"] for row in found if row["file"] is not None),
+            sum(row["rows"] for row in found),
         )
         if found
         else None
-        for side, found in writes.items()
+        for side, found in by_side.items()
     )
     quarantined = refused.count()
     return Changeset(silver, pending, None, refused if quarantined else None, counted.applied, quarantined)
@@ -64,23 +66,29 @@ def _columns(table_schema: TableSchema) -> list[str]:
     ]
 
 
-def _entries(changes: Changes, table_schema: TableSchema, truncated: Truncation) -> DataFrame:
-    """What the batch adds, and what it takes away."""
-    sides = {CREDIT: changes(ImageChoice.AFTER), DEBT: changes(ImageChoice.BEFORE)}
-    frames = (above_truncate(frame, truncated.position).withColumn(SIDE, F.lit(side)) for side, frame in sides.items())
-    new = reduce(DataFrame.unionByName, frames)
-    return new.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), CONTENT: content(table_schema.names)})
+def _entries(changes: BatchChanges, table_schema: TableSchema, truncation: Truncation) -> DataFrame:
+    """Returns the batch's credits and debts, by `SIDE`, with their `CONTENT`."""
+    images = {CREDIT: changes(ImageChoice.AFTER), DEBT: changes(ImageChoice.BEFORE)}
+    frames = (
+        above_truncate(frame, truncation.position).withColumn(SIDE, F.lit(side)) for side, frame in images.items()
+    )
+    entries = reduce(DataFrame.unionByName, frames)
+    return entries.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), CONTENT: content(table_schema.names)})
 
 
-def _with_stored(good: DataFrame, table_schema: TableSchema, stored: TableState, debts: bool) -> DataFrame:
-    """And of the same contents the rows that are there, if anything takes rows away, and what is owed."""
+def _with_stored(good: DataFrame, table_schema: TableSchema, stored: TableState, has_debts: bool) -> DataFrame:
+    """Adds the stored debts of the same contents and, if the batch brings debts, the stored rows; without
+    `EVENT_ID`."""
     entries = [good]
-    wanted = F.broadcast(good.select(CONTENT).distinct())
-    nobody = F.lit(None).cast(good.schema[EVENT_ID].dataType)
-    for side, located in ((CREDIT, _rows(stored) if debts else None), (DEBT, _owed(stored))):
-        if located is not None:
-            there = located.withColumns({CONTENT: content(table_schema.names), SIDE: F.lit(side), EVENT_ID: nobody})
-            entries.append(there.join(wanted, CONTENT, "left_semi").select(*map(quoted, _columns(table_schema))))
+    contents = F.broadcast(good.select(CONTENT).distinct())
+    no_event = F.lit(None).cast(good.schema[EVENT_ID].dataType)
+    for side, rows in ((CREDIT, _rows(stored) if has_debts else None), (DEBT, _debts(stored))):
+        if rows is not None:
+            with_content = rows.withColumns(
+                {CONTENT: content(table_schema.names), SIDE: F.lit(side), EVENT_ID: no_event}
+            )
+            found = with_content.join(contents, CONTENT, "left_semi")
+            entries.append(found.select(*map(quoted, _columns(table_schema))))
     return reduce(DataFrame.unionByName, entries)
 
 
@@ -88,7 +96,7 @@ def _rows(stored: TableState) -> DataFrame | None:
     return stored.silver.located() if stored.silver.exists() else None
 
 
-def _owed(stored: TableState) -> DataFrame | None:
-    if stored.owed_before is not None:
-        return stored.pending.located_before(stored.owed_before)
+def _debts(stored: TableState) -> DataFrame | None:
+    if stored.pending_commit is not None:
+        return stored.pending.located_before(stored.pending_commit)
     return stored.pending.located() if stored.pending.exists() else None

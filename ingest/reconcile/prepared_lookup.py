@@ -1,4 +1,4 @@
-"""What a verdict by rows comes to, in numbers."""
+"""Counts what the states of a batch of whole rows do, with one aggregation per batch."""
 
 from __future__ import annotations
 
@@ -16,36 +16,37 @@ from ingest.delta.vector_store import RowNumbers
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse.tombstones import MOVED_AT
 from ingest.merge.actions import ACTION, DELETE, INSERT, REFUSE, TIED, UPDATE, WRITE_TOMBSTONE
-from ingest.reconcile.stored_state import LAYERED
+from ingest.reconcile.stored_state import HAS_COLUMN_VERSIONS
 from ingest.spark import prepared
 
 PARTIAL = "_partial"
-"""Of a state: whether columns of it are older than itself, or unknown."""
+"""True where columns of a state are older than the state, or unknown."""
 
 
-def effect(sure: bool = True) -> Column:
-    """Whether a state takes effect, if something comes of what is tied or, where that isn't `sure`, if nothing does."""
-    taken = F.col(ACTION).isNotNull() & (F.col(ACTION) != REFUSE)
-    return taken if sure else taken & ~F.col(TIED)
+def takes_effect(include_tied: bool = True) -> Column:
+    """Returns whether a state takes effect. `include_tied`: also states at their row's own position, which are no
+    duplicates then."""
+    applied = F.col(ACTION).isNotNull() & (F.col(ACTION) != REFUSE)
+    return applied if include_tied else applied & ~F.col(TIED)
 
 
-def file_of_row() -> Column:
-    """The file of the row that a state takes away or replaces."""
-    return F.when(effect(), F.col(LOCATION)["file"]).alias("_file")
+def replaced_file() -> Column:
+    """Returns the name of the file whose row a state removes or replaces, as `_file`."""
+    return F.when(takes_effect(), F.col(LOCATION)["file"]).alias("_file")
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a verdict comes to. `states` by their action, and the file of the row that they take away; `tied`: those of
-    them that stand where their row does. `gone`: the rows that the others take away, where states are few. The numbers
-    count states: those that are one half of a move, ask for positions of single columns, whose key has moved before,
-    and are both tied and one half of a move."""
+class ActionCounts:
+    """Numbers of states. `states`: by action and by file of the row that they remove. `tied`: those of them at their
+    row's own position. `removed_rows`: the rows that the untied ones remove, by file; only of a small batch. `moves`:
+    those that are one half of a move to another key. `column_versions`: those for which positions of single columns
+    are needed. `moved`: those whose key's row has moved before. `tied_moves`: those both tied and half of a move."""
 
     states: Counter[tuple[str, str | None]]
     tied: Counter[tuple[str, str | None]]
-    gone: Mapping[str, RowNumbers] | None
+    removed_rows: Mapping[str, RowNumbers] | None
     moves: int
-    layered: int
+    column_versions: int
     moved: int
     tied_moves: int
 
@@ -65,9 +66,9 @@ class Told:
     def effects(self) -> int:
         return sum(count for (action, _), count in self.states.items() if action != REFUSE)
 
-    def without(self, states: Counter[tuple[str, str | None]], moves: int) -> Told:
-        """The same where these take no effect, of which so many are one half of a move."""
-        # What comes to nothing is no longer there.
+    def without(self, states: Counter[tuple[str, str | None]], moves: int) -> ActionCounts:
+        """Returns the counts without these states, which take no effect; `moves` of them are half of a move."""
+        # A Counter's subtraction drops what comes to zero, so `actions` and `files` follow.
         return replace(self, states=self.states - states, moves=self.moves - moves)
 
 
@@ -75,32 +76,35 @@ _ACTIONS = (INSERT, UPDATE, DELETE, WRITE_TOMBSTONE, REFUSE)
 _COUNTED = ("moves", "layered", "moved", "tied_moves")
 
 
-def told_of(judged: DataFrame, few: bool) -> Told:
-    """`few`: so are the states."""
-    rows = prepared.told(_counted_with_rows if few else _counted, (), judged, few=few)  # a row per file
+def count_actions(resolved: DataFrame, is_small: bool) -> ActionCounts:
+    """Returns the counts of states with actions. `is_small`: there are few, and they lie in one partition."""
+    query = _counted_with_rows if is_small else _counted
+    rows = prepared.told(query, (), resolved, few=is_small)  # a row per file
     states = Counter({(action, row.get("_file")): row[action] for row in rows for action in _ACTIONS if row[action]})
     tied = Counter({(UPDATE, row.get("_file")): row["tied"] for row in rows if row["tied"]})
-    gone = {row["_file"]: RowNumbers.from_json(**row["gone"]) for row in rows if row["gone"]["count"]} if few else None
-    return Told(states, tied, gone, *(sum(row[name] for row in rows) for name in _COUNTED))
+    removed_rows = None
+    if is_small:
+        removed_rows = {row["_file"]: RowNumbers.from_json(**row["gone"]) for row in rows if row["gone"]["count"]}
+    return ActionCounts(states, tied, removed_rows, *(sum(row[name] for row in rows) for name in _COUNTED))
 
 
-def _counted(judged: DataFrame, *more: Column) -> DataFrame:
-    return judged.groupBy(file_of_row()).agg(*_counts(), *more)
+def _counted(resolved: DataFrame, *more: Column) -> DataFrame:
+    return resolved.groupBy(replaced_file()).agg(*_counts(), *more)
 
 
-def _counted_with_rows(judged: DataFrame) -> DataFrame:
-    return _counted(judged, _gone(judged.sparkSession))
+def _counted_with_rows(resolved: DataFrame) -> DataFrame:
+    return _counted(resolved, _removed_rows(resolved.sparkSession))
 
 
 @cache
 def _counts() -> tuple[Column, ...]:
-    """Of the states of a file how many have each action, and what else `Told` counts of them."""
-    taking_effect, tied = effect(), F.col(TIED)
+    """Returns the aggregates of one file's states: a count per action, and the other counts of `ActionCounts`."""
+    effective, tied = takes_effect(), F.col(TIED)
     counted = {action: F.col(ACTION) == action for action in _ACTIONS}
     counted |= {
         "tied": tied,
-        "moves": taking_effect & F.col(MOVED),
-        "layered": (taking_effect & F.col(PARTIAL)) | F.col(LAYERED),
+        "moves": effective & F.col(MOVED),
+        "layered": (effective & F.col(PARTIAL)) | F.col(HAS_COLUMN_VERSIONS),
         "moved": F.col(MOVED_AT).isNotNull(),
         "tied_moves": tied & F.col(MOVED),
     }
@@ -108,7 +112,7 @@ def _counts() -> tuple[Column, ...]:
 
 
 @cache
-def _gone(spark: SparkSession) -> Column:
-    """The numbers of the rows that go from a file, if nothing comes of what is tied."""
-    row = F.when(effect(sure=False), F.col(LOCATION)["row"])
+def _removed_rows(spark: SparkSession) -> Column:
+    """Returns the aggregate of the row numbers that leave a file, if no tied state takes effect."""
+    row = F.when(takes_effect(include_tied=False), F.col(LOCATION)["row"])
     return row_numbers(spark, row).alias("gone")

@@ -1,6 +1,6 @@
-"""The history of one table, kept by the merge: what a batch brings joins the changes that came before it, and the
-versions of the keys concerned are told anew from all of these. So an event that comes late finds its place, and one
-that comes again changes nothing."""
+"""Keeps the row history (SCD type 2) of a table: a batch's changes are added to those that came before, and the
+versions of the keys concerned are derived anew from all of these. So a late event finds its place, and a repeated one
+changes nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from ingest.spark.checkpoints import checkpoint
 
 @dataclass(frozen=True)
 class RowHistory:
-    """Where the history of a table is kept."""
+    """The tables that hold the history of one table: every change, and the versions derived from them."""
 
     changes: HistoryChanges
     versions: HistoryVersions
@@ -51,96 +51,106 @@ class RowHistory:
         return self.changes, self.versions
 
     def add(
-        self, brought: DataFrame, emptied: DataFrame | None, table_schema: TableSchema, told: Mapping[str, Any]
+        self, changes: DataFrame, emptied: DataFrame | None, table_schema: TableSchema, user_metadata: Mapping[str, Any]
     ) -> None:
-        """Two commits; should a run die between them, the same batch makes both good.
+        """Adds a batch in two commits; the same batch again completes both after a crash in between.
 
-        `brought`: a batch's changes, without those that were set aside. `emptied`: position and time of truncates.
-        `told`: what the commits say of themselves."""
+        `changes`: the batch's changes, without refused ones. `emptied`: `_position` and `_source_ts` of truncates.
+        `user_metadata`: of the commits."""
         key = list(table_schema.key)
-        kept = checkpoint(_kept(brought, emptied, table_schema))
+        history_rows = checkpoint(_history_rows(changes, emptied, table_schema))
         if not self.changes.exists():
             self.changes.create(table_schema)
-        mark = [*key, POSITION_COLUMN, DELETED, ARRIVED]
-        there = self.changes.matching(kept, key).select(*map(quoted, mark))
-        fresh = joined_by_key(kept, there, mark, "left_anti").dropDuplicates(mark)
-        _apply(self.changes, _new(fresh), table_schema, told)
-        keys = (kept if emptied is None else self.changes.rows()).select(*map(quoted, key))
-        self._tell(checkpoint(keys.where(F.coalesce(*_texts(key)).isNotNull()).distinct()), table_schema, told)
+        identity = [*key, POSITION_COLUMN, DELETED, ARRIVED]
+        stored = self.changes.matching(history_rows, key).select(*map(quoted, identity))
+        new = joined_by_key(history_rows, stored, identity, "left_anti").dropDuplicates(identity)
+        _apply(self.changes, _new(new), table_schema, user_metadata)
+        keys = (history_rows if emptied is None else self.changes.rows()).select(*map(quoted, key))
+        self._rebuild_versions(
+            checkpoint(keys.where(F.coalesce(*_key_texts(key)).isNotNull()).distinct()), table_schema, user_metadata
+        )
 
-    def _tell(self, keys: DataFrame, table_schema: TableSchema, told: Mapping[str, Any]) -> None:
-        """The versions of `keys`, and of those that rows came from or went on to."""
+    def _rebuild_versions(self, keys: DataFrame, table_schema: TableSchema, user_metadata: Mapping[str, Any]) -> None:
+        """Derives the versions of `keys` anew, and of the keys that rows came from or moved to."""
         key = list(table_schema.key)
         columns = [c for c in table_schema.names if c not in key]
-        story, keys, partial_columns, moves = self._story(keys, table_schema)
-        facts = story.where(~F.col(ARRIVED)).select(*_facts(table_schema))
-        ends = self.changes.rows().where(F.coalesce(*_texts(key)).isNull()).select(DELETED, POSITION_COLUMN, SOURCE_TS)
-        said = {c: quoted(c) for c in (*key, DELETED, POSITION_COLUMN, SOURCE_TS)}
-        facts = facts.unionByName(with_columns_of(facts, keys.join(F.broadcast(ends)), said))
+        connected, keys, partial_columns, moves = self._connected_changes(keys, table_schema)
+        facts = connected.where(~F.col(ARRIVED)).select(*_facts(table_schema))
+        ends = (
+            self.changes.rows().where(F.coalesce(*_key_texts(key)).isNull()).select(DELETED, POSITION_COLUMN, SOURCE_TS)
+        )
+        columns_of_end = {c: quoted(c) for c in (*key, DELETED, POSITION_COLUMN, SOURCE_TS)}
+        facts = facts.unionByName(with_columns_of(facts, keys.join(F.broadcast(ends)), columns_of_end))
         if moves:
             facts, partial_columns = with_carried_states(facts, key, columns), columns
-        wanted = row_versions(facts, key, columns, partial_columns)
-        there = self.versions.exists()
-        wanted = _differences(wanted, self.versions.matching(keys, key), table_schema) if there else _new(wanted)
-        _apply(self.versions, wanted, table_schema, told)
+        versions_now = row_versions(facts, key, columns, partial_columns)
+        versions_now = (
+            _differences(versions_now, self.versions.matching(keys, key), table_schema)
+            if self.versions.exists()
+            else _new(versions_now)
+        )
+        _apply(self.versions, versions_now, table_schema, user_metadata)
 
-    def _story(self, keys: DataFrame, table_schema: TableSchema) -> tuple[DataFrame, DataFrame, list[str], bool]:
-        """All changes of these keys and of those that moves tie to them; the keys; the columns that some image lacks;
-        whether there are moves."""
+    def _connected_changes(
+        self, keys: DataFrame, table_schema: TableSchema
+    ) -> tuple[DataFrame, DataFrame, list[str], bool]:
+        """Returns all changes of these keys and of the keys that moves connect to them; all these keys; the columns
+        that some image lacks; whether there are moves."""
         key = list(table_schema.key)
         while True:
-            story = checkpoint(self.changes.matching(keys, key))
+            connected = checkpoint(self.changes.matching(keys, key))
             names = F.array_distinct(F.flatten(F.collect_set(F.map_keys(COLUMN_POSITIONS))))
-            seen = story.agg(names.alias("names"), F.count(OTHER_KEY).alias("moves")).first()
-            assert seen is not None
-            found = story, keys, sorted(seen["names"]), bool(seen["moves"])
-            if not seen["moves"]:
-                return found
-            named = story.where(F.col(OTHER_KEY).isNotNull()).select(_other_key(table_schema).alias("_other"))
+            summary = connected.agg(names.alias("names"), F.count(OTHER_KEY).alias("moves")).first()
+            assert summary is not None
+            result = connected, keys, sorted(summary["names"]), bool(summary["moves"])
+            if not summary["moves"]:
+                return result
+            named = connected.where(F.col(OTHER_KEY).isNotNull()).select(_other_key(table_schema).alias("_other"))
             others = named.select(*(F.col("_other")[k].alias(k) for k in key)).distinct()
-            more = checkpoint(joined_by_key(others, keys, key, "left_anti"))
-            if more.isEmpty():
-                return found
-            keys = checkpoint(keys.unionByName(more))
+            new_keys = checkpoint(joined_by_key(others, keys, key, "left_anti"))
+            if new_keys.isEmpty():
+                return result
+            keys = checkpoint(keys.unionByName(new_keys))
 
 
 def row_history_of(
     spark: SparkSession, lakehouse: Lakehouse, pipeline: str, table: str, personal: frozenset[str] = frozenset()
 ) -> RowHistory:
-    """`personal`: columns of which no statistics are written."""
+    """Returns the row history of a pipeline's table. `personal`: columns of which no statistics are written."""
     return RowHistory(
         HistoryChanges(spark, lakehouse.changes(pipeline, table), personal),
         HistoryVersions(spark, lakehouse.history(pipeline, table), personal),
     )
 
 
-def _texts(key: Sequence[str]) -> list[Column]:
+def _key_texts(key: Sequence[str]) -> list[Column]:
     """Returns the columns of a key as texts: all are null where a change empties the table."""
     return [quoted(k).cast("string") for k in key]
 
 
-def _kept(brought: DataFrame, emptied: DataFrame | None, table_schema: TableSchema) -> DataFrame:
-    """As `Changes` holds them: what came, the keys at which rows arrived from others, and truncates."""
+def _history_rows(changes: DataFrame, emptied: DataFrame | None, table_schema: TableSchema) -> DataFrame:
+    """Returns the batch in the columns of `HistoryChanges`: its changes, the keys at which rows arrived from others,
+    and truncates."""
     moves = F.col(DELETED) & F.col(NEW_KEY).isNotNull()
-    told = brought.withColumns({OTHER_KEY: F.when(moves, F.to_json(NEW_KEY, LOSSLESS_JSON)), ARRIVED: F.lit(False)})
-    facts = told.select(*map(quoted, [*table_schema.names, *HistoryChanges.system_columns.names]))
-    when = {c: F.col(c) for c in (POSITION_COLUMN, SOURCE_TS)} | {DELETED: F.lit(True)}
-    own = F.to_json(F.struct(*map(quoted, table_schema.key)), LOSSLESS_JSON)
-    target = {k: F.col(NEW_KEY)[k] for k in table_schema.key} | {OTHER_KEY: own, ARRIVED: F.lit(True)}
-    kept = facts.unionByName(with_columns_of(facts, brought.where(moves), when | target))
+    columns = changes.withColumns({OTHER_KEY: F.when(moves, F.to_json(NEW_KEY, LOSSLESS_JSON)), ARRIVED: F.lit(False)})
+    facts = columns.select(*map(quoted, [*table_schema.names, *HistoryChanges.system_columns.names]))
+    common = {c: F.col(c) for c in (POSITION_COLUMN, SOURCE_TS)} | {DELETED: F.lit(True)}
+    own_key = F.to_json(F.struct(*map(quoted, table_schema.key)), LOSSLESS_JSON)
+    target = {k: F.col(NEW_KEY)[k] for k in table_schema.key} | {OTHER_KEY: own_key, ARRIVED: F.lit(True)}
+    rows = facts.unionByName(with_columns_of(facts, changes.where(moves), common | target))
     return (
-        kept if emptied is None else kept.unionByName(with_columns_of(facts, emptied, when | {ARRIVED: F.lit(False)}))
+        rows if emptied is None else rows.unionByName(with_columns_of(facts, emptied, common | {ARRIVED: F.lit(False)}))
     )
 
 
 def _facts(table_schema: TableSchema) -> list[Column]:
-    """As `joined` takes them."""
-    said = [*table_schema.names, DELETED, POSITION_COLUMN, SOURCE_TS, COLUMN_POSITIONS]
-    nobody = F.lit(None).cast(EVENT_ID_TYPE).alias(EVENT_ID)
+    """Returns the columns that `merge.partial_rows.join_states` takes."""
+    names = [*table_schema.names, DELETED, POSITION_COLUMN, SOURCE_TS, COLUMN_POSITIONS]
+    no_event = F.lit(None).cast(EVENT_ID_TYPE).alias(EVENT_ID)
     return [
-        *map(quoted, said),
+        *map(quoted, names),
         _other_key(table_schema).alias(NEW_KEY),
-        nobody,
+        no_event,
         *stored_columns(None, table_schema.names),
     ]
 
@@ -154,26 +164,29 @@ def _new(rows: DataFrame) -> DataFrame:
     return rows.withColumns({ACTION: F.lit(INSERT), LOCATION: F.lit(None).cast(LOCATION_TYPE)})
 
 
-def _differences(wanted: DataFrame, there: DataFrame, table_schema: TableSchema) -> DataFrame:
-    """`wanted` with the `_action` that takes it from what is there, and what is not wanted any more."""
-    mark = [*table_schema.key, POSITION_COLUMN]
-    said = content([*table_schema.names, *HistoryVersions.system_columns.names])
-    stored = there.select(*map(quoted, mark), LOCATION, said.alias("_there"))
-    both = joined_by_key(wanted.withColumn("_wanted", said), stored, mark, "full_outer")
+def _differences(versions_now: DataFrame, stored_versions: DataFrame, table_schema: TableSchema) -> DataFrame:
+    """Returns `versions_now` and the stored versions that are no longer among them, each with the `_action` that turns
+    the stored versions into `versions_now`; null for equal ones."""
+    identity = [*table_schema.key, POSITION_COLUMN]
+    row_content = content([*table_schema.names, *HistoryVersions.system_columns.names])
+    stored = stored_versions.select(*map(quoted, identity), LOCATION, row_content.alias("_there"))
+    both = joined_by_key(versions_now.withColumn("_wanted", row_content), stored, identity, "full_outer")
     here, before = F.col("_wanted"), F.col("_there")
     action = F.when(before.isNull(), INSERT).when(here.isNull(), DELETE).when(here != before, UPDATE)
     return both.withColumn(ACTION, action)
 
 
-def _apply(table: Silver, states: DataFrame, table_schema: TableSchema, told: Mapping[str, Any]) -> None:
+def _apply(table: Silver, states: DataFrame, table_schema: TableSchema, user_metadata: Mapping[str, Any]) -> None:
     changed = checkpoint(states.where(F.col(ACTION).isNotNull()))
-    seen = changed.agg(
+    summary = changed.agg(
         F.collect_set(ACTION).alias("actions"),
         F.collect_set(F.col(LOCATION)["file"]).alias("files"),
         F.count(F.lit(1)).alias("rows"),
     ).first()
-    assert seen is not None
-    if seen["rows"]:
+    assert summary is not None
+    if summary["rows"]:
         table.apply(
-            RowChanges(changed, frozenset(seen["actions"]), frozenset(seen["files"]), seen["rows"]), table_schema, told
+            RowChanges(changed, frozenset(summary["actions"]), frozenset(summary["files"]), summary["rows"]),
+            table_schema,
+            user_metadata,
         )

@@ -1,4 +1,4 @@
-"""What is known of a state's key, where one position decides: the row that is there, and the tombstone."""
+"""The stored state of a key where one position per row decides: the row in silver, and the tombstone."""
 
 from __future__ import annotations
 
@@ -13,29 +13,33 @@ from ingest.internal_columns import LOCATION, LOCATION_TYPE
 from ingest.lakehouse.tombstones import MOVED_AT
 from ingest.merge.actions import with_whole_row_actions
 
-LAYERED = "_layered"
-"""Whether columns of the row are older than itself."""
+HAS_COLUMN_VERSIONS = "_layered"
+"""True where columns of the stored row are older than the row."""
 
 
-def row_facts(key: Sequence[str], rows: DataFrame) -> DataFrame:
-    """Of stored rows with their `LOCATION` all that a verdict asks for."""
-    # Of all that they hold a reader needs to open but the smallest part.
-    layered = F.map_values(COLUMN_POSITIONS)["before"].isNotNull().alias(LAYERED)
-    return rows.select(*map(quoted, dict.fromkeys([*key, POSITION_COLUMN])), LOCATION, layered)
+def lookup_columns(key: Sequence[str], rows: DataFrame) -> DataFrame:
+    """Returns of stored rows only what a lookup needs: the key, `_position`, `LOCATION` and `HAS_COLUMN_VERSIONS`. The
+    reader then decodes few of the table's Parquet columns."""
+    has_column_versions = F.map_values(COLUMN_POSITIONS)["before"].isNotNull().alias(HAS_COLUMN_VERSIONS)
+    return rows.select(*map(quoted, dict.fromkeys([*key, POSITION_COLUMN])), LOCATION, has_column_versions)
 
 
-def with_verdict(
+def with_row_actions(
     key: Sequence[str],
     horizon: tuple[int, ...] | None,
     states: DataFrame,
-    live: DataFrame | None,
+    rows: DataFrame | None,
     tombstones: DataFrame | None,
 ) -> DataFrame:
-    """The states with what they do to the rows and tombstones of their keys, where these are, and when they moved.
-    `live`: `row_facts`; `buried`: tombstones with `MOVED_AT`. `horizon`: of tombstones."""
-    judged = with_whole_row_actions(
-        states, live, tombstones, key, None if horizon is None else position_literal(horizon)
+    """Returns the states with the `_action` of each on the row and tombstone of its key, the row's `LOCATION`, and
+    `MOVED_AT`, the position at which the key's row moved to another key.
+
+    `rows`: as `lookup_columns` gives them. `tombstones`: with `MOVED_AT`. None: the table has none. `horizon`: the gc
+    horizon of the tombstones."""
+    resolved = with_whole_row_actions(
+        states, rows, tombstones, key, None if horizon is None else position_literal(horizon)
     )
-    if live is None:
-        judged = judged.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), LAYERED: F.lit(False)})
-    return judged if tombstones is not None else judged.withColumn(MOVED_AT, F.lit(None).cast(POSITION))
+    if rows is None:
+        no_location = F.lit(None).cast(LOCATION_TYPE)
+        resolved = resolved.withColumns({LOCATION: no_location, HAS_COLUMN_VERSIONS: F.lit(False)})
+    return resolved if tombstones is not None else resolved.withColumn(MOVED_AT, F.lit(None).cast(POSITION))

@@ -1,4 +1,4 @@
-"""Whole images: the change of the highest position per key, held against the one position that is stored of its row."""
+"""Reconciles whole images: the newest change of each key against the one position that is stored of its row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.batches.decoding import Changes, Decoding
+from ingest.batches.decoding import BatchChanges, Decoding
 from ingest.changelog.change import (
     COLUMN_POSITIONS,
     COLUMN_POSITIONS_TYPE,
@@ -30,178 +30,187 @@ from ingest.merge.compaction import compacted
 from ingest.merge.images import TableSchema
 from ingest.merge.key_join import joined_by_key
 from ingest.reconcile.changeset import Changeset, DuplicateMismatch, TableState, Truncation, above_truncate
-from ingest.reconcile.prepared_lookup import PARTIAL, Told, effect, file_of_row, told_of
-from ingest.reconcile.small_batch import FEW, held_against
-from ingest.reconcile.stored_state import row_facts, with_verdict
+from ingest.reconcile.prepared_lookup import PARTIAL, ActionCounts, count_actions, replaced_file, takes_effect
+from ingest.reconcile.small_batch import SMALL_BATCH_EVENTS, with_stored_actions
+from ingest.reconcile.stored_state import lookup_columns, with_row_actions
 from ingest.spark.background import in_background, submit_in_background
 from ingest.spark.checkpoints import checkpoint, unpersist
 from ingest.spark.prepared import asked
 
 _WHOLE = 4
-"""Of each event so many rows and tombstones: of more it is less work to send the keys to where these are."""
-_SENT = 2_000_000
-"""So many tombstones at most are sent to each task whole: a quarter of a gigabyte."""
-_EVENTS_A_PART = 1_000_000
-"""As rows that are sorted they take half a gigabyte."""
+"""Up to this many stored rows and tombstones per event the whole table is scanned. Of a larger one it is less work to
+send the batch's keys to where their rows are."""
+_BROADCAST_TOMBSTONES = 2_000_000
+"""Most tombstones that are broadcast: 250 MB."""
+_EVENTS_PER_PARTITION = 1_000_000
+"""A partition of this size takes 500 MB while it is sorted."""
 
 
-def by_row(
-    changes: Changes,
+def reconcile_whole_rows(
+    changes: BatchChanges,
     table_schema: TableSchema,
     stored: TableState,
-    truncated: Truncation,
-    events: int,
-    sure: bool = False,
+    truncation: Truncation,
+    event_count: int,
+    compare_ties: bool = False,
 ) -> Changeset | None:
-    """None where positions of single columns are needed. `events`: about so many changes there are. `sure`: what stands
-    where its row does is not taken for the same, but compared first."""
-    key, few = table_schema.identity, events <= FEW
-    whole = _most_is_wanted(stored, events)
-    parts = None if few else _parts(changes.spark, events)
-    states = _compacted(changes, truncated, key, parts, whole)
-    if not whole and stored.pending.exists() and not stored.pending.matching(states, key).isEmpty():
+    """Returns what whole images do to the table; None where positions of single columns are needed.
+
+    `event_count`: about the number of changes. `compare_ties`: compare states at their row's own position with the row
+    now, instead of in a `duplicate_check` beside the writing."""
+    key, is_small = table_schema.identity, event_count <= SMALL_BATCH_EVENTS
+    scan_all = _is_most_of_table(stored, event_count)
+    parts = None if is_small else _partition_count(changes.spark, event_count)
+    states = _compacted(changes, truncation, key, parts, scan_all)
+    if not scan_all and stored.pending.exists() and not stored.pending.matching(states, key).isEmpty():
         return None
-    judged = held_against(states, stored, key) if few else checkpoint(_held_against(states, stored, key, whole))
-    told = told_of(judged, few)
-    if not whole and not few:
+    if is_small:
+        resolved = with_stored_actions(states, stored, key)
+    else:
+        resolved = checkpoint(_with_stored_actions(states, stored, key, scan_all))
+    counts = count_actions(resolved, is_small)
+    if not scan_all and not is_small:
         unpersist(states)
-    if told.layered or (told.moved and _moved_later(changes, judged, key)):
+    if counts.column_versions or (counts.moved and _moved_later(changes, resolved, key)):
         return None
-    proof = None
-    if told.tied and sure:
-        judged, told = _without_doubled(judged, told, table_schema, stored)
-        few = False
-    elif told.tied:
-        # At once: of all that is left to do before a commit it takes longest.
-        proof = submit_in_background(partial(_prove_doubled, judged.where(TIED), told, table_schema, stored))
-        told = told.without(told.tied, told.tied_moves)
-    applied = told.effects
-    if told.moves:  # An event that moves a row is one event with two effects.
-        applied = judged.where(effect(sure)).select(EVENT_ID).distinct().count()
-    rows = asked(_taking_effect, (sure,), judged, few=few)
-    dead = asked(_dead, (), judged, few=few)
+    duplicate_check = None
+    if counts.tied and compare_ties:
+        resolved, counts = _without_duplicates(resolved, counts, table_schema, stored)
+        is_small = False
+    elif counts.tied:
+        # Started at once: of all that is left to do before the commit it takes longest.
+        duplicate_check = submit_in_background(
+            partial(_check_duplicates, resolved.where(TIED), counts, table_schema, stored)
+        )
+        counts = counts.without(counts.tied, counts.tied_moves)
+    applied = counts.effects
+    if counts.moves:  # An event that moves a row is one event with two effects.
+        applied = resolved.where(takes_effect(compare_ties)).select(EVENT_ID).distinct().count()
+    rows = asked(_silver_rows, (compare_ties,), resolved, few=is_small)
+    tombstones = asked(_new_tombstones, (), resolved, few=is_small)
     return Changeset(
-        RowChanges(rows, told.actions, told.files, told.effects, parts, told.gone)
-        if told.actions - {WRITE_TOMBSTONE, REFUSE}
+        RowChanges(rows, counts.actions, counts.files, counts.effects, parts, counts.removed_rows)
+        if counts.actions - {WRITE_TOMBSTONE, REFUSE}
         else None,
         None,
-        dead if told.actions & {DELETE, WRITE_TOMBSTONE} else None,
-        judged.where(F.col(ACTION) == REFUSE) if told.refused else None,
+        tombstones if counts.actions & {DELETE, WRITE_TOMBSTONE} else None,
+        resolved.where(F.col(ACTION) == REFUSE) if counts.refused else None,
         applied,
-        told.refused,
-        proof,
-        few,
+        counts.refused,
+        duplicate_check,
+        is_small,
     )
 
 
 def _compacted(
-    changes: Changes, truncated: Truncation, key: tuple[str, ...], parts: int | None, whole: bool
+    changes: BatchChanges, truncation: Truncation, key: tuple[str, ...], parts: int | None, scan_all: bool
 ) -> DataFrame:
-    """The states of the changes' keys. `parts`: into how many they are shared out; None: they are few."""
-    by, few = (changes.decoding(ImageChoice.AFTER), truncated.position, key, parts), parts is None
-    # A plan that decodes is large: cut here, what follows plans over plain rows.
-    return asked(_states, by, *changes.events, once=few or not whole, few=few)
+    """Returns the newest state of each key. `parts`: number of partitions, sorted by key; None: a small batch, in
+    one."""
+    by, is_small = (changes.decoding(ImageChoice.AFTER), truncation.position, key, parts), parts is None
+    # Checkpointed, because the plan that decodes is large: what follows is planned over plain rows.
+    return asked(_states, by, *changes.events, once=is_small or not scan_all, few=is_small)
 
 
 def _states(
     decoding: Decoding, truncated: tuple[int, ...] | None, key: tuple[str, ...], parts: int | None, *events: DataFrame
 ) -> DataFrame:
-    brought = _lean(above_truncate(decoding.of(*events), truncated))
+    rows = _lean(above_truncate(decoding.decode(*events), truncated))
     if parts is None:
-        brought = brought.coalesce(1)  # What is read in different ways lies apart.
-    return compacted(brought, key, parts).withColumn(TOMBSTONE_KEY, tombstone_key(key))
+        rows = rows.coalesce(1)  # Each part of a Decoding has partitions of its own.
+    return compacted(rows, key, parts).withColumn(TOMBSTONE_KEY, tombstone_key(key))
 
 
-def _taking_effect(sure: bool, judged: DataFrame) -> DataFrame:
-    """What is written to silver, or taken away there."""
-    states = judged.where(effect(sure) & (F.col(ACTION) != WRITE_TOMBSTONE))
+def _silver_rows(compare_ties: bool, resolved: DataFrame) -> DataFrame:
+    """Returns the states that are written to silver or removed from it."""
+    states = resolved.where(takes_effect(compare_ties) & (F.col(ACTION) != WRITE_TOMBSTONE))
     return states.withColumn(COLUMN_POSITIONS, F.lit(None).cast(COLUMN_POSITIONS_TYPE))
 
 
-def _dead(judged: DataFrame) -> DataFrame:
-    """New tombstones."""
-    return judged.where(F.col(ACTION).isin(DELETE, WRITE_TOMBSTONE)).select(TOMBSTONE_KEY, POSITION_COLUMN)
+def _new_tombstones(resolved: DataFrame) -> DataFrame:
+    return resolved.where(F.col(ACTION).isin(DELETE, WRITE_TOMBSTONE)).select(TOMBSTONE_KEY, POSITION_COLUMN)
 
 
-def _parts(spark: SparkSession, events: int) -> int:
-    """As many as Spark is told to make, or several times as many, where no task could sort such a part in its
-    memory."""
-    told = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    return told * max(1, -(-events // (told * _EVENTS_A_PART)))
+def _partition_count(spark: SparkSession, event_count: int) -> int:
+    """Returns Spark's configured number of shuffle partitions, or the smallest multiple of it whose partitions a task
+    can sort in memory."""
+    configured = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    return configured * max(1, -(-event_count // (configured * _EVENTS_PER_PARTITION)))
 
 
-def _most_is_wanted(stored: TableState, events: int) -> bool:
-    """Whether so many events may be about most of what is stored, or nothing is: then nobody has to know their keys
-    before all is read."""
+def _is_most_of_table(stored: TableState, event_count: int) -> bool:
+    """Returns whether a batch of this size may concern most of what is stored, or nothing is stored. Then the table is
+    read as a whole, without knowing the batch's keys first."""
     if not any(table.exists() for table in (stored.silver, stored.tombstones, stored.pending)):
         return True
-    if events <= FEW or stored.pending.exists():
+    if event_count <= SMALL_BATCH_EVENTS or stored.pending.exists():
         return False
     rows, tombstones = stored.silver.size(), stored.tombstones.size()
-    return rows + tombstones <= _WHOLE * events and tombstones <= _SENT
+    return rows + tombstones <= _WHOLE * event_count and tombstones <= _BROADCAST_TOMBSTONES
 
 
-def _held_against(states: DataFrame, stored: TableState, key: Sequence[str], whole: bool) -> DataFrame:
-    """The states with what they do to the rows and tombstones of their keys, where these are, and when they moved.
-    `whole`: these are sought among all that is stored."""
-    with in_background(partial(_matching_tombstones, states, stored, key, whole)) as looking:
-        live = _live(states, stored, key, whole)
-    return with_verdict(key, stored.tombstones.horizon(), states, live, looking.result())
+def _with_stored_actions(states: DataFrame, stored: TableState, key: Sequence[str], scan_all: bool) -> DataFrame:
+    """Returns the states as `with_row_actions` does. `scan_all`: read all that is stored, instead of only the batch's
+    keys."""
+    with in_background(partial(_tombstones, states, stored, key, scan_all)) as lookup:
+        rows = _rows(states, stored, key, scan_all)
+    return with_row_actions(key, stored.tombstones.horizon(), states, rows, lookup.result())
 
 
-def _live(states: DataFrame, stored: TableState, key: Sequence[str], whole: bool) -> DataFrame | None:
+def _rows(states: DataFrame, stored: TableState, key: Sequence[str], scan_all: bool) -> DataFrame | None:
     if not stored.silver.exists():
         return None
-    live = stored.silver.located() if whole else stored.silver.matching(states, key)
-    return row_facts(key, live)
+    rows = stored.silver.located() if scan_all else stored.silver.matching(states, key)
+    return lookup_columns(key, rows)
 
 
-def _matching_tombstones(states: DataFrame, stored: TableState, key: Sequence[str], whole: bool) -> DataFrame | None:
+def _tombstones(states: DataFrame, stored: TableState, key: Sequence[str], scan_all: bool) -> DataFrame | None:
     if not stored.tombstones.exists():
         return None
-    return F.broadcast(stored.tombstones.all()) if whole else stored.tombstones.matching(states, key)
+    return F.broadcast(stored.tombstones.all()) if scan_all else stored.tombstones.matching(states, key)
 
 
 def _lean(changes: DataFrame) -> DataFrame:
-    """Changes without what by now is null in each that can be judged here: every plan to come would write it down."""
+    """Returns the changes with `PARTIAL` in place of the columns that are null in every whole image, which each plan
+    over them would carry along."""
     return changes.withColumn(PARTIAL, F.col(COLUMN_POSITIONS).isNotNull()).drop(COLUMN_POSITIONS, NEW_KEY)
 
 
-def _moved_later(changes: Changes, judged: DataFrame, key: Sequence[str]) -> bool:
-    """Whether an event is older than a move of its row to another key, which then may have to be told of it."""
-    moved = judged.where(F.col(MOVED_AT).isNotNull()).select(*map(quoted, key), MOVED_AT)
+def _moved_later(changes: BatchChanges, resolved: DataFrame, key: Sequence[str]) -> bool:
+    """Returns whether an event is older than a move of its row to another key: the event's values may then belong to
+    that key as well."""
+    moved = resolved.where(F.col(MOVED_AT).isNotNull()).select(*map(quoted, key), MOVED_AT)
     older = joined_by_key(changes(ImageChoice.AFTER), F.broadcast(moved), key)
     older = older.where(F.col(POSITION_COLUMN) < F.col(MOVED_AT))
     return not older.isEmpty()
 
 
-def _prove_doubled(tied: DataFrame, told: Told, table_schema: TableSchema, stored: TableState) -> None:
-    """Raises Contradicted where one of these states says something else than the row where it stands."""
-    key, said, count = list(table_schema.identity), content(table_schema.names), sum(told.tied.values())
-    saying = tied.select(*map(quoted, key), said.alias("_said"))
-    files = {file for _, file in told.tied if file is not None}
-    there = stored.silver.matching_with(saying, key, ["_said"], files, few=count <= FEW_KEYS)
-    (same,) = there.agg(F.count_if(F.col("_said") == said).alias("same")).collect()
-    if same["same"] != count:
+def _check_duplicates(tied: DataFrame, counts: ActionCounts, table_schema: TableSchema, stored: TableState) -> None:
+    """Raises DuplicateMismatch where one of these states differs from the row at its position."""
+    key, state_content, count = list(table_schema.identity), content(table_schema.names), sum(counts.tied.values())
+    states = tied.select(*map(quoted, key), state_content.alias("_said"))
+    files = {file for _, file in counts.tied if file is not None}
+    rows = stored.silver.matching_with(states, key, ["_said"], files, few=count <= FEW_KEYS)
+    (equal,) = rows.agg(F.count_if(F.col("_said") == state_content).alias("same")).collect()
+    if equal["same"] != count:
         raise DuplicateMismatch(table_schema.table)
 
 
-def _without_doubled(
-    judged: DataFrame, told: Told, table_schema: TableSchema, stored: TableState
-) -> tuple[DataFrame, Told]:
-    """What stands where its row does and says the same was sent twice: it takes no effect."""
+def _without_duplicates(
+    resolved: DataFrame, counts: ActionCounts, table_schema: TableSchema, stored: TableState
+) -> tuple[DataFrame, ActionCounts]:
+    """Returns the states without an action where a state equals the row at its own position, and the counts without
+    these."""
     columns, key = table_schema.names, list(table_schema.identity)
-    tied = judged.where(TIED)
-    there = stored.silver.matching(tied, key).select(*map(quoted, key), content(columns).alias("_there"))
-    saying = tied.select(*map(quoted, key), ACTION, file_of_row(), MOVED, content(columns).alias("_said"))
-    same = checkpoint(
-        joined_by_key(saying, there, key).where(F.col("_said") == F.col("_there")).drop("_said", "_there")
-    )
-    counts = (F.count(F.lit(1)).alias("states"), F.count_if(MOVED).alias("moves"))
-    counted = same.groupBy(ACTION, "_file").agg(*counts).collect()  # a row per action and file
-    doubled = Counter({(row[ACTION], row["_file"]): row["states"] for row in counted})
+    tied = resolved.where(TIED)
+    rows = stored.silver.matching(tied, key).select(*map(quoted, key), content(columns).alias("_there"))
+    states = tied.select(*map(quoted, key), ACTION, replaced_file(), MOVED, content(columns).alias("_said"))
+    same = checkpoint(joined_by_key(states, rows, key).where(F.col("_said") == F.col("_there")).drop("_said", "_there"))
+    aggregates = (F.count(F.lit(1)).alias("states"), F.count_if(MOVED).alias("moves"))
+    counted = same.groupBy(ACTION, "_file").agg(*aggregates).collect()  # a row per action and file
+    duplicates = Counter({(row[ACTION], row["_file"]): row["states"] for row in counted})
     # A change that can't be applied may have the same key.
-    known = F.broadcast(same.select(*map(quoted, key), F.lit(True).alias("_same")))
-    found = joined_by_key(judged, known, key, "left")
+    marks = F.broadcast(same.select(*map(quoted, key), F.lit(True).alias("_same")))
+    found = joined_by_key(resolved, marks, key, "left")
     found = found.withColumn(ACTION, F.when(~(F.col(TIED) & F.col("_same").isNotNull()), F.col(ACTION))).drop("_same")
-    return found, replace(told, gone=None).without(doubled, sum(row["moves"] for row in counted))
+    return found, replace(counts, removed_rows=None).without(duplicates, sum(row["moves"] for row in counted))

@@ -22,7 +22,7 @@ from ingest.archive.manifest_archive import fetch_object
 from ingest.backfill.backfill import Backfill, BackfillRequest
 from ingest.backfill.proving import prove
 from ingest.backfill.restoring import restore
-from ingest.batches.group_stats import Group, profiles
+from ingest.batches.group_stats import Group, groups_by_slice
 from ingest.batches.rules import Rules
 from ingest.changelog.envelope import BATCH, CAPTURED, RECORD
 from ingest.changelog.envelope import events as read_as_events
@@ -112,7 +112,7 @@ def test_nothing_is_counted_twice(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archived(spark, from_file(spark, tmp_path, batch=3), store)
-    monkeypatch.setattr("ingest.loop.slices.profiles", None)
+    monkeypatch.setattr("ingest.loop.slices.groups_by_slice", None)
     steps = restored(spark, pipeline(tmp_path / "again", store))
     assert sum(a.read for s in steps for a in s.accounts) == len(events())
 
@@ -216,7 +216,7 @@ def test_what_is_counted_in_parts_is_what_is_counted_at_once(
     last = bronze.last_batch()
     assert merge._slices.end(0, last) == last, "parts that follow each other are one slice"
     together = merge._slices.profile(0, last, last)
-    whole = profiles(lost.rows(), F.lit(0))[0]
+    whole = groups_by_slice(lost.rows(), F.lit(0))[0]
     assert [_typed(g) for g in whole] == [_typed(g) for g in together]
     assert "ä" not in json.dumps([m.parts for m in found], ensure_ascii=False)
 

@@ -65,9 +65,9 @@ def test_nobody_looks_for_what_is_right_before_them(
 ) -> None:
     records = [r for topic in both_tables() for r in topic.records]
     with monkeypatch.context() as patched:
-        patched.setattr(slices, "FEW", 0)
+        patched.setattr(slices, "SMALL_SLICE_EVENTS", 0)
         looked_for = merged(spark, tmp_path / "looked for", records, at_hand=False)
-    monkeypatch.setattr(slices, "place", None)
+    monkeypatch.setattr(slices, "place_tombstones", None)
     assert merged(spark, tmp_path / "known", records, at_hand) == looked_for
     assert looked_for[1] == [(4, "b")]
     assert [(a.table, a.read, a.suppressed) for a in looked_for[0]] == [
@@ -112,15 +112,15 @@ def test_another_one_is_looked_for(
     story(taken)
     records = [*taken.records, *left.records]
     with monkeypatch.context() as patched:
-        patched.setattr(slices, "FEW", 0)
+        patched.setattr(slices, "SMALL_SLICE_EVENTS", 0)
         expected = merged(spark, tmp_path / "looked for", records, at_hand=False)
     asked = list[int]()
 
-    def looking(*arguments: Any) -> placement.Placed:
+    def looking(*arguments: Any) -> placement.PlacedTombstones:
         asked.append(1)
-        return placement.place(*arguments)
+        return placement.place_tombstones(*arguments)
 
-    monkeypatch.setattr(slices, "place", looking)
+    monkeypatch.setattr(slices, "place_tombstones", looking)
     assert merged(spark, tmp_path / "at hand", records, at_hand=True) == expected
     assert asked
 

@@ -10,7 +10,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.batches.batch_stats import Tally
+from ingest.batches.batch_stats import BatchCounter
 from ingest.batches.rules import Rules
 from ingest.changelog.envelope import events
 from ingest.lakehouse.bronze import Bronze, CaptureState
@@ -45,7 +45,7 @@ class Ingest:
     def hand_over(self, batch: DataFrame) -> None:
         self._captured = CaptureState(self._captured.batch + 1, {})
         # As a run does that merges what it captures.
-        self._bronze.append(events(batch, Rules().naming), self._captured, Tally(self._spark))
+        self._bronze.append(events(batch, Rules().naming), self._captured, BatchCounter(self._spark))
 
     def apply(self) -> None:
         self._merge.step(self._captured.batch)

@@ -77,7 +77,7 @@ def start(spark: SparkSession, made: Pipeline) -> None:
     run = Run(spark, made, ("merge",))
     assert run._merge is not None
     assert run._merge.merged == captured.batch == bronze.last_batch()
-    run._merge._restarts._learn(captured.batch)
+    run._merge._position_regression._learn(captured.batch)
 
 
 def measured(spark: SparkSession, folder: Path, count: int, turns: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from ingest.batches.batch_stats import Tally
+from ingest.batches.batch_stats import BatchCounter
 from ingest.batches.rules import Rules
 from ingest.changelog.envelope import events
 from ingest.lakehouse.bronze import Bronze, CaptureState
@@ -76,7 +76,7 @@ def batches(spark: SparkSession, folder: Path, columns: int, keys: int, count: i
     for version in range(count + _WARM):
         read = as_read(spark, folder, columns, keys, version)
         with taken() as clock:
-            bronze.append(events(read, Rules().naming), CaptureState(version + 1, {}), Tally(spark))
+            bronze.append(events(read, Rules().naming), CaptureState(version + 1, {}), BatchCounter(spark))
             merge.step(version + 1)
         clocks.append(clock)
     timed = clocks[_WARM:]

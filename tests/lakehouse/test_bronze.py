@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.batches.group_stats import profiles
+from ingest.batches.group_stats import groups_by_slice
 from ingest.changelog.envelope import BATCH
 from ingest.delta import delta_table
 from ingest.lakehouse.bronze import BatchStats, Bronze, CaptureState
@@ -30,7 +30,7 @@ def as_sets(rows: DataFrame) -> list[str]:
 
 def read(events: DataFrame) -> BatchStats:
     """What is told of them by who reads them."""
-    return [group.said for group in profiles(events, F.lit(0), few=True)[0]]
+    return [group.to_json() for group in groups_by_slice(events, F.lit(0), is_small=True)[0]]
 
 
 def test_what_was_captured_last_is_read_from_no_file(spark: SparkSession, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_where_no_commit_says_how_far_capture_came_the_rows_do_and_that_is_kept(
 def test_many_events_are_read_from_files_and_counted_all_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.loop.capture.FEW", 9)
+    monkeypatch.setattr("ingest.loop.capture.SMALL_SLICE_EVENTS", 9)
     shop = pipeline(tmp_path)
     bronze = Bronze(spark, shop.layout.bronze(shop.name))
     source = FileSource(list(lines([write(tmp_path / "said", events(), None) / "events.jsonl"])))

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.backfill.replay import Case, Delivery, replay
-from ingest.batches.group_stats import profiles
+from ingest.batches.group_stats import groups_by_slice
 from ingest.batches.rules import DEFAULT_PLACEHOLDER, Rules
 from ingest.errors import ChangelogUnusable
 from ingest.lakehouse.bronze import Bronze
@@ -52,7 +52,7 @@ def captured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> B
 def checked(spark: SparkSession, bronze: Bronze, *slices: tuple[int, int], few: bool = True) -> None:
     restarts = PositionRegression(spark, bronze, BronzeSummary(bronze, "p"), stops=True)
     for after, upto in slices:
-        restarts.check(after, upto, profiles(bronze.between(after, upto), F.lit(0), few)[0])
+        restarts.check(after, upto, groups_by_slice(bronze.between(after, upto), F.lit(0), few)[0])
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["compared while they are counted", "read"])

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.batches.batch_stats import Tally
-from ingest.batches.group_stats import profiles
+from ingest.batches.batch_stats import BatchCounter
+from ingest.batches.group_stats import groups_by_slice
 from ingest.changelog.envelope import RECORD, Naming, events
 from tests.property.test_schema_novelty import json_object, types_of
 
@@ -84,12 +84,12 @@ def captured(spark: SparkSession) -> DataFrame:
 
 
 def _counted(spark: SparkSession, passing: DataFrame) -> list[Said] | None:
-    tally = Tally(spark)
+    stats = BatchCounter(spark)
     counted = passing.select(
-        "*", tally.passing(F.lit(1).cast("bigint"), F.col("position"), F.col("source_table")).alias("batch")
+        "*", stats.observe(F.lit(1).cast("bigint"), F.col("position"), F.col("source_table")).alias("batch")
     )
     assert counted.agg(F.min("batch"), F.max("batch"), F.count("*")).first() == (1, 1, passing.count())
-    return tally.told()
+    return stats.groups_json()
 
 
 def _known(said: Said) -> Said:
@@ -98,7 +98,7 @@ def _known(said: Said) -> Said:
 
 
 def _read(passing: DataFrame) -> list[Said]:
-    return [group.said for group in profiles(passing, F.lit(0), few=True)[0]]
+    return [group.to_json() for group in groups_by_slice(passing, F.lit(0), is_small=True)[0]]
 
 
 def _sorted(groups: list[Said]) -> list[Said]:

@@ -151,8 +151,8 @@ def test_silver_is_what_the_reference_says(
         monkeypatch.setattr(silver, "_REWRITABLE", 0)
         monkeypatch.setattr(page_index, "_SEARCHED", 0)
     if size == "large":
-        monkeypatch.setattr(capture, "FEW", -1)
-        monkeypatch.setattr(sys.modules["ingest.reconcile.whole_rows"], "FEW", -1)
+        monkeypatch.setattr(capture, "SMALL_SLICE_EVENTS", -1)
+        monkeypatch.setattr(sys.modules["ingest.reconcile.whole_rows"], "SMALL_BATCH_EVENTS", -1)
         monkeypatch.setattr(sys.modules["ingest.reconcile.whole_rows"], "FEW_KEYS", -1)
         monkeypatch.setattr(sys.modules["ingest.reconcile.whole_rows"], "_WHOLE", 1)
     if size == "few of large":

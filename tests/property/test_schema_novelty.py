@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.batches.group_stats import profiles
-from ingest.batches.schema_novelty import news
+from ingest.batches.group_stats import groups_by_slice
+from ingest.batches.schema_novelty import is_novel
 from ingest.changelog.envelope import EVENT
 from ingest.changelog.position import POSITION, position_literal
 from ingest.evolution.inference import are_whole, column_kinds, images, inferred
@@ -128,7 +128,7 @@ def test_a_shape_is_that_of_all_changes(spark: SparkSession) -> None:
     all_of_them = events.withColumn("_i", opened).groupBy("case", "wrapped")
     expected = all_of_them.agg(column_kinds(F.col("_i"), F.col("wrapped")).alias("shape"), whole).collect()
 
-    found = profiles(events, F.col("case"))
+    found = groups_by_slice(events, F.col("case"))
     by_group = {(case, g.wrapped): g for case, groups in found.items() for g in groups}
     assert len(by_group) == len(expected)
     for row in expected:
@@ -143,7 +143,7 @@ def _news(spark: SparkSession, values: list[Value], told_apart_by: str = "slice"
     """Of each, whether it is news, if that is known; cases are slices of one table, or tables of one slice."""
     case, one = F.col("case"), F.lit(0)
     slices, tables = (case, one) if told_apart_by == "slice" else (one, case)
-    asked = news(spark, F.col("value"), (slices.cast("bigint"), tables.cast("string"), F.col("wrapped")))
+    asked = is_novel(spark, F.col("value"), (slices.cast("bigint"), tables.cast("string"), F.col("wrapped")))
     events = _events(spark, values).select("offset", asked.alias("news"))
     return [row["news"] for row in events.orderBy("offset").collect()]
 

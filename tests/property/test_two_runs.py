@@ -205,7 +205,7 @@ def begun(lake: Lake) -> Merge:
     """Returns a run that has merged as far as the others, and knows nothing of what they do from here on."""
     merge = lake.merge()
     assert merge.step(1) == []
-    merge._asked = True
+    merge._has_resumed = True
     return merge
 
 
@@ -252,11 +252,11 @@ def test_a_table_that_was_set_aside_catches_up_by_the_same_slices(bag: Lake, mon
         for upto in (2, 3):
             assert bag.merge(slice_events=1).step(upto)
     one, other = bag.merge(slice_events=1), bag.merge()
-    both = other._aside.slice_of(BAG, most=4, begun=None)
+    both = other._set_aside_tables.slice_of(BAG, most=4, begun=None)
     assert [share.upto for share in both] == [2, 3]
     assert sum(a.applied for a in one.step(3)) == 2
     with pytest.raises(Overtaken):
-        other._aside.begin_slice(BAG, both)
+        other._set_aside_tables.begin_slice(BAG, both)
     assert sum(a.applied for a in other.step(3)) == 2
     right(bag)
 
@@ -266,7 +266,7 @@ def test_what_is_owed_is_not_paid_twice(
 ) -> None:
     """A run writes that a debt is paid, after another one has begun the same slice and before it reads the debts."""
     assert bag.merge().step(3)
-    other, once, judged = bag.merge(), DuplicateDeliveries.once, list[int]()
+    other, once, judged = bag.merge(), DuplicateDeliveries.without_duplicates, list[int]()
 
     def overtaken(deliveries: DuplicateDeliveries, batch: TableBatch) -> DataFrame:
         judged.append(batch.upto)
@@ -274,7 +274,7 @@ def test_what_is_owed_is_not_paid_twice(
             dying(4)
         return once(deliveries, batch)
 
-    monkeypatch.setattr(DuplicateDeliveries, "once", overtaken)
+    monkeypatch.setattr(DuplicateDeliveries, "without_duplicates", overtaken)
     assert [a.applied for a in other.step(4)] == [2]
     assert judged == [4, 4, 4], "it was not judged again"
     right(bag)

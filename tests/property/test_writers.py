@@ -121,7 +121,7 @@ def let_them_meet(monkeypatch: pytest.MonkeyPatch, writers: int) -> None:
     """Holds the second batch of each writer, once it is judged, until the others' is judged too: on a busy machine one
     writer might be done before the other begins. Of the first batches one makes the table."""
     judged, writes = threading.Barrier(writers, timeout=600), Counter[int]()
-    write = TableMerge._write
+    write = TableMerge._commit
 
     def waiting(tables: TableMerge, *arguments: Any) -> None:
         writes[id(tables)] += 1
@@ -129,7 +129,7 @@ def let_them_meet(monkeypatch: pytest.MonkeyPatch, writers: int) -> None:
             judged.wait()
         write(tables, *arguments)
 
-    monkeypatch.setattr(TableMerge, "_write", waiting)
+    monkeypatch.setattr(TableMerge, "_commit", waiting)
 
 
 def together(merges: Sequence[Merge]) -> None:

@@ -184,7 +184,9 @@ class Died(Exception):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("place", [(LateChildren, "run"), (LateChildren, "_swept"), (Suppression, "_reduced")])
+@pytest.mark.parametrize(
+    "place", [(LateChildren, "remove"), (LateChildren, "_remove_from_table"), (Suppression, "_without_events")]
+)
 def test_a_merge_that_dies_after_the_ledger_is_healed_by_itself(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[type, str]
 ) -> None:
@@ -220,7 +222,7 @@ def test_without_a_request_no_event_is_looked_at(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: Sequence[object] = []
-    monkeypatch.setattr(Suppression, "_fenced", lambda *_: looked)
+    monkeypatch.setattr(Suppression, "_without_suppressed", lambda *_: looked)
     pipeline = insured(tmp_path)
     bronze = captured(spark, pipeline, tmp_path / "events", people.records(story(), 1), None, 5)
     merged(spark, pipeline, bronze, 5)
