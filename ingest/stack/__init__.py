@@ -1,4 +1,4 @@
-"""Real Postgres, Kafka, Kafka Connect with Debezium, and S3, embedded: for the demo, for tests, for a laptop.
+"""Embedded services for the demo, for tests and for a laptop: Postgres, Kafka, Kafka Connect with Debezium, and S3.
 
 from ingest.stack import Stack
 

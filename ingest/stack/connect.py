@@ -1,9 +1,8 @@
 """An embedded Kafka Connect worker with Debezium's Postgres connector as its one plugin.
 
-It is a standalone worker: source offsets live in a file, `data/offsets`, written `OFFSET_FLUSH_MILLISECONDS`
-after they moved. Killed in between, it sends some events again after its restart: at least once, as Debezium
-promises. The worker forgets its connectors, so they are kept in `connectors/*.json` and registered again at
-each start.
+It is a standalone worker. It stores source offsets in the file `data/offsets`, at most `OFFSET_FLUSH_MILLISECONDS`
+late, so after a kill it sends some events again (at least once). A standalone worker doesn't store its connectors, so
+they are kept in `connectors/*.json` and registered again at each start.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 class Connect(Service):
-    """The worker at `url`. Keys and values are JSON; a connector's configuration may choose otherwise."""
+    """The worker at `url`. Its default converters write JSON; a connector's configuration may override them."""
 
     name = "connect"
     port_names = ("rest",)
@@ -45,7 +44,7 @@ class Connect(Service):
         """
         Args:
             bootstrap_servers: returns the broker's address at each start of an embedded worker.
-            variables: returns what `${env:NAME}` stands for in the configurations of connectors.
+            variables: returns the values of `${env:NAME}` references in the configurations of connectors.
         """
         super().__init__(stack_folder, external, tethered=tethered)
         self._bootstrap_servers = bootstrap_servers
@@ -54,7 +53,7 @@ class Connect(Service):
 
     @property
     def url(self) -> str:
-        """Of the REST interface, without a slash at its end."""
+        """The URL of the REST interface, without a trailing slash."""
         return (self.external or f"http://{HOST}:{self.ports['rest']}").rstrip("/")
 
     @property
@@ -73,18 +72,18 @@ class Connect(Service):
 
     @property
     def connectors(self) -> Connectors:
-        """The worker's REST interface."""
+        """A client of the worker's REST interface."""
         return Connectors(self.url)
 
     def check(self) -> None:
         self.connectors.check()
 
     def register(self, name: str, config: Mapping[str, str]) -> None:
-        """Create or reconfigure a connector, and return when it and its tasks run.
+        """Creates or reconfigures a connector, and waits until it and its tasks run.
 
         Args:
             name: letters, digits, dot, dash, underscore.
-            config: as in the connector's documentation, `connector.class` and `database.password` included.
+            config: the connector's properties, including `connector.class` and `database.password`.
 
         Raises:
             ConfigError: an unsafe name.
@@ -101,15 +100,15 @@ class Connect(Service):
         self.connectors.await_running(name)
 
     def status_of(self, name: str) -> ConnectorStatus:
-        """How the connector does."""
+        """Returns the connector's status."""
         return self.connectors.status(name)
 
     def restart(self, name: str) -> None:
-        """Restart the connector and its tasks, and wait until they run."""
+        """Restarts the connector and its tasks, and waits until they run."""
         self.connectors.restart(name)
 
     def delete(self, name: str) -> None:
-        """Remove the connector; its offsets, and its slot in the database, stay."""
+        """Removes the connector; its offsets and its replication slot stay."""
         self.connectors.delete(name)
         (self._connectors_folder / f"{name}.json").unlink(missing_ok=True)
 
@@ -121,8 +120,8 @@ class Connect(Service):
         partial.replace(partial.with_suffix(".json"))
 
     def await_healthy(self) -> None:
-        """Starts it once more if it has ended: it may have met a broker that took connections before it could answer,
-        and gave up. By now the broker answers."""
+        """Waits until the worker answers. Launches it once more if it has ended, since it gives up on a broker that
+        accepts connections before it can serve requests."""
         try:
             super().await_healthy()
         except StackFailed:

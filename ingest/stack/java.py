@@ -1,4 +1,4 @@
-"""How the stack's Java services are started: small heaps, quick starts, one log format."""
+"""Command lines of the stack's Java services, with small heaps, fast starts and one log format."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ _LOGGING_FILE = Path(__file__).with_name("log4j2.properties")
 
 
 def java_command(configuration: str, heap_megabytes: int, *arguments: str) -> list[str]:
-    """`java` with the jars of `configuration` on its class path, then a main class and its arguments."""
+    """Returns a `java` command with the jars of `configuration` on its class path. `arguments`: main class and
+    arguments."""
     return [
         str(require_java()),
         f"-Xmx{heap_megabytes}m",
-        # These processes live for minutes beside Spark on few cores: what the second compiler and the
-        # concurrent collector would win later, they cost at the start.
+        # These processes run for minutes, next to Spark on few cores: C2 and G1 would cost more at the start than they
+        # gain later.
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         f"-Dlog4j2.configurationFile={_LOGGING_FILE}",
@@ -26,5 +27,5 @@ def java_command(configuration: str, heap_megabytes: int, *arguments: str) -> li
 
 
 def properties_text(properties: dict[str, object]) -> str:
-    """A Java properties file. Values are paths, numbers and addresses of our own making."""
+    """Returns the text of a Java properties file. Only backslashes in values are escaped."""
     return "".join(f"{key}={str(value).replace(chr(92), chr(92) * 2)}\n" for key, value in properties.items())

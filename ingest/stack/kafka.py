@@ -1,4 +1,4 @@
-"""An embedded Kafka broker: one KRaft process that is its own controller."""
+"""An embedded Kafka broker: one KRaft process that is broker and controller."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MAX_MESSAGE_BYTES = 10_000_000
 
 
 class Kafka(Service):
-    """`bootstrap_servers` is all that clients need: no encryption, no authentication, 127.0.0.1 only."""
+    """The broker. Clients need only `bootstrap_servers`: no encryption, no authentication, 127.0.0.1 only."""
 
     name = "kafka"
     port_names: ClassVar[tuple[str, ...]] = ("broker", "controller")
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port`, or the external list."""
+        """`host:port`, or the list of an external cluster."""
         return self.external or f"{HOST}:{self.ports['broker']}"
 
     @property

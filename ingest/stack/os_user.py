@@ -1,4 +1,4 @@
-"""The operating system user that Postgres runs as: it refuses to run as root."""
+"""The operating system user that Postgres runs as, since it refuses to run as root."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2  # bits of CapEff, see capabilities(7)
 
 
 def postgres_user() -> pwd.struct_passwd | None:
-    """None: run as whoever runs this. As root: `USER_NAME`, created without a login if it isn't there.
+    """Returns the user to run Postgres as. None means the current user, unless that is root: then it is `USER_NAME`,
+    which is created without a login if it doesn't exist.
 
     Raises:
         PrerequisiteMissing: the user can't be created.
@@ -40,7 +41,7 @@ def _created_user() -> pwd.struct_passwd:
     command = [useradd, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", USER_NAME]
     done = subprocess.run(command, capture_output=True, timeout=60, check=False)
     try:
-        return pwd.getpwnam(USER_NAME)  # another process may have been faster: the user counts, not the exit code
+        return pwd.getpwnam(USER_NAME)  # ignores the exit code: another process may have created the user meanwhile
     except KeyError as absent:
         raise PrerequisiteMissing(
             f"Postgres refuses to run as root, and useradd failed ({done.returncode})", remedy
@@ -53,13 +54,13 @@ def as_user(
     folders: Iterable[Path],
     death_signal: Signals | None = None,
 ) -> list[str]:
-    """`command`, to be run as `user`, who can enter `folders` wherever they lie.
+    """Returns `command`, wrapped by setpriv so that it runs as `user` and can enter `folders`.
 
-    Root's home is often closed to others, and a checkout in it holds both the binaries and the data. Rather
-    than opening folders that aren't ours, the process is let through them by a capability.
+    A checkout in root's home, which is often closed to other users, holds the binaries and the data. Instead of
+    changing permissions of folders, the process gets a capability that lets it through.
 
     Args:
-        death_signal: sent to the process when its parent ends. It is set here because the kernel forgets an
+        death_signal: sent to the process when its parent ends. It is set by setpriv, because the kernel clears an
             earlier setting when the user changes.
     """
     if user is None:
@@ -85,7 +86,7 @@ def _closed_folder(folders: Iterable[Path]) -> Path | None:
 
 
 def _passage(closed: Path) -> str:
-    """The least capability that this process holds and that lets another user through `closed`."""
+    """Returns the least capability of this process that lets another user enter `closed`."""
     status = Path("/proc/self/status").read_text()
     held = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff"))
     for bit, capability in ((_DAC_READ_SEARCH, "dac_read_search"), (_DAC_OVERRIDE, "dac_override")):

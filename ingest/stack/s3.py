@@ -1,4 +1,4 @@
-"""An embedded S3 server: SeaweedFS, one process, its data in one folder."""
+"""An embedded S3 server: SeaweedFS as one process with its data in one folder."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ _MOST_VOLUMES = 1000
 
 @dataclass(frozen=True)
 class Credentials:
-    """Of an S3 client."""
+    """The credentials of an S3 client."""
 
     access_key: str
     secret_key: str = field(repr=False)
 
 
 class S3(Service):
-    """`endpoint`, `region` and `credentials` are what a client needs: no encryption, 127.0.0.1 only.
+    """The server. Clients need `endpoint`, `region` and `credentials`: no encryption, 127.0.0.1 only.
 
-    Of an external server the credentials are the standard variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
+    The credentials of an external server are in the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
     """
 
     name = "s3"
-    # Streams between its own parts keep it from an orderly end for a quarter of a minute; what it has confirmed is on
-    # disk by then.
+    # A graceful stop takes 15 s because of streams between its components. Confirmed writes are on disk, so it is
+    # killed.
     stop_timeout_seconds = 1.0
     port_names = ("s3", "s3_grpc", "master", "master_grpc", "volume", "volume_grpc", "filer", "filer_grpc")
 
     @property
     def endpoint(self) -> str:
-        """`http://host:port`, or the external address."""
+        """`http://host:port`, or the address of an external server."""
         return self.external or f"http://{HOST}:{self.ports['s3']}"
 
     @property
@@ -60,12 +60,12 @@ class S3(Service):
 
     @property
     def region(self) -> str:
-        """The server has one only; an external one's is AWS_REGION."""
+        """The region: a fixed one, or AWS_REGION of an external server."""
         return (os.environ.get("AWS_REGION") if self.external else None) or _REGION
 
     @cached_property
     def credentials(self) -> Credentials:
-        """Made with the folder, and kept in it."""
+        """Generated with the folder and stored in it; from the environment for an external server."""
         if self.external:
             return Credentials(
                 os.environ.get("AWS_ACCESS_KEY_ID", "anonymous"), os.environ.get("AWS_SECRET_ACCESS_KEY", "")
@@ -84,7 +84,7 @@ class S3(Service):
 
     @property
     def client_options(self) -> dict[str, Any]:
-        """What `boto3.client` wants to know, under its own names."""
+        """Arguments of `boto3.client`."""
         return {
             "endpoint_url": self.endpoint,
             "region_name": self.region,
@@ -94,7 +94,8 @@ class S3(Service):
 
     @cached_property
     def _probe_client(self) -> S3Client:
-        # Asked ten times a second at the start; making one takes longer than an answer.
+        # Cached: the health check runs ten times a second at the start, and creating a client takes longer than a
+        # request.
         quick = Config(retries={"max_attempts": 1}, connect_timeout=2, read_timeout=5)
         return boto3.client("s3", config=quick, **self.client_options)
 
@@ -110,7 +111,8 @@ class S3(Service):
             ) from failure
 
     def _require_volumes(self) -> None:
-        """It answers before the part that holds the objects has reported to the part that finds them."""
+        """Raises Unreachable until the volume server has registered with the master: S3 requests are answered before,
+        but objects can't be stored."""
         found = requests.get(f"http://{HOST}:{self.ports['master']}/dir/status", timeout=5).json()
         if not found["Topology"].get("DataCenters"):
             raise Unreachable(f"the S3 server at {self.endpoint} does not find its objects yet", "try again")
@@ -136,7 +138,7 @@ class S3(Service):
         return [
             *(_program(), "-logtostderr=true", "server", f"-dir={self.data}", f"-ip={HOST}", f"-ip.bind={HOST}"),
             *("-filer", "-s3", f"-s3.config={self.folder / 'identities.json'}"),
-            # By default these listen on well-known ports of all addresses.
+            # By default these listen on fixed ports of all addresses.
             *("-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.localSocket=", "-filer.localSocket="),
             *("-master.telemetry=false", "-master.electionTimeout=1s", "-volume.preStopSeconds=0"),
             *(f"-master.volumeSizeLimitMB={_VOLUME_MEGABYTES}", f"-volume.max={_MOST_VOLUMES}"),

@@ -1,4 +1,4 @@
-"""What all services of the stack share: a folder, a process, a start that is known to have worked, a stop."""
+"""The base class of the stack's services: a folder, a process, a start with a health check, and a stop."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ State = Literal["running", "stopped", "external"]
 
 @dataclass(frozen=True)
 class ServiceStatus:
-    """One service of `ingest stack status`. External ones have no `pid` or `log`.
+    """The status of a service. External ones have no `pid` and no `log`.
 
-    `access` is what a client needs beside the address, by name: a user, the file that holds the password. Neither it
-    nor `address` holds a secret.
+    `access`: what a client needs besides the address, by name, such as the user and the file with the password. Neither
+    `access` nor `address` holds a secret.
     """
 
     service: str
@@ -37,16 +37,16 @@ class ServiceStatus:
 
 
 class Service(ABC):
-    """A real service in `<folder>/<name>/{data,log}`, or one that its user runs elsewhere (`external`).
+    """A service in `<folder>/<name>/{data,log}`, or an external one that the user runs elsewhere (`external`).
 
-    A service belongs to its folder, not to the Python object: another process that opens the same folder sees
-    whether it runs and can stop it. Ports and data outlive `stop` and `kill`.
+    A service belongs to its folder, not to the Python object: another process that opens the same folder can see
+    its state and stop it. Ports and data outlive `stop` and `kill`.
     """
 
     name: ClassVar[str]
     port_names: ClassVar[tuple[str, ...]]
     start_timeout_seconds: ClassVar[float] = 300.0
-    """Of a process that lives: one that has ended is noticed at once."""
+    """The limit for a running process; one that has ended fails at once."""
     stop_timeout_seconds: ClassVar[float] = 20.0
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
     death_signal: ClassVar[signal.Signals] = signal.SIGKILL
@@ -54,9 +54,9 @@ class Service(ABC):
     def __init__(self, stack_folder: Path, external: str | None = None, *, tethered: bool = True) -> None:
         """
         Args:
-            stack_folder: the folder of the whole stack; this service uses one below it.
-            external: the address of one that its user runs; nothing is then started or stopped.
-            tethered: the process ends with this one, even if this one is killed.
+            stack_folder: the folder of the whole stack; this service uses a subfolder.
+            external: the address of a service that the user runs; it is never started or stopped.
+            tethered: the service ends with this process, even if this process is killed.
         """
         self.external = external
         self.folder = stack_folder.absolute() / self.name
@@ -77,39 +77,39 @@ class Service(ABC):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Make the data folder and configuration; cheap when they are there."""
+        """Creates the data folder and the configuration, unless they exist."""
 
     @abstractmethod
     def _command(self) -> list[str]:
-        """What to execute; it must not fork itself away."""
+        """Returns the command of the process, which must stay in the foreground."""
 
     @property
     def access(self) -> dict[str, str]:
-        """What a client needs beside the address, without secrets: a user, a password's file."""
+        """What a client needs besides the address, without secrets: the user, the file with the password."""
         return {}
 
     @property
     def variables(self) -> dict[str, str]:
-        """Added to the environment of the process."""
+        """Environment variables of the process, in addition to the inherited ones."""
         return {}
 
-    def _after_start(self) -> None:  # noqa: B027 - most services have nothing to be told
-        """What the service can't remember by itself is told to it again here."""
+    def _after_start(self) -> None:  # noqa: B027 - most services need nothing
+        """Restores state that the service doesn't persist itself, such as connectors."""
 
     @property
     def running(self) -> psutil.Process | None:
-        """The running process, also where another program started it; None if it does not run."""
+        """The running process, also if another program started it; None if it doesn't run."""
         if self._process is None or not process.is_alive(self._process):
             self._process = None if self.external else process.recorded(self._record_file)
         return self._process
 
     @property
     def pid(self) -> int | None:
-        """Of the running process, else None."""
+        """The PID of the running process, or None."""
         return self.running.pid if self.running else None
 
     def status(self) -> ServiceStatus:
-        """How the service does right now."""
+        """Returns the current status; `healthy` by a real request."""
         state: State = "external" if self.external else "running" if self.running else "stopped"
         healthy = state != "stopped" and self._answers()
         address = self.address if self.external or self.folder.exists() else ""
@@ -124,18 +124,18 @@ class Service(ABC):
         return True
 
     def start(self) -> None:
-        """Start and wait until it answers. Does nothing but check where it runs already, or is external.
+        """Starts the service and waits until it answers. Only checks one that runs already or is external.
 
         Raises:
-            StackFailed: it ended, or did not answer in time; names the log and its last lines.
-            PrerequisiteMissing: Java, a port or a package that this machine lacks.
+            StackFailed: it ended or did not answer in time; the message has the log's last lines.
+            PrerequisiteMissing: Java, a free port or a package is missing.
         """
         self.prepare()
         self.launch()
         self.await_healthy()
 
     def prepare(self) -> None:
-        """First part of `start`: everything that needs no running process. May be called on any thread."""
+        """Runs the first part of `start`: everything before the process. May be called on any thread."""
         if self.external or self.running:
             return
         for folder in (self.folder, self.data, self.log_file.parent):
@@ -145,7 +145,8 @@ class Service(ABC):
         self._prepare()
 
     def launch(self) -> None:
-        """Second part of `start`, on the thread that owns the stack: a tethered child ends with it."""
+        """Runs the second part of `start`: launches the process. Call it on the thread that owns the stack, since a
+        tethered process ends with that thread."""
         if self.external or self.running:
             return
         self._process = process.launch(
@@ -157,7 +158,7 @@ class Service(ABC):
         )
 
     def await_healthy(self) -> None:
-        """Last part of `start`: returns when the service answers."""
+        """Runs the last part of `start`: waits until the service answers."""
         if self.external:
             self.check()
             return
@@ -179,26 +180,26 @@ class Service(ABC):
         self.check()
 
     def failure(self, what: str) -> StackFailed:
-        """An error that names this service's log and shows its end."""
+        """Returns an error with the path and the last lines of the service's log."""
         return StackFailed(
             f"the embedded {self.name} {what}; the end of its log:\n{process.last_lines(self.log_file)}\n",
             f"read {self.log_file}, then try again",
         )
 
     def stop(self) -> None:
-        """Stop in order, by force after `stop_timeout_seconds`. Data and ports stay. External ones go on.
+        """Stops the service, by SIGKILL after `stop_timeout_seconds`. Data and ports stay. External services go on.
 
-        A process that this folder's service started before its user set an external address is stopped as well.
+        An embedded process that was started in this folder before the service became external is stopped as well.
         """
         if found := self.running or process.recorded(self._record_file):
             process.stop(found, self.stop_signal, self.stop_timeout_seconds)
         self._forget()
 
     def kill(self) -> None:
-        """SIGKILL, as a crash would. Data and ports stay.
+        """Kills the service with SIGKILL, like a crash. Data and ports stay.
 
         Raises:
-            ConfigError: it is external; that is its user's to kill.
+            ConfigError: the service is external.
         """
         if self.external:
             raise ConfigError(f"{self.name} at {self.address} is external", "kill it where it runs")
@@ -212,6 +213,6 @@ class Service(ABC):
 
     @property
     def ports(self) -> dict[str, int]:
-        """This folder's ports by name."""
+        """Name → port in this folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         return remembered_ports(self.folder / "ports.json", self.port_names)

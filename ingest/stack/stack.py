@@ -1,4 +1,4 @@
-"""Postgres, Kafka, Kafka Connect and S3 together: started side by side, stopped in order, whatever happens."""
+"""The stack of Postgres, Kafka, Kafka Connect and S3: starts its services together and stops them in order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ingest.stack.s3 import S3
 from ingest.stack.service import Service, ServiceStatus
 
 CHANGELOG_PARTS = ("postgres", "kafka", "connect")
-"""What it takes to get from a database to a topic."""
+"""The services from a database to a topic."""
 PARTS = (*CHANGELOG_PARTS, "s3")
 EXTERNAL_VARIABLES = {
     "postgres": "INGEST_POSTGRES_DSN",
@@ -42,18 +42,18 @@ class Stack:
         with Stack() as stack:
             psycopg.connect(stack.postgres.dsn)
 
-    Nothing that `with` started outlives it: not on an exception, Ctrl-C or SIGTERM, and on Linux not even
-    when this process is killed. Enter it on a thread that lives as long as the stack (the main one): the
-    kernel ends the services with that thread. What ran in the folder before is used, and left running.
+    No service that `with` started outlives it: not after an exception, Ctrl-C or SIGTERM, and on Linux not even when
+    this process is killed. Enter it on a thread that lives as long as the stack (the main one), since the kernel ends
+    the services with that thread. Services that ran in the folder before are used, and left running.
 
-    A part whose variable in `EXTERNAL_VARIABLES` is set is not started, but checked.
+    A part whose variable in `EXTERNAL_VARIABLES` is set is external: it is checked, not started.
 
     Args:
-        folder: where data and logs go, one folder per service; a temporary one if None.
-        parts: which of `PARTS` there are.
-        keep: leave the folder there at the end. Otherwise it is removed, unless it was there before.
-        tethered: False lets the services outlive this process; `stop` must then be called by someone.
-        reads_environment: False leaves parts what they were when they were started, external or embedded.
+        folder: the folder of data and logs, with a subfolder per service; a temporary one if None.
+        parts: a selection of `PARTS`.
+        keep: keep the folder at the end. Otherwise it is removed, unless it existed before.
+        tethered: False lets the services outlive this process; call `stop` to end them.
+        reads_environment: False ignores the variables: parts stay external or embedded as they were started.
 
     Raises:
         ConfigError: unknown parts, or Connect without a Kafka.
@@ -84,7 +84,7 @@ class Stack:
 
     @classmethod
     def at(cls, folder: Path) -> Self:
-        """The stack that `ingest stack up` started in `folder`, in its own composition; starts nothing.
+        """Returns the stack that was started in `folder`, with the same parts; starts nothing.
 
         Raises:
             ConfigError: no stack was ever started there.
@@ -95,7 +95,7 @@ class Stack:
         return cls(folder, tuple(_recorded(folder)["parts"]), keep=True, tethered=False, reads_environment=False)
 
     def _assembled(self, parts: Sequence[str], tethered: bool) -> dict[str, Service]:
-        """The services of all parts that the folder knows, those that this stack doesn't start too."""
+        """Returns the services of `parts`: also those in the folder that this stack doesn't start."""
         external = self._external
         services: dict[str, Service] = {}
         postgres = Postgres(self.folder, external.get("postgres"), tethered=tethered)
@@ -113,7 +113,7 @@ class Stack:
             services["connect"] = Connect(
                 self.folder,
                 external.get("connect"),
-                # Asking an embedded broker, or one that isn't needed, for its port would choose one.
+                # Lazy: reading the port of an embedded broker would choose and store one.
                 bootstrap_servers=lambda: kafka.bootstrap_servers,
                 variables=lambda: postgres.environment if "postgres" in parts else {},
                 tethered=tethered,
@@ -124,22 +124,22 @@ class Stack:
 
     @property
     def postgres(self) -> Postgres:
-        """The database. Raises ConfigError where this stack has none."""
+        """The database. Raises ConfigError if this stack has none."""
         return self._part(Postgres)
 
     @property
     def kafka(self) -> Kafka:
-        """The broker. Raises ConfigError where this stack has none."""
+        """The broker. Raises ConfigError if this stack has none."""
         return self._part(Kafka)
 
     @property
     def connect(self) -> Connect:
-        """The Kafka Connect worker. Raises ConfigError where this stack has none."""
+        """The Kafka Connect worker. Raises ConfigError if this stack has none."""
         return self._part(Connect)
 
     @property
     def s3(self) -> S3:
-        """The S3 server. Raises ConfigError where this stack has none."""
+        """The S3 server. Raises ConfigError if this stack has none."""
         return self._part(S3)
 
     def _part(self, kind: type[S]) -> S:
@@ -150,18 +150,18 @@ class Stack:
 
     @property
     def _wanted(self) -> list[Service]:
-        """The services of this stack's own parts, without others that the folder knows."""
+        """The services of this stack's parts, without others in the folder."""
         return [service for part, service in self._services.items() if part in self.parts]
 
     def status(self) -> list[ServiceStatus]:
-        """One entry per part that was ever started in the folder, in the order of `PARTS`."""
+        """Returns the status of every part that was ever started in the folder, in the order of `PARTS`."""
         return [service.status() for service in self._services.values()]
 
     def start(self) -> None:
-        """Start every part of this stack that does not run, and return when all answer. Other parts stay as they are.
+        """Starts every part of this stack that does not run, and waits until all answer.
 
         Raises:
-            StackFailed, PrerequisiteMissing, Unreachable: as `Service.start`; what was started is stopped.
+            StackFailed, PrerequisiteMissing, Unreachable: as `Service.start`; the started services are stopped again.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -178,7 +178,7 @@ class Stack:
             raise
 
     def stop(self, services: Iterable[Service] | None = None) -> None:
-        """Stop `services`, or all parts, readers before what they read. Data stays; external parts go on."""
+        """Stops `services`, or all parts, consumers before their sources. Data stays; external parts go on."""
         chosen = list(self._services.values()) if services is None else list(services)
         failures: list[BaseException] = []
         for service in reversed(chosen):
@@ -191,16 +191,16 @@ class Stack:
             raise failures[0]
 
     def purge(self) -> None:
-        """Stop all parts and remove their data, logs and addresses from the folder; nothing else in it."""
+        """Stops all parts and removes their data, logs and addresses from the folder, and the folder if it is empty."""
         self.stop()
         for part in PARTS:
             shutil.rmtree(self.folder / part, ignore_errors=True)
         (self.folder / _STATE_FILE).unlink(missing_ok=True)
-        with suppress(OSError):  # the folder is not empty: it holds something that isn't ours
+        with suppress(OSError):  # the folder holds other files
             self.folder.rmdir()
 
     def require_running(self) -> None:
-        """Raises StackFailed where an embedded service has ended."""
+        """Raises StackFailed if an embedded service has ended."""
         for service in self._wanted:
             if not service.external and service.running is None:
                 raise service.failure("has ended")
@@ -236,12 +236,12 @@ class Stack:
 
 def _temporary_folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="ingest-stack-"))
-    folder.chmod(0o711)  # Postgres may run as another user, who must get through to its own folder
+    folder.chmod(0o711)  # Postgres may run as another user, who must be able to enter its subfolder
     return folder
 
 
 def _recorded(folder: Path) -> dict[str, Any]:
-    """The parts that were ever started in `folder`, and the addresses of those that are external."""
+    """Returns the parts that were ever started in `folder`, and the addresses of the external ones."""
     state_file = folder / _STATE_FILE
     if not state_file.exists():
         return {"parts": [], "external": {}}
@@ -250,16 +250,16 @@ def _recorded(folder: Path) -> dict[str, Any]:
 
 
 def _from_environment(parts: Sequence[str]) -> dict[str, str]:
-    """The addresses of external parts, and of the Kafka that an embedded Connect needs."""
+    """Returns the addresses of external parts, and of an external Kafka for an embedded Connect."""
     wanted = {*parts, "kafka"} if "connect" in parts else {*parts}
     found = {part: os.environ.get(variable, "") for part, variable in EXTERNAL_VARIABLES.items() if part in wanted}
     return {part: address for part, address in found.items() if address}
 
 
 def _terminate_by_exception() -> Callable[[], None]:
-    """Make SIGTERM unwind the stack as Ctrl-C does; returns what undoes this.
+    """Installs a SIGTERM handler that raises SystemExit, and returns a function that removes it.
 
-    Only where nobody else handles it, and only on the main thread: Python allows it nowhere else.
+    Does nothing if another handler is installed, or off the main thread, where Python doesn't allow it.
     """
     on_main_thread = threading.current_thread() is threading.main_thread()
     if not on_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
