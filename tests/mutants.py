@@ -136,8 +136,8 @@ MUTANTS = [
     Mutant(
         "of what a move carried over, what was told first counts",
         "merge/partial_rows.py",
-        "F.struct(before, F.coalesce(told, before))",
-        "F.struct(before, F.when(told.isNull(), before))",
+        "F.struct(before, F.coalesce(told_position, before))",
+        "F.struct(before, F.when(told_position.isNull(), before))",
         LATE,
     ),
     Mutant(
@@ -157,26 +157,26 @@ MUTANTS = [
     Mutant(
         "an equal position wins again",
         "merge/actions.py",
-        "F.coalesce(position > known,",
-        "F.coalesce(position >= known,",
+        "F.coalesce(position > stored,",
+        "F.coalesce(position >= stored,",
         QUALITY,
     ),
     Mutant(
         "a late image wins",
         "merge/actions.py",
-        "F.coalesce(position > known,",
-        "F.coalesce(position != known,",
+        "F.coalesce(position > stored,",
+        "F.coalesce(position != stored,",
     ),
     Mutant(
         "tombstones are forgotten",
         "merge/actions.py",
-        "over_row & over_grave & ~repeated",
-        "over_row & ~repeated",
+        "above_row & above_tombstone & ~is_duplicate",
+        "above_row & ~is_duplicate",
     ),
     Mutant(
         "a late delete removes a newer row",
         "merge/actions.py",
-        "over_row | left_behind",
+        "above_row | is_left_behind",
         "F.lit(True)",
     ),
     Mutant(
@@ -202,14 +202,14 @@ MUTANTS = [
     Mutant(
         "a position is told by its first fields alone",
         "merge/compaction.py",
-        "tuple(_PLACE)",
-        "tuple(_PLACE[:2])",
+        "tuple(_POSITION_FIELDS)",
+        "tuple(_POSITION_FIELDS[:2])",
         ("tests/property/test_compaction.py",),
     ),
     Mutant(
         "a change that can't be applied stands for its key",
         "merge/compaction.py",
-        "key), _ITSELF)",
+        "key), _REFUSED_ID)",
         "key))",
         ("tests/property/test_compaction.py",),
     ),
@@ -235,8 +235,8 @@ MUTANTS = [
     Mutant(
         "a column crosses a delete",
         "merge/partial_rows.py",
-        'has, had = ~brought["gone"], ~before["gone"]',
-        'has, had = brought["at"].isNotNull(), before["at"].isNotNull()',
+        'has_after, has_before = ~brought["gone"], ~before["gone"]',
+        'has_after, has_before = brought["at"].isNotNull(), before["at"].isNotNull()',
     ),
     Mutant(
         "a row with an unknown column is shown",
@@ -253,7 +253,7 @@ MUTANTS = [
     Mutant(
         "a moved row leaves its old key behind",
         "merge/moves.py",
-        "moves = F.col(CODE).isNull() & told & differs",
+        "moves = F.col(CODE).isNull() & has_old_key & differs",
         "moves = F.lit(False)",
     ),
     Mutant(
@@ -308,7 +308,7 @@ MUTANTS = [
     Mutant(
         "a run delivered again counts twice",
         "merge/keyless.py",
-        '(F.col("_first") == 1) | ~placed',
+        '(F.col("_first") == 1) | ~is_placed',
         "F.lit(True)",
         RULES,
     ),
@@ -391,7 +391,7 @@ MUTANTS = [
     Mutant(
         "what is sent again is written again",
         "merge/actions.py",
-        "won & ~deleted & is_same_source_position(position, row)",
+        "takes_effect & ~deleted & is_same_source_position(position, row)",
         "F.lit(False)",
         QUALITY,
     ),
@@ -426,7 +426,7 @@ MUTANTS = [
     Mutant(
         "a partial image that is sent again is written again",
         "merge/partial_rows.py",
-        "same = same | _doubled(stored)",
+        "is_same = is_same | _is_duplicate(stored)",
         "pass",
         QUALITY,
     ),
@@ -523,7 +523,7 @@ MUTANTS = [
     Mutant(
         "a sequence column orders nothing",
         "changelog/envelope.py",
-        "at = F.when(ordered & number.isNotNull(), own).otherwise(at)",
+        "event_position = F.when(ordered & number.isNotNull(), in_sequence).otherwise(event_position)",
         "pass",
         RULES,
     ),

@@ -53,13 +53,13 @@ COLUMN_POSITIONS_TYPE = T.MapType(T.StringType(), COLUMN_POSITION)
 def content(columns: Sequence[str]) -> Column:
     """Returns the SHA-256 of `columns`, as binary. Null columns don't count, so a column that is missing equals
     null."""
-    return _content(tuple(columns))
+    return _content_hash(tuple(columns))
 
 
 @lru_cache(maxsize=512)
-def _content(columns: tuple[str, ...]) -> Column:
-    told = F.to_json(F.struct(*map(quoted, columns)), LOSSLESS_JSON | {"ignoreNullFields": "true"})
-    return F.unhex(F.sha2(told, 256))
+def _content_hash(columns: tuple[str, ...]) -> Column:
+    text = F.to_json(F.struct(*map(quoted, columns)), LOSSLESS_JSON | {"ignoreNullFields": "true"})
+    return F.unhex(F.sha2(text, 256))
 
 
 @lru_cache(maxsize=4096)

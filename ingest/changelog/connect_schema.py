@@ -193,10 +193,10 @@ def _decimal(scale: int, precision: object) -> Typed:
     """Returns the type of Connect's Decimal. Debezium omits the precision for money and BIGINT UNSIGNED; Oracle's scale
     may be negative."""
     wire = WireType(Encoding.DECIMAL_UNSCALED, digits=scale)
-    kept = max(scale, 0)
+    stored_scale = max(scale, 0)
     if precision is None:
-        return wire, decimal_of(max(MAX_DIGITS, kept), kept)
-    return wire, decimal_of(max(int(str(precision)) + kept - scale, kept, 1), kept)
+        return wire, decimal_of(max(MAX_DIGITS, stored_scale), stored_scale)
+    return wire, decimal_of(max(int(str(precision)) + stored_scale - scale, stored_scale, 1), stored_scale)
 
 
 def _written_decimal(parameters: Mapping[str, str]) -> Typed:

@@ -123,8 +123,8 @@ class Naming:
     def table(self, topic: Column, source: Column) -> Column:
         """Returns the table's name: that of `topic_tables`, else `schema.table` of the source, else the topic."""
         space = F.coalesce(source["schema"], source["db"])
-        said = F.when(source["table"].isNotNull(), F.concat_ws(".", space, source["table"]))
-        named = F.coalesce(said, topic)
+        from_source = F.when(source["table"].isNotNull(), F.concat_ws(".", space, source["table"]))
+        named = F.coalesce(from_source, topic)
         if not self.topic_tables:
             return named
         pairs = [F.lit(text) for pair in self.topic_tables for text in pair]
@@ -140,8 +140,8 @@ class Naming:
         """Returns the value of the table's sequence column, and true if the table has one."""
         number = F.lit(None).cast("bigint")
         for name, column in self.sequences:
-            said = F.coalesce(after.getField(column), before.getField(column))
-            number = F.when(table == name, said.try_cast("bigint")).otherwise(number)
+            value = F.coalesce(after.getField(column), before.getField(column))
+            number = F.when(table == name, value.try_cast("bigint")).otherwise(number)
         return number, table.isin(*(name for name, _ in self.sequences))
 
 
@@ -183,11 +183,16 @@ def emptied_event(request: Column) -> dict[str, Column]:
 
     They equal those of an empty record, plus the header `ERASED`. `request`: the ID of the request.
     """
-    kept = ("topic", "partition", "offset", "timestamp")
-    nothing = {f.name: F.lit(None).cast(f.dataType) for f in EVENT if f.name not in kept}
-    at = position_in_sequence(F.lit(0), F.lit(CONTROL), F.col("offset"), F.col("partition"))
-    told = {"op": F.lit(CONTROL), "position": at, "wrapped": F.lit(False), "ends_snapshot": F.lit(False)}
-    return nothing | told | {ORIGIN: F.lit(UNNAMED)} | {"headers": single_header(ERASED, request)}
+    coordinates = ("topic", "partition", "offset", "timestamp")
+    nulls = {f.name: F.lit(None).cast(f.dataType) for f in EVENT if f.name not in coordinates}
+    lowest = position_in_sequence(F.lit(0), F.lit(CONTROL), F.col("offset"), F.col("partition"))
+    empty_record = {
+        "op": F.lit(CONTROL),
+        "position": lowest,
+        "wrapped": F.lit(False),
+        "ends_snapshot": F.lit(False),
+    }
+    return nulls | empty_record | {ORIGIN: F.lit(UNNAMED)} | {"headers": single_header(ERASED, request)}
 
 
 def events(records: DataFrame, naming: Naming, also: Sequence[str] = ()) -> DataFrame:
@@ -203,12 +208,17 @@ def _projections(naming: Naming, also: tuple[str, ...]) -> tuple[Projection, ...
     An expression that several columns need is a column of an earlier projection: inlined, the plan would be many times
     as long. Cached, since building them takes longer than a small batch.
     """
-    kept, passed_on = [F.col(f.name) for f in RECORD.fields], [F.col(c) for c in also]
-    said = _envelope(naming)
+    record, passed_on = [F.col(f.name) for f in RECORD.fields], [F.col(c) for c in also]
+    envelope = _envelope(naming)
     steps = (
-        [*kept, *passed_on, opened(F.col("value"), _value_type(naming)).alias("_json")],
-        [*kept, *passed_on, *(column.alias(name) for name, column in said.items())],
-        [*kept, *passed_on, *map(F.col, said), *(column.alias(name) for name, column in _classified(naming).items())],
+        [*record, *passed_on, opened(F.col("value"), _value_type(naming)).alias("_json")],
+        [*record, *passed_on, *(column.alias(name) for name, column in envelope.items())],
+        [
+            *record,
+            *passed_on,
+            *map(F.col, envelope),
+            *(column.alias(name) for name, column in _classified(naming).items()),
+        ],
         [*_event(naming), *passed_on],
     )
     return tuple(map(Projection, steps))
@@ -221,10 +231,10 @@ def _envelope(naming: Naming) -> dict[str, Column]:
     def inside(name: str) -> Column:
         return F.when(wrapped, F.col(f"_json.payload.{name}")).otherwise(F.col(f"_json.{name}"))
 
-    own = {"_wrapped": wrapped, "_schema": F.col("_json.schema"), "_corrupt": corrupt}
-    own["_specversion"] = F.col("_json.specversion")
-    wanted = ("op", "source", *(("after", "before") if naming.sequences else ()))
-    return own | {"_unread": F.col("_json").isNull() | corrupt} | {f"_{name}": inside(name) for name in wanted}
+    fields = {"_wrapped": wrapped, "_schema": F.col("_json.schema"), "_corrupt": corrupt}
+    fields["_specversion"] = F.col("_json.specversion")
+    names = ("op", "source", *(("after", "before") if naming.sequences else ()))
+    return fields | {"_unread": F.col("_json").isNull() | corrupt} | {f"_{name}": inside(name) for name in names}
 
 
 def _classified(naming: Naming) -> dict[str, Column]:
@@ -244,28 +254,28 @@ def _key() -> Column:
 
 def _event(naming: Naming) -> list[Column]:
     """Returns the columns of `EVENT`."""
-    value, source, said_op, table = (F.col(name) for name in ("value", "_source", "_op", "source_table"))
-    at = position(source, said_op, F.col("offset"), F.col("partition"))
+    value, source, source_op, table = (F.col(name) for name in ("value", "_source", "_op", "source_table"))
+    event_position = position(source, source_op, F.col("offset"), F.col("partition"))
     unordered = F.lit(False)
     if naming.sequences:
         name = naming.names.qualified(table, naming.origin(F.col("topic"), source))
         number, ordered = naming.sequence(name, F.col("_after"), F.col("_before"))
-        unordered = said_op.isin(*CHANGES) & ordered & number.isNull()
-        own = position_in_sequence(number, said_op, F.col("offset"), F.col("partition"))
-        at = F.when(ordered & number.isNotNull(), own).otherwise(at)
-    known = said_op.isin(*CHANGES, "t", "m") & ~F.col("_corrupt") & ~unordered
-    op = F.when(F.col("_control"), CONTROL).when(value.isNull(), TOMBSTONE).when(known, said_op)
+        unordered = source_op.isin(*CHANGES) & ordered & number.isNull()
+        in_sequence = position_in_sequence(number, source_op, F.col("offset"), F.col("partition"))
+        event_position = F.when(ordered & number.isNotNull(), in_sequence).otherwise(event_position)
+    known = source_op.isin(*CHANGES, "t", "m") & ~F.col("_corrupt") & ~unordered
+    op = F.when(F.col("_control"), CONTROL).when(value.isNull(), TOMBSTONE).when(known, source_op)
     return [
         *(_key().alias("key") if f.name == "key" else F.col(f.name) for f in RECORD.fields),
         table,
         op.alias("op"),
-        at.alias("position"),
+        event_position.alias("position"),
         _timestamp(source["ts_ms"]).alias("source_ts"),
         F.col("_wrapped").alias("wrapped"),
         F.when(F.col("_schema").isNotNull(), F.xxhash64("_schema")).alias("schema_id"),
         F.when(op.isNull(), _problem(unordered)).alias("problem"),
         _ends_snapshot(source["snapshot"]).alias("ends_snapshot"),
-        progress(source, said_op).alias("progress"),
+        progress(source, source_op).alias("progress"),
         naming.origin(F.col("topic"), source).alias(ORIGIN),
     ]
 

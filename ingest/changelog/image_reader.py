@@ -61,10 +61,10 @@ class ImageReader:
     def for_key(self, key: Sequence[str]) -> ImageReader:
         """Returns a reader that clamps only infinite times in columns of the key, so that two finite times stay two."""
 
-        own = dict(self.names)
+        names = dict(self.names)
 
         def of_key(column: Column) -> Column:
-            in_key = own.get(column.name, column.name) in key
+            in_key = names.get(column.name, column.name) in key
             clamps = column.wire.out_of_range is OutOfRange.CLAMP
             if not (in_key and clamps):
                 return column

@@ -30,8 +30,8 @@ def origin(source: Column) -> Column:
 def origin_of_value(value: Column) -> Column:
     """Returns the origin from a record's value, for events captured before bronze had the column."""
     text = value.cast("string")
-    said = F.coalesce(*(F.get_json_object(text, path) for path in ("$.payload.source", "$.source")))
-    return F.coalesce(origin(F.from_json(said, _SOURCE)), F.lit(UNNAMED))
+    source = F.coalesce(*(F.get_json_object(text, path) for path in ("$.payload.source", "$.source")))
+    return F.coalesce(origin(F.from_json(source, _SOURCE)), F.lit(UNNAMED))
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class TableNaming:
 def origins_differ(one: str, other: str) -> bool:
     """Returns true if two origins name different servers or databases. A part that either lacks is ignored."""
     pairs = zip(_parts(one), _parts(other), strict=True)
-    return any(mine and others and mine != others for mine, others in pairs)
+    return any(part and other_part and part != other_part for part, other_part in pairs)
 
 
 def origin_in_words(table_origin: str) -> str:

@@ -28,21 +28,21 @@ def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:
     not sent), `_broken` (of those that can't be decoded), `_named` (of those in the event; only for a key of several
     columns). `image`: the name of the image that the columns come from.
     """
-    shown = ~F.col(DELETED)
-    lacking = _lacking(key)
-    names = [F.when(gone, F.lit(k)) for k, gone in zip(key, lacking, strict=True)]
-    lacked = F.array_join(F.array(*names), ", ") if names else F.lit("")
+    has_image = ~F.col(DELETED)
+    missing_flags = _missing_flags(key)
+    names = [F.when(is_missing, F.lit(k)) for k, is_missing in zip(key, missing_flags, strict=True)]
+    missing = F.array_join(F.array(*names), ", ") if names else F.lit("")
     advice = "" if key else _WITHOUT_A_KEY
     cases = [
         (
-            F.col("_corrupt") & shown,
+            F.col("_corrupt") & has_image,
             UNDECODABLE,
             F.lit(
                 "a value doesn't fit the type of its column, an object names a field twice, or a number of a column "
                 "without a schema has more than 38 digits: declare the column's type"
             ),
         ),
-        (F.col("_imageless") & shown, NO_IMAGE, F.lit(f"the event has no row image (`{image}`){advice}")),
+        (F.col("_imageless") & has_image, NO_IMAGE, F.lit(f"the event has no row image (`{image}`){advice}")),
         (
             F.lit(not key) & (F.size("_partial") > 0),
             PARTIAL,
@@ -54,9 +54,9 @@ def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:
             F.concat(F.lit("can't be read by their type: "), F.array_join("_broken", ", ")),
         ),
         (
-            reduce(lambda one, other: one | other, lacking, F.lit(False)),
+            reduce(lambda one, other: one | other, missing_flags, F.lit(False)),
             NO_KEY,
-            F.concat(F.lit("no value for key column: "), lacked, F.lit(_NOT_SENT)),
+            F.concat(F.lit("no value for key column: "), missing, F.lit(_NOT_SENT)),
         ),
     ]
     code = reason = F.lit(None).cast("string")
@@ -66,11 +66,11 @@ def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:
     return code.alias(CODE), reason.alias(REASON)
 
 
-def _lacking(key: Sequence[str]) -> list[Column]:
+def _missing_flags(key: Sequence[str]) -> list[Column]:
     """Returns a flag per key column, true if it has no value. In a key of several columns a null of a column in the
     event is a value, unless all of them are null."""
     if len(key) < 2:
         return [quoted(k).isNull() for k in key]
-    nothing = F.coalesce(*(quoted(k).cast("string") for k in key)).isNull()
+    all_null = F.coalesce(*(quoted(k).cast("string") for k in key)).isNull()
     named = (F.coalesce(F.array_contains("_named", k), F.lit(False)) for k in key)
-    return [quoted(k).isNull() & (nothing | ~there) for k, there in zip(key, named, strict=True)]
+    return [quoted(k).isNull() & (all_null | ~is_present) for k, is_present in zip(key, named, strict=True)]

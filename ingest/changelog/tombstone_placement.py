@@ -35,14 +35,14 @@ def with_predecessors_from(history: DataFrame, orphans: DataFrame) -> DataFrame:
     )
     # Filter by key first: few events of the history have one of these keys, and only those need a sort.
     changes = changes.join(F.broadcast(orphans.select(*SAME_KEY).distinct()), SAME_KEY, "left_semi")
-    own = [*orphans.columns]
+    columns = [*orphans.columns]
     joined = orphans.drop("_before").join(changes, SAME_KEY, "left")
     before, adrift = F.col("_offset") < F.col("offset"), is_unplaced_read(F.col("_found.position"))
     nearest = [_nearest(before & which).alias(name) for name, which in (("_placed", ~adrift), ("_adrift", adrift))]
-    rest = [c for c in own if c not in ("topic", "partition", "offset", "_before")]
+    rest = [c for c in columns if c not in ("topic", "partition", "offset", "_before")]
     first = [F.first(c).alias(c) for c in rest]
     found = joined.groupBy("topic", "partition", "offset").agg(*first, *nearest)
-    return found.withColumn("_before", _found()).select(*own)
+    return found.withColumn("_before", _found()).select(*columns)
 
 
 def _nearest(which: Column) -> Column:

@@ -73,27 +73,30 @@ def column_kinds(opened: SparkColumn, wrapped: SparkColumn) -> SparkColumn:
 
 def _kinds(value: SparkColumn) -> SparkColumn:
     """Returns a map whose keys are the kind of a value and, for a number that may be inexact, `_EXPONENT`."""
-    seen = F.schema_of_variant(value)
-    kind = F.when(seen.rlike("OBJECT<|VARIANT"), F.lit("json")).otherwise(_plain_kind(value, seen))
-    careful = seen.contains("DOUBLE")
+    variant_type = F.schema_of_variant(value)
+    kind = F.when(variant_type.rlike("OBJECT<|VARIANT"), F.lit("json")).otherwise(_plain_kind(value, variant_type))
+    may_be_inexact = variant_type.contains("DOUBLE")
     one = F.create_map(kind, F.lit(True))
-    return F.when(careful, F.create_map(kind, F.lit(True), F.lit(_EXPONENT), F.lit(True))).otherwise(one)
+    return F.when(may_be_inexact, F.create_map(kind, F.lit(True), F.lit(_EXPONENT), F.lit(True))).otherwise(one)
 
 
-def _plain_kind(value: SparkColumn, seen: SparkColumn) -> SparkColumn:
-    """Returns the kind of a scalar, or of nested arrays of scalars of one kind. `seen`: its `schema_of_variant`."""
-    scalar = F.regexp_extract(seen, "^(?:ARRAY<)*([A-Z]+)", 1)
-    number, whole = scalar.isin("BIGINT", "DECIMAL", "DOUBLE"), scalar == "BIGINT"
+def _plain_kind(value: SparkColumn, variant_type: SparkColumn) -> SparkColumn:
+    """Returns the kind of a scalar, or of nested arrays of scalars of one kind. `variant_type`: its
+    `schema_of_variant`."""
+    scalar = F.regexp_extract(variant_type, "^(?:ARRAY<)*([A-Z]+)", 1)
+    is_number, is_whole = scalar.isin("BIGINT", "DECIMAL", "DOUBLE"), scalar == "BIGINT"
     text = F.to_json(value)
-    long = number & text.rlike(f"[0-9.]{{{_ALWAYS_KEPT + 1}}}")
-    found = F.when(long, F.regexp_extract_all(text, F.lit(NUMBER), F.lit(0)))
-    inexact = F.coalesce(F.exists(found, lambda digits: ~_is_kept(digits)), F.lit(False))
-    of_number = F.when(inexact, F.when(whole, "int64").otherwise("decimal_text"))
-    of_number = of_number.otherwise(F.when(whole, "int53").otherwise("float64"))
-    other = F.when(scalar == "VOID", F.lit("unknown")).otherwise(F.lower(scalar))
-    depth = F.regexp_count(seen, F.lit("ARRAY<"))
+    is_long = is_number & text.rlike(f"[0-9.]{{{_ALWAYS_KEPT + 1}}}")
+    numbers = F.when(is_long, F.regexp_extract_all(text, F.lit(NUMBER), F.lit(0)))
+    inexact = F.coalesce(F.exists(numbers, lambda digits: ~_is_kept(digits)), F.lit(False))
+    number_kind = F.when(inexact, F.when(is_whole, "int64").otherwise("decimal_text"))
+    number_kind = number_kind.otherwise(F.when(is_whole, "int53").otherwise("float64"))
+    other_kind = F.when(scalar == "VOID", F.lit("unknown")).otherwise(F.lower(scalar))
+    depth = F.regexp_count(variant_type, F.lit("ARRAY<"))
     return F.concat(
-        F.repeat(F.lit("array<"), depth), F.when(number, of_number).otherwise(other), F.repeat(F.lit(">"), depth)
+        F.repeat(F.lit("array<"), depth),
+        F.when(is_number, number_kind).otherwise(other_kind),
+        F.repeat(F.lit(">"), depth),
     )
 
 
@@ -108,9 +111,9 @@ def inferred(kinds_text: str | None) -> tuple[Column, ...]:
     """Returns the columns of a text from `column_kinds`; none if it is not that of an object."""
     found = []
     for name, kinds in _kinds_of(kinds_text).items():
-        own = join_all(parse(kind) for kind in kinds - {_EXPONENT})
+        joined = join_all(parse(kind) for kind in kinds - {_EXPONENT})
         only_texts = kinds <= {"string", "unknown"}
-        found.append(Column(name, wire_of(own, only_texts), own, inferred=True))
+        found.append(Column(name, wire_of(joined, only_texts), joined, inferred=True))
     return tuple(found)
 
 
@@ -148,8 +151,8 @@ def _proves(kinds: frozenset[str], wire: WireType) -> bool:
     if of_number is Kind.FLOAT64 and wire.encoding is not Encoding.NUMBER:
         return False
     proven = _PROVEN.get(of_number or wire.encoding, set())
-    told = kinds - {"unknown"}
-    return bool(told) and told <= proven
+    known = kinds - {"unknown"}
+    return bool(known) and known <= proven
 
 
 def holds_long_numbers(kinds_text: str | None) -> bool:

@@ -25,7 +25,7 @@ _STRING = LogicalType(Kind.STRING)
 _NUMBERS = {Kind.INT53: (False, False), Kind.INT64: (True, False)}
 _NUMBERS |= {Kind.FLOAT64: (False, True), Kind.DECIMAL_TEXT: (True, True)}
 """Number kinds by two flags: a 64-bit float can't represent some value; some value is a fraction."""
-_KIND_OF = {told: kind for kind, told in _NUMBERS.items()}
+_KIND_OF = {flags: kind for kind, flags in _NUMBERS.items()}
 
 
 def join(one: LogicalType, other: LogicalType) -> LogicalType:

@@ -35,11 +35,11 @@ class IncompatibleType:
 
     code: ClassVar[str] = "incompatible-type"
     column: str
-    have: LogicalType
-    got: LogicalType
+    in_table: LogicalType
+    in_event: LogicalType
 
     def __str__(self) -> str:
-        return f"column {self.column!r} is {self.have} in the table and {self.got} in the event"
+        return f"column {self.column!r} is {self.in_table} in the table and {self.in_event} in the event"
 
 
 @dataclass(frozen=True)
@@ -92,46 +92,46 @@ def evolve(current: Sequence[TableColumn], incoming: Sequence[Column], spelling:
         if is_reserved(name):
             conflicts.append(ReservedName(name))
             continue
-        have = columns.get(name)
-        if have is None:
+        in_table = columns.get(name)
+        if in_table is None:
             filled = column if column.has_default and not column.optional else None
             columns[name] = TableColumn(name, column.type, filled, column.sealed, column.inferred)
             continue
-        sealed = _common_sealed(have.sealed, column.sealed)
-        if sealed is None and column.sealed is not None and have.sealed is not None:
-            conflicts.append(IncompatibleType(name, have.sealed.type, column.sealed.type))
+        sealed = _common_sealed(in_table.sealed, column.sealed)
+        if sealed is None and column.sealed is not None and in_table.sealed is not None:
+            conflicts.append(IncompatibleType(name, in_table.sealed.type, column.sealed.type))
             continue
-        inferred = have.inferred and (column.inferred or column.as_stored)
-        joined = join(have.type, column.type) if inferred else _widest(have.type, column.type)
+        inferred = in_table.inferred and (column.inferred or column.as_stored)
+        joined = join(in_table.type, column.type) if inferred else _widest(in_table.type, column.type)
         if joined is None:
-            conflicts.append(IncompatibleType(name, have.type, column.type))
+            conflicts.append(IncompatibleType(name, in_table.type, column.type))
         else:
-            columns[name] = replace(have, type=joined, sealed=sealed, inferred=inferred)
+            columns[name] = replace(in_table, type=joined, sealed=sealed, inferred=inferred)
     if conflicts:
         return Evolution(tuple(current), tuple(conflicts))
     return Evolution(tuple(columns.values()), ())
 
 
-def _widest(have: LogicalType, got: LogicalType) -> LogicalType | None:
+def _widest(in_table: LogicalType, in_event: LogicalType) -> LogicalType | None:
     """Returns the join of two types, at least one of which is from a schema or a declaration; None if there is none."""
-    joined = widest(have, got)
+    joined = widest(in_table, in_event)
     return LogicalType(Kind.INT64) if joined is not None and joined.kind is Kind.INT53 else joined
 
 
 def _equal_names(names: Mapping[str, str]) -> Iterator[EqualNames]:
     """Returns the conflicts of columns with equal names. `names`: column of the event → column of the table."""
     found: dict[str, list[str]] = {}
-    for arrived, own in names.items():
-        found.setdefault(caseless(own), []).append(arrived)
+    for arrived, in_table_name in names.items():
+        found.setdefault(caseless(in_table_name), []).append(arrived)
     return (EqualNames(tuple(same)) for same in found.values() if len(same) > 1)
 
 
-def _common_sealed(have: Column | None, got: Column | None) -> Column | None:
+def _common_sealed(in_table: Column | None, in_event: Column | None) -> Column | None:
     """Returns the column that holds the values of both; None if there is none, or if both are None."""
-    if have is None or got is None:
-        return have or got
-    written = (have.wire.encoding, have.wire.digits, have.wire.elements)
-    joined = widest(have.type, got.type)
-    if joined is None or written != (got.wire.encoding, got.wire.digits, got.wire.elements):
+    if in_table is None or in_event is None:
+        return in_table or in_event
+    written = (in_table.wire.encoding, in_table.wire.digits, in_table.wire.elements)
+    joined = widest(in_table.type, in_event.type)
+    if joined is None or written != (in_event.wire.encoding, in_event.wire.digits, in_event.wire.elements):
         return None
-    return replace(have, type=joined, wire=have.wire if joined == have.type else got.wire)
+    return replace(in_table, type=joined, wire=in_table.wire if joined == in_table.type else in_event.wire)

@@ -54,9 +54,11 @@ def refuse_below_horizon(states: DataFrame, position: Column, nothing_known: Col
 
     `position`: that of the state. `nothing_known`: true if the key has neither row nor tombstone.
     """
-    old = F.col(CODE).isNull() & ~F.col(DELETED) & nothing_known & (position < horizon)
-    told = {CODE: OLDER_THAN_HORIZON, REASON: _FORGOTTEN}
-    return states.withColumns({name: F.when(old, F.lit(text)).otherwise(F.col(name)) for name, text in told.items()})
+    is_too_old = F.col(CODE).isNull() & ~F.col(DELETED) & nothing_known & (position < horizon)
+    refusal = {CODE: OLDER_THAN_HORIZON, REASON: _FORGOTTEN}
+    return states.withColumns(
+        {name: F.when(is_too_old, F.lit(text)).otherwise(F.col(name)) for name, text in refusal.items()}
+    )
 
 
 def with_whole_row_actions(
@@ -73,37 +75,37 @@ def with_whole_row_actions(
     per key, or None if there is nothing; columns: those of the key, or their hash `_key`, and `_position`; other
     columns are passed on. `horizon`: tombstones below this position may have been collected.
     """
-    judged = states
-    for name, remembered in (("_row", rows), ("_tombstone", tombstones)):
-        if remembered is None:
-            judged = judged.withColumn(name, F.lit(None).cast(POSITION))
+    with_actions = states
+    for name, stored in (("_row", rows), ("_tombstone", tombstones)):
+        if stored is None:
+            with_actions = with_actions.withColumn(name, F.lit(None).cast(POSITION))
         else:
-            by = [TOMBSTONE_KEY] if TOMBSTONE_KEY in remembered.columns else list(key)
-            more = (quoted(c) for c in remembered.columns if c not in by and c != POSITION_COLUMN)
-            known = remembered.select(*map(quoted, by), F.col(POSITION_COLUMN).alias(name), *more)
-            judged = joined_by_key(judged, known, by, "left")
+            join_columns = [TOMBSTONE_KEY] if TOMBSTONE_KEY in stored.columns else list(key)
+            other_columns = (quoted(c) for c in stored.columns if c not in join_columns and c != POSITION_COLUMN)
+            positions = stored.select(*map(quoted, join_columns), F.col(POSITION_COLUMN).alias(name), *other_columns)
+            with_actions = joined_by_key(with_actions, positions, join_columns, "left")
     if horizon is not None:
         nothing_known = F.col("_row").isNull() & F.col("_tombstone").isNull()
-        judged = refuse_below_horizon(judged, F.col(POSITION_COLUMN), nothing_known, horizon)
-    return judged.withColumns(_verdict()).drop("_row", "_tombstone")
+        with_actions = refuse_below_horizon(with_actions, F.col(POSITION_COLUMN), nothing_known, horizon)
+    return with_actions.withColumns(_action_columns()).drop("_row", "_tombstone")
 
 
 @cache
-def _verdict() -> dict[str, Column]:
+def _action_columns() -> dict[str, Column]:
     """Returns `_action` and `_tied`, computed from `_position`, `_row`, `_tombstone`, `_deleted` and `_code`.
 
     Positions are compared outside of CASE branches: Spark eliminates no common subexpressions inside them. Cached,
     since building the columns takes longer than a small batch.
     """
-    position, row, grave, deleted = (F.col(c) for c in (POSITION_COLUMN, "_row", "_tombstone", DELETED))
-    over_row, over_grave = (F.coalesce(position > known, F.lit(True)) for known in (row, grave))
-    there = row.isNotNull()
+    position, row, tombstone, deleted = (F.col(c) for c in (POSITION_COLUMN, "_row", "_tombstone", DELETED))
+    above_row, above_tombstone = (F.coalesce(position > stored, F.lit(True)) for stored in (row, tombstone))
+    has_row = row.isNotNull()
     # Tombstones are written before rows are removed. A row at or below its tombstone was left by a crash between the
     # two, and the replayed delete must still remove it.
-    left_behind = F.coalesce(row <= grave, F.lit(False))
-    repeated = deleted & ~there & is_same_source_position(position, grave)
-    newest = over_row & over_grave & ~repeated
-    won = F.col(CODE).isNull() & (newest | (deleted & there & (over_row | left_behind)))
-    gone, come = F.when(there, DELETE).otherwise(WRITE_TOMBSTONE), F.when(there, UPDATE).otherwise(INSERT)
-    action = F.when(won, F.when(deleted, gone).otherwise(come)).when(F.col(CODE).isNotNull(), REFUSE)
-    return {ACTION: action, TIED: won & ~deleted & is_same_source_position(position, row)}
+    is_left_behind = F.coalesce(row <= tombstone, F.lit(False))
+    is_duplicate = deleted & ~has_row & is_same_source_position(position, tombstone)
+    is_newest = above_row & above_tombstone & ~is_duplicate
+    takes_effect = F.col(CODE).isNull() & (is_newest | (deleted & has_row & (above_row | is_left_behind)))
+    on_delete, on_image = F.when(has_row, DELETE).otherwise(WRITE_TOMBSTONE), F.when(has_row, UPDATE).otherwise(INSERT)
+    action = F.when(takes_effect, F.when(deleted, on_delete).otherwise(on_image)).when(F.col(CODE).isNotNull(), REFUSE)
+    return {ACTION: action, TIED: takes_effect & ~deleted & is_same_source_position(position, row)}

@@ -17,47 +17,53 @@ from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, quoted
 from ingest.changelog.position import POSITION
 
 _NTH = "_nth"
-_ITSELF, _TOPIC, *_PLACE = (f"_compared_{n}" for n in range(2 + len(POSITION)))
+_REFUSED_ID, _TOPIC, *_POSITION_FIELDS = (f"_compared_{n}" for n in range(2 + len(POSITION)))
 """Temporary columns: the event ID of a change that can't be applied (else null); and for the shuffle of a large batch
 the topic and the fields of `_position`, from which `_event` is restored."""
 
 
-def compacted(changes: DataFrame, key: Sequence[str], parts: int | None = None) -> DataFrame:
+def compacted(changes: DataFrame, key: Sequence[str], partitions: int | None = None) -> DataFrame:
     """Returns the change of the highest position per key, with the columns of `changes`. Changes with a `_code` can't
     be applied and are all kept.
 
-    The result is partitioned and sorted by key, so a join by the key needs no further exchange. `parts`: number of
+    The result is partitioned and sorted by key, so a join by the key needs no further exchange. `partitions`: number of
     shuffle partitions of a large batch; None for a small one.
     """
-    told = changes.withColumn(_ITSELF, _itself())
-    if parts is None:
+    identified = changes.withColumn(_REFUSED_ID, _refused_id())
+    if partitions is None:
         # The second condition implies the first. It keeps Spark from planning a group limit below the window,
         # which costs a small batch more than it saves.
-        first = (F.col(_NTH) == 1) | F.col(_ITSELF).isNotNull()
-        return told.withColumn(_NTH, _newest_first(tuple(key), (POSITION_COLUMN,))).where(first).drop(_NTH, _ITSELF)
+        first = (F.col(_NTH) == 1) | F.col(_REFUSED_ID).isNotNull()
+        return (
+            identified.withColumn(_NTH, _newest_first(tuple(key), (POSITION_COLUMN,)))
+            .where(first)
+            .drop(_NTH, _REFUSED_ID)
+        )
     # An explicit repartition: for its own exchange Spark would plan a group limit before the shuffle too.
-    spread = told.withColumns(_flat()).drop(POSITION_COLUMN, EVENT_ID).repartition(parts, *map(quoted, key))
-    newest = spread.withColumn(_NTH, _newest_first(tuple(key), tuple(_PLACE))).where(F.col(_NTH) == 1)
-    return newest.withColumns(_whole()).select(*map(quoted, changes.columns))
+    shuffled = (
+        identified.withColumns(_flattened()).drop(POSITION_COLUMN, EVENT_ID).repartition(partitions, *map(quoted, key))
+    )
+    newest = shuffled.withColumn(_NTH, _newest_first(tuple(key), tuple(_POSITION_FIELDS))).where(F.col(_NTH) == 1)
+    return newest.withColumns(_restored()).select(*map(quoted, changes.columns))
 
 
 @cache
-def _itself() -> Column:
+def _refused_id() -> Column:
     return F.when(F.col(CODE).isNotNull(), F.col(EVENT_ID))
 
 
 @cache
-def _flat() -> dict[str, Column]:
+def _flattened() -> dict[str, Column]:
     """Returns the fields of `_position` and the event's topic as columns: a third smaller in the shuffle than structs,
     and cheaper to compare."""
-    fields = {name: F.col(POSITION_COLUMN)[field] for name, field in zip(_PLACE, POSITION.names, strict=True)}
+    fields = {name: F.col(POSITION_COLUMN)[field] for name, field in zip(_POSITION_FIELDS, POSITION.names, strict=True)}
     return {_TOPIC: F.col(EVENT_ID)["topic"]} | fields
 
 
 @cache
-def _whole() -> dict[str, Column]:
-    """Returns `_position` and `_event`, restored from the columns of `_flat`."""
-    at = {field: F.col(name).alias(field) for name, field in zip(_PLACE, POSITION.names, strict=True)}
+def _restored() -> dict[str, Column]:
+    """Returns `_position` and `_event`, restored from the columns of `_flattened`."""
+    at = {field: F.col(name).alias(field) for name, field in zip(_POSITION_FIELDS, POSITION.names, strict=True)}
     event = F.struct(F.col(_TOPIC).alias("topic"), at["partition"], at["offset"])
     return {POSITION_COLUMN: F.struct(*at.values()), EVENT_ID: event}
 
@@ -67,4 +73,4 @@ def _newest_first(key: tuple[str, ...], places: tuple[str, ...]) -> Column:
     """Returns the number of a change within its key, 1 for the highest position. `places`: columns of the position.
     Cached, since building the column takes longer than a small batch."""
     order = [F.col(column).desc() for column in places]
-    return F.row_number().over(Window.partitionBy(*map(quoted, key), _ITSELF).orderBy(*order))
+    return F.row_number().over(Window.partitionBy(*map(quoted, key), _REFUSED_ID).orderBy(*order))

@@ -46,8 +46,8 @@ def names_new_key() -> Column:
 
 def new_key_text() -> Column:
     """Returns the new key from the headers, as JSON text in the form of a record's key; null without one."""
-    said = F.filter("headers", lambda h: h["key"] == HEADER)
-    return F.try_element_at(said, F.lit(1))["value"].cast("string")
+    found = F.filter("headers", lambda h: h["key"] == HEADER)
+    return F.try_element_at(found, F.lit(1))["value"].cast("string")
 
 
 def with_carried_states(facts: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
@@ -58,28 +58,28 @@ def with_carried_states(facts: DataFrame, key: Sequence[str], columns: Sequence[
     move further each time, until their checksum no longer changes.
     """
     facts = facts.unionByName(_vacated(facts, key))
-    everything, known = facts, 0
-    said = F.xxhash64(*map(quoted, key), F.array_sort(F.map_entries(COLUMN_POSITIONS)))
+    all_states, last_checksum = facts, 0
+    state_hash = F.xxhash64(*map(quoted, key), F.array_sort(F.map_entries(COLUMN_POSITIONS)))
     while True:
-        carried = _carried(everything, facts, key, columns).localCheckpoint()
-        told = carried.agg(F.sum(said.cast("decimal(20,0)"))).first()
-        now = (told[0] if told else None) or 0
-        everything = facts.unionByName(carried)
-        if now == known:
-            return everything
-        known = now
+        carried = _carried(all_states, facts, key, columns).localCheckpoint()
+        row = carried.agg(F.sum(state_hash.cast("decimal(20,0)"))).first()
+        checksum = (row[0] if row else None) or 0
+        all_states = facts.unionByName(carried)
+        if checksum == last_checksum:
+            return all_states
+        last_checksum = checksum
 
 
-def _carried(everything: DataFrame, facts: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
+def _carried(all_states: DataFrame, facts: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
     moves = facts.where(F.col(NEW_KEY).isNotNull() & F.col(DELETED))
     moves = moves.select(*map(quoted, key), F.col(POSITION_COLUMN).alias(_AT), F.col(NEW_KEY).alias(_TARGET))
-    own = F.coalesce(F.col(POSITION_COLUMN), F.array_max(known_column_positions()))
-    earlier = joined_by_key(everything, F.broadcast(moves), key).where(own < F.col(_AT))
+    state_position = F.coalesce(F.col(POSITION_COLUMN), F.array_max(known_column_positions()))
+    earlier = joined_by_key(all_states, F.broadcast(moves), key).where(state_position < F.col(_AT))
     # Carried values move on with a row even if its image has not arrived or has moved already.
     states = join_states(earlier, [*key, _AT, _TARGET], columns, columns).where(~F.col(DELETED) | F.col(CARRIED))
     values = {c: quoted(c) for c in columns} | {k: F.col(_TARGET)[k] for k in key}
-    said = {DELETED: F.lit(False), COLUMN_POSITIONS: _as_befores(columns), EVENT_ID: F.col(EVENT_ID)}
-    return with_columns_of(facts, states, values | said)
+    system_columns = {DELETED: F.lit(False), COLUMN_POSITIONS: _as_befores(columns), EVENT_ID: F.col(EVENT_ID)}
+    return with_columns_of(facts, states, values | system_columns)
 
 
 def _vacated(facts: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -87,33 +87,39 @@ def _vacated(facts: DataFrame, key: Sequence[str]) -> DataFrame:
     at = F.col(POSITION_COLUMN)
     for name, lowest in {"streamed": 0, "offset": -1, "partition": -1}.items():
         at = at.withField(name, F.lit(lowest))
-    said = {k: F.col(NEW_KEY)[k] for k in key} | {DELETED: F.lit(True), POSITION_COLUMN: at}
-    return with_columns_of(facts, facts.where(F.col(NEW_KEY).isNotNull()), said | {SOURCE_TS: F.col(SOURCE_TS)})
+    values = {k: F.col(NEW_KEY)[k] for k in key} | {DELETED: F.lit(True), POSITION_COLUMN: at}
+    return with_columns_of(facts, facts.where(F.col(NEW_KEY).isNotNull()), values | {SOURCE_TS: F.col(SOURCE_TS)})
 
 
-def with_columns_of(facts: DataFrame, rows: DataFrame, said: Mapping[str, Column]) -> DataFrame:
+def with_columns_of(facts: DataFrame, rows: DataFrame, values: Mapping[str, Column]) -> DataFrame:
     """Returns `rows` with the columns and types of `facts`: the values of `said`, null in all other columns."""
     types = {f.name: f.dataType for f in facts.schema.fields}
-    return rows.select(*(said.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in types.items()))
+    return rows.select(*(values.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in types.items()))
 
 
 def known_column_positions() -> Column:
     """Returns the array of the positions in `_column_positions`."""
-    at = F.filter(F.map_values(COLUMN_POSITIONS), lambda entry: entry.isNotNull())
-    return F.transform(at, lambda entry: entry["position"])
+    entries = F.filter(F.map_values(COLUMN_POSITIONS), lambda entry: entry.isNotNull())
+    return F.transform(entries, lambda entry: entry["position"])
 
 
 def _as_befores(columns: Sequence[str]) -> Column:
     """Returns `_column_positions` of a carried state: an entry `before` for each known column, null for the others."""
     # A position between the delete and the record before it: it loses to the image before of the moving event itself,
     # and wins over a delete of the new key right before that.
-    at = F.col(_AT)
-    moved = at.withField("offset", at["offset"] - 1).withField("partition", F.lit(_LAST)).cast(POSITION)
+    move_position = F.col(_AT)
+    before_move = (
+        move_position.withField("offset", move_position["offset"] - 1)
+        .withField("partition", F.lit(_LAST))
+        .cast(POSITION)
+    )
     pairs: list[Column] = []
     for name in columns:
-        layered = F.coalesce(F.map_contains_key(COLUMN_POSITIONS, name), F.lit(False))
-        stood = F.col(COLUMN_POSITIONS)[name]
-        told = F.when(layered, F.coalesce(stood["told"], stood["position"])).otherwise(F.col(POSITION_COLUMN))
-        entry = F.struct(moved.alias("position"), F.lit(True).alias("before"), told.alias("told"))
-        pairs += [F.lit(name), F.when(~(layered & stood.isNull()), entry)]
+        has_entry = F.coalesce(F.map_contains_key(COLUMN_POSITIONS, name), F.lit(False))
+        entry = F.col(COLUMN_POSITIONS)[name]
+        told_position = F.when(has_entry, F.coalesce(entry["told"], entry["position"])).otherwise(
+            F.col(POSITION_COLUMN)
+        )
+        moved_entry = F.struct(before_move.alias("position"), F.lit(True).alias("before"), told_position.alias("told"))
+        pairs += [F.lit(name), F.when(~(has_entry & entry.isNull()), moved_entry)]
     return F.create_map(*pairs).cast(COLUMN_POSITIONS_TYPE)

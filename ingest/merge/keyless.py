@@ -2,8 +2,8 @@
 
 A create or a read adds a row (a credit), a delete removes an equal one (a debt), an update does both. A debt may
 arrive before its credit and waits for it. The number of rows of a content is credits less debts, which does not depend
-on order. Only duplicates have to be removed first (`delivered_once`), since the transport may deliver a run of events
-again.
+on order. Only duplicates have to be removed first (`without_duplicate_deliveries`), since the transport may deliver a
+run of events again.
 """
 
 from __future__ import annotations
@@ -28,20 +28,22 @@ def without_duplicate_deliveries(events: DataFrame, counted: str | None = None) 
     boolean column, true for events that are merged already; of equal events these are kept.
     """
     partition = Window.partitionBy("topic", "partition").orderBy("offset")
-    here = source_position(F.col("position"))
-    begins = F.coalesce(here != F.lag(here).over(partition), F.lit(True))
-    runs = events.withColumns({"_place": here, "_said": _said(), "_run": F.sum(begins.cast("long")).over(partition)})
+    source_place = source_position(F.col("position"))
+    begins = F.coalesce(source_place != F.lag(source_place).over(partition), F.lit(True))
+    runs = events.withColumns(
+        {"_place": source_place, "_said": _event_hash(), "_run": F.sum(begins.cast("long")).over(partition)}
+    )
     same = ["topic", "partition", "_place", "_said"]
     numbered = runs.withColumn("_nth", F.row_number().over(Window.partitionBy(*same, "_run").orderBy("offset")))
     before = [] if counted is None else [F.col(counted).desc()]
     first = F.row_number().over(Window.partitionBy(*same, "_nth").orderBy(*before, "offset"))
     # Without a source position a duplicate can't be told from another event.
-    placed = has_source_position(F.col("position"))
-    once = numbered.withColumn("_first", first).where((F.col("_first") == 1) | ~placed)
-    return once.select(*events.columns)
+    is_placed = has_source_position(F.col("position"))
+    deduplicated = numbered.withColumn("_first", first).where((F.col("_first") == 1) | ~is_placed)
+    return deduplicated.select(*events.columns)
 
 
-def _said() -> Column:
+def _event_hash() -> Column:
     """Returns a hash of op and both images. The rest of an envelope (such as `ts_ms`) may differ between deliveries."""
     text = F.col("value").cast("string")
     images = [

@@ -12,32 +12,32 @@ from ingest.changelog.change import CODE, COLUMN_POSITIONS, DELETED, MOVED, NEW_
 from ingest.changelog.projection import Projection
 
 
-def split_key_updates(flat: DataFrame, key: Sequence[str]) -> DataFrame:
+def split_key_updates(changes: DataFrame, key: Sequence[str]) -> DataFrame:
     """Returns changes, two for an update of the key, with `_moved` (true for the delete of the old key).
 
-    `flat`: changes with `_old_<n>`, the key columns of the image before; all null if the event has none.
+    `changes`: with `_old_<n>`, the key columns of the image before; all null if the event has none.
     """
-    moves, columns = _moving(tuple(flat.columns), tuple(key))
-    return columns.of(flat if moves is None else flat.select("*", moves))
+    moves, columns = _projections(tuple(changes.columns), tuple(key))
+    return columns.of(changes if moves is None else changes.select("*", moves))
 
 
 @lru_cache(maxsize=512)
-def _moving(flat: tuple[str, ...], key: tuple[str, ...]) -> tuple[Column | None, Projection]:
-    """Returns the `_moved` column that explodes an update of the key to two rows (None if `flat` lacks the old key),
+def _projections(changes: tuple[str, ...], key: tuple[str, ...]) -> tuple[Column | None, Projection]:
+    """Returns the `_moved` column that explodes an update of the key to two rows (None if `changes` lacks the old key),
     and the projection to changes on top of it."""
-    old = [c for c in (f"_old_{n}" for n in range(len(key))) if c in flat]
-    rest = [c for c in flat if c not in old]
+    old = [c for c in (f"_old_{n}" for n in range(len(key))) if c in changes]
+    rest = [c for c in changes if c not in old]
     if not old or len(old) != len(key):
         return None, Projection((*map(quoted, rest), F.lit(False).alias(MOVED)))
     target = F.struct(*(quoted(k).alias(k) for k in key))
     # In a key of several columns a null is a value.
-    told = F.coalesce(*(F.col(old_key).cast("string") for old_key in old)).isNotNull()
+    has_old_key = F.coalesce(*(F.col(old_key).cast("string") for old_key in old)).isNotNull()
     differs = F.lit(False)
     before = dict(zip(key, old, strict=True))
     for name, old_key in before.items():
         differs |= ~F.col(old_key).eqNullSafe(quoted(name))
-    moves = F.col(CODE).isNull() & told & differs
-    copies = F.when(moves, F.array(F.lit(False), F.lit(True))).otherwise(F.array(F.lit(False)))
+    moves = F.col(CODE).isNull() & has_old_key & differs
+    moved_flags = F.when(moves, F.array(F.lit(False), F.lit(True))).otherwise(F.array(F.lit(False)))
     columns = (
         F.when(F.col(MOVED), F.col(before[c])).otherwise(quoted(c)).alias(c)
         if c in before
@@ -50,4 +50,4 @@ def _moving(flat: tuple[str, ...], key: tuple[str, ...]) -> tuple[Column | None,
         else quoted(c)
         for c in rest
     )
-    return F.explode(copies).alias(MOVED), Projection((*columns, F.col(MOVED)))
+    return F.explode(moved_flags).alias(MOVED), Projection((*columns, F.col(MOVED)))

@@ -98,13 +98,13 @@ def join_states(
             F.when(older, F.when(~entry["before"], entry["position"])).otherwise(position)
         )
         before = F.when(deleted, position).otherwise(F.when(older & entry["before"], entry["position"]))
-        told = F.when(~deleted, entry["told"]).alias("told")
+        told_position = F.when(~deleted, entry["told"]).alias("told")
         # Deletes take part: if one has the highest position, the column has no value.
         value = F.struct(quoted(name).alias("value"), brought.alias("at"), deleted.alias("gone"))
         parts.append(F.max_by(value, brought).alias(f"_brought_{number}"))
-        value = F.struct(quoted(name).alias("value"), before.alias("at"), deleted.alias("gone"), told)
-        latest = F.when(before.isNotNull(), F.struct(before, F.coalesce(told, before)))
-        parts.append(F.max_by(value, latest).alias(f"_before_{number}"))
+        value = F.struct(quoted(name).alias("value"), before.alias("at"), deleted.alias("gone"), told_position)
+        order = F.when(before.isNotNull(), F.struct(before, F.coalesce(told_position, before)))
+        parts.append(F.max_by(value, order).alias(f"_before_{number}"))
     grouped = states.groupBy(*map(quoted, key)).agg(*parts)
     return _states(grouped, key, columns, partial_columns)
 
@@ -112,34 +112,36 @@ def join_states(
 def _states(
     grouped: DataFrame, key: Sequence[str], columns: Sequence[str], partial_columns: Sequence[str]
 ) -> DataFrame:
-    alive, dead = F.col("_alive"), F.col(DELETE_POSITION)
-    exists = F.coalesce(alive.isNotNull() & (dead.isNull() | (alive > dead)), F.lit(False))
-    nobody = F.lit(None).cast(POSITION).alias("told")
+    image_position, delete_position = F.col("_alive"), F.col(DELETE_POSITION)
+    exists = F.coalesce(
+        image_position.isNotNull() & (delete_position.isNull() | (image_position > delete_position)), F.lit(False)
+    )
+    no_told = F.lit(None).cast(POSITION).alias("told")
     values: dict[str, Column] = {}
     entries = []
     for number, name in enumerate(partial_columns):
         brought, before = F.col(f"_brought_{number}"), F.col(f"_before_{number}")
-        has, had = ~brought["gone"], ~before["gone"]
-        values[name] = F.when(has, brought["value"]).when(had, before["value"])
+        has_after, has_before = ~brought["gone"], ~before["gone"]
+        values[name] = F.when(has_after, brought["value"]).when(has_before, before["value"])
         at = (
-            F.when(has, F.struct(brought["at"].alias("position"), F.lit(False).alias("before"), nobody))
-            .when(had, F.struct(before["at"].alias("position"), F.lit(True).alias("before"), before["told"]))
+            F.when(has_after, F.struct(brought["at"].alias("position"), F.lit(False).alias("before"), no_told))
+            .when(has_before, F.struct(before["at"].alias("position"), F.lit(True).alias("before"), before["told"]))
             .cast(COLUMN_POSITION)
         )
-        differs = ~F.coalesce(has & (brought["at"] == alive), F.lit(False))
+        differs = ~F.coalesce(has_after & (brought["at"] == image_position), F.lit(False))
         entries.append(F.struct(differs.alias("differs"), F.lit(name).alias("name"), at.alias("at")))
     carried = ~exists & _any(~F.col(f"_before_{n}")["gone"] for n in range(len(partial_columns)))
-    listed = F.filter(F.array(*entries), lambda e: e["differs"])
-    map_ = F.map_from_arrays(F.transform(listed, lambda e: e["name"]), F.transform(listed, lambda e: e["at"]))
-    kept = [values[c].alias(c) if c in values else F.col("_plain").getField(c).alias(c) for c in columns]
+    older = F.filter(F.array(*entries), lambda e: e["differs"])
+    positions = F.map_from_arrays(F.transform(older, lambda e: e["name"]), F.transform(older, lambda e: e["at"]))
+    column_values = [values[c].alias(c) if c in values else F.col("_plain").getField(c).alias(c) for c in columns]
     return grouped.select(
         *map(quoted, key),
-        *kept,
-        F.when(~carried, F.greatest(alive, dead)).alias(POSITION_COLUMN),
+        *column_values,
+        F.when(~carried, F.greatest(image_position, delete_position)).alias(POSITION_COLUMN),
         (~exists).alias(DELETED),
         F.col("_plain")[SOURCE_TS].alias(SOURCE_TS),
-        F.when((exists | carried) & (F.size(listed) > 0), map_).cast(COLUMN_POSITIONS_TYPE).alias(COLUMN_POSITIONS),
-        dead.alias(DELETE_POSITION),
+        F.when((exists | carried) & (F.size(older) > 0), positions).cast(COLUMN_POSITIONS_TYPE).alias(COLUMN_POSITIONS),
+        delete_position.alias(DELETE_POSITION),
         carried.alias(CARRIED),
         EVENT_ID,
         *STORED,
@@ -157,41 +159,44 @@ def stored_columns(kind: str | None, columns: Sequence[str], location: Column | 
 
     `kind`: None for an event. `columns`: those that count for the content. `location`: that of the row, if it has one.
     """
-    here = F.struct(
+    description = F.struct(
         F.col(POSITION_COLUMN).alias("position"),
         _layers().alias("layers"),
         content(columns).alias("content"),
         (F.lit(None).cast(LOCATION_TYPE) if location is None else location).alias("location"),
     ).cast(_STORED)
-    return [(here if k == kind else F.lit(None).cast(_STORED)).alias(k) for k in STORED]
+    return [(description if k == kind else F.lit(None).cast(_STORED)).alias(k) for k in STORED]
 
 
 def with_partial_row_actions(states: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Returns joined states with `_action` (on silver; `bury`: only a tombstone is new), `_pending_action` (on the
     pending table) and `_buries` (true: a tombstone has to be written). `columns`: all of the table."""
     complete = ~F.coalesce(F.exists(F.map_values(COLUMN_POSITIONS), lambda v: v.isNull()), F.lit(False))
-    row, waiting = F.col(ROW), F.col(PENDING_ROW)
+    row, pending_row = F.col(ROW), F.col(PENDING_ROW)
 
-    def action(shown: Column, stored: Column) -> Column:
-        same = F.col(POSITION_COLUMN).eqNullSafe(stored["position"]) & F.col(_LAYERS).eqNullSafe(stored["layers"])
-        same = same | _doubled(stored)
+    def action(exists_there: Column, stored: Column) -> Column:
+        is_same = F.col(POSITION_COLUMN).eqNullSafe(stored["position"]) & F.col(_LAYERS).eqNullSafe(stored["layers"])
+        is_same = is_same | _is_duplicate(stored)
         return (
-            F.when(shown & stored.isNull(), INSERT)
-            .when(shown & ~same, UPDATE)
-            .when(~shown & stored.isNotNull(), DELETE)
+            F.when(exists_there & stored.isNull(), INSERT)
+            .when(exists_there & ~is_same, UPDATE)
+            .when(~exists_there & stored.isNotNull(), DELETE)
         )
 
-    dead, grave = F.col(DELETE_POSITION), F.col(TOMBSTONE)["position"]
-    new_grave = dead.isNotNull() & (grave.isNull() | ((dead > grave) & ~is_same_source_position(dead, grave)))
+    delete_position, tombstone_position = F.col(DELETE_POSITION), F.col(TOMBSTONE)["position"]
+    needs_tombstone = delete_position.isNotNull() & (
+        tombstone_position.isNull()
+        | ((delete_position > tombstone_position) & ~is_same_source_position(delete_position, tombstone_position))
+    )
     on_silver = action(~F.col(DELETED) & complete, row)
     # Computed as columns: inlined into each comparison, the code for all columns of the table would be generated ten
     # times.
     compared = states.withColumns({_CONTENT: content(columns), _LAYERS: _layers().cast(T.ArrayType(_ENTRY))})
     return compared.withColumns(
         {
-            ACTION: F.coalesce(on_silver, F.when(new_grave, WRITE_TOMBSTONE)),
-            PENDING_ACTION: action((~F.col(DELETED) & ~complete) | F.col(CARRIED), waiting),
-            NEEDS_TOMBSTONE: new_grave,
+            ACTION: F.coalesce(on_silver, F.when(needs_tombstone, WRITE_TOMBSTONE)),
+            PENDING_ACTION: action((~F.col(DELETED) & ~complete) | F.col(CARRIED), pending_row),
+            NEEDS_TOMBSTONE: needs_tombstone,
         }
     ).drop(_CONTENT, _LAYERS)
 
@@ -201,7 +206,7 @@ def _layers() -> Column:
     return F.array_sort(F.map_entries(COLUMN_POSITIONS))
 
 
-def _doubled(stored: Column) -> Column:
+def _is_duplicate(stored: Column) -> Column:
     """Returns true if a state equals the stored one except for transport coordinates: a duplicate delivery."""
 
     def layers(of: Column) -> Column:
@@ -215,15 +220,17 @@ def _doubled(stored: Column) -> Column:
             ),
         )
 
-    again = is_same_source_position(F.col(POSITION_COLUMN), stored["position"]) & (F.col(_CONTENT) == stored["content"])
-    return F.coalesce(again & layers(F.col(_LAYERS)).eqNullSafe(layers(stored["layers"])), F.lit(False))
+    is_same_event = is_same_source_position(F.col(POSITION_COLUMN), stored["position"]) & (
+        F.col(_CONTENT) == stored["content"]
+    )
+    return F.coalesce(is_same_event & layers(F.col(_LAYERS)).eqNullSafe(layers(stored["layers"])), F.lit(False))
 
 
 def without_truncated(rows: DataFrame, floor: Column | None) -> DataFrame:
     """Returns stored rows in which columns at or below `floor`, the position of a truncate, are unknown."""
     if floor is None:
         return rows
-    kept = F.transform_values(
+    remaining = F.transform_values(
         COLUMN_POSITIONS, lambda _, at: F.when(F.coalesce(at["told"], at["position"]) > floor, at)
     )
-    return rows.withColumn(COLUMN_POSITIONS, kept)
+    return rows.withColumn(COLUMN_POSITIONS, remaining)

@@ -20,7 +20,7 @@ VALID_FROM, VALID_TO, UNTIL = "_valid_from", "_valid_to", "_until"
 """Columns: source times of the version and of the change that ended it, and the position of the latter. `_valid_to` and
 `_until` are null for the current version."""
 
-_AT, _LIFE, _NEXT = "_at", "_life", "_next"
+_AT, _DELETES_BEFORE, _NEXT = "_at", "_life", "_next"
 
 
 def row_versions(
@@ -32,26 +32,28 @@ def row_versions(
     `partial_columns`: those of them that have an entry in `_column_positions` of any fact.
     """
     named = [quoted(k) for k in key]
-    own = F.coalesce(F.col(POSITION_COLUMN), F.array_max(known_column_positions()))
-    later = Window.partitionBy(*named).orderBy(F.desc(_AT)).rowsBetween(Window.unboundedPreceding, -1)
-    deletes = F.sum(F.col(DELETED).cast("int")).over(Window.partitionBy(*named).orderBy(_AT))
+    fact_position = F.coalesce(F.col(POSITION_COLUMN), F.array_max(known_column_positions()))
+    following = Window.partitionBy(*named).orderBy(F.desc(_AT)).rowsBetween(Window.unboundedPreceding, -1)
+    delete_count = F.sum(F.col(DELETED).cast("int")).over(Window.partitionBy(*named).orderBy(_AT))
     # Values that a key change carried over have no position and end no version.
-    end = F.when(F.col(POSITION_COLUMN).isNotNull(), F.struct(POSITION_COLUMN, SOURCE_TS))
-    lived = facts.withColumn(_AT, own)
-    lived = lived.withColumns({_NEXT: F.last(end, ignorenulls=True).over(later), _LIFE: deletes})
-    life = Window.partitionBy(*named, _LIFE).orderBy(_AT)
-    lasting = {name: f"_lasting_{n}" for n, name in enumerate(partial_columns)}
-    for name, held in lasting.items():
-        brought, before = (F.last(value, ignorenulls=True).over(life) for value in _told(name))
-        lived = lived.withColumn(held, F.coalesce(brought, before))
+    own_end = F.when(F.col(POSITION_COLUMN).isNotNull(), F.struct(POSITION_COLUMN, SOURCE_TS))
+    rows = facts.withColumn(_AT, fact_position)
+    rows = rows.withColumns({_NEXT: F.last(own_end, ignorenulls=True).over(following), _DELETES_BEFORE: delete_count})
+    between_deletes = Window.partitionBy(*named, _DELETES_BEFORE).orderBy(_AT)
+    value_columns = {name: f"_lasting_{n}" for n, name in enumerate(partial_columns)}
+    for name, column in value_columns.items():
+        brought, before = (F.last(value, ignorenulls=True).over(between_deletes) for value in _after_and_before(name))
+        rows = rows.withColumn(column, F.coalesce(brought, before))
     # A version at the source position of its successor is a duplicate delivery, or was valid for no time.
-    lasts = ~is_same_source_position(F.col(_NEXT)[POSITION_COLUMN], F.col(POSITION_COLUMN))
-    complete = ~F.col(DELETED) & F.col(POSITION_COLUMN).isNotNull() & lasts
-    if lasting:
-        complete = complete & ~F.array_contains(F.array(*(F.col(held).isNull() for held in lasting.values())), True)
-    return lived.where(complete).select(
+    has_duration = ~is_same_source_position(F.col(_NEXT)[POSITION_COLUMN], F.col(POSITION_COLUMN))
+    complete = ~F.col(DELETED) & F.col(POSITION_COLUMN).isNotNull() & has_duration
+    if value_columns:
+        complete = complete & ~F.array_contains(
+            F.array(*(F.col(column).isNull() for column in value_columns.values())), True
+        )
+    return rows.where(complete).select(
         *named,
-        *(F.col(lasting[c])["value"].alias(c) if c in lasting else quoted(c) for c in columns),
+        *(F.col(value_columns[c])["value"].alias(c) if c in value_columns else quoted(c) for c in columns),
         POSITION_COLUMN,
         F.col(_NEXT)[POSITION_COLUMN].alias(UNTIL),
         F.col(SOURCE_TS).alias(VALID_FROM),
@@ -60,7 +62,7 @@ def row_versions(
     )
 
 
-def _told(name: str) -> tuple[Column, Column]:
+def _after_and_before(name: str) -> tuple[Column, Column]:
     """Returns a column's value from the image after, and from the image before; each a struct `value`, or null."""
     older = F.coalesce(F.map_contains_key(COLUMN_POSITIONS, name), F.lit(False))
     value = F.struct(quoted(name).alias("value"))

@@ -11,15 +11,15 @@ from ingest.changelog.values.types import Kind, LogicalType, spark_type
 _TEXTS = (Kind.DECIMAL_TEXT, Kind.JSON, Kind.STRING)
 
 
-def converted(stored: SparkColumn, have: LogicalType, want: LogicalType) -> SparkColumn:
-    """Returns `stored`, a `spark_type(have)`, as a `spark_type(want)`. `unknown`, nothing but nulls, becomes any
+def converted(stored: SparkColumn, source: LogicalType, target: LogicalType) -> SparkColumn:
+    """Returns `stored`, a `spark_type(source)`, as a `spark_type(target)`. `unknown`, nothing but nulls, becomes any
     type."""
-    target = spark_type(want)
-    if have.kind is Kind.UNKNOWN:
-        return F.lit(None).cast(target)
-    if have.kind is want.kind is Kind.ARRAY:
-        element, wanted = have.elements[0], want.elements[0]
-        return F.transform(stored, lambda value: converted(value, element, wanted))
-    if have.kind in (Kind.ARRAY, Kind.FLOAT64) and want.kind in _TEXTS:
+    target_type = spark_type(target)
+    if source.kind is Kind.UNKNOWN:
+        return F.lit(None).cast(target_type)
+    if source.kind is target.kind is Kind.ARRAY:
+        source_element, target_element = source.elements[0], target.elements[0]
+        return F.transform(stored, lambda value: converted(value, source_element, target_element))
+    if source.kind in (Kind.ARRAY, Kind.FLOAT64) and target.kind in _TEXTS:
         return json_text(stored.cast("variant"))
-    return stored.cast(target)
+    return stored.cast(target_type)

@@ -100,17 +100,17 @@ def _from_number(text: SparkColumn, scale: int, target: LogicalType) -> SparkCol
     """
     if target.kind is Kind.DECIMAL_TEXT:
         number = text.try_cast(f"decimal({MAX_DIGITS},{_DOUBLE_SCALE})")
-        result = _shortest(number)
-        plain = F.when(text.rlike(r"^-?[0-9]+(\.[0-9]*[1-9])?$"), text)
+        from_double = _shortest(number)
+        from_plain = F.when(text.rlike(r"^-?[0-9]+(\.[0-9]*[1-9])?$"), text)
     else:
-        number = result = text.try_cast(spark_type(target))
+        number = from_double = text.try_cast(spark_type(target))
         canonical = _shortest(number) if target.scale else number.cast("string")
-        plain = F.when(text == canonical, number)
+        from_plain = F.when(text == canonical, number)
     if scale > _DOUBLE_SCALE:
-        return plain
+        return from_plain
     double = text.try_cast("double")
-    kept = (F.abs(double) < 1e-6) | ((F.abs(double) < 1e15) & (F.floor(double) == double))
-    return plain.when(text.rlike(r"E|\.0$") & kept & (number.cast("double") == double), result)
+    is_exact = (F.abs(double) < 1e-6) | ((F.abs(double) < 1e15) & (F.floor(double) == double))
+    return from_plain.when(text.rlike(r"E|\.0$") & is_exact & (number.cast("double") == double), from_double)
 
 
 def _shortest(number: SparkColumn) -> SparkColumn:

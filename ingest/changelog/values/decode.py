@@ -94,8 +94,8 @@ def undecodable(value: SparkColumn, wire: WireType, target: LogicalType) -> Spar
             element = _part(wire.elements[0], target.elements[0])
             inner = F.exists(value, element)
         case Encoding.MAP:
-            key, held = (_part(*pair) for pair in zip(wire.elements, target.elements, strict=True))
-            inner = F.exists(F.map_keys(value), key) | F.exists(F.map_values(value), held)
+            key, inner_value = (_part(*pair) for pair in zip(wire.elements, target.elements, strict=True))
+            inner = F.exists(F.map_keys(value), key) | F.exists(F.map_values(value), inner_value)
         case Encoding.MAP_ENTRIES:
             inner = F.exists(value, lambda entry: _bad_entry(entry, wire, target))
         case Encoding.STRUCT:
@@ -150,11 +150,11 @@ def _checked_float(variant: SparkColumn, wire: WireType) -> SparkColumn:
 
 def _if_exact(variant: SparkColumn, text: SparkColumn, floating: SparkColumn) -> SparkColumn:
     variant_type = F.schema_of_variant(variant)
-    kept = _significant(floating.cast("string")) == _significant(text)
-    widened = _significant(floating.cast("double").cast("string")) == _significant(text)
-    exact = (variant_type == "BIGINT") | variant_type.startswith("DECIMAL")
-    free = (variant_type == "DOUBLE") | (variant_type == "STRING")
-    return F.when(free | (exact & (kept | widened)), floating)
+    is_exact = _significant(floating.cast("string")) == _significant(text)
+    is_exact_as_double = _significant(floating.cast("double").cast("string")) == _significant(text)
+    is_decimal = (variant_type == "BIGINT") | variant_type.startswith("DECIMAL")
+    is_unchecked = (variant_type == "DOUBLE") | (variant_type == "STRING")
+    return F.when(is_unchecked | (is_decimal & (is_exact | is_exact_as_double)), floating)
 
 
 def _significant(number: SparkColumn) -> SparkColumn:
@@ -211,7 +211,7 @@ def _array(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColu
 
 
 def _map(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
-    return F.transform_values(value, lambda _, held: decode(held, wire.elements[1], target.elements[1]))
+    return F.transform_values(value, lambda _, inner_value: decode(inner_value, wire.elements[1], target.elements[1]))
 
 
 def _entry(entry: SparkColumn, position: int, wire: WireType) -> SparkColumn:
@@ -222,8 +222,8 @@ def _entry(entry: SparkColumn, position: int, wire: WireType) -> SparkColumn:
 def _bad_entry(entry: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
     """Returns true if an entry is no pair of a key that is not null and a value that is null or decodable."""
     key = decode(_entry(entry, 0, wire), wire.elements[0], target.elements[0])
-    held = decode(_entry(entry, 1, wire), wire.elements[1], target.elements[1])
-    lost = held.isNull() & ~F.is_variant_null(F.get(entry, F.lit(1)))
+    inner_value = decode(_entry(entry, 1, wire), wire.elements[1], target.elements[1])
+    lost = inner_value.isNull() & ~F.is_variant_null(F.get(entry, F.lit(1)))
     return F.coalesce((F.size(entry) != 2) | key.isNull() | lost, F.lit(True))
 
 

@@ -61,7 +61,7 @@ def _nested(value: SparkColumn, logical_type: LogicalType) -> SparkColumn:
             return F.transform(value, lambda element: rendered(element, elements[0]))
         case Kind.MAP:
             keyed = F.transform_keys(value, lambda key, _: rendered(key, elements[0]).cast("string"))
-            return F.transform_values(keyed, lambda _, held: rendered(held, elements[1]))
+            return F.transform_values(keyed, lambda _, inner: rendered(inner, elements[1]))
         case _:
             fields = [
                 rendered(value.getField(name), element).alias(name)

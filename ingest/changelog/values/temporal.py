@@ -147,14 +147,14 @@ def instant_from_units(units: SparkColumn, digits: int, rule: OutOfRange, zoned:
     overflown = F.lit(False)
     match digits:
         case 3:
-            kept = units.isin(INFINITY_MICROS, MINUS_INFINITY_MICROS)
+            unscaled = units.isin(INFINITY_MICROS, MINUS_INFINITY_MICROS)
             scaled = F.try_multiply(units, F.lit(1000).cast("bigint"))
-            value = F.timestamp_micros(F.when(kept, units).otherwise(scaled))
+            value = F.timestamp_micros(F.when(unscaled, units).otherwise(scaled))
             first, last = begin // 1000, LAST_MICROS // 1000
         case 6:
             overflown = units < _OVERFLOWN_MICROS
-            kept = ~overflown | units.isin(*_MINUS_INFINITE_UNITS)
-            value = F.timestamp_micros(F.when(kept, units) if rule is OutOfRange.KEEP else units)
+            unscaled = ~overflown | units.isin(*_MINUS_INFINITE_UNITS)
+            value = F.timestamp_micros(F.when(unscaled, units) if rule is OutOfRange.KEEP else units)
             first, last = begin, LAST_MICROS
         case _:
             value = F.timestamp_micros(micros_from_nanos(units))
