@@ -15,7 +15,7 @@ from ingest.backfill.recomputing import recompute_tables
 from ingest.backfill.source_readers import source_readers
 from ingest.batches.deliveries import ReaderEvents, count_row_deliveries
 from ingest.changelog.accounting import Account
-from ingest.changelog.change import content, quoted
+from ingest.changelog.change import content_hash, quoted
 from ingest.changelog.envelope import CHANGES, key_json
 from ingest.config import Pipeline
 from ingest.lakehouse.accounts import Accounts
@@ -210,7 +210,7 @@ def _differences(live: DataFrame, recomputed: DataFrame, table_schema: TableSche
     sides = []
     for side, rows in (("live", live), ("folded", recomputed)):
         # One row per key; a table without a key may hold equal rows several times.
-        contents = F.array_join(F.sort_array(F.collect_list(F.hex(content(columns)))), ",")
+        contents = F.array_join(F.sort_array(F.collect_list(F.hex(content_hash(columns)))), ",")
         sides.append(rows.groupBy(*map(quoted, key)).agg(F.sha2(contents, 256).alias(side)))
     one, other = (
         side.toDF(*(f"{kind}_{n}" for n in range(len(key))), kind)

@@ -50,7 +50,7 @@ EVENT_ID_TYPE = T.StructType(
 COLUMN_POSITIONS_TYPE = T.MapType(T.StringType(), COLUMN_POSITION)
 
 
-def content(columns: Sequence[str]) -> Column:
+def content_hash(columns: Sequence[str]) -> Column:
     """Returns the SHA-256 of `columns`, as binary. Null columns don't count, so a column that is missing equals
     null."""
     return _content_hash(tuple(columns))

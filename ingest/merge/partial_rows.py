@@ -42,7 +42,7 @@ from ingest.changelog.change import (
     EVENT_ID,
     POSITION_COLUMN,
     SOURCE_TS,
-    content,
+    content_hash,
     quoted,
 )
 from ingest.changelog.position import POSITION, is_same_source_position, source_position
@@ -162,7 +162,7 @@ def stored_columns(kind: str | None, columns: Sequence[str], location: Column | 
     description = F.struct(
         F.col(POSITION_COLUMN).alias("position"),
         _layers().alias("layers"),
-        content(columns).alias("content"),
+        content_hash(columns).alias("content"),
         (F.lit(None).cast(LOCATION_TYPE) if location is None else location).alias("location"),
     ).cast(_STORED)
     return [(description if k == kind else F.lit(None).cast(_STORED)).alias(k) for k in STORED]
@@ -191,7 +191,7 @@ def with_partial_row_actions(states: DataFrame, columns: Sequence[str]) -> DataF
     on_silver = action(~F.col(DELETED) & complete, row)
     # Computed as columns: inlined into each comparison, the code for all columns of the table would be generated ten
     # times.
-    compared = states.withColumns({_CONTENT: content(columns), _LAYERS: _layers().cast(T.ArrayType(_ENTRY))})
+    compared = states.withColumns({_CONTENT: content_hash(columns), _LAYERS: _layers().cast(T.ArrayType(_ENTRY))})
     return compared.withColumns(
         {
             ACTION: F.coalesce(on_silver, F.when(needs_tombstone, WRITE_TOMBSTONE)),

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.batches.decoding import BatchChanges
-from ingest.changelog.change import CODE, COLUMN_POSITIONS, EVENT_ID, POSITION_COLUMN, SOURCE_TS, content, quoted
+from ingest.changelog.change import CODE, COLUMN_POSITIONS, EVENT_ID, POSITION_COLUMN, SOURCE_TS, content_hash, quoted
 from ingest.changelog.image_reader import ImageChoice
 from ingest.internal_columns import LOCATION, LOCATION_TYPE
 from ingest.lakehouse.row_changes import RowChanges
@@ -73,7 +73,7 @@ def _entries(changes: BatchChanges, table_schema: TableSchema, truncation: Trunc
         above_truncate(frame, truncation.position).withColumn(SIDE, F.lit(side)) for side, frame in images.items()
     )
     entries = reduce(DataFrame.unionByName, frames)
-    return entries.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), CONTENT: content(table_schema.names)})
+    return entries.withColumns({LOCATION: F.lit(None).cast(LOCATION_TYPE), CONTENT: content_hash(table_schema.names)})
 
 
 def _with_stored(good: DataFrame, table_schema: TableSchema, stored: TableState, has_debts: bool) -> DataFrame:
@@ -85,7 +85,7 @@ def _with_stored(good: DataFrame, table_schema: TableSchema, stored: TableState,
     for side, rows in ((CREDIT, _rows(stored) if has_debts else None), (DEBT, _debts(stored))):
         if rows is not None:
             with_content = rows.withColumns(
-                {CONTENT: content(table_schema.names), SIDE: F.lit(side), EVENT_ID: no_event}
+                {CONTENT: content_hash(table_schema.names), SIDE: F.lit(side), EVENT_ID: no_event}
             )
             found = with_content.join(contents, CONTENT, "left_semi")
             entries.append(found.select(*map(quoted, _columns(table_schema))))

@@ -20,7 +20,7 @@ from ingest.changelog.change import (
     NEW_KEY,
     POSITION_COLUMN,
     SOURCE_TS,
-    content,
+    content_hash,
     quoted,
 )
 from ingest.changelog.values.render import LOSSLESS_JSON
@@ -168,7 +168,7 @@ def _differences(versions_now: DataFrame, stored_versions: DataFrame, table_sche
     """Returns `versions_now` and the stored versions that are no longer among them, each with the `_action` that turns
     the stored versions into `versions_now`; null for equal ones."""
     identity = [*table_schema.key, POSITION_COLUMN]
-    row_content = content([*table_schema.names, *HistoryVersions.system_columns.names])
+    row_content = content_hash([*table_schema.names, *HistoryVersions.system_columns.names])
     stored = stored_versions.select(*map(quoted, identity), LOCATION, row_content.alias("_there"))
     both = joined_by_key(versions_now.withColumn("_wanted", row_content), stored, identity, "full_outer")
     here, before = F.col("_wanted"), F.col("_there")

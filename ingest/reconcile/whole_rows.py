@@ -18,7 +18,7 @@ from ingest.changelog.change import (
     MOVED,
     NEW_KEY,
     POSITION_COLUMN,
-    content,
+    content_hash,
     quoted,
 )
 from ingest.changelog.image_reader import ImageChoice
@@ -187,7 +187,7 @@ def _moved_later(changes: BatchChanges, resolved: DataFrame, key: Sequence[str])
 
 def _check_duplicates(tied: DataFrame, counts: ActionCounts, table_schema: TableSchema, stored: TableState) -> None:
     """Raises DuplicateMismatch where one of these states differs from the row at its position."""
-    key, state_content, count = list(table_schema.identity), content(table_schema.names), sum(counts.tied.values())
+    key, state_content, count = list(table_schema.identity), content_hash(table_schema.names), sum(counts.tied.values())
     states = tied.select(*map(quoted, key), state_content.alias("_said"))
     files = {file for _, file in counts.tied if file is not None}
     rows = stored.silver.matching_with(states, key, ["_said"], files, few=count <= FEW_KEYS)
@@ -203,8 +203,8 @@ def _without_duplicates(
     these."""
     columns, key = table_schema.names, list(table_schema.identity)
     tied = resolved.where(TIED)
-    rows = stored.silver.matching(tied, key).select(*map(quoted, key), content(columns).alias("_there"))
-    states = tied.select(*map(quoted, key), ACTION, replaced_file(), MOVED, content(columns).alias("_said"))
+    rows = stored.silver.matching(tied, key).select(*map(quoted, key), content_hash(columns).alias("_there"))
+    states = tied.select(*map(quoted, key), ACTION, replaced_file(), MOVED, content_hash(columns).alias("_said"))
     same = checkpoint(joined_by_key(states, rows, key).where(F.col("_said") == F.col("_there")).drop("_said", "_there"))
     aggregates = (F.count(F.lit(1)).alias("states"), F.count_if(MOVED).alias("moves"))
     counted = same.groupBy(ACTION, "_file").agg(*aggregates).collect()  # a row per action and file
