@@ -1,4 +1,4 @@
-"""A part of bronze, to be merged by itself."""
+"""A part of bronze that a backfill merges by itself."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""What is known of histories up to a batch: found once, and kept, so that nobody reads a history for it again.
+"""Facts about the history of bronze through a batch: computed once and stored, so that the history need not be read
+again.
 
-A row per reader and kind, which says up to which batch something is known, and what. Batches before it never change but
-for events that an erasure empties, so what is kept stays right, whoever dies. What is not kept, or was found under
-other settings, is found again. It holds names of topics and tables, positions and numbers of batches, and nothing out
-of a key or a value.
+The table has a row per reader and kind: the last batch that the facts cover, and the facts. Earlier batches never change
+except for events that an erasure empties, so stored facts stay true. Facts that are missing, or were computed under other
+settings, are computed again. They hold names of topics and tables, positions and batch numbers, and nothing of a key or
+a value.
 """
 
 from __future__ import annotations
@@ -35,54 +36,55 @@ _FILE = "_file"
 
 @dataclass(frozen=True)
 class HistoryFact:
-    """`what` is known up to the batch `upto`."""
+    """Facts about the batches up to `through_batch`, as JSON has them."""
 
     through_batch: int
     facts: Mapping[str, Any]
 
 
 class HistoryFacts:
-    """Of the histories of a lakehouse."""
+    """The stored facts of a lakehouse."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
         self._table = delta_table.Table(spark, path)
-        self._seen: dict[tuple[str, str], set[str]] = {}
+        self._loaded: dict[tuple[str, str], set[str]] = {}
+        """(reader, kind) → names of the files from which they were loaded."""
 
     def load(self, reader: str, kind: str, basis: str) -> HistoryFact | None:
-        """Returns what is kept for a reader; None where nothing is, or it was found on another `basis`."""
+        """Returns the stored facts of a reader; None if there are none, or they have another `basis` (a digest of the
+        settings under which they were computed)."""
         if not self._table.exists():
             return None
-        self._table.version()  # Another process may have kept more.
+        self._table.version()  # Another process may have stored newer ones.
         rows = self._rows(reader, kind).collect()  # one row
-        self._seen[reader, kind] = {row[_FILE] for row in rows}
-        found = [row for row in rows if row["basis"] == basis]
-        newest = max(found, key=lambda row: row["upto_batch"], default=None)
+        self._loaded[reader, kind] = {row[_FILE] for row in rows}
+        same = [row for row in rows if row["basis"] == basis]
+        newest = max(same, key=lambda row: row["upto_batch"], default=None)
         return None if newest is None else HistoryFact(newest["upto_batch"], json.loads(newest["known"]))
 
-    def store(self, reader: str, kind: str, basis: str, known: HistoryFact) -> None:
-        """Replaces what was kept of that kind for a reader.
+    def store(self, reader: str, kind: str, basis: str, fact: HistoryFact) -> None:
+        """Replaces the stored facts of this kind of a reader.
 
-        Raises Contended where another run has replaced it since it was read here: what follows from both nobody
-        knows."""
+        Raises Contended if another run has replaced them since they were loaded: the two can't be combined."""
         if not self._table.exists():
             self._table.create(_SCHEMA, delta_table.NO_STATISTICS)
-        row = {"reader": reader, "kind": kind, "basis": basis, "upto_batch": known.through_batch}
-        row["known"] = json.dumps(known.facts, ensure_ascii=False)
+        row = {"reader": reader, "kind": kind, "basis": basis, "upto_batch": fact.through_batch}
+        row["known"] = json.dumps(fact.facts, ensure_ascii=False)
         retry_on_conflict(DELTA_CONFLICTS)(self._replace, row)
 
     def _replace(self, row: Mapping[str, Any]) -> None:
         self._table.version()
-        mine = str(row["reader"]), str(row["kind"])
-        names = {r[_FILE] for r in self._rows(*mine).select(_FILE).collect()}  # one
-        if names != self._seen.get(mine, set()):
+        key = str(row["reader"]), str(row["kind"])
+        names = {r[_FILE] for r in self._rows(*key).select(_FILE).collect()}  # one
+        if names != self._loaded.get(key, set()):
             raise concurrent_commit(self._table.path)
         # Each file has one row.
         ready = write_ready_file(self._spark, self._table.path, [row], _SCHEMA)
         self._table.commit(None, removed_files=self._table.files_named(names), ready=[ready])
-        self._seen[mine] = {ready.name}
+        self._loaded[key] = {ready.name}
 
     def _rows(self, reader: str, kind: str) -> DataFrame:
         rows = self._table.rows_in(self._table.files().values())
-        mine = rows.where((F.col("reader") == reader) & (F.col("kind") == kind))
-        return mine.select("*", F.col("_metadata.file_name").alias(_FILE))
+        chosen = rows.where((F.col("reader") == reader) & (F.col("kind") == kind))
+        return chosen.select("*", F.col("_metadata.file_name").alias(_FILE))

@@ -1,4 +1,4 @@
-"""What is to be written to a table, as a verdict says it."""
+"""The row changes that a batch makes in a table."""
 
 from __future__ import annotations
 
@@ -16,20 +16,26 @@ from ingest.merge.actions import ACTION, DELETE, UPDATE
 
 @dataclass(frozen=True)
 class RowChanges:
-    """States that take effect, with their `_action` and the `LOCATION` of the row that each replaces; the actions that
-    are among them, the names of the files that hold those rows, and how many states there are. `parts`: the
-    states lie sorted by key in so many parts, if they do. `few`: those rows by their files, where they are few."""
+    """States to write. `states`: with their `_action` and the `LOCATION` of the row that each replaces. `actions`: those
+    that occur. `files`: names of the files that hold the replaced rows. `rows`: number of states. `parts`: number of
+    partitions in which the states are sorted by key, if they are. `row_numbers`: the replaced rows by file, if they are
+    few."""
 
     states: DataFrame
     actions: frozenset[str]
     files: frozenset[str]
     rows: int
     parts: int | None = None
-    few: Mapping[str, RowNumbers] | None = None
+    row_numbers: Mapping[str, RowNumbers] | None = None
 
     @property
-    def gone(self) -> DeletedRows:
-        """The rows that they replace or take away."""
-        if self.few is not None:
-            return self.few
+    def is_small(self) -> bool:
+        """Returns True if the states are few, so that Spark's prepared plans suit them."""
+        return self.row_numbers is not None
+
+    @property
+    def deleted_rows(self) -> DeletedRows:
+        """Returns the rows that the states replace or delete."""
+        if self.row_numbers is not None:
+            return self.row_numbers
         return self.states.where(F.col(ACTION).isin(UPDATE, DELETE)).select(LOCATION)

@@ -1,5 +1,5 @@
-"""The history of a silver table, where a pipeline's file asks for it: all versions of its rows (an SCD of type 2), and
-what these follow from: every change that came, by key."""
+"""The history of a silver table, if the pipeline file asks for it: all versions of its rows (SCD type 2), and the changes
+that the versions are computed from."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ingest.lakehouse.silver import Silver
 from ingest.merge.row_versions import UNTIL, VALID_FROM, VALID_TO
 
 OTHER_KEY = "_other_key"
-"""As JSON: the key that a deleted row went on under; of a row that came from another key, that one."""
+"""A key as JSON: of a deleted row the key under which it went on, of a row that came from another key that key."""
 ARRIVED = "_arrived"
-"""Whether the row only says that one came from another key."""
+"""True in a row that only records that a row came from another key."""
 
 
 class HistoryVersions(Silver):
-    """For readers: a row per version, with the time from which and before which it held."""
+    """The versions of a table's rows, for readers: a row per version, valid from `VALID_FROM` until before `VALID_TO`."""
 
     system_columns: ClassVar[T.StructType] = T.StructType(
         [
@@ -33,8 +33,8 @@ class HistoryVersions(Silver):
 
 
 class HistoryChanges(Silver):
-    """For the merge: a row per change, also of those that are older than what silver holds. One without a key is of
-    the whole table: a truncate."""
+    """The changes of a table, for the merge: a row per change, also if it is older than silver's row. A change without a
+    key is a truncate."""
 
     system_columns: ClassVar[T.StructType] = T.StructType(
         [

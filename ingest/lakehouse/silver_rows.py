@@ -1,5 +1,4 @@
-"""The rows of a silver table's files, as they are made of a verdict's states and, where a file is written anew, of its
-old rows."""
+"""The rows of a silver table's new files, made of a changeset's states and, if files are rewritten, of their old rows."""
 
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ from ingest.merge.key_join import joined_by_key
 
 @dataclass(frozen=True)
 class SilverRows:
-    """Of a table of this shape. `beside`: what a row holds beside the table's columns; `apart`: which of these tell
-    rows of one key apart."""
+    """Lays out the rows of a table. `system_columns`: columns besides the table's own. `version_columns`: those of them that
+    distinguish rows of one key."""
 
     table_schema: TableSchema
     system_columns: T.StructType
@@ -32,32 +31,32 @@ class SilverRows:
 
     @property
     def schema(self) -> T.StructType:
-        """The columns by their logical types, then those beside."""
+        """Returns the table's columns with their logical types, then the system columns."""
         return T.StructType(
             [*(T.StructField(c.name, spark_type(c.type)) for c in self.table_schema.columns), *self.system_columns]
         )
 
-    def come(self, files: int, parts: int | None, states: DataFrame) -> DataFrame:
-        """Those that come, for so many new files. `parts`: as `Writes` has it."""
+    def new_rows(self, files: int, parts: int | None, states: DataFrame) -> DataFrame:
+        """Returns the rows to add, in at most `files` sorted partitions. `parts`: as in `RowChanges`."""
         return self.laid_out(states.where(F.col(ACTION) != DELETE), files, parts)
 
     def laid_out(self, rows: DataFrame, files: int, parts: int | None = None) -> DataFrame:
-        """These rows, for so many files."""
+        """Returns `rows` with the table's columns, in at most `files` sorted partitions."""
         return laid_out(_columns(self).of(rows), self.table_schema.key, files, parts)
 
-    def rewritten(self, few: bool, states: DataFrame, old: DataFrame) -> DataFrame:
-        """The rows of old files and those that come, for one new file; and what changed, for the change data feed.
-        `few`: so are the states."""
+    def rewritten(self, is_small: bool, states: DataFrame, old: DataFrame) -> DataFrame:
+        """Returns the rows of rewritten files, with the states applied, in one partition, and the entries of the change data
+        feed (with `CHANGE_TYPE`). `old`: the rows of those files. `is_small`: the states are few."""
         key = [*self.table_schema.identity, *self.version_columns]
-        taken = states.select(*(quoted(k) for k in key), ACTION)
-        gone = F.when(F.col(ACTION) == DELETE, "delete").when(F.col(ACTION) == UPDATE, "update_preimage")
-        taken = taken.hint("shuffle_hash" if few else "broadcast")
-        there = joined_by_key(old, taken, key, "left").withColumn(CHANGE_TYPE, gone)
-        come = F.when(F.col(ACTION) == INSERT, "insert").otherwise("update_postimage")
+        replaced = states.select(*(quoted(k) for k in key), ACTION)
+        old_type = F.when(F.col(ACTION) == DELETE, "delete").when(F.col(ACTION) == UPDATE, "update_preimage")
+        replaced = replaced.hint("shuffle_hash" if is_small else "broadcast")
+        old = joined_by_key(old, replaced, key, "left").withColumn(CHANGE_TYPE, old_type)
+        new_type = F.when(F.col(ACTION) == INSERT, "insert").otherwise("update_postimage")
         # A new row is written twice: into the table, and into the feed.
-        twice = F.explode(F.array(F.lit(None).cast("string"), come)).alias(CHANGE_TYPE)
+        twice = F.explode(F.array(F.lit(None).cast("string"), new_type)).alias(CHANGE_TYPE)
         new = self._images(states.where(F.col(ACTION) != DELETE), (twice,))
-        return self._images(there, (F.col(CHANGE_TYPE),)).unionByName(new).coalesce(1)
+        return self._images(old, (F.col(CHANGE_TYPE),)).unionByName(new).coalesce(1)
 
     def _images(self, rows: DataFrame, more: Sequence[Column]) -> DataFrame:
         return rows.select(*_columns(self).columns, *more)
@@ -65,5 +64,4 @@ class SilverRows:
 
 @lru_cache(maxsize=512)
 def _columns(rows: SilverRows) -> Projection:
-    """The table's columns with their types."""
     return Projection([quoted(f.name).cast(f.dataType).alias(f.name) for f in rows.schema.fields])

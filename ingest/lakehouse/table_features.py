@@ -1,5 +1,5 @@
-"""What a Delta table has to be able to do for its columns, as properties. Each feature shuts some readers out, so a
-table has it only where a column needs it."""
+"""Delta table features that columns need, as table properties. Each feature excludes some readers, so a table has it
+only if a column needs it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ def features(columns: Mapping[str, T.DataType]) -> dict[str, str]:
     found = {}
     if any(_needs_mapping(name, kind) for name, kind in columns.items()):
         found[MAPPING] = "name"
-    # Delta enables it by itself in a new table only.
-    if any(_holds(kind, T.TimestampNTZType) for kind in columns.values()):
+    # Delta enables this feature by itself only when it creates the table.
+    if any(_contains(kind, T.TimestampNTZType) for kind in columns.values()):
         found["delta.feature.timestampNtz"] = "supported"
     return found
 
 
 def _needs_mapping(name: str, kind: T.DataType) -> bool:
-    """Whether Parquet can't hold the name of a column of this type, or of a field in it."""
+    """Returns True if Parquet can't hold the name of the column or of a field in its type."""
     return bool(_NEEDS_MAPPING.search(name)) or any(_needs_mapping(n, k) for n, k in _parts(kind))
 
 
-def _holds(kind: T.DataType, sought: type[T.DataType]) -> bool:
-    return isinstance(kind, sought) or any(_holds(part, sought) for _, part in _parts(kind))
+def _contains(kind: T.DataType, sought: type[T.DataType]) -> bool:
+    return isinstance(kind, sought) or any(_contains(part, sought) for _, part in _parts(kind))
 
 
 def _parts(kind: T.DataType) -> list[tuple[str, T.DataType]]:
-    """Names and types of what a type is made of."""
+    """Returns the names and types of the fields or elements of a type."""
     match kind:
         case T.StructType():
             return [(f.name, f.dataType) for f in kind.fields]
