@@ -27,7 +27,7 @@ class BronzeView:
         origin; otherwise it is parsed out of the value."""
         if not have_origins:
             rows = self._with_origins(rows)
-        if not self.names.are_plain:
+        if not self.names.is_unqualified:
             rows = rows.withColumn("source_table", self.table())
         return rows.withColumn("position", self.position()) if self.epochs else rows
 
@@ -38,7 +38,7 @@ class BronzeView:
 
     def table(self) -> Column:
         """Returns the name of an event's table."""
-        return self.names.named(F.col("source_table"), F.col(ORIGIN))
+        return self.names.qualified(F.col("source_table"), F.col(ORIGIN))
 
     def _with_origins(self, rows: DataFrame) -> DataFrame:
         stored = F.col(ORIGIN) if ORIGIN in rows.columns else F.lit(None).cast("string")
