@@ -43,9 +43,9 @@ def source_readers(spark: SparkSession, pipeline: Pipeline) -> list[SourceReader
     layout, declared = pipeline.layout, dict(rules_of(pipeline).columns)
     found = [SourceReader(pipeline.name, layout.bronze(pipeline.name), declared)]
     for backfill in Backfills(spark, layout.backfills, pipeline.name).all():
-        if (source := backfill.asked["source"]) in (*_FROM_TOPICS, DUMP, MASK):
-            columns = declared | backfill.asked.get("types", {})
+        if (source := backfill.request["source"]) in (*_FROM_TOPICS, DUMP, MASK):
+            columns = declared | backfill.request.get("types", {})
             path = layout.backfilled(pipeline.name, backfill.number)
-            event_filter = event_filter_of(backfill.asked)
+            event_filter = event_filter_of(backfill.request)
             found.append(SourceReader(backfill.writer, path, columns, source in _FROM_TOPICS, event_filter))
     return found

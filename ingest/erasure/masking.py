@@ -79,14 +79,14 @@ class Masking:
         """Merges what was kept, in this run or in one that died. How many rows that were."""
         rows = 0
         for begun in self._registry.all():
-            if begun.asked["source"] == MASK and begun.ended_at is None:
+            if begun.request["source"] == MASK and begun.ended_at is None:
                 rows += self._merged(begun)
                 self._registry.end(begun)
         return rows
 
     def _merged(self, begun: BackfillRun) -> int:
         bronze, layout = self._bronze_of(begun), self._pipeline.layout
-        columns = dict(self._rules.columns) | begun.asked["types"]
+        columns = dict(self._rules.columns) | begun.request["types"]
         rules = replace(self._rules, columns=columns, columns_as_stored=True)
         most = self._pipeline.batch.merged_at_once
         merge = Merge(self._spark, self._pipeline.name, layout, rules, bronze, most, begun.writer)

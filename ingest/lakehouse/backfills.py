@@ -1,5 +1,5 @@
-"""The backfills of a lakehouse: what was asked for, when each began and ended. One that died is found again by what it
-was asked for, and goes on where it stood."""
+"""The backfills of a lakehouse: the request of each, its start and its end. A backfill that died is found by its
+request, and continues where it stopped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ingest.delta.txn_versions import TxnVersion
 from ingest.spark.local_rows import local_rows
 
 REBUILD = "rebuild"
-"""The source that a rebuild is asked for."""
+"""The source in the request of a rebuild."""
 
 _SCHEMA = T.StructType(
     [
@@ -34,23 +34,24 @@ _SCHEMA = T.StructType(
 
 @dataclass(frozen=True)
 class BackfillRun:
-    """A backfill: its number, what was `asked` for, and the last capture batch that it reads of bronze."""
+    """A backfill that was started. `request`: as JSON has it. `upto_batch`: the last capture batch of bronze that it
+    reads."""
 
     pipeline: str
     number: int
-    asked: Mapping[str, Any]
+    request: Mapping[str, Any]
     upto_batch: int
     began_at: datetime
     ended_at: datetime | None = None
 
     @property
     def writer(self) -> str:
-        """Under which its accounts are kept."""
+        """Returns the name of the writer of its accounts."""
         return f"{self.pipeline} backfill {self.number}"
 
 
 class Backfills:
-    """Of one pipeline. A row is appended when one begins, and another when it ends."""
+    """The backfills of one pipeline. The table has a row for the start of each and another for its end."""
 
     def __init__(self, spark: SparkSession, path: str, pipeline: str) -> None:
         self._spark = spark
@@ -58,11 +59,11 @@ class Backfills:
         self._pipeline = pipeline
 
     def all(self) -> list[BackfillRun]:
-        """By number."""
+        """Returns all backfills, by number."""
         if not self._table.exists():
             return []
-        mine = self._table.rows().where(F.col("pipeline") == self._pipeline)
-        ended = mine.groupBy(*_SCHEMA.names[:-1]).agg(F.max("ended_at").alias("ended_at")).orderBy("number")
+        rows = self._table.rows().where(F.col("pipeline") == self._pipeline)
+        ended = rows.groupBy(*_SCHEMA.names[:-1]).agg(F.max("ended_at").alias("ended_at")).orderBy("number")
         return [
             BackfillRun(
                 r.pipeline,
@@ -75,28 +76,30 @@ class Backfills:
             for r in ended.collect()  # a row per backfill
         ]
 
-    def start(self, asked: Mapping[str, Any], upto_batch: int) -> BackfillRun:
-        """The one that was asked for in the same words and hasn't ended, or a new one.
+    def start(self, request: Mapping[str, Any], upto_batch: int) -> BackfillRun:
+        """Returns the backfill with the same request that has not ended, or starts a new one.
 
-        Raises Contended where another one begins at this moment."""
+        Raises Contended if another backfill starts at the same time."""
         known = self.all()
-        left = [b for b in known if b.ended_at is None and b.asked == asked]
-        if left:
-            return left[-1]
-        begun = BackfillRun(self._pipeline, len(known) + 1, asked, upto_batch, datetime.now(UTC))
-        self._record(begun, TxnVersion(self._pipeline, begun.number))
-        return begun
+        unfinished = [b for b in known if b.ended_at is None and b.request == request]
+        if unfinished:
+            return unfinished[-1]
+        started = BackfillRun(self._pipeline, len(known) + 1, request, upto_batch, datetime.now(UTC))
+        self._record(started, TxnVersion(self._pipeline, started.number))
+        return started
 
     def end(self, backfill: BackfillRun) -> None:
+        """Records the end of a backfill."""
         self._record(replace(backfill, ended_at=datetime.now(UTC)), None)
 
-    def _record(self, backfill: BackfillRun, progress: TxnVersion | None) -> None:
-        row = {name: getattr(backfill, name) for name in _SCHEMA.names} | {"asked": json.dumps(backfill.asked)}
+    def _record(self, backfill: BackfillRun, txn_version: TxnVersion | None) -> None:
+        row = {name: getattr(backfill, name) for name in _SCHEMA.names if name != "asked"}
+        row["asked"] = json.dumps(backfill.request)
         self._table.commit(
-            local_rows(self._spark, [row], _SCHEMA), txn_version=progress, properties=delta_table.NO_STATISTICS
+            local_rows(self._spark, [row], _SCHEMA), txn_version=txn_version, properties=delta_table.NO_STATISTICS
         )
 
 
 def _utc(time: datetime) -> datetime:
-    """Spark hands times over in this machine's zone, without saying so."""
+    """Returns a time of Spark's, which has no zone and means this machine's, in UTC."""
     return time.astimezone(UTC)

@@ -22,7 +22,7 @@ from ingest.delta import compaction, delta_table
 from ingest.delta.compaction import BackgroundCompaction
 from ingest.delta.data_file import DataFile, ReadyFile
 from ingest.delta.txn_versions import TxnVersion
-from ingest.lakehouse import emptying
+from ingest.lakehouse import row_rewrites
 from ingest.lakehouse.bronze_view import BronzeView
 from ingest.spark.checkpoints import checkpoint_until_unpersisted, unpersist
 from ingest.spark.non_foldable import non_foldable
@@ -255,7 +255,7 @@ class Bronze:
 
         places, there = erased.select(*COORDINATES, "request"), set(self._table.rows().columns)
         told = {name: value for name, value in emptied_event(F.col("_request")).items() if name in there}
-        return emptying.update_rows(self._table, places, COORDINATES, told, _laid_out, may_hold)
+        return row_rewrites.update_rows(self._table, places, COORDINATES, told, _laid_out, may_hold)
 
     def emptied(self) -> DataFrame:
         """`COORDINATES`, `timestamp` and `request` of the events of which an erasure has left no more than that."""

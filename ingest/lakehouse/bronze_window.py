@@ -15,8 +15,8 @@ from ingest.lakehouse.bronze import Bronze
 
 
 class BronzeWindow(Bronze):
-    """The events that a condition chooses (all without one), of those captured up to the batch `upto`. Read, and
-    nothing else."""
+    """The events of bronze that meet the condition `chosen` (all, if it is None) in the capture batches up to `upto`,
+    for reading only."""
 
     def __init__(
         self,
@@ -29,10 +29,10 @@ class BronzeWindow(Bronze):
     ) -> None:
         super().__init__(spark, path, epochs, names)
         self.chosen = chosen
-        self._own = F.lit(True) if chosen is None else or_unplaced(chosen)
+        self._chosen_or_unplaced = F.lit(True) if chosen is None else or_unplaced(chosen)
         self._upto = upto
         if chosen is not None:
-            # The first batch with anything in it: nothing before it need be looked at.
+            # The merge starts at the first batch that has a chosen event.
             found = super().rows().where((F.col(BATCH) <= upto) & chosen).agg(F.min(BATCH).alias("first")).first()
             self.begins_after = found["first"] - 1 if found and found["first"] is not None else upto
 
@@ -40,11 +40,11 @@ class BronzeWindow(Bronze):
         return self._upto
 
     def between(self, after: int, upto: int) -> DataFrame:
-        return super().between(after, upto).where(self._own)
+        return super().between(after, upto).where(self._chosen_or_unplaced)
 
     def all_between(self, after: int, upto: int) -> DataFrame:
         return super().between(after, upto)
 
     def compact(self, upto: int) -> bool:
-        """Its files are the business of the pipeline's own merge."""
+        """Returns False: the pipeline's own merge compacts the files of bronze."""
         return False

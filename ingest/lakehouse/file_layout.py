@@ -19,9 +19,9 @@ def new_file_count(rows: int, cores: int) -> int:
 
 
 def laid_out(images: DataFrame, key: Sequence[str], files: int, parts: int | None = None) -> DataFrame:
-    """Returns `images` in at most `files` partitions, each sorted by `key`; unsorted if there is no key. `parts`: number
-    of partitions in which `images` is sorted by key already, if it is. Those are not split into ranges of the key: a
-    lookup then opens every file, but reads a page or two of each."""
+    """Returns `images` in at most `files` partitions, each sorted by `key`; unsorted if there is no key. `parts`:
+    number of partitions in which `images` is sorted by key already, if it is. Those are not split into ranges of the
+    key: a lookup then opens every file, but reads a page or two of each."""
     columns = [quoted(k) for k in key]
     if parts is not None and parts <= files:
         spread = images

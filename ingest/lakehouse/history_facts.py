@@ -1,10 +1,10 @@
 """Facts about the history of bronze through a batch: computed once and stored, so that the history need not be read
 again.
 
-The table has a row per reader and kind: the last batch that the facts cover, and the facts. Earlier batches never change
-except for events that an erasure empties, so stored facts stay true. Facts that are missing, or were computed under other
-settings, are computed again. They hold names of topics and tables, positions and batch numbers, and nothing of a key or
-a value.
+The table has a row per reader and kind: the last batch that the facts cover, and the facts. Earlier batches never
+change except for events that an erasure empties, so stored facts stay true. Facts that are missing, or were computed
+under other settings, are computed again. They hold names of topics and tables, positions and batch numbers, and nothing
+of a key or a value.
 """
 
 from __future__ import annotations

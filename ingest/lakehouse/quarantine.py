@@ -20,7 +20,7 @@ from ingest.delta import compaction, delta_table
 from ingest.delta.compaction import BackgroundCompaction
 from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.delta.data_file import DataFile
-from ingest.lakehouse import emptying
+from ingest.lakehouse import row_rewrites
 from ingest.lakehouse.bronze import COORDINATES
 from ingest.spark.checkpoints import checkpoint_until_unpersisted, unpersist
 
@@ -100,7 +100,7 @@ class Quarantine:
 
     def _without(self, gone: DataFrame, same: Sequence[str]) -> int:
         mine = gone.select(*same).withColumn("pipeline", F.lit(self._pipeline))
-        return emptying.remove_rows(self._table, mine, ["pipeline", *same], _laid_out)
+        return row_rewrites.remove_rows(self._table, mine, ["pipeline", *same], _laid_out)
 
     def compact(self) -> bool:
         """Writes small files together, where events have been added since and it is time to. Returns whether it

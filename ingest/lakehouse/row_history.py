@@ -1,5 +1,5 @@
-"""The history of a silver table, if the pipeline file asks for it: all versions of its rows (SCD type 2), and the changes
-that the versions are computed from."""
+"""The history of a silver table, if the pipeline file asks for it: all versions of its rows (SCD type 2), and the
+changes that the versions are computed from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ ARRIVED = "_arrived"
 
 
 class HistoryVersions(Silver):
-    """The versions of a table's rows, for readers: a row per version, valid from `VALID_FROM` until before `VALID_TO`."""
+    """The versions of a table's rows, for readers: a row per version, valid from `VALID_FROM` until before
+    `VALID_TO`."""
 
     system_columns: ClassVar[T.StructType] = T.StructType(
         [
@@ -33,8 +34,8 @@ class HistoryVersions(Silver):
 
 
 class HistoryChanges(Silver):
-    """The changes of a table, for the merge: a row per change, also if it is older than silver's row. A change without a
-    key is a truncate."""
+    """The changes of a table, for the merge: a row per change, also if it is older than silver's row. A change without
+    a key is a truncate."""
 
     system_columns: ClassVar[T.StructType] = T.StructType(
         [

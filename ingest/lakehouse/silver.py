@@ -23,7 +23,7 @@ from ingest.delta.file_index import located
 from ingest.delta.txn_versions import TxnVersion
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse import page_index
-from ingest.lakehouse.file_layout import files_of
+from ingest.lakehouse.file_layout import new_file_count
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.silver_rows import SilverRows
 from ingest.lakehouse.table_features import MAPPING, features
@@ -210,7 +210,7 @@ class Silver:
         Raises Contended, or what Delta raises, where another writer's batch came between `begin` and here."""
         if not self.exists() and MAPPING in self._properties(table_schema):
             self.create(table_schema)  # Delta refuses a first write that brings both mapping and a change data feed.
-        touched, few = writes.files, writes.few is not None
+        touched, few = writes.files, writes.is_small
         if not touched:
             self._commit(
                 self._come(writes, table_schema),
@@ -227,7 +227,7 @@ class Silver:
             self._commit(frame, told, removed_files=rewritten, before_commit=after, is_small=few)
             return
         come = self._come(writes, table_schema) if writes.actions & {INSERT, UPDATE} else None
-        self._commit(come, told, deleted_rows=writes.gone, before_commit=after, is_small=few)
+        self._commit(come, told, deleted_rows=writes.deleted_rows, before_commit=after, is_small=few)
 
     def _commit(self, frame: DataFrame | None, told: Mapping[str, Any], **more: Any) -> None:
         progress = TxnVersion(told[WRITER], told[THROUGH_BATCH], must_advance=False) if WRITER in told else None
@@ -281,9 +281,9 @@ class Silver:
     def _come(self, writes: RowChanges, table_schema: TableSchema) -> DataFrame:
         """The rows that come."""
         # New rows alone fill a table: there it pays to share them out by ranges, for a key is then sought in one file.
-        files, parts = files_of(writes.rows, self._cores), writes.parts if writes.files else None
-        by, few = (self._rows_of(table_schema), files, parts), writes.few is not None
-        return asked(SilverRows.come, by, writes.states, few=few)
+        files, parts = new_file_count(writes.rows, self._cores), writes.parts if writes.files else None
+        by, few = (self._rows_of(table_schema), files, parts), writes.is_small
+        return asked(SilverRows.new_rows, by, writes.states, few=few)
 
     def _rows_of(self, table_schema: TableSchema) -> SilverRows:
         return SilverRows(table_schema, self.system_columns, self.version_columns)

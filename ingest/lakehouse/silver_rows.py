@@ -1,4 +1,5 @@
-"""The rows of a silver table's new files, made of a changeset's states and, if files are rewritten, of their old rows."""
+"""The rows of a silver table's new files, made of a changeset's states and, if files are rewritten, of their old
+rows."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from ingest.merge.key_join import joined_by_key
 
 @dataclass(frozen=True)
 class SilverRows:
-    """Lays out the rows of a table. `system_columns`: columns besides the table's own. `version_columns`: those of them that
-    distinguish rows of one key."""
+    """Lays out the rows of a table. `system_columns`: columns besides the table's own. `version_columns`: those of them
+    that distinguish rows of one key."""
 
     table_schema: TableSchema
     system_columns: T.StructType
@@ -45,8 +46,8 @@ class SilverRows:
         return laid_out(_columns(self).of(rows), self.table_schema.key, files, parts)
 
     def rewritten(self, is_small: bool, states: DataFrame, old: DataFrame) -> DataFrame:
-        """Returns the rows of rewritten files, with the states applied, in one partition, and the entries of the change data
-        feed (with `CHANGE_TYPE`). `old`: the rows of those files. `is_small`: the states are few."""
+        """Returns the rows of rewritten files, with the states applied, in one partition, and the entries of the change
+        data feed (with `CHANGE_TYPE`). `old`: the rows of those files. `is_small`: the states are few."""
         key = [*self.table_schema.identity, *self.version_columns]
         replaced = states.select(*(quoted(k) for k in key), ACTION)
         old_type = F.when(F.col(ACTION) == DELETE, "delete").when(F.col(ACTION) == UPDATE, "update_preimage")

@@ -17,7 +17,7 @@ from ingest.changelog.change import MOVED_TO, POSITION_COLUMN, quoted
 from ingest.changelog.position import position_literal
 from ingest.delta import compaction, delta_table
 from ingest.delta.compaction import BackgroundCompaction
-from ingest.lakehouse import emptying, page_index
+from ingest.lakehouse import page_index, row_rewrites
 from ingest.merge.actions import TOMBSTONE_KEY
 from ingest.spark.prepared import asked
 
@@ -127,10 +127,10 @@ class Tombstones:
         asked_for = F.broadcast(tombstones.select(TOMBSTONE_KEY, F.col(POSITION_COLUMN).alias("_upto")))
         rows = self._table.rows().join(asked_for, TOMBSTONE_KEY).where(F.col(POSITION_COLUMN) <= F.col("_upto"))
         gone = rows.select(TOMBSTONE_KEY, POSITION_COLUMN).distinct().localCheckpoint()
-        files = emptying.remove_rows(self._table, gone, [TOMBSTONE_KEY, POSITION_COLUMN], _sorted)
+        files = row_rewrites.remove_rows(self._table, gone, [TOMBSTONE_KEY, POSITION_COLUMN], _sorted)
         led = self._table.rows().select(MOVED_TO, F.unhex(F.sha2(MOVED_TO, 256)).alias(TOMBSTONE_KEY))
         led = led.join(asked_for, TOMBSTONE_KEY).select(MOVED_TO).distinct().localCheckpoint()
-        return files + emptying.update_rows(self._table, led, [MOVED_TO], {MOVED_TO: _nowhere()}, _sorted)
+        return files + row_rewrites.update_rows(self._table, led, [MOVED_TO], {MOVED_TO: _nowhere()}, _sorted)
 
     def _append(self, rows: DataFrame, before_commit: Callable[[], object] | None = None, few: bool = False) -> None:
         self._table.commit(rows, properties=delta_table.NO_STATISTICS, before_commit=before_commit, is_small=few)

@@ -82,7 +82,7 @@ class CatchUp:
 
     def _is_rebuilt(self, table: str) -> bool:
         """Returns whether a rebuild of the table is under way or was interrupted."""
-        asked = [b.asked for b in self._backfills.all() if b.ended_at is None]
+        asked = [b.request for b in self._backfills.all() if b.ended_at is None]
         return any(a.get("source") == REBUILD and table in (a["tables"] or [table]) for a in asked)
 
     def _merge_slice(self, table: str, shares: list[WaitingSlice], merge: MergeTable) -> Account:

@@ -72,4 +72,4 @@ def test_what_the_stream_merges_meanwhile_is_in_it_and_one_that_died_goes_on(
     assert digests(spark, shop) == digests(spark, whole)
     (done,) = Backfills(spark, shop.layout.backfills, "shop").all()
     assert done.ended_at is not None
-    assert done.asked["source"] == "rebuild"
+    assert done.request["source"] == "rebuild"
