@@ -82,7 +82,7 @@ venv: $(STAMP)
 
 jars: $(CLASSES)
 	@echo "fetching: jars (a minute or two at the first time)"
-	@$(BIN)/python -c "from ingest.jvm.jars import jars; [jars(name) for name in ('spark', 'kafka', 'connect', 'debezium')]"
+	@$(BIN)/python -c "from ingest.jvm.jars import jars; [jars(name) for name in ('spark', 'kafka', 'connect', 'debezium')]; from ingest.jvm.library import library_jar; library_jar()"
 
 # The stamp is written last: an environment that is not complete is built again.
 $(STAMP): pyproject.toml constraints.txt
@@ -128,7 +128,7 @@ $(DOCS_STAMP): constraints-docs.txt | $(STAMP)
 	@touch $(DOCS_STAMP)
 
 # Commands work without it, but each then starts some seconds later: worth its minute where many are to come.
-$(CLASSES): $(STAMP) | java
+$(CLASSES): $(STAMP) ingest/jvm/jars/ivy.xml $(wildcard ingest/jvm/java/ingest/*/*.java) | java
 	@echo "setting up: jars, and an archive of Spark's classes (a minute or two at the first time)"
 	@if $(BIN)/ingest jars --archive > /dev/null; then touch $(CLASSES); else echo "going on without the archive" >&2; fi
 

@@ -10,8 +10,6 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pyspark.sql import Column, SparkSession
@@ -19,15 +17,15 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.batches.group_stats import CHANGE, Group, in_order
-from ingest.batches.schema_novelty import novelty_class
 from ingest.changelog.origin import ORIGIN
 from ingest.evolution.inference import are_whole, column_kinds, images
-from ingest.jvm.sources import called, define_function, reaches_tasks
+from ingest.jvm.classes import java_class
+from ingest.jvm.expressions import invoke
+from ingest.jvm.library import reaches_tasks
 from ingest.merge.key_changes import names_new_key
 from ingest.spark.local_rows import local_rows
 
 _Kinds = tuple[str | None, bool]
-_HERE = Path(__file__).parent
 _MOST_KNOWN = 10_000
 _VALUES = T.StructType(
     [
@@ -48,7 +46,7 @@ class BatchCounter:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         jvm: Any = spark._jvm
-        self._counts = _class(jvm)()
+        self._counts = java_class(jvm, "ingest.batches.BatchStats")()
         spark._jsc.sc().register(self._counts)
 
     @staticmethod
@@ -59,9 +57,8 @@ class BatchCounter:
     def observe(self, batch: Column, position: Column, table: Column) -> Column:
         """Returns `batch` as a column that counts each event for which it is evaluated. `position`, `table`: the
         event's position and table, as bronze places it."""
-        return called(
-            self._spark._jvm, self._counts, "saw", T.LongType(), (_observed(position, table), batch), pure=False
-        )
+        observed = (_observed(position, table), batch)
+        return invoke(self._spark._jvm, self._counts, "saw", T.LongType(), observed, pure=False)
 
     def groups_json(self) -> list[dict[str, Any]] | None:
         """Returns `Group.to_json` of each group, once all events are written. None where not all could be counted."""
@@ -109,15 +106,6 @@ def _digest(seen: Sequence[str] | None) -> str | None:
     """Returns a digest of the images seen of a group, because their names of columns may be data; None where not all of
     them are known."""
     return None if seen is None else hashlib.sha256("\n".join(seen).encode()).hexdigest()
-
-
-@cache
-def _class(jvm: Any) -> Any:
-    novelty_class(jvm)
-    define_function(jvm, _HERE / "Run.java", ("Sent", "Run"))
-    define_function(jvm, _HERE / "Counted.java", ("Partition", "Counted"))
-    define_function(jvm, _HERE / "Tally.java", ("Passing", "Tally"))
-    return jvm.org.apache.spark.sql.api.java.Tally
 
 
 def _observed(position: Column, table: Column) -> Column:

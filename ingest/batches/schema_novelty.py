@@ -7,15 +7,14 @@ seventh of opening an image.
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.jvm.sources import define_function, reaches_tasks
-from ingest.spark.plain_json import tokens
+from ingest.jvm.classes import java_class
+from ingest.jvm.library import reaches_tasks
 
 
 def is_novel(
@@ -34,14 +33,7 @@ def is_novel(
     return SparkColumn(_novelty_udf(jvm).apply(jvm.PythonUtils.toSeq(columns)))
 
 
-def novelty_class(jvm: Any) -> Any:
-    """Returns the Java class that decides it value by value."""
-    tokens(jvm)
-    define_function(jvm, Path(__file__).with_name("ImageNews.java"), ("Place", "ImageNews"))
-    return jvm.org.apache.spark.sql.api.java.ImageNews
-
-
 @cache
 def _novelty_udf(jvm: Any) -> Any:
     boolean = jvm.org.apache.spark.sql.types.DataTypes.BooleanType
-    return jvm.functions.udf(novelty_class(jvm)(), boolean).asNondeterministic()
+    return jvm.functions.udf(java_class(jvm, "ingest.json.SchemaNovelty")(), boolean).asNondeterministic()

@@ -12,13 +12,14 @@ import typer
 
 from ingest.jvm.class_archive import make
 from ingest.jvm.jars import jars as resolved
+from ingest.jvm.library import session_jars
 
 _VALUES = [{"op": "c", "after": {"id": 1}}, {"op": "u", "after": {"id": 1}}, {"op": "d", "before": {"id": 1}}, None]
 _MAIN = "from ingest.cli import main; main()"
 
 
 def jars(
-    configuration: Annotated[str, typer.Argument(help="spark, kafka, connect or debezium.")] = "spark",
+    configuration: Annotated[str, typer.Argument(help="spark, kafka, connect, debezium or compiler.")] = "spark",
     archive: Annotated[
         bool, typer.Option("--archive", help="Write Spark's classes to an archive once: later sessions start sooner.")
     ] = False,
@@ -31,7 +32,8 @@ def jars(
     del debug
     if archive:
         _archive()
-    typer.echo(",".join(str(path) for path in resolved(configuration)))
+    listed = session_jars() if configuration == "spark" else resolved(configuration)
+    typer.echo(",".join(str(path) for path in listed))
 
 
 def _archive() -> None:

@@ -16,29 +16,8 @@ from pyspark.sql import functions as F
 from ingest.delta.classes import delta_classes
 from ingest.internal_columns import LOCATION
 from ingest.jvm.classes import java_class, scala_object
-from ingest.jvm.sources import compiled
+from ingest.jvm.library import has_library
 from ingest.spark.prepared import Files, Query, scanned
-
-_NAME = "KnownFiles"
-_SOURCE = f"""
-    import org.apache.hadoop.fs.Path;
-    import org.apache.spark.sql.classic.SparkSession;
-    import org.apache.spark.sql.delta.DeltaLog;
-    import org.apache.spark.sql.delta.SnapshotDescriptor;
-    import org.apache.spark.sql.delta.files.TahoeBatchFileIndex;
-    import scala.collection.immutable.Seq;
-
-    public final class {_NAME} extends TahoeBatchFileIndex {{
-        public {_NAME}(SparkSession spark, Seq files, DeltaLog log, Path path, SnapshotDescriptor snapshot) {{
-            super(spark, "batch", files, log, path, snapshot, false);
-        }}
-
-        // No table here is partitioned: a filter on partitions can't ask for fewer.
-        public Seq matchingFiles(Seq partitionFilters, Seq dataFilters) {{
-            return addFiles();
-        }}
-    }}
-    """
 
 
 class _Classes:
@@ -47,8 +26,6 @@ class _Classes:
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = spark._jvm
         sql = jvm.org.apache.spark.sql
-        self.index = compiled(jvm, _SOURCE).getClassLoader().loadClass(_NAME).getConstructors()[0]
-        self.objects = jvm.java.lang.Object
         self.relations = scala_object(sql.execution.datasources, "LogicalRelation")
         self.datasets = scala_object(sql.classic, "Dataset")
 
@@ -88,13 +65,12 @@ def located(rows: DataFrame) -> DataFrame:
 
 def _index(spark: SparkSession, log: Any, snapshot: Any, actions: Sequence[Any]) -> Any:
     """Returns Spark's `FileIndex` of `AddFile`s."""
-    classes, delta = _classes(spark), delta_classes(spark)
-    values = (spark._jsparkSession, delta.sequence(actions), log, log.dataPath(), snapshot)
-    gateway: Any = spark._sc._gateway
-    arguments = gateway.new_array(classes.objects, len(values))
-    for number, value in enumerate(values):
-        arguments[number] = value
-    return classes.index.newInstance(arguments)
+    files = delta_classes(spark).sequence(actions)
+    if has_library(spark.sparkContext):
+        index = java_class(spark._jvm, "ingest.delta.FixedFileIndex")
+        return index(spark._jsparkSession, files, log, log.dataPath(), snapshot)
+    index = java_class(spark._jvm, "org.apache.spark.sql.delta.files.TahoeBatchFileIndex")
+    return index(spark._jsparkSession, "batch", files, log, log.dataPath(), snapshot, False)
 
 
 def _rows(spark: SparkSession, log: Any, snapshot: Any, index: Any) -> DataFrame:

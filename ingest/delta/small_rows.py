@@ -6,18 +6,12 @@ few rows that is nearly all of the time.
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from ingest.jvm.classes import java_class
-from ingest.jvm.sources import define, reaches_tasks
-from ingest.spark import prepared
-
-_PACKAGE = "org.apache.spark.sql.delta.files"
-_CLASSES = ("FewRowsFile", "FewRowsWriting", "FewRowsTask", "FewRows")
+from ingest.jvm.library import reaches_tasks
 
 
 def write_small_rows(transaction: Any, rows: DataFrame) -> list[Any] | None:
@@ -27,15 +21,6 @@ def write_small_rows(transaction: Any, rows: DataFrame) -> list[Any] | None:
     spark = rows.sparkSession
     if not reaches_tasks(spark.sparkContext):
         return None
-    actions = _classes(spark).written(transaction, rows._jdf)
+    actions = java_class(spark._jvm, "ingest.delta.SmallWrite").written(transaction, rows._jdf)
     # Iterating in py4j ends with an exception, which PySpark inspects for longer than the write took.
     return None if actions is None else [actions.get(number) for number in range(actions.size())]
-
-
-@cache
-def _classes(spark: SparkSession) -> Any:
-    prepared.classes(spark)
-    jvm: Any = spark._jvm
-    source = Path(__file__).with_name("FewRows.java").read_text(encoding="utf-8")
-    define(jvm, source, f"{_PACKAGE}.DelayedCommitProtocol", _CLASSES)
-    return java_class(jvm, f"{_PACKAGE}.FewRows")

@@ -17,7 +17,8 @@ from pathlib import Path
 import pyspark
 
 from ingest.errors import PrerequisiteMissing
-from ingest.jvm.jars import cache_folder, jars, require_java
+from ingest.jvm.jars import cache_folder, require_java
+from ingest.jvm.library import session_jars
 
 _DUMPED_TO = "INGEST_CLASS_ARCHIVE"
 _TIMEOUT_SECONDS = 600
@@ -25,11 +26,13 @@ _TIMEOUT_SECONDS = 600
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 
 
-def java_options() -> str:
-    """What the JVM of a session is told: to use the archive, or to write it; empty where there is none."""
+def java_options(added: Sequence[Path]) -> str:
+    """Returns the options by which the JVM of a session uses the archive, or writes it; empty where there is none.
+
+    `added`: the jars on its class path beside PySpark's."""
     if dumped := os.environ.get(_DUMPED_TO):
         return f"-XX:ArchiveClassesAtExit={dumped} {_QUIET}"
-    found = archive()
+    found = archive(added)
     return f"-XX:SharedArchiveFile={found} -Xshare:auto {_QUIET}" if found.is_file() else ""
 
 
@@ -42,7 +45,7 @@ def make(command: Sequence[str]) -> Path:
     """Writes the archive where it is missing: of the classes that `command`, which runs a session, has loaded.
 
     Raises PrerequisiteMissing where none came of it."""
-    found = archive()
+    found = archive(session_jars())
     if found.is_file():
         return found
     found.parent.mkdir(parents=True, exist_ok=True)
@@ -61,11 +64,11 @@ def make(command: Sequence[str]) -> Path:
     return found
 
 
-def archive() -> Path:
-    """Where the archive of this JVM, this PySpark and these jars is, or would be: in the virtual environment, and gone
-    with it, or in the cache folder where there is none."""
+def archive(added: Sequence[Path]) -> Path:
+    """Returns where the archive of this JVM, this PySpark and the `added` jars is, or would be: in the virtual
+    environment, and gone with it, or in the cache folder where there is none."""
     own = Path(pyspark.__file__).parent / "jars"
-    files = [require_java().resolve(), *sorted(own.glob("*.jar")), *jars("spark")]
+    files = [require_java().resolve(), *sorted(own.glob("*.jar")), *added]
     # The JVM takes no archive of jars that have been touched since.
     told = (f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)
     digest = hashlib.sha256("\n".join(told).encode()).hexdigest()

@@ -20,8 +20,9 @@ from pyspark.sql import SparkSession
 
 from ingest.errors import EngineDied
 from ingest.jvm.class_archive import is_writing, java_options
-from ingest.jvm.jars import jars, require_java
+from ingest.jvm.jars import require_java
 from ingest.jvm.jit_options import PATIENT_COMPILER
+from ingest.jvm.library import is_enabled, session_jars
 from ingest.jvm.output import engine_output
 from ingest.spark import local_disk
 from ingest.spark.hadoop_settings import forget_origins
@@ -95,7 +96,7 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         project |= on_one_machine(cores)
     if not is_submitted:
         require_java()
-        project |= _own_process()
+        project |= _own_process(is_enabled({**defaults, **properties, **submitted}))
     settings = resolved(project, properties, submitted, defaults)
     if not is_submitted:
         settings |= {"spark.master": master, **_java_settings({**defaults, **settings, **submitted})}
@@ -109,7 +110,6 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
     with nullcontext() if is_writing() else engine_output():
         session = builder.getOrCreate()
         if not is_submitted:
-            local_disk.by_direct_calls(session)
             forget_origins(session)
     _remember(session.sparkContext._jvm)
     # Where Spark's process dies py4j logs a trace beside raising it.
@@ -126,14 +126,13 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in Path(record.pathname).parts
 
 
-def _own_process() -> dict[str, str]:
-    """Settings of a JVM that this process starts."""
+def _own_process(has_library: bool) -> dict[str, str]:
+    """Returns the settings of a JVM that this process starts."""
     return {
         "spark.driver.memory": "2g",
         # A collector that works beside the program takes cores that the program needs.
         _JAVA_OPTIONS: f"-XX:+UseParallelGC {PATIENT_COMPILER}",
-        # Hadoop's checksums beside local files cost a file each.
-        **local_disk.PROPERTIES,
+        **local_disk.properties(has_library),
         # Spark makes this folder though nothing is kept there: not where the command is run.
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "ingest-warehouse"),
         "spark.driver.host": "127.0.0.1",
@@ -145,9 +144,10 @@ def _java_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """The JVM's options and class path: what this project needs, then what is set."""
     log4j = f"-Dlog4j2.configurationFile=file:{_LOG4J}"
     # On the class path rather than in spark.jars: of these alone the JVM takes archived classes.
-    own = os.pathsep.join(str(path) for path in jars("spark"))
+    added = session_jars(settings)
+    own = os.pathsep.join(str(path) for path in added)
     return {
-        _JAVA_OPTIONS: " ".join(filter(None, (log4j, java_options(), settings.get(_JAVA_OPTIONS)))),
+        _JAVA_OPTIONS: " ".join(filter(None, (log4j, java_options(added), settings.get(_JAVA_OPTIONS)))),
         _CLASS_PATH: os.pathsep.join(filter(None, (own, settings.get(_CLASS_PATH)))),
     }
 

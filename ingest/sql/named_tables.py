@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ingest.jvm.sources import define
+from ingest.jvm.library import require_library
 from ingest.sql.query_names import QueryNames
 
-_PACKAGE = "org.apache.spark.sql.connector.catalog"
-_CLASS = f"{_PACKAGE}.NamedTables"
+_CLASS = "ingest.sql.NamedTables"
 
 
 @contextmanager
 def named_tables(spark: SparkSession, names: QueryNames) -> Iterator[None]:
     """Makes the tables known in the block, in a catalog that is current there. No table is read before a query names
     it."""
-    _define(spark)
+    require_library(spark.sparkContext, "SQL on tables by their names")
     session: Any = spark._jsparkSession
     manager = session.sessionState().catalogManager()
     catalog_name = _free_name(names)
@@ -45,10 +42,3 @@ def _free_name(names: QueryNames) -> str:
     while name in taken:
         name += "_"
     return name
-
-
-@cache
-def _define(spark: SparkSession) -> None:
-    """Defines the Java class, once per session."""
-    source = Path(__file__).with_name("NamedTables.java").read_text(encoding="utf-8")
-    define(spark._jvm, source, f"{_PACKAGE}.TableCatalog", ("NamedTables",))

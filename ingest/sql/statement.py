@@ -3,15 +3,13 @@ it, so what a later version of Spark or Delta adds is refused until it is listed
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from ingest.errors import ConfigError
 from ingest.jvm.classes import java_class, scala_object
-from ingest.jvm.sources import define
+from ingest.jvm.library import require_library
 from ingest.names import nearest
 from ingest.sql import allowed
 
@@ -29,8 +27,9 @@ class ReadOnlyStatement:
 
     def __init__(self, spark: SparkSession, text: str) -> None:
         self._spark = spark
+        require_library(spark.sparkContext, "the check that a statement only reads")
         self._plan = _session(spark).sessionState().sqlParser().parsePlan(text)
-        parts = _part_classes(spark)(self._plan)
+        parts = java_class(spark._jvm, "ingest.sql.PlanParts")(self._plan)
         _require_reading(_strings(parts.plans()), _strings(parts.expressions()))
         for function in sorted(_strings(parts.functions())):
             _require_pure(spark, function)
@@ -97,12 +96,3 @@ def _strings(names: Any) -> set[str]:
 
 def _session(spark: SparkSession) -> Any:
     return spark._jsparkSession
-
-
-@cache
-def _part_classes(spark: SparkSession) -> Any:
-    """Returns the Java class `PlanParts`, looked up once per session."""
-    jvm: Any = spark._jvm
-    source = Path(__file__).with_name("PlanParts.java").read_text(encoding="utf-8")
-    define(jvm, source, f"{_SQL}.catalyst.trees.TreeNode", ("PlanParts",))
-    return java_class(jvm, f"{_SQL}.catalyst.trees.PlanParts")

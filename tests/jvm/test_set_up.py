@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from ingest.errors import PrerequisiteMissing
 from ingest.jvm.class_archive import archive, java_options, make
 from ingest.jvm.jars import jars, require_java
+from ingest.jvm.library import session_jars
 
 NO_NETWORK_SETTINGS = """<ivysettings>
   <settings defaultResolver="nowhere"/>
@@ -58,7 +59,7 @@ def test_an_older_java_is_told_by_its_release(machine: Path, version: str, relea
 def test_an_unknown_configuration_is_answered_with_the_known_ones() -> None:
     with pytest.raises(PrerequisiteMissing, match="no configuration 'flink'") as missing:
         jars("flink")
-    assert "connect, debezium, kafka, spark" in missing.value.remedy
+    assert "compiler, connect, debezium, kafka, spark" in missing.value.remedy
 
 
 def test_jars_in_the_cache_need_neither_java_nor_a_network() -> None:
@@ -96,19 +97,19 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_class_archive_that_can_not_be_written_leaves_nothing(environment: Path) -> None:
-    assert java_options() == ""
+    assert java_options([]) == ""
     half = "import os; open(os.environ['INGEST_CLASS_ARCHIVE'], 'w').write('half'); raise SystemExit('no space left')"
     with pytest.raises(PrerequisiteMissing, match="no space left"):
         make([sys.executable, "-c", half])
     assert list((environment / "classes").iterdir()) == []
-    assert java_options() == ""
+    assert java_options([]) == ""
 
 
 def test_a_class_archive_is_written_once(environment: Path) -> None:
     whole = "import os; open(os.environ['INGEST_CLASS_ARCHIVE'], 'w').write('whole')"
     made = make([sys.executable, "-c", whole])
     assert made.parent == environment / "classes"
-    assert f"-XX:SharedArchiveFile={made}" in java_options()
+    assert f"-XX:SharedArchiveFile={made}" in java_options(session_jars())
     assert make([sys.executable, "-c", "raise SystemExit(1)"]) == made
 
 
@@ -121,7 +122,7 @@ def test_the_classes_of_a_session_are_written_as_its_jvm_ends(environment: Path)
 
 @pytest.mark.spark
 def test_a_session_maps_the_class_archive(spark: SparkSession) -> None:
-    if not archive().is_file():
+    if not archive(session_jars()).is_file():
         pytest.skip("no archive was written: `make test` does, or `ingest jars --archive`")
     pid = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
-    assert str(archive()) in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
+    assert str(archive(session_jars())) in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")

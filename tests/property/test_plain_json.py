@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.jvm.sources import called
+from ingest.jvm.expressions import invoke
 from ingest.spark.plain_json import CORRUPT, opened, parsed, plain_row, reader
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -130,7 +130,7 @@ def _read(spark: SparkSession, values: Sequence[bytes | None], into: T.StructTyp
     be whole."""
     rows = spark.createDataFrame([(None if v is None else bytearray(v),) for v in values], "value binary")
     value, jvm = F.col("value"), spark._jvm
-    plain = called(jvm, plain_row(jvm, into), "read", into, (value,), pure=True)
+    plain = invoke(jvm, plain_row(jvm, into), "read", into, (value,), pure=True)
     whole, known = opened(value, into), opened(value, into, known=True)
     readings = {"plain": plain, "whole": whole, "parsed": parsed(value, into), "known": known}
     return rows.select(value, *(reading.alias(name) for name, reading in readings.items())).localCheckpoint()

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from ingest.jvm.classes import java_class
 from ingest.spark.checkpoints import checkpoint_scope
-from ingest.spark.prepared import Query, asked, classes, told
+from ingest.spark.prepared import Query, asked, told
 
 pytestmark = pytest.mark.spark
 _ROWS: tuple[list[tuple[int, str | None]], ...] = (
@@ -139,8 +139,7 @@ def test_several_may_ask_at_a_time(spark: SparkSession) -> None:
 
 def test_a_copy_is_one_tasks_until_it_comes_back(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
-    classes(spark)
-    copies = java_class(jvm, "org.apache.spark.rdd.Copies")(java_class(jvm, "java.util.ArrayList")())
+    copies = java_class(jvm, "ingest.prepared.Copies")(java_class(jvm, "java.util.ArrayList")())
     one, other = copies.take(), copies.take()
     one.add("written on")
     assert list(other) == []

@@ -29,7 +29,7 @@ from ingest.errors import PrerequisiteMissing
 JAVA_RELEASE = 17
 FETCH_TIMEOUT_SECONDS = 1800
 _NEEDED_BYTES = 1_000_000_000
-_IVY_FILE = Path(__file__).with_name("ivy.xml")
+IVY_FILE = Path(__file__).with_name("ivy.xml")
 _RETRIEVE_PATTERN = "[conf]/[artifact]-[revision](-[classifier]).[ext]"
 
 
@@ -103,13 +103,13 @@ def cache_folder() -> Path:
 
 
 def _resolved_folder() -> Path:
-    digest = hashlib.sha256(_IVY_FILE.read_bytes()).hexdigest()[:12]
+    digest = hashlib.sha256(IVY_FILE.read_bytes()).hexdigest()[:12]
     return cache_folder() / "jars" / digest
 
 
 @cache
 def _jar_counts() -> Counter[str]:
-    dependencies = ElementTree.parse(_IVY_FILE).getroot().iter("dependency")
+    dependencies = ElementTree.parse(IVY_FILE).getroot().iter("dependency")
     return Counter(dependency.attrib["conf"].split("->")[0] for dependency in dependencies)
 
 
@@ -124,7 +124,7 @@ def _fetch(resolved: Path) -> None:
             f"{parent} has {free / 1e9:.1f} GB free, the jars need {_NEEDED_BYTES / 1e9:.0f} GB",
             "free some disk, or set INGEST_CACHE to a folder on a larger one",
         )
-    with _exclusive(parent / ".lock"):
+    with exclusive(parent / ".lock"):
         if resolved.is_dir():  # another process fetched them while this one waited
             return
         with tempfile.TemporaryDirectory(dir=parent, prefix=".fetching-") as staging:
@@ -137,7 +137,8 @@ def _fetch(resolved: Path) -> None:
 
 
 @contextmanager
-def _exclusive(lock_file: Path) -> Iterator[None]:
+def exclusive(lock_file: Path) -> Iterator[None]:
+    """Holds a lock that other processes wait for."""
     with lock_file.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # released by the kernel when this process ends, however it ends
         yield
@@ -151,7 +152,7 @@ def _run_ivy(java: Path, staging: Path) -> None:
         "-cache",
         str(cache_folder() / "ivy"),
         "-ivy",
-        str(_IVY_FILE),
+        str(IVY_FILE),
     ]
     if settings := os.environ.get("INGEST_IVY_SETTINGS"):
         command += ["-settings", settings]
@@ -162,7 +163,7 @@ def _run_ivy(java: Path, staging: Path) -> None:
             subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=True, timeout=FETCH_TIMEOUT_SECONDS)
     except subprocess.SubprocessError as failure:
         raise PrerequisiteMissing(
-            f"the jars listed in {_IVY_FILE.name} could not be fetched ({log_file} says why)",
+            f"the jars listed in {IVY_FILE.name} could not be fetched ({log_file} says why)",
             "connect to the network once and run the same command again (what did arrive is kept), "
             "or set INGEST_IVY_SETTINGS to the Ivy settings file of your mirror",
         ) from failure

@@ -6,8 +6,6 @@ down before it and behind it.
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
@@ -15,13 +13,14 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.jvm.sources import called, define_function, reaches_tasks, type_in
+from ingest.jvm.classes import java_class
+from ingest.jvm.expressions import data_type, invoke
+from ingest.jvm.library import reaches_tasks
 
 CORRUPT = "_corrupt"
 """The field of a type that holds the text of what can't be read by it."""
 WITHOUT_LIMITS = {"maxStringLen": str(2**31 - 1), "maxNumLen": str(2**31 - 1)}
 """Options of `from_json`: Jackson alone refuses a text of more than 20 million characters, and a long number."""
-_HERE = Path(__file__).parent
 
 
 def opened(value: Column, into: T.StructType, known: bool = False) -> Column:
@@ -29,9 +28,8 @@ def opened(value: Column, into: T.StructType, known: bool = False) -> Column:
     fields twice; what isn't asked for then needn't be read again."""
     context: Any = SparkContext._active_spark_context
     if not reaches_tasks(context):
-        # Executors beside this JVM don't know the classes that read it.
         return parsed(value, into)
-    return called(context._jvm, reader(context._jvm, into, known), "read", into, (value,), pure=True)
+    return invoke(context._jvm, reader(context._jvm, into, known), "read", into, (value,), pure=True)
 
 
 def parsed(value: Column, into: T.StructType) -> Column:
@@ -43,25 +41,10 @@ def reader(jvm: Any, into: T.StructType, known: bool = False) -> Any:
     """What `opened` asks."""
     zone = jvm.scala.Option.apply(jvm.org.apache.spark.sql.internal.SQLConf.get().sessionLocalTimeZone())
     parsing = jvm.org.apache.spark.sql.catalyst.expressions.json.JsonToStructsEvaluator
-    parser = parsing(jvm.PythonUtils.toScalaMap(WITHOUT_LIMITS), type_in(jvm, into), CORRUPT, zone, False)
-    return _classes(jvm).OpenedJson(plain_row(jvm, into, known), parser)
+    parser = parsing(jvm.PythonUtils.toScalaMap(WITHOUT_LIMITS), data_type(jvm, into), CORRUPT, zone, False)
+    return java_class(jvm, "ingest.json.JsonReader")(plain_row(jvm, into, known), parser)
 
 
 def plain_row(jvm: Any, into: T.StructType, known: bool = False) -> Any:
     """What reads it without a parser: its `read` is null wherever it isn't certain that one would make the same."""
-    return _classes(jvm).PlainRow(type_in(jvm, into), CORRUPT, known)
-
-
-def tokens(jvm: Any) -> None:
-    """Sees to it that `jvm` knows PlainJson and PlainValue, which other classes of this project extend."""
-    define_function(jvm, _HERE / "PlainJson.java", ("NotPlain", "PlainJson"))
-    define_function(jvm, _HERE / "PlainValue.java", ("PlainValue",))
-
-
-@cache
-def _classes(jvm: Any) -> Any:
-    """The package of those that read."""
-    tokens(jvm)
-    define_function(jvm, _HERE / "PlainRow.java", ("PlainRow", "PlainFields"))
-    define_function(jvm, _HERE / "OpenedJson.java", ("OpenedJson",))
-    return jvm.org.apache.spark.sql.api.java
+    return java_class(jvm, "ingest.json.PlainRow")(data_type(jvm, into), CORRUPT, known)

@@ -11,25 +11,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import lru_cache
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.jvm.classes import java_class
-from ingest.jvm.sources import define, reaches_tasks
+from ingest.jvm.library import reaches_tasks
 from ingest.spark.checkpoints import add_to_scope, checkpoint
 
-_CLASSES: dict[str, tuple[str, ...]] = {
-    "InThisJvm": (),
-    "Copies": (),
-    "PreparedPlan": ("PreparedParts", "PreparedPart", "PreparedSlot", "PreparedCopy", "PreparedRows", "PreparedStart"),
-    "PreparedScan": (),
-    "Prepared": ("PreparedNeeds", "PreparedTold"),
-}
-"""By the last one that is defined, which the file is named for."""
 _AT_HAND = 1024
 """Plans over slots that are kept, each a third of a megabyte: all that the batches of a hundred tables ask, though no
 two of them have the same columns."""
@@ -100,10 +91,9 @@ def _listed(rows: Sequence[DataFrame]) -> Any:
 def _planned(query: Query, by: tuple[Hashable, ...], rows: Sequence[DataFrame], given: Any) -> _Plan | None:
     """The plan of `query` for rows with the columns of `given`; None where none can be asked again."""
     spark = rows[0].sparkSession
-    # Executors beside this JVM don't know the class.
     if not reaches_tasks(spark.sparkContext):
         return None
-    plan = _plan(spark, query, by, classes(spark).columns(given))
+    plan = _plan(spark, query, by, _java(spark).columns(given))
     return plan if plan.repeats else None
 
 
@@ -112,7 +102,7 @@ class _Plan:
 
     def __init__(self, spark: SparkSession, query: Query, by: tuple[Hashable, ...], columns: Any) -> None:
         self._spark = spark
-        self._classes = classes(spark)
+        self._classes = _java(spark)
         slots = self._classes.slots(spark._jsparkSession, columns)
         self._planned = query(*by, *(DataFrame(slots.get(number), spark) for number in range(slots.size())))
         self._plan = self._classes.plan(self._planned._jdf, slots)
@@ -144,7 +134,7 @@ class _Scan:
     def __init__(self, query: Query, by: tuple[Hashable, ...], files: Files) -> None:
         self._spark = files.spark
         self._planned = query(*by, files.rows())
-        self._plan = classes(self._spark).scan(self._planned._jdf)
+        self._plan = _java(self._spark).scan(self._planned._jdf)
 
     @property
     def repeats(self) -> bool:
@@ -152,7 +142,7 @@ class _Scan:
         return self._plan is not None
 
     def answer(self, files: Files) -> DataFrame:
-        answer = DataFrame(classes(self._spark).scanned(self._planned._jdf, self._plan, files.index), self._spark)
+        answer = DataFrame(_java(self._spark).scanned(self._planned._jdf, self._plan, files.index), self._spark)
         vars(answer)["computed_from"] = self  # Tasks find a plan as long as somebody holds it.
         return answer
 
@@ -163,11 +153,5 @@ def _scan(query: Query, by: tuple[Hashable, ...], files: Files) -> _Scan:
     return _Scan(query, by, files)
 
 
-@cache
-def classes(spark: SparkSession) -> Any:
-    """The class `Prepared`, looked up once per session; with it those that it is made of are there."""
-    jvm: Any = spark._jvm
-    for name, others in _CLASSES.items():
-        source = Path(__file__).with_name(f"{name}.java").read_text(encoding="utf-8")
-        define(jvm, source, "org.apache.spark.rdd.RDD", (*others, name))
-    return java_class(jvm, "org.apache.spark.rdd.Prepared")
+def _java(spark: SparkSession) -> Any:
+    return java_class(spark._jvm, "ingest.prepared.PreparedQuery")

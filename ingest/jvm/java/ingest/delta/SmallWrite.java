@@ -1,4 +1,4 @@
-package org.apache.spark.sql.delta.files;
+package ingest.delta;
 
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -13,10 +13,10 @@ import org.apache.hadoop.mapreduce.TaskAttemptContext;
 import org.apache.hadoop.mapreduce.TaskAttemptID;
 import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl;
 import org.apache.spark.SparkContext;
-import org.apache.spark.rdd.Copies;
-import org.apache.spark.rdd.InThisJvm;
-import org.apache.spark.rdd.Prepared;
-import org.apache.spark.rdd.PreparedPlan;
+import ingest.prepared.Copies;
+import ingest.prepared.InThisJvm;
+import ingest.prepared.PreparedQuery;
+import ingest.prepared.PreparedPlan;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.Dataset;
@@ -37,21 +37,23 @@ import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.internal.SQLConf$;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
+import scala.collection.IterableOnceOps;
 import scala.collection.Iterator;
+import scala.collection.MapOps;
 import scala.collection.immutable.Map$;
 import scala.collection.immutable.Seq;
 import scala.runtime.AbstractFunction0;
 import scala.runtime.AbstractFunction2;
 
 /** A file that a task writes, once there is a row for it. `folder`: the table's; `name`: its own in there. */
-final class FewRowsFile {
+final class SmallFile {
     final String name;
     private final Path path;
-    private final FewRows kind;
+    private final SmallWrite kind;
     private final TaskAttemptContext attempt;
     private OutputWriter writer;
 
-    FewRowsFile(FewRows kind, TaskAttemptContext attempt, String folder, String name) {
+    SmallFile(SmallWrite kind, TaskAttemptContext attempt, String folder, String name) {
         this.kind = kind;
         this.attempt = attempt;
         this.name = name + "-" + UUID.randomUUID() + "-c000" + kind.factory.getFileExtension(attempt);
@@ -79,12 +81,12 @@ final class FewRowsFile {
 }
 
 /** One part's rows in files, of which `FileAction`s tell. */
-final class FewRowsWriting extends AbstractFunction0 {
-    private final FewRows kind;
+final class SmallFileWriter extends AbstractFunction0 {
+    private final SmallWrite kind;
     private final String folder;
     private final Iterator rows;
 
-    FewRowsWriting(FewRows kind, String folder, Iterator rows) {
+    SmallFileWriter(SmallWrite kind, String folder, Iterator rows) {
         this.kind = kind;
         this.folder = folder;
         this.rows = rows;
@@ -92,8 +94,8 @@ final class FewRowsWriting extends AbstractFunction0 {
 
     public Object apply() {
         TaskAttemptContext attempt = new TaskAttemptContextImpl(kind.settings, new TaskAttemptID());
-        FewRowsFile table = new FewRowsFile(kind, attempt, folder, "part-00000");
-        FewRowsFile changes = new FewRowsFile(kind, attempt, folder, "_change_data/cdc-00000");
+        SmallFile table = new SmallFile(kind, attempt, folder, "part-00000");
+        SmallFile changes = new SmallFile(kind, attempt, folder, "_change_data/cdc-00000");
         Object statistics = kind.statistics.take();
         WriteTaskStatsTracker told = ((DeltaJobStatisticsTracker) statistics).newTaskInstance();
         while (rows.hasNext()) {
@@ -112,7 +114,7 @@ final class FewRowsWriting extends AbstractFunction0 {
             long size = table.close();
             if (size > 0) {
                 DeltaFileStatistics found = (DeltaFileStatistics) told.getFinalStats(0);
-                String text = (String) found.stats().values().head();
+                String text = (String) ((MapOps) found.stats()).valuesIterator().next();
                 actions.add(new AddFile(table.name, Map$.MODULE$.empty(), size, System.currentTimeMillis(), true,
                     text, null, null, Option.empty(), Option.empty(), Option.empty(), Option.empty(),
                     Option.empty()));
@@ -130,22 +132,22 @@ final class FewRowsWriting extends AbstractFunction0 {
 }
 
 /** What a task does with a part. */
-final class FewRowsTask extends AbstractFunction2 implements java.io.Serializable {
-    private final FewRows kind;
+final class SmallWriteTask extends AbstractFunction2 implements java.io.Serializable {
+    private final SmallWrite kind;
     private final String folder;
 
-    FewRowsTask(FewRows kind, String folder) {
+    SmallWriteTask(SmallWrite kind, String folder) {
         this.kind = kind;
         this.folder = folder;
     }
 
     public Object apply(Object context, Object rows) {
-        return SQLConf$.MODULE$.withExistingConf(kind.session, new FewRowsWriting(kind, folder, (Iterator) rows));
+        return SQLConf$.MODULE$.withExistingConf(kind.session, new SmallFileWriter(kind, folder, (Iterator) rows));
     }
 }
 
 /** How few rows with certain columns become files of tables with certain properties. */
-public final class FewRows extends InThisJvm {
+public final class SmallWrite extends InThisJvm {
     private static final int KEPT = 256;
     private static final String[] COUNTED = {"numFiles", "numOutputBytes", "numOutputRows"};
     private static final Map ALL = new LinkedHashMap(16, 0.75f, true);
@@ -162,12 +164,12 @@ public final class FewRows extends InThisJvm {
     final transient SQLConf session;
     final transient int changeType;
 
-    private FewRows(OptimisticTransaction transaction, Dataset frame) throws java.io.IOException {
+    private SmallWrite(OptimisticTransaction transaction, Dataset frame) throws java.io.IOException {
         SparkSession spark = frame.sparkSession();
         Metadata metadata = transaction.metadata();
         DeltaLog log = transaction.deltaLog();
         Job job = Job.getInstance(spark.sessionState().newHadoopConfWithOptions(
-            (scala.collection.immutable.Map) metadata.configuration().$plus$plus(log.options())));
+            (scala.collection.immutable.Map) ((MapOps) metadata.configuration()).concat(log.options())));
         this.columns = frame.schema().asNullable();
         this.factory = log.fileFormat(transaction.protocol(), metadata)
             .prepareWrite(spark, job, (scala.collection.immutable.Map) Map$.MODULE$.empty(), columns);
@@ -186,10 +188,10 @@ public final class FewRows extends InThisJvm {
         if (!suits(transaction.metadata())) {
             return null;
         }
-        FewRows kind = of(transaction, frame);
-        RDD rows = Prepared.rowsOf(frame);
-        FewRowsTask task = new FewRowsTask(kind, transaction.deltaLog().dataPath().toString());
-        Object[] parts = (Object[]) Prepared.ran("few rows written", rows, task, Object[].class);
+        SmallWrite kind = of(transaction, frame);
+        RDD rows = PreparedQuery.rowsOf(frame);
+        SmallWriteTask task = new SmallWriteTask(kind, transaction.deltaLog().dataPath().toString());
+        Object[] parts = (Object[]) PreparedQuery.ran("few rows written", rows, task, Object[].class);
         List actions = new ArrayList();
         long files = 0, bytes = 0, count = 0;
         for (int i = 0; i < parts.length; i++) {
@@ -219,14 +221,14 @@ public final class FewRows extends InThisJvm {
     }
 
     /** Made once for all tables alike. */
-    private static FewRows of(OptimisticTransaction transaction, Dataset frame) throws java.io.IOException {
+    private static SmallWrite of(OptimisticTransaction transaction, Dataset frame) throws java.io.IOException {
         List alike = Arrays.asList(new Object[] {
             frame.schema(), transaction.metadata().configuration(), transaction.metadata().schemaString(),
             Integer.valueOf(System.identityHashCode(frame.sparkSession()))});
         synchronized (ALL) {
-            FewRows kind = (FewRows) ALL.get(alike);
+            SmallWrite kind = (SmallWrite) ALL.get(alike);
             if (kind == null) {
-                kind = new FewRows(transaction, frame);
+                kind = new SmallWrite(transaction, frame);
                 ALL.put(alike, kind);
                 if (ALL.size() > KEPT) {
                     ALL.remove(ALL.keySet().iterator().next());
@@ -237,7 +239,7 @@ public final class FewRows extends InThisJvm {
     }
 
     private static boolean suits(Metadata metadata) {
-        Iterator keys = metadata.configuration().keysIterator();
+        Iterator keys = ((MapOps) metadata.configuration()).keysIterator();
         while (keys.hasNext()) {
             String key = (String) keys.next();
             if (!key.startsWith("ingest.") && !KNOWN.contains(key)) {
@@ -250,6 +252,6 @@ public final class FewRows extends InThisJvm {
                 return false;
             }
         }
-        return metadata.partitionColumns().isEmpty();
+        return ((IterableOnceOps) metadata.partitionColumns()).isEmpty();
     }
 }

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.api.java;
+package ingest.batches;
 
 import java.io.Serializable;
 import java.util.ArrayList;
@@ -7,16 +7,16 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** The events of a group in one partition that one task saw. */
-final class Run implements Serializable, Comparable {
+final class PartitionRun implements Serializable, Comparable {
     private final UTF8String topic;
     private final int partition;
     private long first = Long.MAX_VALUE;
     private long last = Long.MIN_VALUE;
-    private Sent begin, end;
+    private LogProgress begin, end;
     private boolean goesBack;
     private boolean disordered;
 
-    Run(UTF8String topic, int partition) {
+    PartitionRun(UTF8String topic, int partition) {
         this.topic = topic;
         this.partition = partition;
     }
@@ -31,12 +31,12 @@ final class Run implements Serializable, Comparable {
         int compared = end == null ? -1 : end.compare(progress);
         goesBack |= compared > 0;
         if (compared != 0) {
-            end = new Sent(progress);
+            end = new LogProgress(progress);
         }
         begin = begin == null ? end : begin;
     }
 
-    boolean beginsBefore(Run other) {
+    boolean beginsBefore(PartitionRun other) {
         if (first != other.first) {
             return first < other.first;
         }
@@ -45,7 +45,7 @@ final class Run implements Serializable, Comparable {
     }
 
     public int compareTo(Object with) {
-        Run other = (Run) with;
+        PartitionRun other = (PartitionRun) with;
         int compared = topic.compareTo(other.topic);
         compared = compared == 0 ? Integer.compare(partition, other.partition) : compared;
         return compared == 0 ? Long.compare(first, other.first) : compared;
@@ -63,10 +63,10 @@ final class Run implements Serializable, Comparable {
     static Boolean goBack(ArrayList runs) {
         Collections.sort(runs);
         boolean back = false;
-        Run before = null;
-        Sent sent = null;
+        PartitionRun before = null;
+        LogProgress sent = null;
         for (int i = 0; i < runs.size(); i++) {
-            Run next = (Run) runs.get(i);
+            PartitionRun next = (PartitionRun) runs.get(i);
             boolean goesOn = before != null && next.partition == before.partition && next.topic.equals(before.topic);
             if (next.disordered || goesOn && next.first <= before.last) {
                 return null;
@@ -80,12 +80,12 @@ final class Run implements Serializable, Comparable {
 }
 
 /** How far the log of a server had been sent. */
-final class Sent implements Serializable {
+final class LogProgress implements Serializable {
     private final UTF8String server;
     private final long major;
     private final long minor;
 
-    Sent(InternalRow progress) {
+    LogProgress(InternalRow progress) {
         server = progress.getUTF8String(0).clone();
         major = progress.getLong(1);
         minor = progress.getLong(2);
@@ -95,7 +95,7 @@ final class Sent implements Serializable {
         return compare(other.getUTF8String(0), other.getLong(1), other.getLong(2));
     }
 
-    int compareTo(Sent other) {
+    int compareTo(LogProgress other) {
         return compare(other.server, other.major, other.minor);
     }
 

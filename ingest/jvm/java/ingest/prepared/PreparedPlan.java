@@ -1,5 +1,6 @@
-package org.apache.spark.rdd;
+package ingest.prepared;
 
+import org.apache.spark.rdd.RDD;
 import java.io.Serializable;
 import org.apache.spark.Dependency;
 import org.apache.spark.Partition;

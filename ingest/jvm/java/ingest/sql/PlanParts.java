@@ -1,4 +1,4 @@
-package org.apache.spark.sql.catalyst.trees;
+package ingest.sql;
 
 import java.util.ArrayDeque;
 import java.util.Collection;
@@ -11,8 +11,11 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedGenerator;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableValuedFunction;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import scala.Product;
+import scala.collection.IterableOnceOps;
+import scala.collection.IterableOps;
 import scala.collection.Iterator;
 
 /** Everything that a parsed statement consists of: also what no traversal of Spark reaches, such as the plan inside an
@@ -63,18 +66,23 @@ public final class PlanParts {
             expressions.add(part.getClass().getName());
         }
         if (part instanceof UnresolvedFunction) {
-            functions.add(((UnresolvedFunction) part).nameParts().mkString("."));
+            functions.add(joined(((UnresolvedFunction) part).nameParts()));
         } else if (part instanceof UnresolvedTableValuedFunction) {
             UnresolvedTableValuedFunction function = (UnresolvedTableValuedFunction) part;
-            String name = function.name().mkString(".");
+            IterableOps arguments = function.functionArgs();
+            String name = joined(function.name());
             functions.add(name);
-            if (name.toLowerCase().startsWith("table_changes") && !function.functionArgs().isEmpty()
-                && function.functionArgs().head() instanceof Literal) {
-                feeds.add(String.valueOf(((Literal) function.functionArgs().head()).value()));
+            if (name.toLowerCase().startsWith("table_changes") && !arguments.isEmpty()
+                && arguments.head() instanceof Literal) {
+                feeds.add(String.valueOf(((Literal) arguments.head()).value()));
             }
         } else if (part instanceof UnresolvedGenerator) {
             functions.add(((UnresolvedGenerator) part).name().unquotedString());
         }
+    }
+
+    private static String joined(IterableOnceOps parts) {
+        return parts.mkString(".");
     }
 
     private static boolean isClosure(Object part) {

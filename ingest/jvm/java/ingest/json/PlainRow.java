@@ -1,4 +1,4 @@
-package org.apache.spark.sql.api.java;
+package ingest.json;
 
 import java.io.Serializable;
 import java.nio.charset.StandardCharsets;

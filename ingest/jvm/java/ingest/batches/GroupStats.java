@@ -1,4 +1,4 @@
-package org.apache.spark.sql.api.java;
+package ingest.batches;
 
 import java.io.Serializable;
 import java.util.ArrayList;
@@ -11,7 +11,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** What is told of the events of one group. */
-final class Counted implements Serializable {
+final class GroupStats implements Serializable {
     final String table;
     final Long schemaId;
     final boolean wrapped;
@@ -24,7 +24,7 @@ final class Counted implements Serializable {
     private boolean keyChanges;
     private TreeSet origins = new TreeSet();
     private long[] lowest, highest, firstRead, lastRead;
-    private Sent earliest, furthest;
+    private LogProgress earliest, furthest;
     /** Of each partition, one for each task that saw it. */
     private final ArrayList runs = new ArrayList();
     /** Values of which each told something new of the shape, and what that was; unsure where that isn't known. */
@@ -33,11 +33,11 @@ final class Counted implements Serializable {
     private boolean unsure;
 
     private transient HashMap byPartition;
-    private transient Run run;
-    private transient Partition ofRun;
+    private transient PartitionRun run;
+    private transient TopicPartition ofRun;
     private transient UTF8String origin;
 
-    Counted(UTF8String table, UTF8String kind, UTF8String problem, Long schemaId, boolean wrapped) {
+    GroupStats(UTF8String table, UTF8String kind, UTF8String problem, Long schemaId, boolean wrapped) {
         this.tableText = table == null ? null : table.clone();
         this.table = table == null ? null : table.toString();
         this.kind = kind == null ? null : kind.clone();
@@ -47,7 +47,7 @@ final class Counted implements Serializable {
     }
 
     /** One of the same group that has seen nothing. */
-    Counted(Counted other) {
+    GroupStats(GroupStats other) {
         this(other.tableText, other.kind, other.problem, other.schemaId, other.wrapped);
     }
 
@@ -64,7 +64,7 @@ final class Counted implements Serializable {
         return Arrays.asList(new Object[] {tableText, kind, problem, schemaId, Boolean.valueOf(wrapped)});
     }
 
-    void saw(InternalRow event, boolean read, Partition partition, long offset) {
+    void saw(InternalRow event, boolean read, TopicPartition partition, long offset) {
         count++;
         long[] position = position(event.getStruct(8, 7));
         lowest = lower(lowest, position);
@@ -87,8 +87,8 @@ final class Counted implements Serializable {
         InternalRow progress = event.isNullAt(9) ? null : event.getStruct(9, 3);
         run.saw(offset, progress);
         if (progress != null) {
-            earliest = earliest == null || earliest.compare(progress) > 0 ? new Sent(progress) : earliest;
-            furthest = furthest == null || furthest.compare(progress) < 0 ? new Sent(progress) : furthest;
+            earliest = earliest == null || earliest.compare(progress) > 0 ? new LogProgress(progress) : earliest;
+            furthest = furthest == null || furthest.compare(progress) < 0 ? new LogProgress(progress) : furthest;
         }
     }
 
@@ -100,13 +100,13 @@ final class Counted implements Serializable {
         origins.add(origin.toString());
     }
 
-    private Run runIn(Partition partition) {
+    private PartitionRun runIn(TopicPartition partition) {
         if (byPartition == null) {
             byPartition = new HashMap();
         }
-        Run found = (Run) byPartition.get(partition);
+        PartitionRun found = (PartitionRun) byPartition.get(partition);
         if (found == null) {
-            found = new Run(partition.topic, partition.number);
+            found = new PartitionRun(partition.topic, partition.number);
             byPartition.put(partition, found);
             runs.add(found);
         }
@@ -121,7 +121,7 @@ final class Counted implements Serializable {
         return value == null ? 0 : value.length;
     }
 
-    void join(Counted other) {
+    void join(GroupStats other) {
         count += other.count;
         newest = Math.max(newest, other.newest);
         keyChanges |= other.keyChanges;
@@ -155,10 +155,10 @@ final class Counted implements Serializable {
 
     /** By the names that `profile.Group` has; beside these what was `seen`, and the `values`. */
     Object told() {
-        Run first = (Run) runs.get(0);
+        PartitionRun first = (PartitionRun) runs.get(0);
         ArrayList partitions = new ArrayList();
         for (int i = 0; i < runs.size(); i++) {
-            Run one = (Run) runs.get(i);
+            PartitionRun one = (PartitionRun) runs.get(i);
             first = one.beginsBefore(first) ? one : first;
             partitions.add(one.partition());
         }
@@ -177,7 +177,7 @@ final class Counted implements Serializable {
         said.put("last_read", lastRead);
         said.put("first_read", firstRead);
         said.put("progress", earliest == null ? null : new Object[] {earliest.told(), furthest.told()});
-        said.put("goes_back", Run.goBack(runs));
+        said.put("goes_back", PartitionRun.goBack(runs));
         said.put("newest", newest == Long.MIN_VALUE ? null : Long.valueOf(newest));
         said.put("origins", origins);
         said.put("seen", unsure ? null : new TreeSet(seen));
@@ -191,7 +191,7 @@ final class Counted implements Serializable {
 }
 
 /** A partition of a topic, and the last event that passed by of it, where that was a delete. */
-final class Partition {
+final class TopicPartition {
     final UTF8String topic;
     final int number;
     UTF8String table;
@@ -199,7 +199,7 @@ final class Partition {
     private long offset;
     private byte[] key;
 
-    Partition(UTF8String topic, int number) {
+    TopicPartition(UTF8String topic, int number) {
         this.topic = topic;
         this.number = number;
     }

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.api.java;
+package ingest.json;
 
 import java.nio.ByteOrder;
 import java.util.Arrays;

@@ -1,5 +1,6 @@
-package org.apache.spark.sql.api.java;
+package ingest.json;
 
+import org.apache.spark.sql.api.java.UDF4;
 import java.math.BigDecimal;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
@@ -12,7 +13,7 @@ import java.util.HashSet;
  * nothing of them. Of what it doesn't know for certain (a name that stands twice or is written with escapes, anything
  * that isn't plain JSON) it tells nothing: who asks reads those whole.
  */
-public final class ImageNews extends PlainValue implements UDF4 {
+public final class SchemaNovelty extends PlainValue implements UDF4 {
     private static final int LONGEST = 1 << 20;
     private static final int MOST_NAMES = 4000;
     private static final int LONGEST_NAME = 1000;
@@ -36,10 +37,14 @@ public final class ImageNews extends PlainValue implements UDF4 {
     private transient Object ofTable;
     private transient Object ofWrapped;
 
-    /** Whom it tells each thing that is new, as text: where, and which kind of value. Nobody where null. */
-    transient HashSet told;
+    private transient HashSet told;
     private transient boolean news;
     private transient long objects;
+
+    /** Adds from here on to `novelties` each thing that is new, as text: where, and which kind of value. */
+    public void collectInto(HashSet novelties) {
+        told = novelties;
+    }
 
     /** The value of a change, and what tells its group apart: its slice, its table, whether it is wrapped. Null where
      * it doesn't know all that the value tells. */

@@ -1,5 +1,6 @@
-package org.apache.spark.rdd;
+package ingest.prepared;
 
+import org.apache.spark.rdd.RDD;
 import java.io.Serializable;
 import org.apache.spark.Dependency;
 import org.apache.spark.NarrowDependency;
@@ -23,7 +24,9 @@ import org.apache.spark.sql.execution.exchange.Exchange;
 import org.apache.spark.sql.types.StructType;
 import scala.Function2;
 import scala.Option;
+import scala.collection.IterableOnceOps;
 import scala.collection.Iterator;
+import scala.collection.immutable.$colon$colon;
 import scala.collection.immutable.List;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Range$;
@@ -59,17 +62,17 @@ final class PreparedTold extends AbstractFunction2 implements Serializable {
 }
 
 /** What a plan with slots makes of the rows that it is given: in one task, and without another plan. */
-public final class Prepared extends RDD {
+public final class PreparedQuery extends RDD {
     private PreparedPlan plan;
     private RDD[] given;
     // Known from the start: once its rows are computed, who still asks for its parts finds nothing else here.
     private final transient Partition[] parts;
 
-    private Prepared(PreparedPlan plan, java.util.List frames) {
+    private PreparedQuery(PreparedPlan plan, java.util.List frames) {
         this(plan, rowsOf(frames));
     }
 
-    private Prepared(PreparedPlan plan, RDD[] given) {
+    private PreparedQuery(PreparedPlan plan, RDD[] given) {
         super(given[0].context(), needs(given), ClassTag$.MODULE$.apply(InternalRow.class));
         this.plan = plan;
         this.given = given;
@@ -108,14 +111,14 @@ public final class Prepared extends RDD {
 
     /** What `plan`, that of `planned`, is of the rows of these frames; if `once`, they are computed once. */
     public static Dataset answer(Dataset planned, PreparedPlan plan, java.util.List frames, boolean once) {
-        RDD rows = new Prepared(plan, frames);
+        RDD rows = new PreparedQuery(plan, frames);
         Seq output = planned.queryExecution().analyzed().output();
         return frame((SparkSession) planned.sparkSession(), output, once ? rows.localCheckpoint() : rows);
     }
 
     /** The same rows, where each is an object in JSON: a list of them in JSON. */
     public static String told(PreparedPlan plan, java.util.List frames) {
-        return ((String[]) ran("few rows told", new Prepared(plan, frames), new PreparedTold(), String.class))[0];
+        return ((String[]) ran("few rows told", new PreparedQuery(plan, frames), new PreparedTold(), String.class))[0];
     }
 
     /** What a task makes of each part of `rows`, in a job that Spark's pages and logs know by this name. */
@@ -159,7 +162,7 @@ public final class Prepared extends RDD {
 
     /** Whether a plan may be asked again: what goes from task to task is kept, and would come again as it was. */
     private static boolean repeats(SparkPlan plan) {
-        if (plan instanceof Exchange || plan.subqueries().nonEmpty()) {
+        if (plan instanceof Exchange || ((IterableOnceOps) plan.subqueries()).nonEmpty()) {
             return false;
         }
         Iterator below = plan.children().iterator();
@@ -173,10 +176,11 @@ public final class Prepared extends RDD {
 
     /** These rows, which lie in one part, as a frame. Of unknown size Spark would share them out for a join. */
     private static Dataset frame(SparkSession session, Seq output, RDD rows) {
+        Seq none = (Seq) (Object) Nil$.MODULE$;
         Option few = Option.apply(
-            new Statistics(BigInt$.MODULE$.apply(64), Option.empty(), AttributeMap$.MODULE$.apply(Nil$.MODULE$), false));
+            new Statistics(BigInt$.MODULE$.apply(64), Option.empty(), AttributeMap$.MODULE$.apply(none), false));
         LogicalPlan plan = new LogicalRDD(
-            output, rows, SinglePartition$.MODULE$, Nil$.MODULE$, false, Option.empty(), session, few, Option.empty());
+            output, rows, SinglePartition$.MODULE$, none, false, Option.empty(), session, few, Option.empty());
         return Dataset$.MODULE$.ofRows(session, plan);
     }
 
@@ -195,9 +199,9 @@ public final class Prepared extends RDD {
     }
 
     private static Seq needs(RDD[] given) {
-        List found = Nil$.MODULE$;
+        List found = (List) (Object) Nil$.MODULE$;
         for (int i = 0; i < given.length; i++) {
-            found = found.prepended(new PreparedNeeds(given[i]));
+            found = new $colon$colon(new PreparedNeeds(given[i]), found);
         }
         return found;
     }

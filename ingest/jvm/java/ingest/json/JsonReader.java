@@ -1,4 +1,4 @@
-package org.apache.spark.sql.api.java;
+package ingest.json;
 
 import java.io.Serializable;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -6,11 +6,11 @@ import org.apache.spark.sql.catalyst.expressions.json.JsonToStructsEvaluator;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** What from_json makes of a JSON object in bytes: read plainly where that is certain to come to the same. */
-public final class OpenedJson implements Serializable {
+public final class JsonReader implements Serializable {
     private final PlainRow plain;
     private final JsonToStructsEvaluator parser;
 
-    public OpenedJson(PlainRow plain, JsonToStructsEvaluator parser) {
+    public JsonReader(PlainRow plain, JsonToStructsEvaluator parser) {
         this.plain = plain;
         this.parser = parser;
     }

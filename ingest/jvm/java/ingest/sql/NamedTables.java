@@ -1,4 +1,4 @@
-package org.apache.spark.sql.connector.catalog;
+package ingest.sql;
 
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -8,6 +8,13 @@ import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.connector.catalog.CatalogPlugin;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.delta.catalog.DeltaTableV2;
 import org.apache.spark.sql.types.StructType;
@@ -44,7 +51,7 @@ public final class NamedTables implements TableCatalog, SupportsNamespaces {
     /** Names the table at `path`. */
     public void add(List namespace, String table, String path) {
         String[] parts = (String[]) namespace.toArray(new String[0]);
-        Identifier identifier = new IdentifierImpl(parts, table);
+        Identifier identifier = Identifier.of(parts, table);
         paths.put(text(identifier), path);
         identifiers.put(text(identifier), identifier);
     }
@@ -61,7 +68,7 @@ public final class NamedTables implements TableCatalog, SupportsNamespaces {
     private Identifier located(Identifier identifier) throws NoSuchTableException {
         Object path = paths.get(text(identifier));
         if (path != null) {
-            return new IdentifierImpl(new String[] {"delta"}, (String) path);
+            return Identifier.of(new String[] {"delta"}, (String) path);
         }
         String[] namespace = identifier.namespace();
         if (namespace.length == 1 && namespace[0].equalsIgnoreCase("delta")) {
@@ -174,7 +181,7 @@ public final class NamedTables implements TableCatalog, SupportsNamespaces {
     }
 
     @Override
-    public Table alterTable(Identifier identifier, TableChange[] changes) {
+    public Table alterTable(Identifier identifier, TableChange... changes) {
         throw readOnly();
     }
 
@@ -194,7 +201,7 @@ public final class NamedTables implements TableCatalog, SupportsNamespaces {
     }
 
     @Override
-    public void alterNamespace(String[] namespace, NamespaceChange[] changes) {
+    public void alterNamespace(String[] namespace, NamespaceChange... changes) {
         throw readOnly();
     }
 

@@ -1,6 +1,7 @@
-package org.apache.spark.sql.api.java;
+package ingest.batches;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
+import ingest.json.SchemaNovelty;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -14,7 +15,7 @@ import org.apache.spark.util.AccumulatorV2;
  * What is told of the groups of some events (one table, one schema, one kind each), counted while the events pass by on
  * their way to somewhere. Each task has a tally of its own; they are added up where it was made.
  */
-public final class Tally extends AccumulatorV2 {
+public final class BatchStats extends AccumulatorV2 {
     /** Of values that are kept because they tell something new of a shape, in bytes. */
     private static final long MOST_KEPT = 4 << 20;
 
@@ -23,7 +24,7 @@ public final class Tally extends AccumulatorV2 {
     private boolean spoilt;
     private long kept;
 
-    private transient Passing passing;
+    private transient TaskStats passing;
 
     /** An event passes by: the columns that `tally.py` names. Gives back `batch`. */
     public long saw(InternalRow event, long batch) {
@@ -32,7 +33,7 @@ public final class Tally extends AccumulatorV2 {
         }
         if (!spoilt) {
             if (passing == null) {
-                passing = new Passing(groups);
+                passing = new TaskStats(groups);
             }
             kept += passing.saw(event);
             if (kept > MOST_KEPT) {
@@ -55,7 +56,7 @@ public final class Tally extends AccumulatorV2 {
         }
         ArrayList found = new ArrayList();
         for (Iterator all = groups.values().iterator(); all.hasNext();) {
-            found.add(((Counted) all.next()).told());
+            found.add(((GroupStats) all.next()).told());
         }
         return new ObjectMapper().writeValueAsString(found);
     }
@@ -65,14 +66,14 @@ public final class Tally extends AccumulatorV2 {
     }
 
     public AccumulatorV2 copy() {
-        Tally other = new Tally();
+        BatchStats other = new BatchStats();
         other.merge(this);
         return other;
     }
 
     /** What a task begins with. */
     public AccumulatorV2 copyAndReset() {
-        return new Tally();
+        return new BatchStats();
     }
 
     public void reset() {
@@ -87,7 +88,7 @@ public final class Tally extends AccumulatorV2 {
     }
 
     public void merge(AccumulatorV2 other) {
-        Tally more = (Tally) other;
+        BatchStats more = (BatchStats) other;
         kept += more.kept;
         if (more.spoilt || spoilt || kept > MOST_KEPT) {
             spoil();
@@ -95,12 +96,12 @@ public final class Tally extends AccumulatorV2 {
         }
         for (Iterator all = more.groups.keySet().iterator(); all.hasNext();) {
             Object key = all.next();
-            Counted mine = (Counted) groups.get(key);
+            GroupStats mine = (GroupStats) groups.get(key);
             if (mine == null) {
-                mine = new Counted((Counted) more.groups.get(key));
+                mine = new GroupStats((GroupStats) more.groups.get(key));
                 groups.put(key, mine);
             }
-            mine.join((Counted) more.groups.get(key));
+            mine.join((GroupStats) more.groups.get(key));
         }
     }
 
@@ -115,20 +116,20 @@ public final class Tally extends AccumulatorV2 {
 }
 
 /** What a task remembers from event to event. */
-final class Passing {
+final class TaskStats {
     private static final UTF8String CHANGE = UTF8String.fromString("change");
     private static final UTF8String TOMBSTONE = UTF8String.fromString("tombstone");
     private static final Long SLICE = Long.valueOf(0);
     private static final int RECENT = 4;
 
     private final HashMap groups;
-    private final Counted[] recent = new Counted[RECENT];
+    private final GroupStats[] recent = new GroupStats[RECENT];
     private int next;
     private final HashMap partitions = new HashMap();
-    private Partition here;
-    private final ImageNews news = new ImageNews();
+    private TopicPartition here;
+    private final SchemaNovelty news = new SchemaNovelty();
 
-    Passing(HashMap groups) {
+    TaskStats(HashMap groups) {
         this.groups = groups;
     }
 
@@ -151,28 +152,28 @@ final class Passing {
             table = here.table;
         }
         here.passed(letter == 'd', event, offset, table);
-        Counted group = group(table, change ? CHANGE : op, event);
+        GroupStats group = group(table, change ? CHANGE : op, event);
         group.saw(event, letter == 'r', here, offset);
         if (!change || group.schemaId != null) {
             return 0;
         }
         byte[] value = event.isNullAt(13) ? null : event.getBinary(13);
-        news.told = group.seen;
+        news.collectInto(group.seen);
         Boolean is = (Boolean) news.call(value, SLICE, group.table, Boolean.valueOf(group.wrapped));
         return is == null || is.booleanValue() ? group.keep(value, is != null) : 0;
     }
 
-    private Partition partition(UTF8String topic, int number) {
+    private TopicPartition partition(UTF8String topic, int number) {
         Object key = Arrays.asList(new Object[] {topic.toString(), Integer.valueOf(number)});
-        Partition found = (Partition) partitions.get(key);
+        TopicPartition found = (TopicPartition) partitions.get(key);
         if (found == null) {
-            found = new Partition(topic.clone(), number);
+            found = new TopicPartition(topic.clone(), number);
             partitions.put(key, found);
         }
         return found;
     }
 
-    private Counted group(UTF8String table, UTF8String kind, InternalRow event) {
+    private GroupStats group(UTF8String table, UTF8String kind, InternalRow event) {
         UTF8String problem = event.isNullAt(2) ? null : event.getUTF8String(2);
         Long schemaId = event.isNullAt(3) ? null : Long.valueOf(event.getLong(3));
         boolean wrapped = event.getBoolean(4);
@@ -181,8 +182,8 @@ final class Passing {
                 return recent[i];
             }
         }
-        Counted asked = new Counted(table, kind, problem, schemaId, wrapped);
-        Counted found = (Counted) groups.get(asked.key());
+        GroupStats asked = new GroupStats(table, kind, problem, schemaId, wrapped);
+        GroupStats found = (GroupStats) groups.get(asked.key());
         if (found == null) {
             found = asked;
             groups.put(asked.key(), asked);

@@ -1,5 +1,6 @@
-package org.apache.spark.rdd;
+package ingest.prepared;
 
+import org.apache.spark.rdd.RDD;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.Partition;
@@ -14,6 +15,7 @@ import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import scala.collection.Iterator;
 import scala.collection.immutable.Nil$;
+import scala.collection.immutable.Seq;
 import scala.reflect.ClassTag$;
 
 /** What a plan over files is of other ones: in one task, one file after the other. */
@@ -30,7 +32,8 @@ final class PreparedScan extends RDD {
     /** All files of an index as one part. */
     static Partition all(FileIndex files) {
         List found = new ArrayList();
-        Iterator folders = files.listFiles(Nil$.MODULE$, Nil$.MODULE$).iterator();
+        Seq none = (Seq) (Object) Nil$.MODULE$;
+        Iterator folders = files.listFiles(none, none).iterator();
         while (folders.hasNext()) {
             PartitionDirectory folder = (PartitionDirectory) folders.next();
             Iterator all = folder.files().iterator();

@@ -1,4 +1,4 @@
-package org.apache.spark.rdd;
+package ingest.prepared;
 
 import java.io.Serializable;
 import java.lang.ref.WeakReference;
