@@ -1,5 +1,5 @@
-"""For testing pipelines: a naive reference of what a changelog means, random changelogs to hold against it, a notation
-to write them in, and a way to make a failing one small."""
+"""Tools for testing pipelines: a naive in-memory reference (oracle), random changelogs, a one-line notation of
+changelogs, and a function that shrinks a failing one."""
 
 from ingest.testing.notation import parsed, written
 from ingest.testing.oracle import UNAVAILABLE, Event, Version, fold, fold_bag, versions

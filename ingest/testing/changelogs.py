@@ -1,4 +1,4 @@
-"""Random changelogs: what a source could say, delivered as a transport could deliver it."""
+"""Random changelogs that a source could send, in an order in which a transport could deliver them."""
 
 from __future__ import annotations
 
@@ -11,27 +11,31 @@ from ingest.testing.oracle import UNAVAILABLE, Event, Op
 
 KEYS = 3
 COLUMNS = ("plain", "number", "toasted")
-"""Of a random changelog: a text, an integer, and a text that the source may leave out of an image."""
+"""The columns of a random changelog: a text, an integer, and a text that may be unavailable in an image."""
 
 
 def random_changelog(random: Random, length: int, truncates: bool = False, partial: bool = True) -> list[Event]:
-    """Events of a table with a few keys, in an order of delivery that is not the source's, some of them twice.
+    """Returns events of a table with `KEYS` keys in their order of delivery, which often differs from the source's
+    order; some events are delivered twice.
 
-    Creates, updates (some without `toasted`, some that move the key), deletes, snapshot reads, null tombstones;
-    positions that several events share. Images before only where nothing is deleted: what a source sends after a
-    delete begins with a whole image, and these changelogs don't keep to that. Not `partial`: every image is whole."""
+    The ops are creates, updates (some without `toasted`, some that change the key), deletes, snapshot reads and null
+    tombstones; several events may share a position. Before images occur only in changelogs without deletes: after a
+    delete a source begins with a whole image, which these changelogs don't guarantee.
+
+    `length`: the greatest number of events before duplicates. `truncates`: truncates may occur. `partial`: False makes
+    every image whole."""
     befores = partial and not truncates and random.random() < 0.3
     in_order = random.random() < 0.5
     said = [_event(random, truncates, befores, partial) for _ in range(random.randint(1, length))]
     carrying = partial and in_order and not befores
     if carrying:
-        # Two moves never share a position: of one row a source changes, it tells one after the other.
+        # Two key changes never share a position: a source writes the changes of a row one after another.
         moves = random.sample(range(1, 13), random.randint(0, 2))
         for number in sorted(moves):
             said += _key_change(random, number * 10, said)
     if not carrying or any(event["op"] == "null" for event in said):
-        # What a row held before it moved has to have come before the move; a null tombstone that comes after an update
-        # which moved the row stands at the change before that one.
+        # Make the images of key changes whole. The values of the old row may arrive after the key change, and a null
+        # tombstone after a key change belongs to the change before it.
         for event in said:
             if "old_key" in event:
                 event["image"] = _image(random)
@@ -44,13 +48,13 @@ def random_changelog(random: Random, length: int, truncates: bool = False, parti
 
 
 def _numbered(offset: int, event: dict[str, Any]) -> Event:
-    # A null tombstone has no position; the number that it was drawn with only put it somewhere.
+    # A null tombstone has no position: its random LSN only determined its place in the order of delivery.
     return Event(offset=offset, **(event | {"lsn": 0} if event["op"] == "null" else event))
 
 
 def random_bag(random: Random, length: int) -> tuple[list[Event], list[Event]]:
-    """What a table without a key goes through; and how that is delivered: a connector that starts again goes back a
-    little and sends once more what it had sent."""
+    """Returns the events of a keyless table in source order, and as delivered: a restarted connector goes back some
+    positions and sends the events from there again."""
     rows: list[dict[str, Any]] = []
     said: list[Event] = []
     lsn = 0
@@ -98,8 +102,8 @@ def _event(random: Random, truncates: bool, befores: bool, partial: bool) -> dic
 
 
 def _key_change(random: Random, lsn: int, said: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As Postgres' connector tells it: two events at one position, the second without what was not touched. Where the
-    row could be gone by then, it was made anew right before: only a row that is there can move."""
+    """Returns a key change as Debezium's Postgres connector sends it: a delete and a create at one position, the create
+    without the unchanged TOASTed value. If the row may be deleted by then, a create at the old key precedes them."""
     old, new = random.sample(range(KEYS), 2)
     image = {**_image(random), "toasted": UNAVAILABLE}
     gone = any(event.get("old_key") == old or (event["op"] in ("d", "null") and event["key"] == old) for event in said)
@@ -121,8 +125,8 @@ def _toasted_before(random: Random) -> Any:
 
 
 def as_debezium(events: Sequence[Event], topic: str, case: int, placeholder: str) -> list[dict[str, Any]]:
-    """The records of a topic, as `ingest replay` reads them. Rows are told apart by `case` and, where events have a
-    key, `id`. What stands at a position was committed so many milliseconds after 1970."""
+    """Returns the events as records of a Debezium topic, in the form that `ingest replay` reads. The key columns are
+    `case` and, for events with a key, `id`. The commit time is the position in milliseconds since 1970."""
     schema, _, table = topic.partition(".")
     source = {"connector": "postgresql", "schema": schema, "table": table}
 

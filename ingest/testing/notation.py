@@ -1,16 +1,16 @@
-"""A changelog in a line of text, for cases that people read and write:
+"""A one-line notation of changelogs, for test cases:
 
     c1@10(x,3,long) u1@20(y,4,?) d1@30 u2<1@40(x,3,~) d2>5@50 null1 t@60 r1@5(x,1,~)[w,0,?]
 
 | part | what |
 |---|---|
-| `c u d r t null` | the op; `null` is a null tombstone, which has no position of its own |
-| `1` | the key; `2<1` an update that moved the row of key 1 to 2, `2>5` a delete whose row goes on as 5 |
+| `c u d r t null` | the op; `null` is a null tombstone, which has no position |
+| `1` | the key; `2<1` an update that changed the key from 1 to 2, `2>5` a delete whose row continues under key 5 |
 | `@10` | the position in the source |
-| `(x,3,?)` | the image, a value for each column: digits are a number, `~` is null, `?` was not sent |
-| `[w,0,?]` | the image before |
+| `(x,3,?)` | the after image, one value per column: digits are a number, `~` is null, `?` is unavailable |
+| `[w,0,?]` | the before image |
 
-The events stand in the order of their delivery.
+The events are in their order of delivery.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _SIGNS: dict[str, Any] = {"~": None, "?": UNAVAILABLE}
 
 
 def parsed(text: str, columns: Sequence[str]) -> list[Event]:
-    """The events of a line, numbered in its order. Raises ValueError naming the word that is none."""
+    """Parses a line into events, whose offsets are their order. Raises ValueError with the first malformed word."""
     return [_event(offset, word, columns) for offset, word in enumerate(text.split())]
 
 
 def written(events: Sequence[Event], columns: Sequence[str]) -> str:
-    """The line that says these events."""
+    """Formats events as a line."""
     return " ".join(_word(event, columns) for event in events)
 
 

@@ -1,6 +1,5 @@
-"""The reference: what a changelog means, in memory, one event after another in the order of the source.
-
-It knows nothing of batches, joins or positions of columns. It sorts, and then does what each event says.
+"""The oracle: a naive in-memory reference of a changelog's result. It sorts the events into source order and applies
+one after another, without batches, joins or column positions.
 """
 
 from __future__ import annotations
@@ -20,14 +19,22 @@ class _Unavailable:
 
 
 UNAVAILABLE = _Unavailable()
-"""Stands in an image for a value that the source did not send."""
+"""Marks a value in an image that the source did not send."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """A change event. `lsn`: its position in the source. `offset`: its place in the one partition of its table.
-    `key` is the row's key, `old_key` the one that an update moved it away from, `new_key` the one under which a deleted
-    row goes on. `null` is a null tombstone."""
+    """A change event.
+
+    Attributes:
+        op: as Debezium's; `null` is a null tombstone.
+        offset: in the single partition of the table's topic.
+        lsn: the position in the source.
+        key: the row's key; None for a keyless table and for a truncate.
+        image, before: the after and the before image.
+        old_key: the previous key, for an update that changes it.
+        new_key: the next key, for a delete that is the first half of a key change.
+    """
 
     op: Op
     offset: int
@@ -41,8 +48,13 @@ class Event:
 
 @dataclass
 class _Kept:
-    """A row as of the position `lsn`: since when each column has its value, the columns of which only an image before
-    has told, and those that nothing has told."""
+    """A row as of the position `lsn`.
+
+    Attributes:
+        since: column → the position of its value.
+        weak: columns whose value comes from a before image or from the row's previous key.
+        unknown: columns without a known value.
+    """
 
     row: Row
     lsn: int
@@ -52,14 +64,14 @@ class _Kept:
 
 
 def fold(events: Iterable[Event], columns: Iterable[str]) -> dict[Hashable, Row]:
-    """key → row, of the rows that are known whole. `columns`: those beside the key."""
+    """Returns key → row after all events, without rows that have unknown columns. `columns`: those besides the key."""
     *_, (_, rows) = (0, {}), *_played(events, list(columns))
     return {key: kept.row for key, kept in rows.items() if not kept.unknown}
 
 
 @dataclass(frozen=True)
 class Version:
-    """A row of `key` that was there from the position `since` and before `until`; None where it still stands."""
+    """A version of the row of `key`, valid from position `since` until before `until`; None for the current version."""
 
     key: Hashable
     since: int
@@ -68,7 +80,7 @@ class Version:
 
 
 def versions(events: Iterable[Event], columns: Iterable[str]) -> list[Version]:
-    """All that were known whole, for longer than a position."""
+    """Returns all versions of all rows (SCD 2) without unknown columns and with `since` < `until`."""
     there: dict[Hashable, tuple[int, _Kept]] = {}
     found = []
     for lsn, rows in _played(events, list(columns)):
@@ -82,7 +94,7 @@ def versions(events: Iterable[Event], columns: Iterable[str]) -> list[Version]:
 
 
 def _played(events: Iterable[Event], names: list[str]) -> Iterator[tuple[int, dict[Hashable, _Kept]]]:
-    """The rows after each event, and its position."""
+    """Yields the position of each event, in source order, and the rows after it."""
     rows: dict[Hashable, _Kept] = {}
     carried: dict[Hashable, _Kept] = {}
     for lsn, event in _in_source_order(list(events)):
@@ -105,7 +117,7 @@ def _played(events: Iterable[Event], names: list[str]) -> Iterator[tuple[int, di
 
 
 def _vacate(key: Hashable, lsn: int, rows: dict[Hashable, _Kept], carried: dict[Hashable, _Kept]) -> None:
-    """A row moves to a key: so nothing that is older was there any more."""
+    """Removes what `key` held before a row moves to it at `lsn`; older values of columns become unknown."""
     for kept in (rows, carried):
         if key in kept and kept[key].lsn < lsn:
             del kept[key]
@@ -114,7 +126,7 @@ def _vacate(key: Hashable, lsn: int, rows: dict[Hashable, _Kept], carried: dict[
 
 
 def fold_bag(events: Iterable[Event]) -> Counter[tuple[tuple[str, Any], ...]]:
-    """The rows of a table without a key: each image as often as it is there. Every event counts once."""
+    """Returns the rows of a keyless table with their counts. Every event must be given once."""
     rows: Counter[tuple[tuple[str, Any], ...]] = Counter()
     for event in events:
         if event.op in ("c", "r", "u"):
@@ -125,7 +137,10 @@ def fold_bag(events: Iterable[Event]) -> Counter[tuple[tuple[str, Any], ...]]:
 
 
 def _applied(event: Event, earlier: _Kept | None, moved: _Kept | None, names: list[str]) -> _Kept:
-    """`earlier`: the row of this key. `moved`: the row that had another key right before."""
+    """Returns the row after an event with an image. `earlier`: the row of this key. `moved`: the row that a key change
+    brings from its old key.
+
+    An unavailable value comes from `earlier`, else from the before image, else from `moved`."""
     kept = _Kept({}, event.lsn)
     for name in names:
         value = event.image.get(name)
@@ -151,8 +166,8 @@ def _applied(event: Event, earlier: _Kept | None, moved: _Kept | None, names: li
 
 
 def _in_source_order(events: list[Event]) -> list[tuple[int, Event]]:
-    """Each with its position. By that, a snapshot read before what streamed at the same; ties by offset. A null
-    tombstone stands right after the change of its key before it in the partition."""
+    """Returns (position, event) in source order: by position, snapshot reads before streamed events, then by offset. A
+    null tombstone takes the position of the change of its key that precedes it in the partition."""
     place: dict[int, tuple[int, int, int]] = {}
     newest: dict[Hashable, tuple[int, int]] = {}
     for event in sorted(events, key=lambda e: e.offset):

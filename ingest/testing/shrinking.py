@@ -1,4 +1,4 @@
-"""A failing changelog made small: events are left out as long as it still fails."""
+"""Shrinks a failing changelog by leaving out events as long as it still fails."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from ingest.testing.oracle import Event
 
 Fails = Callable[[Sequence[list[Event]]], Sequence[bool]]
-"""Of each of several changelogs: does it fail? Asked for many at once, since they may share a Spark job."""
+"""Returns for each of several changelogs whether it fails. It gets many at once, so that they can share a Spark job."""
 
 
 def smallest(events: Sequence[Event], fails: Fails) -> list[Event]:
-    """A changelog that fails and of which no event can be left out. `events` itself must fail."""
+    """Returns a failing part of `events`, which must fail, from which no single event can be left out."""
     kept = list(events)
     run = max(len(kept) // 2, 1)
     while kept:

@@ -1,4 +1,4 @@
-"""A table that statements change, and what its source logs of them: a changelog without a fault."""
+"""Statements on a table, and the events that its source logs for them: a changelog in commit order."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ _MAY_SHARE = ("write", "delete", "truncate")
 
 @dataclass(frozen=True)
 class Statement:
-    """What is done to the table; nothing where there is no row to do it to, or no key to move to.
+    """A statement on the table. It has no effect if there is no row to change, or no free key to move to.
 
-    `key`: the key to write; else which of the rows that are there. `target`: which of the free keys a row moves to.
-    `unsent`: columns that stay as they are, so that the log lacks them. `before`: the columns that the image before
-    lacks; None: there is no image before. `tombstone`: a null one follows the delete. `held`: how many statements later
-    its transaction commits; None: with the statement before it, at whose position it stands."""
+    Attributes:
+        key: of a write, the key; of other kinds, an index into the existing rows, modulo their number.
+        target: of a move, an index into the free keys, modulo their number.
+        unsent: columns that keep their values, which the log leaves out.
+        before: the columns that the before image leaves out; None for no before image.
+        tombstone: a null tombstone follows the delete.
+        held: the number of statements after which its transaction commits; None: it shares the position and the
+            transaction of the statement before it.
+    """
 
     kind: Kind
     key: int = 0
@@ -34,22 +39,22 @@ class Statement:
 
 @dataclass(frozen=True)
 class _Logged:
-    """What commits at once, and how many others commit before it although they began later."""
+    """The events of a transaction, and the number of later transactions that commit before it."""
 
     events: list[Event]
     held: int
 
 
 def changelog(said: Sequence[Statement | None], older: Mapping[int, Row], keys: int, carries: bool) -> list[Event]:
-    """In the order of their commits. `older`: key → row that was there before. `carries`: an update that moves a row
-    may lack values."""
+    """Returns the events of `said` in commit order. `older`: key → row that exists at the start. `carries`: an update
+    that changes a key may leave out unchanged values."""
     rows = {key: dict(row) for key, row in older.items()}
     steps: list[_Logged] = []
     lsn, last = 0, ""
     for statement in filter(None, said):
         shares = statement.held is None and statement.kind in _MAY_SHARE and last in (*_MAY_SHARE, "read")
-        # Delivered again, the first of several changes of a row at one position stands for a while above the others.
-        # What a row that moves carries on meanwhile stays; so where rows carry, only a COPY shares a position.
+        # If the first of several changes of a row at one position is delivered again, it wins for a while; a key change
+        # in between would carry its values on for good. So with `carries` only creates of a COPY share a position.
         if carries and shares:
             shares = last == statement.kind == "write" and statement.key not in {e.key for e in steps[-1].events}
         events = _logged(statement, rows, keys, lsn if shares else lsn + 10, carries)
@@ -64,13 +69,13 @@ def changelog(said: Sequence[Statement | None], older: Mapping[int, Row], keys: 
 
 
 def meet(some: Sequence[Event], others: Sequence[Event]) -> bool:
-    """Whether their order matters: they share a key, or one is a truncate."""
+    """Returns True if the order of the two groups matters: they share a key, or one has a truncate."""
     one, other = ({k for e in es for k in (e.key, e.old_key, e.new_key) if k is not None} for es in (some, others))
     return not one.isdisjoint(other) or any(e.op == "t" for e in [*some, *others])
 
 
 def _logged(statement: Statement, rows: dict[int, Row], keys: int, lsn: int, carries: bool) -> list[Event]:
-    """The events of one statement, which changes `rows`."""
+    """Applies a statement to `rows` and returns its events."""
     kind, live = statement.kind, sorted(rows)
     if kind == "truncate":
         rows.clear()
@@ -103,7 +108,8 @@ def _logged(statement: Statement, rows: dict[int, Row], keys: int, lsn: int, car
 
 
 def _committed(steps: Sequence[_Logged]) -> list[Event]:
-    """A transaction that touches what another has touched goes on once that has committed."""
+    """Returns the events in commit order. A transaction commits after earlier ones that touch the same rows (row
+    locks)."""
     commits: list[int] = []
     for number, step in enumerate(steps):
         waits = [at for at, earlier in zip(commits, steps, strict=False) if meet(earlier.events, step.events)]

@@ -1,11 +1,11 @@
-"""Hypothesis strategies for testing a pipeline: what a source says of a table, how a transport may deliver it, and how
-that may be cut into batches. Whatever is drawn, the table is what `fold` says of it:
+"""Hypothesis strategies for testing a pipeline: changelogs of a table, deliveries of them by a transport, and divisions
+into batches. For everything that is drawn, the table must equal `fold` of the changelog:
 
     @given(changelogs().flatmap(deliveries).flatmap(batches))
     def test_the_table_is_what_the_changelog_says(cut: list[list[Event]]) -> None:
         assert rows_of_my_pipeline(cut) == fold(chain.from_iterable(cut), COLUMNS)
 
-Needs the extra `testing`, which `ingest.testing` itself does not.
+Needs the extra `testing`; `ingest.testing` itself does not.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ COLUMNS: Columns = MappingProxyType(
         "toasted": st.sampled_from(["long", "longer", "longest", None]),
     }
 )
-"""The columns beside the key, and their values: the same columns as those of `changelogs.COLUMNS`."""
+"""The columns besides the key, and strategies of their values; the columns are those of `changelogs.COLUMNS`."""
 
 _FREE: tuple[Kind, ...] = ("write", "delete", "null", "move", "read")
-# Without a null tombstone alone, which deletes a row at that row's own position (`statements` says why not).
+# Without single null tombstones: they delete a row at the row's own position (see the comment in `statements`).
 _CARRYING: tuple[Kind, ...] = ("write", "delete", "move", "move in two events", "read")
-# What a source sends after a delete begins with a whole image; until that has come, a value out of an image before
-# may be forgotten. So images before stand only where nothing is deleted.
+# Before images occur only without deletes: after a delete a source begins with a whole image, and until that has
+# arrived a value from a before image may be forgotten.
 _WITH_BEFORES: tuple[Kind, ...] = ("write", "read")
 
 
@@ -46,14 +46,16 @@ def changelogs(
     statements: int = 12,
     truncates: bool = False,
 ) -> st.SearchStrategy[list[Event]]:
-    """What a source says of a table with a key, in the order in which its transactions commit; no fault yet.
+    """Returns a strategy of changelogs of a keyed table, in commit order, each event once.
 
-    Positions go back and forth, but never for one key, and some are shared (a COPY, the reads of a snapshot). The keys
-    are 0, 1, …; rows may be older than the changelog. Only columns in `unavailable` are ever left out of an image.
-    A changelog with images before deletes nothing. One in which a row moves and takes along what its image lacks, and
-    its old key is written again, goes by position: `c0@10(x,3,long) d0>1@20 c1@20(y,3,?) c0@30(x,4,~)`.
-    A truncate concerns whatever is in the table: give each changelog that may have one a table of its own. Raises
-    ValueError where `unavailable` names what is no column."""
+    Positions are not monotonic, except for each key, and some are shared (a COPY, the reads of a snapshot). The keys
+    are 0, 1, …; rows may exist before the changelog. Only columns in `unavailable` are left out of images. A changelog
+    with before images has no deletes. If a row changes its key with unavailable values and its old key is written
+    again, the events are in position order: `c0@10(x,3,long) d0>1@20 c1@20(y,3,?) c0@30(x,4,~)`. A truncate concerns
+    the whole table, so a changelog that may have one needs its own table.
+
+    `keys`, `statements`: the greatest numbers of keys and statements. Raises ValueError if `unavailable` names no
+    column."""
     if not set(unavailable) <= set(columns):
         raise ValueError(f"unavailable={unavailable!r}: name some of the columns {[*columns]}, or none: ()")
     modes = [_FREE, _CARRYING] if truncates else [_FREE, _CARRYING, _WITH_BEFORES]
@@ -70,9 +72,9 @@ def changelogs(
 
 
 def bags(columns: Columns = COLUMNS, statements: int = 12) -> st.SearchStrategy[list[Event]]:
-    """What a source says of a table without a key: whole images, before and after. Equal rows may stand at one
-    position, as a COPY sends them: `c@10(x,3,~) c@10(x,3,~) d@20[x,3,~]`. The table is what `fold_bag` says of this,
-    not of a delivery of it, where an event may stand twice."""
+    """Returns a strategy of changelogs of a keyless table, with whole before and after images. A COPY may write equal
+    rows at one position: `c@10(x,3,~) c@10(x,3,~) d@20[x,3,~]`. The table must equal `fold_bag` of this changelog, not
+    of a delivery, in which events may occur twice."""
     row, which, once = st.fixed_dictionaries(dict(columns)), st.integers(0, 9), st.just(1)
     create = st.tuples(row, st.none(), st.integers(1, 3))
     change = st.tuples(row, which, once) | st.tuples(st.none(), which, once)
@@ -81,13 +83,12 @@ def bags(columns: Columns = COLUMNS, statements: int = 12) -> st.SearchStrategy[
 
 @st.composite
 def deliveries(draw: st.DrawFn, events: Sequence[Event]) -> list[Event]:
-    """The events of a changelog as a transport may deliver them, numbered anew: some twice, runs once more (a connector
-    that starts again goes back a little), and, where no event needs that others came before it, in another order.
-    `fold` of it is `fold` of `events`.
+    """Draws a delivery of a changelog with new offsets: some events twice, runs of events again (a restarted connector
+    goes back), and, unless an event depends on earlier ones, in another order. `fold` of it equals `fold` of `events`.
 
-    `c0@10(x,3,long) d0@20 null0` may come as `d0@20 null0 c0@10(x,3,long) d0@20 null0`: a null tombstone stands after
-    the change before it. What concerns one key at one position stays in order. Of a table without a key only runs come
-    again, each from the beginning of a position and after another one."""
+    `c0@10(x,3,long) d0@20 null0` may become `d0@20 null0 c0@10(x,3,long) d0@20 null0`: a null tombstone stays behind
+    its change. Events of one key at one position stay in order. For a keyless table only runs repeat, from the first
+    event of a position on and after a later position."""
     alone, units = _units(sorted(events, key=lambda e: e.offset))
     sent = sorted(chain.from_iterable(units), key=lambda e: e.offset)
     keyed = any(e.key is not None for e in sent)
@@ -106,13 +107,13 @@ def deliveries(draw: st.DrawFn, events: Sequence[Event]) -> list[Event]:
         until = draw(st.integers(1, len(sent)))
         if begins := [at for at in range(until) if _may_begin(sent, at, until, keyed)]:
             sent = [*sent[:until], *sent[draw(st.sampled_from(begins)) :]]
-    # After any change of its key, a null tombstone that nothing preceded would be that change's.
+    # First the null tombstones without a preceding change: behind a change of their key they would belong to it.
     return _numbered([*alone, *sent])
 
 
 @st.composite
 def batches(draw: st.DrawFn, events: Sequence[Event]) -> list[list[Event]]:
-    """The events in consecutive batches, none of them empty: `[[a, b], [c]]` of `[a, b, c]`."""
+    """Draws a division of the events into consecutive, non-empty batches: `[[a, b], [c]]` of `[a, b, c]`."""
     ends = [at for at in range(1, len(events)) if draw(st.booleans())]
     return [[*events[start:end]] for start, end in pairwise([0, *ends, len(events)]) if start < end]
 
@@ -132,12 +133,12 @@ def _statement(
     of = [
         st.builds(Statement, st.just(kind), key, held=held, **more.get(kind, {})) for kind in ("write", "write", *kinds)
     ]
-    # None comes first: what takes many choices is left out only where something simpler can stand for it.
+    # None comes first, so that Hypothesis can shrink a statement to nothing.
     return st.one_of(st.none(), *of)
 
 
 def _bag(said: Sequence[tuple[Row | None, int | None, int] | None]) -> list[Event]:
-    """Of each statement: the new row, which of the rows it takes the place of, and how many times it is there."""
+    """Returns the events of statements: (new row, index of the replaced row, number of copies)."""
     rows: list[Row] = []
     events: list[Event] = []
     for lsn, (new, which, times) in enumerate(filter(None, said), start=1):
@@ -155,8 +156,8 @@ def _numbered(events: Iterable[Event]) -> list[Event]:
 
 
 def _units(events: Sequence[Event]) -> tuple[list[Event], list[list[Event]]]:
-    """Null tombstones that nothing precedes; and the rest in the smallest units whose events stay in order: what stands
-    at one position and concerns one key, with the null tombstones that follow it."""
+    """Returns the null tombstones without a preceding change, and the other events in the smallest groups that must
+    stay in order: the events of one key at one position, with the null tombstones that follow them."""
     alone: list[Event] = []
     units: list[tuple[tuple[int, bool], list[Event]]] = []
     newest: dict[Hashable, tuple[int, bool]] = {}
@@ -173,8 +174,8 @@ def _units(events: Sequence[Event]) -> tuple[list[Event], list[list[Event]]]:
 
 
 def _needs_order(events: Sequence[Event]) -> bool:
-    """Whether an event needs that others came before it: a delete, where images before stand for what was not sent; or
-    a move, where the row's old key is written again and what the row held is not known any more."""
+    """Returns True if an event depends on earlier ones: a delete in a changelog with before images, or a key change
+    whose old key is written again, which loses the values that the moved row needs."""
     deletes = any(e.op in ("d", "null", "t") or e.old_key is not None for e in events)
     moved = {e.key if e.new_key is not None else e.old_key: e.lsn for e in reversed(events) if _takes_along(e)}
     again = any(e.op in ("c", "u", "r") and e.lsn > moved.get(e.key, e.lsn) for e in events)
@@ -182,12 +183,12 @@ def _needs_order(events: Sequence[Event]) -> bool:
 
 
 def _takes_along(event: Event) -> bool:
-    """Whether a row moves by it to a key of which the images may lack what it held."""
+    """Returns True for a key change whose new image may lack values of the row."""
     return event.new_key is not None or (event.old_key is not None and UNAVAILABLE in event.image.values())
 
 
 def _may_begin(sent: Sequence[Event], at: int, until: int, keyed: bool) -> bool:
-    """Whether, after the first `until` events, those from `at` on may come again."""
+    """Returns True if, after the first `until` events, delivery may restart at event `at`."""
     if not keyed:
         return sent[at].lsn != sent[until - 1].lsn and (at == 0 or sent[at - 1].lsn != sent[at].lsn)
     changed: set[Hashable] = set()
@@ -195,5 +196,5 @@ def _may_begin(sent: Sequence[Event], at: int, until: int, keyed: bool) -> bool:
         if event.op != "null":
             changed.add(event.key)
         elif event.key not in changed:
-            return False  # It would stand after whatever came last of its key.
+            return False  # it would belong to the latest change of its key
     return True
