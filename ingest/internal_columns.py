@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from pyspark.sql import types as T
 
-LOCATION = "_location"
+LOCATION = "_ingest_location"
 """The column's name. Its fields: the name of the row's file, and the row's number in it."""
 LOCATION_TYPE = T.StructType([T.StructField("file", T.StringType()), T.StructField("row", T.LongType())])

@@ -357,7 +357,7 @@ MUTANTS = [
     Mutant(
         "what stands where its row does is taken for the same",
         "reconcile/whole_rows.py",
-        'F.col("_said") == F.col("_there")',
+        'F.col("_ingest_said") == F.col("_ingest_there")',
         "F.lit(True)",
         DOUBLED,
     ),
@@ -565,7 +565,7 @@ MUTANTS = [
     Mutant(
         "nobody writes down what is left of a row before it goes",
         "loop/late_children.py",
-        "self._keep(table_schema, children)",
+        'self._keep(table_schema, children.select(f"{_ROW}.*", F.col("request").alias(REQUEST)))',
         "pass",
         MASKED,
     ),

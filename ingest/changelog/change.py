@@ -26,16 +26,16 @@ from pyspark.sql import types as T
 from ingest.changelog.position import POSITION
 from ingest.changelog.values.render import LOSSLESS_JSON
 
-DELETED = "_deleted"
+DELETED = "_ingest_deleted"
 POSITION_COLUMN = "_position"
 COLUMN_POSITIONS = "_column_positions"
 SOURCE_TS = "_source_ts"
-EVENT_ID = "_event"
-CODE = "_code"
-REASON = "_reason"
-MOVED = "_moved"
-NEW_KEY = "_new_key"
-MOVED_TO = "_moved_to"
+EVENT_ID = "_ingest_event"
+CODE = "_ingest_code"
+REASON = "_ingest_reason"
+MOVED = "_ingest_moved"
+NEW_KEY = "_ingest_new_key"
+MOVED_TO = "_ingest_moved_to"
 
 COLUMN_POSITION = T.StructType(
     [T.StructField("position", POSITION), T.StructField("before", T.BooleanType()), T.StructField("told", POSITION)]

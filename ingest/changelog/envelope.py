@@ -226,7 +226,7 @@ def _projections(naming: Naming, also: tuple[str, ...]) -> tuple[Projection, ...
 
 def _envelope(naming: Naming) -> dict[str, Column]:
     """Returns the envelope's fields, wrapped or not, with both images if a sequence column is read from them."""
-    wrapped, corrupt = F.col("_json.payload").isNotNull(), F.col("_json._corrupt").isNotNull()
+    wrapped, corrupt = F.col("_json.payload").isNotNull(), F.col(f"_json.{CORRUPT}").isNotNull()
 
     def inside(name: str) -> Column:
         return F.when(wrapped, F.col(f"_json.payload.{name}")).otherwise(F.col(f"_json.{name}"))

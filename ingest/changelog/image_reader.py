@@ -121,7 +121,7 @@ def key_type(keys: Sequence[Column]) -> T.StructType:
     return T.StructType([*inner.fields, T.StructField("payload", inner)])
 
 
-def image(name: str, reader: ImageReader, opened: str = "_v") -> SparkColumn:
+def image(name: str, reader: ImageReader, opened: str = "_ingest_v") -> SparkColumn:
     """Returns the image `name` ("before" or "after") of a parsed value. `opened`: the name of its column."""
     inside, outside = F.col(f"{opened}.payload.{name}"), F.col(f"{opened}.{name}")
     if reader.wrapped is None:

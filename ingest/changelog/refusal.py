@@ -35,23 +35,25 @@ def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:
     advice = "" if key else _WITHOUT_A_KEY
     cases = [
         (
-            F.col("_corrupt") & has_image,
+            F.col("_ingest_corrupt") & has_image,
             UNDECODABLE,
             F.lit(
                 "a value doesn't fit the type of its column, an object names a field twice, or a number of a column "
                 "without a schema has more than 38 digits: declare the column's type"
             ),
         ),
-        (F.col("_imageless") & has_image, NO_IMAGE, F.lit(f"the event has no row image (`{image}`){advice}")),
+        (F.col("_ingest_imageless") & has_image, NO_IMAGE, F.lit(f"the event has no row image (`{image}`){advice}")),
         (
-            F.lit(not key) & (F.size("_partial") > 0),
+            F.lit(not key) & (F.size("_ingest_partial") > 0),
             PARTIAL,
-            F.concat(F.lit("these columns were not sent: "), F.array_join("_partial", ", "), F.lit(_WITHOUT_A_KEY)),
+            F.concat(
+                F.lit("these columns were not sent: "), F.array_join("_ingest_partial", ", "), F.lit(_WITHOUT_A_KEY)
+            ),
         ),
         (
-            F.size("_broken") > 0,
+            F.size("_ingest_broken") > 0,
             UNDECODABLE,
-            F.concat(F.lit("can't be read by their type: "), F.array_join("_broken", ", ")),
+            F.concat(F.lit("can't be read by their type: "), F.array_join("_ingest_broken", ", ")),
         ),
         (
             reduce(lambda one, other: one | other, missing_flags, F.lit(False)),
@@ -72,5 +74,5 @@ def _missing_flags(key: Sequence[str]) -> list[Column]:
     if len(key) < 2:
         return [quoted(k).isNull() for k in key]
     all_null = F.coalesce(*(quoted(k).cast("string") for k in key)).isNull()
-    named = (F.coalesce(F.array_contains("_named", k), F.lit(False)) for k in key)
+    named = (F.coalesce(F.array_contains("_ingest_named", k), F.lit(False)) for k in key)
     return [quoted(k).isNull() & (all_null | ~is_present) for k, is_present in zip(key, named, strict=True)]

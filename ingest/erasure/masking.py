@@ -22,6 +22,7 @@ from ingest.config import Pipeline
 from ingest.errors import ConfigError
 from ingest.lakehouse.backfills import BackfillRun, Backfills
 from ingest.lakehouse.bronze import Bronze, CaptureState
+from ingest.loop.late_children import REQUEST
 from ingest.loop.merge import Merge
 from ingest.merge.images import TableSchema
 from ingest.suppression.cutoff import Cutoff
@@ -53,8 +54,8 @@ class Masking:
         self._bronze: Bronze | None = None
 
     def keep(self, table_schema: TableSchema, old: DataFrame) -> None:
-        """Writes down what is left of these rows of silver, each with a `request` whose old life it is of. From then on
-        `finish` brings them back, whoever dies meanwhile."""
+        """Writes down what is left of these rows of silver, each with the `REQUEST` whose old life it is of. From then
+        on `finish` brings them back, whoever dies meanwhile."""
         masks = self._rules.masks[table_schema.table]
         wrong = self._spark.range(1).select(invalid_constant(table_schema.table, table_schema.columns, masks)).first()
         if wrong is not None and wrong[0] is not None:
@@ -67,7 +68,11 @@ class Masking:
                 f"table {table_schema.table} has no key, so none of its rows can be masked", "say on_erasure: delete"
             )
         ends = F.broadcast(self._placed(table_schema.table))
-        last = old.join(ends, "request").groupBy(*map(quoted, table_schema.key)).agg(F.max("_end").alias("_end"))
+        last = (
+            old.join(ends, REQUEST)
+            .groupBy(*map(quoted, table_schema.key))
+            .agg(F.max("_ingest_end").alias("_ingest_end"))
+        )
         rows = old.dropDuplicates([*table_schema.key]).join(last, [*table_schema.key])
         left = {c.name: rendered(mask_column(table_schema.table, c, masks), c.type) for c in table_schema.columns}
         bronze = self._own_bronze()
@@ -106,7 +111,7 @@ class Masking:
         return Bronze(self._spark, path, self._rules.epochs, self._rules.names)
 
     def _placed(self, table: str) -> DataFrame:
-        """`request` and the `_end` of its old life."""
+        """Returns `REQUEST` and the `_ingest_end` of its old life."""
         rows = []
         for request, cutoff in self._ends.items():
             at = cutoff.position(table)
@@ -116,13 +121,13 @@ class Masking:
                     f"say tables.{table}.on_erasure: delete",
                 )
             rows.append((request, at[:4]))
-        schema = "request string, _end struct<epoch int, major bigint, minor bigint, ordinal bigint>"
+        schema = f"{REQUEST} string, _ingest_end struct<epoch int, major bigint, minor bigint, ordinal bigint>"
         return self._spark.createDataFrame(rows, schema)
 
     def _record(self, table_schema: TableSchema, left: Mapping[str, Column], batch: int) -> list[Column]:
         """Right after the old life: before any change that comes later, and no part of it."""
         schema, _, table = table_schema.table.partition(".")
-        end, now = F.col("_end"), datetime.now(UTC)
+        end, now = F.col("_ingest_end"), datetime.now(UTC)
         source = {
             "schema": F.lit(schema if table else None).cast("string"),
             "table": F.lit(table or schema),

@@ -30,7 +30,7 @@ from ingest.spark.checkpoints import checkpoint_scope
 from ingest.suppression.key_file import LedgerKeys
 from ingest.suppression.ledger import Ledger
 
-READER = "_reader"
+READER = "_ingest_reader"
 """Whose bronze an event is in: of two, coordinates may be the same."""
 _KIND = "searched"
 _SCHEMA = (

@@ -30,7 +30,7 @@ from ingest.lakehouse.bronze import COORDINATES, Bronze
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.event_references import TOMBSTONE_KEYS
-from ingest.loop.late_children import LateChildren, with_event_coordinates
+from ingest.loop.late_children import LateChildren, event_columns
 from ingest.loop.table_schemas import TableSchemas
 from ingest.merge.actions import TOMBSTONE_KEY
 from ingest.pipeline.composition import rules_of
@@ -155,7 +155,7 @@ class Removal:
                 continue
             mine = old.where(F.col("table") == entry.table_schema.table)
             keys = mine.select("request", F.explode(TOMBSTONE_KEYS).alias(TOMBSTONE_KEY)).distinct()
-            hits = with_event_coordinates(tombstones.rows(), entry).join(F.broadcast(keys), TOMBSTONE_KEY)
+            hits = tombstones.rows().select("*", *event_columns(entry)).join(F.broadcast(keys), TOMBSTONE_KEY)
             gone = (
                 with_cutoff_flags(hits, ends, entry.table_schema.table)
                 .where(BEFORE_CUTOFF)

@@ -39,7 +39,7 @@ from ingest.suppression.key_references import (
 )
 from ingest.suppression.ledger import Ledger
 
-ITEM, PLACE, REQUEST = "_item", "_place", "request"
+ITEM, PLACE, REQUEST = "_ingest_item", "_ingest_place", "request"
 SILVER, PENDING, HISTORY, BRONZE, QUARANTINE, TOMBSTONES = (
     "silver",
     "pending",

@@ -28,7 +28,7 @@ from ingest.spark.plain_json import WITHOUT_LIMITS
 
 _OUTSIDE_QUOTES = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
 _IMAGES = "before variant, after variant"
-_UNOPENED = "_corrupt"
+_UNOPENED = "_ingest_corrupt"
 _EXPONENT = "exponent"
 """A mark among the kinds of a column: some number has an exponent, or may have more digits than a VARIANT keeps."""
 _ALWAYS_KEPT = 15

@@ -7,7 +7,7 @@ to Parquet's readers alone, as the filter in their configuration.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -54,18 +54,22 @@ def matching(
     few: bool = False,
     files: Sequence[DataFile] | None = None,
     located: bool = False,
+    stored: Mapping[str, str] | None = None,
 ) -> tuple[DataFrame, bool]:
     """The rows of `table` whose `key` columns have values that they have in `wanted`; and whether `wanted` is found to
     have no more than `FEW_KEYS` rows. `named`: columns of `wanted` to come with them; then a row comes once for each
     that has its key there. `few`: the caller knows that of these there are no more. `files`: they lie in these.
-    `located`: with their `LOCATION`.
+    `located`: with their `LOCATION`. `stored`: columns that have other names in the table.
 
     The table is read once and not shuffled, only those of its columns that are asked for, and of a large table only
     what may hold one of a few keys."""
     searched = list(table.files().values()) if files is None else files
     keys = wanted.select(*map(quoted, (*key, *named)))
     # The filter must not be without this join: readers take a column that nobody asks for as one that is null.
-    rows, known = _scan(table, key[0], wanted, searched)
+    stored = stored or {}
+    rows, known = _scan(table, key[0], wanted, searched, stored.get(key[0]))
+    if stored:
+        rows = rows.withColumnsRenamed({there: name for name, there in stored.items()})
     if named and few and sum(f.size for f in searched) <= _IN_ONE_TASK:
         # Each side in one partition, they are joined where they are read: nobody waits for keys that are sent around.
         rows, keys = rows.coalesce(1), keys.coalesce(1).hint("shuffle_hash")
@@ -82,6 +86,7 @@ def near(
     query: Query,
     by: tuple[Hashable, ...] = (),
     located: bool = False,
+    stored: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """`query(*by, rows)` of rows of `table`, each asked for itself, with its `LOCATION` if `located`. Among them are
     all whose `key` columns have values that they have in `wanted`, of which there are few: of a small table they are
@@ -89,7 +94,7 @@ def near(
     files = list(table.files().values())
     if sum(f.size for f in files) <= _IN_ONE_TASK:
         return table.run_prepared(files, _of_located, (query, *by)) if located else table.run_prepared(files, query, by)
-    found, _ = matching(table, key, wanted, located=located)
+    found, _ = matching(table, key, wanted, located=located, stored=stored)
     return checkpoint(query(*by, found), eager=True)
 
 
@@ -98,8 +103,11 @@ def _of_located(query: Query, *of: Any) -> DataFrame:
     return query(*by, file_index.located(rows))
 
 
-def _scan(table: Table, column: str, wanted: DataFrame, files: Sequence[DataFile]) -> tuple[DataFrame, bool]:
-    """The rows among which the wanted ones are, and whether these are found to be few."""
+def _scan(
+    table: Table, column: str, wanted: DataFrame, files: Sequence[DataFile], stored: str | None = None
+) -> tuple[DataFrame, bool]:
+    """Returns the rows among which the wanted ones are, and whether these are found to be few. `stored`: the name of
+    `column` in the table, where it has another one there."""
     rows = table.rows_in(files)
     if sum(f.size for f in files) <= _SEARCHED:
         return rows, False
@@ -110,7 +118,8 @@ def _scan(table: Table, column: str, wanted: DataFrame, files: Sequence[DataFile
     row = found._jdf.collectAsList().get(0)
     if row.getLong(1) > FEW_KEYS or row.getLong(2):
         return rows, False
-    in_files = rows.select(quoted(column).alias(table.physical_name(column)))
+    there = stored or column
+    in_files = rows.select(quoted(there).alias(table.physical_name(there)))
     predicate = _any_of(spark, in_files, row.getList(0))
     return rows if predicate is None else _with_options(spark, rows, _OPTIONS | {_FILTER: predicate}), True
 

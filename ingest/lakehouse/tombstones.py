@@ -22,7 +22,7 @@ from ingest.merge.actions import TOMBSTONE_KEY
 from ingest.spark.prepared import asked
 
 _HORIZON = "ingest.gcHorizon"
-MOVED_AT = "_moved_at"
+MOVED_AT = "_ingest_moved_at"
 """Where the row of a key last moved to another one; null if it never did."""
 
 
@@ -124,8 +124,8 @@ class Tombstones:
     def remove(self, tombstones: DataFrame) -> int:
         """Takes away these tombstones (`_key` and `_position`), older ones of their keys, and that rows moved to these
         keys: from then on a fence has to know them. How many files were written anew for it."""
-        asked_for = F.broadcast(tombstones.select(TOMBSTONE_KEY, F.col(POSITION_COLUMN).alias("_upto")))
-        rows = self._table.rows().join(asked_for, TOMBSTONE_KEY).where(F.col(POSITION_COLUMN) <= F.col("_upto"))
+        asked_for = F.broadcast(tombstones.select(TOMBSTONE_KEY, F.col(POSITION_COLUMN).alias("_ingest_upto")))
+        rows = self._table.rows().join(asked_for, TOMBSTONE_KEY).where(F.col(POSITION_COLUMN) <= F.col("_ingest_upto"))
         gone = rows.select(TOMBSTONE_KEY, POSITION_COLUMN).distinct().localCheckpoint()
         files = row_rewrites.remove_rows(self._table, gone, [TOMBSTONE_KEY, POSITION_COLUMN], _sorted)
         led = self._table.rows().select(MOVED_TO, F.unhex(F.sha2(MOVED_TO, 256)).alias(TOMBSTONE_KEY))

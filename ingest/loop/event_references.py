@@ -23,10 +23,10 @@ from ingest.merge.actions import tombstone_key, tombstone_key_of
 from ingest.merge.images import TableSchema, changes
 from ingest.suppression.key_references import OWN_KEYS, REFERENCES, foreign_keys, own_keys
 
-GROUP = "_group"
+GROUP = "_ingest_group"
 """Number of the event's group; `TOMBSTONES` for null tombstones."""
 TOMBSTONES = -1
-TOMBSTONE_KEYS = "_graves"
+TOMBSTONE_KEYS = "_ingest_graves"
 """The key hashes by which tombstones know the event's row."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import EVENT_ID, POSITION_COLUMN, quoted
@@ -36,6 +36,10 @@ from ingest.suppression.key_references import (
 from ingest.suppression.ledger import FOUND, KEYS, Ledger, LedgerEntry
 from ingest.suppression.subjects import Subjects
 
+_ROW = "_ingest_row"
+"""A stored row as one struct, so that names of its columns collide with none beside it."""
+REQUEST = "_ingest_request"
+"""The erasure request of a row that is kept masked."""
 Keep = Callable[[TableSchema, DataFrame], None]
 """Takes a table's rows that are about to be removed and have to be replaced by masked ones."""
 
@@ -103,10 +107,9 @@ class LateChildren:
             if self._keep is None:
                 return found
             if part is self._table_state(table_schema.table).silver:
-                self._keep(table_schema, children)
-        rows = children.dropDuplicates([*table_schema.identity, *part.version_columns]).select(
-            *map(quoted, part.rows().columns)
-        )
+                self._keep(table_schema, children.select(f"{_ROW}.*", F.col("request").alias(REQUEST)))
+        rows = children.select(f"{_ROW}.*").dropDuplicates([*table_schema.identity, *part.version_columns])
+        rows = rows.select(*map(quoted, part.rows().columns))
         self._rows += retry_on_conflict()(part.remove, rows.withColumn(ACTION, F.lit(DELETE)), table_schema, {})
         return found
 
@@ -117,17 +120,18 @@ class LateChildren:
 
 
 def _rows_with_references(part: Silver, entry: CatalogEntry, subjects: Subjects) -> DataFrame:
-    """Returns the stored rows with the coordinates of their events, `OWN_KEYS` and `REFERENCES`."""
+    """Returns each stored row as the struct `_ROW`, with `event_columns`, `OWN_KEYS` and `REFERENCES`."""
     table_schema: TableSchema = entry.table_schema
     own = own_keys(table_schema)
-    columns = {OWN_KEYS: own, REFERENCES: F.concat(own, foreign_keys(table_schema, subjects))}
-    return with_event_coordinates(part.located(), entry).withColumns(columns)
+    references = F.concat(own, foreign_keys(table_schema, subjects)).alias(REFERENCES)
+    return part.located().select(F.struct("*").alias(_ROW), *event_columns(entry), own.alias(OWN_KEYS), references)
 
 
-def with_event_coordinates(rows: DataFrame, entry: CatalogEntry) -> DataFrame:
-    """Returns stored rows with `EVENT_ID`, `position` and `op` of the event behind each, which a cutoff is compared
+def event_columns(entry: CatalogEntry) -> list[Column]:
+    """Returns, for stored rows, `EVENT_ID`, `position` and `op` of the event behind each, which a cutoff is compared
     with. The topic is null where the table has several: the source's position alone decides then."""
     at = F.col(POSITION_COLUMN)
     topic = entry.topics[0] if len(entry.topics) == 1 else None
     event = F.struct(F.lit(topic).cast("string").alias("topic"), at["partition"].alias("partition"), at["offset"])
-    return rows.withColumns({EVENT_ID: event, "position": at, "op": F.when(at["streamed"] == 0, "r").otherwise("u")})
+    op = F.when(at["streamed"] == 0, "r").otherwise("u")
+    return [event.alias(EVENT_ID), at.alias("position"), op.alias("op")]

@@ -68,7 +68,7 @@ def _partitions_of(stored: TableState) -> set[int]:
 
 def _keys_in_several_partitions(changes: DataFrame, table_schema: TableSchema, stored: TableState) -> DataFrame:
     """Returns the keys of the changes whose states, new and stored, come from more than one partition."""
-    partition = F.col(POSITION_COLUMN)["partition"].alias("_partition")
+    partition = F.col(POSITION_COLUMN)["partition"].alias("_ingest_partition")
     key_hash = tombstone_key(list(table_schema.key)).alias(TOMBSTONE_KEY)
     keyed = changes.where(F.col(CODE).isNull())
     states = [keyed.select(key_hash, partition)]
@@ -77,4 +77,8 @@ def _keys_in_several_partitions(changes: DataFrame, table_schema: TableSchema, s
     if stored.tombstones.exists():
         states.append(stored.tombstones.matching(keyed.select(key_hash)).select(TOMBSTONE_KEY, partition))
     seen = reduce(DataFrame.unionByName, states)
-    return seen.groupBy(TOMBSTONE_KEY).agg(F.count_distinct("_partition").alias("_count")).where(F.col("_count") > 1)
+    return (
+        seen.groupBy(TOMBSTONE_KEY)
+        .agg(F.count_distinct("_ingest_partition").alias("_ingest_count"))
+        .where(F.col("_ingest_count") > 1)
+    )

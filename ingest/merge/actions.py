@@ -23,11 +23,11 @@ from ingest.changelog.position import POSITION, is_same_source_position
 from ingest.changelog.values.render import LOSSLESS_JSON
 from ingest.merge.key_join import joined_by_key
 
-TOMBSTONE_KEY = "_key"
+TOMBSTONE_KEY = "_ingest_key"
 OLDER_THAN_HORIZON = "older-than-horizon"
 _FORGOTTEN = "tombstones this old have been forgotten: whether the key was deleted since can't be known"
-ACTION = "_action"
-TIED = "_tied"
+ACTION = "_ingest_action"
+TIED = "_ingest_tied"
 INSERT, UPDATE, DELETE, WRITE_TOMBSTONE, REFUSE = "insert", "update", "delete", "bury", "refuse"
 """Values of `_action`. `bury`: a delete of a key without a row, which writes its tombstone only. `refuse`: the change
 can't be applied and goes to quarantine."""
@@ -76,7 +76,7 @@ def with_whole_row_actions(
     columns are passed on. `horizon`: tombstones below this position may have been collected.
     """
     with_actions = states
-    for name, stored in (("_row", rows), ("_tombstone", tombstones)):
+    for name, stored in (("_ingest_row", rows), ("_ingest_tombstone", tombstones)):
         if stored is None:
             with_actions = with_actions.withColumn(name, F.lit(None).cast(POSITION))
         else:
@@ -85,9 +85,9 @@ def with_whole_row_actions(
             positions = stored.select(*map(quoted, join_columns), F.col(POSITION_COLUMN).alias(name), *other_columns)
             with_actions = joined_by_key(with_actions, positions, join_columns, "left")
     if horizon is not None:
-        nothing_known = F.col("_row").isNull() & F.col("_tombstone").isNull()
+        nothing_known = F.col("_ingest_row").isNull() & F.col("_ingest_tombstone").isNull()
         with_actions = refuse_below_horizon(with_actions, F.col(POSITION_COLUMN), nothing_known, horizon)
-    return with_actions.withColumns(_action_columns()).drop("_row", "_tombstone")
+    return with_actions.withColumns(_action_columns()).drop("_ingest_row", "_ingest_tombstone")
 
 
 @cache
@@ -97,7 +97,9 @@ def _action_columns() -> dict[str, Column]:
     Positions are compared outside of CASE branches: Spark eliminates no common subexpressions inside them. Cached,
     since building the columns takes longer than a small batch.
     """
-    position, row, tombstone, deleted = (F.col(c) for c in (POSITION_COLUMN, "_row", "_tombstone", DELETED))
+    position, row, tombstone, deleted = (
+        F.col(c) for c in (POSITION_COLUMN, "_ingest_row", "_ingest_tombstone", DELETED)
+    )
     above_row, above_tombstone = (F.coalesce(position > stored, F.lit(True)) for stored in (row, tombstone))
     has_row = row.isNotNull()
     # Tombstones are written before rows are removed. A row at or below its tombstone was left by a crash between the

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, quoted
 from ingest.changelog.position import POSITION
 
-_NTH = "_nth"
-_REFUSED_ID, _TOPIC, *_POSITION_FIELDS = (f"_compared_{n}" for n in range(2 + len(POSITION)))
+_NTH = "_ingest_nth"
+_REFUSED_ID, _TOPIC, *_POSITION_FIELDS = (f"_ingest_compared_{n}" for n in range(2 + len(POSITION)))
 """Temporary columns: the event ID of a change that can't be applied (else null); and for the shuffle of a large batch
 the topic and the fields of `_position`, from which `_event` is restored."""
 

@@ -36,7 +36,7 @@ from ingest.evolution.inference import are_whole, images, is_inexact
 from ingest.evolution.policies import TableColumn
 from ingest.merge.key_changes import new_key_text
 from ingest.merge.moves import split_key_updates
-from ingest.spark.plain_json import WITHOUT_LIMITS, opened
+from ingest.spark.plain_json import CORRUPT, WITHOUT_LIMITS, opened
 
 _EVENT = ("topic", "partition", "offset", "op", "wrapped", "position", "source_ts")
 """Columns of an event that a change is built from, besides the JSON of key and value."""
@@ -76,7 +76,7 @@ def _reading(table_schema: TableSchema, reader: ImageReader) -> tuple[Projection
     wire = reader.by_name
     unread = _unread(table_schema, reader)
     keys = _key_columns(table_schema, wire)
-    olds = [f"_old_{i}" for i in range(len(keys))]
+    olds = [f"_ingest_old_{i}" for i in range(len(keys))]
     columns = (
         *(_column(c, table_schema, reader).alias(c.name) for c in table_schema.columns),
         *(_old_key(wire[k], c, reader).alias(o) for o, (k, c) in zip(olds, keys, strict=True)),
@@ -85,9 +85,9 @@ def _reading(table_schema: TableSchema, reader: ImageReader) -> tuple[Projection
         F.col("source_ts").alias(SOURCE_TS),
         F.struct("topic", "partition", "offset").alias(EVENT_ID),
         _new_key(table_schema, reader).alias(NEW_KEY),
-        (F.col("_doubtful") | F.col("_v._corrupt").isNotNull()).alias("_corrupt"),
-        image(reader.main, reader).isNull().alias("_imageless"),
-        _named_keys(table_schema, reader).alias("_named"),
+        (F.col("_ingest_doubtful") | F.col(f"_ingest_v.{CORRUPT}").isNotNull()).alias("_ingest_corrupt"),
+        image(reader.main, reader).isNull().alias("_ingest_imageless"),
+        _named_keys(table_schema, reader).alias("_ingest_named"),
         *(column.alias(name) for name, column in unread.items()),
     )
     kept = (*(c.name for c in table_schema.columns), *olds, DELETED, POSITION_COLUMN, SOURCE_TS, EVENT_ID, NEW_KEY)
@@ -105,23 +105,23 @@ def _opening(table_schema: TableSchema, reader: ImageReader) -> tuple[tuple[Spar
     kept = ("key", "value") if len(table_schema.key) > 1 else ("key",)
     of_value = (
         *_named(*_EVENT, *kept),
-        opened(value, value_type(reader, keys), reader.parsed_before).alias("_v"),
+        opened(value, value_type(reader, keys), reader.parsed_before).alias("_ingest_v"),
         # Parsed separately: a corrupt image before is no reason to refuse the event.
-        (opened(value, before_type(reader), reader.parsed_before) if also_before else F.lit(None)).alias("_b"),
+        (opened(value, before_type(reader), reader.parsed_before) if also_before else F.lit(None)).alias("_ingest_b"),
         (F.from_json(new_key_text(), key_type(keys), WITHOUT_LIMITS) if reader.key_changes else F.lit(None)).alias(
-            "_n"
+            "_ingest_n"
         ),
-        _doubtful(value, reader).alias("_doubtful"),
+        _doubtful(value, reader).alias("_ingest_doubtful"),
         deleted.alias(DELETED),
     )
     needed = F.when(_needs_key(table_schema, reader), F.col("key"))
     key = opened(needed, key_type(keys))
     # A null tombstone may have been written before its key was renamed to another case.
     own = [replace(wire[k], name=k) for k in table_schema.key if k in wire and wire[k].name != k]
-    earlier = [opened(needed, key_type(own)).alias("_e")] if own else []
+    earlier = [opened(needed, key_type(own)).alias("_ingest_e")] if own else []
     flags = (flag.alias(name) for name, flag in _withheld(reader).items())
-    read = (*kept, "_v", "_b", "_n", "_doubtful", DELETED)
-    return of_value, (*_named(*_EVENT, *read), key.alias("_k"), *earlier, *flags)
+    read = (*kept, "_ingest_v", "_ingest_b", "_ingest_n", "_ingest_doubtful", DELETED)
+    return of_value, (*_named(*_EVENT, *read), key.alias("_ingest_k"), *earlier, *flags)
 
 
 def _doubtful(value: SparkColumn, reader: ImageReader) -> SparkColumn:
@@ -190,7 +190,10 @@ def _new_key(table_schema: TableSchema, reader: ImageReader) -> SparkColumn:
         return F.lit(None).cast(types)
     read = {
         k: F.coalesce(
-            *(decode(at.getField(wire[k].name), wire[k].wire, t.type) for at in (F.col("_n"), F.col("_n.payload")))
+            *(
+                decode(at.getField(wire[k].name), wire[k].wire, t.type)
+                for at in (F.col("_ingest_n"), F.col("_ingest_n.payload"))
+            )
         )
         for k, t in _key_columns(table_schema, wire)
     }
@@ -205,11 +208,11 @@ def _column_positions(reader: ImageReader) -> SparkColumn:
     nobody = F.lit(None).cast(POSITION).alias("told")
     before = F.struct(F.col(POSITION_COLUMN).alias("position"), F.lit(True).alias("before"), nobody)
     if reader.image_choice is ImageChoice.AFTER_OR_BEFORE:
-        found = F.transform("_partial", lambda name: F.when(F.array_contains("_before", name), before))
+        found = F.transform("_ingest_partial", lambda name: F.when(F.array_contains("_ingest_before", name), before))
     else:  # No transform: Spark generates no code for it, nor for the expressions around it.
-        found = F.array_repeat(F.when(F.lit(False), before), F.size("_partial"))
-    layers = F.map_from_arrays(F.col("_partial"), found).cast(COLUMN_POSITIONS_TYPE)
-    return F.when(F.size("_partial") > 0, layers).alias(COLUMN_POSITIONS)
+        found = F.array_repeat(F.when(F.lit(False), before), F.size("_ingest_partial"))
+    layers = F.map_from_arrays(F.col("_ingest_partial"), found).cast(COLUMN_POSITIONS_TYPE)
+    return F.when(F.size("_ingest_partial") > 0, layers).alias(COLUMN_POSITIONS)
 
 
 def _key_columns(table_schema: TableSchema, wire: Mapping[str, Column]) -> list[tuple[str, TableColumn]]:
@@ -240,9 +243,9 @@ def _column(target: TableColumn, table_schema: TableSchema, reader: ImageReader)
         missing = is_unavailable(value, column.wire, reader.placeholder)
         return F.when(~missing, decode(value, column.wire, target.type))
 
-    from_key = F.coalesce(read(F.col("_k")), read(F.col("_k.payload")))
+    from_key = F.coalesce(read(F.col("_ingest_k")), read(F.col("_ingest_k.payload")))
     if column.name != target.name:
-        from_key = F.coalesce(from_key, *(read(F.col(at), target.name) for at in ("_e", "_e.payload")))
+        from_key = F.coalesce(from_key, *(read(F.col(at), target.name) for at in ("_ingest_e", "_ingest_e.payload")))
     gone = F.coalesce(from_key, read(image("before", reader)))
     return F.when(F.col(DELETED), gone).otherwise(F.coalesce(after, from_key))
 
@@ -264,11 +267,11 @@ def _withheld(reader: ImageReader) -> dict[str, SparkColumn]:
 def _flags(name: str, reader: ImageReader) -> tuple[str, str]:
     """Returns the names of a column's two flags (`_withheld`). They hold its number, since its name may be any text."""
     number = reader.numbers[name]
-    return f"_withheld_{number}", f"_withheld_before_{number}"
+    return f"_ingest_withheld_{number}", f"_ingest_withheld_before_{number}"
 
 
 def _before(reader: ImageReader) -> SparkColumn:
-    return image("before", reader, "_b")
+    return image("before", reader, "_ingest_b")
 
 
 def default_of(target: TableColumn) -> SparkColumn:
@@ -306,4 +309,4 @@ def _unread(table_schema: TableSchema, reader: ImageReader) -> dict[str, SparkCo
         # Almost always all flags are null: the array is built only where one is not.
         return F.when(~F.col(DELETED) & F.coalesce(*flags).isNotNull(), found).otherwise(none)
 
-    return {"_partial": names(partial), "_before": names(before), "_broken": names(broken)}
+    return {"_ingest_partial": names(partial), "_ingest_before": names(before), "_ingest_broken": names(broken)}

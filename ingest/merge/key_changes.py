@@ -34,7 +34,7 @@ from ingest.merge.key_join import joined_by_key
 from ingest.merge.partial_rows import CARRIED, join_states
 
 HEADER = "__debezium.newkey"
-_AT, _TARGET = "_at", "_target"
+_AT, _TARGET = "_ingest_at", "_ingest_target"
 _LAST = 2**31 - 1
 """A partition number above all others."""
 

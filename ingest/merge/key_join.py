@@ -17,7 +17,7 @@ def joined_by_key(left: DataFrame, right: DataFrame, key: Sequence[str], how: st
     """Returns `left.join(right, key, how)`, where null equals null if the key has several columns."""
     if len(key) == 1:
         return left.join(right, list(key), how)
-    others = {k: f"_other_{n}" for n, k in enumerate(key)}
+    others = {k: f"_ingest_other_{n}" for n, k in enumerate(key)}
     rest = [c for c in right.columns if c not in others]
     named = right.select(*(quoted(k).alias(other) for k, other in others.items()), *map(quoted, rest))
     same = reduce(lambda one, other: one & other, (quoted(k).eqNullSafe(F.col(other)) for k, other in others.items()))

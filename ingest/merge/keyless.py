@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 from ingest.changelog.change import EVENT_ID, POSITION_COLUMN
 from ingest.changelog.position import has_source_position, source_position
 
-CONTENT = "_content"
-SIDE = "_side"
+CONTENT = "_ingest_content"
+SIDE = "_ingest_side"
 CREDIT, DEBT = "credit", "debt"
-CANCELLED = "_cancelled"
+CANCELLED = "_ingest_cancelled"
 
 
 def without_duplicate_deliveries(events: DataFrame, counted: str | None = None) -> DataFrame:
@@ -65,5 +65,9 @@ def with_cancelled(entries: DataFrame) -> DataFrame:
     both = Window.partitionBy(CONTENT)
     rows = F.sum((F.col(SIDE) == CREDIT).cast("long")).over(both)
     debts = F.sum((F.col(SIDE) == DEBT).cast("long")).over(both)
-    numbered = entries.withColumns({"_number": F.row_number().over(side), "_settled": F.least(rows, debts)})
-    return numbered.withColumn(CANCELLED, F.col("_number") <= F.col("_settled")).drop("_number", "_settled")
+    numbered = entries.withColumns(
+        {"_ingest_number": F.row_number().over(side), "_ingest_settled": F.least(rows, debts)}
+    )
+    return numbered.withColumn(CANCELLED, F.col("_ingest_number") <= F.col("_ingest_settled")).drop(
+        "_ingest_number", "_ingest_settled"
+    )

@@ -25,7 +25,7 @@ def split_key_updates(changes: DataFrame, key: Sequence[str]) -> DataFrame:
 def _projections(changes: tuple[str, ...], key: tuple[str, ...]) -> tuple[Column | None, Projection]:
     """Returns the `_moved` column that explodes an update of the key to two rows (None if `changes` lacks the old key),
     and the projection to changes on top of it."""
-    old = [c for c in (f"_old_{n}" for n in range(len(key))) if c in changes]
+    old = [c for c in (f"_ingest_old_{n}" for n in range(len(key))) if c in changes]
     rest = [c for c in changes if c not in old]
     if not old or len(old) != len(key):
         return None, Projection((*map(quoted, rest), F.lit(False).alias(MOVED)))

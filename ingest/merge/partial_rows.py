@@ -52,14 +52,14 @@ from ingest.merge.actions import ACTION, DELETE, INSERT, UPDATE, WRITE_TOMBSTONE
 _ENTRY = T.StructType([T.StructField("key", T.StringType()), T.StructField("value", COLUMN_POSITION)])
 
 
-DELETE_POSITION, NEEDS_TOMBSTONE = "_dead", "_buries"
-ROW, PENDING_ROW, TOMBSTONE = "_row", "_pending_row", "_tombstone"
+DELETE_POSITION, NEEDS_TOMBSTONE = "_ingest_dead", "_ingest_buries"
+ROW, PENDING_ROW, TOMBSTONE = "_ingest_row", "_ingest_pending_row", "_ingest_tombstone"
 """Columns for what is stored of a key: its row in silver, its pending row, its tombstone. Each a struct of position,
 layers (column positions), content (hash) and location, or null."""
 STORED = (ROW, PENDING_ROW, TOMBSTONE)
-PENDING_ACTION = "_pending_action"
-CARRIED = "_carried"
-_CONTENT, _LAYERS = "_content", "_known"
+PENDING_ACTION = "_ingest_pending_action"
+CARRIED = "_ingest_carried"
+_CONTENT, _LAYERS = "_ingest_content", "_ingest_known"
 """Temporary columns: hash and column positions of a state, for the comparison with those stored."""
 _STORED = T.StructType(
     [
@@ -86,8 +86,8 @@ def join_states(
     plain = [c for c in columns if c not in partial_columns]
     parts = [
         F.max(F.when(deleted, position)).alias(DELETE_POSITION),
-        F.max(image).alias("_alive"),
-        F.max_by(F.struct(*map(quoted, plain), SOURCE_TS), image).alias("_plain"),
+        F.max(image).alias("_ingest_alive"),
+        F.max_by(F.struct(*map(quoted, plain), SOURCE_TS), image).alias("_ingest_plain"),
         F.coalesce(F.max_by(EVENT_ID, F.when(F.col(EVENT_ID).isNotNull(), position)), F.max(EVENT_ID)).alias(EVENT_ID),
         *(F.max(c).alias(c) for c in STORED),
     ]
@@ -101,10 +101,10 @@ def join_states(
         told_position = F.when(~deleted, entry["told"]).alias("told")
         # Deletes take part: if one has the highest position, the column has no value.
         value = F.struct(quoted(name).alias("value"), brought.alias("at"), deleted.alias("gone"))
-        parts.append(F.max_by(value, brought).alias(f"_brought_{number}"))
+        parts.append(F.max_by(value, brought).alias(f"_ingest_brought_{number}"))
         value = F.struct(quoted(name).alias("value"), before.alias("at"), deleted.alias("gone"), told_position)
         order = F.when(before.isNotNull(), F.struct(before, F.coalesce(told_position, before)))
-        parts.append(F.max_by(value, order).alias(f"_before_{number}"))
+        parts.append(F.max_by(value, order).alias(f"_ingest_before_{number}"))
     grouped = states.groupBy(*map(quoted, key)).agg(*parts)
     return _states(grouped, key, columns, partial_columns)
 
@@ -112,7 +112,7 @@ def join_states(
 def _states(
     grouped: DataFrame, key: Sequence[str], columns: Sequence[str], partial_columns: Sequence[str]
 ) -> DataFrame:
-    image_position, delete_position = F.col("_alive"), F.col(DELETE_POSITION)
+    image_position, delete_position = F.col("_ingest_alive"), F.col(DELETE_POSITION)
     exists = F.coalesce(
         image_position.isNotNull() & (delete_position.isNull() | (image_position > delete_position)), F.lit(False)
     )
@@ -120,7 +120,7 @@ def _states(
     values: dict[str, Column] = {}
     entries = []
     for number, name in enumerate(partial_columns):
-        brought, before = F.col(f"_brought_{number}"), F.col(f"_before_{number}")
+        brought, before = F.col(f"_ingest_brought_{number}"), F.col(f"_ingest_before_{number}")
         has_after, has_before = ~brought["gone"], ~before["gone"]
         values[name] = F.when(has_after, brought["value"]).when(has_before, before["value"])
         at = (
@@ -130,16 +130,18 @@ def _states(
         )
         differs = ~F.coalesce(has_after & (brought["at"] == image_position), F.lit(False))
         entries.append(F.struct(differs.alias("differs"), F.lit(name).alias("name"), at.alias("at")))
-    carried = ~exists & _any(~F.col(f"_before_{n}")["gone"] for n in range(len(partial_columns)))
+    carried = ~exists & _any(~F.col(f"_ingest_before_{n}")["gone"] for n in range(len(partial_columns)))
     older = F.filter(F.array(*entries), lambda e: e["differs"])
     positions = F.map_from_arrays(F.transform(older, lambda e: e["name"]), F.transform(older, lambda e: e["at"]))
-    column_values = [values[c].alias(c) if c in values else F.col("_plain").getField(c).alias(c) for c in columns]
+    column_values = [
+        values[c].alias(c) if c in values else F.col("_ingest_plain").getField(c).alias(c) for c in columns
+    ]
     return grouped.select(
         *map(quoted, key),
         *column_values,
         F.when(~carried, F.greatest(image_position, delete_position)).alias(POSITION_COLUMN),
         (~exists).alias(DELETED),
-        F.col("_plain")[SOURCE_TS].alias(SOURCE_TS),
+        F.col("_ingest_plain")[SOURCE_TS].alias(SOURCE_TS),
         F.when((exists | carried) & (F.size(older) > 0), positions).cast(COLUMN_POSITIONS_TYPE).alias(COLUMN_POSITIONS),
         delete_position.alias(DELETE_POSITION),
         carried.alias(CARRIED),

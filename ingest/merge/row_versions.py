@@ -20,7 +20,7 @@ VALID_FROM, VALID_TO, UNTIL = "_valid_from", "_valid_to", "_until"
 """Columns: source times of the version and of the change that ended it, and the position of the latter. `_valid_to` and
 `_until` are null for the current version."""
 
-_AT, _DELETES_BEFORE, _NEXT = "_at", "_life", "_next"
+_AT, _DELETES_BEFORE, _NEXT = "_ingest_at", "_ingest_life", "_ingest_next"
 
 
 def row_versions(
@@ -40,7 +40,7 @@ def row_versions(
     rows = facts.withColumn(_AT, fact_position)
     rows = rows.withColumns({_NEXT: F.last(own_end, ignorenulls=True).over(following), _DELETES_BEFORE: delete_count})
     between_deletes = Window.partitionBy(*named, _DELETES_BEFORE).orderBy(_AT)
-    value_columns = {name: f"_lasting_{n}" for n, name in enumerate(partial_columns)}
+    value_columns = {name: f"_ingest_lasting_{n}" for n, name in enumerate(partial_columns)}
     for name, column in value_columns.items():
         brought, before = (F.last(value, ignorenulls=True).over(between_deletes) for value in _after_and_before(name))
         rows = rows.withColumn(column, F.coalesce(brought, before))

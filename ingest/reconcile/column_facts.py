@@ -90,9 +90,11 @@ class ColumnFacts:
         moves = facts.where(F.col(NEW_KEY).isNotNull()).select(
             "*", tombstone_key(self._names).alias(TOMBSTONE_KEY), target
         )
-        moves = moves.groupBy(TOMBSTONE_KEY, MOVED_TO).agg(new, F.max(F.when(~_is_event(), at)).alias("_known"))
-        again = F.coalesce((at <= F.col("_known")) | is_same_source_position(at, F.col("_known")), F.lit(False))
-        return moves.where(at.isNotNull() & ~again).drop("_known")
+        moves = moves.groupBy(TOMBSTONE_KEY, MOVED_TO).agg(new, F.max(F.when(~_is_event(), at)).alias("_ingest_known"))
+        again = F.coalesce(
+            (at <= F.col("_ingest_known")) | is_same_source_position(at, F.col("_ingest_known")), F.lit(False)
+        )
+        return moves.where(at.isNotNull() & ~again).drop("_ingest_known")
 
     @property
     def _names(self) -> list[str]:

@@ -109,8 +109,8 @@ def _refuse_beyond_horizon(
     is_unknown = reduce(lambda one, other: one & other, (F.col(kind).isNull() for kind in STORED))
     coded = states.withColumns({CODE: F.lit(None).cast("string"), REASON: F.lit(None).cast("string")})
     coded = checkpoint(refuse_below_horizon(coded, F.col(POSITION_COLUMN), is_unknown, position_literal(horizon)))
-    why = {CODE: F.col("_why")[CODE], REASON: F.col("_why")[REASON]}
-    old = coded.where(F.col(CODE).isNotNull()).select(*map(quoted, key), F.struct(CODE, REASON).alias("_why"))
+    why = {CODE: F.col("_ingest_why")[CODE], REASON: F.col("_ingest_why")[REASON]}
+    old = coded.where(F.col(CODE).isNotNull()).select(*map(quoted, key), F.struct(CODE, REASON).alias("_ingest_why"))
     joined_events = joined_by_key(events, F.broadcast(old), key, "left")
     refused = joined_events.withColumns({name: F.coalesce(F.col(name), text) for name, text in why.items()})
-    return checkpoint(refused.drop("_why")), coded.where(F.col(CODE).isNull()).drop(CODE, REASON)
+    return checkpoint(refused.drop("_ingest_why")), coded.where(F.col(CODE).isNull()).drop(CODE, REASON)

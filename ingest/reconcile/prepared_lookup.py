@@ -19,7 +19,7 @@ from ingest.merge.actions import ACTION, DELETE, INSERT, REFUSE, TIED, UPDATE, W
 from ingest.reconcile.stored_state import HAS_COLUMN_VERSIONS
 from ingest.spark import prepared
 
-PARTIAL = "_partial"
+PARTIAL = "_ingest_partial"
 """True where columns of a state are older than the state, or unknown."""
 
 
@@ -32,7 +32,7 @@ def takes_effect(include_tied: bool = True) -> Column:
 
 def replaced_file() -> Column:
     """Returns the name of the file whose row a state removes or replaces, as `_file`."""
-    return F.when(takes_effect(), F.col(LOCATION)["file"]).alias("_file")
+    return F.when(takes_effect(), F.col(LOCATION)["file"]).alias("_ingest_file")
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,15 @@ def count_actions(resolved: DataFrame, is_small: bool) -> ActionCounts:
     """Returns the counts of states with actions. `is_small`: there are few, and they lie in one partition."""
     query = _counted_with_rows if is_small else _counted
     rows = prepared.told(query, (), resolved, few=is_small)  # a row per file
-    states = Counter({(action, row.get("_file")): row[action] for row in rows for action in _ACTIONS if row[action]})
-    tied = Counter({(UPDATE, row.get("_file")): row["tied"] for row in rows if row["tied"]})
+    states = Counter(
+        {(action, row.get("_ingest_file")): row[action] for row in rows for action in _ACTIONS if row[action]}
+    )
+    tied = Counter({(UPDATE, row.get("_ingest_file")): row["tied"] for row in rows if row["tied"]})
     removed_rows = None
     if is_small:
-        removed_rows = {row["_file"]: RowNumbers.from_json(**row["gone"]) for row in rows if row["gone"]["count"]}
+        removed_rows = {
+            row["_ingest_file"]: RowNumbers.from_json(**row["gone"]) for row in rows if row["gone"]["count"]
+        }
     return ActionCounts(states, tied, removed_rows, *(sum(row[name] for row in rows) for name in _COUNTED))
 
 

@@ -105,8 +105,10 @@ class RowHistory:
             result = connected, keys, sorted(summary["names"]), bool(summary["moves"])
             if not summary["moves"]:
                 return result
-            named = connected.where(F.col(OTHER_KEY).isNotNull()).select(_other_key(table_schema).alias("_other"))
-            others = named.select(*(F.col("_other")[k].alias(k) for k in key)).distinct()
+            named = connected.where(F.col(OTHER_KEY).isNotNull()).select(
+                _other_key(table_schema).alias("_ingest_other")
+            )
+            others = named.select(*(F.col("_ingest_other")[k].alias(k) for k in key)).distinct()
             new_keys = checkpoint(joined_by_key(others, keys, key, "left_anti"))
             if new_keys.isEmpty():
                 return result
@@ -169,9 +171,9 @@ def _differences(versions_now: DataFrame, stored_versions: DataFrame, table_sche
     the stored versions into `versions_now`; null for equal ones."""
     identity = [*table_schema.key, POSITION_COLUMN]
     row_content = content_hash([*table_schema.names, *HistoryVersions.system_columns.names])
-    stored = stored_versions.select(*map(quoted, identity), LOCATION, row_content.alias("_there"))
-    both = joined_by_key(versions_now.withColumn("_wanted", row_content), stored, identity, "full_outer")
-    here, before = F.col("_wanted"), F.col("_there")
+    stored = stored_versions.select(*map(quoted, identity), LOCATION, row_content.alias("_ingest_there"))
+    both = joined_by_key(versions_now.withColumn("_ingest_wanted", row_content), stored, identity, "full_outer")
+    here, before = F.col("_ingest_wanted"), F.col("_ingest_there")
     action = F.when(before.isNull(), INSERT).when(here.isNull(), DELETE).when(here != before, UPDATE)
     return both.withColumn(ACTION, action)
 

@@ -188,10 +188,10 @@ def _moved_later(changes: BatchChanges, resolved: DataFrame, key: Sequence[str])
 def _check_duplicates(tied: DataFrame, counts: ActionCounts, table_schema: TableSchema, stored: TableState) -> None:
     """Raises DuplicateMismatch where one of these states differs from the row at its position."""
     key, state_content, count = list(table_schema.identity), content_hash(table_schema.names), sum(counts.tied.values())
-    states = tied.select(*map(quoted, key), state_content.alias("_said"))
+    states = tied.select(*map(quoted, key), state_content.alias("_ingest_said"))
     files = {file for _, file in counts.tied if file is not None}
-    rows = stored.silver.matching_with(states, key, ["_said"], files, few=count <= FEW_KEYS)
-    (equal,) = rows.agg(F.count_if(F.col("_said") == state_content).alias("same")).collect()
+    rows = stored.silver.matching_with(states, key, ["_ingest_said"], files, few=count <= FEW_KEYS)
+    (equal,) = rows.agg(F.count_if(F.col("_ingest_said") == state_content).alias("same")).collect()
     if equal["same"] != count:
         raise DuplicateMismatch(table_schema.table)
 
@@ -203,14 +203,20 @@ def _without_duplicates(
     these."""
     columns, key = table_schema.names, list(table_schema.identity)
     tied = resolved.where(TIED)
-    rows = stored.silver.matching(tied, key).select(*map(quoted, key), content_hash(columns).alias("_there"))
-    states = tied.select(*map(quoted, key), ACTION, replaced_file(), MOVED, content_hash(columns).alias("_said"))
-    same = checkpoint(joined_by_key(states, rows, key).where(F.col("_said") == F.col("_there")).drop("_said", "_there"))
+    rows = stored.silver.matching(tied, key).select(*map(quoted, key), content_hash(columns).alias("_ingest_there"))
+    states = tied.select(*map(quoted, key), ACTION, replaced_file(), MOVED, content_hash(columns).alias("_ingest_said"))
+    same = checkpoint(
+        joined_by_key(states, rows, key)
+        .where(F.col("_ingest_said") == F.col("_ingest_there"))
+        .drop("_ingest_said", "_ingest_there")
+    )
     aggregates = (F.count(F.lit(1)).alias("states"), F.count_if(MOVED).alias("moves"))
-    counted = same.groupBy(ACTION, "_file").agg(*aggregates).collect()  # a row per action and file
-    duplicates = Counter({(row[ACTION], row["_file"]): row["states"] for row in counted})
+    counted = same.groupBy(ACTION, "_ingest_file").agg(*aggregates).collect()  # a row per action and file
+    duplicates = Counter({(row[ACTION], row["_ingest_file"]): row["states"] for row in counted})
     # A change that can't be applied may have the same key.
-    marks = F.broadcast(same.select(*map(quoted, key), F.lit(True).alias("_same")))
+    marks = F.broadcast(same.select(*map(quoted, key), F.lit(True).alias("_ingest_same")))
     found = joined_by_key(resolved, marks, key, "left")
-    found = found.withColumn(ACTION, F.when(~(F.col(TIED) & F.col("_same").isNotNull()), F.col(ACTION))).drop("_same")
+    found = found.withColumn(ACTION, F.when(~(F.col(TIED) & F.col("_ingest_same").isNotNull()), F.col(ACTION))).drop(
+        "_ingest_same"
+    )
     return found, replace(counts, removed_rows=None).without(duplicates, sum(row["moves"] for row in counted))

@@ -21,9 +21,9 @@ from ingest.suppression.key_file import LedgerKeys, read_secrets
 if TYPE_CHECKING:
     from ingest.shredding.key_store import DataKey, KeyStore
 
-OWNER, KEY_ID, KEY = "_owner", "_key_id", "_key"
+OWNER, KEY_ID, KEY = "_ingest_owner", "_ingest_key_id", "_ingest_key"
 _WRAPPED = "owner string, key_id string, master int, wrapped binary"
-_MASTERS = T.StructType([T.StructField("master", T.IntegerType()), T.StructField("_secret", T.BinaryType())])
+_MASTERS = T.StructType([T.StructField("master", T.IntegerType()), T.StructField("_ingest_secret", T.BinaryType())])
 _MASTER_BYTES = 32
 _MOST_BROADCAST = 100_000
 """Up to this number of keys, of 200 bytes each, are broadcast."""
@@ -63,13 +63,13 @@ class DataKeys:
             map_in_arrow(values, _lookup_batches(self.url, self.pipeline, self.masters, lookup), _WRAPPED)
         )
         with_masters = wrapped.join(F.broadcast(self._masters(values.sparkSession)), "master")
-        key = unwrap(F.col("wrapped"), F.col("key_id"), F.col("_secret"))
+        key = unwrap(F.col("wrapped"), F.col("key_id"), F.col("_ingest_secret"))
         keys = with_masters.select(F.col("owner").alias(OWNER), F.col("key_id").alias(KEY_ID), key.alias(KEY))
         # Without the hint a join with the keys would shuffle all of its rows.
         return F.broadcast(keys) if wrapped.count() <= _MOST_BROADCAST else keys
 
     def _masters(self, spark: SparkSession) -> DataFrame:
-        return local_rows(spark, [{"master": v, "_secret": s} for v, s in self.masters.items()], _MASTERS)
+        return local_rows(spark, [{"master": v, "_ingest_secret": s} for v, s in self.masters.items()], _MASTERS)
 
 
 def read_master_keys(path: str) -> dict[int, bytes]:

@@ -18,17 +18,17 @@ from ingest.shredding.data_keys import KEY, KEY_ID, DataKeys
 def decrypt_columns(rows: DataFrame, table_schema: TableSchema, sealed: frozenset[str], keys: DataKeys) -> DataFrame:
     """Returns `rows` of a table with the `sealed` columns decrypted and of their source types; null where the key was
     destroyed."""
-    columns = {f"_{n}": c for n, c in enumerate(table_schema.columns) if c.name in sealed}
+    columns = {f"_ingest_{n}": c for n, c in enumerate(table_schema.columns) if c.name in sealed}
     if not columns:
         return rows
     ids = F.array_distinct(F.array(*(key_id_of(quoted(c.name)) for c in columns.values())))
     key_ids = rows.select(F.explode(F.array_compact(ids)).alias(KEY_ID)).distinct()
     keys_by_id = keys.by_id(key_ids).select(KEY_ID, KEY)
     for name, column in columns.items():
-        column_keys = keys_by_id.select(F.col(KEY_ID).alias(f"_id{name}"), F.col(KEY).alias(f"_key{name}"))
-        rows = rows.join(column_keys, key_id_of(quoted(column.name)) == F.col(f"_id{name}"), "left")
+        column_keys = keys_by_id.select(F.col(KEY_ID).alias(f"{name}_id"), F.col(KEY).alias(f"{name}_key"))
+        rows = rows.join(column_keys, key_id_of(quoted(column.name)) == F.col(f"{name}_id"), "left")
     rows = rows.withColumns(
-        {name: _decrypted(c, table_schema.table, F.col(f"_key{name}")) for name, c in columns.items()}
+        {name: _decrypted(c, table_schema.table, F.col(f"{name}_key")) for name, c in columns.items()}
     )
     values = {c.name: _typed(c, F.col(name)) for name, c in columns.items()}
     return rows.select(

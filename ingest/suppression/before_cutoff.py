@@ -13,13 +13,13 @@ from ingest.changelog.position import POSITION, has_source_position, source_posi
 from ingest.spark.local_rows import local_rows
 from ingest.suppression.cutoff import Cutoff
 
-BEFORE_CUTOFF, UNDECIDED = "_old", "_unknown"
+BEFORE_CUTOFF, UNDECIDED = "_ingest_old", "_ingest_unknown"
 """Boolean columns: the event stands at or below the cutoff; neither its offset nor its position decides that."""
 _CUTOFF_ROWS = T.StructType(
     [
         T.StructField("request", T.StringType()),
-        T.StructField("_ends", T.MapType(T.StringType(), T.LongType())),
-        T.StructField("_last", POSITION),
+        T.StructField("_ingest_ends", T.MapType(T.StringType(), T.LongType())),
+        T.StructField("_ingest_last", POSITION),
     ]
 )
 
@@ -29,10 +29,10 @@ def with_cutoff_flags(events: DataFrame, cutoffs: Mapping[str, Cutoff], table: s
     their `request`."""
     cutoff_rows = F.broadcast(_cutoff_rows(events.sparkSession, cutoffs, table))
     joined = events.join(cutoff_rows, "request")
-    end = F.element_at("_ends", _partition(F.col(EVENT_ID)))
+    end = F.element_at("_ingest_ends", _partition(F.col(EVENT_ID)))
     before = F.coalesce(F.col(EVENT_ID)["offset"] < end, F.lit(False))
-    placed = has_source_position(F.col("position")) & F.col("_last").isNotNull()
-    event_position, last_position = source_position(F.col("position")), F.col("_last")
+    placed = has_source_position(F.col("position")) & F.col("_ingest_last").isNotNull()
+    event_position, last_position = source_position(F.col("position")), F.col("_ingest_last")
     # A snapshot read after the cutoff has the cutoff's position if nothing was written in between.
     snapshot_read_later = (
         (F.col("op") == "r")
@@ -42,7 +42,7 @@ def with_cutoff_flags(events: DataFrame, cutoffs: Mapping[str, Cutoff], table: s
     sent_again = placed & ~snapshot_read_later & (event_position <= source_position(last_position))
     is_before = before | F.coalesce(sent_again, F.lit(False))
     is_undecided = ~is_before & end.isNull() & ~F.coalesce(placed, F.lit(False))
-    return joined.withColumns({BEFORE_CUTOFF: is_before, UNDECIDED: is_undecided}).drop("_ends", "_last")
+    return joined.withColumns({BEFORE_CUTOFF: is_before, UNDECIDED: is_undecided}).drop("_ingest_ends", "_ingest_last")
 
 
 def _partition(event: Column) -> Column:
@@ -55,5 +55,5 @@ def _cutoff_rows(spark: SparkSession, cutoffs: Mapping[str, Cutoff], table: str)
         ends = {f"{t}\0{p}": end for t, ps in cutoff.offsets.items() for p, end in ps.items()}
         position = cutoff.position(table)
         last = None if position is None else dict(zip(POSITION.names, position, strict=True))
-        rows.append({"request": request, "_ends": [*ends.items()], "_last": last})
+        rows.append({"request": request, "_ingest_ends": [*ends.items()], "_ingest_last": last})
     return local_rows(spark, rows, _CUTOFF_ROWS)

@@ -34,9 +34,9 @@ def names_in_code() -> Iterator[str]:
                     yield str(name.value) + number
 
 
-FREE = sorted(
-    {n for n in names_in_code() if not is_reserved(n)} | {"op", "topic", "partition", "offset", "key", "value"}
-)
+PLAIN = {"op", "topic", "partition", "offset", "key", "value", "position", "request", "key_hash", "table", "reason"}
+UNDERLINED = {"_file", "_number", "_run", "_next", "_same", "_key", "_event", "_location", "_action", "_reason"}
+FREE = sorted({n for n in names_in_code() if not is_reserved(n)} | PLAIN | UNDERLINED)
 
 
 def row(names: list[str], i: int, said: str) -> dict[str, Any]:

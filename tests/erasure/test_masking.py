@@ -106,6 +106,13 @@ def tables(**claims: Any) -> dict[str, Any]:
     return TOLD | {CLAIMS: TOLD[CLAIMS] | told | claims}
 
 
+INTERNAL = (
+    "request", "position", "op", "key_hash", "key_version", "table", "topic", "partition", "offset", "headers",
+    "_file", "_number", "_run", "_next", "_same", "_key", "_event", "_location", "_action", "_reason", "_old",
+)  # fmt: skip
+"""Names that code of this project has used for columns of its own."""
+
+
 @pytest.fixture
 def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
     made = insured(tmp_path, tables=tables())
@@ -118,6 +125,32 @@ def claims(spark: SparkSession, pipeline: Pipeline) -> dict[int, Mapping[str, An
     silver = Silver(spark, pipeline.layout.silver(pipeline.name, CLAIMS)).rows().select(*COLUMNS)
     found = [row.asDict() for row in silver.collect()]
     return {row["id"]: row | {"at": row["at"].astimezone(UTC)} for row in found}
+
+
+def test_no_name_of_a_column_is_in_the_way(spark: SparkSession, tmp_path: Path) -> None:
+    """In a table that is masked, with its history, and in one whose rows go: read, joined, rewritten."""
+    masks = dict.fromkeys(INTERNAL[::2])
+    columns = COLUMNS | dict.fromkeys(INTERNAL, "int64")
+    made = insured(tmp_path, tables=tables(columns=columns, on_erasure=MASKS | masks, personal=[*MASKS, *masks]))
+    values = {name: number for number, name in enumerate(INTERNAL)}
+    story = [
+        said(MEMBERS, "c", 0, 10, ANNA, name=NAME),
+        said(MEMBERS, "c", 1, 11, BEN, name="Ben"),
+        said(CLAIMS, "c", 0, 20, 60, **CLAIM | values),
+        said(CLAIMS, "c", 1, 21, 61, **CLAIM | {"member_id": BEN} | values),
+        said(CLAIMS, "c", 2, 22, 62, **CLAIM | values),
+        said(CLAIMS, "d", 3, 23, 62),
+        said(PHOTOS, "c", 0, 30, 70, claim_id=60, text=TEXT, **values),
+        said(PHOTOS, "c", 1, 31, 71, claim_id=61, text="hers", **values),
+    ]
+    merge(spark, made, tmp_path / "events", story)
+    ask(spark, made, {ANNA: cutoff(1, story)})
+    remove(spark, made)
+    silver = Silver(spark, made.layout.silver(made.name, CLAIMS)).rows()
+    left = {r["id"]: r.asDict() for r in silver.select("id", *INTERNAL).collect()}
+    assert left == {60: {"id": 60} | values | masks, 61: {"id": 61} | values}
+    photos = Silver(spark, made.layout.silver(made.name, PHOTOS)).rows().select("id", *INTERNAL)
+    assert [r.asDict() for r in photos.collect()] == [{"id": 71} | values]
 
 
 def holds(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:

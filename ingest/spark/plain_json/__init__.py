@@ -17,7 +17,7 @@ from ingest.jvm.classes import java_class
 from ingest.jvm.expressions import data_type, invoke
 from ingest.jvm.library import reaches_tasks
 
-CORRUPT = "_corrupt"
+CORRUPT = "_ingest_corrupt"
 """The field of a type that holds the text of what can't be read by it."""
 WITHOUT_LIMITS = {"maxStringLen": str(2**31 - 1), "maxNumLen": str(2**31 - 1)}
 """Options of `from_json`: Jackson alone refuses a text of more than 20 million characters, and a long number."""
