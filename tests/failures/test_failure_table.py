@@ -203,7 +203,7 @@ def test_a_worker_that_is_killed(spark: SparkSession, pipeline: Pipeline) -> Non
 
     error = told(lambda: map_in_arrow(spark.range(3), die, "id long").collect(), pipeline)
     assert isinstance(error, EngineOverloaded)
-    assert "Python process" in error.problem
+    assert "Python worker" in error.problem
 
 
 def test_too_little_memory(spark: SparkSession, pipeline: Pipeline) -> None:
