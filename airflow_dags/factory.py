@@ -41,14 +41,14 @@ def dags_of(conf: Path, environment: Mapping[str, str] = os.environ) -> Iterator
     named: dict[str, Path] = {}
     for file in sorted((conf / "pipelines").glob("*.yaml")):
         try:
-            pipeline = _loaded(file, environment, named)
+            pipeline = _load(file, environment, named)
         except ConfigError as error:
-            yield _refused(file, str(error))
+            yield _refused_dag(file, str(error))
         else:
             yield from PipelineDags(pipeline, file, conf.parent)
 
 
-def _loaded(file: Path, environment: Mapping[str, str], named: dict[str, Path]) -> Pipeline:
+def _load(file: Path, environment: Mapping[str, str], named: dict[str, Path]) -> Pipeline:
     """Returns the pipeline of `file`. `named`: name → file, of the pipelines so far."""
     pipeline = load(file, _Environment(environment))
     other = named.setdefault(path_segment(pipeline.name), file)
@@ -57,7 +57,7 @@ def _loaded(file: Path, environment: Mapping[str, str], named: dict[str, Path]) 
     return pipeline
 
 
-def _refused(file: Path, why: str) -> DAG:
+def _refused_dag(file: Path, why: str) -> DAG:
     with DAG(f"{path_segment(file.stem)}.refused", description=why, schedule=None, tags=["ingest", "refused"]) as dag:
 
         @task

@@ -79,15 +79,15 @@ class Job(BaseOperator):
             raise
 
 
-def failure(code: int, what: str) -> AirflowException:
+def failure(code: int, command: str) -> AirflowException:
     """Returns the exception for an exit code other than 0; Airflow never retries an AirflowFailException."""
     if code in (EXIT_DIFFERS, EXIT_USER):
         return AirflowFailException(
-            f"{what} ended with exit code {code}; a retry can't help: its last lines say what to do"
+            f"{command} ended with exit code {code}; a retry can't help: its last lines say what to do"
         )
     if code < 0:
-        return AirflowException(f"{what} was ended by signal {-code}")
-    return AirflowException(f"{what} ended with exit code {code}; a retry may succeed")
+        return AirflowException(f"{command} was ended by signal {-code}")
+    return AirflowException(f"{command} ended with exit code {code}; a retry may succeed")
 
 
 def emit(context: Context, assets: Sequence[str]) -> None:

@@ -58,7 +58,7 @@ class PipelineDags:
             schedule=CronPartitionTimetable(cron, timezone="UTC"),
             start_date=_LONG_AGO,
             end_date=_LONG_AGO,
-            **self._of_every_dag(),
+            **self._common_arguments(),
             params={
                 "tables": Param(list(self._assets), type="array", items={"type": "string"}),
                 "source": Param(None, enum=[None, "bronze", "archive", "kafka"]),
@@ -100,23 +100,23 @@ class PipelineDags:
             self._job("erase", "erase", self._file)
         return dag
 
-    def _dag(self, what: str, cron: str, description: str) -> DAG:
+    def _dag(self, name: str, cron: str, description: str) -> DAG:
         """Returns a scheduled DAG whose jobs run one after the other, because each starts its own Spark."""
         return DAG(
-            f"{self._id}.{what}",
+            f"{self._id}.{name}",
             description=description,
             schedule=CronTriggerTimetable(cron, timezone="UTC"),
             start_date=_LONG_AGO,
             catchup=False,
             max_active_runs=1,
             max_active_tasks=1,
-            **self._of_every_dag(),
+            **self._common_arguments(),
         )
 
     def _job(self, task_id: str, *arguments: str, **settings: Any) -> BaseOperator:
         return self._operator(task_id=task_id, arguments=arguments, **settings, **self._common)
 
-    def _of_every_dag(self) -> dict[str, Any]:
+    def _common_arguments(self) -> dict[str, Any]:
         settings = self._settings
         retries = {"retries": settings.retries, "retry_delay": timedelta(seconds=settings.retry_delay_seconds)}
         return {"default_args": retries, "tags": ["ingest", self._id[:100]]}

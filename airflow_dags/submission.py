@@ -17,11 +17,11 @@ def submission(pipeline: Pipeline, root: Path) -> tuple[type[BaseOperator], dict
     settings = pipeline.airflow
     common: dict[str, Any] = {"pool": settings.pool}
     if settings.submit == "cli":
-        return Job, common | {"program": _located(settings.command, root), "cwd": str(root)}
+        return Job, common | {"program": _resolve(settings.command, root), "cwd": str(root)}
     from airflow_dags.spark_job import SubmittedJob
 
     return SubmittedJob, common | {
-        "application": _located(settings.application, root),
+        "application": _resolve(settings.application, root),
         "conn_id": settings.conn_id,
         "name": f"ingest {pipeline.name}",
         # Settings that Spark needs at its start. Airflow shows them to its users, so the job reads secrets itself.
@@ -29,6 +29,6 @@ def submission(pipeline: Pipeline, root: Path) -> tuple[type[BaseOperator], dict
     }
 
 
-def _located(text: str, root: Path) -> str:
+def _resolve(text: str, root: Path) -> str:
     """Resolves a path relative to `root`; returns a bare name, which is looked up on the PATH, and a URI unchanged."""
     return text if "/" not in text or "://" in text else str(root / text)

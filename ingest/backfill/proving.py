@@ -97,15 +97,15 @@ def prove(
     accounts = Accounts(spark, pipeline.layout.accounts, pipeline.name)
     # A table that is set aside is compared as of the last batch that it has merged.
     last_merged = {t: table.after for t, table in accounts.set_aside().items() if not tables or t in tables}
-    found = _proved(spark, pipeline, scratch, accounts.merged_through(), tables, report, last_merged)
+    found = _prove_tables(spark, pipeline, scratch, accounts.merged_through(), tables, report, last_merged)
     for number, (table, after) in enumerate(last_merged.items()):
         if after:
             own_scratch = scratch.scratch(f"set-aside-{number}")
-            found += _proved(spark, pipeline, own_scratch, after, (table,), report)
+            found += _prove_tables(spark, pipeline, own_scratch, after, (table,), report)
     return sorted(found, key=lambda proof: proof.table)
 
 
-def _proved(
+def _prove_tables(
     spark: SparkSession,
     pipeline: Pipeline,
     scratch: Lakehouse,

@@ -78,11 +78,11 @@ def row_events(
             spark, pipeline, scratch, (table,), lambda _: _events_of_key(table, key), history=(table,)
         )
         history = row_history_of(spark, scratch, pipeline.name, table)
-        _complete(history, entries, table_schema)
+        _evolve_to(history, entries, table_schema)
     return _stored_events(spark, history, table_schema, key) if history.changes.exists() else []
 
 
-def _complete(history: RowHistory, entries: Sequence[CatalogEntry], table_schema: TableSchema) -> None:
+def _evolve_to(history: RowHistory, entries: Sequence[CatalogEntry], table_schema: TableSchema) -> None:
     """Gives a recomputed history the columns and types of `table_schema`: the key's events may all be from before a
     column was added or widened."""
     for entry in entries:
@@ -138,11 +138,11 @@ def row_events_from(facts: Sequence[Row], versions: Mapping[Position, Row]) -> l
                 events.append(RowEvent(VANISHES, fact[SOURCE_TS], at))
             before = None
         elif version is None:
-            is_repeated = following is not None and _place(following) == _place(fact)
+            is_repeated = following is not None and _source_position(following) == _source_position(fact)
             events.append(RowEvent(REPEATED if is_repeated else INCOMPLETE, fact[SOURCE_TS], at))
         else:
             row = json.loads(version["row"])
-            events.append(RowEvent(CHANGES if before else APPEARS, fact[SOURCE_TS], at, _changed(before, row)))
+            events.append(RowEvent(CHANGES if before else APPEARS, fact[SOURCE_TS], at, _changed_values(before, row)))
             before = row
             end = version[UNTIL]
             if end is not None and (following is None or tuple(following[POSITION_COLUMN]) > tuple(end)):
@@ -152,10 +152,10 @@ def row_events_from(facts: Sequence[Row], versions: Mapping[Position, Row]) -> l
     return events
 
 
-def _place(fact: Row) -> Position:
+def _source_position(fact: Row) -> Position:
     return tuple(fact[POSITION_COLUMN])[:-2]
 
 
-def _changed(before: Values | None, row: Values) -> dict[str, tuple[Any, Any]]:
+def _changed_values(before: Values | None, row: Values) -> dict[str, tuple[Any, Any]]:
     old = before or {}
     return {c: (old.get(c), value) for c, value in row.items() if before is None or old.get(c) != value}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ingest.cli.failure import guarded
+from ingest.cli.failure import run_command
 from ingest.cli.start import announce
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def main() -> None:
 
         app()
 
-    guarded(command)
+    run_command(command)
 
 
 def __getattr__(name: str) -> Any:

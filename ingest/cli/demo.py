@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from ingest.cli.printing import verbatim
+from ingest.cli.printing import plain_console
 from ingest.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def demo(
 
     Example: ingest demo --seconds 20 --folder claims-demo
     """
-    del debug  # `guarded` reads it from the command line.
-    console = verbatim(stderr=as_json)
+    del debug  # `run_command` reads it from the command line.
+    console = plain_console(stderr=as_json)
     with _folder(folder) as root:
         if keep:
             console.print("runs until Ctrl-C, then compares silver with its source")
@@ -61,7 +61,7 @@ def demo(
     else:
         _print_summary(console, summary, folder)
         if as_json:
-            verbatim(soft_wrap=True).out(json.dumps(summary.plain()))
+            plain_console(soft_wrap=True).out(json.dumps(summary.plain()))
     if code := exit_code(summary):
         raise typer.Exit(code)
 

@@ -25,7 +25,7 @@ class _TableConsole(Console):
         super().print(*objects, **options)
 
 
-def verbatim(stderr: bool = False, soft_wrap: bool = False) -> Console:
+def plain_console(stderr: bool = False, soft_wrap: bool = False) -> Console:
     """Returns a console that prints names and values unchanged: they may hold `[a-z]` and `:key:`, which rich would
     interpret."""
     return _TableConsole(markup=False, emoji=False, highlight=False, stderr=stderr, soft_wrap=soft_wrap)

@@ -15,8 +15,8 @@ from rich.live import Live
 from rich.table import Table
 
 from ingest.changelog.accounting import OUTCOMES, WITHOUT_TABLE, Account
-from ingest.cli.printing import verbatim
-from ingest.cli.start import counted
+from ingest.cli.printing import plain_console
+from ingest.cli.start import count_text
 from ingest.pipeline.composition import Progress
 
 _LEGEND = (
@@ -26,9 +26,9 @@ _LEGEND = (
 
 
 @contextmanager
-def shown(name: str, as_json: bool, console: Console | None = None) -> Iterator[Callable[[Progress], None]]:
+def progress_display(name: str, as_json: bool, console: Console | None = None) -> Iterator[Callable[[Progress], None]]:
     """Yields a function that shows the progress of the pipeline `name`."""
-    console = console or verbatim()
+    console = console or plain_console()
     if as_json:
         yield lambda progress: console.out(json.dumps(figures(progress, datetime.now(UTC)), ensure_ascii=False))
     elif console.is_terminal:
@@ -79,14 +79,14 @@ def _named(found: dict[str, Any]) -> dict[str, dict[str, int]]:
 
 def _headline(found: dict[str, Any]) -> str:
     merged = sum(counts["read"] for counts in _named(found).values())
-    done = [f"captured {counted(found['captured'], 'record')}"] if found["captured"] else []
-    done += [f"merged {counted(merged, 'event')}"] if merged else []
+    done = [f"captured {count_text(found['captured'], 'record')}"] if found["captured"] else []
+    done += [f"merged {count_text(merged, 'event')}"] if merged else []
     rate = f" ({found['events_per_second']:,.0f} a second)" if "events_per_second" in found else ""
     parts = [f"{', '.join(done) or 'merged no event'} in {found['seconds']:.1f} s{rate}"]
     if not merged and done:
         parts.append("none merged yet")
     if "behind" in found:
-        parts.append(f"{counted(found['behind'], 'record')} behind")
+        parts.append(f"{count_text(found['behind'], 'record')} behind")
     if "lag_seconds" in found:
         parts.append(f"newest change {found['lag_seconds']:,.1f} s old")
     return ", ".join(parts)

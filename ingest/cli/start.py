@@ -75,9 +75,12 @@ class AnnouncedSource:
             self._has_announced_topics = True
             waiting = 0 if span is None else span.size + span.behind
             topics = sorted(self._source.ends)
-            say(f"reading {counted(len(topics), 'topic')}: {listed(topics)}")
+            say(f"reading {count_text(len(topics), 'topic')}: {listed(topics)}")
             where = "since the last run" if captured else "from the start"
-            say(f"{counted(waiting, 'record')} to capture {where}" + ("" if waiting or self._bounded else ", waiting"))
+            say(
+                f"{count_text(waiting, 'record')} to capture {where}"
+                + ("" if waiting or self._bounded else ", waiting")
+            )
         return span
 
     def read(self, spark: SparkSession, span: OffsetRange) -> DataFrame:
@@ -89,7 +92,7 @@ class AnnouncedSource:
             say(f"waiting for Kafka at {self._servers}")
 
 
-def counted(count: int, noun: str) -> str:
+def count_text(count: int, noun: str) -> str:
     """Returns `1 topic`, `1,000 topics`, `2 batches`."""
     plural = "es" if noun.endswith("ch") else "s"
     return f"{count:,} {noun}{'' if count == 1 else plural}"

@@ -10,24 +10,24 @@ from typing import Any, TypeVar
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from ingest.cli.printing import verbatim
+from ingest.cli.printing import plain_console
 from ingest.config import Pipeline
-from ingest.pipeline.retrying import Progressed, Resumed, Retries, Stop, Waiting
+from ingest.pipeline.retrying import OnProgress, Resumed, Retries, Stop, Waiting
 
 _T = TypeVar("_T")
 
 
-def waiting(as_json: bool, console: Console | None = None) -> Callable[[Waiting | Resumed], None]:
+def wait_reporter(as_json: bool, console: Console | None = None) -> Callable[[Waiting | Resumed], None]:
     """Returns a function that shows each failed attempt, and that the work continues. `console`: stderr unless given,
     so that stdout holds only the command's own JSON."""
-    console = console or verbatim(stderr=True)
+    console = console or plain_console(stderr=True)
     text = _json if as_json else _sentence
     return lambda state: console.out(text(state))
 
 
-def retry_while_away(spark: SparkSession, pipeline: Pipeline, as_json: bool, work: Callable[[Progressed], _T]) -> _T:
+def retry_while_away(spark: SparkSession, pipeline: Pipeline, as_json: bool, work: Callable[[OnProgress], _T]) -> _T:
     """Returns the result of `work`, which is retried while a service that it needs is away. Ctrl-C interrupts it."""
-    return Retries(spark, pipeline, Stop(), waiting(as_json))(work)
+    return Retries(spark, pipeline, Stop(), wait_reporter(as_json))(work)
 
 
 def _sentence(state: Waiting | Resumed) -> str:

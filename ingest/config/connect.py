@@ -34,7 +34,7 @@ class ConnectSettings(Section):
         return self.user, self.password.get_secret_value() if self.password is not None else ""
 
     @model_validator(mode="after")
-    def _address(self) -> Self:
+    def _require_rest_url(self) -> Self:
         if re.match(r"https?://[^/]*@", self.url, re.IGNORECASE):
             raise ValueError("url holds credentials: give them as user and password")
         if not re.match(r"https?://[^/\s]+", self.url, re.IGNORECASE):

@@ -62,7 +62,7 @@ class TableSettings(Personal):
     )
 
     @model_validator(mode="after")
-    def _rows_of_their_own(self) -> Self:
+    def _require_consistent_append_only(self) -> Self:
         if self.append_only and self.primary_key is not None:
             raise ValueError("has a primary_key and is append_only: rows of their own have no key")
         if self.append_only and self.history:
@@ -70,20 +70,20 @@ class TableSettings(Personal):
         return self
 
     @model_validator(mode="after")
-    def _names_apart(self) -> Self:
+    def _require_unique_names(self) -> Self:
         names = [name.lower() for name in self.rename.values()]
         if len(set(names)) < len(names):
             raise ValueError("rename gives two columns one name: a Delta table knows no case")
         return self
 
     @model_validator(mode="after")
-    def _key_columns_once(self) -> Self:
+    def _require_unique_key_columns(self) -> Self:
         if self.primary_key is not None and len(set(self.primary_key)) < len(self.primary_key):
             raise ValueError("primary_key names a column twice")
         return self
 
     @model_validator(mode="after")
-    def _sound_about_people(self) -> Self:
+    def _require_sound_privacy(self) -> Self:
         require_sound(self, self)
         return self
 
@@ -164,19 +164,19 @@ class Pipeline(Section):
         return any(t.shred for t in self.tables.values())
 
     @model_validator(mode="after")
-    def _no_credentials_in_uri(self) -> Self:
+    def _refuse_credentials_in_uri(self) -> Self:
         if re.match(r"[a-z0-9]+://[^/]*:[^/]*@", self.lakehouse, re.IGNORECASE):
             raise ValueError("lakehouse holds credentials: give them to Spark as spark.hadoop.* properties")
         return self
 
     @model_validator(mode="after")
-    def _subjects(self) -> Self:
+    def _require_subject_chains(self) -> Self:
         require_chains(self.tables)
         require_ledger_keys(self.tables, self.privacy, Path(self.lakehouse))
         return self
 
     @model_validator(mode="after")
-    def _shredding(self) -> Self:
+    def _require_shredding_keys(self) -> Self:
         if self.shreds:
             require_data_keys(self.tables, self.privacy, Path(self.lakehouse))
             if self.source.case_insensitive:
@@ -186,7 +186,7 @@ class Pipeline(Section):
         return self
 
     @model_validator(mode="after")
-    def _spark_properties(self) -> Self:
+    def _require_spark_prefix(self) -> Self:
         for key in self.spark:
             if not key.startswith("spark."):
                 raise ValueError(f"spark holds {key!r}, and Spark reads only names that begin with 'spark.'")

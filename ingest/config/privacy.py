@@ -25,7 +25,7 @@ class Subject(Section):
     )
 
     @model_validator(mode="after")
-    def _itself_or_through(self) -> Self:
+    def _require_key_or_through(self) -> Self:
         if (self.of is None) == (self.through is None) or (self.of is None) != (self.key is None):
             raise ValueError("should be {of: member, key: id} or {through: {member_id: public.members}}")
         return self
@@ -105,13 +105,13 @@ class Personal(Section):
         return frozenset(found)
 
     @model_validator(mode="after")
-    def _requests_come_from_subjects(self) -> Self:
+    def _require_subjects_for_deletes(self) -> Self:
         if self.erase_on_delete and (self.subject is None or self.subject.of is None):
             raise ValueError("has erase_on_delete, and its rows are no subjects: give it subject: {of: …, key: …}")
         return self
 
     @model_validator(mode="after")
-    def _shreds_what_is_personal(self) -> Self:
+    def _require_sound_shredding(self) -> Self:
         if not self.shred:
             return self
         other = sorted(set(self.shred) - set(self.personal))
@@ -127,7 +127,7 @@ class Personal(Section):
         return self
 
     @model_validator(mode="after")
-    def _masks_cover(self) -> Self:
+    def _require_complete_masks(self) -> Self:
         left = sorted(set(self.personal) - set(self.masks)) if self.masks else []
         if left:
             raise ValueError(f"on_erasure leaves the personal column {left[0]!r} as it is: name it there, or delete")

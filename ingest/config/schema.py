@@ -42,9 +42,9 @@ def keys_at(path: Sequence[str]) -> list[str]:
     """Returns the keys that the mapping at `path` may hold."""
     node = json_schema()
     for part in path:
-        node = _resolved(node)
+        node = _resolve(node)
         node = node.get("properties", {}).get(part) or node.get("additionalProperties") or {}
-    return list(_resolved(node).get("properties", {}))
+    return list(_resolve(node).get("properties", {}))
 
 
 def places_of(key: str) -> list[str]:
@@ -53,12 +53,12 @@ def places_of(key: str) -> list[str]:
 
 
 def _paths(node: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    for key, child in _resolved(node).get("properties", {}).items():
+    for key, child in _resolve(node).get("properties", {}).items():
         yield (key,)
         yield from ((key, *path) for path in _paths(child))
 
 
-def _resolved(node: dict[str, Any]) -> dict[str, Any]:
+def _resolve(node: dict[str, Any]) -> dict[str, Any]:
     reference = node.get("$ref")
     if reference is None:
         return node

@@ -53,14 +53,14 @@ Regex = Annotated[Text, AfterValidator(_regex), Field(json_schema_extra={"format
 StartOffsets = Annotated[Literal["earliest", "latest"] | Offsets, BeforeValidator(_start_offsets)]
 
 
-def _older_names(schema: dict[str, Any]) -> None:
+def _add_older_names(schema: dict[str, Any]) -> None:
     schema["properties"]["heartbeat.topics.prefix"] = {"type": "string", "minLength": 1, "deprecated": True}
 
 
 class Debezium(Section):
     """Settings of the connector that the reader has to know, under Debezium's own property names."""
 
-    model_config = ConfigDict(json_schema_extra=_older_names)
+    model_config = ConfigDict(json_schema_extra=_add_older_names)
 
     topic_prefix: Text | None = Field(
         default=None,
@@ -168,7 +168,7 @@ class SourceSettings(Section):
     )
 
     @model_validator(mode="after")
-    def _topics_or_pattern(self) -> Self:
+    def _require_topics_or_pattern(self) -> Self:
         if (self.topics is None) == (self.topic_pattern is None):
             raise ValueError("needs exactly one of topics and topic_pattern")
         if self.topics is not None:
@@ -181,7 +181,7 @@ class SourceSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _kafka_properties(self) -> Self:
+    def _require_reader_properties(self) -> Self:
         for key in self.kafka:
             if key in _READER_DECIDES:
                 raise ValueError(f"kafka can't hold {key!r}: {_READER_DECIDES[key]}")

@@ -28,7 +28,7 @@ from ingest.demo.source import CONNECTOR, ClaimsDatabase, connector_config
 from ingest.demo.story import Story
 from ingest.demo.summary import Summary
 from ingest.errors import SourceRefused, StackFailed
-from ingest.failures.explained import explaining
+from ingest.failures.conversion import converting_errors
 from ingest.pipeline.composition import Run
 from ingest.quality import Comparison, compare_with_postgres
 from ingest.sources.kafka_admin import KafkaAdmin
@@ -132,7 +132,7 @@ class _Demonstration:
     def run(self, stopping: Stopping, begun: float) -> Summary | None:
         self._prepare_source()
         engine = Run(self._spark, self._pipeline)
-        with explaining(self._pipeline):
+        with converting_errors(self._pipeline):
             with stopping() as stop:
                 generator = Generator(self._database, self._book, self._story, self._options.seconds, stop)
                 if not self._stream(engine, generator, stop):

@@ -1,12 +1,12 @@
 """Captures Kafka into bronze: `python -m ingest.jobs.capture PIPELINE [--available-now]`."""
 
-from ingest.cli.failure import guarded
+from ingest.cli.failure import run_command
 from ingest.cli.pipeline.run import job
 
 
 def main() -> None:
     """Runs the job; exits with the code of the error that its reader can act upon."""
-    guarded(job("capture"))
+    run_command(job("capture"))
 
 
 if __name__ == "__main__":

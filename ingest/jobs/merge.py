@@ -1,12 +1,12 @@
 """Merges bronze into silver: `python -m ingest.jobs.merge PIPELINE [--available-now]`."""
 
-from ingest.cli.failure import guarded
+from ingest.cli.failure import run_command
 from ingest.cli.pipeline.run import job
 
 
 def main() -> None:
     """Runs the job; exits with the code of the error that its reader can act upon."""
-    guarded(job("merge"))
+    run_command(job("merge"))
 
 
 if __name__ == "__main__":

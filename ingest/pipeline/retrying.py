@@ -21,11 +21,11 @@ from tenacity import (
 
 from ingest.config import Pipeline
 from ingest.errors import EngineDied, IngestError
-from ingest.failures.explained import explained
+from ingest.failures.conversion import to_ingest_error
 from ingest.spark.session import is_running
 
 _T = TypeVar("_T")
-Progressed = Callable[[], None]
+OnProgress = Callable[[], None]
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds. Each pause is twice the one before."""
 
@@ -82,7 +82,7 @@ class Retries:
         self._is_first_failure = True
         self._last: IngestError | None = None
 
-    def __call__(self, work: Callable[[Progressed], _T]) -> _T:
+    def __call__(self, work: Callable[[OnProgress], _T]) -> _T:
         """Returns the result of `work`. Raises its last error if a retry can't help, the time is up or a signal
         came."""
         retrying = Retrying(
@@ -105,7 +105,7 @@ class Retries:
         self._progressed()
         return found
 
-    def _attempt(self, work: Callable[[Progressed], _T]) -> _T:
+    def _attempt(self, work: Callable[[OnProgress], _T]) -> _T:
         if self._waiting is not None and self._stop.is_set():
             raise Interrupted
         try:
@@ -116,7 +116,7 @@ class Retries:
                     f"pipeline {self._pipeline.name}: Spark's process ended during a run",
                     "check whether the machine ran out of memory; the same command continues where it stopped",
                 ) from error
-            self._last = explained(error, self._pipeline)
+            self._last = to_ingest_error(error, self._pipeline)
             if self._last is None or self._last is error:
                 raise
             raise self._last from error

@@ -67,7 +67,7 @@ def shred(spark: SparkSession, pipeline: Pipeline) -> int | None:
     return count
 
 
-def rows_in_clear(spark: SparkSession, pipeline: Pipeline, table: str) -> DataFrame:
+def decrypted_rows(spark: SparkSession, pipeline: Pipeline, table: str) -> DataFrame:
     """Returns a silver table with decrypted columns. Needs the master key. Values of erased subjects can't be
     decrypted."""
     entry = next(

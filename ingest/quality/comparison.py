@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.values.types import OutOfRange
-from ingest.quality.comparable import normalised
+from ingest.quality.normal_forms import normalised_columns
 from ingest.quality.postgres import export
 
 
@@ -72,7 +72,7 @@ def compare_with_postgres(
         stored = {f.name: f.dataType for f in silver.schema.fields}
         mistyped = tuple(c.name for c in source.columns if c.name not in stored or not c.form.takes(stored[c.name]))
         rows = spark.read.parquet(str(file)).toDF(*names)
-        ours = silver.select(*normalised(silver.schema, source.columns))
+        ours = silver.select(*normalised_columns(silver.schema, source.columns))
         return compare(table, rows, ours, source.key, mistyped)
 
 
@@ -84,7 +84,7 @@ def compare(
     positions = [names.index(name) for name in key]
     # Plain names: a column may have any name, also `side`.
     plain = [f"c{i}" for i in range(len(names))]
-    both = _sided(source, plain, 0).unionByName(_sided(silver, plain, 1))
+    both = _with_side(source, plain, 0).unionByName(_with_side(silver, plain, 1))
     lowest_and_highest = [
         aggregate
         for c in plain
@@ -97,10 +97,10 @@ def compare(
     row = by_key.agg(*_sums(compared)).first()
     if row is None:
         raise AssertionError("an aggregate without groups returns one row")
-    return _comparison(table, row, dict(zip(plain, names, strict=True)), mistyped)
+    return _to_comparison(table, row, dict(zip(plain, names, strict=True)), mistyped)
 
 
-def _sided(frame: DataFrame, plain: Sequence[str], side: int) -> DataFrame:
+def _with_side(frame: DataFrame, plain: Sequence[str], side: int) -> DataFrame:
     return frame.toDF(*plain).withColumn("side", F.lit(side))
 
 
@@ -119,7 +119,7 @@ def _sums(compared: Sequence[str]) -> list[Column]:
     return [*totals, *(F.count_if(condition).alias(name) for name, condition in counted.items())]
 
 
-def _comparison(table: str, row: Row, names: Mapping[str, str], mistyped: Sequence[str]) -> Comparison:
+def _to_comparison(table: str, row: Row, names: Mapping[str, str], mistyped: Sequence[str]) -> Comparison:
     counts: dict[str, int] = row.asDict()
     return Comparison(
         table,

@@ -17,7 +17,7 @@ from psycopg import sql
 
 from ingest.changelog.values.types import OutOfRange
 from ingest.errors import ConfigError, Unreachable
-from ingest.quality.comparable import Comparable, ComparedColumn, array_of, comparable
+from ingest.quality.normal_forms import NormalForm, NormalisedColumn, array_of, normal_form
 
 ROWS_PER_CHUNK = 20_000
 _COLUMNS = """
@@ -39,11 +39,13 @@ class SourceTable:
     """`name`: `schema.table`. `key`: names of its primary key's columns, in the table's order."""
 
     name: str
-    columns: tuple[ComparedColumn, ...]
+    columns: tuple[NormalisedColumn, ...]
     key: tuple[str, ...]
 
 
-def described(connection: psycopg.Connection[Any], table: str, times: OutOfRange = OutOfRange.CLAMP) -> SourceTable:
+def describe_table(
+    connection: psycopg.Connection[Any], table: str, times: OutOfRange = OutOfRange.CLAMP
+) -> SourceTable:
     """Returns the columns and the key of a table from the catalog of the database. `times`: how silver stores times out
     of range.
 
@@ -56,14 +58,14 @@ def described(connection: psycopg.Connection[Any], table: str, times: OutOfRange
         raise ConfigError(
             f"table {table} of the source {missing}", "compare tables that have a primary key and may be read"
         )
-    columns = tuple(ComparedColumn(row[0], _form(f"column {row[0]} of {table}", times, *row[1:5])) for row in rows)
+    columns = tuple(NormalisedColumn(row[0], _form(f"column {row[0]} of {table}", times, *row[1:5])) for row in rows)
     return SourceTable(table, columns, key)
 
 
 def _form(
     column: str, times: OutOfRange, type_name: str, is_enum: bool, element: str | None, of_enums: bool
-) -> Comparable:
-    scalar = comparable(element or type_name, of_enums if element else is_enum, times)
+) -> NormalForm:
+    scalar = normal_form(element or type_name, of_enums if element else is_enum, times)
     if scalar is None:
         raise ConfigError(
             f"{column} is of type {element or type_name}, which has no exact form to compare",
@@ -81,13 +83,13 @@ def export(
 ) -> SourceTable:
     """Writes all rows of the table to a Parquet file, in their normal forms, read in one snapshot.
 
-    Raises ConfigError as `described` does, and Unreachable if the database does not answer.
+    Raises ConfigError as `describe_table` does, and Unreachable if the database does not answer.
     """
     try:
         with psycopg.connect(dsn) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
-            source = described(connection, table, times)
+            source = describe_table(connection, table, times)
             schema = pa.schema([pa.field(str(i), c.form.arrow) for i, c in enumerate(source.columns)])
             with pq.ParquetWriter(file, schema) as writer:
                 for chunk in _chunks(connection, source, rows_per_chunk):

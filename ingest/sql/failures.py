@@ -37,17 +37,19 @@ class Query:
 
 
 @contextmanager
-def explaining(spark: SparkSession, elsewhere: Callable[[Exception], IngestError | None]) -> Iterator[Query]:
+def explain_query_failures(
+    spark: SparkSession, elsewhere: Callable[[Exception], IngestError | None]
+) -> Iterator[Query]:
     """Converts Spark's exceptions in the block to a sentence with a remedy, without values of rows. `elsewhere`: as in
     `Query`."""
     query = Query(spark, elsewhere)
     try:
         yield query
     except (PySparkException, Py4JError, OSError) as error:
-        raise _explained(error, query) from error
+        raise _to_ingest_error(error, query) from error
 
 
-def _explained(error: Exception, query: Query) -> IngestError:
+def _to_ingest_error(error: Exception, query: Query) -> IngestError:
     condition = (error.getCondition() if isinstance(error, PySparkException) else None) or type(error).__name__
     parameters = error.getMessageParameters() or {} if isinstance(error, PySparkException) else {}
     if condition == _ABSENT and (written := parameters.get("relationName")):
@@ -64,15 +66,17 @@ def _explained(error: Exception, query: Query) -> IngestError:
 
 
 def _types_changed(query: Query) -> ConfigError:
-    begins = []
+    readable_feeds = []
     for feed in sorted(query.feeds):
         # The answer leaves out a table that can't be read.
         with suppress(PySparkException, Py4JError):
-            begins.append(f"that of {feed} from version {readable_since(query.spark, query.tables.path(feed) or feed)}")
+            readable_feeds.append(
+                f"that of {feed} from version {readable_since(query.spark, query.tables.path(feed) or feed)}"
+            )
     return ConfigError(
         f"a column has changed its type within these versions of a change data feed ({_TYPES_CHANGED})",
-        f"read {' and '.join(begins) or 'it from the version that changed the type'} on; where numbers became wider "
-        f'numbers, older versions are read with spark: {{{_READ_ACROSS}: "true"}} in the pipeline\'s file',
+        f"read {' and '.join(readable_feeds) or 'it from the version that changed the type'} on; where numbers became "
+        f'wider numbers, older versions are read with spark: {{{_READ_ACROSS}: "true"}} in the pipeline\'s file',
     )
 
 

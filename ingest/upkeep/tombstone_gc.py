@@ -47,7 +47,7 @@ class GcResult:
     horizon: Position | None
 
 
-def earliest(spark: SparkSession, pipeline: Pipeline) -> dict[str, dict[int, int]]:
+def earliest_offsets_of(spark: SparkSession, pipeline: Pipeline) -> dict[str, dict[int, int]]:
     """Returns topic → partition → the first offset that the broker, or the archive if there is one, still holds."""
     source = pipeline.source
     admin = KafkaAdmin(source.kafka)
@@ -60,8 +60,8 @@ def earliest(spark: SparkSession, pipeline: Pipeline) -> dict[str, dict[int, int
     return earliest_offsets
 
 
-def retained(spark: SparkSession, bronze: Bronze, earliest_offsets: Mapping[str, Mapping[int, int]]) -> DataFrame:
-    """Returns table → `horizon`, below which no input holds an event any more. `earliest_offsets`: as `earliest`
+def input_horizons(spark: SparkSession, bronze: Bronze, earliest_offsets: Mapping[str, Mapping[int, int]]) -> DataFrame:
+    """Returns table → `horizon`, below which no input holds an event any more. `earliest_offsets`: as `earliest_offsets_of`
     returns them."""
     rows = [
         {"topic": topic, "partition": partition, "earliest": offset}
@@ -74,7 +74,7 @@ def retained(spark: SparkSession, bronze: Bronze, earliest_offsets: Mapping[str,
     return known.groupBy("source_table").agg(F.coalesce(earliest_held, F.max("position")).alias("horizon"))
 
 
-def written_before(bronze: Bronze, moment: datetime) -> DataFrame:
+def age_horizons(bronze: Bronze, moment: datetime) -> DataFrame:
     """Returns table → `horizon`, the position of its newest event that was written to the topic before `moment`."""
     events = bronze.rows().where(F.col("op").isin(*CHANGES) & (F.col("timestamp") < F.lit(moment)))
     return events.groupBy("source_table").agg(F.max("position").alias("horizon"))

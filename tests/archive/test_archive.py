@@ -27,12 +27,12 @@ from ingest.backfill.source_readers import source_readers
 from ingest.batches.rules import Rules
 from ingest.changelog.envelope import RECORD
 from ingest.changelog.point import Point
-from ingest.cli import app, counting
+from ingest.cli import app, progress_bars
 from ingest.cli.pipeline import archive as archive_command
 from ingest.config import load
 from ingest.erasure.archive_erasing import require_read
 from ingest.errors import ChangelogUnusable, ConfigError, Contended, SourceRefused, Unreachable
-from ingest.failures.explained import explained
+from ingest.failures.conversion import to_ingest_error
 from ingest.lakehouse.bronze import Bronze
 from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
@@ -227,7 +227,7 @@ def test_an_object_that_is_harmed_is_found_and_never_read_as_less(
     assert (found.key, found.events) == (hit.key, hit.description)
     with pytest.raises((PySparkException, Py4JError)) as failed:
         reads(spark, store, tmp_path / "again")
-    told = explained(failed.value, load(str(pipeline_file(tmp_path, store))))
+    told = to_ingest_error(failed.value, load(str(pipeline_file(tmp_path, store))))
     assert isinstance(told, ChangelogUnusable)
     assert (hit.key in told.problem, said in told.problem, hit.description in told.problem) == (True, True, True)
     assert told.remedy == "restore the object from a version or a copy of the bucket"
@@ -357,7 +357,7 @@ def test_on_a_terminal_archiving_and_verifying_show_how_far_they_are(
     terminal = StringIO()
     with monkeypatch.context() as patched:
         watched = Console(file=terminal, force_terminal=True, no_color=True, width=80)
-        patched.setattr(counting, "verbatim", lambda **_: watched)
+        patched.setattr(progress_bars, "plain_console", lambda **_: watched)
         assert CliRunner().invoke(app, ["archive", "run", file]).exit_code == 0
         assert CliRunner().invoke(app, ["archive", "verify", file]).exit_code == 0
     objects = sum(len(m.objects) for m in manifests(store, SHOP))

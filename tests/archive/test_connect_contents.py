@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from ingest.archive import ObjectStore
 from ingest.errors import Contended
-from ingest.failures.explained import explained
+from ingest.failures.conversion import to_ingest_error
 from ingest.pipeline.composition import layout_of
 from ingest.stack import S3
 from tests.archive.sinks import Objects, aiven, confluent, confluent_parquet
@@ -157,7 +157,7 @@ def test_an_object_that_is_written_anew_is_not_taken_for_the_one_that_was_listed
     stored(store, {f"{FIRST}.json": b"{}\n" * 4})
     with pytest.raises((PySparkException, Py4JError)) as failed:
         archive.damages(spark, listed, lambda _: None)
-    told = explained(failed.value, shop)
+    told = to_ingest_error(failed.value, shop)
     assert isinstance(told, Contended)
     assert f"{FIRST}.json in bucket {store.bucket} was written anew" in told.problem
 

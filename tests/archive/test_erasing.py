@@ -24,7 +24,7 @@ from ingest.changelog.envelope import CONTROL, ERASED, RECORD
 from ingest.config import load
 from ingest.erasure.archive_erasing import erased_from_archive
 from ingest.errors import ChangelogUnusable, ConfigError, Contended, SourceRefused
-from ingest.failures.explained import explained
+from ingest.failures.conversion import to_ingest_error
 from ingest.pipeline.archiving import Archiving
 from ingest.sources.archive import ArchiveSource
 from ingest.stack import S3
@@ -327,7 +327,7 @@ def test_an_object_that_is_damaged_stops_all_before_anything_goes(
     before = {o.key for m in whole for o in m.objects}
     with pytest.raises((PySparkException, Py4JError)) as failed:
         erase_records(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
-    told = explained(failed.value, load(str(pipeline_file(tmp_path, store))))
+    told = to_ingest_error(failed.value, load(str(pipeline_file(tmp_path, store))))
     assert isinstance(told, ChangelogUnusable)
     assert f"{hit.key} in the archive was altered" in told.problem
     assert before <= set(store.keys(""))

@@ -20,7 +20,7 @@ from ingest.config import Pipeline
 from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.lakehouse.silver import Silver
 from ingest.pipeline.composition import Run, bronze_of, rules_of
-from ingest.pipeline.shredding import rows_in_clear, sealing_of
+from ingest.pipeline.shredding import decrypted_rows, sealing_of
 from ingest.spark.session import running
 from tests.bench import RESULTS, erasure
 from tests.bench.clock import Taken, taken
@@ -82,8 +82,8 @@ def race(rows: int, turns: int, console: Console) -> None:
             silver = Silver(spark, made.layout.silver(made.name, TABLE))
             for _ in range(turns + 1):
                 timed("read as it is", partial(all_read, silver.rows))
-                timed("read in clear", partial(all_read, partial(rows_in_clear, spark, made, TABLE)))
-            wrong = rows_in_clear(spark, made, TABLE).where("email is null or email like 'sealed:%'").count()
+                timed("read in clear", partial(all_read, partial(decrypted_rows, spark, made, TABLE)))
+            wrong = decrypted_rows(spark, made, TABLE).where("email is null or email like 'sealed:%'").count()
     _show(found, rows, wrong, console)
 
 

@@ -9,8 +9,8 @@ from rich.table import Table
 from typer.testing import CliRunner
 
 from ingest import cli
-from ingest.cli.failure import guarded
-from ingest.cli.printing import verbatim
+from ingest.cli.failure import run_command
+from ingest.cli.printing import plain_console
 from ingest.errors import ConfigError
 
 NAMES = r"shop\.[a-z]+ [red]:key:"
@@ -19,7 +19,7 @@ NAMES = r"shop\.[a-z]+ [red]:key:"
 def test_names_and_values_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     table = Table("topics")
     table.add_row(NAMES)
-    verbatim().print(table)
+    plain_console().print(table)
     assert NAMES in capsys.readouterr().out
 
 
@@ -28,7 +28,7 @@ def test_a_failure_shows_them_too(capsys: pytest.CaptureFixture[str]) -> None:
         raise ConfigError(f"no topic matches {NAMES}", f"correct {NAMES}")
 
     with pytest.raises(SystemExit, match="2"):
-        guarded(command)
+        run_command(command)
     assert capsys.readouterr().err == f"error: no topic matches {NAMES}\nwhat to do: correct {NAMES}\n"
 
 
@@ -51,7 +51,7 @@ def test_cells_are_never_cut(capsys: pytest.CaptureFixture[str], monkeypatch: py
         monkeypatch.delenv("COLUMNS", raising=False)
         if columns is not None:
             monkeypatch.setenv("COLUMNS", columns)
-        verbatim().print(table)
+        plain_console().print(table)
         shown = capsys.readouterr().out
         rows = [line.split("│")[1:-1] for line in shown.splitlines() if line.startswith("│")]
         assert tuple("".join(part.strip() for part in column) for column in zip(*rows, strict=True)) == cells

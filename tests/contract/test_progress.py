@@ -9,7 +9,7 @@ from io import StringIO
 from rich.console import Console
 
 from ingest.changelog.accounting import Account
-from ingest.cli.progress import figures, shown
+from ingest.cli.progress import figures, progress_display
 from ingest.pipeline.composition import Progress
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -38,7 +38,7 @@ def test_a_clock_that_is_ahead_makes_no_negative_lag() -> None:
 def test_a_batch_is_a_json_object_or_some_lines() -> None:
     for as_json in (True, False):
         text = StringIO()
-        with shown("shop", as_json, Console(file=text, width=40)) as show:
+        with progress_display("shop", as_json, Console(file=text, width=40)) as show:
             show(progress())
             show(progress())
         lines = text.getvalue().splitlines()
@@ -57,7 +57,7 @@ def test_a_batch_is_a_json_object_or_some_lines() -> None:
 
 def test_nothing_merged_is_no_rate_of_zero() -> None:
     text = StringIO()
-    with shown("shop", False, Console(file=text)) as show:
+    with progress_display("shop", False, Console(file=text)) as show:
         show(Progress(1, [], 0.25, 0))
         show(Progress(0, [Account("shop.orders")], 0.25, 0))
     assert text.getvalue().splitlines() == [
@@ -69,7 +69,7 @@ def test_nothing_merged_is_no_rate_of_zero() -> None:
 
 def test_a_terminal_shows_what_a_run_has_done_in_one_table() -> None:
     text = StringIO()
-    with shown("shop", False, Console(file=text, force_terminal=True, width=140)) as show:
+    with progress_display("shop", False, Console(file=text, force_terminal=True, width=140)) as show:
         show(progress())
         show(Progress(3, [Account("shop.items", 3, 3)], 2.0))
     last = text.getvalue().split("shop: ")[-1]

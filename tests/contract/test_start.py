@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.cli.start import announce, counted, listed
+from ingest.cli.start import announce, count_text, listed
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -59,4 +59,4 @@ def test_only_a_run_is_announced(arguments: list[str], said: str, capsys: pytest
 def test_many_topics_are_named_by_their_first() -> None:
     assert listed(["a", "b"]) == "a, b"
     assert listed([f"t{n}" for n in range(1005)]) == "t0, t1, t2, t3, t4 and 1,000 more"
-    assert [counted(n, "batch") for n in (0, 1, 2000)] == ["0 batches", "1 batch", "2,000 batches"]
+    assert [count_text(n, "batch") for n in (0, 1, 2000)] == ["0 batches", "1 batch", "2,000 batches"]

@@ -19,7 +19,7 @@ from ingest.erasure.request import Named, ask, found, written_by_now
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.pipeline.archiving import archiving_of
 from ingest.pipeline.composition import bronze_of
-from ingest.pipeline.shredding import rows_in_clear
+from ingest.pipeline.shredding import decrypted_rows
 from ingest.proof.certificate import issue_certificate
 from ingest.proof.certificate.keys import make_key_pair, signing_key
 from ingest.proof.scan import SearchTerm
@@ -112,7 +112,7 @@ def test_an_erasure_that_is_killed_at_each_step_ends_as_one_that_lived(
     for pipeline in (killed, lived):
         remove(spark, pipeline)
         assert rows(spark, pipeline, MEMBERS) == {BEN: {"name": "Ben"}}
-        assert [row["mail"] for row in rows_in_clear(spark, pipeline, MEMBERS).collect()] == [OTHERS]
+        assert [row["mail"] for row in decrypted_rows(spark, pipeline, MEMBERS).collect()] == [OTHERS]
     told = certified(spark, killed, tmp_path / "keys")
     assert told == certified(spark, lived, tmp_path / "other keys")
     assert told["residues"] == []

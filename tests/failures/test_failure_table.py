@@ -35,7 +35,7 @@ from ingest.errors import (
     StorageRefused,
     Unreachable,
 )
-from ingest.failures.explained import RunFailed, explained
+from ingest.failures.conversion import RunFailed, to_ingest_error
 from ingest.failures.table import FAILURES
 from ingest.spark.arrow_tasks import map_in_arrow
 
@@ -57,7 +57,7 @@ def raised(what: Callable[[], object]) -> Exception:
 
 def told(what: Callable[[], object], pipeline: Pipeline) -> IngestError:
     """What a user reads: never a trace, a plan or a value."""
-    error = explained(raised(what), pipeline)
+    error = to_ingest_error(raised(what), pipeline)
     assert error is not None
     for text in (error.problem, error.remedy):
         assert "\n" not in text
@@ -130,7 +130,7 @@ def test_our_own_error_comes_out_of_a_worker_as_it_is(
     if setting:
         spark.conf.set(setting, "true")
     try:
-        error = explained(raised(in_a_worker(spark, lambda: kind(problem, remedy))), pipeline)
+        error = to_ingest_error(raised(in_a_worker(spark, lambda: kind(problem, remedy))), pipeline)
     finally:
         if setting:
             spark.conf.unset(setting)
@@ -186,13 +186,13 @@ def test_a_failure_in_a_worker_is_told_by_its_class(
 def test_a_failure_in_the_driver_is_told_by_its_class(
     spark: SparkSession, pipeline: Pipeline, what: Exception, kind: type[IngestError]
 ) -> None:
-    assert type(explained(what, pipeline)) is kind
+    assert type(to_ingest_error(what, pipeline)) is kind
 
 
 def test_a_defect_of_the_project_stays_what_it_is(spark: SparkSession, pipeline: Pipeline) -> None:
-    assert explained(KeyError("Connection refused"), pipeline) is None
-    assert explained(AssertionError(), pipeline) is None
-    assert explained(BrokenPipeError(32, "of the reader of the output"), pipeline) is None
+    assert to_ingest_error(KeyError("Connection refused"), pipeline) is None
+    assert to_ingest_error(AssertionError(), pipeline) is None
+    assert to_ingest_error(BrokenPipeError(32, "of the reader of the output"), pipeline) is None
 
 
 def test_a_worker_that_is_killed(spark: SparkSession, pipeline: Pipeline) -> None:

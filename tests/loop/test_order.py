@@ -21,7 +21,7 @@ from ingest.loop.merge import Merge
 from ingest.loop.position_regression import PositionRegression
 from ingest.names import Lakehouse
 from ingest.sources.files import FileSource, lines
-from ingest.upkeep.tombstone_gc import collect_garbage, retained
+from ingest.upkeep.tombstone_gc import collect_garbage, input_horizons
 from tests.changelogs import Record, Topic, write
 
 pytestmark = pytest.mark.spark
@@ -159,7 +159,7 @@ def test_an_event_older_than_the_gc_horizon_is_quarantined(spark: SparkSession, 
     bronze = Bronze(spark, layout.bronze("shop"))
 
     def collected(earliest: int, dry_run: bool = False) -> tuple[int, int]:
-        horizons = retained(spark, bronze, {topic.name: {0: earliest}})
+        horizons = input_horizons(spark, bronze, {topic.name: {0: earliest}})
         (table,) = collect_garbage(spark, "shop", layout, bronze, horizons, dry_run)
         return table.tombstones, table.forgotten
 

@@ -29,7 +29,7 @@ from ingest.loop.merge import Merge
 from ingest.loop.table_faults import reason_of
 from ingest.pipeline.composition import bronze_of, rules_of
 from ingest.quality.accounting import audit
-from ingest.upkeep.tombstone_gc import collect_garbage, written_before
+from ingest.upkeep.tombstone_gc import age_horizons, collect_garbage
 from tests.changelogs import Record, Topic, schema, write
 from tests.shop import DAY_BEGINS, captured, digests, merged, pipeline
 
@@ -129,7 +129,7 @@ def test_a_table_is_set_aside_and_catches_up(spark: SparkSession, tmp_path: Path
     first = held.selectExpr("unhex('00') AS _key", "min(position) AS _position")
     tombstones = Tombstones(spark, shop.layout.tombstones("shop", ITEMS))
     tombstones.write(first)
-    found = collect_garbage(spark, "shop", shop.layout, bronze, written_before(bronze, later), dry_run=True)
+    found = collect_garbage(spark, "shop", shop.layout, bronze, age_horizons(bronze, later), dry_run=True)
     assert {one.table: one.forgotten for one in found} == {ORDERS: 0, ITEMS: 0}, "what waits needs its tombstones"
 
     pipeline(tmp_path, tables=RENAMED)

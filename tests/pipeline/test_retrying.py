@@ -20,7 +20,7 @@ from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import COORDINATES, Bronze
 from ingest.pipeline import retrying
 from ingest.pipeline.composition import Progress, Run
-from ingest.pipeline.retrying import Progressed, Resumed, Retries, Stop, Waiting
+from ingest.pipeline.retrying import OnProgress, Resumed, Retries, Stop, Waiting
 from ingest.quality.accounting import audit
 from ingest.sources.files import FileSource, lines
 from tests.changelogs import write
@@ -38,7 +38,7 @@ class Work:
         self.steps = list(steps)
         self.begun = 0
 
-    def __call__(self, progressed: Progressed) -> str:
+    def __call__(self, progressed: OnProgress) -> str:
         self.begun += 1
         while self.steps:
             step = self.steps.pop(0)
@@ -172,7 +172,7 @@ def test_a_failure_in_the_middle_of_any_step_leaves_nothing_half_known(
 
 
 def _run(spark: SparkSession, shop: Pipeline, file: Path, mode: str, stop: Stop, states: States) -> None:
-    def life(progressed: Progressed) -> None:
+    def life(progressed: OnProgress) -> None:
         def reported(_: Progress) -> None:
             progressed()
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from ingest.cli import app
-from ingest.cli.lakehouse.sql import register_in_clear
+from ingest.cli.lakehouse.sql import register_decrypted_views
 from ingest.config import Pipeline
 from ingest.erasure import request
 from ingest.erasure.removal import DATA_KEYS, Removal
@@ -25,7 +25,7 @@ from ingest.erasure.request import Named
 from ingest.errors import ConfigError
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.quarantine import Quarantine
-from ingest.pipeline.shredding import data_keys_of, rows_in_clear, shred
+from ingest.pipeline.shredding import data_keys_of, decrypted_rows, shred
 from ingest.proof.scan import SearchTerm
 from ingest.shredding.key_store import KeyStore
 from ingest.suppression.cutoff import Cutoff
@@ -64,7 +64,7 @@ def take(spark: SparkSession, pipeline: Pipeline, folder: Path, records: list[Re
 
 
 def clear(spark: SparkSession, pipeline: Pipeline, table: str) -> dict[int, dict[str, Any]]:
-    found = rows_in_clear(spark, pipeline, table).collect()
+    found = decrypted_rows(spark, pipeline, table).collect()
     return {r.id: {c: r.asDict().get(c) for c in COLUMNS[table]} for r in found}
 
 
@@ -184,7 +184,7 @@ def test_values_of_all_types_come_back(spark: SparkSession, tmp_path: Path) -> N
     take(spark, sealed, tmp_path / "b", topic.records, 2)
     whole = spark.read.format("delta").load(plain.layout.silver(plain.name, MEMBERS))
     expected = whole.select("id", *personal)
-    found = rows_in_clear(spark, sealed, MEMBERS)
+    found = decrypted_rows(spark, sealed, MEMBERS)
     assert found.dtypes == expected.dtypes
     assert sorted(found.collect()) == sorted(expected.collect(), key=lambda r: r.id)
 
@@ -212,7 +212,7 @@ def test_what_is_kept_is_what_the_book_says(spark: SparkSession, tmp_path: Path)
 def test_no_plan_shows_a_key(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = shredding(tmp_path)
     take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
-    told = rows_in_clear(spark, pipeline, MEMBERS)._jdf.queryExecution().toString()
+    told = decrypted_rows(spark, pipeline, MEMBERS)._jdf.queryExecution().toString()
     assert "aes_decrypt" in told
     for secret in (MASTER, bytes.fromhex(people.SECRET.split()[1])):
         for form in (secret.hex(), base64.b64encode(secret).decode(), str(list(secret))[1:-1]):
@@ -263,17 +263,17 @@ def test_a_mask_stands_in_clear(spark: SparkSession, tmp_path: Path) -> None:
 def test_queries_in_clear_ask_for_both_keys(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = shredding(tmp_path)
     take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
-    register_in_clear(spark, pipeline)
+    register_decrypted_views(spark, pipeline)
     assert spark.sql(f"SELECT name FROM members__decrypted WHERE id = {ANNA}").first() == (NAME,)
     other = tmp_path / "other.key"
     other.write_text("1 " + "00" * 32, encoding="ascii")
     other.chmod(0o600)
     told = pipeline.privacy.shredding.model_copy(update={"master_key_file": str(other)})  # type: ignore[union-attr]
     privacy = pipeline.privacy.model_copy(update={"shredding": told})  # type: ignore[union-attr]
-    register_in_clear(spark, pipeline.model_copy(update={"privacy": privacy}))
+    register_decrypted_views(spark, pipeline.model_copy(update={"privacy": privacy}))
     assert spark.sql("SELECT max(name), count(*) FROM members__decrypted").first() == (None, 2)
     with pytest.raises(ConfigError, match="no table"):
-        register_in_clear(spark, insured(tmp_path / "plain"))
+        register_decrypted_views(spark, insured(tmp_path / "plain"))
 
 
 def test_keys_are_wrapped_by_a_newer_master(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
 from ingest.errors import IngestError, SourceRefused, Unreachable
-from ingest.failures.explained import explained
+from ingest.failures.conversion import to_ingest_error
 from ingest.sources.contract import OffsetRange
 from ingest.sources.kafka import KafkaSource
 from ingest.sources.kafka_properties import spark_options
@@ -100,7 +100,7 @@ def failure(what: Callable[[], object], servers: str) -> IngestError | None:
     pipeline = Pipeline.model_validate({"name": "p", "source": kafka, "lakehouse": "/nowhere"})
     with pytest.raises(Exception) as failed:
         what()
-    return explained(failed.value, pipeline)
+    return to_ingest_error(failed.value, pipeline)
 
 
 def test_offsets_that_are_gone_are_told_by_their_condition(spark: SparkSession, servers: str) -> None:

@@ -13,7 +13,7 @@ import typer
 from ingest.cli.erasure.scan import read_search_terms
 from ingest.config import load
 from ingest.erasure.certifying import erasure_of
-from ingest.failures.explained import explaining
+from ingest.failures.conversion import converting_errors
 from ingest.proof.certificate import issue_certificate, verify_certificate
 from ingest.proof.certificate.keys import make_key_pair, public_key, signing_key
 from ingest.proof.scan import Folder
@@ -65,7 +65,7 @@ def issue(
     places, left_out = places_of(loaded)
     places += [Folder(path.expanduser().absolute()) for path in folder or ()]
     signer = signing_key(key, [place.path for place in places if isinstance(place, Folder)])
-    with running(f"ingest certificate {loaded.name}", loaded.session) as spark, explaining(loaded):
+    with running(f"ingest certificate {loaded.name}", loaded.session) as spark, converting_errors(loaded):
         erasure = erasure_of(spark, loaded, request)
     certificate = issue_certificate(erasure, scan_with_canaries(places, terms, left_out), signer, datetime.now(UTC))
     out.mkdir(parents=True, exist_ok=True)

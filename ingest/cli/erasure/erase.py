@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from rich.table import Table
 
 from ingest.cli import personal
-from ingest.cli.printing import verbatim
+from ingest.cli.printing import plain_console
 from ingest.cli.waiting import retry_while_away
 from ingest.config import Pipeline, load
 from ingest.erasure.removal import Outcome, Removal
@@ -24,7 +24,7 @@ from ingest.erasure.source_deletes import asked_by_deletes
 from ingest.erasure.subject_search import SILVER
 from ingest.erasure.uncovered_locations import Beyond, out_of_reach
 from ingest.errors import ConfigError
-from ingest.failures.explained import explaining
+from ingest.failures.conversion import converting_errors
 from ingest.spark.session import running
 
 _SUPPRESSED = "events that were written before now can't reach a table any more"
@@ -80,7 +80,7 @@ def erase(
     if not subjects and (dry_run or ask_only):
         raise ConfigError("no subject, or two ways to name it, were given", "give either --subject or --all")
     report: dict[str, Any] = {"dry_run": dry_run}
-    with running(f"ingest erase {loaded.name}", loaded.session) as spark, explaining(loaded):
+    with running(f"ingest erase {loaded.name}", loaded.session) as spark, converting_errors(loaded):
         if subjects:
             cutoff = written_by_now(spark, loaded, cutoff_at is CutoffAt.TOPICS and not dry_run)
             requested = found(spark, loaded, subjects, reason, cutoff)
@@ -205,7 +205,7 @@ def _show(pipeline: Pipeline, requested: Asked, keys: int, dry_run: bool) -> Non
     table = Table("place", "table", "rows or events", "", title=title)
     for (place, name), count in requested.counts.items():
         table.add_row(place, name, f"{count:,}", _treatment(pipeline, place, name))
-    console = verbatim()
+    console = plain_console()
     console.print(table)
     for request in requested.requests if not dry_run else ():
         # The subject's key comes from the command line; it is not stored anywhere.

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ingest.cli.printing import verbatim
+from ingest.cli.printing import plain_console
 from ingest.config import load
 from ingest.errors import ConfigError
 
@@ -33,7 +33,7 @@ def rewrap(
         raise ConfigError("the pipeline shreds no columns", "declare them: tables: {…: {shred: […]}}")
     with closing(keys.store()) as store:
         count = store.rewrap()
-    console = verbatim()
+    console = plain_console()
     if as_json:
         console.out(json.dumps({"rewrapped": count, "master": max(keys.masters)}))
     else:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ingest.cli import personal
-from ingest.cli.printing import verbatim
+from ingest.cli.printing import plain_console
 from ingest.config import load
 from ingest.errors import ProofFailed
 from ingest.proof.scan import Folder, Report, SearchTerm
@@ -51,7 +51,7 @@ def scan(
     if as_json:
         typer.echo(json.dumps(asdict(report), ensure_ascii=False))
     else:
-        _show(verbatim(), report)
+        _show(plain_console(), report)
     if not report.valid:
         missed = [f"{s.place}, {s.format}: {name}" for s in report.canaries for name in s.missed]
         raise ProofFailed(

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from ingest.changelog.accounting import COUNTS, WITHOUT_TABLE
-from ingest.cli.printing import verbatim
+from ingest.cli.printing import plain_console
 from ingest.config import load
 from ingest.errors import EXIT_DIFFERS
-from ingest.failures.explained import explaining
+from ingest.failures.conversion import converting_errors
 from ingest.lakehouse.accounts import Accounts
 from ingest.pipeline.composition import bronze_of
 from ingest.quality.accounting import Audit, audit
@@ -37,11 +37,11 @@ def accounts(
     """
     del debug
     loaded = load(pipeline)
-    with running("ingest accounts", loaded.session) as spark, explaining(loaded):
+    with running("ingest accounts", loaded.session) as spark, converting_errors(loaded):
         bronze = bronze_of(spark, loaded).rows()
         account_rows = Accounts(spark, loaded.layout.accounts, loaded.name).rows()
         found = audit(bronze, account_rows, from_batch, to_batch)
-    console = verbatim()
+    console = plain_console()
     if as_json:
         console.out(json.dumps(asdict(found), ensure_ascii=False))
     else:

@@ -20,12 +20,12 @@ from ingest.backfill.digests import table_digests
 from ingest.backfill.recomputing import committed_by, readers_with_events, recompute_tables
 from ingest.backfill.source_readers import SourceReader
 from ingest.changelog.point import Point
-from ingest.cli.counting import counting
 from ingest.cli.point import point
-from ingest.cli.printing import verbatim
+from ingest.cli.printing import plain_console
+from ingest.cli.progress_bars import event_bar
 from ingest.config import Pipeline, load
 from ingest.errors import ConfigError
-from ingest.failures.explained import explaining
+from ingest.failures.conversion import converting_errors
 from ingest.lakehouse.catalog import Catalog
 from ingest.names import Lakehouse
 from ingest.spark.folders import is_empty
@@ -62,11 +62,11 @@ def as_of(
     loaded = load(pipeline)
     until = _point(time, position, len(loaded.source.epochs))
     root = out if "://" in out else str(Path(out).absolute())
-    with running(f"ingest as-of {loaded.name}", loaded.session) as spark, explaining(loaded):
+    with running(f"ingest as-of {loaded.name}", loaded.session) as spark, converting_errors(loaded):
         if not is_empty(spark, root):
             raise ConfigError(f"{root} is not empty", "choose another --out")
         into = Lakehouse(root)
-        with counting(as_json) as advance, _readers(spark, loaded, source, into) as readers:
+        with event_bar(as_json) as advance, _readers(spark, loaded, source, into) as readers:
             event_filter = partial(committed_by, until)
             entries = recompute_tables(spark, loaded, into, tuple(table or ()), event_filter, advance, readers=readers)
         Catalog(spark, into.tables).require(loaded.name, table or ())
@@ -78,7 +78,7 @@ def as_of(
     shown = Table("table", "rows", "path", title=f"{loaded.name} as of {until.text}")
     for one in found:
         shown.add_row(str(one["table"]), f"{one['rows']:,}", str(one["path"]))
-    verbatim().print(shown)
+    plain_console().print(shown)
 
 
 @contextmanager

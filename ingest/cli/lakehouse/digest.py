@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from ingest.backfill.digests import entry_digest
-from ingest.cli.printing import verbatim
+from ingest.cli.printing import plain_console
 from ingest.config import load
-from ingest.failures.explained import explaining
+from ingest.failures.conversion import converting_errors
 from ingest.lakehouse.catalog import Catalog
 from ingest.lakehouse.silver import Silver
 from ingest.spark.session import running
@@ -33,8 +33,8 @@ def digest(
     """
     del debug
     loaded = load(pipeline)
-    with running("ingest digest", loaded.session) as spark, explaining(loaded):
+    with running("ingest digest", loaded.session) as spark, converting_errors(loaded):
         entry = Catalog(spark, loaded.layout.tables).entry(loaded.name, table)
         found = entry_digest(entry, Silver(spark, entry.path).rows(as_of))
-    console = verbatim()
+    console = plain_console()
     console.out(json.dumps({"table": table, **asdict(found)}) if as_json else f"{found.digest}  {table}")

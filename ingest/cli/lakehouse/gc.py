@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from ingest.cli.printing import verbatim
+from ingest.cli.printing import plain_console
 from ingest.cli.waiting import retry_while_away
 from ingest.config import load
-from ingest.failures.explained import explaining
-from ingest.pipeline.retrying import Progressed
+from ingest.failures.conversion import converting_errors
+from ingest.pipeline.retrying import OnProgress
 from ingest.spark.session import running
 
 
@@ -42,18 +42,18 @@ def gc(
 
     loaded = load(pipeline)
     days = loaded.tombstones.keep_days if keep_days is None else keep_days
-    with running("ingest gc", loaded.session) as spark, explaining(loaded):
+    with running("ingest gc", loaded.session) as spark, converting_errors(loaded):
 
-        def collect(_: Progressed) -> Sequence[tombstone_gc.GcResult]:
+        def collect(_: OnProgress) -> Sequence[tombstone_gc.GcResult]:
             bronze = bronze_of(spark, loaded)
             if days is None:
-                horizons = tombstone_gc.retained(spark, bronze, tombstone_gc.earliest(spark, loaded))
+                horizons = tombstone_gc.input_horizons(spark, bronze, tombstone_gc.earliest_offsets_of(spark, loaded))
             else:
-                horizons = tombstone_gc.written_before(bronze, datetime.now(UTC) - timedelta(days=days))
+                horizons = tombstone_gc.age_horizons(bronze, datetime.now(UTC) - timedelta(days=days))
             return tombstone_gc.collect_garbage(spark, loaded.name, loaded.layout, bronze, horizons, dry_run)
 
         found = retry_while_away(spark, loaded, as_json, collect)
-    console = verbatim()
+    console = plain_console()
     if as_json:
         console.out(json.dumps({"dry_run": dry_run, "tables": [asdict(table) for table in found]}, ensure_ascii=False))
         return

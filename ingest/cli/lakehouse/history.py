@@ -13,10 +13,10 @@ from rich.table import Table
 
 from ingest.backfill.row_history import RowEvent, row_events
 from ingest.cli import personal
-from ingest.cli.printing import verbatim
+from ingest.cli.printing import plain_console
 from ingest.config import load
 from ingest.errors import ConfigError
-from ingest.failures.explained import explaining
+from ingest.failures.conversion import converting_errors
 from ingest.spark.folders import deleted_afterwards
 from ingest.spark.session import running
 
@@ -53,7 +53,7 @@ def history(
     scratch = loaded.layout.scratch(f"history-{uuid.uuid4().hex[:12]}")
     with (
         running(f"ingest history {loaded.name}", loaded.session) as spark,
-        explaining(loaded),
+        converting_errors(loaded),
         deleted_afterwards(spark, scratch.root),
     ):
         steps = row_events(spark, loaded, table, key_values, scratch)
@@ -97,5 +97,5 @@ def _show(table: str, steps: Sequence[RowEvent], values: bool) -> None:
         shown.add_row(
             _time(step) or "", ":".join(map(str, place)), f"{partition}@{offset}", step.what, "\n".join(changed)
         )
-    console = verbatim()
+    console = plain_console()
     console.print(shown) if steps else console.print("no event names this key")

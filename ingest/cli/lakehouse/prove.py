@@ -14,11 +14,11 @@ from rich.text import Text
 
 from ingest.backfill.proving import Proof
 from ingest.backfill.proving import prove as proved
-from ingest.cli.counting import counting
-from ingest.cli.printing import verbatim
+from ingest.cli.printing import plain_console
+from ingest.cli.progress_bars import event_bar
 from ingest.config import load
 from ingest.errors import EXIT_DIFFERS
-from ingest.failures.explained import explaining
+from ingest.failures.conversion import converting_errors
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.catalog import Catalog
 from ingest.loop.set_aside import require_all_merged
@@ -48,9 +48,9 @@ def prove(
     scratch = loaded.layout.scratch(f"proof-{uuid.uuid4().hex[:12]}")
     with (
         running(f"ingest prove {loaded.name}", loaded.session) as spark,
-        explaining(loaded),
+        converting_errors(loaded),
         deleted_afterwards(spark, scratch.root),
-        counting(as_json) as advance,
+        event_bar(as_json) as advance,
     ):
         Catalog(spark, loaded.layout.tables).require(loaded.name, table or ())
         found = proved(spark, loaded, scratch, tuple(table or ()), advance)
@@ -74,7 +74,7 @@ def _show(found: Sequence[Proof], keys: bool, as_json: bool) -> None:
                     del difference["key"]
         typer.echo(json.dumps({"tables": proofs}, ensure_ascii=False))
         return
-    console = verbatim()
+    console = plain_console()
     table = Table("table", "rows", "recomputed", "up to batch", "", "row history")
     for p in found:
         live, folded = (f"{d.rows:,}" if d else "none" for d in (p.live, p.folded))

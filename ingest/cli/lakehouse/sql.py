@@ -17,16 +17,16 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.table import Table
 
 from ingest.cli import personal
-from ingest.cli.printing import verbatim
+from ingest.cli.printing import plain_console
 from ingest.config import Pipeline, load
 from ingest.errors import ConfigError, IngestError
-from ingest.failures.explained import RunFailed, explained
+from ingest.failures.conversion import RunFailed, to_ingest_error
 from ingest.lakehouse.catalog import Catalog
 from ingest.names import Lakehouse
-from ingest.pipeline.shredding import rows_in_clear
+from ingest.pipeline.shredding import decrypted_rows
 from ingest.shredding.owners import shredded_of
 from ingest.spark.session import running
-from ingest.sql.failures import explaining
+from ingest.sql.failures import explain_query_failures
 from ingest.sql.named_tables import named_tables
 from ingest.sql.query_names import PipelineTable, QueryNames, query_names
 from ingest.sql.statement import ReadOnlyStatement
@@ -67,12 +67,12 @@ def sql(
     root = loaded.lakehouse if loaded is not None else str(lakehouse)
     if "://" not in root:
         root = str(Path(root).absolute())  # Spark resolves a table's relative path below its own warehouse.
-    with _session(loaded) as spark, explaining(spark, partial(_elsewhere, loaded)) as query_state:
+    with _session(loaded) as spark, explain_query_failures(spark, partial(_elsewhere, loaded)) as query_state:
         statement = ReadOnlyStatement(spark, text)
         query_state.feeds = frozenset(statement.feeds)
         query_state.tables = names_in(spark, Lakehouse(root), loaded.name if loaded else None)
         if decrypt and loaded is not None:
-            register_in_clear(spark, loaded)
+            register_decrypted_views(spark, loaded)
         with named_tables(spark, query_state.tables):
             _show(statement.run(), limit, as_json)
 
@@ -80,7 +80,7 @@ def sql(
 def _elsewhere(pipeline: Pipeline | None, error: Exception) -> IngestError | None:
     """Returns the error for a failure outside of the query, such as an unreachable store; None if the query itself
     failed."""
-    found = explained(error, pipeline) if pipeline is not None else None
+    found = to_ingest_error(error, pipeline) if pipeline is not None else None
     return None if isinstance(found, RunFailed) else found
 
 
@@ -109,7 +109,7 @@ def names_in(spark: SparkSession, lakehouse: Lakehouse, pipeline: str | None = N
     return query_names(sources, system_tables, pipeline)
 
 
-def register_in_clear(spark: SparkSession, pipeline: Pipeline) -> None:
+def register_decrypted_views(spark: SparkSession, pipeline: Pipeline) -> None:
     """Registers decrypted views of the tables with shredded columns in this session, as `table__decrypted`; prefixed by
     the schema if two tables share a name. Raises ConfigError if no table is shredded or the keys can't be read."""
     entries = Catalog(spark, pipeline.layout.tables).entries(pipeline.name)
@@ -123,12 +123,12 @@ def register_in_clear(spark: SparkSession, pipeline: Pipeline) -> None:
     for table in sealed:
         name = table.rpartition(".")[2]
         view = name if last[name] == 1 else table.replace(".", "__")
-        rows_in_clear(spark, pipeline, table).createOrReplaceTempView(f"{view}__decrypted")
+        decrypted_rows(spark, pipeline, table).createOrReplaceTempView(f"{view}__decrypted")
 
 
 def _show(frame: DataFrame, limit: int, as_json: bool) -> None:
     rows = frame.limit(limit).collect()  # bounded by --limit
-    console = verbatim()
+    console = plain_console()
     if as_json:
         for row in rows:
             console.out(json.dumps(row.asDict(recursive=True), ensure_ascii=False, default=str))

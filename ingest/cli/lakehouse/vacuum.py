@@ -10,7 +10,7 @@ import typer
 from ingest.cli.pipeline.run import PipelineName
 from ingest.cli.waiting import retry_while_away
 from ingest.config import load
-from ingest.failures.explained import explaining
+from ingest.failures.conversion import converting_errors
 from ingest.spark.session import running
 from ingest.upkeep.old_files import every_table, vacuum
 
@@ -37,7 +37,7 @@ def vacuum_tables(
     del debug
     loaded = load(pipeline)
     hours = loaded.old_versions.keep_hours if keep_hours is None else keep_hours
-    with running(f"ingest vacuum {loaded.name}", loaded.session) as spark, explaining(loaded):
+    with running(f"ingest vacuum {loaded.name}", loaded.session) as spark, converting_errors(loaded):
         tables = retry_while_away(spark, loaded, as_json, lambda _: vacuum(spark, every_table(spark, loaded), hours))
     if as_json:
         typer.echo(json.dumps({"tables": tables, "keep_hours": hours}))

@@ -12,17 +12,17 @@ from rich.table import Table
 
 from ingest.archive import Damage, Manifest, StoredObject
 from ingest.backfill import restoring
-from ingest.cli.counting import bar
 from ingest.cli.pipeline.run import stop_on_signal
-from ingest.cli.printing import verbatim
-from ingest.cli.progress import shown
-from ingest.cli.waiting import retry_while_away, waiting
+from ingest.cli.printing import plain_console
+from ingest.cli.progress import progress_display
+from ingest.cli.progress_bars import progress_bar
+from ingest.cli.waiting import retry_while_away, wait_reporter
 from ingest.config import load
 from ingest.errors import EXIT_TRANSIENT
-from ingest.failures.explained import explaining
+from ingest.failures.conversion import converting_errors
 from ingest.pipeline.archiving import archiving_of
 from ingest.pipeline.composition import Progress, archive_of, layout_of
-from ingest.pipeline.retrying import Progressed, Retries
+from ingest.pipeline.retrying import OnProgress, Retries
 from ingest.spark.session import running
 
 EXIT_DAMAGED = 1
@@ -44,11 +44,11 @@ def run(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
     loaded = load(pipeline)
     archive_of(loaded)  # Raises ConfigError before Spark starts.
     written: list[Manifest] = []
-    with running("ingest archive", loaded.session) as spark, explaining(loaded), stop_on_signal() as stop:
+    with running("ingest archive", loaded.session) as spark, converting_errors(loaded), stop_on_signal() as stop:
 
-        def archive(progressed: Progressed) -> None:
+        def archive(progressed: OnProgress) -> None:
             archiving = archiving_of(spark, loaded)
-            with bar("records", as_json, archiving.waiting) as advance:
+            with progress_bar("records", as_json, archiving.waiting) as advance:
                 while not stop.is_set() and (manifest := archiving.step()) is not None:
                     progressed()
                     written.append(manifest)
@@ -56,7 +56,7 @@ def run(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
                     if not as_json:
                         typer.echo(f"archived {manifest.records:,} records in {len(manifest.objects):,} objects")
 
-        Retries(spark, loaded, stop, waiting(as_json))(archive)
+        Retries(spark, loaded, stop, wait_reporter(as_json))(archive)
         if stop.is_set():
             raise typer.Exit(EXIT_TRANSIENT)
     if as_json:
@@ -78,11 +78,11 @@ def restore(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> N
     loaded = load(pipeline)
     with (
         running("ingest archive", loaded.session) as spark,
-        explaining(loaded),
+        converting_errors(loaded),
         stop_on_signal() as stop,
-        shown(loaded.name, as_json) as report,
+        progress_display(loaded.name, as_json) as report,
     ):
-        retries = Retries(spark, loaded, stop, waiting(as_json))
+        retries = Retries(spark, loaded, stop, wait_reporter(as_json))
         retries(lambda progressed: restoring.restore(spark, loaded, stop, _report_both(progressed, report)))
         if stop.is_set():
             raise typer.Exit(EXIT_TRANSIENT)
@@ -99,13 +99,13 @@ def verify(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> No
     """
     del debug
     loaded = load(pipeline)
-    with running("ingest archive", loaded.session) as spark, explaining(loaded):
+    with running("ingest archive", loaded.session) as spark, converting_errors(loaded):
         layout = layout_of(spark, loaded)
 
-        def check(progressed: Progressed) -> tuple[Sequence[StoredObject], Sequence[Damage]]:
+        def check(progressed: OnProgress) -> tuple[Sequence[StoredObject], Sequence[Damage]]:
             objects = layout.objects()
             progressed()
-            with bar("objects", as_json, lambda: len(objects)) as advance:
+            with progress_bar("objects", as_json, lambda: len(objects)) as advance:
                 return objects, layout.damages(spark, objects, lambda some: advance(len(some)))
 
         objects, found = retry_while_away(spark, loaded, as_json, check)
@@ -118,7 +118,7 @@ def verify(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> No
         raise typer.Exit(EXIT_DAMAGED)
 
 
-def _report_both(progressed: Progressed, report: Callable[[Progress], None]) -> Callable[[Progress], None]:
+def _report_both(progressed: OnProgress, report: Callable[[Progress], None]) -> Callable[[Progress], None]:
     def reported(progress: Progress) -> None:
         progressed()
         report(progress)
@@ -133,7 +133,7 @@ def _show(objects: Sequence[StoredObject], found: Sequence[Damage], unchecked: S
     for damage in found:
         table.add_row(damage.key, damage.what, damage.events)
     if found:
-        verbatim().print(table)
+        plain_console().print(table)
     else:
         typer.echo(
             "all are unaltered" if not unchecked else "each holds the offsets that its name and the next one tell"

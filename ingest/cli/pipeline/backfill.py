@@ -14,17 +14,17 @@ from rich.table import Table
 from ingest.backfill.backfill import Backfill, BackfillRequest, planned
 from ingest.backfill.rebuilding import Rebuild
 from ingest.changelog.accounting import COUNTS, WITHOUT_TABLE, Account, by_table
-from ingest.cli.counting import counting
 from ingest.cli.pipeline.run import stop_on_signal
 from ingest.cli.point import point
-from ingest.cli.printing import verbatim
-from ingest.cli.waiting import retry_while_away, waiting
+from ingest.cli.printing import plain_console
+from ingest.cli.progress_bars import event_bar
+from ingest.cli.waiting import retry_while_away, wait_reporter
 from ingest.config import Pipeline, load
 from ingest.errors import EXIT_TRANSIENT, ConfigError
-from ingest.failures.explained import explaining
+from ingest.failures.conversion import converting_errors
 from ingest.lakehouse.catalog import Catalog
 from ingest.loop.set_aside import require_all_merged
-from ingest.pipeline.retrying import Progressed, Retries
+from ingest.pipeline.retrying import OnProgress, Retries
 from ingest.sources.dump import Dump
 from ingest.spark.session import running
 
@@ -81,7 +81,7 @@ def backfill(
         request = _of_dump(loaded, dump, at, tuple(table or ()))
     else:
         request = _of_window(loaded, source, begin, end, tuple(table or ()))
-    with running(f"ingest backfill {loaded.name}", loaded.session) as spark, explaining(loaded):
+    with running(f"ingest backfill {loaded.name}", loaded.session) as spark, converting_errors(loaded):
         if dry_run:
             counts = planned(spark, loaded, request)
             if source is BackfillOrigin.BRONZE and dump is None:
@@ -90,11 +90,11 @@ def backfill(
             return
         with (
             stop_on_signal() as stop,
-            counting(as_json, lambda: sum(planned(spark, loaded, request).values())) as advance,
+            event_bar(as_json, lambda: sum(planned(spark, loaded, request).values())) as advance,
         ):
             accounts: list[Account] = []
 
-            def merge(progressed: Progressed) -> Backfill:
+            def merge(progressed: OnProgress) -> Backfill:
                 with Backfill(spark, loaded, request) as work:
                     while not stop.is_set() and not work.done:
                         step = work.step()
@@ -103,7 +103,7 @@ def backfill(
                         advance(step.accounts)
                 return work
 
-            work = Retries(spark, loaded, stop, waiting(as_json))(merge)
+            work = Retries(spark, loaded, stop, wait_reporter(as_json))(merge)
         if work.done:
             _require(spark, loaded, request.tables, [account.table for account in accounts])
     _show(loaded, work.run.number, by_table(accounts), work.done, as_json)
@@ -122,8 +122,10 @@ def _of_window(
     pipeline: Pipeline, source: BackfillOrigin, begin: str | None, end: str | None, tables: tuple[str, ...]
 ) -> BackfillRequest:
     epoch = len(pipeline.source.epochs)
-    begins, ends = (text and point(option, text, epoch) for option, text in (("--from", begin), ("--to", end)))
-    return BackfillRequest(source.value, begins or None, ends or None, tables)
+    begin_point, end_point = (
+        text and point(option, text, epoch) for option, text in (("--from", begin), ("--to", end))
+    )
+    return BackfillRequest(source.value, begin_point or None, end_point or None, tables)
 
 
 def _of_dump(pipeline: Pipeline, path: str | None, at: str | None, tables: tuple[str, ...]) -> BackfillRequest:
@@ -140,12 +142,12 @@ def _of_dump(pipeline: Pipeline, path: str | None, at: str | None, tables: tuple
 def _rebuild(pipeline: Pipeline, tables: tuple[str, ...], as_json: bool) -> None:
     with (
         running(f"ingest backfill {pipeline.name}", pipeline.session) as spark,
-        explaining(pipeline),
-        counting(as_json) as advance,
+        converting_errors(pipeline),
+        event_bar(as_json) as advance,
     ):
         Catalog(spark, pipeline.layout.tables).require(pipeline.name, tables)
 
-        def rebuild(progressed: Progressed) -> list[str]:
+        def rebuild(progressed: OnProgress) -> list[str]:
             def reported(accounts: Sequence[Account]) -> None:
                 progressed()
                 advance(accounts)
@@ -163,7 +165,7 @@ def _show_plan(counts: Mapping[str, int], as_json: bool) -> None:
     table = Table("table or topic", "events")
     for name, count in counts.items():
         table.add_row(name, f"{count:,}")
-    verbatim().print(table)
+    plain_console().print(table)
 
 
 def _show(pipeline: Pipeline, number: int, accounts: Sequence[Account], done: bool, as_json: bool) -> None:
@@ -174,5 +176,5 @@ def _show(pipeline: Pipeline, number: int, accounts: Sequence[Account], done: bo
     table = Table("table", *COUNTS, title=f"backfill {number} of {pipeline.name}")
     for account in accounts:
         table.add_row(account.table or WITHOUT_TABLE, *(f"{getattr(account, c):,}" for c in COUNTS))
-    verbatim().print(table)
+    plain_console().print(table)
     typer.echo("complete" if done else "stopped on request: the same command continues where it stopped")

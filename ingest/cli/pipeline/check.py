@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ingest.cli.pipeline.live import connector_lines, live_table, observed, risk_table
+from ingest.cli.pipeline.live import connector_lines, live_state, live_table, risk_table
 from ingest.cli.pipeline.plan import plan, plan_table
-from ingest.cli.printing import verbatim
+from ingest.cli.printing import plain_console
 from ingest.config import json_schema_text, load
 from ingest.errors import EXIT_DIFFERS, ConfigError, SourceRefused
 from ingest.sources.declarations import contradictions
@@ -44,9 +44,9 @@ def check(
     _require_none(pipeline, contradictions(checked))
     composed = plan(checked)
     if not as_json:
-        verbatim().print(plan_table(composed))
+        plain_console().print(plan_table(composed))
     if live:
-        composed["live"] = observed(checked)
+        composed["live"] = live_state(checked)
         if not as_json:
             _show_live(composed["live"])
     if as_json:
@@ -77,7 +77,7 @@ def _require_running(connector: dict[str, Any] | None) -> None:
 
 def _show_live(live: dict[str, Any]) -> None:
     """Prints the state of Kafka and of the connector, the risks, and declarations that may be outdated."""
-    console = verbatim()
+    console = plain_console()
     console.print(live_table(live))
     for line in connector_lines(live):
         typer.echo(line)

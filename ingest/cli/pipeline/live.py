@@ -18,7 +18,7 @@ from ingest.sources.kafka_admin import KafkaAdmin, lag
 from ingest.sources.newest_events import newest_shapes
 
 
-def observed(pipeline: Pipeline) -> dict[str, Any]:
+def live_state(pipeline: Pipeline) -> dict[str, Any]:
     """Returns the current state of Kafka, bronze and the connector. Offsets are {topic: {partition: offset}}.
 
     `captured` and `lag` are None unless `bronze` is "read"; it is "absent" before the first capture and "remote" in an

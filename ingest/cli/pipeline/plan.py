@@ -41,7 +41,7 @@ def plan(pipeline: Pipeline) -> dict[str, Any]:
                 "tombstones": layout.tombstones(pipeline.name, table),
                 **_history(pipeline, table),
             }
-            for table, topics in _foreseen(pipeline).items()
+            for table, topics in _tables_in_file(pipeline).items()
         },
         "other_tables": {
             "silver": f"{layout.root.rstrip('/')}/silver/{path_segment(pipeline.name)}/{_ANY_TABLE}",
@@ -57,7 +57,7 @@ def plan(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def _foreseen(pipeline: Pipeline) -> dict[str, list[str]]:
+def _tables_in_file(pipeline: Pipeline) -> dict[str, list[str]]:
     """Returns table → topics, for the tables that the file names and those of topics that Debezium has named."""
     source = pipeline.source
     tables: dict[str, list[str]] = {table: [] for table in pipeline.tables}
@@ -138,8 +138,8 @@ def plan_table(composed: dict[str, Any]) -> Table:
             shown.add_row(f"declared {table}", declared)
     shown.add_row("silver, any other", composed["other_tables"]["silver"])
     shown.add_row("tombstones, any other", composed["other_tables"]["tombstones"])
-    for table, way in composed["subjects"].items():
-        shown.add_row(f"subjects of {table}", way)
+    for table, path_text in composed["subjects"].items():
+        shown.add_row(f"subjects of {table}", path_text)
     archive = composed["archive"]
     shown.add_row("archive", "none" if archive is None else f"{archive['uri']} (layout {archive['layout']})")
     for key in ("quarantine", "accounts"):

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ingest.changelog.accounting import COUNTS
-from ingest.cli.printing import verbatim
+from ingest.cli.printing import plain_console
 from ingest.errors import ConfigError
 from ingest.spark.session import SMALL, running
 
@@ -46,7 +46,7 @@ def replay(
     given = list(events or ())
     cases = _each(given, out) if each else [_one(given, tables, out)]
     size = sum(path.stat().st_size for case in cases for path in case.events)
-    console = verbatim()
+    console = plain_console()
     with running("ingest replay", SMALL if size < _SMALL_BYTES else {}) as spark:
         delivery = folding.Delivery(batch_size, shuffle, any_order)
         for case, summary in folding.replay(spark, cases, delivery, form):  # type: ignore[arg-type]

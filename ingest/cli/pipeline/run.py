@@ -13,17 +13,17 @@ from typing import Annotated
 import typer
 from pyspark.sql import SparkSession
 
-from ingest.cli.printing import verbatim
-from ingest.cli.progress import shown
-from ingest.cli.start import AnnouncedSource, counted, installed, say
-from ingest.cli.waiting import waiting
+from ingest.cli.printing import plain_console
+from ingest.cli.progress import progress_display
+from ingest.cli.start import AnnouncedSource, count_text, installed, say
+from ingest.cli.waiting import wait_reporter
 from ingest.config import Pipeline, load
 from ingest.errors import IngestError
-from ingest.failures.explained import explaining
+from ingest.failures.conversion import converting_errors
 from ingest.lakehouse.accounts import SetAside
 from ingest.loop.set_aside import require_all_merged
 from ingest.pipeline.composition import BOTH, Part, Progress, Run, source_of
-from ingest.pipeline.retrying import Interrupted, Progressed, Retries, Stop
+from ingest.pipeline.retrying import Interrupted, OnProgress, Retries, Stop
 from ingest.spark.session import running
 from ingest.upkeep.upkeep import upkeep
 
@@ -44,7 +44,7 @@ def run(
 
     Example: ingest run claims --available-now
     """
-    del debug  # `guarded` reads it from the command line.
+    del debug  # `run_command` reads it from the command line.
     drive(pipeline, BOTH, available_now, as_json)
 
 
@@ -66,25 +66,25 @@ def job(*parts: Part) -> typer.Typer:
 
 def drive(name: str, parts: Sequence[Part], available_now: bool, as_json: bool) -> None:
     """Runs parts of a pipeline, as a stream or until everything available is merged. Submitted jobs call it too."""
-    loaded, console = load(name), verbatim()
+    loaded, console = load(name), plain_console()
     say("waiting for Java and Spark")
     with (
         running(f"ingest {loaded.name}", loaded.session) as spark,
         stop_on_signal() as stop,
-        explaining(loaded),
-        shown(loaded.name, as_json, console) as report,
+        converting_errors(loaded),
+        progress_display(loaded.name, as_json, console) as report,
     ):
         say(f"Spark {spark.version} with Delta {installed('delta-spark')} runs")
         attempts = _Attempts(spark, loaded, parts, stop, report)
-        retries = Retries(spark, loaded, stop, waiting(as_json, console))
+        retries = Retries(spark, loaded, stop, wait_reporter(as_json, console))
         if available_now:
-            retries(attempts.pin_end)
+            retries(attempts.run_available_now)
             attempts.require_all_merged()
             return
         # Only the process that merges runs upkeep: one per pipeline is enough.
         with upkeep(spark, loaded) if "merge" in parts else nullcontext(lambda: None) as between_batches:
             try:
-                retries(partial(attempts.until_stopped, between_batches))
+                retries(partial(attempts.run_until_stopped, between_batches))
             except IngestError as error:
                 # Stopped while it waited for something: nothing is half done, and the next start tries again.
                 if not (stop.is_set() and error.retried):
@@ -118,7 +118,7 @@ class _Attempts:
         """Raises ChangelogUnusable if the last attempt left tables that are set aside."""
         require_all_merged(self._pipeline.name, self._set_aside, self._fault)
 
-    def pin_end(self, progressed: Progressed) -> None:
+    def run_available_now(self, progressed: OnProgress) -> None:
         def reported(progress: Progress) -> None:
             progressed()
             self._report(progress)
@@ -127,7 +127,7 @@ class _Attempts:
             engine.available_now(self._stop, reported)
             self._set_aside, self._fault = engine.set_aside, engine.fault
 
-    def until_stopped(self, between_batches: Callable[[], None], progressed: Progressed) -> None:
+    def run_until_stopped(self, between_batches: Callable[[], None], progressed: OnProgress) -> None:
         def between() -> None:
             progressed()
             between_batches()
@@ -139,7 +139,7 @@ class _Attempts:
     def _run(self) -> Run:
         engine = Run(self._spark, self._pipeline, self._parts, self._source() if "capture" in self._parts else None)
         if self._is_first:
-            held = ", ".join(f"{counted(batches, 'batch')} {done}" for done, batches in engine.position.items())
+            held = ", ".join(f"{count_text(batches, 'batch')} {done}" for done, batches in engine.position.items())
             say(f"lakehouse {self._pipeline.lakehouse}: {held}")
             self._is_first = False
         return engine

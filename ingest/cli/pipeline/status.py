@@ -10,10 +10,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ingest.cli.printing import verbatim
-from ingest.cli.start import counted
+from ingest.cli.printing import plain_console
+from ingest.cli.start import count_text
 from ingest.config import load
-from ingest.failures.explained import explaining
+from ingest.failures.conversion import converting_errors
 from ingest.spark.session import running
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ def status(
     from ingest.pipeline import status as standing
 
     loaded = load(pipeline)
-    with running("ingest status", loaded.session) as spark, explaining(loaded):
+    with running("ingest status", loaded.session) as spark, converting_errors(loaded):
         found = standing.status(spark, loaded.name, loaded.layout, loaded)
-    console = verbatim(soft_wrap=True)
+    console = plain_console(soft_wrap=True)
     if as_json:
         console.out(json.dumps(figures(found), ensure_ascii=False, default=lambda moment: moment.isoformat()))
     else:
@@ -66,11 +66,11 @@ def _show(console: Console, found: Status) -> None:
 
 
 def _lines(found: Status) -> list[tuple[str, str]]:
-    waiting = f"{counted(found.waiting, 'batch')} of them not merged yet" if found.waiting else "all merged"
+    waiting = f"{count_text(found.waiting, 'batch')} of them not merged yet" if found.waiting else "all merged"
     lines = [
         ("lag", _lag_text(found.lag, found.waiting)),
         ("last batch", _last_batch_text(found)),
-        ("bronze", f"{counted(found.records, 'record')} in {counted(found.captured, 'batch')}, {waiting}"),
+        ("bronze", f"{count_text(found.records, 'record')} in {count_text(found.captured, 'batch')}, {waiting}"),
     ]
     set_aside = [_set_aside_text(one) for one in found.set_aside.values()]
     for number, tables in found.set_aside_by_backfills.items():
@@ -86,10 +86,8 @@ def _lines(found: Status) -> list[tuple[str, str]]:
 
 
 def _set_aside_text(one: SetAside) -> str:
-    since = (
-        f"since {one.since:%Y-%m-%d %H:%M:%S} UTC {counted(one.events, 'event')} wait from batch {one.after + 1:,} on"
-    )
-    return f"{one.reason}; {since}"
+    since = f"{one.since:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{one.reason}; since {since} {count_text(one.events, 'event')} wait from batch {one.after + 1:,} on"
 
 
 def _lag_text(lag: SourceLag | None, waiting: int) -> str:
@@ -98,11 +96,11 @@ def _lag_text(lag: SourceLag | None, waiting: int) -> str:
     if lag.seconds == 0 and not lag.records and not waiting:
         return "none: silver holds everything in Kafka"
     behind = f"at most {lag.seconds:,.1f} s" if lag.seconds is not None else f"unknown in seconds, {lag.unknown}"
-    return f"{behind}; {counted(lag.records, 'record')} to capture, {counted(waiting, 'batch')} to merge"
+    return f"{behind}; {count_text(lag.records, 'record')} to capture, {count_text(waiting, 'batch')} to merge"
 
 
 def _last_batch_text(found: Status) -> str:
     last = found.last_batch
     if last is None:
         return "none yet"
-    return f"{last.at:%Y-%m-%d %H:%M:%S} UTC, {counted(last.events, 'event')} (up to capture batch {last.upto:,})"
+    return f"{last.at:%Y-%m-%d %H:%M:%S} UTC, {count_text(last.events, 'event')} (up to capture batch {last.upto:,})"

@@ -21,7 +21,7 @@ class RunFailed(IngestError):
     """A failure that no line of `FAILURES` describes."""
 
 
-def explained(error: Exception, pipeline: Pipeline) -> IngestError | None:
+def to_ingest_error(error: Exception, pipeline: Pipeline) -> IngestError | None:
     """Returns the IngestError for an exception, from the first line of `FAILURES` that applies; None for a defect of
     this project.
 
@@ -36,7 +36,7 @@ def explained(error: Exception, pipeline: Pipeline) -> IngestError | None:
     chain = causes(error, SparkContext._jvm)
     failure = next((f for f in FAILURES if f.applies(chain, pipeline)), None)
     if failure is not None:
-        return failure.kind(f"pipeline {pipeline.name}: {_filled(failure.problem, chain, pipeline)}", failure.remedy)
+        return failure.kind(f"pipeline {pipeline.name}: {_fill(failure.problem, chain, pipeline)}", failure.remedy)
     return RunFailed(
         f"pipeline {pipeline.name}: a Spark job failed ({_innermost(chain).name})",
         "this looks like a defect of ingest: report it with the trace that --debug prints; no merged data is lost",
@@ -44,14 +44,14 @@ def explained(error: Exception, pipeline: Pipeline) -> IngestError | None:
 
 
 @contextmanager
-def explaining(pipeline: Pipeline) -> Iterator[None]:
+def converting_errors(pipeline: Pipeline) -> Iterator[None]:
     """Converts exceptions of libraries in the block to IngestErrors."""
     try:
         yield
     except IngestError:
         raise
     except Exception as error:
-        problem = explained(error, pipeline)
+        problem = to_ingest_error(error, pipeline)
         if problem is None:
             raise
         raise problem from error
@@ -69,7 +69,7 @@ def _innermost(chain: Sequence[Cause]) -> Cause:
     return next((c for c in reversed(chain) if c.condition not in (None, "PYTHON_EXCEPTION")), chain[-1])
 
 
-def _filled(problem: str, chain: Sequence[Cause], pipeline: Pipeline) -> str:
+def _fill(problem: str, chain: Sequence[Cause], pipeline: Pipeline) -> str:
     files = (c.parameters.get("path") or c.parameters.get("file") for c in chain)
     file = next((f for f in files if f), pipeline.lakehouse)
     kafka = pipeline.source.kafka.get("bootstrap.servers", "")

@@ -23,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True)
-class Comparable:
+class NormalForm:
     """`sql`: a Postgres expression over `{v}`, which psycopg returns as `arrow`. `silver`: converts a silver column
     whose type is one of `stored` to the same form; for an array, `stored` are the types of its elements."""
 
@@ -84,65 +84,65 @@ def _days(rule: OutOfRange) -> str:
 
 
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-_INTEGER = Comparable("{v}::bigint", pa.int64(), lambda v: v.cast("bigint"), _INTEGERS)
-_FLOAT = Comparable("{v}::double precision", pa.float64(), lambda v: v.cast("double"), (T.FloatType, T.DoubleType))
-_TEXT = Comparable("{v}", pa.string(), _unchanged, (T.StringType,))
-_AS_TEXT = Comparable("{v}::text", pa.string(), _unchanged, (T.StringType,))
+_INTEGER = NormalForm("{v}::bigint", pa.int64(), lambda v: v.cast("bigint"), _INTEGERS)
+_FLOAT = NormalForm("{v}::double precision", pa.float64(), lambda v: v.cast("double"), (T.FloatType, T.DoubleType))
+_TEXT = NormalForm("{v}", pa.string(), _unchanged, (T.StringType,))
+_AS_TEXT = NormalForm("{v}::text", pa.string(), _unchanged, (T.StringType,))
 _BY_NAME = {
-    "bool": Comparable("{v}", pa.bool_(), _unchanged, (T.BooleanType,)),
+    "bool": NormalForm("{v}", pa.bool_(), _unchanged, (T.BooleanType,)),
     **dict.fromkeys(("int2", "int4", "int8"), _INTEGER),
     **dict.fromkeys(("float4", "float8"), _FLOAT),
-    "numeric": Comparable("trim_scale({v})::text", pa.string(), _digits, (T.DecimalType, T.StringType)),
+    "numeric": NormalForm("trim_scale({v})::text", pa.string(), _digits, (T.DecimalType, T.StringType)),
     **dict.fromkeys(("text", "varchar", "bpchar"), _TEXT),
     **dict.fromkeys(("uuid", "json", "jsonb", "xml", "citext", "time"), _AS_TEXT),
-    "bytea": Comparable("{v}", pa.binary(), _unchanged, (T.BinaryType,)),
+    "bytea": NormalForm("{v}", pa.binary(), _unchanged, (T.BinaryType,)),
 }
 
 
-def _of_time(type_name: str, rule: OutOfRange) -> Comparable | None:
+def _of_time(type_name: str, rule: OutOfRange) -> NormalForm | None:
     match type_name:
         case "date":
-            return Comparable(_days(rule), pa.int64(), lambda v: F.unix_date(v).cast("bigint"), (T.DateType,))
+            return NormalForm(_days(rule), pa.int64(), lambda v: F.unix_date(v).cast("bigint"), (T.DateType,))
         case "timestamp":
-            return Comparable(_instant("TIMESTAMP", "", rule), pa.int64(), _micros, (T.TimestampNTZType,))
+            return NormalForm(_instant("TIMESTAMP", "", rule), pa.int64(), _micros, (T.TimestampNTZType,))
         case "timestamptz":
-            return Comparable(_instant("TIMESTAMPTZ", "+00", rule), pa.int64(), F.unix_micros, (T.TimestampType,))
+            return NormalForm(_instant("TIMESTAMPTZ", "+00", rule), pa.int64(), F.unix_micros, (T.TimestampType,))
         case _:
             return None
 
 
-def comparable(type_name: str, is_enum: bool, times: OutOfRange = OutOfRange.CLAMP) -> Comparable | None:
+def normal_form(type_name: str, is_enum: bool, times: OutOfRange = OutOfRange.CLAMP) -> NormalForm | None:
     """Returns the form of a scalar type by its `typname` in pg_type; None if there is no exact one."""
     return _AS_TEXT if is_enum else _BY_NAME.get(type_name) or _of_time(type_name, times)
 
 
-def array_of(element: Comparable) -> Comparable:
+def array_of(element: NormalForm) -> NormalForm:
     """Returns the form of a one-dimensional array."""
     inner = element.sql.format(v="e.v")
     sql = (
         "CASE WHEN {v} IS NOT NULL THEN "
         f"ARRAY(SELECT {inner} FROM unnest({{v}}) WITH ORDINALITY AS e(v, n) ORDER BY n) END"
     )
-    return Comparable(
+    return NormalForm(
         sql, pa.list_(element.arrow), lambda v: F.transform(v, element.silver), element.stored, is_array=True
     )
 
 
 @dataclass(frozen=True)
-class ComparedColumn:
+class NormalisedColumn:
     """A column of the source and its form."""
 
     name: str
-    form: Comparable
+    form: NormalForm
 
 
-def normalised(silver_type: T.StructType, columns: Sequence[ComparedColumn]) -> list[Column]:
+def normalised_columns(silver_type: T.StructType, columns: Sequence[NormalisedColumn]) -> list[Column]:
     """Returns each column of a silver table in its form; null if it is absent or of another type."""
     found = {f.name: f.dataType for f in silver_type.fields}
     return [_normalised(column, found.get(column.name)) for column in columns]
 
 
-def _normalised(column: ComparedColumn, stored: T.DataType | None) -> Column:
+def _normalised(column: NormalisedColumn, stored: T.DataType | None) -> Column:
     if stored is None or not column.form.takes(stored):
         return F.lit(None).alias(column.name)
     return column.form.silver(F.col("`" + column.name.replace("`", "``") + "`")).alias(column.name)

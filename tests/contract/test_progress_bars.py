@@ -7,13 +7,13 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from ingest.cli.counting import bar
+from ingest.cli.progress_bars import progress_bar
 
 
 def test_a_terminal_shows_how_many_of_how_many_are_done() -> None:
     text = StringIO()
     console = Console(file=text, force_terminal=True, no_color=True, width=80)
-    with bar("records", False, lambda: 1000, console) as advance:
+    with progress_bar("records", False, lambda: 1000, console) as advance:
         advance(400)
         advance(100)
     assert "500/1000" in text.getvalue()
@@ -27,6 +27,6 @@ def test_elsewhere_nothing_is_shown_and_nothing_is_counted_for_it(as_json: bool,
     def counted() -> int:
         raise AssertionError("nobody looks")
 
-    with bar("records", as_json, counted, Console(file=text, force_terminal=terminal)) as advance:
+    with progress_bar("records", as_json, counted, Console(file=text, force_terminal=terminal)) as advance:
         advance(400)
     assert text.getvalue() == ""
