@@ -61,8 +61,8 @@ def earliest_offsets_of(spark: SparkSession, pipeline: Pipeline) -> dict[str, di
 
 
 def input_horizons(spark: SparkSession, bronze: Bronze, earliest_offsets: Mapping[str, Mapping[int, int]]) -> DataFrame:
-    """Returns table → `horizon`, below which no input holds an event any more. `earliest_offsets`: as `earliest_offsets_of`
-    returns them."""
+    """Returns table → `horizon`, below which no input holds an event any more. `earliest_offsets`: topic → partition →
+    the first offset that an input still holds."""
     rows = [
         {"topic": topic, "partition": partition, "earliest": offset}
         for topic, partitions in earliest_offsets.items()

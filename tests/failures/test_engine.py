@@ -11,14 +11,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import os, signal
-from ingest.cli.failure import guarded
+from ingest.cli.failure import run_command
 from ingest.spark.session import SHORT_LIVED, running
 
 def command():
     with running("a command", SHORT_LIVED) as spark:
         {what}
 
-guarded(command)
+run_command(command)
 """
 KILLED = "os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL); spark.range(1).collect()"
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 SETTINGS = """
 import json
-from ingest.cli.failure import guarded
+from ingest.cli.failure import run_command
 from ingest.spark.session import running
 
 NAMES = ("spark.app.name", "spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions",
@@ -36,7 +36,7 @@ def show():
     with running("the project's name", file) as spark:
         print(json.dumps({name: spark.conf.get(name) for name in NAMES}))
 
-guarded(show)
+run_command(show)
 """
 
 

@@ -202,7 +202,7 @@ def test_an_engine_that_is_killed_is_not_waited_for(tmp_path: Path) -> None:
     load(tmp_path / "shop.yaml")
     script = f"""
 import os, signal
-from ingest.cli.failure import guarded
+from ingest.cli.failure import run_command
 from ingest.config import load
 from ingest.pipeline.retrying import Retries, Stop
 from ingest.spark.session import SHORT_LIVED, running
@@ -216,7 +216,7 @@ def command():
     with running("a command", SHORT_LIVED) as spark:
         Retries(spark, load({str(tmp_path / "shop.yaml")!r}), Stop(), print)(work)
 
-guarded(command)
+run_command(command)
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 75, done.stderr
