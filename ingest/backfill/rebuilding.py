@@ -73,12 +73,12 @@ class Rebuild:
         accounts = Accounts(self._spark, self._layout.accounts, name)
         recomputed, after = Accounts(self._spark, self._scratch.accounts, name), self._set_aside[table].after
         through_batch = recomputed.merged_through()
-        shares = [share for share in accounts.waiting(table) if share.upto <= through_batch]
+        shares = [share for share in accounts.waiting(table) if share.through_batch <= through_batch]
         if not shares:
             return
         quarantine = Quarantine(self._spark, self._layout.quarantine, name)
         refused = Quarantine(self._spark, self._scratch.quarantine, name).rows()
-        total = recomputed.total(table, after, shares[-1].upto)
+        total = recomputed.total(table, after, shares[-1].through_batch)
         TablesAside(accounts, quarantine).caught_up(table, shares, total)
         quarantine.add(refused.where((F.col("table") == table) & (F.col(BATCH) > after)))
 

@@ -242,8 +242,8 @@ def _merged_group(one: Group, other: Group) -> Group:
 def _goes_back_in(one: Group, other: Group) -> bool | None:
     """Returns `goes_back` of a group and the part after it. False if neither goes back and the first ends at or before
     the lowest progress of the second; else None, because nothing was compared across them."""
-    apart = one.progress is None or other.progress is None or one.progress[1] <= other.progress[0]
-    return False if apart and one.goes_back is False and other.goes_back is False else None
+    is_ascending = one.progress is None or other.progress is None or one.progress[1] <= other.progress[0]
+    return False if is_ascending and one.goes_back is False and other.goes_back is False else None
 
 
 def in_order(groups: Iterable[Group]) -> list[Group]:
@@ -265,8 +265,8 @@ def _goes_back() -> Column:
     events = F.sort_array(F.collect_list(sent))
 
     def goes_back_at(earlier: Column, later: Column) -> Column:
-        there = (earlier["topic"] == later["topic"]) & (earlier["partition"] == later["partition"])
-        return there & (later["progress"] < earlier["progress"])
+        same_partition = (earlier["topic"] == later["topic"]) & (earlier["partition"] == later["partition"])
+        return same_partition & (later["progress"] < earlier["progress"])
 
     # The last event is compared with null, which is not counted.
     steps = F.zip_with(events, F.slice(events, 2, F.greatest(F.size(events), F.lit(1))), goes_back_at)
@@ -277,8 +277,8 @@ def at(coordinates: Sequence[Coordinates]) -> Column:
     """Returns whether an event stands at one of these coordinates."""
     found = F.lit(False)
     for topic, partition, offset in coordinates:
-        here = (F.col("topic") == topic) & (F.col("partition") == partition) & (F.col("offset") == offset)
-        found = found | here
+        is_at = (F.col("topic") == topic) & (F.col("partition") == partition) & (F.col("offset") == offset)
+        found = found | is_at
     return found
 
 

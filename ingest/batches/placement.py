@@ -67,7 +67,7 @@ def place_tombstones(
         counted = _counted(settled)
     counts = {table["source_table"]: (table["count"], table["repeated"]) for table in counted}
     origins = {table["source_table"]: tuple(sorted(table["origins"])) for table in counted}
-    tables = frozenset(t for t, (count, again) in counts.items() if t is not None and (repeated or count > again))
+    tables = frozenset(t for t, (count, repeats) in counts.items() if t is not None and (repeated or count > repeats))
     if not tables:
         return PlacedTombstones(None, counts)
     # A null tombstone has no source time, only the time at which Kafka stored it.

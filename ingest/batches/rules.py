@@ -78,10 +78,12 @@ class Rules:
         """Returns how the columns of the table's events are named in the table."""
         return Spelling(self.fold_case, tuple(sorted(self.column_renames.get(table, {}).items())))
 
-    def column_names(self, table: str, wire: Iterable[Column], there: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        """Returns (column of the event, column of the table) where the two differ. `there`: the table's columns."""
-        found = self.spelling(table).table_names((c.name for c in wire), there)
-        return tuple((arrived, own) for arrived, own in found.items() if arrived != own)
+    def column_names(
+        self, table: str, wire: Iterable[Column], table_columns: Iterable[str]
+    ) -> tuple[tuple[str, str], ...]:
+        """Returns (column of the event, column of the table) where the two differ. `table_columns`: the table's."""
+        found = self.spelling(table).table_names((c.name for c in wire), table_columns)
+        return tuple((arrived, name) for arrived, name in found.items() if arrived != name)
 
     def takes(self, table: str) -> bool:
         """Returns whether the table is merged. Patterns match whole names, with or without the schema; exclusion

@@ -65,9 +65,16 @@ class Schemas:
             return tuple(_sealed(c, c) if caseless(c.name) in sealed else c for c in known) if sealed else known
         kinds = {caseless(name): kind for name, kind in declared_types.items()}
         found = inferred(group.kinds)
-        told = {c.name: declared(c.name, kinds[caseless(c.name)]) for c in found if caseless(c.name) in kinds}
-        told = {c.name: replace(c, as_stored=self._as_stored) for c in self._timed([*told.values()])}
-        return tuple(_sealed(c, told.get(c.name)) if caseless(c.name) in sealed else told.get(c.name, c) for c in found)
+        declared_columns = {
+            c.name: declared(c.name, kinds[caseless(c.name)]) for c in found if caseless(c.name) in kinds
+        }
+        declared_columns = {
+            c.name: replace(c, as_stored=self._as_stored) for c in self._timed([*declared_columns.values()])
+        }
+        return tuple(
+            _sealed(c, declared_columns.get(c.name)) if caseless(c.name) in sealed else declared_columns.get(c.name, c)
+            for c in found
+        )
 
     def _timed(self, columns: Sequence[Column]) -> tuple[Column, ...]:
         return tuple(replace(c, wire=c.wire.with_out_of_range(self._times)) for c in columns)
@@ -76,8 +83,8 @@ class Schemas:
 def _sealed(column: Column, known: Column | None) -> Column:
     """Returns the column as it arrives, encrypted as text. `known`: the column as its schema or its declaration has
     it."""
-    held = None if known is None else Column(known.name, known.wire, known.type)
-    return Column(column.name, WireType(Encoding.TEXT), LogicalType(Kind.STRING), column.optional, sealed=held)
+    original = None if known is None else Column(known.name, known.wire, known.type)
+    return Column(column.name, WireType(Encoding.TEXT), LogicalType(Kind.STRING), column.optional, sealed=original)
 
 
 def _image_columns(schema: Mapping[str, Any]) -> tuple[Column, ...]:

@@ -18,18 +18,18 @@ from ingest.changelog.position import position_literal, right_before_snapshot
 
 @dataclass(frozen=True)
 class TableBatch:
-    """A table's share of a slice. `tombstones`: placed null tombstones of this table that bring something new. `upto`:
-    the slice's last capture batch. `history`: returns the events before the slice. `highest_before`: returns the
-    highest position of the table's changes among these; empty where there are none. `suppressed`, `quarantined`:
-    numbers of events that are left out of the batch because an erasure suppresses them, or because that is
-    undecided."""
+    """A table's share of a slice. `tombstones`: placed null tombstones of this table that bring something new.
+    `through_batch`: the slice's last capture batch. `history`: returns the events before the slice. `highest_before`:
+    returns the highest position of the table's changes among these; empty where there are none. `suppressed`,
+    `quarantined`: numbers of events that are left out of the batch because an erasure suppresses them, or because that
+    is undecided."""
 
     table: str
     groups: Sequence[Group]
     events: DataFrame
     tombstones: DataFrame | None
     tombstone_count: int
-    upto: int
+    through_batch: int
     history: Callable[[], DataFrame]
     highest_before: Callable[[], tuple[int, ...]]
     suppressed: int = 0
@@ -52,8 +52,10 @@ class TableBatch:
         spark = self.events.sparkSession
         found = []
         if any(group.kind == "t" for group in self.groups):
-            own = self.events.where((F.col("source_table") == self.table) & (F.col("op") == "t"))
-            found.append(own.select(F.col("position").alias(POSITION_COLUMN), F.col("source_ts").alias(SOURCE_TS)))
+            truncates = self.events.where((F.col("source_table") == self.table) & (F.col("op") == "t"))
+            found.append(
+                truncates.select(F.col("position").alias(POSITION_COLUMN), F.col("source_ts").alias(SOURCE_TS))
+            )
         for group in self.groups if by_snapshots else ():
             if group.snapshot is not None:
                 at = position_literal(right_before_snapshot(group.snapshot)).alias(POSITION_COLUMN)

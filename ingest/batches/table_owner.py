@@ -72,30 +72,33 @@ def _split(batch: TableBatch, owner: str, foreign: Sequence[str]) -> OwnedBatch:
         g for g in groups_by_slice(own_events.where(_is_of_table(batch)), F.lit(0)).get(0, []) if g.kind in _OWN_KINDS
     ]
     foreign_events = [batch.events.where(is_foreign)]
-    rest, gone = batch.tombstones, 0
-    if rest is not None:
+    tombstones, foreign_tombstones = batch.tombstones, 0
+    if tombstones is not None:
         own_topics = own_events.where(_is_of_table(batch)).select("topic")
         topics = foreign_events[0].select("topic").distinct().join(own_topics, "topic", "left_anti")
-        others = F.col(ORIGIN).isin(*foreign) | ((F.col(ORIGIN) == UNNAMED) & F.col("_of_others"))
-        marked = rest.join(F.broadcast(topics.withColumn("_of_others", F.lit(True))), "topic", "left")
-        marked = marked.withColumn("_of_others", F.coalesce(others, F.lit(False))).localCheckpoint()
-        theirs = marked.where("_of_others").drop("_of_others").select(*rest.columns)
-        rest, gone = marked.where(~F.col("_of_others")).select(*rest.columns), theirs.count()
-        foreign_events.append(theirs)
-    refused = sum(g.count for g in batch.groups) - sum(g.count for g in own_groups) + gone
-    own = replace(
+        is_foreign_tombstone = F.col(ORIGIN).isin(*foreign) | ((F.col(ORIGIN) == UNNAMED) & F.col("_of_others"))
+        marked = tombstones.join(F.broadcast(topics.withColumn("_of_others", F.lit(True))), "topic", "left")
+        marked = marked.withColumn("_of_others", F.coalesce(is_foreign_tombstone, F.lit(False))).localCheckpoint()
+        foreign_rows = marked.where("_of_others").drop("_of_others").select(*tombstones.columns)
+        tombstones, foreign_tombstones = (
+            marked.where(~F.col("_of_others")).select(*tombstones.columns),
+            foreign_rows.count(),
+        )
+        foreign_events.append(foreign_rows)
+    refused = sum(g.count for g in batch.groups) - sum(g.count for g in own_groups) + foreign_tombstones
+    owned = replace(
         batch,
         groups=own_groups,
         events=own_events,
-        tombstones=rest,
-        tombstone_count=batch.tombstone_count - gone,
+        tombstones=tombstones,
+        tombstone_count=batch.tombstone_count - foreign_tombstones,
         history=partial(_without, batch.history, is_foreign),
     )
     _log.warning("%s: %d events of a batch are refused", _reason(batch.table, owner, foreign[0]), refused)
     columns = batch.events.columns
     reason = _reasons(batch.table, owner, foreign)
     refused_events = [frame.select(*columns).withColumn("reason", reason) for frame in foreign_events]
-    return OwnedBatch(own, owner, reduce(DataFrame.unionByName, refused_events), refused)
+    return OwnedBatch(owned, owner, reduce(DataFrame.unionByName, refused_events), refused)
 
 
 def _without(history: Callable[[], DataFrame], is_foreign: Column) -> DataFrame:

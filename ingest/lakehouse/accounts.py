@@ -67,7 +67,7 @@ class WaitingSlice:
     """A share that waits, with the capture batches of its slice."""
 
     after: int
-    upto: int
+    through_batch: int
     account: Account
 
 
@@ -99,39 +99,41 @@ class Accounts:
         row = self.rows().agg(F.max("upto_batch").alias("upto")).first()
         return int(row["upto"]) if row and row["upto"] is not None else 0
 
-    def add(self, after: int, upto: int, accounts: Sequence[Account], waiting: Sequence[WaitingShare] = ()) -> None:
-        """The accounts of the capture batches `after` < batch ≤ `upto`, in one commit: the batch is merged. `waiting`:
-        the shares of tables that are set aside.
+    def add(
+        self, after: int, through_batch: int, accounts: Sequence[Account], waiting: Sequence[WaitingShare] = ()
+    ) -> None:
+        """The accounts of the capture batches `after` < batch ≤ `through_batch`, in one commit: the batch is merged.
+        `waiting`: the shares of tables that are set aside.
 
         Raises Contended where another run has merged any of them."""
         rows: list[dict[str, Any]] = [asdict(a) for a in accounts]
         rows += [asdict(s.account) | {"standing": WAITS, "code": s.code, "reason": s.reason} for s in waiting]
-        self._append(after, upto, rows, TxnVersion(self._mark, upto, after=after))
+        self._append(after, through_batch, rows, TxnVersion(self._mark, through_batch, after=after))
 
-    def catch_up(self, after: int, upto: int, change: Account) -> None:
+    def catch_up(self, after: int, through_batch: int, change: Account) -> None:
         """A table that was set aside has merged its share of these capture batches. `change`: what that changes in the
         accounts. Raises Contended where another run has caught up with any of them."""
-        progress = TxnVersion(self._mark_of(change.table), upto, after=after)
-        self._append(after, upto, [asdict(change) | {"standing": CAUGHT_UP}], progress)
+        progress = TxnVersion(self._mark_of(change.table), through_batch, after=after)
+        self._append(after, through_batch, [asdict(change) | {"standing": CAUGHT_UP}], progress)
 
     def begun_slice(self, after: int, table: str | None = None) -> int | None:
         """Returns the last batch of the slice after `after` that a run has begun; None where none has. `table`: of a
         slice by which a table that was set aside catches up."""
-        upto = self._table.txn_version(_SLICE + self._mark_of(table))
-        return upto if upto > after else None
+        through_batch = self._table.txn_version(_SLICE + self._mark_of(table))
+        return through_batch if through_batch > after else None
 
-    def begin_slice(self, after: int, upto: int, table: str | None = None) -> None:
-        """Records the capture batches `after` < batch ≤ `upto` as the slice that is merged next. Of tables without a
-        key each event counts, so that all runs of the pipeline have to merge the same slices.
+    def begin_slice(self, after: int, through_batch: int, table: str | None = None) -> None:
+        """Records the capture batches `after` < batch ≤ `through_batch` as the slice that is merged next. Of tables
+        without a key each event counts, so that all runs of the pipeline have to merge the same slices.
 
         Raises Overtaken where another run has merged any of them or ends the slice at another batch."""
         self._make()
         mark = self._mark_of(table)
         begun = self.begun_slice(after, table)  # Before the accounts: a slice begins after what these hold.
-        if begun not in (None, upto) or self._table.txn_version(mark) > after:
+        if begun not in (None, through_batch) or self._table.txn_version(mark) > after:
             raise overtaken_by_another_run("its tables" if table is None else table)
         if begun is None:
-            progress = TxnVersion(_SLICE + mark, upto, after=after)
+            progress = TxnVersion(_SLICE + mark, through_batch, after=after)
             retry_on_conflict(DELTA_CONFLICTS)(self._table.commit, None, txn_version=progress)
 
     def _mark_of(self, table: str | None) -> str:
@@ -141,12 +143,12 @@ class Accounts:
         if not self._table.exists():
             retry_on_conflict(DELTA_CONFLICTS)(self._table.create, _SCHEMA, {})
 
-    def _append(self, after: int, upto: int, rows: Sequence[dict[str, Any]], progress: TxnVersion) -> None:
+    def _append(self, after: int, through_batch: int, rows: Sequence[dict[str, Any]], progress: TxnVersion) -> None:
         now = datetime.now(UTC)
-        batch = {"pipeline": self._pipeline, "after_batch": after, "upto_batch": upto, "committed_at": now}
+        batch = {"pipeline": self._pipeline, "after_batch": after, "upto_batch": through_batch, "committed_at": now}
         self._make()
         file = write_ready_file(self._spark, self._table.path, [batch | row for row in rows], _SCHEMA)
-        summary = {"batch": upto, "accounts": [{c: row[c] for c in ("table", *COUNTS)} for row in rows]}
+        summary = {"batch": through_batch, "accounts": [{c: row[c] for c in ("table", *COUNTS)} for row in rows]}
         named: dict[str, Any] = {"ready": [file], "user_metadata": summary, "txn_version": progress}
         if any("standing" in row for row in rows) and self._table.property(_SETS_ASIDE) is None:
             # A lakehouse may be older than these columns.
@@ -186,9 +188,9 @@ class Accounts:
             for r in mine.collect()
         ]
 
-    def total(self, table: str, after: int, upto: int) -> Account:
+    def total(self, table: str, after: int, through_batch: int) -> Account:
         """Returns what became of a table's events in slices of these capture batches."""
-        inside = (F.col("after_batch") >= after) & (F.col("upto_batch") <= upto) & (F.col("table") == table)
+        inside = (F.col("after_batch") >= after) & (F.col("upto_batch") <= through_batch) & (F.col("table") == table)
         row = self.rows().where(inside).agg(*(F.sum(c).alias(c) for c in COUNTS)).first()
         return Account(table, *((row[c] if row else None) or 0 for c in COUNTS))
 

@@ -61,7 +61,7 @@ class Capture:
             self._archive_import is not None
             and (imported := self._archive_import.step(self.captured, self._limit)) is not None
         ):
-            self.captured, self.behind = imported.upto, imported.behind
+            self.captured, self.behind = imported.state, imported.behind
             return imported.records
         span = self._source.pending(self.captured.offsets, self._limit)
         self.behind = 0 if span is None else span.behind
@@ -72,10 +72,10 @@ class Capture:
             self._require_same(ids)
         is_small = span.size <= SMALL_SLICE_EVENTS
         batch = self._seal(events(self._source.read(self._spark, span), self._naming))
-        upto = CaptureState(self.captured.batch + 1, _advanced(self.captured.offsets, span.end), ids)
+        state = CaptureState(self.captured.batch + 1, _advanced(self.captured.offsets, span.end), ids)
         counter = BatchCounter(self._spark) if self._merges and BatchCounter.is_available(self._spark) else None
-        self._bronze.append(batch, upto, counter, at_hand=is_small and self._merges)
-        self.captured = upto
+        self._bronze.append(batch, state, counter, at_hand=is_small and self._merges)
+        self.captured = state
         return span.size
 
     def _require_same(self, ids: Mapping[str, str]) -> None:

@@ -91,7 +91,7 @@ class CatchUp:
         rules = replace(self._rules, only=frozenset({table}))
         if not rules.takes(table):
             return Account(table, waiting_account.read, suppressed=waiting_account.read)
-        after, upto = shares[0].after, shares[-1].upto
+        after, through_batch = shares[0].after, shares[-1].through_batch
         if table not in self._slices:
             self._slices[table] = Slices(
                 self._bronze,
@@ -101,7 +101,7 @@ class CatchUp:
                 earlier_readers=self._earlier_readers,
             )
         slices = self._slices[table]
-        read = slices.read(after, upto, slices.profile(after, upto, upto))
+        read = slices.read(after, through_batch, slices.profile(after, through_batch, through_batch))
         batches = self._suppression.without_suppressed(read.batches, slices.schemas, _raise)
         accounts = [merge(slices.schemas, batch) for batch in batches]
         return reduce(Account.__add__, accounts, Account(table))

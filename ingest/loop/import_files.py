@@ -18,9 +18,9 @@ from ingest.lakehouse.bronze import Bronze, CaptureState, Offsets
 
 @dataclass(frozen=True)
 class ImportStep:
-    """One import: where capture stands after it, its number of records, and the number still archived."""
+    """One import: `state`, where capture stands after it, its number of records, and the number still archived."""
 
-    upto: CaptureState
+    state: CaptureState
     records: int
     behind: int
 
@@ -49,21 +49,21 @@ class ArchiveImport:
         be read: it was written under another naming, or bronze holds a part of it."""
         waiting = [m for m in self._manifests if _is_new(m, captured.offsets)]
         taken: list[Manifest] = []
-        upto = captured
+        state = captured
         for manifest in waiting:
-            if sum(m.records for m in taken) >= limit or not self._fits(manifest, upto):
+            if sum(m.records for m in taken) >= limit or not self._fits(manifest, state):
                 break
             taken.append(manifest)
-            upto = CaptureState(manifest.upto_batch, _advanced(upto.offsets, manifest), captured.topic_ids)
+            state = CaptureState(manifest.upto_batch, _advanced(state.offsets, manifest), captured.topic_ids)
         if not taken:
             return None
         objects = [o for m in taken for o in m.objects]
         self._bronze.create()
         copies = copy_objects(self._spark, self._store, objects, self._bronze.folder)
-        self._bronze.import_files(list(map(_file, copies)), upto)
+        self._bronze.import_files(list(map(_file, copies)), state)
         self._record_batch_stats(captured.batch, taken)
         records = sum(m.records for m in taken)
-        return ImportStep(upto, records, sum(m.records for m in waiting) - records)
+        return ImportStep(state, records, sum(m.records for m in waiting) - records)
 
     def _fits(self, manifest: Manifest, captured: CaptureState) -> bool:
         begins = all(o.first_offset >= captured.offsets.get(o.topic, {}).get(o.partition, 0) for o in manifest.objects)

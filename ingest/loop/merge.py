@@ -142,25 +142,25 @@ class Merge:
         unfinished = None if self._has_resumed else self._unfinished_slice()
         self._has_resumed = True
         # A slice that another run has begun, dead or still running, is merged again as a whole.
-        upto = self._slices.end(self.merged, last) if unfinished is None else unfinished
-        if upto > last:
-            last = max(upto, self._bronze.last_batch())  # Another run has captured more.
-        groups = self._slices.profile(self.merged, upto, last)
+        through_batch = self._slices.end(self.merged, last) if unfinished is None else unfinished
+        if through_batch > last:
+            last = max(through_batch, self._bronze.last_batch())  # Another run has captured more.
+        groups = self._slices.profile(self.merged, through_batch, last)
         if any(g.table is not None and self._may_be_keyless(g.table) for g in groups):
-            self._accounts.begin_slice(self.merged, upto)
+            self._accounts.begin_slice(self.merged, through_batch)
         with checkpoint_scope():
             self._position_regression.check(
-                self.merged, upto, groups, partial(self._events_before_cutoff, upto, groups)
+                self.merged, through_batch, groups, partial(self._events_before_cutoff, through_batch, groups)
             )
-            accounts, waiting = self._slice_accounts(upto, groups)
+            accounts, waiting = self._slice_accounts(through_batch, groups)
         if waiting:
-            self._accounts.add(self.merged, upto, accounts, self._set_aside_tables.shares(waiting))
+            self._accounts.add(self.merged, through_batch, accounts, self._set_aside_tables.shares(waiting))
             self._set_aside_tables.accounted()
         else:
-            self._accounts.add(self.merged, upto, accounts)
-        self.merged = upto
-        self._summary.record_merged(upto, sum(group.count for group in groups))
-        self._compact(upto)
+            self._accounts.add(self.merged, through_batch, accounts)
+        self.merged = through_batch
+        self._summary.record_merged(through_batch, sum(group.count for group in groups))
+        self._compact(through_batch)
         times = [datetime.fromtimestamp(g.newest / 1000, UTC) for g in groups if g.newest is not None]
         self.newest = max([*times, *([self.newest] if self.newest else [])], default=None)
         # Py4j's objects form cycles: until they are collected the JVM keeps all rows and plans of the slice.
@@ -175,24 +175,24 @@ class Merge:
     def _may_be_keyless(self, table: str) -> bool:
         return self._rules.keyless and self._rules.takes(table) and self.tables.table_schemas.may_be_keyless(table)
 
-    def _compact(self, upto: int) -> None:
+    def _compact(self, through_batch: int) -> None:
         """Compacts the small files of one table per slice, because the next slice waits for it. Those of accounts,
         quarantine and bronze are deferred for some slices while merged tables are compacted."""
         self._deferred_compactions = self._deferred_compactions + 1 if self.tables.pop_has_compacted() else 0
         if self._deferred_compactions % FILES_PER_SIZE:
             return
         if not self._accounts.compact() and not self._quarantine.compact():
-            self._bronze.compact(upto)
+            self._bronze.compact(through_batch)
 
-    def _events_before_cutoff(self, upto: int, groups: Sequence[Group]) -> list[DataFrame]:
-        read = self._slices.read(self.merged, upto, groups, repeated=True)
+    def _events_before_cutoff(self, through_batch: int, groups: Sequence[Group]) -> list[DataFrame]:
+        read = self._slices.read(self.merged, through_batch, groups, repeated=True)
         batches = [batch for batch in read.batches if batch.table not in self._set_aside_tables]
         return self._suppression.events_before_cutoff(batches, self._slices.schemas)
 
-    def _slice_accounts(self, upto: int, groups: Sequence[Group]) -> tuple[list[Account], list[Account]]:
+    def _slice_accounts(self, through_batch: int, groups: Sequence[Group]) -> tuple[list[Account], list[Account]]:
         """Returns the accounts of merged tables, and those of tables that are set aside."""
         self._set_aside_tables.refresh()
-        read = self._slices.read(self.merged, upto, groups)
+        read = self._slices.read(self.merged, through_batch, groups)
         accounts = self._account_without_table(read.events, groups, read.tombstones)
         waiting = [self._set_aside_tables.leave(b) for b in read.batches if b.table in self._set_aside_tables]
         others = [b for b in read.batches if b.table not in self._set_aside_tables]
@@ -219,7 +219,7 @@ class Merge:
             reason = reason_of(batch.table, error)
             if reason is None or reason.code != ENGINE:
                 raise
-        self.tables.unfinished_slice_of(batch.table, batch.upto - 1)
+        self.tables.unfinished_slice_of(batch.table, batch.through_batch - 1)
         return self._merge_table(schemas, batch)
 
     def _merge_table(self, schemas: Schemas, batch: TableBatch) -> Account:
@@ -237,7 +237,7 @@ class Merge:
 
         def take_lease(attempt: RetryCallState) -> None:
             # The failed attempt may have made one of the table's commits.
-            self.tables.unfinished_slice_of(batch.table, batch.upto - 1)
+            self.tables.unfinished_slice_of(batch.table, batch.through_batch - 1)
             if attempt.attempt_number > 1:
                 self.tables.take_lease(batch.table, _LEASE_SECONDS)
 

@@ -37,7 +37,7 @@ class UnfinishedSlices:
         """Returns the commits of the slice of `batch`, as far as `find` has found them."""
         found = self._found.get(batch.table, SliceCommits())
         return SliceCommits(
-            *(t if t is not None and t.user_metadata[THROUGH_BATCH] == batch.upto else None for t in found)
+            *(t if t is not None and t.user_metadata[THROUGH_BATCH] == batch.through_batch else None for t in found)
         )
 
     def require_same(self, batch: TableBatch, stored: TableState) -> None:
@@ -45,8 +45,8 @@ class UnfinishedSlices:
         slice than the one of `batch`: events of both would count twice."""
         self._found.pop(batch.table, None)
         self.find(batch.table, stored, batch.after)
-        txn_version = (part.txn_version(self._writer) for part in (stored.silver, stored.pending))
-        if any(last > batch.after and last != batch.upto for last in txn_version):
+        committed = (part.txn_version(self._writer) for part in (stored.silver, stored.pending))
+        if any(last > batch.after and last != batch.through_batch for last in committed):
             raise overtaken_by_another_run(f"table {batch.table}")
 
     def _newest(self, table: Silver, after: int) -> CommitSummary | None:

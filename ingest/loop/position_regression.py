@@ -47,37 +47,37 @@ class PositionRegression:
         self._furthest: dict[tuple[str, int, str | None, int], Progress] = {}
         self._learned_through = 0
 
-    def check(self, after: int, upto: int, groups: Sequence[Group], erased: ErasedEvents = lambda: ()) -> None:
-        """Checks the slice of batches after `after` through `upto`. Raises ChangelogUnusable."""
-        told = [g.progress for g in groups if g.progress is not None]
-        if not told or not self._stops:
+    def check(self, after: int, through_batch: int, groups: Sequence[Group], erased: ErasedEvents = lambda: ()) -> None:
+        """Checks the slice of batches after `after` through `through_batch`. Raises ChangelogUnusable."""
+        ranges = [g.progress for g in groups if g.progress is not None]
+        if not ranges or not self._stops:
             return
         if self._highest is None and after:
             self._learn(after)
-        servers = {p[0] for both in told for p in both} | ({self._highest[0]} if self._highest else set())
+        servers = {p[0] for range_ in ranges for p in range_} | ({self._highest[0]} if self._highest else set())
         onward = all(g.goes_back is False for g in groups if g.progress is not None)
-        follows_known = self._highest is None or min(lowest for lowest, _ in told) >= self._highest
+        follows_known = self._highest is None or min(lowest for lowest, _ in ranges) >= self._highest
         if len(servers) == 1 and onward and follows_known:
-            self._highest = max(highest for _, highest in told)
+            self._highest = max(highest for _, highest in ranges)
         else:
-            self._search(after, upto, erased)
+            self._search(after, through_batch, erased)
             self._highest = None  # Read again before the next slice, once this one is merged.
 
-    def _learn(self, upto: int) -> None:
-        """Reads how far each log had been sent in each partition by the batch `upto`."""
+    def _learn(self, through_batch: int) -> None:
+        """Reads how far each log had been sent in each partition by the batch `through_batch`."""
         self._furthest = {}
-        for end in self._summary.log_ends(upto):
+        for end in self._summary.log_ends(through_batch):
             if end.progress is not None:
                 log = (end.topic, end.partition, end.server, end.epoch)
                 self._furthest[log] = max(end.progress, self._furthest.get(log, end.progress))
-        self._learned_through = upto
+        self._learned_through = through_batch
         newest = max((epoch for *_, epoch in self._furthest), default=0)
         self._highest = max((p for log, p in self._furthest.items() if log[-1] == newest), default=None)
 
-    def _search(self, after: int, upto: int, erased: ErasedEvents) -> None:
+    def _search(self, after: int, through_batch: int, erased: ErasedEvents) -> None:
         if after > self._learned_through:
             self._learn(after)
-        told = self._bronze.between(after, upto).where(F.col("progress").isNotNull())
+        with_progress = self._bronze.between(after, through_batch).where(F.col("progress").isNotNull())
         known = [
             dict(zip(_FURTHEST.names, (*log, dict(zip(PROGRESS.names, at, strict=True))), strict=True))
             for log, at in self._furthest.items()
@@ -85,13 +85,13 @@ class PositionRegression:
         before = F.max("progress").over(
             Window.partitionBy(*_LOG).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
         )
-        events = told.select("*", *_log()[2:]).withColumn("_before", before)
+        events = with_progress.select("*", *_log()[2:]).withColumn("_before", before)
         events = events.join(F.broadcast(local_rows(self._spark, known, _FURTHEST)), _LOG, "left")
         furthest = F.greatest("_before", "furthest")
         regressed = events.withColumn("_before", furthest).where(F.col("progress") < F.col("_before")).localCheckpoint()
         if regressed.isEmpty():
             return
-        new_events = self._new_events(regressed, self._bronze.all_between(0, upto)).localCheckpoint()
+        new_events = self._new_events(regressed, self._bronze.all_between(0, through_batch)).localCheckpoint()
         if new_events.isEmpty():
             return
         for erased_events in erased():

@@ -58,7 +58,7 @@ class TablesAside:
 
     def set_aside(self, batch: TableBatch, reason: Reason) -> Account:
         """Sets the table aside from this batch on. Returns the batch's account."""
-        _log.error("%s is set aside from batch %d on: %s", batch.table, batch.upto, reason.text)
+        _log.error("%s is set aside from batch %d on: %s", batch.table, batch.through_batch, reason.text)
         self._new_reasons[batch.table] = reason
         self.fault = reason.fault
         return self.leave(batch)
@@ -95,13 +95,15 @@ class TablesAside:
         self.fault = fault or self.fault
         self._untried.discard(table)
 
-    def slice_of(self, table: str, most: int, begun: int | None) -> list[WaitingSlice]:
+    def slice_of(self, table: str, max_events: int, unfinished: int | None) -> list[WaitingSlice]:
         """Returns the waiting slices that the table merges next: about `most` events; or those through the batch
         `begun`, where an interrupted run has begun to merge through it."""
         chosen: list[WaitingSlice] = []
         events = 0
         for share in self._accounts.waiting(table, _ATTEMPT_ROWS):
-            beyond = share.upto > begun if begun is not None else events + share.account.read > most
+            beyond = (
+                share.through_batch > unfinished if unfinished is not None else events + share.account.read > max_events
+            )
             if chosen and beyond:
                 break
             chosen.append(share)
@@ -116,18 +118,18 @@ class TablesAside:
     def begin_slice(self, table: str, shares: Sequence[WaitingSlice]) -> None:
         """Records which waiting slices are merged next. Raises Overtaken where another run has begun or merged
         others."""
-        self._accounts.begin_slice(shares[0].after, shares[-1].upto, table)
+        self._accounts.begin_slice(shares[0].after, shares[-1].through_batch, table)
 
     def caught_up(self, table: str, shares: Sequence[WaitingSlice], merged: Account) -> None:
         """Replaces the accounts of waiting slices by that of their merge, and removes their events from quarantine,
         except those that the merge has quarantined."""
-        after, upto = shares[0].after, shares[-1].upto
-        self._quarantine.release(table, after, upto)
+        after, through_batch = shares[0].after, shares[-1].through_batch
+        self._quarantine.release(table, after, through_batch)
         before = reduce(Account.__add__, (share.account for share in shares))
         change = Account(table, *(getattr(merged, c) - getattr(before, c) for c in COUNTS))
         if change.read:  # An erasure has emptied some of the events meanwhile.
             change = replace(change, read=0, suppressed=change.suppressed - change.read)
-        self._accounts.catch_up(after, upto, change)
+        self._accounts.catch_up(after, through_batch, change)
         self._recorded = self._accounts.set_aside()
         if table not in self._recorded:
             _log.warning("%s has caught up: it is set aside no longer", table)

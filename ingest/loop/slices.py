@@ -32,10 +32,10 @@ _READ_AHEAD = 64
 
 @dataclass(frozen=True)
 class Slice:
-    """The events of the batches after `after`, through `upto`, by table."""
+    """The events of the batches after `after`, through `through_batch`, by table."""
 
     after: int
-    upto: int
+    through_batch: int
     groups: Sequence[Group]
     events: DataFrame
     tombstones: PlacedTombstones
@@ -84,15 +84,15 @@ class Slices:
         groups: list[Group] = []
         end, counted = after, self._bronze.batch_stats()
         while end in counted:
-            upto, groups_json = counted[end]
+            through_batch, groups_json = counted[end]
             if not all(map(Group.is_readable, groups_json)):
                 break
             count = sum(g.count for g in groups) + sum(g["count"] for g in groups_json)
-            if upto > last or (groups and count > self._slice_events * _OVERSIZE):
+            if through_batch > last or (groups and count > self._slice_events * _OVERSIZE):
                 break
             groups += map(Group.from_json, groups_json)
             del counted[end]
-            end = upto
+            end = through_batch
         if end == after:
             return None
         self._profiles[after, end] = merged_groups(groups)
@@ -102,15 +102,16 @@ class Slices:
         """Returns whether a slice after the batch `after` would not grow if there were batches after `last`."""
         return last - after >= _MOST_BATCHES or self._bronze.has_full_window(after, last, self._slice_events)
 
-    def profile(self, after: int, upto: int, last: int) -> list[Group]:
-        """Returns the groups of the slice through `upto`. Where more slices wait, theirs are read in the same job."""
-        wanted = (after, upto)
+    def profile(self, after: int, through_batch: int, last: int) -> list[Group]:
+        """Returns the groups of the slice through `through_batch`. Where more slices wait, theirs are read in the same
+        job."""
+        wanted = (after, through_batch)
         if wanted not in self._profiles:
-            size = upto - after
+            size = through_batch - after
             ahead = min(last, after + _READ_AHEAD * size)
             is_small = self._bronze.count_between(after, ahead) <= SMALL_SLICE_EVENTS
             waiting = self._bronze.between(after, ahead)
-            if ahead == upto:
+            if ahead == through_batch:
                 self._profiles = {}
                 return groups_by_slice(waiting, F.lit(0), is_small).get(0, [])
             first = non_foldable(after)
@@ -121,29 +122,29 @@ class Slices:
             self._profiles = {(begin, begin + size): found[begin] for begin in whole}
         return self._profiles.pop(wanted, [])
 
-    def read(self, after: int, upto: int, groups: Sequence[Group], repeated: bool = False) -> Slice:
+    def read(self, after: int, through_batch: int, groups: Sequence[Group], repeated: bool = False) -> Slice:
         """Returns the slice. `repeated`: with null tombstones that only repeat the delete before them."""
-        events = self._events(after, upto, groups)
+        events = self._events(after, through_batch, groups)
         if len({g.table for g in groups}) > 1 and sum(g.count for g in groups) <= SMALL_SLICE_EVENTS:
             events = checkpoint(events)  # Every table's batch reads all of them.
-        tombstones = self._placed(after, upto, groups, repeated)
-        batches = self._batches(after, upto, events, groups, tombstones)
+        tombstones = self._placed(after, through_batch, groups, repeated)
+        batches = self._batches(after, through_batch, events, groups, tombstones)
         self.schemas.learn(events, [g for b in batches for g in b.groups if g.kind == CHANGE])
-        return Slice(after, upto, groups, events, tombstones, batches)
+        return Slice(after, through_batch, groups, events, tombstones, batches)
 
-    def _events(self, after: int, upto: int, groups: Sequence[Group]) -> DataFrame:
+    def _events(self, after: int, through_batch: int, groups: Sequence[Group]) -> DataFrame:
         """Returns the events of the slice, each with its position."""
         if not any(group.may_be_adrift for group in groups):
-            return self._bronze.between(after, upto)
-        positioned = position_snapshot_reads(self._bronze.all_between(after, upto), self._before(after))
+            return self._bronze.between(after, through_batch)
+        positioned = position_snapshot_reads(self._bronze.all_between(after, through_batch), self._before(after))
         chosen = self._bronze.chosen
         return positioned if chosen is None else positioned.where(or_unplaced(chosen))
 
-    def _placed(self, after: int, upto: int, groups: Sequence[Group], repeated: bool) -> PlacedTombstones:
+    def _placed(self, after: int, through_batch: int, groups: Sequence[Group], repeated: bool) -> PlacedTombstones:
         known, chosen = repeated_deletes(groups), self._bronze.chosen
         if known is not None and (not known.counts or (chosen is None and not repeated)):
             return known
-        whole = self._bronze.all_between(after, upto)
+        whole = self._bronze.all_between(after, through_batch)
         if any(group.may_be_adrift for group in groups):
             whole = position_snapshot_reads(whole, self._before(after))
         return place_tombstones(whole, self._before(after), self._topics(groups), chosen, repeated)
@@ -165,7 +166,7 @@ class Slices:
         return {**seen, **self._table_schemas.topic_tables(), **self._rules.table_topics}
 
     def _batches(
-        self, after: int, upto: int, events: DataFrame, groups: Sequence[Group], tombstones: PlacedTombstones
+        self, after: int, through_batch: int, events: DataFrame, groups: Sequence[Group], tombstones: PlacedTombstones
     ) -> list[TableBatch]:
         tables = {g.table for g in groups if g.table is not None and g.kind in (CHANGE, "t")}
         tables |= {table for table in tombstones.counts if table is not None}
@@ -184,7 +185,7 @@ class Slices:
                 events,
                 null_tombstones,
                 count,
-                upto,
+                through_batch,
                 history,
                 highest,
                 earlier_readers=self._earlier_readers,

@@ -80,7 +80,7 @@ class TableMerge:
         """Returns the last batch of a slice after `merged` that some table holds and that is not accounted for, because
         a run died; None where there is none. To be called once, before the first slice."""
         found = (self.unfinished_slice_of(entry.table_schema.table, merged) for entry in self.table_schemas.entries)
-        return max((upto for upto in found if upto is not None), default=None)
+        return max((through_batch for through_batch in found if through_batch is not None), default=None)
 
     def unfinished_slice_of(self, table: str, merged: int) -> int | None:
         """Returns the same of one table."""
@@ -90,16 +90,16 @@ class TableMerge:
     def merge(self, batch: TableBatch, schemas: Schemas) -> Account:
         """Merges the events of the table's own server and database, quarantines those of others, and returns the
         account of all."""
-        own = self.table_schemas.owned_batch(batch)
-        if own.foreign is None:
-            return self._merge(batch, schemas, own.owner)
-        account = Account(batch.table, own.refused, quarantined=own.refused)
-        if own.batch.is_empty:
-            self.table_schemas.record_owner(batch.table, own.owner, self.table_state(batch.table))
+        owned = self.table_schemas.owned_batch(batch)
+        if owned.foreign is None:
+            return self._merge(batch, schemas, owned.owner)
+        account = Account(batch.table, owned.refused, quarantined=owned.refused)
+        if owned.batch.is_empty:
+            self.table_schemas.record_owner(batch.table, owned.owner, self.table_state(batch.table))
         else:
-            account += self._merge(own.batch, schemas, own.owner)
+            account += self._merge(owned.batch, schemas, owned.owner)
         # After the owner is recorded: another writer might have been the first to record one.
-        coded = own.foreign.withColumn("table", F.lit(batch.table)).withColumn("code", F.lit(OTHER_DATABASE))
+        coded = owned.foreign.withColumn("table", F.lit(batch.table)).withColumn("code", F.lit(OTHER_DATABASE))
         self._quarantine.add(coded)
         return account
 
@@ -108,14 +108,13 @@ class TableMerge:
 
         A slice that was under way when a run died is merged again as a whole: what is stored already changes nothing.
         Rows of a keyless table are counted, so there the part that is stored is left out."""
-        changed = [g for g in batch.groups if g.kind == CHANGE]
         types = self._rules.columns.get(batch.table, {})
-        incoming = [(g, schemas.columns(g, types)) for g in changed]
+        incoming = [(g, schemas.columns(g, types)) for g in batch.groups if g.kind == CHANGE]
         read = batch.count
         if not self._rules.keyless and self.table_schemas.is_keyless(batch):
             return Account(batch.table, read, suppressed=read)
         if not self.table_schemas.names(batch.table):
-            require_rows(batch, changed)
+            require_rows(batch, (group for group, _ in incoming))
         stored = self.table_state(batch.table)
         has_other_writers = self._pin_snapshots(batch.table, stored)
         table_schema, refused = self.table_schemas.settled(batch, incoming, stored, origin)
@@ -204,14 +203,14 @@ class TableMerge:
     def _pin_snapshots(self, table: str, stored: TableState) -> bool:
         """Pins the snapshots that the batch's commits are based on. Returns True if another writer has committed since;
         what was remembered of the table is then forgotten."""
-        others = [part.pin_snapshot(self._writer) for part in stored.all_tables]
-        if any(others):
+        changed_by_others = [part.pin_snapshot(self._writer) for part in stored.all_tables]
+        if any(changed_by_others):
             stored.tombstones.refresh()
-        if any(others) and table in self._loaded:
+        if any(changed_by_others) and table in self._loaded:
             self._truncated_at.pop(table, None)
             self.table_schemas.refresh()
         self._loaded.add(table)
-        return any(others)
+        return any(changed_by_others)
 
     def take_lease(self, table: str, seconds: float) -> None:
         """Asks other writers of the table to wait for this one's next batch, for at most `seconds`."""
@@ -227,7 +226,7 @@ class TableMerge:
         stored: TableState,
         account: Account,
     ) -> None:
-        user_metadata = {WRITER: self._writer, THROUGH_BATCH: batch.upto, _ACCOUNT: asdict(account)}
+        user_metadata = {WRITER: self._writer, THROUGH_BATCH: batch.through_batch, _ACCOUNT: asdict(account)}
         if changeset is None:
             commit_nothing(table_schema, stored, user_metadata)
         elif commit_changeset(changeset, table_schema, stored, user_metadata, partial(self._quarantine_changes, batch)):
@@ -251,7 +250,7 @@ class TableMerge:
         if changeset is not None and changeset.refused is not None:
             applicable = applicable.join(F.broadcast(changeset.refused.select(EVENT_ID)), EVENT_ID, "left_anti")
         emptied = batch.emptied(self._rules.whole_snapshots)
-        row_history.add(applicable, emptied, table_schema, {WRITER: self._writer, THROUGH_BATCH: batch.upto})
+        row_history.add(applicable, emptied, table_schema, {WRITER: self._writer, THROUGH_BATCH: batch.through_batch})
 
     def _quarantine_changes(self, batch: TableBatch, refused: DataFrame) -> None:
         """Quarantines the events of refused changes, each with the `_code` and `_reason` of its change."""

@@ -87,11 +87,11 @@ class TableSchemas:
         entry = self._entries.get(batch.table)
         if entry is not None:
             return entry.table_schema.key
-        upto, known = self._keys.get(batch.table, (None, None))
-        if upto != batch.upto:
+        through_batch, known = self._keys.get(batch.table, (None, None))
+        if through_batch != batch.through_batch:
             # Once per slice, before suppression removes records that may be the only ones that tell.
             known = self._key(batch)
-            self._keys[batch.table] = (batch.upto, known)
+            self._keys[batch.table] = (batch.through_batch, known)
         return known
 
     def names(self, table: str) -> set[str]:
@@ -168,8 +168,8 @@ class TableSchemas:
         origin: str,
     ) -> None:
         if entry is not None and entry.table_schema != table_schema:
-            for kept in stored.tables:
-                kept.evolve(entry.table_schema, table_schema)
+            for table in stored.tables:
+                table.evolve(entry.table_schema, table_schema)
         revision = entry.revision + 1 if entry else 1
         settled = CatalogEntry(self._pipeline, stored.silver.path, table_schema, revision, topics, origin)
         try:
@@ -190,9 +190,9 @@ class TableSchemas:
             return declared
         key_text = key_json(F.col("key"))
         names = F.json_object_keys(F.when(F.try_parse_json(key_text).isNotNull(), key_text))
-        own = batch.events.where((F.col("source_table") == batch.table) & F.col("key").isNotNull())
+        keyed_events = batch.events.where((F.col("source_table") == batch.table) & F.col("key").isNotNull())
         # The first record in the transport: a later one may name fewer columns.
-        first = own.agg(F.min_by("key", F.struct("offset", "topic", "partition")).alias("key"))
+        first = keyed_events.agg(F.min_by("key", F.struct("offset", "topic", "partition")).alias("key"))
         row = first.where(F.col("key").isNotNull()).select(names.alias("names")).first()
         if row is None:
             return ()

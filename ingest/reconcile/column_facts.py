@@ -91,10 +91,10 @@ class ColumnFacts:
             "*", tombstone_key(self._names).alias(TOMBSTONE_KEY), target
         )
         moves = moves.groupBy(TOMBSTONE_KEY, MOVED_TO).agg(new, F.max(F.when(~_is_event(), at)).alias("_ingest_known"))
-        again = F.coalesce(
+        is_recorded = F.coalesce(
             (at <= F.col("_ingest_known")) | is_same_source_position(at, F.col("_ingest_known")), F.lit(False)
         )
-        return moves.where(at.isNotNull() & ~again).drop("_ingest_known")
+        return moves.where(at.isNotNull() & ~is_recorded).drop("_ingest_known")
 
     @property
     def _names(self) -> list[str]:

@@ -65,9 +65,9 @@ def adopted(spark: SparkSession, store: ObjectStore, path: Path, limit: int) -> 
     """A bronze out of the archive's objects as they are: of those from one on that would have to be read, none."""
     bronze = Bronze(spark, Lakehouse(str(path)).bronze(SHOP))
     archive_import = ArchiveImport(spark, store, SHOP, bronze, Rules().naming.digest, counted=True)
-    upto = bronze.captured()
-    while (step := archive_import.step(upto, limit)) is not None:
-        upto = step.upto
+    state = bronze.captured()
+    while (step := archive_import.step(state, limit)) is not None:
+        state = step.state
     return bronze
 
 

@@ -91,7 +91,7 @@ def test_batches_that_were_counted_tell_whether_the_log_goes_on_from_one_to_the_
         ):
             merge.step(capture.captured.batch)
         return
-    monkeypatch.setattr(PositionRegression, "_look", None)
+    monkeypatch.setattr(PositionRegression, "_search", None)
     assert [a.applied for a in merge.step(capture.captured.batch)] == [6]
 
 

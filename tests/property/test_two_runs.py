@@ -249,11 +249,11 @@ def test_a_table_that_was_set_aside_catches_up_by_the_same_slices(bag: Lake, mon
 
     with monkeypatch.context() as patched:
         patched.setattr(TableMerge, "_merge", unusable)
-        for upto in (2, 3):
-            assert bag.merge(slice_events=1).step(upto)
+        for through_batch in (2, 3):
+            assert bag.merge(slice_events=1).step(through_batch)
     one, other = bag.merge(slice_events=1), bag.merge()
-    both = other._set_aside_tables.slice_of(BAG, most=4, begun=None)
-    assert [share.upto for share in both] == [2, 3]
+    both = other._set_aside_tables.slice_of(BAG, max_events=4, unfinished=None)
+    assert [share.through_batch for share in both] == [2, 3]
     assert sum(a.applied for a in one.step(3)) == 2
     with pytest.raises(Overtaken):
         other._set_aside_tables.begin_slice(BAG, both)
@@ -269,7 +269,7 @@ def test_what_is_owed_is_not_paid_twice(
     other, once, judged = bag.merge(), DuplicateDeliveries.without_duplicates, list[int]()
 
     def overtaken(deliveries: DuplicateDeliveries, batch: TableBatch) -> DataFrame:
-        judged.append(batch.upto)
+        judged.append(batch.through_batch)
         if judged == [4]:
             dying(4)
         return once(deliveries, batch)
