@@ -13,7 +13,7 @@ from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.delta.data_file import DataFile
 from ingest.delta.delta_table import Table
 
-_FILE = "_file"
+_FILE = "_ingest_file"
 
 Layout = Callable[[DataFrame, int], DataFrame]
 """Lays rows out for a number of files."""
@@ -43,8 +43,8 @@ def update_rows(
 
     def rewritten(rows: DataFrame) -> DataFrame:
         named = (F.col(c) if c in on else F.col(c).alias(f"_{c}") for c in places.columns)
-        joined = rows.join(F.broadcast(places.select(*named, F.lit(True).alias("_here"))), list(on), "left")
-        changed = {name: F.when(F.col("_here"), value).otherwise(F.col(name)) for name, value in values.items()}
+        joined = rows.join(F.broadcast(places.select(*named, F.lit(True).alias("_ingest_here"))), list(on), "left")
+        changed = {name: F.when(F.col("_ingest_here"), value).otherwise(F.col(name)) for name, value in values.items()}
         return joined.withColumns(changed).select(*map(quoted, rows.columns))
 
     files: int = retry_on_conflict()(_rewrite, table, places, on, rewritten, layout, may_hold)

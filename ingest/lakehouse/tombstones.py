@@ -22,6 +22,9 @@ from ingest.merge.actions import TOMBSTONE_KEY
 from ingest.spark.prepared import asked
 
 _HORIZON = "ingest.gcHorizon"
+_STORED = {TOMBSTONE_KEY: "_key", MOVED_TO: "_moved_to"}
+"""In-flight column → its name in the table, which has no columns of a user's table beside its own."""
+_KEY, _MOVED_TO = _STORED.values()
 MOVED_AT = "_ingest_moved_at"
 """Where the row of a key last moved to another one; null if it never did."""
 
@@ -44,14 +47,14 @@ class Tombstones:
 
     def rows(self) -> DataFrame:
         """`_key` and highest `_position` of all. There must be one."""
-        return _newest(self._table.rows())
+        return _newest(_in_flight(self._table.rows()))
 
     def size(self) -> int:
         return self._table.size()
 
     def all(self) -> DataFrame:
         """`_key`, highest `_position` and `MOVED_AT` of all. There must be one."""
-        return newest(self._table.rows_in(self._table.files().values()))
+        return newest(_in_flight(self._table.rows_in(self._table.files().values())))
 
     def matching(self, states: DataFrame, key: Sequence[str] = ()) -> DataFrame:
         """The highest `_position` and `MOVED_AT` of the tombstones whose `_key` is in `states`, by the columns `key`
@@ -68,12 +71,12 @@ class Tombstones:
 
     def near(self, states: DataFrame) -> DataFrame:
         """Tombstones among which are all whose `_key` is in `states`, of which there are few. There must be a table."""
-        return page_index.near(self._table, [TOMBSTONE_KEY], states, _as_written)
+        return page_index.near(self._table, [TOMBSTONE_KEY], states, _as_written, stored=_STORED)
 
     def _found(self, states: DataFrame, named: Sequence[str] = ()) -> tuple[DataFrame, bool]:
         """Those whose `_key` is in `states`, with the columns `named` of these; and whether they are known to be
         few."""
-        found, few = page_index.matching(self._table, [TOMBSTONE_KEY], states, named=named)
+        found, few = page_index.matching(self._table, [TOMBSTONE_KEY], states, named=named, stored=_STORED)
         # In one partition nothing needs a shuffle.
         return (found.coalesce(1) if few else found), few
 
@@ -86,17 +89,17 @@ class Tombstones:
     def compact(self) -> bool:
         """Writes small files together, where it is time to, without what nobody asks for any more. Whether it was."""
         files = compaction.files_due(self._table.files().values()) if self.exists() else []
-        return self._compaction.compact(files, lambda due: _sorted(_kept(self._table.rows_in(due)), 1))
+        return self._compaction.compact(files, lambda due: _new(_kept(_in_flight(self._table.rows_in(due)))))
 
     def write_truncate(self, at: DataFrame) -> None:
         """Appends a truncate: `at` holds its `_position`."""
-        self._append(at.select(_whole_table().alias(TOMBSTONE_KEY), POSITION_COLUMN, _nowhere().alias(MOVED_TO)))
+        self._append(at.select(_whole_table().alias(_KEY), POSITION_COLUMN, _nowhere().alias(_MOVED_TO)))
 
     def truncated_at(self) -> tuple[int, ...] | None:
         """The position of the last truncate, as plain numbers."""
         if not self._table.exists():
             return None
-        marks = self._table.rows().where(F.col(TOMBSTONE_KEY) == _whole_table())
+        marks = self._table.rows().where(F.col(_KEY) == _whole_table())
         row = marks.agg(F.max(POSITION_COLUMN).alias("at")).first()
         return None if row is None or row["at"] is None else tuple(row["at"])
 
@@ -104,7 +107,7 @@ class Tombstones:
         """How many keys are remembered; with `below`, those of them that were deleted before that position."""
         if not self._table.exists():
             return 0
-        keys = _newest(self._table.rows().where(F.col(TOMBSTONE_KEY) != _whole_table()))
+        keys = _newest(_in_flight(self._table.rows().where(F.col(_KEY) != _whole_table())))
         return keys.count() if below is None else keys.where(F.col(POSITION_COLUMN) < position_literal(below)).count()
 
     def horizon(self) -> tuple[int, ...] | None:
@@ -117,20 +120,20 @@ class Tombstones:
         known = self.horizon()
         if known is None or below > known:
             self._table.set_property(_HORIZON, json.dumps(below))
-        self._table.delete(
-            (F.col(TOMBSTONE_KEY) != _whole_table()) & (F.col(POSITION_COLUMN) < position_literal(below))
-        )
+        self._table.delete((F.col(_KEY) != _whole_table()) & (F.col(POSITION_COLUMN) < position_literal(below)))
 
     def remove(self, tombstones: DataFrame) -> int:
         """Takes away these tombstones (`_key` and `_position`), older ones of their keys, and that rows moved to these
         keys: from then on a fence has to know them. How many files were written anew for it."""
-        asked_for = F.broadcast(tombstones.select(TOMBSTONE_KEY, F.col(POSITION_COLUMN).alias("_ingest_upto")))
-        rows = self._table.rows().join(asked_for, TOMBSTONE_KEY).where(F.col(POSITION_COLUMN) <= F.col("_ingest_upto"))
-        gone = rows.select(TOMBSTONE_KEY, POSITION_COLUMN).distinct().localCheckpoint()
-        files = row_rewrites.remove_rows(self._table, gone, [TOMBSTONE_KEY, POSITION_COLUMN], _sorted)
-        led = self._table.rows().select(MOVED_TO, F.unhex(F.sha2(MOVED_TO, 256)).alias(TOMBSTONE_KEY))
-        led = led.join(asked_for, TOMBSTONE_KEY).select(MOVED_TO).distinct().localCheckpoint()
-        return files + row_rewrites.update_rows(self._table, led, [MOVED_TO], {MOVED_TO: _nowhere()}, _sorted)
+        asked_for = F.broadcast(
+            tombstones.select(F.col(TOMBSTONE_KEY).alias(_KEY), F.col(POSITION_COLUMN).alias("_upto"))
+        )
+        rows = self._table.rows().join(asked_for, _KEY).where(F.col(POSITION_COLUMN) <= F.col("_upto"))
+        gone = rows.select(_KEY, POSITION_COLUMN).distinct().localCheckpoint()
+        files = row_rewrites.remove_rows(self._table, gone, [_KEY, POSITION_COLUMN], _sorted)
+        led = self._table.rows().select(_MOVED_TO, F.unhex(F.sha2(_MOVED_TO, 256)).alias(_KEY))
+        led = led.join(asked_for, _KEY).select(_MOVED_TO).distinct().localCheckpoint()
+        return files + row_rewrites.update_rows(self._table, led, [_MOVED_TO], {_MOVED_TO: _nowhere()}, _sorted)
 
     def _append(self, rows: DataFrame, before_commit: Callable[[], object] | None = None, few: bool = False) -> None:
         self._table.commit(rows, properties=delta_table.NO_STATISTICS, before_commit=before_commit, is_small=few)
@@ -148,12 +151,13 @@ def newest(rows: DataFrame) -> DataFrame:
 
 def _new(tombstones: DataFrame) -> DataFrame:
     """Tombstones as they are written."""
-    moved_to = F.col(MOVED_TO) if MOVED_TO in tombstones.columns else _nowhere().alias(MOVED_TO)
-    return _sorted(tombstones, 1, moved_to)
+    moved_to = F.col(MOVED_TO) if MOVED_TO in tombstones.columns else _nowhere()
+    rows = tombstones.select(F.col(TOMBSTONE_KEY).alias(_KEY), POSITION_COLUMN, moved_to.alias(_MOVED_TO))
+    return _sorted(rows, 1)
 
 
 def _as_written(rows: DataFrame) -> DataFrame:
-    return rows.select(TOMBSTONE_KEY, POSITION_COLUMN, MOVED_TO)
+    return _in_flight(rows).select(TOMBSTONE_KEY, POSITION_COLUMN, MOVED_TO)
 
 
 def _kept(rows: DataFrame) -> DataFrame:
@@ -161,8 +165,13 @@ def _kept(rows: DataFrame) -> DataFrame:
     return rows.groupBy(TOMBSTONE_KEY, MOVED_TO).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN))
 
 
-def _sorted(rows: DataFrame, files: int, moved_to: Column | str = MOVED_TO) -> DataFrame:
-    return rows.select(TOMBSTONE_KEY, POSITION_COLUMN, moved_to).coalesce(files).sortWithinPartitions(TOMBSTONE_KEY)
+def _in_flight(rows: DataFrame) -> DataFrame:
+    """Returns rows of the table with the in-flight names of its columns."""
+    return rows.withColumnsRenamed({stored: name for name, stored in _STORED.items()})
+
+
+def _sorted(rows: DataFrame, files: int) -> DataFrame:
+    return rows.select(_KEY, POSITION_COLUMN, _MOVED_TO).coalesce(files).sortWithinPartitions(_KEY)
 
 
 def _moved_at() -> Column:
