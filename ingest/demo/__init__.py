@@ -1,1 +1,1 @@
-"""The demonstration: an insurer's claims in Postgres, streamed into silver and held against their source."""
+"""The demo: an insurer's claims in Postgres are streamed into silver, which is then compared with its source."""

@@ -1,6 +1,6 @@
-"""The insurer's tables, made up from a seed: members, their accident claims, and how these change.
+"""Generates the insurer's tables from a seed: members, their accident claims, and their changes.
 
-Pure: a seed gives the same rows and the same changes on every machine. People and numbers are invented.
+A seed gives the same rows and changes on every machine. People and numbers are invented.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ _EPOCH = datetime(2025, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Change:
-    """One statement. `values`: all columns of an insert, the changed ones of an update, none of a delete."""
+    """A statement on one row. `values`: all columns of an insert, the changed ones of an update, none of a delete."""
 
     op: Literal["insert", "update", "delete"]
     table: Table
@@ -110,7 +110,7 @@ class Change:
 
 
 class ClaimsBook:
-    """The insurer's books: who is a member, which claims are open, and what happens to them next."""
+    """The generator's state: the members, the claims, and the random changes that follow."""
 
     def __init__(self, seed: int, members: int = MEMBER_COUNT, claims: int = CLAIM_COUNT) -> None:
         self._random = random.Random(seed)
@@ -120,22 +120,22 @@ class ClaimsBook:
         self.accident_claims = [self._claim() for _ in range(claims)]
 
     def ids(self, table: Table) -> list[int]:
-        """Of the rows that live, in order."""
+        """Returns the ids of the rows that exist, sorted."""
         return sorted(self._revisions[table])
 
     def transactions(self) -> Iterator[list[Change]]:
-        """Without end: what is committed together, one to five statements."""
+        """Yields transactions of one to five statements, without end."""
         while True:
             yield [self._change() for _ in range(self._random.choice((1, 1, 1, 2, 3, 5)))]
 
     def new_claim(self) -> Change:
-        """A claim that nothing else will touch: `transactions` doesn't know of it."""
+        """Returns the insert of a claim that `transactions` never changes."""
         row = dict(self._claim())
         del self._revisions["accident_claims"][row["id"]]
         return Change("insert", "accident_claims", row["id"], row)
 
     def closing(self) -> list[Change]:
-        """One last update in each table, by which one can tell that everything before it has arrived."""
+        """Returns a last update of each table: once silver shows it, all earlier changes have arrived."""
         return [self._touched(table) for table in ("members", "accident_claims")]
 
     def _change(self) -> Change:

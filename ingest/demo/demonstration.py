@@ -1,7 +1,4 @@
-"""The demonstration from its first service to its last comparison.
-
-What runs in the middle is an ordinary pipeline, driven by the same `Run` as any other.
-"""
+"""Runs the demo from the first service to the last comparison, with an ordinary pipeline and its `Run`."""
 
 from __future__ import annotations
 
@@ -39,13 +36,18 @@ TABLES = (MEMBERS, ACCIDENT_CLAIMS)
 DRAIN_SECONDS = 120.0
 _TOPICS_SECONDS = 60.0
 Stopping = Callable[[], AbstractContextManager[threading.Event]]
-"""Gives an event that a signal sets, and takes signals back to what they did before."""
+"""A context manager that yields an event which a signal sets, and restores the signal handlers."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """`seconds`: how long the generator works at least, None until a signal. `folder`: for everything. `history`: the
-    lakehouse is lost and restored from an archive, too."""
+    """The demo's options.
+
+    Attributes:
+        folder: of all data and logs.
+        seconds: the least run time of the generator; None to run until a signal.
+        history: also delete the lakehouse and restore it from an archive.
+    """
 
     folder: Path
     seed: int = 1
@@ -66,9 +68,9 @@ class Options:
 
 
 def demonstrate(options: Options, display: Display, stopping: Stopping) -> Summary | None:
-    """Runs it all. None where a signal stopped it before it could compare.
+    """Runs the demo. Returns None if a signal stopped it before the comparison.
 
-    Raises any IngestError of the services and of the pipeline; whatever happens, no service is left running.
+    Raises the IngestErrors of the services and of the pipeline. No service is left running in any case.
     """
     begun = time.monotonic()
     with _spark_beside() as spark, ExitStack() as services:
@@ -82,20 +84,20 @@ def demonstrate(options: Options, display: Display, stopping: Stopping) -> Summa
 
 @contextmanager
 def _spark_beside() -> Iterator[Future[SparkSession]]:
-    """A session that starts while other things do."""
+    """Starts a session on a background thread and yields its future; stops the session at the end."""
     with ThreadPoolExecutor(1, thread_name_prefix="spark") as pool:
         future = pool.submit(spark_session, "ingest demo", SHORT_LIVED)
         try:
             yield future
         finally:
             if not future.cancel() and future.exception() is None:
-                # A SIGTERM to the whole process group (as by `timeout`) has ended Spark's process already.
+                # A SIGTERM to the whole process group (as `timeout` sends it) has ended Spark's JVM already.
                 with suppress(Py4JError, OSError):
                     future.result().stop()
 
 
 def _pipeline(stack: Stack, options: Options) -> Pipeline:
-    """As a pipeline file would say it."""
+    """Returns the demo's pipeline, as its file would define it."""
     return Pipeline.model_validate(
         {
             "name": CONNECTOR,
@@ -161,7 +163,8 @@ class _Demonstration:
             waiting(KafkaAdmin(source.kafka).topics, None, source.topic_pattern)
 
     def _stream(self, engine: Run, generator: Generator, stop: threading.Event) -> bool:
-        """Until the generator's time is over, or until a signal. False: it was stopped before its time."""
+        """Runs the pipeline until the generator's time is over or a signal comes. Returns False if it was stopped
+        early."""
         self._observer.generator = generator
         generator.start()
         try:
@@ -174,7 +177,8 @@ class _Demonstration:
         return generator.time_is_over or self._options.seconds is None
 
     def _drained(self, engine: Run, last: Sequence[Change], stop: threading.Event) -> bool:
-        """Until silver holds the `last` changes of the source. False: a signal came first."""
+        """Runs the pipeline until silver holds the `last` changes of the source. Returns False if a signal came
+        first."""
         deadline = time.monotonic() + DRAIN_SECONDS
         while not all(self._holds(change) for change in last):
             if stop.is_set():

@@ -1,4 +1,4 @@
-"""What the demonstration shows: a table that moves where there is a terminal, plain lines where there is none."""
+"""The demo's output: a live table on a terminal, otherwise plain lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _SHOWN = ("status", "happened_on", "amount_claimed", "amount_paid", "damaged_par
 
 @dataclass
 class Numbers:
-    """As they stand: changes committed to the source by op, records captured, what became of events, rows."""
+    """The current counts: changes committed to the source by op, captured records, outcomes of events, rows by
+    table."""
 
     committed: Mapping[str, int] = field(default_factory=dict)
     captured: int = 0
@@ -30,7 +31,7 @@ class Numbers:
     lag: Lag | None = None
 
     def lines(self) -> dict[str, str]:
-        """Label → value."""
+        """Returns label → value."""
         lag = f"p50 {self.lag.p50:.1f} s, p95 {self.lag.p95:.1f} s" if self.lag else "not yet"
         return {
             "source changes": _listed(self.committed),
@@ -46,10 +47,10 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 class Display:
-    """A context manager: the moving table is there from its beginning to its end."""
+    """Shows progress. As a context manager it shows the live table for its duration."""
 
     def __init__(self, console: Console) -> None:
-        """`console`: one that shows text as it is."""
+        """`console`: without markup and highlighting."""
         self._console = console
         self._numbers: Numbers | None = None
         self._step = ""
@@ -73,7 +74,7 @@ class Display:
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
-        """Says that `what` happens, and how long it took."""
+        """Announces the step `what`, and prints its duration at the end."""
         self._step, self._step_began = what, time.monotonic()
         if not self._live.is_started:
             self.say(f"{what} …")
@@ -84,7 +85,7 @@ class Display:
         self.say(f"{what}: {time.monotonic() - self._step_began:.1f} s")
 
     def show(self, numbers: Numbers, now: bool = False) -> None:
-        """The newest numbers; as a line only every few seconds, unless `now`."""
+        """Shows the newest numbers; as plain lines only every few seconds, unless `now`."""
         self._numbers = numbers
         if self._live.is_started:
             return
@@ -93,7 +94,7 @@ class Display:
             self.say("; ".join(f"{label}: {value}" for label, value in numbers.lines().items()))
 
     def chapter(self, number: int, title: str, row: Mapping[str, Any] | None) -> None:
-        """A row of the silver table, as it was read."""
+        """Prints a chapter of the story with the claim's row in silver."""
         self.say(f"claim {number} {title} in silver: {'no row' if row is None else _values(row)}")
 
     def _picture(self) -> Table:

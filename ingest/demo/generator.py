@@ -1,4 +1,4 @@
-"""The insurer at work: a thread that commits changes to the source while the pipeline runs."""
+"""A thread that commits changes to the source while the pipeline runs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ingest.errors import IngestError, StackFailed
 
 TRANSACTIONS_PER_SECOND = 15.0
 STORY_SECONDS = 60.0
-"""How much longer than asked it goes on where the story isn't told yet."""
+"""The longest extension of the run time for an unfinished story."""
 BEGIN_SECONDS = 180.0
 _POLL_SECONDS = 0.2
 
 
 class Generator(threading.Thread):
-    """Waits until `begin` is set; then commits the book's transactions and the story's chapters until its time is
-    over, and sets `ended`.
+    """Waits until `begin` is set, then commits the book's transactions and the story's chapters until its time is over,
+    and sets `ended`.
 
-    `seconds`: None for no end. Whoever sets `ended` first stops it. Afterwards `failure` says what kept it from
-    its work, or None.
+    `seconds`: the run time; None for no end. Setting `ended` from outside stops it. Afterwards `failure` holds the
+    error that stopped it, or None.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Generator(threading.Thread):
         return True
 
     def close_books(self) -> list[Change]:
-        """The last change of each table, committed on the caller's thread after this one has ended."""
+        """Commits a last change of each table and returns them. Call it after the thread has ended."""
         changes = self._book.closing()
         self._commit(changes)
         return changes

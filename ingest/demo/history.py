@@ -1,4 +1,5 @@
-"""The demonstration's second half: the lakehouse is lost and comes again out of the archive; then a look back."""
+"""The demo's second part: deletes the lakehouse, restores it from the archive, and reads silver as of an earlier
+position."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ BUCKET = "changelogs"
 
 @dataclass(frozen=True)
 class HistorySummary:
-    """`archived`: records in S3. `restored`: whether every table has the digest that it had before it was lost."""
+    """The result. `archived`: records in S3. `restored`: True if every table has the same digest as before its loss."""
 
     archived: int
     restored: bool
@@ -32,11 +33,11 @@ class HistorySummary:
 
     @property
     def right(self) -> bool:
-        """All is as it should be."""
+        """True if the restored tables and the look back are both equal to what they should be."""
         return self.restored and self.as_of.equal
 
     def sentences(self) -> list[str]:
-        """For people."""
+        """Returns the result in sentences."""
         again = "equal those before" if self.restored else "DIFFER from those before"
         return [
             f"restored from {self.archived} records in S3 alone: the digests of all tables {again}",
@@ -45,13 +46,14 @@ class HistorySummary:
 
 
 def archive_in(s3: S3) -> dict[str, Any]:
-    """What a pipeline file says of an archive in this server, in a new bucket."""
+    """Creates a bucket and returns the `archive` section of a pipeline file for it."""
     boto3.client("s3", **s3.client_options).create_bucket(Bucket=BUCKET)
     return {"uri": f"s3://{BUCKET}/demo", "s3": s3.client_options}
 
 
 def show_history(spark: SparkSession, pipeline: Pipeline, display: Display) -> HistorySummary:
-    """Archives, loses and restores the lakehouse of `pipeline`, whose archive is there; then looks back."""
+    """Archives the changelog of `pipeline`, deletes its lakehouse, restores it and compares digests; then looks
+    back."""
     with display.step("archive: the changelog into S3"):
         archiving = archiving_of(spark, pipeline)
         archived = 0

@@ -1,6 +1,6 @@
-"""What the demonstration reads of the lakehouse: row counts, one claim's row, the lag of every streamed event.
+"""Reads the lakehouse for the demo: row counts, one claim's row, the lag of streamed events.
 
-It reads as any client would, without Spark: a look must not hold up the pipeline that it looks at.
+It uses delta-rs instead of Spark, so that reads don't delay the pipeline.
 """
 
 from __future__ import annotations
@@ -24,50 +24,50 @@ _STREAMED = ["c", "u", "d"]
 
 @dataclass(frozen=True)
 class Lag:
-    """Seconds from a change's commit in the source to the commit that brought it to silver."""
+    """Percentiles of the seconds from a change's commit in the source to its commit in silver."""
 
     p50: float
     p95: float
 
 
 class LakehouseView:
-    """One pipeline's tables, read anew at each call."""
+    """The tables of one pipeline; every call reads the newest version."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
         self._spark = spark
         self._pipeline = pipeline
 
     def silver(self, table: str) -> DataFrame:
-        """The rows of `schema.table`."""
+        """Returns the rows of `schema.table`."""
         return Silver(self._spark, self._path(table)).rows()
 
     def count(self, table: str) -> int:
-        """The rows of `schema.table`; none where there is no table yet."""
+        """Returns the number of rows of `schema.table`; 0 if there is no table yet."""
         return _count(self._path(table), "true")
 
     def row(self, table: str, number: int) -> Mapping[str, Any] | None:
-        """The row of this id; None where there is none, or no table yet."""
+        """Returns the row with this id; None if there is no such row, or no table yet."""
         found: list[dict[str, Any]] = _read(self._path(table), "*", f"id = {number:d}").to_pylist()
         return found[0] if found else None
 
     def events(self, table: str | None = None, op: str | None = None) -> int:
-        """How many records bronze holds: of a table, of an op, or all."""
+        """Returns the number of records in bronze, optionally of one table or one op."""
         wanted = {"source_table": table, "op": op}
         return _count(self._bronze, " AND ".join(_is(c, v) for c, v in wanted.items() if v is not None) or "true")
 
     def accounted(self) -> dict[str, int]:
-        """What became of all events."""
+        """Returns outcome → number of events, over all accounts."""
         accounts = self._accounts(", ".join(COUNTS))
         return {c: pc.sum(accounts[c]).as_py() or 0 for c in COUNTS} if accounts.num_rows else {}
 
     def last_batch(self) -> int:
-        """The number of the last batch that is merged; 0 before the first."""
+        """Returns the number of the last merged batch; 0 before the first."""
         ends = self._accounts("upto_batch")
         return pc.max(ends["upto_batch"]).as_py() or 0 if ends.num_rows else 0
 
     def lag(self, after: int = 0) -> Lag | None:
-        """Over every change that came by the stream and not by the snapshot, in a batch after `after`; None where
-        there is none."""
+        """Returns the lag of all streamed changes, without snapshot reads, in batches after `after`; None if there are
+        none."""
         slices = self._accounts("upto_batch, committed_at")
         streamed = " OR ".join(_is("op", op) for op in _STREAMED)
         changes = _read(self._bronze, "batch, source_ts", f"batch > {after:d} AND ({streamed})")
@@ -93,10 +93,10 @@ class LakehouseView:
 
 
 def _read(path: str, columns: str, chosen: str) -> pa.Table:
-    """Of the table at `path`, as it is now; no rows and no columns where there is no table yet."""
+    """Returns `columns` of the rows that match `chosen`; an empty table without columns if there is no table yet."""
     if not DeltaTable.is_deltatable(path):
         return pa.table({})
-    # What deltalake gives to pyarrow directly leaves deletion vectors out of account, and so is refused.
+    # deltalake refuses to_pyarrow for tables with deletion vectors; QueryBuilder applies them.
     query = QueryBuilder().register("found", DeltaTable(path))
     return pa.table(query.execute(f"SELECT {columns} FROM found WHERE {chosen}").read_all())
 

@@ -1,4 +1,4 @@
-"""Silver as it was at a position in the middle of the log, held against a fold in memory."""
+"""Compares silver as of a position in the middle of the log with the oracle's fold of the same records."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _TOLD = "revision"
 """The column that every change of the demonstration raises."""
 
 Rows = dict[Any, dict[str, Any]]
-"""id → what is compared. A demonstration's tables are small."""
+"""id → compared columns. The demo's tables are small enough for memory."""
 
 
 @dataclass(frozen=True)
 class LookBack:
-    """`rows`: of all tables at `position`. `equal`: whether they are what the fold in memory says."""
+    """The result. `rows`: the number of rows of all tables as of `position`. `equal`: True if they equal the fold's."""
 
     position: int
     rows: int
@@ -37,13 +37,13 @@ class LookBack:
 
     @property
     def sentence(self) -> str:
-        """For people."""
+        """The result as a sentence."""
         then = "equals" if self.equal else "DIFFERS from"
         return f"as of position {self.position}: silver with {self.rows} rows {then} a fold in memory"
 
 
 def look_back(spark: SparkSession, pipeline: Pipeline, into: Lakehouse) -> LookBack:
-    """`into`: an empty place for the tables."""
+    """Folds bronze again up to the middle position into the empty lakehouse `into`, and compares the tables."""
     bronze = bronze_of(spark, pipeline).rows()
     position = _middle(bronze)
     entries = recompute_tables(spark, pipeline, into, event_filter=partial(committed_by, Point(major=position)))
@@ -52,7 +52,7 @@ def look_back(spark: SparkSession, pipeline: Pipeline, into: Lakehouse) -> LookB
 
 
 def _middle(bronze: DataFrame) -> int:
-    """The commit of a transaction in the middle of what was streamed."""
+    """Returns the median commit LSN of the streamed transactions."""
     streamed = bronze.where((F.col("op") != "r") & F.col("progress").isNotNull())
     row = streamed.agg(F.percentile_approx("progress.major", 0.5).alias("middle")).first()
     assert row is not None
@@ -60,12 +60,12 @@ def _middle(bronze: DataFrame) -> int:
 
 
 def _rows(silver: DataFrame) -> Rows:
-    # The demo's own rows.
+    # collects the demo's few rows
     return {row["id"]: {_TOLD: row[_TOLD]} for row in silver.select("id", _TOLD).collect()}
 
 
 def _folded(bronze: DataFrame, position: int) -> dict[str, Rows]:
-    """table → its rows, by the naive reference, out of the records as they came."""
+    """Returns table → its rows, by the oracle, from the raw records committed up to `position`."""
     said: dict[str, list[Event]] = {}
     changes = bronze.where(F.col("op").isin(*CHANGES)).select("source_table", "offset", "value")
     for row in changes.toLocalIterator():  # the demo's own changes
@@ -77,7 +77,8 @@ def _folded(bronze: DataFrame, position: int) -> dict[str, Rows]:
 
 
 def _committed(envelope: Mapping[str, Any], position: int) -> bool:
-    """Postgres tells of each change which transaction was committed before its own."""
+    """Returns True if the change was committed up to `position`. `source.sequence` begins with the LSN of the last
+    commit before the change's own transaction."""
     if envelope["op"] == "r":
         return bool(envelope["source"]["lsn"] <= position)
     before: Sequence[str | None] = json.loads(envelope["source"]["sequence"])

@@ -1,4 +1,4 @@
-"""Follows a running pipeline: adds up what it reports, and looks into silver between its batches."""
+"""Observes a running pipeline: adds up its reports, and reads silver between batches."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _LAG_EVERY_SECONDS = 10.0
 
 
 class Observer:
-    """`report` is for the pipeline to call after each batch, on one thread. Once the snapshot is in silver it lets
-    the generator begin."""
+    """Shows a pipeline's progress. The pipeline calls `report` after each batch, on one thread. Once the snapshot is in
+    silver, `report` starts the generator."""
 
     def __init__(self, view: LakehouseView, display: Display, story: Story) -> None:
         self._view = view
@@ -33,7 +33,7 @@ class Observer:
         self.generator: Generator | None = None
 
     def report(self, progress: Progress) -> None:
-        """One batch has been merged."""
+        """Adds the counts of a merged batch and updates the display."""
         numbers = self._numbers
         numbers.captured += progress.captured
         for account in progress.accounts:
@@ -46,7 +46,7 @@ class Observer:
         self._display.show(numbers)
 
     def final(self, accounts: Mapping[str, int], silver_rows: Mapping[str, int], lag: Lag | None) -> None:
-        """The numbers at the end, read from the tables."""
+        """Shows the final numbers, which are read from the tables."""
         numbers = self._numbers
         numbers.accounts, numbers.silver_rows, numbers.lag = dict(accounts), dict(silver_rows), lag
         self._display.show(numbers, now=True)

@@ -1,4 +1,4 @@
-"""The insurer's Postgres: its tables made and filled, changes committed; and its Debezium connector."""
+"""The insurer's Postgres database and the configuration of its Debezium connector."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONNECTOR = "claims"
 
 
 def connector_config(postgres: Postgres) -> dict[str, str]:
-    """The recipe of a connector that reads both tables, from a snapshot on, and polls often."""
+    """Returns the recipe of a connector for both tables, with short polling intervals."""
     return {
         **postgres.connector(CONNECTOR, schemas=[SCHEMA]),
         "poll.interval.ms": "100",
@@ -24,7 +24,7 @@ def connector_config(postgres: Postgres) -> dict[str, str]:
 
 
 class ClaimsDatabase:
-    """One connection, used by one thread at a time."""
+    """A connection to the database. Only one thread may use it at a time."""
 
     def __init__(self, dsn: str) -> None:
         self._connection: psycopg.Connection[Any] = psycopg.connect(dsn, autocommit=True)
@@ -33,14 +33,14 @@ class ClaimsDatabase:
         self._connection.close()
 
     def create(self, book: ClaimsBook) -> None:
-        """The tables, with the book's rows in them."""
+        """Creates the tables and inserts the book's rows."""
         with self._connection.transaction():
             self._connection.execute(DDL)
             self._insert("members", book.members)
             self._insert("accident_claims", book.accident_claims)
 
     def commit(self, changes: Sequence[Change]) -> None:
-        """All of them in one transaction."""
+        """Commits the changes in one transaction."""
         with self._connection.transaction():
             for change in changes:
                 self._apply(change)

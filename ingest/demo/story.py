@@ -1,4 +1,5 @@
-"""The story of one claim: it appears, changes and vanishes, each chapter committed once silver has shown the last."""
+"""The story of one claim: it appears, changes and vanishes. Each chapter is committed once silver has shown the one
+before."""
 
 from __future__ import annotations
 
@@ -11,23 +12,24 @@ from ingest.demo.claims import Change
 
 @dataclass(frozen=True)
 class Chapter:
-    """`title`: what silver shows once the change has arrived."""
+    """A change of the claim. `title`: describes what silver shows after it."""
 
     title: str
     change: Change
 
     def shown_by(self, row: Mapping[str, Any] | None) -> bool:
-        """Whether this is the claim's row (None: there is none) after the change."""
+        """Returns True if `row`, the claim's row in silver (None if absent), is that after the change."""
         if self.change.op == "delete":
             return row is None
         return row is not None and row["revision"] == self.change.values["revision"]
 
 
 class Story:
-    """Two threads share it: one commits what is `due`, the other looks for what is `awaited`."""
+    """The story's progress. Two threads share it: one commits the chapter that is `due`, the other looks for the one
+    that is `awaited`."""
 
     def __init__(self, claim: Change) -> None:
-        """`claim`: the insert of a claim that nothing else will touch."""
+        """`claim`: the insert of a claim that nothing else changes."""
         changed = {"status": "paid", "amount_paid": claim.values["amount_claimed"], "revision": 1}
         self.id = claim.id
         self._chapters = (

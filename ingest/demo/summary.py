@@ -1,4 +1,4 @@
-"""What a demonstration came to."""
+"""The result of a demo."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ingest.quality import Comparison
 
 @dataclass(frozen=True)
 class Summary:
-    """`changes`: statements committed by op. `accounts`: what became of the events. `story`: chapters seen."""
+    """The result. `changes`: op → committed statements. `accounts`: outcome → events. `story`: titles of the shown
+    chapters."""
 
     seed: int
     comparisons: Sequence[Comparison]
@@ -28,12 +29,13 @@ class Summary:
 
     @property
     def equal(self) -> bool:
-        """Whether every silver table is its source table, and history gives what it has to."""
+        """True if every silver table equals its source table, and the checks of the history part hold."""
         tables = bool(self.comparisons) and all(c.equal for c in self.comparisons)
         return tables and (self.history is None or self.history.right)
 
     def plain(self) -> dict[str, Any]:
-        """For JSON. Rows are those of all tables, `snapshot_events` those of the accident claims."""
+        """Returns the result as JSON values. Row counts are sums over all tables; `snapshot_events` counts accident
+        claims."""
         return {
             "source_rows": sum(c.source_rows for c in self.comparisons),
             "silver_rows": sum(c.silver_rows for c in self.comparisons),
@@ -51,7 +53,7 @@ class Summary:
         }
 
     def sentences(self) -> list[str]:
-        """For people."""
+        """Returns the result in sentences."""
         tables = [_sentence(c) for c in self.comparisons]
         return tables if self.history is None else [*tables, *self.history.sentences()]
 
