@@ -55,6 +55,13 @@ def test_the_architecture_has_a_sentence_for_each_package() -> None:
     assert [name for name in packages if f"| `{name}` |" not in text] == []
 
 
+def test_every_file_of_the_code_that_a_page_names_exists() -> None:
+    named = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|xml|toml))`")
+    files = {name for text in pages().values() for name in named.findall(text)}
+    assert files
+    assert [name for name in sorted(files) if not ((ROOT / name).exists() or (ROOT / "ingest" / name).exists())] == []
+
+
 def test_every_code_of_the_quarantine_has_a_remedy() -> None:
     text = (ROOT / "docs" / "data-engineer" / "errors.md").read_text(encoding="utf-8")
     codes = {
