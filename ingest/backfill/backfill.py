@@ -50,8 +50,8 @@ class BackfillRequest:
     def __post_init__(self) -> None:
         if self.source not in ("bronze", "archive") and self._is_by_position:
             raise ConfigError(
-                f"the window of a backfill from {self.source} is one of times",
-                "only bronze and the archive can be cut by positions",
+                f"a backfill from {self.source} takes only times as --from and --to",
+                "give times; positions are for bronze and the archive",
             )
 
     @property

@@ -113,7 +113,7 @@ def _read_declarations(path: Path | None) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} can't be read as JSON", "give a file such as tables.json") from error
     if not isinstance(declarations, dict):
-        raise ConfigError(f"{path} holds no object", 'write {"tables": {"schema.table": {"primary_key": […]}}}')
+        raise ConfigError(f"{path} holds no JSON object", 'write {"tables": {"schema.table": {"primary_key": […]}}}')
     return declarations
 
 

@@ -39,6 +39,6 @@ def _require_from_the_beginning(bronze: Bronze, source: ArchiveSource, name: str
         if begin is not None and begin < row["first"]:
             raise ConfigError(
                 f"bronze of {name} begins at offset {row['first']} of topic {row['topic']}, partition "
-                f"{row['partition']}, and the archive at {begin}: this is no lakehouse that was lost",
+                f"{row['partition']}, and the archive at {begin}: bronze was not lost, so it can't be restored",
                 f"merge the older events with: ingest backfill {name} --source archive",
             )

@@ -55,7 +55,7 @@ class Archive(Section):
     def _require_known_offsets(self) -> Self:
         if self.gaps == "ignore" and self.layout != "aiven":
             raise ValueError(
-                f"can't ignore gaps with the layout {self.layout}, whose offsets are told by their sequence"
+                f"can't ignore gaps with the layout {self.layout}, which derives offsets from the records' order"
             )
         return self
 

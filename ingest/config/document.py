@@ -25,7 +25,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read(path: Path) -> dict[Any, Any]:
+def read_document(path: Path) -> dict[Any, Any]:
     """Returns the mapping in the YAML file at `path`. Raises ConfigError."""
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), _Loader)

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from ingest.config import document
 from ingest.config.interpolation import InterpolationError, interpolate
 from ingest.config.model import Pipeline
-from ingest.config.schema import keys_at, places_of
+from ingest.config.schema import keys_at, paths_of_key
 from ingest.errors import ConfigError
 
 _SENTENCES = {
@@ -41,7 +41,7 @@ def load(path_or_name: str | Path, environment: Mapping[str, str] | None = None)
     """
     environment = os.environ if environment is None else environment
     path = find(path_or_name, environment)
-    raw = document.read(path)
+    raw = document.read_document(path)
     try:
         values = interpolate(raw, environment)
     except InterpolationError as error:
@@ -103,7 +103,7 @@ def _unknown_key(path: list[str]) -> str:
     place = ".".join(parents) or "the top level"
     known = keys_at(parents)
     near = difflib.get_close_matches(key, known, n=1)
-    elsewhere = places_of(key)
+    elsewhere = paths_of_key(key)
     if key in known:
         return f"{place} holds {key!r} and its newer name: keep one of the two"
     if elsewhere:

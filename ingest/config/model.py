@@ -64,16 +64,16 @@ class TableSettings(Personal):
     @model_validator(mode="after")
     def _require_consistent_append_only(self) -> Self:
         if self.append_only and self.primary_key is not None:
-            raise ValueError("has a primary_key and is append_only: rows of their own have no key")
+            raise ValueError("has a primary_key and is append_only: such rows have no key")
         if self.append_only and self.history:
-            raise ValueError("has a history and is append_only: rows of their own never change")
+            raise ValueError("has a history and is append_only: such rows never change")
         return self
 
     @model_validator(mode="after")
     def _require_unique_names(self) -> Self:
         names = [name.lower() for name in self.rename.values()]
         if len(set(names)) < len(names):
-            raise ValueError("rename gives two columns one name: a Delta table knows no case")
+            raise ValueError("rename gives two columns one name: a Delta table's column names are case-insensitive")
         return self
 
     @model_validator(mode="after")
@@ -181,7 +181,7 @@ class Pipeline(Section):
             require_data_keys(self.tables, self.privacy, Path(self.lakehouse))
             if self.source.case_insensitive:
                 raise ValueError(
-                    "tables shred columns, which have to be told by their exact names: no case_insensitive"
+                    "tables shred columns, which are matched by their exact names: remove case_insensitive"
                 )
         return self
 

@@ -118,12 +118,10 @@ class Personal(Section):
         if other:
             raise ValueError(f"shreds {other[0]!r}, which it does not call personal: name it there too")
         if self.subject is None or len(self.subject.through or {}) > 1:
-            raise ValueError(
-                "shreds columns, and nothing tells under whose key: its rows need one way to their subject"
-            )
+            raise ValueError("shreds columns under their subject's key, but its rows don't lead to exactly one subject")
         coarse = [c for c in self.shred if isinstance(self.masks.get(c), Generalised)]
         if coarse:
-            raise ValueError(f"on_erasure generalises {coarse[0]!r}, which is shredded: say null or a constant")
+            raise ValueError(f"on_erasure generalises {coarse[0]!r}, which is shredded: use null or a constant")
         return self
 
     @model_validator(mode="after")
@@ -158,21 +156,21 @@ def require_sound(settings: Personal, table: Described) -> None:
         )
     of = settings.subject.key if settings.subject is not None else None
     if of is not None and key and key != {of}:
-        raise ValueError(f"has subjects by {of!r}, and another primary_key: subjects are told apart by the key")
+        raise ValueError(f"has subjects by {of!r}, and another primary_key: subjects are identified by the primary key")
     if settings.masks and table.sequence is not None:
         raise ValueError(
-            f"orders its changes by its own column {table.sequence!r}, so nothing tells what comes after a masked row: "
-            "say on_erasure: delete"
+            f"orders its changes by its own column {table.sequence!r}, so changes after a masking can't be ordered: "
+            "use on_erasure: delete"
         )
     identifying = (
         key | ({of} if of is not None else set()) | set(settings.subject.through or () if settings.subject else ())
     )
     hidden = sorted(set(settings.shred) & identifying)
     if hidden:
-        raise ValueError(f"shreds {hidden[0]!r}, by which rows are told apart or lead to their subject")
+        raise ValueError(f"shreds {hidden[0]!r}, which identifies rows or leads to their subject")
     kept = sorted(set(settings.masks) & (key | ({of} if of is not None else set())))
     if kept:
-        raise ValueError(f"on_erasure masks the key column {kept[0]!r}: rows are told apart by it, so delete them")
+        raise ValueError(f"on_erasure masks the key column {kept[0]!r}: it identifies rows, so use delete")
 
 
 def require_chains(tables: Mapping[str, Personal]) -> None:
@@ -254,9 +252,9 @@ def require_ledger_keys(tables: Mapping[str, Personal], privacy: Privacy | None,
     hashes."""
     if privacy is None:
         if any(t.subject is not None for t in tables.values()):
-            raise ValueError("tables lead to subjects, and nothing says where the ledger's keys are: privacy.key_file")
+            raise ValueError("tables lead to subjects, but privacy.key_file, with the ledger's keys, is missing")
     elif _is_inside(lakehouse, privacy.key_file):
-        raise ValueError("privacy.key_file lies in the lakehouse: who reads hashes there would have their key too")
+        raise ValueError("privacy.key_file lies in the lakehouse: readers of its hashes could read their key too")
 
 
 def require_data_keys(tables: Mapping[str, Personal], privacy: Privacy | None, lakehouse: Path) -> None:
@@ -264,15 +262,17 @@ def require_data_keys(tables: Mapping[str, Personal], privacy: Privacy | None, l
     include them."""
     settings = privacy.shredding if privacy is not None else None
     if settings is None:
-        raise ValueError("tables shred columns, and nothing says where the keys are: privacy.shredding")
+        raise ValueError("tables shred columns, but privacy.shredding, which names their keys, is missing")
     if asking := sorted(table for table, t in tables.items() if t.erase_on_delete):
         # A subject that was created again by then has values under the key that the request destroys.
-        raise ValueError(f"tables shred columns, and deletes of {asking[0]} ask for erasure: ask with `ingest erase`")
+        raise ValueError(
+            f"tables shred columns, and deletes of {asking[0]} request erasure: use `ingest erase` instead"
+        )
     if any(
         _is_inside(lakehouse, path)
         for path in (settings.master_key_file, settings.key_store.removeprefix("sqlite:///"))
     ):
-        raise ValueError("privacy.shredding keeps keys in the lakehouse: each of its copies would hold them")
+        raise ValueError("privacy.shredding keeps keys in the lakehouse: copies of the lakehouse would include them")
 
 
 def _is_inside(lakehouse: Path, path: str) -> bool:

@@ -47,7 +47,7 @@ def keys_at(path: Sequence[str]) -> list[str]:
     return list(_resolve(node).get("properties", {}))
 
 
-def places_of(key: str) -> list[str]:
+def paths_of_key(key: str) -> list[str]:
     """Returns the dotted paths at which a mapping may hold `key`, outermost first."""
     return sorted((".".join(path) for path in _paths(json_schema()) if path[-1] == key), key=len)
 

@@ -116,7 +116,7 @@ def normal_form(type_name: str, is_enum: bool, times: OutOfRange = OutOfRange.CL
     return _AS_TEXT if is_enum else _BY_NAME.get(type_name) or _of_time(type_name, times)
 
 
-def array_of(element: NormalForm) -> NormalForm:
+def array_form(element: NormalForm) -> NormalForm:
     """Returns the form of a one-dimensional array."""
     inner = element.sql.format(v="e.v")
     sql = (

@@ -17,7 +17,7 @@ from psycopg import sql
 
 from ingest.changelog.values.types import OutOfRange
 from ingest.errors import ConfigError, Unreachable
-from ingest.quality.normal_forms import NormalForm, NormalisedColumn, array_of, normal_form
+from ingest.quality.normal_forms import NormalForm, NormalisedColumn, array_form, normal_form
 
 ROWS_PER_CHUNK = 20_000
 _COLUMNS = """
@@ -71,7 +71,7 @@ def _form(
             f"{column} is of type {element or type_name}, which has no exact form to compare",
             "leave the table out of the comparison",
         )
-    return array_of(scalar) if element else scalar
+    return array_form(scalar) if element else scalar
 
 
 def export(
@@ -100,7 +100,7 @@ def export(
             return source
     except psycopg.OperationalError as error:
         raise Unreachable(
-            f"the source database did not hand over {table}", "see that it runs, then compare again"
+            f"the source database did not return {table}", "check that it runs, then compare again"
         ) from error
 
 

@@ -61,7 +61,7 @@ class QueryNames:
         if name in known:
             return ConfigError(
                 f"nothing was ever written to {name} ({_ABSENT})",
-                "tables of `system` begin with their first entry, a table's history with tables: {…: {history: true}}",
+                "`system` tables exist after their first entry, row histories with tables: {…: {history: true}}",
             )
         if all(one.namespace == ("system",) for one in self.tables):
             return ConfigError(

@@ -109,7 +109,7 @@ def test_what_only_the_archive_holds_comes_into_a_lakehouse_that_began_late(
     merge.step()
     assert silver(spark, late) != whole
     refused = CliRunner().invoke(app, ["archive", "restore", str(file)])
-    assert "this is no lakehouse that was lost" in str(refused.exception)
+    assert "bronze was not lost" in str(refused.exception)
     late_shop = load(str(file), {})
     with pytest.raises(ConfigError, match="partition 0, that no table has read"):
         require_read(spark, late_shop, [bronze])

@@ -121,7 +121,7 @@ def test_what_is_there_already_stays_as_it_is(
 
 
 def test_a_topic_is_not_cut_by_positions() -> None:
-    with pytest.raises(ConfigError, match="one of times"):
+    with pytest.raises(ConfigError, match="takes only times"):
         BackfillRequest("kafka", Point.parsed("0/10"))
 
 

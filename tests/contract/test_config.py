@@ -153,7 +153,7 @@ def test_the_older_name_of_the_heartbeat_prefix_is_understood(write: Write) -> N
         ),
         (
             with_source("topics: [a]", "archive: {uri: 's3://b', layout: confluent, gaps: ignore}\n"),
-            "archive: can't ignore gaps with the layout confluent, whose offsets are told by their sequence",
+            "archive: can't ignore gaps with the layout confluent, which derives offsets from the records' order",
         ),
         (
             with_source("topics: [a]", "airflow: {run: daily}\n"),

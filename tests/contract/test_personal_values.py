@@ -34,7 +34,7 @@ def test_subjects_come_from_stdin_or_a_file(tmp_path: Path, monkeypatch: pytest.
         with pytest.raises(ConfigError) as refused:
             erase._subjects("-", None)
         assert "example.org" not in str(refused.value)
-    with pytest.raises(ConfigError, match=r"either --subject or --all"):
+    with pytest.raises(ConfigError, match=r"exclude each other"):
         erase._subjects("-", "-")
 
 

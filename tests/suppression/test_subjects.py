@@ -119,8 +119,8 @@ NAMED = {"subject": {"of": "member", "key": "id"}, "personal": ["name"], "shred"
     ("changed", "problem"),
     [
         ({"shred": ["born"]}, "does not call personal"),
-        ({"personal": ["name", "id"], "shred": ["id"]}, "by which rows are told apart"),
-        ({"subject": None}, "nothing tells under whose key"),
+        ({"personal": ["name", "id"], "shred": ["id"]}, "which identifies rows"),
+        ({"subject": None}, "exactly one subject"),
         ({"on_erasure": {"name": {"generalise": "year"}}}, "which is shredded"),
     ],
 )
@@ -131,7 +131,7 @@ def test_what_can_not_be_shredded_is_refused(tmp_path: Path, changed: dict[str, 
 def test_a_row_with_two_ways_to_its_subject_has_no_key_of_its_own(tmp_path: Path) -> None:
     two = {"through": {"buyer": "public.members", "seller": "public.members"}}
     tables = {"public.members": NAMED, "public.sales": {"subject": two, "personal": ["text"], "shred": ["text"]}}
-    assert "one way to their subject" in refused(tmp_path, tables, privacy=shredding(tmp_path))
+    assert "exactly one subject" in refused(tmp_path, tables, privacy=shredding(tmp_path))
 
 
 def test_the_data_keys_are_named_and_lie_elsewhere(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_the_data_keys_are_named_and_lie_elsewhere(tmp_path: Path) -> None:
         privacy["shredding"] |= told
         assert "keeps keys in the lakehouse" in refused(tmp_path, tables, privacy=privacy)
     deleting = {"public.members": NAMED | {"erase_on_delete": True}}
-    assert "deletes of public.members ask" in refused(tmp_path, deleting, privacy=shredding(tmp_path))
+    assert "deletes of public.members request" in refused(tmp_path, deleting, privacy=shredding(tmp_path))
     found = plan(loaded(tmp_path, tables, privacy=shredding(tmp_path)))
     assert found["subjects"] == {"public.members": "member by id; shreds name"}
 

@@ -78,7 +78,7 @@ def erase(
     loaded = load(pipeline)
     subjects = _subjects(subject, subject_file)
     if not subjects and (dry_run or ask_only):
-        raise ConfigError("no subject, or two ways to name it, were given", "give either --subject or --all")
+        raise ConfigError("--dry-run and --ask-only need a subject", "give --subject or --all")
     report: dict[str, Any] = {"dry_run": dry_run}
     with running(f"ingest erase {loaded.name}", loaded.session) as spark, converting_errors(loaded):
         if subjects:
@@ -174,14 +174,14 @@ def _result_text(pipeline: str, outcome: Outcome) -> str:
 
 def _subjects(subject: str | None, file: str | None) -> list[Named]:
     if subject is not None and file is not None:
-        raise ConfigError("no subject, or two ways to name it, were given", "give either --subject or --all")
+        raise ConfigError("--subject and --all exclude each other", "give one of them")
     file = personal.STDIN if subject == personal.STDIN else file
     if subject is None and file is None:
         return []
     lines = [subject or ""] if file is None else personal.read(file, "--subject or --all").splitlines()
     found = [Named.parsed(line) for line in lines if line.strip()]
     if not found:
-        raise ConfigError(f"{file or 'the subject'} names nobody", "write a subject a line, such as member:42")
+        raise ConfigError(f"{file or 'the subject'} names no subject", "write a subject a line, such as member:42")
     if subject is not None and len(found) > 1:
         raise ConfigError("--subject names more than one subject", "give several with --all")
     return list(dict.fromkeys(found))

@@ -18,8 +18,8 @@ from ingest.spark.session import running
 
 
 def digest(
-    table: Annotated[str, typer.Argument(help="A table, as the source calls it.")],
-    pipeline: Annotated[str, typer.Option("--pipeline", "-p", help="The pipeline that keeps it.")],
+    table: Annotated[str, typer.Argument(help="A table, by its name in the source.")],
+    pipeline: Annotated[str, typer.Option("--pipeline", "-p", help="The table's pipeline.")],
     as_of: Annotated[
         str | None,
         typer.Option("--as-of", help="A version of the Delta table, or a time in ISO 8601."),

@@ -22,13 +22,13 @@ from ingest.spark.session import running
 
 
 def history(
-    table: Annotated[str, typer.Argument(help="A table, as the source calls it.")],
+    table: Annotated[str, typer.Argument(help="A table, by its name in the source.")],
     key: Annotated[
         list[str] | None,
         typer.Argument(help="column=value, once for each column of the key, such as tenant=7 id=42."),
     ] = None,
     *,
-    pipeline: Annotated[str, typer.Option("--pipeline", "-p", help="The pipeline that keeps it.")],
+    pipeline: Annotated[str, typer.Option("--pipeline", "-p", help="The table's pipeline.")],
     key_file: Annotated[
         str | None,
         typer.Option(
@@ -76,7 +76,7 @@ def _key(arguments: Sequence[str], file: str | None) -> dict[str, str]:
 def _pair(text: str) -> tuple[str, str]:
     column, equals, value = text.partition("=")
     if not equals:
-        raise ConfigError("a key is given as column=value", "write such as id=42")
+        raise ConfigError("a key is given as column=value", "write for example id=42")
     return column, value
 
 

@@ -41,7 +41,7 @@ _DEFAULTS = {
 def sql(
     query: Annotated[str, typer.Argument(help='A SELECT, SHOW, DESCRIBE or EXPLAIN; "-" reads it from stdin.')],
     pipeline: Annotated[
-        str | None, typer.Option("--pipeline", "-p", help="Take the lakehouse and the Spark settings of this pipeline.")
+        str | None, typer.Option("--pipeline", "-p", help="Use this pipeline's lakehouse and Spark settings.")
     ] = None,
     lakehouse: Annotated[str | None, typer.Option(help="A lakehouse's folder or URI.")] = None,
     decrypt: Annotated[
@@ -59,7 +59,7 @@ def sql(
     """
     del debug
     if (pipeline is None) == (lakehouse is None):
-        raise ConfigError("which lakehouse to query is not clear", "give either --pipeline or --lakehouse")
+        raise ConfigError("sql needs exactly one of --pipeline and --lakehouse", "give one of them")
     if decrypt and pipeline is None:
         raise ConfigError("--decrypt needs --pipeline", "give --pipeline: its file names the key store")
     text = personal.read(query, "the query") if query == personal.STDIN else query

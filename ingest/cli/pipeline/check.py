@@ -22,7 +22,7 @@ def check(
         bool,
         typer.Option("--live", help="Ask Kafka for topics, offsets, lag and newest events, and Connect for settings."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document in place of tables.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema for editors.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Log what the Kafka client does.")] = False,
 ) -> None:
@@ -70,7 +70,7 @@ def _require_running(connector: dict[str, Any] | None) -> None:
         return
     raise SourceRefused(
         f"connector {connector['name']!r} has failed ({', '.join(connector['failures'])}) and sends nothing",
-        "read the log of its Kafka Connect worker, mend the cause, then restart the connector and its tasks; where a "
+        "read the log of its Kafka Connect worker, fix the cause, then restart the connector and its tasks; where a "
         "numeric could not be converted (NaN, Infinity): `ingest connector recipe postgres --numbers-as-text`",
     )
 

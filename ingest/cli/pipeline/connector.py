@@ -14,7 +14,7 @@ from ingest.connector import Placement, Setting
 from ingest.connector import recipe as recipe_of
 from ingest.errors import ConfigError
 
-app = typer.Typer(help="What a Debezium connector has to be told so that it loses nothing.", no_args_is_help=True)
+app = typer.Typer(help="The configuration of a Debezium connector that loses nothing.", no_args_is_help=True)
 
 
 @app.callback()
@@ -31,21 +31,20 @@ def _group() -> None:
 def recipe(
     database: Annotated[str, typer.Argument(help="The kind of database: postgres.")],
     pipeline: Annotated[
-        str | None, typer.Argument(help="A pipeline's name or file: the connector's name, topics and tables are its.")
+        str | None,
+        typer.Argument(help="A pipeline's name or file, which tells the connector's name, topics and tables."),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Of the connector, its topics, slot and publication.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the connector, its topics, slot and publication.")] = None,
     table: Annotated[list[str] | None, typer.Option(help="schema.table to read. May be repeated.")] = None,
-    schema: Annotated[
-        list[str] | None, typer.Option(help="Schema, all of whose tables to read. May be repeated.")
-    ] = None,
-    host: Annotated[str | None, typer.Option(help="Of the database.")] = None,
-    port: Annotated[int | None, typer.Option(help="Of the database.")] = None,
-    user: Annotated[str | None, typer.Option(help="Who reads; needs REPLICATION.")] = None,
-    dbname: Annotated[str | None, typer.Option(help="The database.")] = None,
+    schema: Annotated[list[str] | None, typer.Option(help="Schema whose tables are all read. May be repeated.")] = None,
+    host: Annotated[str | None, typer.Option(help="The database's host.")] = None,
+    port: Annotated[int | None, typer.Option(help="The database's port.")] = None,
+    user: Annotated[str | None, typer.Option(help="The user that reads the log; needs REPLICATION.")] = None,
+    dbname: Annotated[str | None, typer.Option(help="The database's name.")] = None,
     numbers_as_text: Annotated[
-        bool, typer.Option("--numbers-as-text", help="Where numeric columns hold NaN or Infinity.")
+        bool, typer.Option("--numbers-as-text", help="Send numeric columns as text, for NaN and Infinity.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As Kafka Connect takes it: POST it to /connectors.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON that POST /connectors takes.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
     """Write the configuration of a connector that loses nothing. Passwords are neither options nor in the output."""
@@ -105,7 +104,7 @@ def _topics(pipeline: Pipeline) -> tuple[str, list[str], list[str]]:
     if prefix is None:
         raise ConfigError(
             f"the topics of pipeline {pipeline.name!r} don't tell the connector's topic.prefix",
-            "say source: {debezium: {topic.prefix: …}} in its file, or give --name and --table",
+            "set source: {debezium: {topic.prefix: …}} in its file, or give --name and --table",
         )
     return prefix, tables, schemas
 

@@ -20,15 +20,18 @@ def replay(
     events: Annotated[
         list[Path] | None, typer.Argument(help="Changelog files, one record a line.", exists=True)
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where the tables go.")] = ...,  # type: ignore[assignment]
+    out: Annotated[Path, typer.Option(help="Folder for the tables.")] = ...,  # type: ignore[assignment]
     tables: Annotated[
-        Path | None, typer.Option(help="Tables, keys and types that the events don't tell.", exists=True)
+        Path | None,
+        typer.Option(help="JSON file with tables, keys and types that the events don't carry.", exists=True),
     ] = None,
-    each: Annotated[bool, typer.Option("--each", help="Every folder given is a case, or holds cases.")] = False,
-    form: Annotated[str, typer.Option("--format", help="delta, or jsonl besides.")] = "delta",
+    each: Annotated[bool, typer.Option("--each", help="Each given folder is a case, or holds cases.")] = False,
+    form: Annotated[str, typer.Option("--format", help="delta, or jsonl for additional text files.")] = "delta",
     batch_size: Annotated[int, typer.Option(min=0, help="Records per batch; 0: all in one.")] = 0,
-    shuffle: Annotated[int | None, typer.Option(help="Seed of another order, each partition still in its own.")] = None,
-    any_order: Annotated[bool, typer.Option("--any-order", help="With --shuffle: any order at all.")] = False,
+    shuffle: Annotated[int | None, typer.Option(help="Seed that shuffles records between partitions.")] = None,
+    any_order: Annotated[
+        bool, typer.Option("--any-order", help="With --shuffle: also shuffle within partitions.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the accounts as JSON.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
 ) -> None:
