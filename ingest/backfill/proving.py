@@ -21,7 +21,7 @@ from ingest.config import Pipeline
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.silver import Silver
-from ingest.merge.images import TableSchema
+from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.pipeline.composition import bronze_of, rules_of
 from ingest.quality.digest import Digest

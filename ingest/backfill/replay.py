@@ -26,7 +26,7 @@ from ingest.lakehouse.quarantine import Quarantine
 from ingest.lakehouse.silver import Silver
 from ingest.loop.capture import Capture
 from ingest.loop.merge import Merge
-from ingest.merge.images import TableSchema
+from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse, path_segment
 from ingest.sources.files import FileSource, Line, lines, shuffled
 

@@ -23,8 +23,8 @@ from ingest.config import Pipeline
 from ingest.errors import ConfigError
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.row_history import ARRIVED
-from ingest.merge.images import TableSchema
 from ingest.merge.row_versions import UNTIL, VALID_FROM, VALID_TO
+from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.pipeline.composition import rules_of
 from ingest.reconcile.scd2 import RowHistory, row_history_of

@@ -15,7 +15,8 @@ from ingest.batches.table_batch import TableBatch
 from ingest.changelog.image_reader import ImageChoice, ImageReader
 from ingest.changelog.values.columns import Column
 from ingest.evolution.inference import columns_for_table, holds_long_numbers, proven_columns, stored_column
-from ingest.merge.images import TableSchema, changes
+from ingest.merge.images import changes
+from ingest.merge.table_schema import TableSchema
 
 _OPS = {ImageChoice.AFTER: ("c", "r", "u"), ImageChoice.BEFORE: ("u", "d")}
 

@@ -2,16 +2,17 @@
 
 | column | content |
 |---|---|
-| `_deleted` | true: the key is deleted; the other columns are null |
+| `_ingest_deleted` | true: the key is deleted; the other columns are null |
 | `_position` | `POSITION` of the event |
 | `_column_positions` | null for a whole image; else the columns that are older, or unknown (`merge.partial_rows`) |
 | `_source_ts` | time of the source's commit |
-| `_event` | topic, partition and offset of the record |
-| `_code`, `_reason` | why the event can't be applied; null if it can |
-| `_moved` | true: the delete of the old key by an update of the key |
-| `_new_key` | of a delete: the key under which the row continues, a struct of key columns (`merge.key_changes`) |
-| `_moved_to` | the same in a tombstone, as JSON text |
-| `_location` | of a stored row: its file's name, and its index in the file |
+| `_ingest_event` | topic, partition and offset of the record |
+| `_ingest_code`, `_ingest_reason` | why the event can't be applied; null if it can |
+| `_ingest_moved` | true: the delete of the old key by an update of the key |
+| `_ingest_new_key` | of a delete: the key under which the row continues, a struct of key columns (`merge.key_changes`)
+|
+| `_ingest_moved_to` | the same in a tombstone, as JSON text |
+| `_ingest_location` | of a stored row: its file's name, and its index in the file |
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.values.columns import Column
-from ingest.changelog.values.decode import wire_spark_type
 from ingest.changelog.values.types import OutOfRange
+from ingest.changelog.values.wire_types import wire_spark_type
 from ingest.spark.plain_json import CORRUPT
 
 

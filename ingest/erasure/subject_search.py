@@ -23,7 +23,7 @@ from ingest.lakehouse.silver import Silver
 from ingest.loop.event_references import key_references, with_key
 from ingest.loop.table_schemas import TableSchemas
 from ingest.merge.actions import TOMBSTONE_KEY, tombstone_key
-from ingest.merge.images import TableSchema
+from ingest.merge.table_schema import TableSchema
 from ingest.pipeline.composition import rules_of
 from ingest.reconcile import TableState, table_state
 from ingest.spark.checkpoints import checkpoint

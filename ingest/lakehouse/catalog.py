@@ -23,7 +23,7 @@ from ingest.delta import delta_table
 from ingest.delta.txn_versions import TxnVersion
 from ingest.errors import ConfigError
 from ingest.evolution.policies import TableColumn
-from ingest.merge.images import TableSchema
+from ingest.merge.table_schema import TableSchema
 from ingest.names import nearest
 from ingest.spark.local_rows import local_rows
 

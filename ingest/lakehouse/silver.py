@@ -28,8 +28,9 @@ from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.silver_rows import SilverRows
 from ingest.lakehouse.table_features import MAPPING, features
 from ingest.merge.actions import DELETE, INSERT, UPDATE
-from ingest.merge.images import TableSchema, default_of
+from ingest.merge.image_columns import default_value
 from ingest.merge.key_join import joined_by_key
+from ingest.merge.table_schema import TableSchema
 from ingest.names import identifier
 from ingest.spark.checkpoints import checkpoint
 from ingest.spark.prepared import Query, asked
@@ -308,7 +309,7 @@ def _converted(rows: DataFrame, before: TableSchema, after: TableSchema) -> Data
 def _with_defaults(rows: DataFrame, table_schema: TableSchema) -> DataFrame:
     """Rows with all columns of `table_schema`: one that they lack holds its default, or null."""
     present = set(rows.columns)
-    return rows.withColumns({c.name: default_of(c) for c in table_schema.columns if c.name not in present})
+    return rows.withColumns({c.name: default_value(c) for c in table_schema.columns if c.name not in present})
 
 
 def _whole(rows: DataFrame) -> DataFrame:

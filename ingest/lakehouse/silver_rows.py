@@ -17,8 +17,8 @@ from ingest.changelog.values.types import spark_type
 from ingest.delta.delta_table import CHANGE_TYPE
 from ingest.lakehouse.file_layout import laid_out
 from ingest.merge.actions import ACTION, DELETE, INSERT, UPDATE
-from ingest.merge.images import TableSchema
 from ingest.merge.key_join import joined_by_key
+from ingest.merge.table_schema import TableSchema
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from ingest.changelog.values.columns import Column
 from ingest.evolution.policies import TableColumn
 from ingest.loop.table_schemas import TableSchemas
 from ingest.merge.actions import tombstone_key, tombstone_key_of
-from ingest.merge.images import TableSchema, changes
+from ingest.merge.images import changes
+from ingest.merge.table_schema import TableSchema
 from ingest.suppression.key_references import OWN_KEYS, REFERENCES, foreign_keys, own_keys
 
 GROUP = "_ingest_group"

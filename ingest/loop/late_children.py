@@ -18,7 +18,7 @@ from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.lakehouse.silver import Silver
 from ingest.merge.actions import ACTION, DELETE
-from ingest.merge.images import TableSchema
+from ingest.merge.table_schema import TableSchema
 from ingest.reconcile import TableState
 from ingest.spark.checkpoints import checkpoint
 from ingest.suppression.before_cutoff import BEFORE_CUTOFF, with_cutoff_flags

@@ -33,7 +33,7 @@ from ingest.loop.merge_lease import SliceCommits, UnfinishedSlices
 from ingest.loop.table_schemas import Incoming, Refused, TableSchemas
 from ingest.loop.unordered_keys import UnorderedKeys
 from ingest.loop.writing import commit_changeset, commit_nothing
-from ingest.merge.images import TableSchema
+from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.reconcile import Changeset, DuplicateMismatch, TableState, Truncation, reconcile, table_state
 from ingest.reconcile.scd2 import RowHistory

@@ -19,7 +19,7 @@ from ingest.errors import TableUnusable
 from ingest.evolution.inference import columns_for_table, stored_column
 from ingest.evolution.policies import ColumnConflict, EqualNames, evolve
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
-from ingest.merge.images import TableSchema
+from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.reconcile import TableState
 

@@ -16,7 +16,7 @@ from ingest.changelog.change import CODE, POSITION_COLUMN
 from ingest.changelog.image_reader import ImageChoice
 from ingest.errors import StopRequested
 from ingest.merge.actions import TOMBSTONE_KEY, tombstone_key
-from ingest.merge.images import TableSchema
+from ingest.merge.table_schema import TableSchema
 from ingest.reconcile import TableState
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.merge.actions import ACTION, DELETE
-from ingest.merge.images import TableSchema
+from ingest.merge.table_schema import TableSchema
 from ingest.reconcile import Changeset, TableState
 from ingest.spark.background import in_background
 

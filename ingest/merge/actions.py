@@ -29,8 +29,8 @@ _FORGOTTEN = "tombstones this old have been forgotten: whether the key was delet
 ACTION = "_ingest_action"
 TIED = "_ingest_tied"
 INSERT, UPDATE, DELETE, WRITE_TOMBSTONE, REFUSE = "insert", "update", "delete", "bury", "refuse"
-"""Values of `_action`. `bury`: a delete of a key without a row, which writes its tombstone only. `refuse`: the change
-can't be applied and goes to quarantine."""
+"""Values of `_ingest_action`. `bury`: a delete of a key without a row, which writes its tombstone only. `refuse`: the
+change can't be applied and goes to quarantine."""
 
 
 def tombstone_key(key: Sequence[str]) -> Column:
@@ -49,8 +49,8 @@ def tombstone_key_of(values: Sequence[Column]) -> Column:
 
 
 def refuse_below_horizon(states: DataFrame, position: Column, nothing_known: Column, horizon: Column) -> DataFrame:
-    """Returns `states`, where images below the gc horizon of keys with neither row nor tombstone get `_code` and
-    `_reason`: a tombstone that would forbid them may have been collected.
+    """Returns `states`, where images below the gc horizon of keys with neither row nor tombstone get `_ingest_code` and
+    `_ingest_reason`: a tombstone that would forbid them may have been collected.
 
     `position`: that of the state. `nothing_known`: true if the key has neither row nor tombstone.
     """
@@ -68,11 +68,11 @@ def with_whole_row_actions(
     key: Sequence[str],
     horizon: Column | None = None,
 ) -> DataFrame:
-    """Returns `states` with `_action` (null: late or a duplicate) and `_tied` (true: an update at the source position
-    of the stored row, which is a duplicate delivery if their columns are equal).
+    """Returns `states` with `_ingest_action` (null: late or a duplicate) and `_ingest_tied` (true: an update at the
+    source position of the stored row, which is a duplicate delivery if their columns are equal).
 
     `states`: compacted changes. `rows`, `tombstones`: what is stored of at least the keys of `states`, at most one row
-    per key, or None if there is nothing; columns: those of the key, or their hash `_key`, and `_position`; other
+    per key, or None if there is nothing; columns: those of the key, or their hash `_ingest_key`, and `_position`; other
     columns are passed on. `horizon`: tombstones below this position may have been collected.
     """
     with_actions = states
@@ -92,7 +92,8 @@ def with_whole_row_actions(
 
 @cache
 def _action_columns() -> dict[str, Column]:
-    """Returns `_action` and `_tied`, computed from `_position`, `_row`, `_tombstone`, `_deleted` and `_code`.
+    """Returns `_ingest_action` and `_ingest_tied`, computed from `_position`, `_ingest_row`, `_ingest_tombstone`,
+    `_ingest_deleted` and `_ingest_code`.
 
     Positions are compared outside of CASE branches: Spark eliminates no common subexpressions inside them. Cached,
     since building the columns takes longer than a small batch.

@@ -19,12 +19,12 @@ from ingest.changelog.position import POSITION
 _NTH = "_ingest_nth"
 _REFUSED_ID, _TOPIC, *_POSITION_FIELDS = (f"_ingest_compared_{n}" for n in range(2 + len(POSITION)))
 """Temporary columns: the event ID of a change that can't be applied (else null); and for the shuffle of a large batch
-the topic and the fields of `_position`, from which `_event` is restored."""
+the topic and the fields of `_position`, from which `_ingest_event` is restored."""
 
 
 def compacted(changes: DataFrame, key: Sequence[str], partitions: int | None = None) -> DataFrame:
-    """Returns the change of the highest position per key, with the columns of `changes`. Changes with a `_code` can't
-    be applied and are all kept.
+    """Returns the change of the highest position per key, with the columns of `changes`. Changes with a `_ingest_code`
+    can't be applied and are all kept.
 
     The result is partitioned and sorted by key, so a join by the key needs no further exchange. `partitions`: number of
     shuffle partitions of a large batch; None for a small one.
@@ -62,7 +62,7 @@ def _flattened() -> dict[str, Column]:
 
 @cache
 def _restored() -> dict[str, Column]:
-    """Returns `_position` and `_event`, restored from the columns of `_flattened`."""
+    """Returns `_position` and `_ingest_event`, restored from the columns of `_flattened`."""
     at = {field: F.col(name).alias(field) for name, field in zip(_POSITION_FIELDS, POSITION.names, strict=True)}
     event = F.struct(F.col(_TOPIC).alias("topic"), at["partition"], at["offset"])
     return {POSITION_COLUMN: F.struct(*at.values()), EVENT_ID: event}

@@ -6,7 +6,8 @@ delete. So each such delete yields a state of the new key that is no image: its 
 (`partial_rows`). If the create comes in a later batch, that state waits in the pending table, without a position.
 
 Unchanged values follow a row to its new key even if older events arrive late: they are carried over again along the
-move that the old key's tombstone stores (`_moved_to`), and of several the one of the highest `told` position wins.
+move that the old key's tombstone stores (`_ingest_moved_to`), and of several the one of the highest `told` position
+wins.
 
 A move also implies that its target did not exist right before: the new key counts as deleted just below the position of
 the move, whether or not an event has said so.
@@ -53,9 +54,9 @@ def new_key_text() -> Column:
 def with_carried_states(facts: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
     """Returns `facts` and the states that key changes carry over to new keys.
 
-    `facts`: states of keys in the form of `partial_rows.join_states`; those with a `_new_key` are moves. `columns`:
-    those other than the key's. A row may move several times within a batch, so the states are computed repeatedly, one
-    move further each time, until their checksum no longer changes.
+    `facts`: states of keys in the form of `partial_rows.join_states`; those with a `_ingest_new_key` are moves.
+    `columns`: those other than the key's. A row may move several times within a batch, so the states are computed
+    repeatedly, one move further each time, until their checksum no longer changes.
     """
     facts = facts.unionByName(_vacated(facts, key))
     all_states, last_checksum = facts, 0

@@ -56,10 +56,11 @@ def _event_hash() -> Column:
 
 
 def with_cancelled(entries: DataFrame) -> DataFrame:
-    """Returns `entries` with `_cancelled`: the oldest credits and debts of a content cancel each other, one for one.
+    """Returns `entries` with `_ingest_cancelled`: the oldest credits and debts of a content cancel each other, one for
+    one.
 
-    `entries`: all credits (rows) and debts (removals) of some contents, with `_side`, `_content`, `_position` and
-    `_event`.
+    `entries`: all credits (rows) and debts (removals) of some contents, with `_ingest_side`, `_ingest_content`,
+    `_position` and `_ingest_event`.
     """
     side = Window.partitionBy(CONTENT, SIDE).orderBy(POSITION_COLUMN, F.col(EVENT_ID))
     both = Window.partitionBy(CONTENT)

@@ -13,9 +13,9 @@ from ingest.changelog.projection import Projection
 
 
 def split_key_updates(changes: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Returns changes, two for an update of the key, with `_moved` (true for the delete of the old key).
+    """Returns changes, two for an update of the key, with `_ingest_moved` (true for the delete of the old key).
 
-    `changes`: with `_old_<n>`, the key columns of the image before; all null if the event has none.
+    `changes`: with `_ingest_old_<n>`, the key columns of the image before; all null if the event has none.
     """
     moves, columns = _projections(tuple(changes.columns), tuple(key))
     return columns.of(changes if moves is None else changes.select("*", moves))
@@ -23,8 +23,8 @@ def split_key_updates(changes: DataFrame, key: Sequence[str]) -> DataFrame:
 
 @lru_cache(maxsize=512)
 def _projections(changes: tuple[str, ...], key: tuple[str, ...]) -> tuple[Column | None, Projection]:
-    """Returns the `_moved` column that explodes an update of the key to two rows (None if `changes` lacks the old key),
-    and the projection to changes on top of it."""
+    """Returns the `_ingest_moved` column that explodes an update of the key to two rows (None if `changes` lacks the
+    old key), and the projection to changes on top of it."""
     old = [c for c in (f"_ingest_old_{n}" for n in range(len(key))) if c in changes]
     rest = [c for c in changes if c not in old]
     if not old or len(old) != len(key):

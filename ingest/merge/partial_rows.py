@@ -74,9 +74,9 @@ _STORED = T.StructType(
 def join_states(
     states: DataFrame, key: Sequence[str], columns: Sequence[str], partial_columns: Sequence[str]
 ) -> DataFrame:
-    """Returns the join of the states of each key: one row per key, with the columns of a change, `_dead` (highest
-    position of a delete), `_carried` (true: no image, only values that a move carried over) and those of
-    `stored_columns`.
+    """Returns the join of the states of each key: one row per key, with the columns of a change, `_ingest_dead`
+    (highest position of a delete), `_ingest_carried` (true: no image, only values that a move carried over) and those
+    of `stored_columns`.
 
     `columns`: those of the table other than the key's. `partial_columns`: those of them that have an entry in
     `_column_positions` of any state.
@@ -171,8 +171,9 @@ def stored_columns(kind: str | None, columns: Sequence[str], location: Column | 
 
 
 def with_partial_row_actions(states: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Returns joined states with `_action` (on silver; `bury`: only a tombstone is new), `_pending_action` (on the
-    pending table) and `_buries` (true: a tombstone has to be written). `columns`: all of the table."""
+    """Returns joined states with `_ingest_action` (on silver; `bury`: only a tombstone is new),
+    `_ingest_pending_action` (on the pending table) and `_ingest_buries` (true: a tombstone has to be written).
+    `columns`: all of the table."""
     complete = ~F.coalesce(F.exists(F.map_values(COLUMN_POSITIONS), lambda v: v.isNull()), F.lit(False))
     row, pending_row = F.col(ROW), F.col(PENDING_ROW)
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from ingest.lakehouse.catalog import Revision
-from ingest.merge.images import TableSchema
+from ingest.merge.table_schema import TableSchema
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ingest.batches.decoding import BatchChanges
 from ingest.changelog.image_reader import ImageChoice
-from ingest.merge.images import TableSchema
+from ingest.merge.table_schema import TableSchema
 from ingest.reconcile.changeset import Changeset, DuplicateMismatch, TableState, Truncation, table_state
 from ingest.reconcile.keyless import reconcile_keyless
 from ingest.reconcile.partial_rows import reconcile_partial_rows

@@ -25,10 +25,10 @@ from ingest.changelog.values.render import LOSSLESS_JSON
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse.tombstones import MOVED_AT
 from ingest.merge.actions import TOMBSTONE_KEY, tombstone_key
-from ingest.merge.images import TableSchema
 from ingest.merge.key_changes import with_columns_of
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.partial_rows import PENDING_ROW, ROW, TOMBSTONE, stored_columns, without_truncated
+from ingest.merge.table_schema import TableSchema
 from ingest.reconcile.changeset import TableState, Truncation
 from ingest.spark.checkpoints import checkpoint
 

@@ -14,8 +14,8 @@ from ingest.changelog.image_reader import ImageChoice
 from ingest.internal_columns import LOCATION, LOCATION_TYPE
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.merge.actions import ACTION, DELETE, INSERT
-from ingest.merge.images import TableSchema
 from ingest.merge.keyless import CANCELLED, CONTENT, CREDIT, DEBT, SIDE, with_cancelled
+from ingest.merge.table_schema import TableSchema
 from ingest.reconcile.changeset import Changeset, TableState, Truncation, above_truncate
 from ingest.spark.checkpoints import checkpoint
 

@@ -12,7 +12,6 @@ from ingest.changelog.position import position_literal
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.merge.actions import ACTION, TOMBSTONE_KEY, WRITE_TOMBSTONE, refuse_below_horizon, tombstone_key
-from ingest.merge.images import TableSchema
 from ingest.merge.key_changes import with_carried_states
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.partial_rows import (
@@ -25,6 +24,7 @@ from ingest.merge.partial_rows import (
     join_states,
     with_partial_row_actions,
 )
+from ingest.merge.table_schema import TableSchema
 from ingest.reconcile.changeset import Changeset, TableState, Truncation, above_truncate
 from ingest.reconcile.column_facts import ColumnFacts
 from ingest.spark.checkpoints import checkpoint

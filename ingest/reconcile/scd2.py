@@ -30,11 +30,11 @@ from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.row_history import ARRIVED, OTHER_KEY, HistoryChanges, HistoryVersions
 from ingest.lakehouse.silver import Silver
 from ingest.merge.actions import ACTION, DELETE, INSERT, UPDATE
-from ingest.merge.images import TableSchema
 from ingest.merge.key_changes import with_carried_states, with_columns_of
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.partial_rows import stored_columns
 from ingest.merge.row_versions import row_versions
+from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.spark.checkpoints import checkpoint
 

@@ -27,8 +27,8 @@ from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.tombstones import MOVED_AT
 from ingest.merge.actions import ACTION, DELETE, REFUSE, TIED, TOMBSTONE_KEY, WRITE_TOMBSTONE, tombstone_key
 from ingest.merge.compaction import compacted
-from ingest.merge.images import TableSchema
 from ingest.merge.key_join import joined_by_key
+from ingest.merge.table_schema import TableSchema
 from ingest.reconcile.changeset import Changeset, DuplicateMismatch, TableState, Truncation, above_truncate
 from ingest.reconcile.prepared_lookup import PARTIAL, ActionCounts, count_actions, replaced_file, takes_effect
 from ingest.reconcile.small_batch import SMALL_BATCH_EVENTS, with_stored_actions

@@ -19,7 +19,7 @@ from ingest.changelog.point import Point
 from ingest.changelog.values.render import LOSSLESS_JSON
 from ingest.changelog.values.types import Kind
 from ingest.errors import ConfigError
-from ingest.merge.images import TableSchema
+from ingest.merge.table_schema import TableSchema
 from ingest.sources.contract import OffsetRange, Offsets
 
 _NO_FILES = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")

@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from ingest.changelog.change import quoted
 from ingest.changelog.values.types import spark_type
-from ingest.merge.images import TableSchema
+from ingest.merge.table_schema import TableSchema
 from ingest.suppression.key_file import LedgerKeys
 from ingest.suppression.keyed_hash import INNER, OUTER, key_text, keyed_hash_column
 from ingest.suppression.subjects import Subjects

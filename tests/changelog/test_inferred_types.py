@@ -10,8 +10,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from ingest.changelog.connect_schema import declared
-from ingest.changelog.values.decode import decode, wire_spark_type
+from ingest.changelog.values.decode import decode
 from ingest.changelog.values.types import LogicalType, parse
+from ingest.changelog.values.wire_types import wire_spark_type
 from ingest.evolution.inferred_types import is_inferable, join, join_all, wire_of
 from ingest.evolution.policies import TableColumn, evolve
 

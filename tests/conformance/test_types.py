@@ -19,9 +19,11 @@ from pyspark.sql import types as T
 
 from ingest.changelog.connect_schema import columns_of, declared
 from ingest.changelog.values.columns import Column
-from ingest.changelog.values.decode import decode, is_unavailable, undecodable, wire_spark_type
+from ingest.changelog.values.decode import decode, undecodable
 from ingest.changelog.values.render import json_object, rendered
 from ingest.changelog.values.types import OutOfRange, parse
+from ingest.changelog.values.unavailable import is_unavailable
+from ingest.changelog.values.wire_types import wire_spark_type
 
 FOLDER = Path(os.environ.get("INGEST_CONFORMANCE", Path(__file__).parents[2].parent / "shared" / "conformance"))
 PLACEHOLDER = "__debezium_unavailable_value"

@@ -23,7 +23,7 @@ from ingest.lakehouse import file_layout, page_index, silver
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.silver import Silver
 from ingest.merge.actions import ACTION, DELETE, INSERT, UPDATE
-from ingest.merge.images import TableSchema
+from ingest.merge.table_schema import TableSchema
 
 pytestmark = pytest.mark.spark
 KEYS = {

@@ -4,8 +4,8 @@ A JSON number is read as VARIANT, which keeps up to 38 digits exactly and turns 
 exponent into doubles. A double is converted to a decimal only if that provably gives the number that was written; else
 the result is null, which `decode.undecodable` reports.
 
-`_named` computes a value once that is used often: Spark eliminates no common subexpressions inside of CASE branches,
-and the JVM never compiles a generated method of more than 8,000 bytes.
+`_computed_once` computes a value once that is used often: Spark eliminates no common subexpressions inside of CASE
+branches, and the JVM never compiles a generated method of more than 8,000 bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def from_unscaled(variant: SparkColumn, scale: int, target: LogicalType) -> Spar
             written = F.concat(digits, F.lit(f"E{-scale}")).try_cast(spark_type(target))
         return F.when(_is_utf8_text(variant), written).otherwise(_from_number(text, scale, target))
 
-    return _named(text_of(variant), read)
+    return _computed_once(text_of(variant), read)
 
 
 def from_plain(variant: SparkColumn, scale: int, target: LogicalType) -> SparkColumn:
@@ -59,12 +59,12 @@ def from_plain(variant: SparkColumn, scale: int, target: LogicalType) -> SparkCo
             written = written.when(text == word, F.lit(spelled))
         return F.when(_is_utf8_text(variant), written).otherwise(_from_number(text, scale, target))
 
-    return _named(text_of(variant), read)
+    return _computed_once(text_of(variant), read)
 
 
 def from_variable_scale(value: SparkColumn) -> SparkColumn:
     """Returns Debezium's VariableScaleDecimal, a struct of `scale` and the base64 `value`, as decimal text."""
-    return placed(_named(value["value"], _digits), value["scale"])
+    return placed(_computed_once(value["value"], _digits), value["scale"])
 
 
 def text_of(variant: SparkColumn) -> SparkColumn:
@@ -81,7 +81,7 @@ def placed(digits: SparkColumn, scale: SparkColumn) -> SparkColumn:
     return F.when(scale.between(-_MAX_SCALE, _MAX_SCALE), F.rtrim(pointed, F.lit(".")))
 
 
-def _named(value: SparkColumn, body: Callable[[SparkColumn], SparkColumn]) -> SparkColumn:
+def _computed_once(value: SparkColumn, body: Callable[[SparkColumn], SparkColumn]) -> SparkColumn:
     """Returns `body(value)`, where `value` is computed once however often `body` uses it."""
     return F.get(F.transform(F.array(value), body), F.lit(0))
 

@@ -14,57 +14,16 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
-from ingest.changelog.values import decimals, temporal
+from ingest.changelog.values import decimals, scalars, temporal
 from ingest.changelog.values.base64_text import bytes_of
-from ingest.changelog.values.columns import NUMBERS, Encoding, WireType
-from ingest.changelog.values.json_text import json_text
-from ingest.changelog.values.types import Kind, LogicalType, OutOfRange, spark_type
-from ingest.changelog.values.unavailable import is_unavailable
+from ingest.changelog.values.columns import Encoding, WireType
+from ingest.changelog.values.types import FLOATS, INTEGERS, Kind, LogicalType, OutOfRange, spark_type
+from ingest.changelog.values.wire_types import wire_spark_type
 from ingest.errors import ChangelogUnusable
-
-__all__ = ["decode", "is_unavailable", "undecodable", "wire_spark_type"]
 
 Decoder = Callable[[SparkColumn, WireType, LogicalType], SparkColumn]
 
-_FLOATS = (Kind.FLOAT32, Kind.FLOAT64)
-_ALWAYS_KEPT = {Kind.FLOAT32: 6, Kind.FLOAT64: 15}
-"""The number of decimal digits that a float always keeps."""
-_INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT53, Kind.INT64)
 _TEXTS = (Kind.STRING, Kind.JSON, Kind.XML, Kind.UUID, Kind.LTREE, Kind.ENUM, Kind.INTERVAL_ISO, Kind.UNKNOWN)
-
-
-def wire_spark_type(wire: WireType) -> spark.DataType:
-    """Returns the type for `from_json` of a value in this encoding."""
-    elements = [wire_spark_type(element) for element in wire.elements]
-    match wire.encoding:
-        case Encoding.ARRAY:
-            found: spark.DataType = spark.ArrayType(elements[0])
-        case Encoding.MAP:
-            found = spark.MapType(spark.StringType(), elements[1])
-        case Encoding.MAP_ENTRIES:
-            found = spark.ArrayType(spark.ArrayType(spark.VariantType()))
-        case Encoding.STRUCT:
-            fields = zip(wire.names, elements, strict=True)
-            found = spark.StructType([spark.StructField(name, element) for name, element in fields])
-        case _:
-            found = _scalar_spark_type(wire)
-    return found
-
-
-def _scalar_spark_type(wire: WireType) -> spark.DataType:
-    match wire.encoding:
-        case Encoding.DECIMAL_UNSCALED | Encoding.DECIMAL_PLAIN | Encoding.JSON_VALUE:
-            return spark.VariantType()
-        case Encoding.DECIMAL_VARIABLE:
-            return spark.StructType().add("scale", spark.IntegerType()).add("value", spark.StringType())
-        case Encoding.NUMBER if wire.checked and wire.number in _FLOATS:
-            return spark.VariantType()
-        case Encoding.BOOLEAN if not wire.checked:
-            return spark.BooleanType()
-        case encoding if encoding in NUMBERS and not wire.checked:
-            return spark_type(LogicalType(wire.number))
-        case _:
-            return spark.StringType()
 
 
 def decode(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
@@ -86,124 +45,44 @@ def undecodable(value: SparkColumn, wire: WireType, target: LogicalType) -> Spar
 
     An unavailable value is usually undecodable too: test `is_unavailable` first.
     """
-    if _kept_as_it_is(wire, target):
+    if _is_unchanged(wire, target):
         return F.lit(False)
     present = value.isNotNull()
     match wire.encoding:
         case Encoding.ARRAY:
-            element = _part(wire.elements[0], target.elements[0])
-            inner = F.exists(value, element)
+            element = _undecodable_part(wire.elements[0], target.elements[0])
+            inner_undecodable = F.exists(value, element)
         case Encoding.MAP:
-            key, inner_value = (_part(*pair) for pair in zip(wire.elements, target.elements, strict=True))
-            inner = F.exists(F.map_keys(value), key) | F.exists(F.map_values(value), inner_value)
+            key, value_part = (_undecodable_part(*pair) for pair in zip(wire.elements, target.elements, strict=True))
+            inner_undecodable = F.exists(F.map_keys(value), key) | F.exists(F.map_values(value), value_part)
         case Encoding.MAP_ENTRIES:
-            inner = F.exists(value, lambda entry: _bad_entry(entry, wire, target))
+            inner_undecodable = F.exists(value, lambda entry: _is_undecodable_entry(entry, wire, target))
         case Encoding.STRUCT:
             types = dict(zip(target.names, target.elements, strict=True))
             fields = zip(wire.names, wire.elements, strict=True)
             parts = [undecodable(value.getField(name), part, types[name]) for name, part in fields]
-            inner = F.array_contains(F.array(*parts), True) if parts else F.lit(False)
+            inner_undecodable = F.array_contains(F.array(*parts), True) if parts else F.lit(False)
         case _:
-            inner = decode(value, _readable(wire), target).isNull()
+            inner_undecodable = decode(value, _with_clamping(wire), target).isNull()
             if isinstance(wire_spark_type(wire), spark.VariantType):
                 present &= ~F.is_variant_null(value)
-    # `inner` is the left operand: there Spark recognizes it as a common subexpression.
-    return F.coalesce(inner & present, F.lit(False))
+    # `inner_undecodable` is the left operand: there Spark recognizes it as a common subexpression.
+    return F.coalesce(inner_undecodable & present, F.lit(False))
 
 
-def _readable(wire: WireType) -> WireType:
+def _with_clamping(wire: WireType) -> WireType:
     """Returns a wire type that clamps times out of range instead of nulling them."""
     return replace(wire, out_of_range=OutOfRange.CLAMP) if wire.out_of_range is OutOfRange.SET_NULL else wire
 
 
-def _kept_as_it_is(wire: WireType, target: LogicalType) -> bool:
+def _is_unchanged(wire: WireType, target: LogicalType) -> bool:
     """Returns true if `decode` returns its input unchanged."""
     plain = wire.encoding in (Encoding.BOOLEAN, Encoding.NUMBER) and not wire.checked
     return wire.encoding is Encoding.TEXT or (plain and wire_spark_type(wire) == spark_type(target))
 
 
-def _part(wire: WireType, target: LogicalType) -> Callable[[SparkColumn], SparkColumn]:
+def _undecodable_part(wire: WireType, target: LogicalType) -> Callable[[SparkColumn], SparkColumn]:
     return lambda value: undecodable(value, wire, target)
-
-
-def _boolean(value: SparkColumn, wire: WireType, _: LogicalType) -> SparkColumn:
-    if not wire.checked:
-        return value
-    # Compare texts first: a `try_cast` that fails throws an exception per row.
-    written = F.when(value == "true", F.lit(True)).when(value == "false", F.lit(False))
-    return written.otherwise(F.coalesce(value.try_cast("bigint") != 0, value.try_cast("boolean")))
-
-
-def _number(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
-    if wire.checked and wire.number in _FLOATS:
-        return _checked_float(value, wire).cast(spark_type(target))
-    narrow = value.try_cast(spark_type(LogicalType(wire.number))) if wire.checked else value
-    return narrow.try_cast(spark_type(target))
-
-
-def _checked_float(variant: SparkColumn, wire: WireType) -> SparkColumn:
-    """Returns the float of a number; null if it has more digits than the float keeps."""
-    text = decimals.text_of(variant)
-    floating = text.try_cast(spark_type(LogicalType(wire.number)))
-    return F.when(F.length(text) <= _ALWAYS_KEPT[wire.number], floating).otherwise(_if_exact(variant, text, floating))
-
-
-def _if_exact(variant: SparkColumn, text: SparkColumn, floating: SparkColumn) -> SparkColumn:
-    variant_type = F.schema_of_variant(variant)
-    is_exact = _significant(floating.cast("string")) == _significant(text)
-    is_exact_as_double = _significant(floating.cast("double").cast("string")) == _significant(text)
-    is_decimal = (variant_type == "BIGINT") | variant_type.startswith("DECIMAL")
-    is_unchecked = (variant_type == "DOUBLE") | (variant_type == "STRING")
-    return F.when(is_unchecked | (is_decimal & (is_exact | is_exact_as_double)), floating)
-
-
-def _significant(number: SparkColumn) -> SparkColumn:
-    digits = F.translate(F.split_part(number, F.lit("E"), F.lit(1)), "-.", "")
-    return F.trim(digits, F.lit("0"))
-
-
-def _bits(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
-    little_endian = F.hex(bytes_of(value))
-    swapped = F.regexp_replace(F.reverse(little_endian), "(.)(.)", "$2$1")
-    digits = F.ltrim(swapped, F.lit("0"))
-    low = F.conv(F.lpad(F.right(digits, F.lit(16)), 16, "0"), 16, 10).cast("decimal(20,0)")
-    if target.precision <= 64:
-        return F.when(F.length(digits) <= 16, low.try_cast(spark_type(target)))
-    padded = F.lpad(digits, 32, "0")
-    high = F.conv(F.left(padded, F.lit(16)), 16, 10).cast("decimal(20,0)")
-    total = F.try_add(F.try_multiply(high, F.lit(str(2**64)).cast("decimal(20,0)")), low)
-    return F.when(F.length(digits) <= 32, total.try_cast(spark_type(target)))
-
-
-def _temporal_number(value: SparkColumn, wire: WireType) -> SparkColumn:
-    return value.try_cast(spark_type(LogicalType(wire.number))) if wire.checked else value
-
-
-def _days(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
-    return temporal.date_from_days(_temporal_number(value, wire), wire.out_of_range).try_cast(spark_type(target))
-
-
-def _date_text(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
-    return temporal.date_from_text(value, wire.out_of_range).try_cast(spark_type(target))
-
-
-def _date_any(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
-    return temporal.date_from_any(value, wire.out_of_range).try_cast(spark_type(target))
-
-
-def _epoch(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
-    units = _temporal_number(value, wire)
-    zoned = target.kind is Kind.TIMESTAMP_TZ
-    return temporal.instant_from_units(units, wire.digits, wire.out_of_range, zoned).cast(spark_type(target))
-
-
-def _time_of_day(value: SparkColumn, wire: WireType, _: LogicalType) -> SparkColumn:
-    return temporal.time_from_units(_temporal_number(value, wire), wire.digits)
-
-
-def _duration(value: SparkColumn, wire: WireType, _: LogicalType) -> SparkColumn:
-    units = _temporal_number(value, wire)
-    return temporal.micros_from_nanos(units) if wire.digits == 9 else units
 
 
 def _array(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
@@ -211,7 +90,7 @@ def _array(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColu
 
 
 def _map(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
-    return F.transform_values(value, lambda _, inner_value: decode(inner_value, wire.elements[1], target.elements[1]))
+    return F.transform_values(value, lambda _, value_part: decode(value_part, wire.elements[1], target.elements[1]))
 
 
 def _entry(entry: SparkColumn, position: int, wire: WireType) -> SparkColumn:
@@ -219,11 +98,11 @@ def _entry(entry: SparkColumn, position: int, wire: WireType) -> SparkColumn:
     return F.try_variant_get(part, "$", wire_spark_type(wire.elements[position]).simpleString())
 
 
-def _bad_entry(entry: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
+def _is_undecodable_entry(entry: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
     """Returns true if an entry is no pair of a key that is not null and a value that is null or decodable."""
     key = decode(_entry(entry, 0, wire), wire.elements[0], target.elements[0])
-    inner_value = decode(_entry(entry, 1, wire), wire.elements[1], target.elements[1])
-    lost = inner_value.isNull() & ~F.is_variant_null(F.get(entry, F.lit(1)))
+    value_part = decode(_entry(entry, 1, wire), wire.elements[1], target.elements[1])
+    lost = value_part.isNull() & ~F.is_variant_null(F.get(entry, F.lit(1)))
     return F.coalesce((F.size(entry) != 2) | key.isNull() | lost, F.lit(True))
 
 
@@ -232,7 +111,7 @@ def _map_entries(value: SparkColumn, wire: WireType, target: LogicalType) -> Spa
         decoded = (decode(_entry(entry, i, wire), wire.elements[i], target.elements[i]) for i in (0, 1))
         return F.struct(*decoded)
 
-    whole = ~F.exists(value, lambda entry: _bad_entry(entry, wire, target))
+    whole = ~F.exists(value, lambda entry: _is_undecodable_entry(entry, wire, target))
     return F.when(whole, F.map_from_entries(F.transform(value, pair)))
 
 
@@ -246,20 +125,9 @@ def _struct(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkCol
     return F.when(value.isNotNull(), F.struct(*named))
 
 
-def _json_value(value: SparkColumn, _: WireType, target: LogicalType) -> SparkColumn:
-    text = json_text(value)
-    match target.kind:
-        case Kind.DECIMAL_TEXT:
-            return F.when(text.rlike("^-?[0-9]"), text)
-        case Kind.STRING:
-            return F.when(F.schema_of_variant(value) == "STRING", decimals.text_of(value)).otherwise(text)
-        case _:
-            return text
-
-
 _TARGETS: dict[Encoding, tuple[Kind, ...]] = {
     Encoding.BOOLEAN: (Kind.BOOLEAN,),
-    Encoding.NUMBER: (*_INTEGERS, *_FLOATS, Kind.DECIMAL, Kind.DECIMAL_TEXT),
+    Encoding.NUMBER: (*INTEGERS, *FLOATS, Kind.DECIMAL, Kind.DECIMAL_TEXT),
     Encoding.TEXT: _TEXTS,
     Encoding.BASE64: (Kind.BYTES,),
     Encoding.BITS: (Kind.BITS,),
@@ -284,28 +152,28 @@ _TARGETS: dict[Encoding, tuple[Kind, ...]] = {
     Encoding.NOTHING: tuple(Kind),
 }
 _DECODERS: dict[Encoding, Decoder] = {
-    Encoding.BOOLEAN: _boolean,
-    Encoding.NUMBER: _number,
+    Encoding.BOOLEAN: scalars.boolean,
+    Encoding.NUMBER: scalars.number,
     Encoding.TEXT: lambda value, _, __: value,
     Encoding.BASE64: lambda value, _, __: bytes_of(value),
-    Encoding.BITS: _bits,
+    Encoding.BITS: scalars.bits,
     Encoding.DECIMAL_UNSCALED: lambda value, wire, target: decimals.from_unscaled(value, wire.digits, target),
     Encoding.DECIMAL_VARIABLE: lambda value, _, __: decimals.from_variable_scale(value),
     Encoding.DECIMAL_PLAIN: lambda value, wire, target: decimals.from_plain(value, wire.digits, target),
-    Encoding.EPOCH_DAYS: _days,
-    Encoding.DATE_TEXT: _date_text,
-    Encoding.DATE_ANY: _date_any,
-    Encoding.TIME_OF_DAY: _time_of_day,
+    Encoding.EPOCH_DAYS: scalars.days,
+    Encoding.DATE_TEXT: scalars.date_text,
+    Encoding.DATE_ANY: scalars.date_any,
+    Encoding.TIME_OF_DAY: scalars.time_of_day,
     Encoding.TIME_TEXT: lambda value, _, __: temporal.time_from_text(value),
     Encoding.TIME_TZ_TEXT: lambda value, _, __: temporal.time_tz_from_text(value),
-    Encoding.EPOCH: _epoch,
+    Encoding.EPOCH: scalars.epoch,
     Encoding.TIMESTAMP_TEXT: lambda value, wire, __: temporal.timestamp_from_text(value, wire.out_of_range),
     Encoding.TIMESTAMP_TZ_TEXT: lambda value, wire, __: temporal.timestamp_tz_from_text(value, wire.out_of_range),
-    Encoding.DURATION: _duration,
+    Encoding.DURATION: scalars.duration,
     Encoding.ARRAY: _array,
     Encoding.MAP: _map,
     Encoding.MAP_ENTRIES: _map_entries,
     Encoding.STRUCT: _struct,
-    Encoding.JSON_VALUE: _json_value,
+    Encoding.JSON_VALUE: scalars.json_value,
     Encoding.NOTHING: lambda _, __, target: F.lit(None).cast(spark_type(target)),
 }

@@ -182,8 +182,9 @@ def _bits(length: int) -> spark.DataType:
     return spark.DecimalType(20 if length == 64 else MAX_DIGITS, 0)
 
 
-_INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT53, Kind.INT64)
-_FLOATS = (Kind.FLOAT32, Kind.FLOAT64)
+INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT53, Kind.INT64)
+"""Integer kinds, from narrow to wide."""
+FLOATS = (Kind.FLOAT32, Kind.FLOAT64)
 _DECIMALS = (Kind.DECIMAL, Kind.DECIMAL_TEXT)
 _TEXTS = frozenset({Kind.STRING, Kind.ENUM, Kind.JSON, Kind.XML, Kind.LTREE, Kind.UUID})
 
@@ -201,11 +202,11 @@ def widest(a: LogicalType, b: LogicalType) -> LogicalType | None:
 
 def _widest_across(a: LogicalType, b: LogicalType) -> LogicalType | None:
     kinds = {a.kind, b.kind}
-    if kinds <= set(_INTEGERS):
-        return max(a, b, key=lambda one: _INTEGERS.index(one.kind))
-    if kinds <= {*_INTEGERS, *_FLOATS} and Kind.INT64 not in kinds:
+    if kinds <= set(INTEGERS):
+        return max(a, b, key=lambda one: INTEGERS.index(one.kind))
+    if kinds <= {*INTEGERS, *FLOATS} and Kind.INT64 not in kinds:
         return LogicalType(Kind.FLOAT64)
-    if kinds <= {*_INTEGERS, *_DECIMALS}:
+    if kinds <= {*INTEGERS, *_DECIMALS}:
         return _widest_decimal(a, b)
     if kinds <= _TEXTS:
         return LogicalType(Kind.STRING)

@@ -49,7 +49,7 @@ class _Placeholder:
 
 
 def is_unavailable(value: SparkColumn, wire: WireType, placeholder: str) -> SparkColumn:
-    """Returns true if `value`, read as `decode.wire_spark_type(wire)`, is the placeholder. Never null.
+    """Returns true if `value`, read as `wire_spark_type(wire)`, is the placeholder. Never null.
 
     Test this before decoding: as a date[] the placeholder decodes to plausible dates. Raises ConfigError for a `hex:`
     placeholder that is no hexadecimal.

@@ -1,0 +1,126 @@
+"""Columns of events: decoded from the row image, with the names of those that are unavailable or can't be decoded."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.change import (
+    COLUMN_POSITIONS,
+    COLUMN_POSITIONS_TYPE,
+    DELETED,
+    POSITION_COLUMN,
+)
+from ingest.changelog.image_reader import ImageChoice, ImageReader, image
+from ingest.changelog.position import POSITION
+from ingest.changelog.values.decode import decode, undecodable
+from ingest.changelog.values.types import spark_type
+from ingest.changelog.values.unavailable import is_unavailable
+from ingest.changelog.values.wire_types import wire_spark_type
+from ingest.evolution.policies import TableColumn
+from ingest.merge.table_schema import TableSchema
+from ingest.spark.plain_json import WITHOUT_LIMITS
+
+
+def decoded_column(target: TableColumn, table_schema: TableSchema, reader: ImageReader) -> SparkColumn:
+    """Returns a column of the table: from the main image, or the image before if it is unavailable there; for a key
+    column also from the record's key; the default if the event lacks the column. Null for a delete, except for the
+    key."""
+    column = reader.by_name.get(target.name)
+    if column is None:
+        return F.when(~F.col(DELETED), default_value(target))
+    main = reader.main_by_name[target.name]
+    withheld, withheld_before = (F.col(flag) for flag in flag_names(target.name, reader))
+    after = F.when(~withheld, decode(image(reader.main, reader).getField(main.name), main.wire, target.type))
+    if target.name not in table_schema.key:
+        if reader.image_choice is ImageChoice.AFTER_OR_BEFORE:
+            before = decode(_before(reader).getField(column.name), column.wire, target.type)
+            after = F.when(withheld, F.when(~withheld_before, before)).otherwise(after)
+        return F.when(~F.col(DELETED), after)
+
+    def read(struct: SparkColumn, name: str = column.name) -> SparkColumn:
+        value = struct.getField(name)
+        missing = is_unavailable(value, column.wire, reader.placeholder)
+        return F.when(~missing, decode(value, column.wire, target.type))
+
+    from_key = F.coalesce(read(F.col("_ingest_k")), read(F.col("_ingest_k.payload")))
+    if column.name != target.name:
+        from_key = F.coalesce(from_key, *(read(F.col(at), target.name) for at in ("_ingest_e", "_ingest_e.payload")))
+    from_before = F.coalesce(from_key, read(image("before", reader)))
+    return F.when(F.col(DELETED), from_before).otherwise(F.coalesce(after, from_key))
+
+
+def lists_of_columns(table_schema: TableSchema, reader: ImageReader) -> dict[str, SparkColumn]:
+    """Returns arrays of column names: `_ingest_partial` (value unavailable), `_ingest_before` (of these, available in
+    the image before), `_ingest_broken` (value can't be decoded)."""
+    types = {c.name: c.type for c in table_schema.columns}
+    partial, before, broken = [], [], []
+    for name, c in reader.main_by_name.items():
+        value = image(reader.main, reader).getField(c.name)
+        withheld, withheld_before = (F.col(flag) for flag in flag_names(name, reader))
+        broken.append(F.when(~withheld & undecodable(value, c.wire, types[name]), F.lit(name)))
+        if name in table_schema.key:
+            continue  # A key column is taken from the record's key.
+        partial.append(F.when(withheld, F.lit(name)))
+        if reader.image_choice is ImageChoice.AFTER_OR_BEFORE:
+            in_before = _before(reader).getField(c.name).isNotNull() & ~withheld_before
+            before.append(F.when(withheld & in_before, F.lit(name)))
+
+    def names(flags: list[SparkColumn]) -> SparkColumn:
+        none = F.array().cast("array<string>")
+        if not flags:
+            return none
+        # Not array_compact, for which Spark generates no code.
+        entries = F.array_except(F.array(*flags), F.array(F.lit(None).cast("string")))
+        # Almost always all flags are null: the array is built only where one is not.
+        return F.when(~F.col(DELETED) & F.coalesce(*flags).isNotNull(), entries).otherwise(none)
+
+    return {"_ingest_partial": names(partial), "_ingest_before": names(before), "_ingest_broken": names(broken)}
+
+
+def column_positions(reader: ImageReader) -> SparkColumn:
+    """Returns `_column_positions`: entries for the columns that the image lacks, from the image before or null."""
+    no_told = F.lit(None).cast(POSITION).alias("told")
+    before = F.struct(F.col(POSITION_COLUMN).alias("position"), F.lit(True).alias("before"), no_told)
+    if reader.image_choice is ImageChoice.AFTER_OR_BEFORE:
+        entries = F.transform("_ingest_partial", lambda name: F.when(F.array_contains("_ingest_before", name), before))
+    else:  # No transform: Spark generates no code for it, nor for the expressions around it.
+        entries = F.array_repeat(F.when(F.lit(False), before), F.size("_ingest_partial"))
+    positions = F.map_from_arrays(F.col("_ingest_partial"), entries).cast(COLUMN_POSITIONS_TYPE)
+    return F.when(F.size("_ingest_partial") > 0, positions).alias(COLUMN_POSITIONS)
+
+
+def unavailable_flags(reader: ImageReader) -> dict[str, SparkColumn]:
+    """Returns boolean columns by name, true for unavailable values, of the main image and of the image before.
+
+    Computed as columns since several expressions use them, and generated code would repeat the comparison in each.
+    """
+    flags = {}
+    for name, c in reader.main_by_name.items():
+        main, before = flag_names(name, reader)
+        flags[main] = is_unavailable(image(reader.main, reader).getField(c.name), c.wire, reader.placeholder)
+        if reader.image_choice is ImageChoice.AFTER_OR_BEFORE:
+            flags[before] = is_unavailable(_before(reader).getField(c.name), c.wire, reader.placeholder)
+    return flags
+
+
+def flag_names(name: str, reader: ImageReader) -> tuple[str, str]:
+    """Returns the names of a column's two flags (`unavailable_flags`). They hold its number, since its name may be any
+    text."""
+    number = reader.numbers[name]
+    return f"_ingest_withheld_{number}", f"_ingest_withheld_before_{number}"
+
+
+def _before(reader: ImageReader) -> SparkColumn:
+    return image("before", reader, "_ingest_b")
+
+
+def default_value(target: TableColumn) -> SparkColumn:
+    """Returns the value of a column that an image lacks: the default in the source's schema, or null."""
+    source = target.filled
+    if source is None or source.default is None:
+        return F.lit(None).cast(spark_type(target.type))
+    wire = T.StructType([T.StructField("value", wire_spark_type(source.wire))])
+    parsed = F.from_json(F.lit('{"value":' + source.default + "}"), wire, WITHOUT_LIMITS)
+    return decode(parsed["value"], source.wire, target.type)
