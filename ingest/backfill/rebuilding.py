@@ -22,7 +22,7 @@ from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.backfills import REBUILD, BackfillRun, Backfills
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.quarantine import Quarantine
-from ingest.loop.set_aside import TablesAside
+from ingest.loop.set_aside import SetAsideTables
 from ingest.names import Lakehouse
 from ingest.pipeline.composition import rules_of
 from ingest.reconcile import TableState, table_state
@@ -79,7 +79,7 @@ class Rebuild:
         quarantine = Quarantine(self._spark, self._layout.quarantine, name)
         refused = Quarantine(self._spark, self._scratch.quarantine, name).rows()
         total = recomputed.total(table, after, shares[-1].through_batch)
-        TablesAside(accounts, quarantine).caught_up(table, shares, total)
+        SetAsideTables(accounts, quarantine).caught_up(table, shares, total)
         quarantine.add(refused.where((F.col("table") == table) & (F.col(BATCH) > after)))
 
     def _recompute(self, report: Callable[[Sequence[Account]], None] = lambda _: None) -> list[CatalogEntry]:

@@ -63,7 +63,7 @@ class BatchChanges:
         self._arrived = arrived
 
     def __call__(self, image_choice: ImageChoice) -> DataFrame:
-        """Returns the changes, read from the images that `reading` names."""
+        """Returns the changes, read from the images that `image_choice` names."""
         return self.decoding(image_choice).decode(*self.events)
 
     @property
@@ -77,7 +77,7 @@ class BatchChanges:
         return (self._batch.events,) if tombstones is None else (self._batch.events, tombstones)
 
     def decoding(self, image_choice: ImageChoice) -> Decoding:
-        """Returns how the batch is read from the images that `reading` names."""
+        """Returns how the batch is read from the images that `image_choice` names."""
         table_schema, rules = self._table_schema, self._rules
         ops = None if table_schema.key else _ops_for(image_choice, table_schema.table, rules)
         parts = []
@@ -115,5 +115,5 @@ class BatchChanges:
 
 
 def _ops_for(image_choice: ImageChoice, table: str, rules: Rules) -> tuple[str, ...]:
-    """Returns the ops of a keyless table that add a row (`Reading.AFTER`) or remove one (`Reading.BEFORE`)."""
+    """Returns the ops of a keyless table that add a row (`ImageChoice.AFTER`) or remove one (`ImageChoice.BEFORE`)."""
     return () if image_choice is ImageChoice.BEFORE and table in rules.append_only else _OPS[image_choice]

@@ -52,7 +52,7 @@ class Group:
     first_read: tuple[int, ...] | None = None
     """Lowest position of snapshot reads, without those of incremental snapshots."""
     progress: tuple[Progress, Progress] | None = None
-    """The lowest and the highest one."""
+    """The lowest and the highest progress of its events."""
     goes_back: bool | None = None
     """True where an event's progress is lower than that of one before it in its partition; None where that was not
     compared."""
@@ -97,7 +97,7 @@ class Group:
         return {topic for topic, _ in self.partitions}
 
     @property
-    def may_be_adrift(self) -> bool:
+    def may_have_unplaced_reads(self) -> bool:
         """Returns whether some snapshot read may have no position of its own."""
         return is_unplaced_read_at(self.first_position)
 

@@ -57,14 +57,14 @@ def place_tombstones(
         pairs = [F.lit(text) for pair in topics.items() for text in pair]
         named = F.element_at(F.create_map(*pairs), F.col("topic"))
     found = checkpoint(tombstones_with_predecessors(events))
-    settled, counted = _settled(found, named)
+    placed, counted = _placed(found, named)
     lone = _is_lone()
     while any(table["orphans"] for table in counted) and (history := next(earlier, None)) is not None:
         found = checkpoint(found.where(~lone).unionByName(with_predecessors_from(history, found.where(lone))))
-        settled, counted = _settled(found, named)
+        placed, counted = _placed(found, named)
     if chosen is not None:
-        settled = checkpoint(settled.where(chosen))
-        counted = _counted(settled)
+        placed = checkpoint(placed.where(chosen))
+        counted = _counted(placed)
     counts = {table["source_table"]: (table["count"], table["repeated"]) for table in counted}
     origins = {table["source_table"]: tuple(sorted(table["origins"])) for table in counted}
     tables = frozenset(t for t, (count, repeats) in counts.items() if t is not None and (repeated or count > repeats))
@@ -72,7 +72,7 @@ def place_tombstones(
         return PlacedTombstones(None, counts)
     # A null tombstone has no source time, only the time at which Kafka stored it.
     when = F.coalesce("source_ts", "timestamp")
-    new = settled if repeated else settled.where(~F.col("_repeats"))
+    new = placed if repeated else placed.where(~F.col("_repeats"))
     return PlacedTombstones(new.drop("_repeats", "_lone").withColumn("source_ts", when), counts, tables, origins)
 
 
@@ -92,19 +92,19 @@ def _is_lone() -> Column:
     return F.col("_before").isNull() | is_unplaced_read(F.col("_before.position"))
 
 
-def _settled(found: DataFrame, named: Column) -> tuple[DataFrame, list[Row]]:
+def _placed(found: DataFrame, named: Column) -> tuple[DataFrame, list[Row]]:
     """Returns the placed tombstones, and a row of counts per table."""
     repeats = F.coalesce(F.col("_before.op") == "d", F.lit(False))
     marked = found.withColumns({"_repeats": repeats, "_lone": _is_lone()})
-    settled = checkpoint(placed_tombstones(marked, named))
-    return settled, _counted(settled)
+    placed = checkpoint(placed_tombstones(marked, named))
+    return placed, _counted(placed)
 
 
-def _counted(settled: DataFrame) -> list[Row]:
+def _counted(placed: DataFrame) -> list[Row]:
     counts = (
         F.count(F.lit(1)).alias("count"),
         F.count_if("_repeats").alias("repeated"),
         F.count_if("_lone").alias("orphans"),
         F.collect_set(F.when(F.col(ORIGIN) != UNNAMED, F.col(ORIGIN))).alias("origins"),
     )
-    return settled.groupBy("source_table").agg(*counts).collect()  # a row per table
+    return placed.groupBy("source_table").agg(*counts).collect()  # a row per table

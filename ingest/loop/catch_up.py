@@ -14,7 +14,7 @@ from ingest.changelog.accounting import Account
 from ingest.lakehouse.accounts import WaitingSlice
 from ingest.lakehouse.backfills import REBUILD, Backfills
 from ingest.lakehouse.bronze import Bronze
-from ingest.loop.set_aside import TablesAside
+from ingest.loop.set_aside import SetAsideTables
 from ingest.loop.slices import Slices
 from ingest.loop.suppress import Suppression
 from ingest.loop.table_faults import FAULTS, reason_of
@@ -34,7 +34,7 @@ class CatchUp:
         rules: Rules,
         tables: TableMerge,
         suppression: Suppression,
-        set_aside: TablesAside,
+        set_aside: SetAsideTables,
         slice_events: int,
         backfills: Backfills,
         earlier_readers: EarlierReaders | None,

@@ -13,7 +13,8 @@ _PAST = "_past"
 
 
 class DuplicateDeliveries:
-    """Reads history only where a batch starts at or before the highest position of its table."""
+    """Finds repeated deliveries. Reads history only where a batch starts at or before the highest position of its
+    table."""
 
     def __init__(self) -> None:
         self._highest: dict[str, tuple[int, ...]] = {}

@@ -62,13 +62,15 @@ def batch_key_references(
     types = rules.columns.get(batch.table, {})
     incoming = [(g, schemas.columns(g, types)) for g in batch.groups if g.kind == CHANGE]
     key = table_schemas.key(batch)
-    if key is not None and (settled := table_schemas.names(batch.table)):
+    if key is not None and (table_columns := table_schemas.names(batch.table)):
         # The table's columns too: deletes may bring nothing but keys.
         spelling = rules.spelling(batch.table)
         brought = {
-            name for _, wire in incoming for name in spelling.table_names([c.name for c in wire], settled).values()
+            name
+            for _, wire in incoming
+            for name in spelling.table_names([c.name for c in wire], table_columns).values()
         }
-        rules.subjects.require_columns(batch.table, key, sorted(brought | settled))
+        rules.subjects.require_columns(batch.table, key, sorted(brought | table_columns))
     known = table_schemas.columns(batch.table) or next((wire for _, wire in reversed(incoming)), ())
     if not incoming and not (batch.tombstones is not None and known):
         return None

@@ -39,7 +39,7 @@ from ingest.lakehouse.history_facts import HistoryFacts
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.catch_up import CatchUp
 from ingest.loop.position_regression import PositionRegression
-from ingest.loop.set_aside import TablesAside
+from ingest.loop.set_aside import SetAsideTables
 from ingest.loop.slices import Slices
 from ingest.loop.suppress import Suppression
 from ingest.loop.table_faults import ENGINE, FAULTS, Reason, reason_of
@@ -96,7 +96,7 @@ class Merge:
         history = HistoryFacts(spark, lakehouse.known_history)
         self._summary = BronzeSummary(bronze, writer, history, rules.view)
         self._slices = Slices(bronze, rules, self.tables.table_schemas, slice_events, self._summary, earlier_readers)
-        self._set_aside_tables = TablesAside(self._accounts, self._quarantine)
+        self._set_aside_tables = SetAsideTables(self._accounts, self._quarantine)
         parts = (self._bronze, rules, self.tables, self._suppression, self._set_aside_tables)
         backfills = Backfills(spark, lakehouse.backfills, pipeline)
         self._catch_up = CatchUp(*parts, slice_events, backfills, earlier_readers)
@@ -107,7 +107,7 @@ class Merge:
         self._position_regression = PositionRegression(spark, bronze, self._summary, rules.stops_at_restart)
         self.merged = max(self._accounts.merged_through(), bronze.begins_after)
         self.newest: datetime | None = None
-        """When the newest change that this run has merged was made at its source."""
+        """Source time of the newest change that this run has merged."""
 
     def close(self) -> None:
         """Waits until no table is being merged, so that another `Merge` may start."""
@@ -117,7 +117,7 @@ class Merge:
         """Merges one slice, and one slice of a table that was set aside and can go on. Returns their accounts; empty if
         there was nothing to merge. `captured`: last batch in bronze, if the caller knows it. `more`: more is about to
         be captured, so a slice that isn't full waits."""
-        accounts = self._slice(captured, more)
+        accounts = self._merge_next_slice(captured, more)
         return by_table([*accounts, *self._catch_up.step(self._merge_with_retry)])
 
     @property
@@ -127,7 +127,7 @@ class Merge:
 
     @property
     def fault(self) -> BaseException | None:
-        """Returns what was raised last for a table that is set aside."""
+        """Returns the last error raised for a table that is set aside."""
         return self._set_aside_tables.fault
 
     @property
@@ -135,7 +135,7 @@ class Merge:
         """Returns whether some table that is set aside may be able to go on."""
         return self._set_aside_tables.next() is not None
 
-    def _slice(self, captured: int | None, more: bool) -> list[Account]:
+    def _merge_next_slice(self, captured: int | None, more: bool) -> list[Account]:
         last = self._bronze.last_batch() if captured is None else captured
         if last <= self.merged or (more and not self._slices.is_full(self.merged, last)):
             return []
@@ -152,7 +152,7 @@ class Merge:
             self._position_regression.check(
                 self.merged, through_batch, groups, partial(self._events_before_cutoff, through_batch, groups)
             )
-            accounts, waiting = self._slice_accounts(through_batch, groups)
+            accounts, waiting = self._merge_tables(through_batch, groups)
         if waiting:
             self._accounts.add(self.merged, through_batch, accounts, self._set_aside_tables.shares(waiting))
             self._set_aside_tables.accounted()
@@ -189,7 +189,7 @@ class Merge:
         batches = [batch for batch in read.batches if batch.table not in self._set_aside_tables]
         return self._suppression.events_before_cutoff(batches, self._slices.schemas)
 
-    def _slice_accounts(self, through_batch: int, groups: Sequence[Group]) -> tuple[list[Account], list[Account]]:
+    def _merge_tables(self, through_batch: int, groups: Sequence[Group]) -> tuple[list[Account], list[Account]]:
         """Returns the accounts of merged tables, and those of tables that are set aside."""
         self._set_aside_tables.refresh()
         read = self._slices.read(self.merged, through_batch, groups)

@@ -18,8 +18,8 @@ from ingest.lakehouse.bronze_summary import BronzeSummary
 from ingest.spark.local_rows import local_rows
 
 ErasedEvents = Callable[[], Sequence[DataFrame]]
-"""Returns the `EVENT_ID` of events that an erasure may have emptied in bronze: they can't be recognized as captured
-before."""
+"""A function that returns the `EVENT_ID` of events that an erasure may have emptied in bronze: they can't be recognized
+as captured before."""
 _LOG = ["topic", "partition", "server", "epoch"]
 _FURTHEST = T.StructType(
     [

@@ -29,7 +29,7 @@ _ATTEMPT_ROWS = 1000
 """Most waiting slices that are read for one slice of catching up."""
 
 
-class TablesAside:
+class SetAsideTables:
     """The tables of one writer that are set aside."""
 
     def __init__(self, accounts: Accounts, quarantine: Quarantine) -> None:
@@ -96,8 +96,8 @@ class TablesAside:
         self._untried.discard(table)
 
     def slice_of(self, table: str, max_events: int, unfinished: int | None) -> list[WaitingSlice]:
-        """Returns the waiting slices that the table merges next: about `most` events; or those through the batch
-        `begun`, where an interrupted run has begun to merge through it."""
+        """Returns the waiting slices that the table merges next: about `max_events` events; or those through the batch
+        `unfinished`, where an interrupted run has begun to merge through it."""
         chosen: list[WaitingSlice] = []
         events = 0
         for share in self._accounts.waiting(table, _ATTEMPT_ROWS):

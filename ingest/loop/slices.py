@@ -127,25 +127,27 @@ class Slices:
         events = self._events(after, through_batch, groups)
         if len({g.table for g in groups}) > 1 and sum(g.count for g in groups) <= SMALL_SLICE_EVENTS:
             events = checkpoint(events)  # Every table's batch reads all of them.
-        tombstones = self._placed(after, through_batch, groups, repeated)
+        tombstones = self._null_tombstones(after, through_batch, groups, repeated)
         batches = self._batches(after, through_batch, events, groups, tombstones)
         self.schemas.learn(events, [g for b in batches for g in b.groups if g.kind == CHANGE])
         return Slice(after, through_batch, groups, events, tombstones, batches)
 
     def _events(self, after: int, through_batch: int, groups: Sequence[Group]) -> DataFrame:
         """Returns the events of the slice, each with its position."""
-        if not any(group.may_be_adrift for group in groups):
+        if not any(group.may_have_unplaced_reads for group in groups):
             return self._bronze.between(after, through_batch)
         positioned = position_snapshot_reads(self._bronze.all_between(after, through_batch), self._before(after))
         chosen = self._bronze.chosen
         return positioned if chosen is None else positioned.where(or_unplaced(chosen))
 
-    def _placed(self, after: int, through_batch: int, groups: Sequence[Group], repeated: bool) -> PlacedTombstones:
+    def _null_tombstones(
+        self, after: int, through_batch: int, groups: Sequence[Group], repeated: bool
+    ) -> PlacedTombstones:
         known, chosen = repeated_deletes(groups), self._bronze.chosen
         if known is not None and (not known.counts or (chosen is None and not repeated)):
             return known
         whole = self._bronze.all_between(after, through_batch)
-        if any(group.may_be_adrift for group in groups):
+        if any(group.may_have_unplaced_reads for group in groups):
             whole = position_snapshot_reads(whole, self._before(after))
         return place_tombstones(whole, self._before(after), self._topics(groups), chosen, repeated)
 

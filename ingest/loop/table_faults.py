@@ -27,7 +27,7 @@ FAULTS = (IngestError, *_UNEXPECTED)
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a table is set aside. `text`: what happened, and what to do. `fault`: what was raised."""
+    """The reason for setting a table aside. `text`: what happened, and what to do. `fault`: what was raised."""
 
     code: str
     text: str

@@ -83,7 +83,7 @@ class TableMerge:
         return max((through_batch for through_batch in found if through_batch is not None), default=None)
 
     def unfinished_slice_of(self, table: str, merged: int) -> int | None:
-        """Returns the same of one table."""
+        """Returns `unfinished_slice` of one table."""
         return self._unfinished.find(table, self.table_state(table), merged)
 
     @checkpoint_scope()
@@ -117,7 +117,7 @@ class TableMerge:
             require_rows(batch, (group for group, _ in incoming))
         stored = self.table_state(batch.table)
         has_other_writers = self._pin_snapshots(batch.table, stored)
-        table_schema, refused = self.table_schemas.settled(batch, incoming, stored, origin)
+        table_schema, refused = self.table_schemas.evolve(batch, incoming, stored, origin)
         if has_other_writers and table_schema is not None:
             _require_same_columns(stored, table_schema)
         if table_schema is not None and not table_schema.key:
@@ -253,7 +253,7 @@ class TableMerge:
         row_history.add(applicable, emptied, table_schema, {WRITER: self._writer, THROUGH_BATCH: batch.through_batch})
 
     def _quarantine_changes(self, batch: TableBatch, refused: DataFrame) -> None:
-        """Quarantines the events of refused changes, each with the `_code` and `_reason` of its change."""
+        """Quarantines the events of refused changes, each with the `CODE` and `REASON` of its change."""
         reasons = refused.select(F.col(f"{EVENT_ID}.*"), F.col(CODE).alias("code"), F.col(REASON).alias("reason"))
         events = batch.events.join(F.broadcast(reasons), ["topic", "partition", "offset"])
         self._quarantine.add(events.withColumn("table", F.lit(batch.table)))
@@ -268,7 +268,7 @@ class TableMerge:
 
     def _refuse_all(self, batch: TableBatch, incoming: Incoming, applied: int, refused: Refused) -> Account:
         """Quarantines all changes of a table that has no known key, or none of its columns. Returns the account."""
-        reason = self.table_schemas.why_unplaced(batch, incoming)
+        reason = self.table_schemas.why_no_schema(batch, incoming)
         changed = [g for g in batch.groups if g.kind == CHANGE]
         for group in changed:
             if group in refused:

@@ -106,7 +106,7 @@ class TableSchemas:
         spelling = self._rules.spelling(table)
         return columns_for_table(self.arrived(table), known, spelling=spelling) or tuple(map(stored_column, known))
 
-    def settled(
+    def evolve(
         self, batch: TableBatch, incoming: Incoming, stored: TableState, origin: str = ""
     ) -> tuple[TableSchema | None, Refused]:
         """Returns the table's schema after these groups, written to silver and catalog, or None where it has no key or
@@ -135,8 +135,8 @@ class TableSchemas:
             self._record(entry, table_schema, topics, stored, origin)
         return table_schema, refused
 
-    def why_unplaced(self, batch: TableBatch, incoming: Incoming) -> str:
-        """Returns why `settled` found no shape: the key is unknown, or no event has one of its columns."""
+    def why_no_schema(self, batch: TableBatch, incoming: Incoming) -> str:
+        """Returns why `evolve` found no schema: the key is unknown, or no event has one of its columns."""
         key, then = self.key(batch), "then replay the quarantine"
         if key is None:
             return (
@@ -171,14 +171,14 @@ class TableSchemas:
             for table in stored.tables:
                 table.evolve(entry.table_schema, table_schema)
         revision = entry.revision + 1 if entry else 1
-        settled = CatalogEntry(self._pipeline, stored.silver.path, table_schema, revision, topics, origin)
+        recorded = CatalogEntry(self._pipeline, stored.silver.path, table_schema, revision, topics, origin)
         try:
-            self._catalog.record(settled)
+            self._catalog.record(recorded)
         except CONFLICTS:
             # Another writer was the first to record this revision; the table itself doesn't show it yet.
             self.refresh()
             raise
-        self._entries[table_schema.table] = settled
+        self._entries[table_schema.table] = recorded
 
     def _key(self, batch: TableBatch) -> tuple[str, ...] | None:
         """Returns the declared key, or the one that the records' keys name; empty where records have none; None where

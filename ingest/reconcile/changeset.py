@@ -78,7 +78,7 @@ class DuplicateMismatch(Exception):
 
 @dataclass(frozen=True)
 class Changeset:
-    """The rows to write; None: nothing. `tombstones`: new ones. `refused`: changes with their `_code`. `applied`,
+    """The rows to write; None: nothing. `tombstones`: new ones. `refused`: changes with their `CODE`. `applied`,
     `quarantined`: numbers of events. `duplicate_check`: raises DuplicateMismatch if the changeset doesn't hold; to be
     awaited before silver is committed. `is_small`: there is little to write, and it is in one partition."""
 

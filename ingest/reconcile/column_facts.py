@@ -82,8 +82,8 @@ class ColumnFacts:
             late = stored.where(F.col(MOVED_AT).isNotNull()).select(*key)
 
     def new_moves(self, facts: DataFrame) -> DataFrame:
-        """Returns `_key`, `_position` and `_moved_to` of the events that move a row, without the moves that tombstones
-        have recorded already."""
+        """Returns `TOMBSTONE_KEY`, `_position` and `MOVED_TO` of the events that move a row, without the moves that
+        tombstones have recorded already."""
         at = F.col(POSITION_COLUMN)
         new = F.max(F.when(_is_event(), at)).alias(POSITION_COLUMN)
         target = F.to_json(NEW_KEY, LOSSLESS_JSON).alias(MOVED_TO)

@@ -104,7 +104,7 @@ def _files(kind: str, action: str) -> Column:
 def _refuse_beyond_horizon(
     events: DataFrame, states: DataFrame, key: list[str], horizon: tuple[int, ...]
 ) -> tuple[DataFrame, DataFrame]:
-    """Returns the events, with a `_code` where their key can't be judged because its tombstone may have been forgotten;
+    """Returns the events, with a `CODE` where their key can't be judged because its tombstone may have been forgotten;
     and the states without those keys."""
     is_unknown = reduce(lambda one, other: one & other, (F.col(kind).isNull() for kind in STORED))
     coded = states.withColumns({CODE: F.lit(None).cast("string"), REASON: F.lit(None).cast("string")})

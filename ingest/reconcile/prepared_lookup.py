@@ -24,14 +24,14 @@ PARTIAL = "_ingest_partial"
 
 
 def takes_effect(include_tied: bool = True) -> Column:
-    """Returns whether a state takes effect. `include_tied`: also states at their row's own position, which are no
-    duplicates then."""
+    """Returns whether a state takes effect. `include_tied`: also where it stands at its row's own position, as if it
+    were no duplicate."""
     applied = F.col(ACTION).isNotNull() & (F.col(ACTION) != REFUSE)
     return applied if include_tied else applied & ~F.col(TIED)
 
 
 def replaced_file() -> Column:
-    """Returns the name of the file whose row a state removes or replaces, as `_file`."""
+    """Returns the name of the file whose row a state removes or replaces."""
     return F.when(takes_effect(), F.col(LOCATION)["file"]).alias("_ingest_file")
 
 

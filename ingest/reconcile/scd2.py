@@ -64,7 +64,7 @@ class RowHistory:
         identity = [*key, POSITION_COLUMN, DELETED, ARRIVED]
         stored = self.changes.matching(history_rows, key).select(*map(quoted, identity))
         new = joined_by_key(history_rows, stored, identity, "left_anti").dropDuplicates(identity)
-        _apply(self.changes, _new(new), table_schema, user_metadata)
+        _commit(self.changes, _inserts(new), table_schema, user_metadata)
         keys = (history_rows if emptied is None else self.changes.rows()).select(*map(quoted, key))
         self._rebuild_versions(
             checkpoint(keys.where(F.coalesce(*_key_texts(key)).isNotNull()).distinct()), table_schema, user_metadata
@@ -87,9 +87,9 @@ class RowHistory:
         versions_now = (
             _differences(versions_now, self.versions.matching(keys, key), table_schema)
             if self.versions.exists()
-            else _new(versions_now)
+            else _inserts(versions_now)
         )
-        _apply(self.versions, versions_now, table_schema, user_metadata)
+        _commit(self.versions, versions_now, table_schema, user_metadata)
 
     def _connected_changes(
         self, keys: DataFrame, table_schema: TableSchema
@@ -162,12 +162,12 @@ def _other_key(table_schema: TableSchema) -> Column:
     return F.from_json(OTHER_KEY, T.StructType([T.StructField(k, types[k]) for k in table_schema.key]), LOSSLESS_JSON)
 
 
-def _new(rows: DataFrame) -> DataFrame:
+def _inserts(rows: DataFrame) -> DataFrame:
     return rows.withColumns({ACTION: F.lit(INSERT), LOCATION: F.lit(None).cast(LOCATION_TYPE)})
 
 
 def _differences(versions_now: DataFrame, stored_versions: DataFrame, table_schema: TableSchema) -> DataFrame:
-    """Returns `versions_now` and the stored versions that are no longer among them, each with the `_action` that turns
+    """Returns `versions_now` and the stored versions that are no longer among them, each with the `ACTION` that turns
     the stored versions into `versions_now`; null for equal ones."""
     identity = [*table_schema.key, POSITION_COLUMN]
     row_content = content_hash([*table_schema.names, *HistoryVersions.system_columns.names])
@@ -178,7 +178,7 @@ def _differences(versions_now: DataFrame, stored_versions: DataFrame, table_sche
     return both.withColumn(ACTION, action)
 
 
-def _apply(table: Silver, states: DataFrame, table_schema: TableSchema, user_metadata: Mapping[str, Any]) -> None:
+def _commit(table: Silver, states: DataFrame, table_schema: TableSchema, user_metadata: Mapping[str, Any]) -> None:
     changed = checkpoint(states.where(F.col(ACTION).isNotNull()))
     summary = changed.agg(
         F.collect_set(ACTION).alias("actions"),

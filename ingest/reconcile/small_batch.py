@@ -44,7 +44,8 @@ def _with_row_actions(
     states: DataFrame,
     *stored: DataFrame,
 ) -> DataFrame:
-    """`stored`: rows, then tombstones, as far as there are any; those of other keys are among them."""
+    """Returns the states as `with_row_actions` does. `stored`: rows, then tombstones, as far as there are any; those of
+    other keys are among them."""
     frames = iter(stored)
     rows, tombstones = (next(frames) if exists else None for exists in (has_rows, has_tombstones))
     if rows is not None:

@@ -31,7 +31,7 @@ def with_row_actions(
     rows: DataFrame | None,
     tombstones: DataFrame | None,
 ) -> DataFrame:
-    """Returns the states with the `_action` of each on the row and tombstone of its key, the row's `LOCATION`, and
+    """Returns the states with the `ACTION` of each on the row and tombstone of its key, the row's `LOCATION`, and
     `MOVED_AT`, the position at which the key's row moved to another key.
 
     `rows`: as `lookup_columns` gives them. `tombstones`: with `MOVED_AT`. None: the table has none. `horizon`: the gc

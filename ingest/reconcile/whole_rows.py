@@ -115,7 +115,7 @@ def _compacted(
 def _states(
     decoding: Decoding, truncated: tuple[int, ...] | None, key: tuple[str, ...], parts: int | None, *events: DataFrame
 ) -> DataFrame:
-    rows = _lean(above_truncate(decoding.decode(*events), truncated))
+    rows = _without_null_columns(above_truncate(decoding.decode(*events), truncated))
     if parts is None:
         rows = rows.coalesce(1)  # Each part of a Decoding has partitions of its own.
     return compacted(rows, key, parts).withColumn(TOMBSTONE_KEY, tombstone_key(key))
@@ -170,7 +170,7 @@ def _tombstones(states: DataFrame, stored: TableState, key: Sequence[str], scan_
     return F.broadcast(stored.tombstones.all()) if scan_all else stored.tombstones.matching(states, key)
 
 
-def _lean(changes: DataFrame) -> DataFrame:
+def _without_null_columns(changes: DataFrame) -> DataFrame:
     """Returns the changes with `PARTIAL` in place of the columns that are null in every whole image, which each plan
     over them would carry along."""
     return changes.withColumn(PARTIAL, F.col(COLUMN_POSITIONS).isNotNull()).drop(COLUMN_POSITIONS, NEW_KEY)

@@ -101,7 +101,7 @@ def met(monkeypatch: pytest.MonkeyPatch, runs: int) -> list[Overtaken]:
     Returns what runs were told that were about to merge another slice."""
     merged, told = threading.Barrier(runs, timeout=600), list[Overtaken]()
     waited = set[int]()
-    accounts, begin = Merge._slice_accounts, Accounts.begin_slice
+    accounts, begin = Merge._merge_tables, Accounts.begin_slice
 
     def waiting(merge: Merge, *arguments: Any) -> Any:
         found = accounts(merge, *arguments)
@@ -117,7 +117,7 @@ def met(monkeypatch: pytest.MonkeyPatch, runs: int) -> list[Overtaken]:
             told.append(error)
             raise
 
-    monkeypatch.setattr(Merge, "_slice_accounts", waiting)
+    monkeypatch.setattr(Merge, "_merge_tables", waiting)
     monkeypatch.setattr(Accounts, "begin_slice", overtaken)
     return told
 
