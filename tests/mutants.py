@@ -129,8 +129,8 @@ MUTANTS = [
     Mutant(
         "where a row moved to is forgotten",
         "lakehouse/tombstones.py",
-        "_kept(found.where(F.col(MOVED_TO).isNotNull()))",
-        "_kept(found.where(F.col(MOVED_TO).isNull()))",
+        "_newest_per_move(found.where(F.col(MOVED_TO).isNotNull()))",
+        "_newest_per_move(found.where(F.col(MOVED_TO).isNull()))",
         LATE,
     ),
     Mutant(
@@ -350,7 +350,7 @@ MUTANTS = [
     Mutant(
         "a row goes before its tombstone is there",
         "loop/writing.py",
-        "user_metadata, after=tombstones.result)",
+        "user_metadata, before_commit=tombstones.result)",
         "user_metadata)",
         (*CRASHES, "-k", "tombstone"),
     ),
@@ -377,8 +377,8 @@ MUTANTS = [
     Mutant(
         "tombstones of a verdict that doesn't hold count",
         "loop/writing.py",
-        "write(changeset.tombstones, after=checked, few=changeset.is_small)",
-        "write(changeset.tombstones, few=changeset.is_small)",
+        "write(changeset.tombstones, before_commit=checked, is_small=changeset.is_small)",
+        "write(changeset.tombstones, is_small=changeset.is_small)",
         DOUBLED,
     ),
     Mutant(
@@ -502,8 +502,8 @@ MUTANTS = [
     Mutant(
         "of many keys some are not looked for",
         "lakehouse/page_index.py",
-        "range(0, values.size(), _AT_ONCE)",
-        "range(_AT_ONCE, values.size(), _AT_ONCE)",
+        "range(0, values.size(), _VALUES_A_FILTER)",
+        "range(_VALUES_A_FILTER, values.size(), _VALUES_A_FILTER)",
         ("tests/delta", "tests/lakehouse"),
     ),
     Mutant(

@@ -48,7 +48,7 @@ def commit_changeset(
             waiting = pending.states.where(F.col(ACTION) != DELETE)
             stored.pending.apply(replace(pending, states=waiting), table_schema, user_metadata)
         if changeset.silver is not None:
-            stored.silver.apply(changeset.silver, table_schema, user_metadata, after=tombstones.result)
+            stored.silver.apply(changeset.silver, table_schema, user_metadata, before_commit=tombstones.result)
     if changeset.silver is None:
         tombstones.result()
         commit_nothing(table_schema, stored, user_metadata)
@@ -85,7 +85,7 @@ def _write_tombstones(stored: TableState, changeset: Changeset, checked: Callabl
     if changeset.tombstones is None:
         checked()
     else:
-        stored.tombstones.write(changeset.tombstones, after=checked, few=changeset.is_small)
+        stored.tombstones.write(changeset.tombstones, before_commit=checked, is_small=changeset.is_small)
 
 
 def _compact(stored: TableState, table_schema: TableSchema) -> bool:

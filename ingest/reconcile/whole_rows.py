@@ -190,7 +190,7 @@ def _check_duplicates(tied: DataFrame, counts: ActionCounts, table_schema: Table
     key, state_content, count = list(table_schema.identity), content_hash(table_schema.names), sum(counts.tied.values())
     states = tied.select(*map(quoted, key), state_content.alias("_ingest_said"))
     files = {file for _, file in counts.tied if file is not None}
-    rows = stored.silver.matching_with(states, key, ["_ingest_said"], files, few=count <= FEW_KEYS)
+    rows = stored.silver.matching_with(states, key, ["_ingest_said"], files, are_few=count <= FEW_KEYS)
     (equal,) = rows.agg(F.count_if(F.col("_ingest_said") == state_content).alias("same")).collect()
     if equal["same"] != count:
         raise DuplicateMismatch(table_schema.table)

@@ -152,7 +152,7 @@ def test_no_row_goes_before_its_tombstone_is_there(
     merge = Merge(spark, PIPELINE, layout, Rules(), bronze, slice_events=1)
     assert [a.applied for a in merge.step()] == [1]
 
-    def dying(tombstones: Tombstones, states: DataFrame, after: Callable[[], object], few: bool) -> None:
+    def dying(tombstones: Tombstones, states: DataFrame, before_commit: Callable[[], object], is_small: bool) -> None:
         time.sleep(5)  # Silver's files are written long before.
         raise Died
 
