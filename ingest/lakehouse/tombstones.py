@@ -57,25 +57,26 @@ class Tombstones:
         return newest(_in_flight(self._table.rows_in(self._table.files().values())))
 
     def matching(self, states: DataFrame, key: Sequence[str] = ()) -> DataFrame:
-        """Returns the highest `_position` and `MOVED_AT` of the tombstones whose `TOMBSTONE_KEY` is in `states`, by the states'
-        columns `key`, or by `TOMBSTONE_KEY` without them. There must be a tombstone."""
+        """Returns the highest `_position` and `MOVED_AT` of the tombstones whose `TOMBSTONE_KEY` is in `states`, by the
+        states' columns `key`, or by `TOMBSTONE_KEY` without them. There must be a tombstone."""
         found, are_few = self._found(states, key)
         highest = _newest(found, _moved_at(), by=key or [TOMBSTONE_KEY])
         return F.broadcast(highest) if are_few else highest
 
     def moves(self, states: DataFrame) -> DataFrame:
-        """Returns `TOMBSTONE_KEY`, `_position` and `MOVED_TO` of the moves of rows away from the keys in `states`. There must
-        be a tombstone."""
+        """Returns `TOMBSTONE_KEY`, `_position` and `MOVED_TO` of the moves of rows away from the keys in `states`.
+        There must be a tombstone."""
         found, _ = self._found(states)
         return _newest_per_move(found.where(F.col(MOVED_TO).isNotNull()))
 
     def near(self, states: DataFrame) -> DataFrame:
-        """Returns tombstones, among them all whose `TOMBSTONE_KEY` is in `states`, which are few. The table must exist."""
+        """Returns tombstones, among them all whose `TOMBSTONE_KEY` is in `states`, which are few. The table must
+        exist."""
         return page_index.near(self._table, [TOMBSTONE_KEY], states, _as_written, stored=_STORED)
 
     def _found(self, states: DataFrame, columns: Sequence[str] = ()) -> tuple[DataFrame, bool]:
-        """Returns the tombstones whose `TOMBSTONE_KEY` is in `states`, with these columns of the states, and True if the states
-        are known to be few."""
+        """Returns the tombstones whose `TOMBSTONE_KEY` is in `states`, with these columns of the states, and True if
+        the states are known to be few."""
         found, are_few = page_index.matching(self._table, [TOMBSTONE_KEY], states, with_columns=columns, stored=_STORED)
         # One partition needs no shuffle.
         return (found.coalesce(1) if are_few else found), are_few
@@ -83,9 +84,9 @@ class Tombstones:
     def write(
         self, tombstones: DataFrame, before_commit: Callable[[], object] | None = None, is_small: bool = False
     ) -> None:
-        """Appends tombstones: `TOMBSTONE_KEY` and `_position`, one for each key, or with `MOVED_TO` one for each new key
-        besides. `before_commit`: called once their file is written, before the commit. `is_small`: they are few, in one
-        partition."""
+        """Appends tombstones: `TOMBSTONE_KEY` and `_position`, one for each key, or with `MOVED_TO` one for each new
+        key besides. `before_commit`: called once their file is written, before the commit. `is_small`: they are few, in
+        one partition."""
         self._append(asked(_new, (), tombstones, few=is_small), before_commit, is_small)
 
     def compact(self) -> bool:
@@ -125,8 +126,9 @@ class Tombstones:
         self._table.delete((F.col(_KEY) != _whole_table()) & (F.col(POSITION_COLUMN) < position_literal(below)))
 
     def remove(self, tombstones: DataFrame) -> int:
-        """Removes these tombstones (`TOMBSTONE_KEY` and `_position`), older ones of their keys, and the note that rows moved to
-        these keys: from then on suppression has to keep their events away. Returns the number of rewritten files."""
+        """Removes these tombstones (`TOMBSTONE_KEY` and `_position`), older ones of their keys, and the note that rows
+        moved to these keys: from then on suppression has to keep their events away. Returns the number of rewritten
+        files."""
         wanted = F.broadcast(tombstones.select(F.col(TOMBSTONE_KEY).alias(_KEY), F.col(POSITION_COLUMN).alias("_upto")))
         rows = self._table.rows().join(wanted, _KEY).where(F.col(POSITION_COLUMN) <= F.col("_upto"))
         removed = rows.select(_KEY, POSITION_COLUMN).distinct().localCheckpoint()
