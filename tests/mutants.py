@@ -412,15 +412,15 @@ MUTANTS = [
     Mutant(
         "events that came since the last erasure are not searched for keys that were fenced before",
         "erasure/old_events.py",
-        "new & {*index.naming(self._ledger.keys())} if new else set[Span]()",
+        "unsearched & {*index.spans_with(self._ledger.keys())} if unsearched else set[Span]()",
         "set[Span]()",
         SUBJECT_INDEX,
     ),
     Mutant(
         "keys that events bring are not looked for in the rest of the history",
         "erasure/old_events.py",
-        "if self._ledger.last_number() == last:",
-        "if self._ledger.last_number() >= last:",
+        "if self._ledger.last_number() == last_entry:",
+        "if self._ledger.last_number() >= last_entry:",
         SUBJECT_INDEX,
     ),
     Mutant(
@@ -649,8 +649,8 @@ MUTANTS = [
     Mutant(
         "what an erased record had replaced is said again",
         "erasure/compacted_topics.py",
-        ' & F.col("theirs.request").isNull() & ~said',
-        " & ~said",
+        ' & F.col("theirs.request").isNull() & ~is_current',
+        " & ~is_current",
         COMPACTED,
     ),
     Mutant(

@@ -1,1 +1,1 @@
-"""Erasures: requests, the search for what belongs to a subject, and its removal place by place."""
+"""Erasures: requests, the search for a subject's rows and events, and their removal place by place."""

@@ -1,4 +1,4 @@
-"""An erasure in a pipeline's archive, whoever writes it."""
+"""Erasure in a pipeline's archive, written by ingest or by a sink connector."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ingest.lakehouse.bronze import COORDINATES, Bronze
 from ingest.pipeline.composition import archive_of, layout_of
 from ingest.spark.local_rows import local_rows
 
-_HELD = T.StructType(
+_RANGES = T.StructType(
     [
         T.StructField("topic", T.StringType()),
         T.StructField("partition", T.IntegerType()),
@@ -28,11 +28,12 @@ _HELD = T.StructType(
 )
 
 
-def erased_from_archive(spark: SparkSession, pipeline: Pipeline, coordinates: DataFrame) -> ArchiveErasure | None:
-    """Empties the archived records of `coordinates` (`topic`, `partition`, `offset`, `request`); None where the
-    pipeline has no archive. To be called once bronze holds them no more: what is archived later comes from there.
+def erase_from_archive(spark: SparkSession, pipeline: Pipeline, coordinates: DataFrame) -> ArchiveErasure | None:
+    """Empties the archived records with these `coordinates` (`topic`, `partition`, `offset`, `request`). Returns None
+    if the pipeline has no archive of its own. Call it after bronze has been emptied, because bronze is what later runs
+    archive.
 
-    Raises ConfigError where a sink connector's objects may hold such records."""
+    Raises ConfigError if objects of a sink connector may hold such records."""
     if pipeline.archive is None:
         return None
     archive = layout_of(spark, pipeline)
@@ -42,26 +43,31 @@ def erased_from_archive(spark: SparkSession, pipeline: Pipeline, coordinates: Da
     return erase_records(spark, archive_of(pipeline), pipeline.name, coordinates)
 
 
-def require_read(spark: SparkSession, pipeline: Pipeline, bronzes: Sequence[Bronze]) -> None:
-    """Raises ConfigError where the archive holds records that are in none of `bronzes`."""
+def require_archive_read(spark: SparkSession, pipeline: Pipeline, bronzes: Sequence[Bronze]) -> None:
+    """Raises ConfigError if the archive holds records that are in none of `bronzes`: their subjects are unknown."""
     archive = layout_of(spark, pipeline)
-    # A connector's objects tell where they begin, and not how many records they hold.
-    counted = not isinstance(archive, ConnectorArchive)
-    held: dict[tuple[str, int], tuple[int, int, int]] = {}
-    for one in archive.objects():
-        known = held.get((one.topic, one.partition), (one.first_offset, one.last_offset, 0))
-        ends = min(known[0], one.first_offset), max(known[1], one.last_offset)
-        held[one.topic, one.partition] = (*ends, known[2] + one.records)
-    rows = [dict(zip(_HELD.names, (*partition, *told), strict=True)) for partition, told in held.items()]
-    ranges = F.broadcast(local_rows(spark, rows, _HELD))
-    every = [bronze.rows().select(*COORDINATES) for bronze in bronzes]
-    read = every[0] if len(every) == 1 else reduce(DataFrame.unionByName, every).distinct()
+    # A connector's objects tell their first offset, but not their number of records.
+    has_counts = not isinstance(archive, ConnectorArchive)
+    ranges_by_partition: dict[tuple[str, int], tuple[int, int, int]] = {}
+    for archived in archive.objects():
+        previous = ranges_by_partition.get(
+            (archived.topic, archived.partition), (archived.first_offset, archived.last_offset, 0)
+        )
+        bounds = min(previous[0], archived.first_offset), max(previous[1], archived.last_offset)
+        ranges_by_partition[archived.topic, archived.partition] = (*bounds, previous[2] + archived.records)
+    rows = [
+        dict(zip(_RANGES.names, (*partition, *bounds), strict=True))
+        for partition, bounds in ranges_by_partition.items()
+    ]
+    ranges = F.broadcast(local_rows(spark, rows, _RANGES))
+    coordinates = [bronze.rows().select(*COORDINATES) for bronze in bronzes]
+    read = coordinates[0] if len(coordinates) == 1 else reduce(DataFrame.unionByName, coordinates).distinct()
     within = F.col("offset").between(F.col("first"), F.col("last"))
-    there = ranges.join(read, ["topic", "partition"], "left").groupBy(*_HELD.names)
-    told = there.agg(F.min(F.when(within, F.col("offset"))).alias("begin"), F.count_if(within).alias("read"))
-    missing = F.col("begin").isNull() | (F.col("begin") > F.col("first"))
-    lacking = told.where(missing | (F.col("read") < F.col("records")) if counted else missing)
-    row = lacking.orderBy("topic", "partition").first()
+    joined = ranges.join(read, ["topic", "partition"], "left").groupBy(*_RANGES.names)
+    read_counts = joined.agg(F.min(F.when(within, F.col("offset"))).alias("begin"), F.count_if(within).alias("read"))
+    is_missing = F.col("begin").isNull() | (F.col("begin") > F.col("first"))
+    incomplete = read_counts.where(is_missing | (F.col("read") < F.col("records")) if has_counts else is_missing)
+    row = incomplete.orderBy("topic", "partition").first()
     if row is not None:
         raise ConfigError(
             f"the archive of {pipeline.name} holds records of topic {row['topic']}, partition {row['partition']}, "

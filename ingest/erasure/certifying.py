@@ -1,4 +1,4 @@
-"""What the ledger tells a certificate: which request it was, up to where, and that all of it was taken away."""
+"""The facts that a certificate takes from the ledger: the request, its cutoffs, and that its removal is complete."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
-from ingest.erasure.removal import ARCHIVE, DATA_KEYS, OLD_FILES, PLACES, TOPICS, subjects_aside
+from ingest.erasure.removal import ARCHIVE, DATA_KEYS, OLD_FILES, PLACES, TOPICS, subject_tables_set_aside
 from ingest.errors import ConfigError, ProofFailed
 from ingest.proof.certificate import Erasure
 from ingest.suppression.cutoff import WHOLE_SOURCE, Cutoff
@@ -15,8 +15,8 @@ from ingest.suppression.ledger import REQUESTED, STATE, Ledger, LedgerEntry, las
 
 
 def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure:
-    """Raises ConfigError where nobody has asked for it, and ProofFailed where the ledger is not what was written, or
-    the request is not done."""
+    """Returns the facts of a completed request. Raises ConfigError if there is no such request, and ProofFailed if the
+    ledger was altered or the removal is incomplete."""
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
     for fault in ledger.verify():
         raise ProofFailed(
@@ -24,38 +24,43 @@ def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure
             "no certificate stands on it: find out who wrote there, and restore it from a copy",
         )
     entries = list(ledger.entries())
-    asked = next((e for e in entries if e.kind == REQUESTED and e.request == request), None)
-    if asked is None or asked.key_hash is None or asked.cut_off is None:
+    request_entry = next((e for e in entries if e.kind == REQUESTED and e.request == request), None)
+    if request_entry is None or request_entry.key_hash is None or request_entry.cut_off is None:
         raise ConfigError(
             f"nobody has asked for the request {request} in {pipeline.name}", "`ingest erase` tells it when it is asked"
         )
-    _require_done(pipeline, asked, entries)
-    if aside := subjects_aside(spark, pipeline):
+    _require_done(pipeline, request_entry, entries)
+    if set_aside := subject_tables_set_aside(spark, pipeline):
         raise ProofFailed(
-            f"request {request} is not done: whose the events are that wait for {', '.join(aside)} can't be known",
+            f"request {request} is not done: whose the events are that wait for {', '.join(set_aside)} can't be known",
             f"`ingest status {pipeline.name}` says why they are set aside: mend it, then run and erase once more",
         )
-    return Erasure(request, asked.key_hash, dict(_ends(Cutoff.from_json(asked.cut_off))), entries[-1].hash)
+    return Erasure(
+        request,
+        request_entry.key_hash,
+        dict(_cutoffs_as_text(Cutoff.from_json(request_entry.cut_off))),
+        entries[-1].hash,
+    )
 
 
-def _require_done(pipeline: Pipeline, asked: LedgerEntry, entries: Sequence[LedgerEntry]) -> None:
-    states = [e for e in entries if e.kind == STATE and (e.upto or 0) >= asked.number]
-    wanted = [*PLACES, OLD_FILES, *([ARCHIVE] if pipeline.archive is not None else [])]
-    wanted += [DATA_KEYS] if pipeline.shreds else []
-    wanted += [TOPICS] if pipeline.writes_tombstones else []
-    waiting = [place for place in wanted if not any(e.place == place for e in states)]
-    removed = last_state_number(states, OLD_FILES)
-    if not waiting and any(e.number > removed for e in states if e.place in PLACES):
-        waiting = [OLD_FILES]
-    if waiting:
+def _require_done(pipeline: Pipeline, request_entry: LedgerEntry, entries: Sequence[LedgerEntry]) -> None:
+    states = [e for e in entries if e.kind == STATE and (e.upto or 0) >= request_entry.number]
+    required = [*PLACES, OLD_FILES, *([ARCHIVE] if pipeline.archive is not None else [])]
+    required += [DATA_KEYS] if pipeline.shreds else []
+    required += [TOPICS] if pipeline.writes_tombstones else []
+    missing = [place for place in required if not any(e.place == place for e in states)]
+    old_files_removed = last_state_number(states, OLD_FILES)
+    if not missing and any(e.number > old_files_removed for e in states if e.place in PLACES):
+        missing = [OLD_FILES]
+    if missing:
         raise ProofFailed(
-            f"request {asked.request} is not done: nothing was removed yet from {', '.join(waiting)}",
+            f"request {request_entry.request} is not done: nothing was removed yet from {', '.join(missing)}",
             f"`ingest erase {pipeline.name}` goes on with it, and tells when old files may go",
         )
 
 
-def _ends(cutoff: Cutoff) -> Iterator[tuple[str, str]]:
+def _cutoffs_as_text(cutoff: Cutoff) -> Iterator[tuple[str, str]]:
     for topic, ends in cutoff.offsets.items():
         yield from ((f"{topic}, partition {p}", f"before offset {end}") for p, end in ends.items())
-    for table, at in cutoff.positions.items():
-        yield f"table {table}" if table != WHOLE_SOURCE else "source", f"position {', '.join(map(str, at))}"
+    for table, position in cutoff.positions.items():
+        yield f"table {table}" if table != WHOLE_SOURCE else "source", f"position {', '.join(map(str, position))}"

@@ -1,8 +1,8 @@
-"""The events of erased subjects' old lives in the histories that a pipeline has read: found without reading all of it.
+"""Finds the events of erased subjects before their cutoffs in the histories that a pipeline has read, without reading
+these as a whole.
 
-What was searched for which keys is remembered. So a run opens what has come since, and of the rest those spans that may
-name a key that was not looked for there before.
-"""
+It remembers which spans were searched for which keys. A run searches new spans, and of the others those that may
+reference a key that they were not searched for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ingest.backfill.source_readers import SourceReader
 from ingest.batches.rules import Rules
 from ingest.changelog.change import EVENT_ID
 from ingest.config import Pipeline
-from ingest.erasure.subject_index import Span, index_of, joined
+from ingest.erasure.subject_index import Span, index_of, merge_spans
 from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.event_references import TOMBSTONE_KEYS
@@ -31,7 +31,7 @@ from ingest.suppression.key_file import LedgerKeys
 from ingest.suppression.ledger import Ledger
 
 READER = "_ingest_reader"
-"""Whose bronze an event is in: of two, coordinates may be the same."""
+"""Column: the reader whose bronze an event is in. Coordinates are unique only within one reader's bronze."""
 _KIND = "searched"
 _SCHEMA = (
     f"{EVENT_ID} struct<topic string, partition int, offset bigint>, request string, table string, "
@@ -39,8 +39,8 @@ _SCHEMA = (
 )
 
 
-class OldEvents:
-    """Of one run of a removal."""
+class ErasedEvents:
+    """The event search of one removal run."""
 
     def __init__(
         self,
@@ -62,51 +62,52 @@ class OldEvents:
         self._quarantine = Quarantine(spark, pipeline.layout.quarantine, pipeline.name)
         self._history = HistoryFacts(spark, pipeline.layout.known_history)
         self._spans: dict[str, list[Span]] = defaultdict(list)
-        self._searched: list[Callable[[], None]] = []
+        self._on_erased: list[Callable[[], None]] = []
 
-    def found(self, source_readers: Iterable[SourceReader]) -> DataFrame:
-        """Returns `EVENT_ID`, `request`, `table`, `GRAVES` and `READER` of the events that are there by now."""
-        nothing = self._spark.createDataFrame([], _SCHEMA)
+    def find(self, source_readers: Iterable[SourceReader]) -> DataFrame:
+        """Returns `EVENT_ID`, `request`, `table`, `TOMBSTONE_KEYS` and `READER` of the events."""
+        no_events = self._spark.createDataFrame([], _SCHEMA)
         return reduce(
-            DataFrame.unionByName, [nothing, *(one for reader in source_readers for one in self._found_in(reader))]
+            DataFrame.unionByName,
+            [no_events, *(events for reader in source_readers for events in self._find_in(reader))],
         )
 
     def spans(self, reader: str) -> list[Span]:
-        """Returns the spans of a reader's bronze that hold all of the events found there."""
-        return joined(self._spans[reader])
+        """Returns the spans of a reader's bronze that contain the found events."""
+        return merge_spans(self._spans[reader])
 
-    def remember(self) -> None:
-        """To be called once the events that were found are gone: they are not sought again. Raises Contended where
-        another removal has run meanwhile: then they are."""
-        for step in self._searched:
+    def mark_searched(self) -> None:
+        """Records the search as done; call it once the found events have been removed. Raises Contended if another
+        removal has run meanwhile: then the events are searched again."""
+        for step in self._on_erased:
             step()
 
-    def _found_in(self, reader: SourceReader) -> list[DataFrame]:
+    def _find_in(self, reader: SourceReader) -> list[DataFrame]:
         versions = [entry.key_version for entry in self._ledger.requests().values()]
         index = index_of(self._spark, self._pipeline, reader, self._table_schemas, self._keys, versions)
-        known = self._history.load(reader.writer, _KIND, index.basis) or HistoryFact(0, {"entry": 0})
-        entry, spans = known.facts["entry"], index.spans
-        new = {span for span in spans if span.upto > known.through_batch}
-        opened = new & {*index.naming(self._ledger.keys())} if new else set[Span]()
+        searched = self._history.load(reader.writer, _KIND, index.basis) or HistoryFact(0, {"entry": 0})
+        entry, spans = searched.facts["entry"], index.spans
+        unsearched = {span for span in spans if span.through > searched.through_batch}
+        to_search = unsearched & {*index.spans_with(self._ledger.keys())} if unsearched else set[Span]()
         found: list[DataFrame] = []
         while True:
-            last = self._ledger.last_number()
-            opened |= {*index.rest, *index.naming(self._ledger.keys_after(entry))}
-            for span in sorted(opened):
-                found += self._found_within(reader, span)
-            entry = last
-            # Events may have brought keys that are new to the ledger: what names those is sought too, and it may stand
-            # in spans that were opened before these keys were known.
-            if self._ledger.last_number() == last:
+            last_entry = self._ledger.last_number()
+            to_search |= {*index.unindexed, *index.spans_with(self._ledger.keys_after(entry))}
+            for span in sorted(to_search):
+                found += self._find_within(reader, span)
+            entry = last_entry
+            # Found events may have added keys to the ledger. Spans that were searched before these keys were known
+            # have to be searched for them.
+            if self._ledger.last_number() == last_entry:
                 break
-            opened = set()
-        upto = spans[-1].upto if spans else 0
-        index.forget(self._spans[reader.writer])
-        keep = partial(self._history.store, reader.writer, _KIND, index.basis, HistoryFact(upto, {"entry": entry}))
-        self._searched += [index.require_unchanged, keep]
+            to_search = set()
+        through = spans[-1].through if spans else 0
+        index.drop_spans(self._spans[reader.writer])
+        store = partial(self._history.store, reader.writer, _KIND, index.basis, HistoryFact(through, {"entry": entry}))
+        self._on_erased += [index.require_unchanged, store]
         return found
 
-    def _found_within(self, reader: SourceReader, span: Span) -> list[DataFrame]:
+    def _find_within(self, reader: SourceReader, span: Span) -> list[DataFrame]:
         rules = replace(self._rules, columns=reader.columns)
         bronze = reader.bronze(self._spark, rules)
         suppression = Suppression(
@@ -114,14 +115,19 @@ class OldEvents:
         )
         slices = Slices(bronze, rules, self._table_schemas, self._pipeline.batch.merged_at_once)
         found, after = list[DataFrame](), span.after
-        while after < span.upto:
-            upto = slices.end(after, span.upto)
+        while after < span.through:
+            through = slices.end(after, span.through)
             with checkpoint_scope():
-                read = slices.read(after, upto, slices.profile(after, upto, span.upto), repeated=True)
-                # These stay beyond the slice: places of erased events, nothing of what they held.
-                told = [one.localCheckpoint() for one in suppression.events_before_cutoff(read.batches, slices.schemas)]
-            found += [one.withColumn(READER, F.lit(reader.writer)) for one in told if not one.isEmpty()]
-            after = upto
+                read = slices.read(after, through, slices.profile(after, through, span.through), repeated=True)
+                # Kept beyond the slice: coordinates of erased events, none of their content.
+                events_per_table = [
+                    events.localCheckpoint()
+                    for events in suppression.events_before_cutoff(read.batches, slices.schemas)
+                ]
+            found += [
+                events.withColumn(READER, F.lit(reader.writer)) for events in events_per_table if not events.isEmpty()
+            ]
+            after = through
         if found:
             self._spans[reader.writer].append(span)
         return found

@@ -1,9 +1,8 @@
-"""Taking away what was asked to be erased, place by place, for all requests at once.
+"""Removes what was requested to be erased, place by place, for all requests at once.
 
-Every step looks for what is there now, by the keys and cut-offs in the ledger, and takes that away: one that died in
-the middle is made good by the same again, and so is an old event that was captured once more since. What is needed to
-find anything goes last, and old versions of tables go once nobody can be reading them.
-"""
+Every step searches for what exists now, by the keys and cutoffs in the ledger, and removes it. So a killed run is
+completed by the next one, and an old event that is captured again is removed again. What later steps need to find
+anything is removed last; old versions of tables are removed once no reader can be using them."""
 
 from __future__ import annotations
 
@@ -20,10 +19,10 @@ from pyspark.sql import functions as F
 from ingest.backfill.source_readers import SourceReader, source_readers
 from ingest.changelog.change import EVENT_ID, POSITION_COLUMN
 from ingest.config import Pipeline
-from ingest.erasure.archive_erasing import erased_from_archive, require_read
+from ingest.erasure.archive_erasing import erase_from_archive, require_archive_read
 from ingest.erasure.compacted_topics import CompactedTopics
 from ingest.erasure.masking import Masking
-from ingest.erasure.old_events import READER, OldEvents
+from ingest.erasure.old_events import READER, ErasedEvents
 from ingest.errors import ChangelogUnusable
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import COORDINATES, Bronze
@@ -46,25 +45,25 @@ from ingest.upkeep.old_files import event_folders, table_folders, without_old_fi
 TOMBSTONES, QUARANTINE, TABLES, BRONZE = "tombstones", "quarantine", "tables", "bronze"
 OLD_FILES, ARCHIVE, DATA_KEYS, TOPICS = "old files", "archive", "data keys", "compacted topics"
 PLACES = (TOMBSTONES, QUARANTINE, TABLES, BRONZE)
-"""In this order: what the events of bronze tell is needed to find the rest."""
+"""In the order of removal: the events of bronze are needed to find the rest."""
 REMOVED = "removed"
 
 
-def subjects_aside(spark: SparkSession, pipeline: Pipeline) -> dict[str, int]:
-    """Returns the tables, of those that lead to subjects, that are set aside, each with the last batch that it holds:
-    nothing tells whose events wait after it."""
-    aside = Accounts(spark, pipeline.layout.accounts, pipeline.name).set_aside()
-    return {t: aside[t].after for t in rules_of(pipeline).subjects.tables if t in aside}
+def subject_tables_set_aside(spark: SparkSession, pipeline: Pipeline) -> dict[str, int]:
+    """Returns the subject tables that are set aside, each with the last batch that it holds. The subjects of later
+    events are unknown."""
+    set_aside = Accounts(spark, pipeline.layout.accounts, pipeline.name).set_aside()
+    return {t: set_aside[t].after for t in rules_of(pipeline).subjects.tables if t in set_aside}
 
 
-Seen = Callable[[str, Mapping[str, int]], None]
-"""Hears of each place when it is done, and how much was taken away there."""
+OnPlaceDone = Callable[[str, Mapping[str, int]], None]
+"""Called after each place with the counts of what was removed there."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """`requests`: how many there are. `taken`: place → what was taken away in this run, and how much. `remain_until`:
-    from when on the old files may go; None where they are gone."""
+class RemovalOutcome:
+    """`requests`: number of requests. `taken`: place → counts of what was removed in this run. `remain_until`: when the
+    old files may be removed; None if they have been."""
 
     requests: int = 0
     taken: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -72,173 +71,189 @@ class Outcome:
 
 
 class Removal:
-    """Of one pipeline."""
+    """The removal of one pipeline."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, keep_hours: int | None = None) -> None:
-        """`keep_hours`: for how long old files stay, in place of what the pipeline's file says."""
+        """`keep_hours`: how long old files are kept, in place of the pipeline's setting."""
         self._spark = spark
         self._pipeline = pipeline
         self._rules = rules_of(pipeline)
-        told = pipeline.privacy.keep_old_files_hours if pipeline.privacy else 0
-        self._keep = told if keep_hours is None else keep_hours
+        configured = pipeline.privacy.keep_old_files_hours if pipeline.privacy else 0
+        self._keep_hours = configured if keep_hours is None else keep_hours
         self._ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
         self._table_schemas = TableSchemas(spark, pipeline.name, pipeline.layout, self._rules)
         self._readers = source_readers(spark, pipeline)
         self._quarantine = Quarantine(spark, pipeline.layout.quarantine, pipeline.name)
-        self._kept: dict[str, TableState] = {}
-        self._aside = subjects_aside(spark, pipeline)
+        self._table_states: dict[str, TableState] = {}
+        self._set_aside = subject_tables_set_aside(spark, pipeline)
 
-    def run(self, seen: Seen = lambda *_: None) -> Outcome:
-        """Until nothing of any request is left that can be taken away by now."""
+    def run(self, on_place_done: OnPlaceDone = lambda *_: None) -> RemovalOutcome:
+        """Removes everything of every request that can be removed by now."""
         entries = list(self._ledger.entries())
-        asked = [e for e in entries if e.kind == REQUESTED]
-        if not asked:
-            return Outcome()
+        requests = [e for e in entries if e.kind == REQUESTED]
+        if not requests:
+            return RemovalOutcome()
         taken: dict[str, Mapping[str, int]] = {}
-        destroyed = shred(self._spark, self._pipeline)
-        if destroyed is not None:
-            taken[DATA_KEYS] = {"keys": destroyed}
-            self._note(entries, DATA_KEYS, asked[-1].number, taken[DATA_KEYS])
-            seen(DATA_KEYS, taken[DATA_KEYS])
-        for place, found in self._steps(cutoffs(asked)):
-            taken[place] = found
-            self._note(entries, place, asked[-1].number, found)
-            seen(place, found)
-        remain_until = self._old_files(asked[-1].number)
-        # What needs others comes after what doesn't.
+        destroyed_keys = shred(self._spark, self._pipeline)
+        if destroyed_keys is not None:
+            taken[DATA_KEYS] = {"keys": destroyed_keys}
+            self._record(entries, DATA_KEYS, requests[-1].number, taken[DATA_KEYS])
+            on_place_done(DATA_KEYS, taken[DATA_KEYS])
+        for place, counts in self._steps(cutoffs(requests)):
+            taken[place] = counts
+            self._record(entries, place, requests[-1].number, counts)
+            on_place_done(place, counts)
+        remain_until = self._remove_old_files(requests[-1].number)
+        # Steps that depend on other systems come last.
         if self._pipeline.writes_tombstones:
-            taken[TOPICS] = self._entombed(asked[-1].number)
-            seen(TOPICS, taken[TOPICS])
+            taken[TOPICS] = self._write_topic_tombstones(requests[-1].number)
+            on_place_done(TOPICS, taken[TOPICS])
         if self._pipeline.archive is not None:
-            taken[ARCHIVE] = self._archive(entries, asked[-1].number)
-            seen(ARCHIVE, taken[ARCHIVE])
-        if self._aside:
+            taken[ARCHIVE] = self._erase_archive(entries, requests[-1].number)
+            on_place_done(ARCHIVE, taken[ARCHIVE])
+        if self._set_aside:
             raise ChangelogUnusable(
-                f"pipeline {self._pipeline.name}: whose the events are that wait for {', '.join(self._aside)} can't be "
-                "known, as their tables are set aside; all else was removed",
+                f"pipeline {self._pipeline.name}: whose the events are that wait for {', '.join(self._set_aside)} "
+                "can't be known, as their tables are set aside; all else was removed",
                 "`ingest status` says why they are: mend it, `ingest run`, then the same command again",
             )
-        return Outcome(len(asked), taken, remain_until)
+        return RemovalOutcome(len(requests), taken, remain_until)
 
-    def _steps(self, ends: Mapping[str, Cutoff]) -> Iterator[tuple[str, dict[str, int]]]:
-        """Each takes away what is there and tells of it. What comes later may need what an earlier one has found."""
-        search = OldEvents(
-            self._spark, self._pipeline, self._rules, self._table_schemas, self._stored, self._ledger, self._keys
+    def _steps(self, cutoffs_by_request: Mapping[str, Cutoff]) -> Iterator[tuple[str, dict[str, int]]]:
+        """Removes place by place and yields the counts. The order matters: a later step may need what an earlier one
+        has found."""
+        search = ErasedEvents(
+            self._spark, self._pipeline, self._rules, self._table_schemas, self._table_state, self._ledger, self._keys
         )
-        old = search.found(self._readers)
-        places = old.select(*(F.col(EVENT_ID)[c].alias(c) for c in COORDINATES), "request", READER)
-        first = places.groupBy(*COORDINATES, READER).agg(F.min("request").alias("request")).localCheckpoint()
-        counts = {r[READER]: r["count"] for r in first.groupBy(READER).count().collect()}  # a row per reader
+        erased = search.find(self._readers)
+        coordinates = erased.select(*(F.col(EVENT_ID)[c].alias(c) for c in COORDINATES), "request", READER)
+        unique_events = (
+            coordinates.groupBy(*COORDINATES, READER).agg(F.min("request").alias("request")).localCheckpoint()
+        )
+        counts = {r[READER]: r["count"] for r in unique_events.groupBy(READER).count().collect()}  # a row per reader
         events = sum(counts.values())
-        yield TOMBSTONES, {"files": self._graves(old, ends)}
-        yield QUARANTINE, {"files": self._quarantine.remove(first) if events else 0}
-        yield TABLES, self._rows(ends)
-        yield BRONZE, {"events": events, "files": self._emptied(search, first, counts)}
-        search.remember()
+        yield TOMBSTONES, {"files": self._remove_tombstones(erased, cutoffs_by_request)}
+        yield QUARANTINE, {"files": self._quarantine.remove(unique_events) if events else 0}
+        yield TABLES, self._remove_rows(cutoffs_by_request)
+        yield BRONZE, {"events": events, "files": self._empty_bronze(search, unique_events, counts)}
+        search.mark_searched()
 
-    def _emptied(self, search: OldEvents, events: DataFrame, holding: Collection[str]) -> int:
-        """How many files were written anew, of the bronze of those readers that hold such events."""
-        mine = [reader for reader in self._readers if reader.writer in holding]
+    def _empty_bronze(self, search: ErasedEvents, events: DataFrame, reader_names: Collection[str]) -> int:
+        """Empties these events in bronze and returns the number of files that were rewritten."""
+        affected = [reader for reader in self._readers if reader.writer in reader_names]
         return sum(
-            self._bronze(one).empty(events.where(F.col(READER) == one.writer), search.spans(one.writer)) for one in mine
+            self._bronze(source_reader).empty(
+                events.where(F.col(READER) == source_reader.writer), search.spans(source_reader.writer)
+            )
+            for source_reader in affected
         )
 
     def _bronze(self, reader: SourceReader) -> Bronze:
         return reader.bronze(self._spark, self._rules)
 
-    def _graves(self, old: DataFrame, ends: Mapping[str, Cutoff]) -> int:
-        """Of how many files tombstones were taken. Those of a new life stay."""
+    def _remove_tombstones(self, erased: DataFrame, cutoffs_by_request: Mapping[str, Cutoff]) -> int:
+        """Removes the tombstones of erased deletes and returns the number of rewritten files. Tombstones after the
+        cutoff stay."""
         files = 0
-        for entry in self._subjects:
-            tombstones = self._stored(entry.table_schema.table).tombstones
+        for entry in self._subject_tables:
+            tombstones = self._table_state(entry.table_schema.table).tombstones
             if not tombstones.exists():
                 continue
-            mine = old.where(F.col("table") == entry.table_schema.table)
-            keys = mine.select("request", F.explode(TOMBSTONE_KEYS).alias(TOMBSTONE_KEY)).distinct()
+            of_table = erased.where(F.col("table") == entry.table_schema.table)
+            keys = of_table.select("request", F.explode(TOMBSTONE_KEYS).alias(TOMBSTONE_KEY)).distinct()
             hits = tombstones.rows().select("*", *event_columns(entry)).join(F.broadcast(keys), TOMBSTONE_KEY)
-            gone = (
-                with_cutoff_flags(hits, ends, entry.table_schema.table)
+            to_remove = (
+                with_cutoff_flags(hits, cutoffs_by_request, entry.table_schema.table)
                 .where(BEFORE_CUTOFF)
                 .select(TOMBSTONE_KEY, POSITION_COLUMN)
                 .distinct()
             )
-            files += tombstones.remove(gone)
+            files += tombstones.remove(to_remove)
         return files
 
-    def _rows(self, ends: Mapping[str, Cutoff]) -> dict[str, int]:
-        table_schemas, masks = [entry.table_schema for entry in self._subjects], self._rules.masks
-        masking = Masking(self._spark, self._pipeline, self._rules, table_schemas, ends)
+    def _remove_rows(self, cutoffs_by_request: Mapping[str, Cutoff]) -> dict[str, int]:
+        table_schemas, masks = [entry.table_schema for entry in self._subject_tables], self._rules.masks
+        masking = Masking(self._spark, self._pipeline, self._rules, table_schemas, cutoffs_by_request)
         late_children = LateChildren(
-            self._ledger, self._keys, self._rules.subjects, ends, self._stored, masks, masking.keep
+            self._ledger, self._keys, self._rules.subjects, cutoffs_by_request, self._table_state, masks, masking.save
         )
         with checkpoint_scope():
             rows = late_children.remove(self._table_schemas.entries, checkpoint(self._ledger.keys()))
-        masked = {"masked": masking.finish()} if masks else {}
+        masked = {"masked": masking.merge_saved()} if masks else {}
         files = sum(
-            kept.purge(e.table_schema) for e in self._subjects for kept in self._stored(e.table_schema.table).tables
+            kept.purge(e.table_schema)
+            for e in self._subject_tables
+            for kept in self._table_state(e.table_schema.table).tables
         )
         return {"rows": rows, **masked, "files": files}
 
-    def _entombed(self, upto: int) -> dict[str, int]:
-        """Once bronze tells which records these are, and where nothing was taken from it since, not again."""
+    def _write_topic_tombstones(self, upto: int) -> dict[str, int]:
+        """Writes tombstones for the events emptied in bronze into compacted topics, unless none was emptied since the
+        last time."""
         entries = list(self._ledger.entries())
         if last_state_number(entries, TOPICS) > last_state_number(entries, BRONZE):
             return {"tombstones": 0}
         written = CompactedTopics(self._spark, self._pipeline).write_tombstones(
-            self._empty(self._of_topics, "timestamp")
+            self._emptied_events(self._topic_bronzes, "timestamp")
         )
         self._ledger.append([LedgerEntry(STATE, "", place=TOPICS, state=REMOVED, upto=upto)])
         return {"tombstones": written}
 
-    def _empty(self, bronzes: Sequence[Bronze], *more: str) -> DataFrame:
-        """The events that were emptied in these, each once."""
-        empty = reduce(DataFrame.unionByName, [bronze.emptied() for bronze in bronzes])
-        return empty.groupBy(*COORDINATES, *more).agg(F.min("request").alias("request"))
+    def _emptied_events(self, bronzes: Sequence[Bronze], *more: str) -> DataFrame:
+        """Returns the events that were emptied in these bronzes, each once."""
+        events = reduce(DataFrame.unionByName, [bronze.emptied() for bronze in bronzes])
+        return events.groupBy(*COORDINATES, *more).agg(F.min("request").alias("request"))
 
-    def _archive(self, entries: list[LedgerEntry], upto: int) -> dict[str, int]:
-        """Last: where somebody else writes it, this ends with an error that says so."""
-        bronzes = self._of_topics
-        done = erased_from_archive(self._spark, self._pipeline, self._empty(bronzes))
-        require_read(self._spark, self._pipeline, bronzes)
-        if done is None:
+    def _erase_archive(self, entries: list[LedgerEntry], upto: int) -> dict[str, int]:
+        """Erases the archive. Runs last because it raises if another program writes the archive."""
+        bronzes = self._topic_bronzes
+        erasure = erase_from_archive(self._spark, self._pipeline, self._emptied_events(bronzes))
+        require_archive_read(self._spark, self._pipeline, bronzes)
+        if erasure is None:
             return {}
-        taken = {"records": done.records, "objects": done.objects, "versions": done.versions, "uploads": done.uploads}
-        # What a run has written that is under way may hold what bronze held when it began: the next one looks again.
-        if not done.unnamed:
-            self._note(entries, ARCHIVE, upto, taken)
-        return taken
+        counts = {
+            "records": erasure.records,
+            "objects": erasure.objects,
+            "versions": erasure.versions,
+            "uploads": erasure.uploads,
+        }
+        # A concurrent archive run may write what bronze held when it began: then the next removal looks again.
+        if not erasure.unnamed:
+            self._record(entries, ARCHIVE, upto, counts)
+        return counts
 
-    def _note(self, entries: list[LedgerEntry], place: str, upto: int, taken: Mapping[str, int]) -> None:
-        """What the ledger doesn't say already."""
-        reached = max((e.upto or 0 for e in entries if e.kind == STATE and e.place == place), default=0)
-        if reached < upto or any(taken.values()):
-            self._ledger.append([LedgerEntry(STATE, "", place=place, state=REMOVED, upto=upto, evidence=_hash(taken))])
+    def _record(self, entries: list[LedgerEntry], place: str, upto: int, counts: Mapping[str, int]) -> None:
+        """Appends a state to the ledger unless it would repeat the last one."""
+        recorded_through = max((e.upto or 0 for e in entries if e.kind == STATE and e.place == place), default=0)
+        if recorded_through < upto or any(counts.values()):
+            self._ledger.append([LedgerEntry(STATE, "", place=place, state=REMOVED, upto=upto, evidence=_hash(counts))])
 
-    def _old_files(self, upto: int) -> datetime | None:
-        """Takes them away, where nobody can be reading or writing beside them any more; else from when on."""
+    def _remove_old_files(self, upto: int) -> datetime | None:
+        """Removes old files if the retention has passed, so that no reader or writer can be using them. Returns when it
+        will have passed; None once they are removed."""
         states = [e for e in self._ledger.entries() if e.kind == STATE]
-        done = last_state_number(states, OLD_FILES)
-        since = [e.at for e in states if e.number > done and e.place in PLACES]
-        if not since:
+        last_removal = last_state_number(states, OLD_FILES)
+        removals = [e.at for e in states if e.number > last_removal and e.place in PLACES]
+        if not removals:
             return None
-        due = max(since) + timedelta(hours=self._keep)
+        due = max(removals) + timedelta(hours=self._keep_hours)
         if datetime.now(UTC) < due:
             return due
         tables = table_folders(
-            self._pipeline.layout, self._pipeline.name, [e.table_schema.table for e in self._subjects]
+            self._pipeline.layout, self._pipeline.name, [e.table_schema.table for e in self._subject_tables]
         )
-        without_old_files(self._spark, [*event_folders(self._spark, self._pipeline), *tables], self._keep)
+        without_old_files(self._spark, [*event_folders(self._spark, self._pipeline), *tables], self._keep_hours)
         self._ledger.append([LedgerEntry(STATE, "", place=OLD_FILES, state=REMOVED, upto=upto)])
         return None
 
     @property
-    def _of_topics(self) -> list[Bronze]:
-        """The bronzes whose coordinates are those of the changelog's topics."""
-        return [self._bronze(one) for one in self._readers if one.from_topics]
+    def _topic_bronzes(self) -> list[Bronze]:
+        """Returns the bronzes whose coordinates are those of the changelog's topics."""
+        return [self._bronze(reader) for reader in self._readers if reader.from_topics]
 
     @property
-    def _subjects(self) -> list[CatalogEntry]:
-        """The tables that lead to subjects."""
+    def _subject_tables(self) -> list[CatalogEntry]:
+        """Returns the tables whose rows are or lead to subjects."""
         return [e for e in self._table_schemas.entries if self._rules.subjects.leads(e.table_schema.table)]
 
     @cached_property
@@ -246,12 +261,12 @@ class Removal:
         assert self._rules.key_file is not None, "the configuration refuses subjects without a key file"
         return read_keys(self._rules.key_file)
 
-    def _stored(self, table: str) -> TableState:
-        if table not in self._kept:
+    def _table_state(self, table: str) -> TableState:
+        if table not in self._table_states:
             history, personal = table in self._rules.history, self._rules.personal.get(table, frozenset())
             layout, name = self._pipeline.layout, self._pipeline.name
-            self._kept[table] = table_state(self._spark, layout, name, table, history, personal)
-        return self._kept[table]
+            self._table_states[table] = table_state(self._spark, layout, name, table, history, personal)
+        return self._table_states[table]
 
 
 def _hash(taken: Mapping[str, int]) -> str:

@@ -1,5 +1,5 @@
-"""Asking for an erasure: what belongs to the subjects, up to where their old life goes, and the entries of the ledger
-that keep it away from then on. Bytes stay where they are until they are removed."""
+"""Requests an erasure: finds what belongs to the subjects, determines the cutoff, and appends the ledger entries that
+suppress their events from then on. Stored bytes stay until the removal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from ingest.backfill.source_readers import source_readers
 from ingest.config import Pipeline
-from ingest.erasure.subject_search import Search, counted
+from ingest.erasure.subject_search import SubjectSearch, count_items
 from ingest.errors import ConfigError
 from ingest.lakehouse.bronze import Offsets
 from ingest.lakehouse.bronze_summary import BronzeSummary, LogEnd, offsets_of
@@ -31,100 +31,103 @@ _SUBJECT = re.compile(r"([^:\s]+):(.+)")
 
 
 @dataclass(frozen=True)
-class Named:
-    """A subject, as somebody says it: `member:42`."""
+class SubjectId:
+    """A subject's kind and key, as in `member:42`."""
 
     kind: str
     key: str
 
     def __repr__(self) -> str:
-        return f"Named({self.kind})"
+        return f"SubjectId({self.kind})"
 
     @classmethod
-    def parsed(cls, text: str) -> Named:
-        """Raises ConfigError, which shows nothing of the text."""
-        found = _SUBJECT.fullmatch(text.strip())
-        if found is None:
+    def parse(cls, text: str) -> SubjectId:
+        """Parses `KIND:KEY`. Raises ConfigError, which shows nothing of the text."""
+        match = _SUBJECT.fullmatch(text.strip())
+        if match is None:
             raise ConfigError("a subject is not named by its kind and its key", "write it as member:42")
-        return cls(found[1], found[2])
+        return cls(match[1], match[2])
 
 
 @dataclass(frozen=True)
-class Request:
-    """An erasure that is asked for: its entry in the ledger, or the one that it would have. `subject`: as it was
-    named; a delete names none."""
+class ErasureRequest:
+    """A request: its entry in the ledger, or the entry that it would get. `subject`: None if a delete at the source
+    requests it."""
 
     entry: LedgerEntry
-    subject: Named | None = None
+    subject: SubjectId | None = None
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What was found of all subjects, by place and table; the requests; and the `KEYS` that they fence."""
+class ErasurePlan:
+    """What requests concern: counts by place and table, the requests, and the `KEYS` that they suppress."""
 
     counts: Mapping[tuple[str, str], int]
-    requests: Sequence[Request]
+    requests: Sequence[ErasureRequest]
     keys: DataFrame
 
 
-def found(
-    spark: SparkSession, pipeline: Pipeline, subjects: Sequence[Named], reason: str | None, cutoff: Cutoff
-) -> Asked:
-    """What asking for the erasure of these subjects concerns. Writes nothing."""
-    return found_of(spark, pipeline, requested(pipeline, ((subject, reason) for subject in subjects), cutoff))
+def plan_erasure(
+    spark: SparkSession, pipeline: Pipeline, subjects: Sequence[SubjectId], reason: str | None, cutoff: Cutoff
+) -> ErasurePlan:
+    """Returns what the erasure of these subjects would concern. Writes nothing."""
+    return plan_requests(spark, pipeline, new_requests(pipeline, ((subject, reason) for subject in subjects), cutoff))
 
 
-def requested(pipeline: Pipeline, named: Iterable[tuple[Named, str | None]], cutoff: Cutoff) -> list[Request]:
-    """A request for each subject and why it is asked for. Raises ConfigError where no table has such subjects."""
+def new_requests(
+    pipeline: Pipeline, subjects_and_reasons: Iterable[tuple[SubjectId, str | None]], cutoff: Cutoff
+) -> list[ErasureRequest]:
+    """Returns a request per subject and reason. Raises ConfigError if no table has such subjects."""
     keys, subjects = ledger_keys(pipeline), rules_of(pipeline).subjects
     requests = []
-    for subject, reason in named:
+    for subject, reason in subjects_and_reasons:
         table = subjects.root(subject.kind)
-        entry = entry_of(subject.kind, table, keys.hash(table, subject.key), keys, reason, cutoff)
-        requests.append(Request(entry, subject))
+        entry = new_entry(subject.kind, table, keys.hash(table, subject.key), keys, reason, cutoff)
+        requests.append(ErasureRequest(entry, subject))
     return requests
 
 
-def found_of(spark: SparkSession, pipeline: Pipeline, requests: Sequence[Request]) -> Asked:
-    """What these requests concern."""
+def plan_requests(spark: SparkSession, pipeline: Pipeline, requests: Sequence[ErasureRequest]) -> ErasurePlan:
+    """Returns what these requests would concern. Writes nothing."""
     keys = ledger_keys(pipeline)
     rows = [{name: getattr(r.entry, name) for name in KEYS.names} for r in requests]
-    own = local_rows(spark, rows, KEYS)
-    every, belongings = [own], []
-    for one in Search(spark, pipeline, keys).belongings(own):
-        named = {"table": F.lit(one.table), "key_version": F.lit(keys.newest).cast("int")}
-        every.append(one.keys.withColumns(named).select(*KEYS.names))
-        belongings.append(one)
-    return Asked(counted(belongings), requests, reduce(DataFrame.unionByName, every).distinct())
+    subject_keys = local_rows(spark, rows, KEYS)
+    key_frames, items_per_table = [subject_keys], []
+    for items in SubjectSearch(spark, pipeline, keys).find(subject_keys):
+        columns = {"table": F.lit(items.table), "key_version": F.lit(keys.newest).cast("int")}
+        key_frames.append(items.keys.withColumns(columns).select(*KEYS.names))
+        items_per_table.append(items)
+    return ErasurePlan(count_items(items_per_table), requests, reduce(DataFrame.unionByName, key_frames).distinct())
 
 
-def ask(spark: SparkSession, pipeline: Pipeline, asked: Asked) -> list[LedgerEntry]:
-    """The first durable step: from here on no merge lets the old life of the subjects in. Then their data keys are
-    destroyed; where that fails, the removal does it."""
+def request_erasure(spark: SparkSession, pipeline: Pipeline, plan: ErasurePlan) -> list[LedgerEntry]:
+    """Appends the plan to the ledger, the first durable step: from here on every merge suppresses the subjects' events
+    up to the cutoff. Then destroys their data keys; if that fails, the removal does it."""
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
-    entries = ledger.append([r.entry for r in asked.requests], asked.keys)
+    entries = ledger.append([r.entry for r in plan.requests], plan.keys)
     shred(spark, pipeline)
     return entries
 
 
-def written_by_now(spark: SparkSession, pipeline: Pipeline, topics: bool) -> Cutoff:
-    """All that was ever read; with `topics`, also all that they hold by now. Raises Unreachable and SourceRefused."""
+def current_cutoff(spark: SparkSession, pipeline: Pipeline, topics: bool) -> Cutoff:
+    """Returns the cutoff after everything that was ever read and, with `topics`, everything that the topics hold now.
+    Raises Unreachable and SourceRefused."""
     offsets: Offsets = {}
-    ends: list[LogEnd] = []
+    all_log_ends: list[LogEnd] = []
     rules, history = rules_of(pipeline), HistoryFacts(spark, pipeline.layout.known_history)
     for reader in source_readers(spark, pipeline):
         bronze = reader.bronze(spark, rules)
-        read = BronzeSummary(bronze, reader.writer, history, rules.view, keeps=False).log_ends(bronze.last_batch())
+        log_ends = BronzeSummary(bronze, reader.writer, history, rules.view, keeps=False).log_ends(bronze.last_batch())
         if reader.from_topics:
-            _raise_to(offsets, offsets_of(read))
-        ends += read
+            _raise_to(offsets, offsets_of(log_ends))
+        all_log_ends += log_ends
     if topics:
         admin = KafkaAdmin(pipeline.source.kafka)
-        ends_there = admin.end_offsets(admin.topics(pipeline.source.topics, pipeline.source.topic_pattern))
-        _raise_to(offsets, ends_there)
+        end_offsets = admin.end_offsets(admin.topics(pipeline.source.topics, pipeline.source.topic_pattern))
+        _raise_to(offsets, end_offsets)
     sequences = {table for table, _ in rules.naming.sequences}
     positions: dict[str, tuple[int, ...]] = {}
-    for end in ends:
+    for end in all_log_ends:
         if end.placed is not None:
             table = end.table if end.table in sequences else WHOLE_SOURCE
             positions[table] = max(end.placed, positions.get(table, end.placed))
@@ -138,7 +141,7 @@ def _raise_to(offsets: Offsets, ends: Mapping[str, Mapping[int, int]]) -> None:
 
 
 def ledger_keys(pipeline: Pipeline) -> LedgerKeys:
-    """Raises ConfigError where the pipeline's file names none, or the file is none."""
+    """Reads the ledger's keys. Raises ConfigError if the pipeline's file names no key file, or the file is invalid."""
     if pipeline.privacy is None:
         raise ConfigError(
             f"nothing in pipeline {pipeline.name} leads to a subject",
@@ -147,8 +150,11 @@ def ledger_keys(pipeline: Pipeline) -> LedgerKeys:
     return read_keys(pipeline.privacy.key_file)
 
 
-def entry_of(kind: str, table: str, key_hash: str, keys: LedgerKeys, reason: str | None, cutoff: Cutoff) -> LedgerEntry:
-    """A new request. `key_hash`: of the subject's key in its table, under the newest secret."""
+def new_entry(
+    kind: str, table: str, key_hash: str, keys: LedgerKeys, reason: str | None, cutoff: Cutoff
+) -> LedgerEntry:
+    """Returns the ledger entry of a new request. `key_hash`: of the subject's key in its table, under the newest
+    secret."""
     version = keys.newest
     return LedgerEntry(
         REQUESTED,

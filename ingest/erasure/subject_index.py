@@ -1,13 +1,13 @@
-"""Which spans of bronze may hold events that name a key: what an erasure has to open of a history.
+"""The subject index: tells which spans of bronze may contain events that reference a key, so that an erasure doesn't
+read the whole history.
 
-A span is some capture batches in a row. When it was merged, the keys that its events name are hashed by the keyed hash
-of the ledger, once, and of each hash seven digits are kept: who looks for a subject opens the spans in which its digits
-stand, and few others, so an erasure costs by what it touches. Digits are shared by many keys, and nobody finds a key
-behind them without the secret. Of spans out of which events were erased they are taken away, and found anew.
+A span is a run of consecutive capture batches. Once it is merged, the keys that its events reference are hashed by the
+ledger's keyed hash, and seven hexadecimal digits of each hash are stored. A search opens the spans that contain the
+digits of its keys, and a few others by chance. Digits are shared by many keys, and no key can be derived from them
+without the secret. Spans from which events were erased are dropped and indexed again.
 
-Batches keep their numbers where files are written together or anew, so spans stay what they are. An index that was made
-under other settings is made again.
-"""
+Compaction and rewriting of files keep batch numbers, so spans stay valid. An index made under other settings is
+rebuilt."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from ingest.suppression.key_references import KEY_HASH, REFERENCES, with_key_has
 
 _KIND = "subject index"
 _EVENTS = 100_000
-"""About so many are in a span, whole batches of them."""
+"""Approximate number of events in a span, in whole batches."""
 _HEX_DIGITS = 7
-_SOUGHT_BY_PAGE = 200
-"""Of so many keys the pages are sought that may hold their digits; of more the whole index is read."""
+_MAX_PAGE_FILTERS = 200
+"""Up to this number of keys is pushed down as filters on Parquet pages; for more, the whole index is read."""
 _DIGITS = "digits"
 _SCHEMA = T.StructType(
     [
@@ -60,14 +60,14 @@ _STATISTICS = {"delta.dataSkippingStatsColumns": "reader,after_batch"}
 
 
 class Span(NamedTuple):
-    """The batches `after` < batch ≤ `upto`."""
+    """The batches `after` < batch ≤ `through`."""
 
     after: int
-    upto: int
+    through: int
 
 
 class SubjectIndex:
-    """Of one reader's bronze."""
+    """The index of one reader's bronze."""
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class SubjectIndex:
         keys: LedgerKeys,
         versions: Iterable[int] = (),
     ) -> None:
-        """`rules`: with the types that the events don't tell. `versions`: of secrets by which keys are looked for
-        beside the newest one."""
+        """`rules`: including types that the events don't tell. `versions`: of the secrets to hash by, besides the
+        newest."""
         self._spark = spark
         self._table = delta_table.Table(spark, lakehouse.subject_index)
         self._history = HistoryFacts(spark, lakehouse.known_history)
@@ -95,129 +95,127 @@ class SubjectIndex:
 
     @cached_property
     def basis(self) -> str:
-        """What the index depends on beside the events: other settings make another one."""
+        """Returns a hash of the settings that the index depends on. Other settings make another index."""
         subjects = self._rules.subjects
-        known = [
+        tables = [
             (e.table_schema.table, e.table_schema.key)
             for e in self._table_schemas.entries
             if subjects.leads(e.table_schema.table)
         ]
         checks = [(version, self._keys.check(version)) for version in self._versions]
-        told = (subjects, self._rules.primary_keys, self._rules.fold_case, self._rules.placeholder, known, checks)
-        text = repr((told, self._rules.view, self._rules.columns, self._bronze.identity))
+        settings = (subjects, self._rules.primary_keys, self._rules.fold_case, self._rules.placeholder, tables, checks)
+        text = repr((settings, self._rules.view, self._rules.columns, self._bronze.identity))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @cached_property
     def last(self) -> int:
-        """The last batch of bronze."""
+        """Returns the last batch of bronze."""
         return self._bronze.last_batch()
 
     @cached_property
     def spans(self) -> list[Span]:
-        """The spans that are indexed, in their order: all that is merged. What isn't yet is indexed on the first
-        call."""
-        known = self._history.load(self._reader, _KIND, self.basis)
-        there = [Span(*one) for one in known.facts["spans"]] if known is not None else []
+        """Returns the indexed spans in order. The first call indexes all merged batches that are not indexed yet."""
+        fact = self._history.load(self._reader, _KIND, self.basis)
+        indexed = [Span(*one) for one in fact.facts["spans"]] if fact is not None else []
         merged = min(self.last, self._accounts.merged_through())
-        found = list(there)
-        for gap in _gaps(there, merged):
-            found += self._indexed(gap)
-        found.sort()
-        if found != there:
-            self._keep(found)
-            self._fold()
-        return found
+        spans = list(indexed)
+        for gap in _gaps(indexed, merged):
+            spans += self._index_gap(gap)
+        spans.sort()
+        if spans != indexed:
+            self._store_spans(spans)
+            self._compact()
+        return spans
 
     @property
-    def rest(self) -> list[Span]:
-        """What is captured and not merged yet, which is not indexed either."""
-        end = self.spans[-1].upto if self.spans else 0
+    def unindexed(self) -> list[Span]:
+        """Returns the batches that are captured and not merged yet, which are not indexed either."""
+        end = self.spans[-1].through if self.spans else 0
         return [Span(end, self.last)] if end < self.last else []
 
-    def naming(self, keys: DataFrame) -> list[Span]:
-        """Returns the indexed spans that may hold events that name one of `keys` (`KEY_HASH`, `key_version`), in their
-        order."""
+    def spans_with(self, keys: DataFrame) -> list[Span]:
+        """Returns the indexed spans, in order, that may contain events that reference one of `keys` (`KEY_HASH`,
+        `key_version`)."""
         if not self.spans:
             return []
         wanted = checkpoint(keys.select("key_version", _digits(F.col(KEY_HASH)).alias(_DIGITS)).distinct())
-        mine = self._pages_of(wanted).join(F.broadcast(wanted), ["key_version", _DIGITS], "left_semi")
-        found = mine.select("after_batch", "upto_batch").distinct().collect()  # a row per span
+        rows = self._rows_with_digits(wanted).join(F.broadcast(wanted), ["key_version", _DIGITS], "left_semi")
+        found = rows.select("after_batch", "upto_batch").distinct().collect()  # a row per span
         return sorted({Span(*row) for row in found} & {*self.spans})
 
     def require_unchanged(self) -> None:
-        """Raises Contended where another run has changed the index since it was read here: what was looked for may have
-        been missed."""
-        known = self._history.load(self._reader, _KIND, self.basis)
-        if [Span(*one) for one in (known.facts["spans"] if known is not None else ())] != self.spans:
+        """Raises Contended if another run has changed the index since it was read here: the search may have missed
+        events."""
+        fact = self._history.load(self._reader, _KIND, self.basis)
+        if [Span(*one) for one in (fact.facts["spans"] if fact is not None else ())] != self.spans:
             raise concurrent_commit(self._table.path)
 
-    def forget(self, spans: Sequence[Span]) -> None:
-        """Takes away what is known of these spans: events were erased out of them. The next search indexes them
-        anew."""
-        gone = {*spans} & {*self.spans}
-        if not gone:
+    def drop_spans(self, spans: Sequence[Span]) -> None:
+        """Drops these spans after events were erased from them. The next search indexes them again."""
+        dropped = {*spans} & {*self.spans}
+        if not dropped:
             return
-        # Before their digits go: who dies in between finds them again.
-        self._keep([span for span in self.spans if span not in gone])
-        firsts = [span.after for span in gone]
-        self._table.delete((F.col("reader") == self._reader) & F.col("after_batch").isin(firsts))
+        # Before the digits are deleted: a run that is killed in between indexes the spans again.
+        self._store_spans([span for span in self.spans if span not in dropped])
+        first_batches = [span.after for span in dropped]
+        self._table.delete((F.col("reader") == self._reader) & F.col("after_batch").isin(first_batches))
 
-    def _keep(self, spans: list[Span]) -> None:
-        upto = spans[-1].upto if spans else 0
-        self._history.store(self._reader, _KIND, self.basis, HistoryFact(upto, {"spans": spans}))
+    def _store_spans(self, spans: list[Span]) -> None:
+        through = spans[-1].through if spans else 0
+        self._history.store(self._reader, _KIND, self.basis, HistoryFact(through, {"spans": spans}))
         self.__dict__["spans"] = spans
 
-    def _fold(self) -> None:
-        """Writes small files together, where it is time to: each run that finds something new adds some."""
+    def _compact(self) -> None:
+        """Compacts small files if due: each run that finds something new adds some."""
         if self._table.exists():
             files = compaction.files_due(self._table.files().values(), files_per_size=compaction.FILES_PER_SIZE_UNREAD)
             BackgroundCompaction(self._table).compact(files, lambda due: _sorted(self._table.rows_in(due)))
 
-    def _mine(self) -> DataFrame:
+    def _rows(self) -> DataFrame:
         rows = self._table.rows(_SCHEMA)
         return rows.where((F.col("reader") == self._reader) & (F.col("basis") == self.basis))
 
-    def _pages_of(self, wanted: DataFrame) -> DataFrame:
-        """Returns the rows of this index that may have the digits of `wanted`: of few keys those in the Parquet pages
-        that a filter by their statistics leaves, else all."""
-        some = wanted.select(_DIGITS).limit(_SOUGHT_BY_PAGE + 1).collect()  # digits of few keys
-        if not some or len(some) > _SOUGHT_BY_PAGE:
-            return self._mine()
-        # Parquet tests an IN of more than ten values by its ends alone: equalities are tested one by one.
-        return self._mine().where(_any([F.col(_DIGITS) == row[_DIGITS] for row in some]))
+    def _rows_with_digits(self, wanted: DataFrame) -> DataFrame:
+        """Returns the rows of this index that may have the digits of `wanted`: for few keys those of the Parquet pages
+        that their statistics don't exclude, otherwise all."""
+        digits = wanted.select(_DIGITS).limit(_MAX_PAGE_FILTERS + 1).collect()  # digits of few keys
+        if not digits or len(digits) > _MAX_PAGE_FILTERS:
+            return self._rows()
+        # Parquet reduces an IN of more than ten values to its minimum and maximum; equalities are tested one by one.
+        return self._rows().where(_any([F.col(_DIGITS) == row[_DIGITS] for row in digits]))
 
-    def _indexed(self, gap: Span) -> Iterator[Span]:
+    def _index_gap(self, gap: Span) -> Iterator[Span]:
         slices = Slices(self._bronze, self._rules, self._table_schemas, _EVENTS)
         after = gap.after
-        while after < gap.upto:
-            upto = slices.end(after, gap.upto)
+        while after < gap.through:
+            through = slices.end(after, gap.through)
             with checkpoint_scope():
-                self._index(slices, Span(after, upto), gap.upto)
-            yield Span(after, upto)
-            after = upto
+                self._index(slices, Span(after, through), gap.through)
+            yield Span(after, through)
+            after = through
 
     def _index(self, slices: Slices, span: Span, last: int) -> None:
-        groups = slices.profile(span.after, span.upto, last)
+        groups = slices.profile(span.after, span.through, last)
         leads = self._rules.subjects.leads
         if not any(group.table is None or leads(group.table) for group in groups):
             return
-        read = slices.read(span.after, span.upto, groups, repeated=True)
-        found = []
+        read = slices.read(span.after, span.through, groups, repeated=True)
+        digit_frames = []
         for batch in read.batches:
             if not leads(batch.table):
                 continue
-            mentions = batch_key_references(batch, slices.schemas, self._table_schemas, self._rules)
-            if mentions is not None:
-                rows = checkpoint(mentions)
-                found += [self._digits_in(rows, version) for version in self._versions]
-        if found:
-            told = {"reader": F.lit(self._reader), "basis": F.lit(self.basis)}
-            told |= {"after_batch": F.lit(span.after).cast("long"), "upto_batch": F.lit(span.upto).cast("long")}
-            rows = reduce(DataFrame.unionByName, found).distinct().withColumns(told).select(*_SCHEMA.names)
+            references = batch_key_references(batch, slices.schemas, self._table_schemas, self._rules)
+            if references is not None:
+                rows = checkpoint(references)
+                digit_frames += [self._digits_of_references(rows, version) for version in self._versions]
+        if digit_frames:
+            columns = {"reader": F.lit(self._reader), "basis": F.lit(self.basis)}
+            columns |= {"after_batch": F.lit(span.after).cast("long"), "upto_batch": F.lit(span.through).cast("long")}
+            rows = reduce(DataFrame.unionByName, digit_frames).distinct().withColumns(columns).select(*_SCHEMA.names)
             self._table.commit(_sorted(rows), properties=_STATISTICS)
 
-    def _digits_in(self, mentions: DataFrame, version: int) -> DataFrame:
-        hashes = with_key_hashes(mentions, self._keys, version).select(F.explode(REFERENCES).alias(KEY_HASH))
+    def _digits_of_references(self, references: DataFrame, version: int) -> DataFrame:
+        hashes = with_key_hashes(references, self._keys, version).select(F.explode(REFERENCES).alias(KEY_HASH))
         number = F.lit(version).cast("int").alias("key_version")
         return hashes.where(F.col(KEY_HASH).isNotNull()).select(number, _digits(F.col(KEY_HASH)).alias(_DIGITS))
 
@@ -230,32 +228,32 @@ def index_of(
     keys: LedgerKeys,
     versions: Iterable[int | None],
 ) -> SubjectIndex:
-    """Returns the index of a pipeline's reader: the same for whoever asks. `versions`: of the secrets by which the
+    """Returns the index of a pipeline's reader, the same for every caller. `versions`: of the secrets by which the
     ledger knows keys."""
     rules = replace(rules_of(pipeline), columns=reader.columns)
     bronze = reader.bronze(spark, rules)
-    known = {version for version in versions if version is not None}
-    return SubjectIndex(spark, pipeline.layout, reader.writer, bronze, rules, table_schemas, keys, known)
+    key_versions = {version for version in versions if version is not None}
+    return SubjectIndex(spark, pipeline.layout, reader.writer, bronze, rules, table_schemas, keys, key_versions)
 
 
-def joined(spans: Iterable[Span]) -> list[Span]:
-    """Returns the same batches in as few spans as there can be."""
-    found: list[Span] = []
+def merge_spans(spans: Iterable[Span]) -> list[Span]:
+    """Returns the same batches in the fewest spans."""
+    merged: list[Span] = []
     for span in sorted(spans):
-        if found and span.after <= found[-1].upto:
-            found[-1] = Span(found[-1].after, max(span.upto, found[-1].upto))
+        if merged and span.after <= merged[-1].through:
+            merged[-1] = Span(merged[-1].after, max(span.through, merged[-1].through))
         else:
-            found.append(span)
-    return found
+            merged.append(span)
+    return merged
 
 
 def _gaps(spans: Sequence[Span], last: int) -> Iterator[Span]:
-    """What these spans leave out up to the batch `last`."""
+    """Yields the batches up to `last` that these spans leave out."""
     end = 0
     for span in spans:
         if span.after > end:
             yield Span(end, span.after)
-        end = span.upto
+        end = span.through
     if end < last:
         yield Span(end, last)
 
@@ -265,7 +263,7 @@ def _sorted(rows: DataFrame) -> DataFrame:
 
 
 def _any(conditions: Sequence[Column]) -> Column:
-    """Returns the disjunction, as a tree that isn't deep."""
+    """Returns the disjunction as a balanced tree, because Spark's planner recurses over it."""
     half = len(conditions) // 2
     return _any(conditions[:half]) | _any(conditions[half:]) if half else conditions[0]
 

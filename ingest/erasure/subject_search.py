@@ -1,4 +1,5 @@
-"""What a lakehouse holds of subjects: rows and events that name their keys, table by table, as foreign keys lead on."""
+"""Finds the rows and events of subjects in a lakehouse: those that reference their keys, table by table along the
+foreign keys."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from ingest.batches.group_stats import CHANGE, Group, groups_by_slice
 from ingest.batches.schemas import Schemas
 from ingest.changelog.change import EVENT_ID
 from ingest.config import Pipeline
-from ingest.erasure.subject_index import Span, index_of, joined
+from ingest.erasure.subject_index import Span, index_of, merge_spans
 from ingest.evolution.inference import stored_column
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse.bronze import COORDINATES
@@ -51,17 +52,18 @@ SILVER, PENDING, HISTORY, BRONZE, QUARANTINE, TOMBSTONES = (
 
 
 @dataclass(frozen=True)
-class Belongings:
-    """Of one table. `items`: `PLACE`, `ITEM` and `REQUEST` of each row or event. `keys`: `REQUEST` and `KEY_HASH`."""
+class SubjectItems:
+    """What one table holds of the subjects. `items`: `PLACE`, `ITEM` and `REQUEST` of each row or event. `keys`:
+    `REQUEST` and `KEY_HASH`."""
 
     table: str
     items: DataFrame
     keys: DataFrame
 
 
-class Search:
-    """Looks for what belongs to subjects in everything that a pipeline has read, captured or set aside. Of histories it
-    opens what may name them."""
+class SubjectSearch:
+    """Searches everything that a pipeline has read, captured or quarantined. Of histories it opens the spans that may
+    reference the subjects."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, keys: LedgerKeys) -> None:
         self._spark = spark
@@ -81,124 +83,137 @@ class Search:
         self._groups: dict[str, list[Group]] = {}
         self._events: DataFrame | None = None
 
-    def belongings(self, subjects: DataFrame) -> Iterator[Belongings]:
-        """Of each table that leads to subjects, parents first. `subjects`: `REQUEST` and `KEY_HASH` of their keys."""
-        known = subjects.select(REQUEST, KEY_HASH)
+    def find(self, subjects: DataFrame) -> Iterator[SubjectItems]:
+        """Yields the items of each table that leads to subjects, referenced tables first. `subjects`: `REQUEST` and
+        `KEY_HASH` of their keys."""
+        known_keys = subjects.select(REQUEST, KEY_HASH)
         for table in self._rules.subjects.tables:
-            rows, events = self._hashed(self._stored_rows(table)), None
+            rows, events = self._with_hashes(self._stored_references(table)), None
             while True:
-                if self._open(known) or events is None:
-                    events = self._hashed(self._read(table))
-                there = [one for one in (rows, events) if one is not None]
-                if not there:
+                if self._open_spans(known_keys) or events is None:
+                    events = self._with_hashes(self._event_references(table))
+                frames = [frame for frame in (rows, events) if frame is not None]
+                if not frames:
                     break
-                named = reduce(DataFrame.unionByName, there)
-                found = checkpoint(rows_referencing(named, F.broadcast(known)).dropDuplicates([PLACE, ITEM, REQUEST]))
+                references = reduce(DataFrame.unionByName, frames)
+                found = checkpoint(
+                    rows_referencing(references, F.broadcast(known_keys)).dropDuplicates([PLACE, ITEM, REQUEST])
+                )
                 keys = checkpoint(found.select(REQUEST, F.explode(OWN_KEYS).alias(KEY_HASH)).distinct())
-                new = checkpoint(keys.join(known, [REQUEST, KEY_HASH], "left_anti"))
-                if new.isEmpty():
-                    items = [found.select(PLACE, ITEM, REQUEST), self._buried(table, found), self._set_aside(found)]
-                    whole = reduce(DataFrame.unionByName, [i for i in items if i is not None])
-                    yield Belongings(table, whole, keys)
+                new_keys = checkpoint(keys.join(known_keys, [REQUEST, KEY_HASH], "left_anti"))
+                if new_keys.isEmpty():
+                    items = [
+                        found.select(PLACE, ITEM, REQUEST),
+                        self._tombstones(table, found),
+                        self._quarantined(found),
+                    ]
+                    all_items = reduce(DataFrame.unionByName, [i for i in items if i is not None])
+                    yield SubjectItems(table, all_items, keys)
                     break
-                # Of a row that was another's once, or had another key, there is more under its own.
-                known = checkpoint(known.unionByName(new))
+                # A row that once had another owner or key has more events under that key.
+                known_keys = checkpoint(known_keys.unionByName(new_keys))
 
-    def _hashed(self, mentions: DataFrame | None) -> DataFrame | None:
-        return None if mentions is None else checkpoint(with_key_hashes(mentions, self._keys, self._keys.newest))
+    def _with_hashes(self, references: DataFrame | None) -> DataFrame | None:
+        return None if references is None else checkpoint(with_key_hashes(references, self._keys, self._keys.newest))
 
-    def _open(self, known: DataFrame) -> bool:
-        """Opens the spans of histories that may hold events that name these keys. Returns whether there are more than
-        before."""
-        keys = known.withColumn("key_version", F.lit(self._keys.newest))
-        spans = {r.writer: frozenset([*index.naming(keys), *index.rest]) for r, index in self._indexes}
-        if all(one <= self._opened.get(reader, frozenset()) for reader, one in spans.items()):
+    def _open_spans(self, known_keys: DataFrame) -> bool:
+        """Opens the spans of histories that may reference these keys. Returns True if there are more than before."""
+        keys = known_keys.withColumn("key_version", F.lit(self._keys.newest))
+        spans = {r.writer: frozenset([*index.spans_with(keys), *index.unindexed]) for r, index in self._indexes}
+        if all(opened <= self._opened.get(reader, frozenset()) for reader, opened in spans.items()):
             return False
-        self._opened = {reader: one | self._opened.get(reader, frozenset()) for reader, one in spans.items()}
-        parts = [
+        self._opened = {reader: opened | self._opened.get(reader, frozenset()) for reader, opened in spans.items()}
+        event_frames = [
             reader.bronze(self._spark, self._rules).between(*span)
             for reader in self._readers
-            for span in joined(self._opened[reader.writer])
+            for span in merge_spans(self._opened[reader.writer])
         ]
-        if parts:
-            self._events = reduce(DataFrame.unionByName, parts)
-            self._groups = self._profiled(self._events)
-        return bool(parts)
+        if event_frames:
+            self._events = reduce(DataFrame.unionByName, event_frames)
+            self._groups = self._groups_by_table(self._events)
+        return bool(event_frames)
 
-    def _profiled(self, events: DataFrame) -> dict[str, list[Group]]:
-        """table → its groups of changes among the events."""
-        mine = events.where(F.col("source_table").isin(*self._rules.subjects.tables))
-        found: dict[str, list[Group]] = {}
-        for group in groups_by_slice(mine, F.lit(0)).get(0, []):
+    def _groups_by_table(self, events: DataFrame) -> dict[str, list[Group]]:
+        """Returns table → its groups of changes among the events."""
+        of_subjects = events.where(F.col("source_table").isin(*self._rules.subjects.tables))
+        groups_by_table: dict[str, list[Group]] = {}
+        for group in groups_by_slice(of_subjects, F.lit(0)).get(0, []):
             if group.table is not None and group.kind == CHANGE and group.problem is None:
-                found.setdefault(group.table, []).append(group)
-        self._schemas.learn(events, [g for groups in found.values() for g in groups])
-        return found
+                groups_by_table.setdefault(group.table, []).append(group)
+        self._schemas.learn(events, [g for groups in groups_by_table.values() for g in groups])
+        return groups_by_table
 
-    def _stored_rows(self, table: str) -> DataFrame | None:
-        """`PLACE`, `ITEM`, the key's `SURROGATE`, and mentions, of all rows of the table."""
+    def _stored_references(self, table: str) -> DataFrame | None:
+        """Returns `PLACE`, `ITEM`, the key's `TOMBSTONE_KEY` and the references of all stored rows of the table."""
         table_schema = self._table_schemas.get(table)
         if table_schema is None:
             return None
         self._rules.subjects.require_columns(table, table_schema.key, table_schema.names)
-        stored = self._stored(table)
-        versions = [(HISTORY, kept) for kept in (stored.row_history.tables if stored.row_history else ())]
-        places = ((SILVER, stored.silver), (PENDING, stored.pending), *versions)
-        frames = [self._rows(place, kept, table_schema) for place, kept in places if kept.exists()]
+        state = self._table_state(table)
+        history_tables = [
+            (HISTORY, stored_table) for stored_table in (state.row_history.tables if state.row_history else ())
+        ]
+        places = ((SILVER, state.silver), (PENDING, state.pending), *history_tables)
+        frames = [
+            self._row_references(place, stored_table, table_schema)
+            for place, stored_table in places
+            if stored_table.exists()
+        ]
         return reduce(DataFrame.unionByName, frames) if frames else None
 
-    def _rows(self, place: str, kept: Silver, table_schema: TableSchema) -> DataFrame:
-        mine = own_keys(table_schema)
-        item = F.to_json(F.struct(F.lit(kept.path), LOCATION))
-        buried = tombstone_key(list(table_schema.key)) if table_schema.key else F.lit(None).cast("binary")
-        return kept.located().select(
+    def _row_references(self, place: str, stored_table: Silver, table_schema: TableSchema) -> DataFrame:
+        own = own_keys(table_schema)
+        item = F.to_json(F.struct(F.lit(stored_table.path), LOCATION))
+        key = tombstone_key(list(table_schema.key)) if table_schema.key else F.lit(None).cast("binary")
+        return stored_table.located().select(
             F.lit(place).alias(PLACE),
             item.alias(ITEM),
-            buried.alias(TOMBSTONE_KEY),
-            mine.alias(OWN_KEYS),
-            F.concat(mine, foreign_keys(table_schema, self._rules.subjects)).alias(REFERENCES),
+            key.alias(TOMBSTONE_KEY),
+            own.alias(OWN_KEYS),
+            F.concat(own, foreign_keys(table_schema, self._rules.subjects)).alias(REFERENCES),
         )
 
-    def _read(self, table: str) -> DataFrame | None:
-        """The same of the events that are opened."""
+    def _event_references(self, table: str) -> DataFrame | None:
+        """Returns the same for the events of the opened spans."""
         if self._events is None or table not in self._groups:
             return None
         table_schema = self._table_schemas.get(table)
         types = self._rules.columns.get(table, {})
-        known = tuple(map(stored_column, table_schema.columns)) if table_schema is not None else ()
+        known_columns = tuple(map(stored_column, table_schema.columns)) if table_schema is not None else ()
         key = table_schema.key if table_schema is not None else self._rules.primary_keys.get(table, ())
-        came = [(group, self._schemas.columns(group, types)) for group in self._groups[table]]
-        incoming = [(group, with_key(wire, key, known)) for group, wire in came]
-        events = key_references(self._events, None, table, key, incoming, known, self._rules)
+        with_columns = [(group, self._schemas.columns(group, types)) for group in self._groups[table]]
+        incoming = [(group, with_key(wire, key, known_columns)) for group, wire in with_columns]
+        events = key_references(self._events, None, table, key, incoming, known_columns, self._rules)
         item = F.to_json(EVENT_ID)
-        nothing = F.lit(None).cast("binary").alias(TOMBSTONE_KEY)
-        return events.select(F.lit(BRONZE).alias(PLACE), item.alias(ITEM), nothing, OWN_KEYS, REFERENCES)
+        no_tombstone_key = F.lit(None).cast("binary").alias(TOMBSTONE_KEY)
+        return events.select(F.lit(BRONZE).alias(PLACE), item.alias(ITEM), no_tombstone_key, OWN_KEYS, REFERENCES)
 
-    def _buried(self, table: str, found: DataFrame) -> DataFrame | None:
-        """Tombstones of keys that some row of history still tells; of others nothing is kept that would tell them."""
-        tombstones = self._stored(table).tombstones
+    def _tombstones(self, table: str, found: DataFrame) -> DataFrame | None:
+        """Returns tombstones of keys that still occur in a row of history. Others can't be linked to a subject by what
+        is stored."""
+        tombstones = self._table_state(table).tombstones
         if not tombstones.exists():
             return None
         keys = found.where(F.col(TOMBSTONE_KEY).isNotNull()).select(REQUEST, TOMBSTONE_KEY).distinct()
-        there = tombstones.rows().select(TOMBSTONE_KEY).join(F.broadcast(keys), TOMBSTONE_KEY)
-        return there.select(F.lit(TOMBSTONES).alias(PLACE), F.hex(TOMBSTONE_KEY).alias(ITEM), REQUEST)
+        matches = tombstones.rows().select(TOMBSTONE_KEY).join(F.broadcast(keys), TOMBSTONE_KEY)
+        return matches.select(F.lit(TOMBSTONES).alias(PLACE), F.hex(TOMBSTONE_KEY).alias(ITEM), REQUEST)
 
-    def _set_aside(self, found: DataFrame) -> DataFrame:
-        """Events of bronze that are in quarantine too."""
+    def _quarantined(self, found: DataFrame) -> DataFrame:
+        """Returns the found events of bronze that are in quarantine too."""
         rows = Quarantine(self._spark, self._pipeline.layout.quarantine, self._pipeline.name).rows()
-        held = rows.select(F.to_json(F.struct(*COORDINATES)).alias(ITEM)).distinct()
+        quarantined = rows.select(F.to_json(F.struct(*COORDINATES)).alias(ITEM)).distinct()
         events = found.where(F.col(PLACE) == BRONZE).select(ITEM, REQUEST)
-        return held.join(F.broadcast(events), ITEM).select(F.lit(QUARANTINE).alias(PLACE), ITEM, REQUEST)
+        return quarantined.join(F.broadcast(events), ITEM).select(F.lit(QUARANTINE).alias(PLACE), ITEM, REQUEST)
 
-    def _stored(self, table: str) -> TableState:
+    def _table_state(self, table: str) -> TableState:
         pipeline = self._pipeline
         return table_state(self._spark, pipeline.layout, pipeline.name, table, table in self._rules.history)
 
 
-def counted(found: Sequence[Belongings]) -> dict[tuple[str, str], int]:
-    """(place, table) → how many rows or events."""
+def count_items(items_per_table: Sequence[SubjectItems]) -> dict[tuple[str, str], int]:
+    """Returns (place, table) → number of rows or events."""
     counts: dict[tuple[str, str], int] = {}
-    for one in found:
-        per_place = one.items.select(PLACE, ITEM).distinct().groupBy(PLACE).count().orderBy(PLACE)
-        counts |= {(r[PLACE], one.table): r["count"] for r in per_place.collect()}  # a row per place
+    for items in items_per_table:
+        per_place = items.items.select(PLACE, ITEM).distinct().groupBy(PLACE).count().orderBy(PLACE)
+        counts |= {(r[PLACE], items.table): r["count"] for r in per_place.collect()}  # a row per place
     return counts

@@ -1,4 +1,4 @@
-"""Where an erasure does not reach: what remains there, until when, and what to do."""
+"""Locations that an erasure doesn't cover: what remains there, until when, and what to do."""
 
 from __future__ import annotations
 
@@ -9,67 +9,74 @@ from ingest.config import Pipeline
 from ingest.errors import IngestError
 from ingest.sources.kafka_admin import KafkaAdmin
 
-_SECONDS = 3.0
+_TIMEOUT_SECONDS = 3.0
 _FOR_EVER = "-1"
-_WRITTEN = "which was written"
-_BROUGHT = "which the source's delete brings (or an erasure, with privacy: {tombstones_in_topics: true})"
-HURRIED = {
+_BY_ERASURE = "which was written"
+_BY_DELETE = "which the source's delete brings (or an erasure, with privacy: {tombstones_in_topics: true})"
+FAST_COMPACTION = {
     "segment.ms": "1000",
     "max.compaction.lag.ms": "1000",
     "min.cleanable.dirty.ratio": "0.01",
     "delete.retention.ms": "1000",
     "file.delete.delay.ms": "1000",
 }
-"""A topic's settings under which what its tombstones delete is gone from the disk within a minute."""
+"""Topic settings under which tombstoned records are removed from disk within a minute."""
 
 
 @dataclass(frozen=True)
-class Beyond:
-    """`until`: when what remains is gone by itself, where that is known."""
+class UncoveredLocation:
+    """`until`: when the remaining records expire, if known."""
 
     place: str
     what: str
     until: datetime | None = None
 
 
-def out_of_reach(pipeline: Pipeline, now: datetime) -> list[Beyond]:
-    """Of a pipeline's subjects, if all that is to be erased was written by `now`."""
+def uncovered_locations(pipeline: Pipeline, now: datetime) -> list[UncoveredLocation]:
+    """Returns the locations that may still hold data of a pipeline's subjects that was written by `now`."""
     others = [
-        Beyond("the source database", "delete the subject's rows there first: a snapshot brings them as a new life"),
-        Beyond("backups and copies elsewhere", "who keeps them has to know of the request"),
+        UncoveredLocation(
+            "the source database", "delete the subject's rows there first: a snapshot brings them as a new life"
+        ),
+        UncoveredLocation("backups and copies elsewhere", "who keeps them has to know of the request"),
     ]
     if pipeline.shreds:
         what = "they open what was shredded, until `ingest rewrap` has run and the older master key is destroyed"
-        others.append(Beyond("backups of the key store", what))
+        others.append(UncoveredLocation("backups of the key store", what))
     return [*_topics(pipeline, now), *others]
 
 
-def _topics(pipeline: Pipeline, now: datetime) -> list[Beyond]:
+def _topics(pipeline: Pipeline, now: datetime) -> list[UncoveredLocation]:
     servers = pipeline.source.kafka["bootstrap.servers"]
-    admin = KafkaAdmin(pipeline.source.kafka, timeout=_SECONDS)
-    asked = [pipeline.privacy.request_topic] if pipeline.privacy and pipeline.privacy.request_topic else []
+    admin = KafkaAdmin(pipeline.source.kafka, timeout=_TIMEOUT_SECONDS)
+    request_topics = [pipeline.privacy.request_topic] if pipeline.privacy and pipeline.privacy.request_topic else []
     try:
         topics = admin.topics(pipeline.source.topics, pipeline.source.topic_pattern)
-        told = admin.properties([*topics, *asked])
+        properties_by_topic = admin.properties([*topics, *request_topics])
     except IngestError as failure:
-        return [Beyond(f"topics on {servers}", f"what they keep could not be asked: {failure.problem}")]
-    written = pipeline.writes_tombstones
-    return [_topic(topic, properties, now, written and topic not in asked) for topic, properties in told.items()]
+        return [UncoveredLocation(f"topics on {servers}", f"what they keep could not be asked: {failure.problem}")]
+    writes_tombstones = pipeline.writes_tombstones
+    return [
+        _topic(topic, properties, now, writes_tombstones and topic not in request_topics)
+        for topic, properties in properties_by_topic.items()
+    ]
 
 
-def _topic(topic: str, said: dict[str, str], now: datetime, written: bool) -> Beyond:
+def _topic(topic: str, properties: dict[str, str], now: datetime, by_erasure: bool) -> UncoveredLocation:
     place = f"topic {topic}"
-    if "compact" in said.get("cleanup.policy", ""):
-        return Beyond(
+    if "compact" in properties.get("cleanup.policy", ""):
+        return UncoveredLocation(
             place,
-            f"compacted: a null tombstone of each key, {_WRITTEN if written else _BROUGHT}, takes it away when the "
-            "cleaner comes by. It leaves the segment that is written alone: to hurry it, alter the topic's "
-            f"{', '.join(f'{name}={value}' for name, value in HURRIED.items())}, let one more record come, and take "
-            "these settings away once `ingest scan --folder` finds nothing in the broker's log",
+            f"compacted: a null tombstone of each key, {_BY_ERASURE if by_erasure else _BY_DELETE}, takes it away when "
+            "the cleaner comes by. It leaves the segment that is written alone: to hurry it, alter the topic's "
+            f"{', '.join(f'{name}={value}' for name, value in FAST_COMPACTION.items())}, let one more record come, and "
+            "take these settings away once `ingest scan --folder` finds nothing in the broker's log",
         )
-    kept = said.get("retention.ms", _FOR_EVER)
-    if kept == _FOR_EVER:
-        return Beyond(place, "kept for ever: set retention.ms, or delete its records up to where they are archived")
-    # The segment that is being written is never deleted.
-    longest = timedelta(milliseconds=int(kept) + int(said.get("segment.ms", "0")))
-    return Beyond(place, f"goes by itself: retention.ms is {kept}", now + longest)
+    retention_ms = properties.get("retention.ms", _FOR_EVER)
+    if retention_ms == _FOR_EVER:
+        return UncoveredLocation(
+            place, "kept for ever: set retention.ms, or delete its records up to where they are archived"
+        )
+    # The active segment is never deleted.
+    longest = timedelta(milliseconds=int(retention_ms) + int(properties.get("segment.ms", "0")))
+    return UncoveredLocation(place, f"goes by itself: retention.ms is {retention_ms}", now + longest)

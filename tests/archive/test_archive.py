@@ -30,7 +30,7 @@ from ingest.changelog.point import Point
 from ingest.cli import app, progress_bars
 from ingest.cli.pipeline import archive as archive_command
 from ingest.config import load
-from ingest.erasure.archive_erasing import require_read
+from ingest.erasure.archive_erasing import require_archive_read
 from ingest.errors import ChangelogUnusable, ConfigError, Contended, SourceRefused, Unreachable
 from ingest.failures.conversion import to_ingest_error
 from ingest.lakehouse.bronze import Bronze
@@ -112,12 +112,14 @@ def test_what_only_the_archive_holds_comes_into_a_lakehouse_that_began_late(
     assert "bronze was not lost" in str(refused.exception)
     late_shop = load(str(file), {})
     with pytest.raises(ConfigError, match="partition 0, that no table has read"):
-        require_read(spark, late_shop, [bronze])
+        require_archive_read(spark, late_shop, [bronze])
     backfill = Backfill(spark, late_shop, BackfillRequest("archive"))
     while not backfill.done:
         backfill.step()
     assert silver(spark, late) == whole
-    require_read(spark, late_shop, [reader.bronze(spark, Rules()) for reader in source_readers(spark, late_shop)])
+    require_archive_read(
+        spark, late_shop, [reader.bronze(spark, Rules()) for reader in source_readers(spark, late_shop)]
+    )
     window = BackfillRequest(
         "archive", Point.parsed("1970-01-01T00:00:01.005Z"), Point.parsed("1970-01-01T00:00:01.008Z")
     )

@@ -22,7 +22,7 @@ from ingest.archive.manifest import manifest_key, manifests, objects_folder
 from ingest.archive.writing import write_objects
 from ingest.changelog.envelope import CONTROL, ERASED, RECORD
 from ingest.config import load
-from ingest.erasure.archive_erasing import erased_from_archive
+from ingest.erasure.archive_erasing import erase_from_archive
 from ingest.errors import ChangelogUnusable, ConfigError, Contended, SourceRefused
 from ingest.failures.conversion import to_ingest_error
 from ingest.pipeline.archiving import Archiving
@@ -372,12 +372,12 @@ def test_a_connectors_archive_is_left_to_who_writes_it(
 ) -> None:
     sunk = ObjectStore(f"s3://{store.bucket}/topics", s3.client_options)
     pipeline = sunk_shop.pipeline(tmp_path, sunk, layout)
-    assert erased_from_archive(spark, pipeline, asked(spark, ORDERS)) is None
+    assert erase_from_archive(spark, pipeline, asked(spark, ORDERS)) is None
     records = sunk_shop.events(tombstones=False)
     sunk_shop.stored(sunk, (aiven if layout == "aiven" else confluent)(records, 4))
     with pytest.raises(ConfigError, match=f"^3 objects in {sunk.uri} .*the sink connector of {layout}"):
-        erased_from_archive(spark, pipeline, asked(spark, ORDERS))
-    assert erased_from_archive(spark, pipeline, asked(spark, [("another", 0, 1)])) is None
+        erase_from_archive(spark, pipeline, asked(spark, ORDERS))
+    assert erase_from_archive(spark, pipeline, asked(spark, [("another", 0, 1)])) is None
 
 
 @only_plain
@@ -386,8 +386,8 @@ def test_a_pipeline_without_an_archive_has_nothing_to_erase_there(
 ) -> None:
     del whole
     pipeline = load(str(pipeline_file(tmp_path, store)))
-    assert erased_from_archive(spark, pipeline.model_copy(update={"archive": None}), asked(spark, ORDERS)) is None
-    done = erased_from_archive(spark, pipeline, asked(spark, ORDERS))
+    assert erase_from_archive(spark, pipeline.model_copy(update={"archive": None}), asked(spark, ORDERS)) is None
+    done = erase_from_archive(spark, pipeline, asked(spark, ORDERS))
     assert done is not None
     assert done.records == len(ORDERS)
 

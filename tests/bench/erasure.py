@@ -18,7 +18,7 @@ from rich.table import Table
 from ingest.changelog.envelope import events
 from ingest.config import Pipeline
 from ingest.erasure.removal import Removal
-from ingest.erasure.request import Named, ask, found, written_by_now
+from ingest.erasure.request import SubjectId, current_cutoff, plan_erasure, request_erasure
 from ingest.lakehouse.bronze import CaptureState
 from ingest.lakehouse.silver import Silver
 from ingest.pipeline.composition import Run, bronze_of, rules_of
@@ -81,11 +81,11 @@ def fill(spark: SparkSession, made: Pipeline, rows: int, changes: int) -> None:
 def erased(spark: SparkSession, made: Pipeline, first: int, count: int) -> dict[str, Any]:
     """So many customers, and what that took."""
     before, steps = _files(made), dict[str, Any]()
-    subjects = [Named("customer", str(n)) for n in range(first, first + count)]
+    subjects = [SubjectId("customer", str(n)) for n in range(first, first + count)]
     with taken() as clock:
-        cutoff: Cutoff = written_by_now(spark, made, topics=False)
-        asked = found(spark, made, subjects, None, cutoff)
-        ask(spark, made, asked)
+        cutoff: Cutoff = current_cutoff(spark, made, topics=False)
+        asked = plan_erasure(spark, made, subjects, None, cutoff)
+        request_erasure(spark, made, asked)
     steps["ask"] = {"wall": clock.wall, "cpu": clock.cpu}
     with taken() as clock:
         outcome = Removal(spark, made).run()

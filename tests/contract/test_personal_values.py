@@ -10,7 +10,7 @@ import pytest
 from ingest.cli import personal
 from ingest.cli.erasure import erase
 from ingest.cli.lakehouse import history
-from ingest.erasure.request import Named
+from ingest.erasure.request import SubjectId
 from ingest.errors import ConfigError
 
 
@@ -22,13 +22,13 @@ def test_subjects_come_from_stdin_or_a_file(tmp_path: Path, monkeypatch: pytest.
     two = "member:a b@example.org\n\nmember:42\n"
     file = tmp_path / "subjects"
     file.write_text(two, encoding="utf-8")
-    wanted = [Named("member", "a b@example.org"), Named("member", "42")]
+    wanted = [SubjectId("member", "a b@example.org"), SubjectId("member", "42")]
     assert erase._subjects(None, str(file)) == wanted
     given(two, monkeypatch)
     assert erase._subjects(None, "-") == wanted
     given("member:42\n", monkeypatch)
-    assert erase._subjects("-", None) == [Named("member", "42")]
-    assert erase._subjects("member:42", None) == [Named("member", "42")]
+    assert erase._subjects("-", None) == [SubjectId("member", "42")]
+    assert erase._subjects("member:42", None) == [SubjectId("member", "42")]
     for text in (two, "", "anna@example.org"):
         given(text, monkeypatch)
         with pytest.raises(ConfigError) as refused:

@@ -31,7 +31,7 @@ from ingest.config import load
 from ingest.erasure.certifying import erasure_of
 from ingest.erasure.compacted_topics import CompactedTopics
 from ingest.erasure.removal import TOPICS
-from ingest.erasure.uncovered_locations import HURRIED
+from ingest.erasure.uncovered_locations import FAST_COMPACTION
 from ingest.errors import ProofFailed
 from ingest.lakehouse.accounts import Accounts
 from ingest.pipeline.composition import Run, bronze_of
@@ -57,7 +57,7 @@ def left(log: Path, text: str = EMAIL) -> list[str]:
 
 
 def hurry(admin: AdminClient, topic: str) -> None:
-    told = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in HURRIED.items()]
+    told = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in FAST_COMPACTION.items()]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=told)
     admin.incremental_alter_configs([resource])[resource].result()
 

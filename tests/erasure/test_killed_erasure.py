@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
 from ingest.erasure.certifying import erasure_of
-from ingest.erasure.request import Named, ask, found, written_by_now
+from ingest.erasure.request import SubjectId, current_cutoff, plan_erasure, request_erasure
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.pipeline.archiving import archiving_of
 from ingest.pipeline.composition import bronze_of
@@ -108,7 +108,11 @@ def test_an_erasure_that_is_killed_at_each_step_ends_as_one_that_lived(
     for step in STEPS:
         done = erase(tmp_path / "killed" / "insured.yaml", step, *(subject if step == "asked" else ()))
         assert done.returncode == -signal.SIGKILL, (step, done.stderr[-2000:])
-    ask(spark, lived, found(spark, lived, [Named("member", str(ANNA))], None, written_by_now(spark, lived, False)))
+    request_erasure(
+        spark,
+        lived,
+        plan_erasure(spark, lived, [SubjectId("member", str(ANNA))], None, current_cutoff(spark, lived, False)),
+    )
     for pipeline in (killed, lived):
         remove(spark, pipeline)
         assert rows(spark, pipeline, MEMBERS) == {BEN: {"name": "Ben"}}

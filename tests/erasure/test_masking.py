@@ -199,7 +199,7 @@ def test_what_comes_later_wins_until_it_is_erased_too(spark: SparkSession, pipel
 
 @pytest.mark.long
 def test_a_removal_that_dies_loses_no_row(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
-    steps: list[tuple[Any, str]] = [(Masking, "keep"), (Silver, "remove"), (Silver, "apply")]
+    steps: list[tuple[Any, str]] = [(Masking, "save"), (Silver, "remove"), (Silver, "apply")]
     for owner, method in steps:
         with dying_after(owner, method):
             remove(spark, pipeline)

@@ -18,7 +18,7 @@ from ingest.changelog.point import Point
 from ingest.config import Pipeline
 from ingest.erasure import removal
 from ingest.erasure.certifying import erasure_of
-from ingest.erasure.removal import BRONZE, OLD_FILES, PLACES, Outcome, Removal
+from ingest.erasure.removal import BRONZE, OLD_FILES, PLACES, Removal, RemovalOutcome
 from ingest.errors import ChangelogUnusable, ProofFailed
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze
@@ -81,13 +81,13 @@ class Died(Exception):
 def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
     """With everything merged and asked for, and a record in quarantine."""
     members, claims = TOLD[MEMBERS] | {"personal": ["id", "name"]}, TOLD[CLAIMS] | {"personal": ["id", "text"]}
-    make_key_pair = insured(tmp_path, tables=TOLD | {MEMBERS: members, CLAIMS: claims | {"history": True}})
-    merge(spark, make_key_pair, tmp_path / "events", STORY)
-    events = bronze_of(spark, make_key_pair).rows().where(f"source_table = '{CLAIMS}' and offset = 0")
+    made = insured(tmp_path, tables=TOLD | {MEMBERS: members, CLAIMS: claims | {"history": True}})
+    merge(spark, made, tmp_path / "events", STORY)
+    events = bronze_of(spark, made).rows().where(f"source_table = '{CLAIMS}' and offset = 0")
     held = events.selectExpr("*", "source_table as table", "'x' as code", "'for the test' as reason")
-    Quarantine(spark, make_key_pair.layout.quarantine, make_key_pair.name).add(held)
-    ask(spark, make_key_pair, {ANNA: cutoff(1, STORY)})
-    return make_key_pair
+    Quarantine(spark, made.layout.quarantine, made.name).add(held)
+    ask(spark, made, {ANNA: cutoff(1, STORY)})
+    return made
 
 
 def merge(spark: SparkSession, pipeline: Pipeline, folder: Path, story: list[Said]) -> None:
@@ -138,7 +138,7 @@ def dying_after(owner: Any, method: str) -> Iterator[None]:
         yield
 
 
-def remove(spark: SparkSession, pipeline: Pipeline) -> Outcome:
+def remove(spark: SparkSession, pipeline: Pipeline) -> RemovalOutcome:
     return Removal(spark, pipeline, keep_hours=0).run()
 
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from ingest.cli import app
 from ingest.cli.erasure import erase as command
 from ingest.config import Pipeline
-from ingest.erasure.request import Named
+from ingest.erasure.request import SubjectId
 from ingest.errors import ConfigError
 from ingest.suppression.ledger import Ledger
 from ingest.testing import Event
@@ -150,7 +150,7 @@ def test_a_delete_at_the_source_asks_where_the_table_says_so(
 
 
 def test_who_is_not_named_as_a_subject_is_refused_without_being_shown() -> None:
-    assert "42" not in repr(Named.parsed("member:42"))
+    assert "42" not in repr(SubjectId.parse("member:42"))
     with pytest.raises(ConfigError) as caught:
-        Named.parsed("anna@example.org")
+        SubjectId.parse("anna@example.org")
     assert "anna" not in str(caught.value)

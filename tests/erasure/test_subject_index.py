@@ -13,10 +13,10 @@ from ingest.backfill.source_readers import SourceReader
 from ingest.config import Pipeline
 from ingest.delta.delta_table import Table
 from ingest.erasure import request as asking
-from ingest.erasure.old_events import OldEvents
-from ingest.erasure.removal import BRONZE, TABLES, Outcome, Removal
-from ingest.erasure.request import Named, written_by_now
-from ingest.erasure.subject_index import Span, SubjectIndex, joined
+from ingest.erasure.old_events import ErasedEvents
+from ingest.erasure.removal import BRONZE, TABLES, Removal, RemovalOutcome
+from ingest.erasure.request import SubjectId, current_cutoff
+from ingest.erasure.subject_index import Span, SubjectIndex, merge_spans
 from ingest.pipeline.composition import bronze_of
 from ingest.testing import Event
 from tests.erasure import people
@@ -51,28 +51,28 @@ class Watched:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.indexed: list[Span] = []
         self.opened: list[Span] = []
-        index, found = SubjectIndex._index, OldEvents._found_within
+        index, found = SubjectIndex._index, ErasedEvents._find_within
 
         def indexing(of: SubjectIndex, slices: object, span: Span, last: int) -> None:
             self.indexed.append(span)
             index(of, slices, span, last)  # type: ignore[arg-type]
 
-        def opening(of: OldEvents, reader: SourceReader, span: Span) -> list[DataFrame]:
+        def opening(of: ErasedEvents, reader: SourceReader, span: Span) -> list[DataFrame]:
             self.opened.append(span)
             return found(of, reader, span)
 
         monkeypatch.setattr(SubjectIndex, "_index", indexing)
-        monkeypatch.setattr(OldEvents, "_found_within", opening)
+        monkeypatch.setattr(ErasedEvents, "_find_within", opening)
 
     def anew(self) -> None:
         self.indexed, self.opened = [], []
 
 
-def erased(spark: SparkSession, pipeline: Pipeline, *members: int) -> Outcome:
-    cutoff = written_by_now(spark, pipeline, topics=False)
-    asked = asking.found(spark, pipeline, [Named("member", str(m)) for m in members], None, cutoff)
+def erased(spark: SparkSession, pipeline: Pipeline, *members: int) -> RemovalOutcome:
+    cutoff = current_cutoff(spark, pipeline, topics=False)
+    asked = asking.plan_erasure(spark, pipeline, [SubjectId("member", str(m)) for m in members], None, cutoff)
     if members:
-        asking.ask(spark, pipeline, asked)
+        asking.request_erasure(spark, pipeline, asked)
     return Removal(spark, pipeline).run()
 
 
@@ -103,7 +103,7 @@ def test_an_erasure_opens_what_names_its_subject_and_no_more(
     of_anna = at(MEMBERS, 0) | at(CLAIMS, 0, 2 + len(OTHERS), 3 + len(OTHERS)) | at(PHOTOS, 0)
     assert empty(spark, pipeline) == of_anna
     assert outcome.taken[BRONZE]["events"] == 5
-    assert joined(watched.indexed) == [(0, batches)]
+    assert merge_spans(watched.indexed) == [(0, batches)]
     assert len(set(watched.opened)) < 7, "hers, and by chance one more"
 
     watched.anew()

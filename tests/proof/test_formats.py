@@ -317,9 +317,9 @@ def test_dates_are_found_as_they_are_written(kind: pa.DataType, tmp_path: Path) 
 @pytest.mark.parametrize(("kind", "most"), [(pa.date32(), 2**31 - 1), (pa.timestamp("us", "UTC"), 9223372036825200000)])
 def test_dates_are_found_beside_one_that_never_comes(kind: pa.DataType, most: int, tmp_path: Path) -> None:
     """What Postgres' "infinity" becomes: a year that Python has no date for."""
-    number_canary = pa.int32() if kind == pa.date32() else pa.int64()
+    physical = pa.int32() if kind == pa.date32() else pa.int64()
     day = pa.array([DAY.value]).cast(pa.timestamp("s")).cast(kind)
-    born = pa.concat_arrays([day, pa.array([most], number_canary).cast(kind)])
+    born = pa.concat_arrays([day, pa.array([most], physical).cast(kind)])
     (tmp_path / "a.parquet").write_bytes(parquet(pa.table({"born": born})))
     found = scan(tmp_path, [DAY])
     parts = {f"row group 0, {part} of born" for part in ("statistics", "dictionary")}

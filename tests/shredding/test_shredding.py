@@ -21,7 +21,7 @@ from ingest.cli.lakehouse.sql import register_decrypted_views
 from ingest.config import Pipeline
 from ingest.erasure import request
 from ingest.erasure.removal import DATA_KEYS, Removal
-from ingest.erasure.request import Named
+from ingest.erasure.request import SubjectId
 from ingest.errors import ConfigError
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.quarantine import Quarantine
@@ -69,8 +69,8 @@ def clear(spark: SparkSession, pipeline: Pipeline, table: str) -> dict[int, dict
 
 
 def ask(spark: SparkSession, pipeline: Pipeline, member: int, cutoff: Cutoff) -> str:
-    asked = request.found(spark, pipeline, [Named("member", str(member))], None, cutoff)
-    return request.ask(spark, pipeline, asked)[0].request
+    asked = request.plan_erasure(spark, pipeline, [SubjectId("member", str(member))], None, cutoff)
+    return request.request_erasure(spark, pipeline, asked)[0].request
 
 
 @pytest.mark.parametrize("seed", [3])

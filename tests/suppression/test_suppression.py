@@ -18,7 +18,7 @@ from ingest.changelog.change import EVENT_ID
 from ingest.changelog.envelope import RECORD, Naming, events
 from ingest.config import Pipeline
 from ingest.erasure import request as asking
-from ingest.erasure.request import Named
+from ingest.erasure.request import SubjectId
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.capture import Capture
@@ -147,9 +147,11 @@ def test_tables_that_are_rebuilt_hold_nothing_of_the_old_life(spark: SparkSessio
     whole = before + after
     size = len(whole) // BATCHES + 1
     merged(spark, pipeline, captured(spark, pipeline, tmp_path / "before", before, 3, size), size)
-    subjects = [Named("member", str(APART * case)) for case in lives]
-    asking.ask(
-        spark, pipeline, asking.found(spark, pipeline, subjects, None, asking.written_by_now(spark, pipeline, False))
+    subjects = [SubjectId("member", str(APART * case)) for case in lives]
+    asking.request_erasure(
+        spark,
+        pipeline,
+        asking.plan_erasure(spark, pipeline, subjects, None, asking.current_cutoff(spark, pipeline, False)),
     )
     merged(spark, pipeline, captured(spark, pipeline, tmp_path / "whole", whole, 3, size, len(before)), size)
     Rebuild(spark, pipeline).run()

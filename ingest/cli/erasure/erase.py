@@ -17,12 +17,12 @@ from ingest.cli import personal
 from ingest.cli.printing import plain_console
 from ingest.cli.waiting import retry_while_away
 from ingest.config import Pipeline, load
-from ingest.erasure.removal import Outcome, Removal
-from ingest.erasure.request import Asked, Named, ask, found, found_of, written_by_now
-from ingest.erasure.request_topic import asked_in_topic
-from ingest.erasure.source_deletes import asked_by_deletes
+from ingest.erasure.removal import Removal, RemovalOutcome
+from ingest.erasure.request import ErasurePlan, SubjectId, current_cutoff, plan_erasure, plan_requests, request_erasure
+from ingest.erasure.request_topic import requests_in_topic
+from ingest.erasure.source_deletes import requests_by_deletes
 from ingest.erasure.subject_search import SILVER
-from ingest.erasure.uncovered_locations import Beyond, out_of_reach
+from ingest.erasure.uncovered_locations import UncoveredLocation, uncovered_locations
 from ingest.errors import ConfigError
 from ingest.failures.conversion import converting_errors
 from ingest.spark.session import running
@@ -82,14 +82,14 @@ def erase(
     report: dict[str, Any] = {"dry_run": dry_run}
     with running(f"ingest erase {loaded.name}", loaded.session) as spark, converting_errors(loaded):
         if subjects:
-            cutoff = written_by_now(spark, loaded, cutoff_at is CutoffAt.TOPICS and not dry_run)
-            requested = found(spark, loaded, subjects, reason, cutoff)
+            cutoff = current_cutoff(spark, loaded, cutoff_at is CutoffAt.TOPICS and not dry_run)
+            plan = plan_erasure(spark, loaded, subjects, reason, cutoff)
             if not dry_run:
-                ask(spark, loaded, requested)
-            keys = requested.keys.count()
-            report |= _request_json(loaded, requested, keys, dry_run)
+                request_erasure(spark, loaded, plan)
+            keys = plan.keys.count()
+            report |= _request_json(loaded, plan, keys, dry_run)
             if not as_json:
-                _show(loaded, requested, keys, dry_run)
+                _show(loaded, plan, keys, dry_run)
         if not dry_run and not ask_only:
             reads_topic = not subjects
             report |= retry_while_away(
@@ -117,17 +117,17 @@ def _execute_requests(
 ) -> dict[str, Any]:
     """Executes all open requests: from this command, from the request topic, and from deletes at the source."""
     removal, report_place = Removal(spark, pipeline, keep_hours), _print_nothing if quiet else _print_place
-    requests, unreadable = asked_in_topic(spark, pipeline) if reads_topic else ([], [])
+    requests, unreadable = requests_in_topic(spark, pipeline) if reads_topic else ([], [])
     if requests:
-        ask(spark, pipeline, found_of(spark, pipeline, requests))
+        request_erasure(spark, pipeline, plan_requests(spark, pipeline, requests))
     outcome = removal.run(report_place)
-    deleted = asked_by_deletes(spark, pipeline)
+    deleted = requests_by_deletes(spark, pipeline)
     if deleted.requests:
-        ask(spark, pipeline, found_of(spark, pipeline, deleted.requests))
+        request_erasure(spark, pipeline, plan_requests(spark, pipeline, deleted.requests))
     deleted.remember()
     if deleted.requests:
         outcome = removal.run(report_place)
-    beyond = out_of_reach(pipeline, datetime.now(UTC)) if outcome.requests else []
+    beyond = uncovered_locations(pipeline, datetime.now(UTC)) if outcome.requests else []
     if not quiet:
         typer.echo(_result_text(pipeline.name, outcome))
         for one in beyond:
@@ -149,21 +149,21 @@ def _print_place(place: str, taken: Mapping[str, int]) -> None:
     typer.echo(f"{place}: " + ", ".join(f"{count:,} {what}" for what, count in taken.items()))
 
 
-def _outcome_json(outcome: Outcome) -> dict[str, Any]:
+def _outcome_json(outcome: RemovalOutcome) -> dict[str, Any]:
     until = outcome.remain_until.isoformat(timespec="seconds") if outcome.remain_until else None
     return {"removed": {place: dict(taken) for place, taken in outcome.taken.items()}, "old_files_remain_until": until}
 
 
-def _location_json(beyond: Beyond) -> dict[str, str | None]:
+def _location_json(beyond: UncoveredLocation) -> dict[str, str | None]:
     until = None if beyond.until is None else beyond.until.isoformat(timespec="minutes")
     return {"place": beyond.place, "what": beyond.what, "until": until}
 
 
-def _until_text(beyond: Beyond) -> str:
+def _until_text(beyond: UncoveredLocation) -> str:
     return "" if beyond.until is None else f", by {beyond.until.astimezone().isoformat(sep=' ', timespec='minutes')}"
 
 
-def _result_text(pipeline: str, outcome: Outcome) -> str:
+def _result_text(pipeline: str, outcome: RemovalOutcome) -> str:
     if not outcome.requests:
         return "there is no request to erase anything"
     if outcome.remain_until is None:
@@ -172,42 +172,42 @@ def _result_text(pipeline: str, outcome: Outcome) -> str:
     return f"removed; bytes remain in old files: run `ingest erase {pipeline}` after {at} to delete these"
 
 
-def _subjects(subject: str | None, file: str | None) -> list[Named]:
+def _subjects(subject: str | None, file: str | None) -> list[SubjectId]:
     if subject is not None and file is not None:
         raise ConfigError("--subject and --all exclude each other", "give one of them")
     file = personal.STDIN if subject == personal.STDIN else file
     if subject is None and file is None:
         return []
     lines = [subject or ""] if file is None else personal.read(file, "--subject or --all").splitlines()
-    found = [Named.parsed(line) for line in lines if line.strip()]
-    if not found:
+    subjects = [SubjectId.parse(line) for line in lines if line.strip()]
+    if not subjects:
         raise ConfigError(f"{file or 'the subject'} names no subject", "write a subject a line, such as member:42")
-    if subject is not None and len(found) > 1:
+    if subject is not None and len(subjects) > 1:
         raise ConfigError("--subject names more than one subject", "give several with --all")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(subjects))
 
 
 def _treatment(pipeline: Pipeline, place: str, table: str) -> str:
     return "masked" if place == SILVER and pipeline.tables[table].masks else "removed"
 
 
-def _request_json(pipeline: Pipeline, requested: Asked, keys: int, dry_run: bool) -> dict[str, Any]:
+def _request_json(pipeline: Pipeline, plan: ErasurePlan, keys: int, dry_run: bool) -> dict[str, Any]:
     found = [
         {"place": place, "table": table, "count": count, "becomes": _treatment(pipeline, place, table)}
-        for (place, table), count in requested.counts.items()
+        for (place, table), count in plan.counts.items()
     ]
-    requests = [] if dry_run else [r.entry.request for r in requested.requests]
-    return {"subjects": len(requested.requests), "found": found, "keys": keys, "requests": requests}
+    requests = [] if dry_run else [r.entry.request for r in plan.requests]
+    return {"subjects": len(plan.requests), "found": found, "keys": keys, "requests": requests}
 
 
-def _show(pipeline: Pipeline, requested: Asked, keys: int, dry_run: bool) -> None:
+def _show(pipeline: Pipeline, plan: ErasurePlan, keys: int, dry_run: bool) -> None:
     title = "would be removed" if dry_run else "to be removed"
     table = Table("place", "table", "rows or events", "", title=title)
-    for (place, name), count in requested.counts.items():
+    for (place, name), count in plan.counts.items():
         table.add_row(place, name, f"{count:,}", _treatment(pipeline, place, name))
     console = plain_console()
     console.print(table)
-    for request in requested.requests if not dry_run else ():
+    for request in plan.requests if not dry_run else ():
         # The subject's key comes from the command line; it is not stored anywhere.
         console.print(f"requested: {request.entry.request} ({request.entry.subject})")
     typer.echo("dry run: nothing was requested" if dry_run else f"{keys:,} keys are suppressed: {_SUPPRESSED}")

@@ -44,10 +44,10 @@ class SearchTerm:
     def number(self) -> Decimal | None:
         """Returns the value as a number; None if it isn't one."""
         try:
-            parse_search_terms = Decimal(self.value)
+            number = Decimal(self.value)
         except InvalidOperation:
             return None
-        return parse_search_terms if parse_search_terms.is_finite() else None
+        return number if number.is_finite() else None
 
     @property
     def _is_unspecific(self) -> bool:
