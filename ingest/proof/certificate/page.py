@@ -83,10 +83,10 @@ def render_page(content: Mapping[str, Any], public_key: str) -> str:
 
 def _rows(rows: Iterable[Iterable[object]], *headings: str) -> str:
     head = f"<tr>{''.join(f'<th>{escape(h)}</th>' for h in headings)}</tr>" if headings else ""
-    return head + "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    return head + "".join(f"<tr>{''.join(map(_table_cell, row))}</tr>" for row in rows)
 
 
-def _cell(value: object) -> str:
+def _table_cell(value: object) -> str:
     return f'<td class="n">{value:,}</td>' if isinstance(value, int) else f"<td>{escape(str(value))}</td>"
 
 
