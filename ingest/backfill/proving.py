@@ -66,6 +66,7 @@ class Proof:
 
     @property
     def equal(self) -> bool:
+        """Returns True if rows and row history are equal and no record is counted twice."""
         return self.rows_equal and self.history is not False and not self.counted_twice
 
     @property
@@ -76,6 +77,7 @@ class Proof:
 
     @property
     def rows_equal(self) -> bool:
+        """Returns True if both tables hold the same rows."""
         return _is_equal(self.live, self.folded)
 
 

@@ -55,6 +55,7 @@ class Delivery:
     any_order: bool = False
 
     def ordered(self, records: Sequence[Line]) -> Sequence[Line]:
+        """Returns the records in the order of their delivery."""
         return records if self.seed is None else shuffled(records, self.seed, self.any_order)
 
 

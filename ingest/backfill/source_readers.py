@@ -35,6 +35,7 @@ class SourceReader:
     """The filter of the events of its bronze that it merges; None for all."""
 
     def bronze(self, spark: SparkSession, rules: Rules) -> Bronze:
+        """Returns the bronze table that it writes to."""
         return Bronze(spark, self.path, rules.epochs, rules.names)
 
 

@@ -115,6 +115,7 @@ class _Board:
         self._headline = "waiting for the first batch"
 
     def add(self, found: dict[str, Any]) -> None:
+        """Adds the figures of one batch."""
         self._headline = _headline(found)
         for line in self._lines.values():
             line.last = 0

@@ -15,6 +15,8 @@ class _DuplicateKeyError(yaml.MarkedYAMLError):
 
 
 class _Loader(yaml.SafeLoader):
+    """Loads plain values from YAML. Raises _DuplicateKeyError for a key that a mapping holds twice."""
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key, _ in node.value:

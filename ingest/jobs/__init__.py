@@ -1,1 +1,1 @@
-"""Jobs that a submitter or a scheduler starts: `python -m ingest.jobs.run PIPELINE`, or the files of `jobs/`."""
+"""Jobs for a submitter or a scheduler: `python -m ingest.jobs.run PIPELINE`, or the files in `jobs/`."""

@@ -4,7 +4,7 @@ from ingest import cli
 
 
 def main() -> None:
-    """Runs the command; exits with the code of the error that its reader can act upon."""
+    """Runs the command. Prints an IngestError and exits with its exit code."""
     cli.main()
 
 

@@ -5,7 +5,7 @@ from ingest.cli.pipeline.run import job
 
 
 def main() -> None:
-    """Runs the job; exits with the code of the error that its reader can act upon."""
+    """Runs the job. Prints an IngestError and exits with its exit code."""
     run_command(job("merge"))
 
 

@@ -151,6 +151,7 @@ class Progress:
 
     @property
     def idle(self) -> bool:
+        """Returns True if nothing was captured or merged."""
         return not self.captured and not self.accounts
 
 

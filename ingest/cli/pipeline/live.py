@@ -104,6 +104,7 @@ def _topic_risks(admin: KafkaAdmin, topics: tuple[str, ...]) -> list[Risk]:
 
 
 def live_table(live: dict[str, Any]) -> Table:
+    """Returns the offsets of each topic partition as a table: beginning, end, captured and lag."""
     caption = {
         "remote": "Bronze is in an object store, whose offsets this command does not read.",
         "absent": "No bronze yet.",

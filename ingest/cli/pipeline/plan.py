@@ -116,6 +116,7 @@ def _archive(pipeline: Pipeline) -> dict[str, Any] | None:
 
 
 def plan_table(composed: dict[str, Any]) -> Table:
+    """Returns the result of `plan` as a table of two columns."""
     source = composed["source"]
     shown = Table(title=f"Pipeline {composed['pipeline']}", title_justify="left", show_header=False)
     shown.add_column(style="bold", no_wrap=True)
