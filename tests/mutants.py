@@ -621,7 +621,7 @@ MUTANTS = [
     Mutant(
         "an object goes out of the archive though another run may name it yet",
         "archive/erasing.py",
-        "if listed.key in leftovers.of_manifests:",
+        "if listed.key in leftovers.covering_manifests:",
         "if renewed[listed.key] != _:",
         ARCHIVE,
     ),

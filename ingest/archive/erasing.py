@@ -58,7 +58,7 @@ def erase_records(spark: SparkSession, store: ObjectStore, pipeline: str, coordi
         leftovers.add(version)
     now = datetime.now(UTC).isoformat(timespec="microseconds")
     for listed, _ in manifests:
-        if listed.key in leftovers.of_manifests:
+        if listed.key in leftovers.covering_manifests:
             text = replace(renewed[listed.key], written_at=now).to_json()
             store.replace(listed.key, text.encode(), listed.etag)
     versions = store.remove(leftovers.removable)
@@ -93,13 +93,13 @@ class _Leftovers:
 
     Attributes:
         removable: versions to remove, since manifests cover their offsets.
-        of_manifests: the keys of the manifests that cover them.
+        covering_manifests: the keys of the manifests that cover them.
         unnamed: keys of current objects beyond the last manifest.
     """
 
     def __init__(self, manifests: Sequence[tuple[ObjectInfo, Manifest]], named_keys: set[str]) -> None:
         self.removable: list[Version] = []
-        self.of_manifests: set[str] = set()
+        self.covering_manifests: set[str] = set()
         self.unnamed: set[str] = set()
         self._named_keys = named_keys
         self._ends: dict[str, list[tuple[int, str]]] = {}
@@ -119,7 +119,7 @@ class _Leftovers:
         at = bisect_left(ends, (int(begin[2]), ""))
         if at < len(ends):
             self.removable.append(version)
-            self.of_manifests.add(ends[at][1])
+            self.covering_manifests.add(ends[at][1])
         elif version.is_latest and not version.is_delete_marker:
             self.unnamed.add(version.key)
 

@@ -72,14 +72,14 @@ def demonstrate(options: Options, display: Display, stopping: Stopping) -> Summa
 
     Raises the IngestErrors of the services and of the pipeline. No service is left running in any case.
     """
-    begun = time.monotonic()
+    started_at = time.monotonic()
     with _spark_beside() as spark, ExitStack() as services:
         with display.step("Postgres, Kafka, and Kafka Connect with Debezium"):
             stack = services.enter_context(Stack(options.services, options.parts, keep=True))
         with display.step("Spark, begun beside them"):
             session = spark.result()
         database = services.enter_context(closing(ClaimsDatabase(stack.postgres.dsn)))
-        return _Demonstration(options, display, stack, session, database).run(stopping, begun)
+        return _Demonstration(options, display, stack, session, database).run(stopping, started_at)
 
 
 @contextmanager
@@ -131,7 +131,7 @@ class _Demonstration:
         self._story = Story(self._book.new_claim())
         self._observer = Observer(self._view, self._display, self._story)
 
-    def run(self, stopping: Stopping, begun: float) -> Summary | None:
+    def run(self, stopping: Stopping, started_at: float) -> Summary | None:
         self._prepare_source()
         engine = Run(self._spark, self._pipeline)
         with converting_errors(self._pipeline):
@@ -146,7 +146,7 @@ class _Demonstration:
                 comparisons = [self._compared(table) for table in TABLES]
             summary = self._summary(comparisons, generator)
             history = show_history(self._spark, self._pipeline, self._display) if self._options.history else None
-            return replace(summary, history=history, seconds=time.monotonic() - begun)
+            return replace(summary, history=history, seconds=time.monotonic() - started_at)
 
     def _prepare_source(self) -> None:
         with self._display.step(f"source: {len(self._book.members)} members, {CLAIM_COUNT} accident claims"):

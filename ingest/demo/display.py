@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ingest.demo.lakehouse import Lag
+from ingest.demo.lakehouse import LagPercentiles
 
 _LINE_EVERY_SECONDS = 3.0
 _SHOWN = ("status", "happened_on", "amount_claimed", "amount_paid", "damaged_parts", "details", "revision")
@@ -28,7 +28,7 @@ class Numbers:
     captured: int = 0
     accounts: dict[str, int] = field(default_factory=dict)
     silver_rows: dict[str, int] = field(default_factory=dict)
-    lag: Lag | None = None
+    lag: LagPercentiles | None = None
 
     def lines(self) -> dict[str, str]:
         """Returns label → value."""

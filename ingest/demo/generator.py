@@ -79,9 +79,9 @@ class Generator(threading.Thread):
         return changes
 
     def _generate(self) -> None:
-        begun = time.monotonic()
+        started_at = time.monotonic()
         for transaction in self._book.transactions():
-            self.time_is_over = self._over(time.monotonic() - begun)
+            self.time_is_over = self._over(time.monotonic() - started_at)
             if self.time_is_over or self._ended.is_set():
                 return
             if chapter := self._story.due:
@@ -93,7 +93,7 @@ class Generator(threading.Thread):
     def _over(self, elapsed: float) -> bool:
         if self._seconds is None or elapsed < self._seconds:
             return False
-        return self._story.told or elapsed > self._seconds + STORY_SECONDS
+        return self._story.is_complete or elapsed > self._seconds + STORY_SECONDS
 
     def _commit(self, changes: Sequence[Change]) -> None:
         self._database.commit(changes)

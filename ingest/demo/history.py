@@ -32,15 +32,15 @@ class HistorySummary:
     as_of: LookBack
 
     @property
-    def right(self) -> bool:
+    def is_right(self) -> bool:
         """True if the restored tables and the look back are both equal to what they should be."""
         return self.restored and self.as_of.equal
 
     def sentences(self) -> list[str]:
         """Returns the result in sentences."""
-        again = "equal those before" if self.restored else "DIFFER from those before"
+        outcome = "equal those before" if self.restored else "DIFFER from those before"
         return [
-            f"restored from {self.archived} records in S3 alone: the digests of all tables {again}",
+            f"restored from {self.archived} records in S3 alone: the digests of all tables {outcome}",
             self.as_of.sentence,
         ]
 

@@ -23,7 +23,7 @@ _STREAMED = ["c", "u", "d"]
 
 
 @dataclass(frozen=True)
-class Lag:
+class LagPercentiles:
     """Percentiles of the seconds from a change's commit in the source to its commit in silver."""
 
     p50: float
@@ -65,7 +65,7 @@ class LakehouseView:
         ends = self._accounts("upto_batch")
         return pc.max(ends["upto_batch"]).as_py() or 0 if ends.num_rows else 0
 
-    def lag(self, after: int = 0) -> Lag | None:
+    def lag(self, after: int = 0) -> LagPercentiles | None:
         """Returns the lag of all streamed changes, without snapshot reads, in batches after `after`; None if there are
         none."""
         slices = self._accounts("upto_batch, committed_at")
@@ -79,7 +79,7 @@ class LakehouseView:
         if merged.empty:
             return None
         seconds = (merged["committed_at"] - merged["source_ts"]).dt.total_seconds()
-        return Lag(*(round(float(s), 3) for s in seconds.quantile([0.5, 0.95])))
+        return LagPercentiles(*(round(float(s), 3) for s in seconds.quantile([0.5, 0.95])))
 
     @property
     def _bronze(self) -> str:

@@ -20,7 +20,7 @@ from ingest.names import Lakehouse
 from ingest.pipeline.composition import bronze_of
 from ingest.testing import Event, fold
 
-_TOLD = "revision"
+_COMPARED_COLUMN = "revision"
 """The column that every change of the demonstration raises."""
 
 Rows = dict[Any, dict[str, Any]]
@@ -61,19 +61,21 @@ def _middle(bronze: DataFrame) -> int:
 
 def _rows(silver: DataFrame) -> Rows:
     # collects the demo's few rows
-    return {row["id"]: {_TOLD: row[_TOLD]} for row in silver.select("id", _TOLD).collect()}
+    return {
+        row["id"]: {_COMPARED_COLUMN: row[_COMPARED_COLUMN]} for row in silver.select("id", _COMPARED_COLUMN).collect()
+    }
 
 
 def _folded(bronze: DataFrame, position: int) -> dict[str, Rows]:
     """Returns table → its rows, by the oracle, from the raw records committed up to `position`."""
-    said: dict[str, list[Event]] = {}
+    events_by_table: dict[str, list[Event]] = {}
     changes = bronze.where(F.col("op").isin(*CHANGES)).select("source_table", "offset", "value")
     for row in changes.toLocalIterator():  # the demo's own changes
         envelope = json.loads(row["value"])
         envelope = envelope.get("payload", envelope)
         if _committed(envelope, position):
-            said.setdefault(row["source_table"], []).append(_event(envelope, row["offset"]))
-    return {table: dict(fold(events, [_TOLD])) for table, events in said.items()}
+            events_by_table.setdefault(row["source_table"], []).append(_event(envelope, row["offset"]))
+    return {table: dict(fold(events, [_COMPARED_COLUMN])) for table, events in events_by_table.items()}
 
 
 def _committed(envelope: Mapping[str, Any], position: int) -> bool:
@@ -88,5 +90,5 @@ def _committed(envelope: Mapping[str, Any], position: int) -> bool:
 def _event(envelope: Mapping[str, Any], offset: int) -> Event:
     after, before = envelope["after"], envelope["before"]
     key = (after or before)["id"]
-    image = {} if after is None else {_TOLD: after[_TOLD]}
+    image = {} if after is None else {_COMPARED_COLUMN: after[_COMPARED_COLUMN]}
     return Event(envelope["op"], offset, envelope["source"]["lsn"], key, image)

@@ -10,7 +10,7 @@ from ingest.changelog.accounting import COUNTS
 from ingest.demo.claims import ACCIDENT_CLAIMS, CLAIM_COUNT, MEMBER_COUNT, MEMBERS
 from ingest.demo.display import Display, Numbers
 from ingest.demo.generator import Generator
-from ingest.demo.lakehouse import Lag, LakehouseView
+from ingest.demo.lakehouse import LagPercentiles, LakehouseView
 from ingest.demo.story import Story
 from ingest.pipeline.composition import Progress
 
@@ -45,7 +45,7 @@ class Observer:
         self._measure()
         self._display.show(numbers)
 
-    def final(self, accounts: Mapping[str, int], silver_rows: Mapping[str, int], lag: Lag | None) -> None:
+    def final(self, accounts: Mapping[str, int], silver_rows: Mapping[str, int], lag: LagPercentiles | None) -> None:
         """Shows the final numbers, which are read from the tables."""
         numbers = self._numbers
         numbers.accounts, numbers.silver_rows, numbers.lag = dict(accounts), dict(silver_rows), lag
@@ -76,7 +76,7 @@ class Observer:
             tables = [table for table in _SNAPSHOT if self._read[table]]
             self._numbers.silver_rows = {table: self._view.count(table) for table in tables}
             self._counted_at = time.monotonic()
-        begun = self.generator is not None and self.generator.begin.is_set()
-        if begun and now - self._lagged_at > _LAG_EVERY_SECONDS:
+        is_begun = self.generator is not None and self.generator.begin.is_set()
+        if is_begun and now - self._lagged_at > _LAG_EVERY_SECONDS:
             self._numbers.lag = self._view.lag()
             self._lagged_at = time.monotonic()

@@ -57,7 +57,7 @@ class Story:
         return [chapter.title for chapter in self._chapters[: self._seen]]
 
     @property
-    def told(self) -> bool:
+    def is_complete(self) -> bool:
         return self._seen == len(self._chapters)
 
     def commit_done(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ingest.demo.history import HistorySummary
-from ingest.demo.lakehouse import Lag
+from ingest.demo.lakehouse import LagPercentiles
 from ingest.quality import Comparison
 
 
@@ -22,7 +22,7 @@ class Summary:
     snapshot_events: int
     accounts: Mapping[str, int]
     changes: Mapping[str, int]
-    lag: Lag | None
+    lag: LagPercentiles | None
     story: Sequence[str]
     seconds: float = 0.0
     history: HistorySummary | None = None
@@ -31,7 +31,7 @@ class Summary:
     def equal(self) -> bool:
         """True if every silver table equals its source table, and the checks of the history part hold."""
         tables = bool(self.comparisons) and all(c.equal for c in self.comparisons)
-        return tables and (self.history is None or self.history.right)
+        return tables and (self.history is None or self.history.is_right)
 
     def plain(self) -> dict[str, Any]:
         """Returns the result as JSON values. Row counts are sums over all tables; `snapshot_events` counts accident

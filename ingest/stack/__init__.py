@@ -8,7 +8,7 @@ with Stack() as stack:
 """
 
 from ingest.connector import Connectors, ConnectorStatus
-from ingest.stack.connect import Connect
+from ingest.stack.connect import ConnectWorker
 from ingest.stack.kafka import Kafka
 from ingest.stack.postgres import Postgres
 from ingest.stack.s3 import S3
@@ -20,7 +20,7 @@ __all__ = [
     "EXTERNAL_VARIABLES",
     "PARTS",
     "S3",
-    "Connect",
+    "ConnectWorker",
     "ConnectorStatus",
     "Connectors",
     "Kafka",

@@ -26,7 +26,7 @@ _MAX_REQUEST_BYTES = 10_000_000
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
-class Connect(Service):
+class ConnectWorker(Service):
     """The worker at `url`. Its default converters write JSON; a connector's configuration may override them."""
 
     name = "connect"
@@ -131,11 +131,11 @@ class Connect(Service):
             super().await_healthy()
 
     def _after_start(self) -> None:
-        kept = {file.stem: json.loads(file.read_text()) for file in self._connectors_folder.glob("*.json")}
+        stored = {file.stem: json.loads(file.read_text()) for file in self._connectors_folder.glob("*.json")}
         present = self.connectors.names()
-        for name in kept.keys() - present:
-            self.connectors.put(name, kept[name])
-        for name in kept:
+        for name in stored.keys() - present:
+            self.connectors.put(name, stored[name])
+        for name in stored:
             self.connectors.await_running(name)
 
     def _prepare(self) -> None:

@@ -88,9 +88,9 @@ def _closed_folder(folders: Iterable[Path]) -> Path | None:
 def _passage(closed: Path) -> str:
     """Returns the least capability of this process that lets another user enter `closed`."""
     status = Path("/proc/self/status").read_text()
-    held = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff"))
+    capabilities = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff"))
     for bit, capability in ((_DAC_READ_SEARCH, "dac_read_search"), (_DAC_OVERRIDE, "dac_override")):
-        if held >> bit & 1:
+        if capabilities >> bit & 1:
             return capability
     raise PrerequisiteMissing(
         f"Postgres refuses to run as root, and its user {USER_NAME!r} can't enter {closed}",

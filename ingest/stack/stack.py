@@ -16,7 +16,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
 from ingest.errors import ConfigError
-from ingest.stack.connect import Connect
+from ingest.stack.connect import ConnectWorker
 from ingest.stack.kafka import Kafka
 from ingest.stack.postgres import Postgres
 from ingest.stack.s3 import S3
@@ -110,7 +110,7 @@ class Stack:
                     "Kafka Connect needs a Kafka",
                     f"add the part kafka, or set {EXTERNAL_VARIABLES['kafka']}",
                 )
-            services["connect"] = Connect(
+            services["connect"] = ConnectWorker(
                 self.folder,
                 external.get("connect"),
                 # Lazy: reading the port of an embedded broker would choose and store one.
@@ -133,9 +133,9 @@ class Stack:
         return self._part(Kafka)
 
     @property
-    def connect(self) -> Connect:
+    def connect(self) -> ConnectWorker:
         """The Kafka Connect worker. Raises ConfigError if this stack has none."""
-        return self._part(Connect)
+        return self._part(ConnectWorker)
 
     @property
     def s3(self) -> S3:

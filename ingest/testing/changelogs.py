@@ -26,20 +26,20 @@ def random_changelog(random: Random, length: int, truncates: bool = False, parti
     every image whole."""
     befores = partial and not truncates and random.random() < 0.3
     in_order = random.random() < 0.5
-    said = [_event(random, truncates, befores, partial) for _ in range(random.randint(1, length))]
-    carrying = partial and in_order and not befores
-    if carrying:
+    events = [_event(random, truncates, befores, partial) for _ in range(random.randint(1, length))]
+    carries_values = partial and in_order and not befores
+    if carries_values:
         # Two key changes never share a position: a source writes the changes of a row one after another.
         moves = random.sample(range(1, 13), random.randint(0, 2))
         for number in sorted(moves):
-            said += _key_change(random, number * 10, said)
-    if not carrying or any(event["op"] == "null" for event in said):
+            events += _key_change(random, number * 10, events)
+    if not carries_values or any(event["op"] == "null" for event in events):
         # Make the images of key changes whole. The values of the old row may arrive after the key change, and a null
         # tombstone after a key change belongs to the change before it.
-        for event in said:
+        for event in events:
             if "old_key" in event:
                 event["image"] = _image(random)
-    delivered = [*said, *(e for e in said if e["op"] != "null" and random.random() < 0.15)]
+    delivered = [*events, *(e for e in events if e["op"] != "null" and random.random() < 0.15)]
     if in_order:
         delivered.sort(key=lambda e: (e["lsn"], e["op"] != "r"))
     elif random.random() < 0.6:
@@ -56,23 +56,23 @@ def random_bag(random: Random, length: int) -> tuple[list[Event], list[Event]]:
     """Returns the events of a keyless table in source order, and as delivered: a restarted connector goes back some
     positions and sends the events from there again."""
     rows: list[dict[str, Any]] = []
-    said: list[Event] = []
+    events: list[Event] = []
     lsn = 0
-    while len(said) < length:
+    while len(events) < length:
         lsn += 10
         row = rows.pop(random.randrange(len(rows))) if rows and random.random() < 0.6 else None
         new = _image(random) if row is None or random.random() < 0.5 else None
         copies = random.randint(2, 3) if row is None and random.random() < 0.3 else 1  # A COPY: one position for all.
         for _ in range(copies):
-            said.append(_bag_event(len(said), lsn, new, row))
+            events.append(_bag_event(len(events), lsn, new, row))
             rows += [] if new is None else [new]
-    until = random.randint(1, len(said))
-    earlier = [e.lsn for e in said[: until - 1] if e.lsn < said[until - 1].lsn]
-    delivered = said
+    until = random.randint(1, len(events))
+    earlier = [e.lsn for e in events[: until - 1] if e.lsn < events[until - 1].lsn]
+    delivered = events
     if earlier and random.random() < 0.6:
         again = random.choice(earlier)
-        delivered = [*said[:until], *(e for e in said if e.lsn >= again)]
-    return said, [replace(event, offset=offset) for offset, event in enumerate(delivered)]
+        delivered = [*events[:until], *(e for e in events if e.lsn >= again)]
+    return events, [replace(event, offset=offset) for offset, event in enumerate(delivered)]
 
 
 def _bag_event(offset: int, lsn: int, new: dict[str, Any] | None, old: dict[str, Any] | None) -> Event:
@@ -101,12 +101,14 @@ def _event(random: Random, truncates: bool, befores: bool, partial: bool) -> dic
     return event
 
 
-def _key_change(random: Random, lsn: int, said: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _key_change(random: Random, lsn: int, events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns a key change as Debezium's Postgres connector sends it: a delete and a create at one position, the create
     without the unchanged TOASTed value. If the row may be deleted by then, a create at the old key precedes them."""
     old, new = random.sample(range(KEYS), 2)
     image = {**_image(random), "toasted": UNAVAILABLE}
-    gone = any(event.get("old_key") == old or (event["op"] in ("d", "null") and event["key"] == old) for event in said)
+    gone = any(
+        event.get("old_key") == old or (event["op"] in ("d", "null") and event["key"] == old) for event in events
+    )
     made = [{"op": "c", "lsn": lsn, "key": old, "image": _image(random)}] if gone else []
     moved = [{"op": "d", "lsn": lsn, "key": old, "new_key": new}, {"op": "c", "lsn": lsn, "key": new, "image": image}]
     return made + moved

@@ -28,12 +28,12 @@ _EVENT = re.compile(
 _SIGNS: dict[str, Any] = {"~": None, "?": UNAVAILABLE}
 
 
-def parsed(text: str, columns: Sequence[str]) -> list[Event]:
+def parse_events(text: str, columns: Sequence[str]) -> list[Event]:
     """Parses a line into events, whose offsets are their order. Raises ValueError with the first malformed word."""
     return [_event(offset, word, columns) for offset, word in enumerate(text.split())]
 
 
-def written(events: Sequence[Event], columns: Sequence[str]) -> str:
+def format_events(events: Sequence[Event], columns: Sequence[str]) -> str:
     """Formats events as a line."""
     return " ".join(_word(event, columns) for event in events)
 

@@ -47,7 +47,7 @@ class Event:
 
 
 @dataclass
-class _Kept:
+class _RowState:
     """A row as of the position `lsn`.
 
     Attributes:
@@ -65,12 +65,12 @@ class _Kept:
 
 def fold(events: Iterable[Event], columns: Iterable[str]) -> dict[Hashable, Row]:
     """Returns key → row after all events, without rows that have unknown columns. `columns`: those besides the key."""
-    *_, (_, rows) = (0, {}), *_played(events, list(columns))
-    return {key: kept.row for key, kept in rows.items() if not kept.unknown}
+    *_, (_, rows) = (0, {}), *_replay(events, list(columns))
+    return {key: state.row for key, state in rows.items() if not state.unknown}
 
 
 @dataclass(frozen=True)
-class Version:
+class RowVersion:
     """A version of the row of `key`, valid from position `since` until before `until`; None for the current version."""
 
     key: Hashable
@@ -79,48 +79,50 @@ class Version:
     row: Row
 
 
-def versions(events: Iterable[Event], columns: Iterable[str]) -> list[Version]:
+def fold_versions(events: Iterable[Event], columns: Iterable[str]) -> list[RowVersion]:
     """Returns all versions of all rows (SCD 2) without unknown columns and with `since` < `until`."""
-    there: dict[Hashable, tuple[int, _Kept]] = {}
+    open_versions: dict[Hashable, tuple[int, _RowState]] = {}
     found = []
-    for lsn, rows in _played(events, list(columns)):
-        for key, (since, kept) in list(there.items()):
-            if rows.get(key) is not kept or kept.unknown:
-                found.append(Version(key, since, lsn, kept.row))
-                del there[key]
-        there |= {key: (lsn, kept) for key, kept in rows.items() if key not in there and not kept.unknown}
-    found += [Version(key, since, None, kept.row) for key, (since, kept) in there.items()]
+    for lsn, rows in _replay(events, list(columns)):
+        for key, (since, state) in list(open_versions.items()):
+            if rows.get(key) is not state or state.unknown:
+                found.append(RowVersion(key, since, lsn, state.row))
+                del open_versions[key]
+        open_versions |= {
+            key: (lsn, state) for key, state in rows.items() if key not in open_versions and not state.unknown
+        }
+    found += [RowVersion(key, since, None, state.row) for key, (since, state) in open_versions.items()]
     return [version for version in found if version.since != version.until]
 
 
-def _played(events: Iterable[Event], names: list[str]) -> Iterator[tuple[int, dict[Hashable, _Kept]]]:
+def _replay(events: Iterable[Event], names: list[str]) -> Iterator[tuple[int, dict[Hashable, _RowState]]]:
     """Yields the position of each event, in source order, and the rows after it."""
-    rows: dict[Hashable, _Kept] = {}
-    carried: dict[Hashable, _Kept] = {}
+    rows: dict[Hashable, _RowState] = {}
+    carried: dict[Hashable, _RowState] = {}
     for lsn, event in _in_source_order(list(events)):
         moved = carried.pop(event.key, None)
         if event.op == "t":
             rows.clear()
             carried.clear()
         elif event.op in ("d", "null"):
-            gone = rows.pop(event.key, None)
+            deleted = rows.pop(event.key, None)
             if event.new_key is not None:
-                _vacate(event.new_key, event.lsn, rows, carried)
-                if gone is not None:
-                    carried[event.new_key] = replace(gone, lsn=event.lsn)
+                _vacate_key(event.new_key, event.lsn, rows, carried)
+                if deleted is not None:
+                    carried[event.new_key] = replace(deleted, lsn=event.lsn)
         else:
             if event.old_key is not None and event.old_key != event.key:
-                _vacate(event.key, event.lsn, rows, carried)
+                _vacate_key(event.key, event.lsn, rows, carried)
                 moved = rows.pop(event.old_key, moved if moved and moved.lsn == event.lsn else None)
-            rows[event.key] = _applied(event, rows.get(event.key), moved, names)
+            rows[event.key] = _apply(event, rows.get(event.key), moved, names)
         yield lsn, rows
 
 
-def _vacate(key: Hashable, lsn: int, rows: dict[Hashable, _Kept], carried: dict[Hashable, _Kept]) -> None:
+def _vacate_key(key: Hashable, lsn: int, rows: dict[Hashable, _RowState], carried: dict[Hashable, _RowState]) -> None:
     """Removes what `key` held before a row moves to it at `lsn`; older values of columns become unknown."""
-    for kept in (rows, carried):
-        if key in kept and kept[key].lsn < lsn:
-            del kept[key]
+    for states in (rows, carried):
+        if key in states and states[key].lsn < lsn:
+            del states[key]
     if key in rows:
         rows[key].unknown |= {name for name, since in rows[key].since.items() if since < lsn}
 
@@ -136,33 +138,33 @@ def fold_bag(events: Iterable[Event]) -> Counter[tuple[tuple[str, Any], ...]]:
     return +rows
 
 
-def _applied(event: Event, earlier: _Kept | None, moved: _Kept | None, names: list[str]) -> _Kept:
+def _apply(event: Event, earlier: _RowState | None, moved: _RowState | None, names: list[str]) -> _RowState:
     """Returns the row after an event with an image. `earlier`: the row of this key. `moved`: the row that a key change
     brings from its old key.
 
     An unavailable value comes from `earlier`, else from the before image, else from `moved`."""
-    kept = _Kept({}, event.lsn)
+    state = _RowState({}, event.lsn)
     for name in names:
         value = event.image.get(name)
-        kept.since[name] = event.lsn
+        state.since[name] = event.lsn
         if value is not UNAVAILABLE:
-            kept.row[name] = value
+            state.row[name] = value
             continue
         before = None if event.before is None else event.before.get(name)
         if earlier is not None and name not in earlier.weak | earlier.unknown:
-            kept.row[name], kept.since[name] = earlier.row[name], earlier.since[name]
+            state.row[name], state.since[name] = earlier.row[name], earlier.since[name]
         elif before is not None and before is not UNAVAILABLE:
-            kept.row[name] = before
-            kept.weak.add(name)
+            state.row[name] = before
+            state.weak.add(name)
         elif moved is not None and name not in moved.unknown:
-            kept.row[name] = moved.row[name]
-            kept.weak.add(name)
+            state.row[name] = moved.row[name]
+            state.weak.add(name)
         elif earlier is not None and name in earlier.weak - earlier.unknown:
-            kept.row[name], kept.since[name] = earlier.row[name], earlier.since[name]
-            kept.weak.add(name)
+            state.row[name], state.since[name] = earlier.row[name], earlier.since[name]
+            state.weak.add(name)
         else:
-            kept.unknown.add(name)
-    return kept
+            state.unknown.add(name)
+    return state
 
 
 def _in_source_order(events: list[Event]) -> list[tuple[int, Event]]:

@@ -8,13 +8,13 @@ from typing import Literal
 
 from ingest.testing.oracle import UNAVAILABLE, Event, Row
 
-Kind = Literal["write", "delete", "null", "move", "move in two events", "read", "truncate"]
+StatementKind = Literal["write", "delete", "null", "move", "move in two events", "read", "truncate"]
 _MOVES = ("move", "move in two events")
-_MAY_SHARE = ("write", "delete", "truncate")
+_CAN_SHARE = ("write", "delete", "truncate")
 
 
 @dataclass(frozen=True)
-class Statement:
+class TableStatement:
     """A statement on the table. It has no effect if there is no row to change, or no free key to move to.
 
     Attributes:
@@ -23,18 +23,18 @@ class Statement:
         unsent: columns that keep their values, which the log leaves out.
         before: the columns that the before image leaves out; None for no before image.
         tombstone: a null tombstone follows the delete.
-        held: the number of statements after which its transaction commits; None: it shares the position and the
+        delay: the number of statements after which its transaction commits; None: it shares the position and the
             transaction of the statement before it.
     """
 
-    kind: Kind
+    kind: StatementKind
     key: int = 0
     row: Row = field(default_factory=dict)
     target: int = 0
     unsent: Collection[str] = ()
     before: Collection[str] | None = None
     tombstone: bool = False
-    held: int | None = 0
+    delay: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -42,39 +42,43 @@ class _Logged:
     """The events of a transaction, and the number of later transactions that commit before it."""
 
     events: list[Event]
-    held: int
+    delay: int
 
 
-def changelog(said: Sequence[Statement | None], older: Mapping[int, Row], keys: int, carries: bool) -> list[Event]:
-    """Returns the events of `said` in commit order. `older`: key → row that exists at the start. `carries`: an update
-    that changes a key may leave out unchanged values."""
-    rows = {key: dict(row) for key, row in older.items()}
+def changelog(
+    statements: Sequence[TableStatement | None], initial_rows: Mapping[int, Row], keys: int, carries_values: bool
+) -> list[Event]:
+    """Returns the events of `statements` in commit order.
+
+    `initial_rows`: key → row that exists at the start. `carries_values`: an update that changes a key may leave out
+    unchanged values."""
+    rows = {key: dict(row) for key, row in initial_rows.items()}
     steps: list[_Logged] = []
     lsn, last = 0, ""
-    for statement in filter(None, said):
-        shares = statement.held is None and statement.kind in _MAY_SHARE and last in (*_MAY_SHARE, "read")
+    for statement in filter(None, statements):
+        shares = statement.delay is None and statement.kind in _CAN_SHARE and last in (*_CAN_SHARE, "read")
         # If the first of several changes of a row at one position is delivered again, it wins for a while; a key change
-        # in between would carry its values on for good. So with `carries` only creates of a COPY share a position.
-        if carries and shares:
+        # in between would carry its values on for good. So with `carries_values` only a COPY shares a position.
+        if carries_values and shares:
             shares = last == statement.kind == "write" and statement.key not in {e.key for e in steps[-1].events}
-        events = _logged(statement, rows, keys, lsn if shares else lsn + 10, carries)
+        events = _logged(statement, rows, keys, lsn if shares else lsn + 10, carries_values)
         if not events:
             continue
         if shares:
             steps[-1] = replace(steps[-1], events=[*steps[-1].events, *events])
         else:
-            steps.append(_Logged(events, statement.held or 0))
+            steps.append(_Logged(events, statement.delay or 0))
         lsn, last = events[0].lsn or lsn, statement.kind
     return [replace(event, offset=offset) for offset, event in enumerate(_committed(steps))]
 
 
-def meet(some: Sequence[Event], others: Sequence[Event]) -> bool:
+def conflict(events: Sequence[Event], others: Sequence[Event]) -> bool:
     """Returns True if the order of the two groups matters: they share a key, or one has a truncate."""
-    one, other = ({k for e in es for k in (e.key, e.old_key, e.new_key) if k is not None} for es in (some, others))
-    return not one.isdisjoint(other) or any(e.op == "t" for e in [*some, *others])
+    one, other = ({k for e in es for k in (e.key, e.old_key, e.new_key) if k is not None} for es in (events, others))
+    return not one.isdisjoint(other) or any(e.op == "t" for e in [*events, *others])
 
 
-def _logged(statement: Statement, rows: dict[int, Row], keys: int, lsn: int, carries: bool) -> list[Event]:
+def _logged(statement: TableStatement, rows: dict[int, Row], keys: int, lsn: int, carries_values: bool) -> list[Event]:
     """Applies a statement to `rows` and returns its events."""
     kind, live = statement.kind, sorted(rows)
     if kind == "truncate":
@@ -102,7 +106,7 @@ def _logged(statement: Statement, rows: dict[int, Row], keys: int, lsn: int, car
     if kind == "move in two events":
         return [Event("d", 0, lsn, key, new_key=new), *nulls, Event("c", 0, lsn, new, image)]
     if kind == "move":
-        return [Event("u", 0, lsn, new, image if carries else rows[new], old_key=key)]
+        return [Event("u", 0, lsn, new, image if carries_values else rows[new], old_key=key)]
     before = None if statement.before is None else old | dict.fromkeys(statement.before, UNAVAILABLE)
     return [Event("u", 0, lsn, key, image, before)]
 
@@ -112,7 +116,7 @@ def _committed(steps: Sequence[_Logged]) -> list[Event]:
     locks)."""
     commits: list[int] = []
     for number, step in enumerate(steps):
-        waits = [at for at, earlier in zip(commits, steps, strict=False) if meet(earlier.events, step.events)]
-        commits.append(max([number + step.held, *waits]))
+        waits = [at for at, earlier in zip(commits, steps, strict=False) if conflict(earlier.events, step.events)]
+        commits.append(max([number + step.delay, *waits]))
     order = sorted(range(len(steps)), key=commits.__getitem__)
     return [event for number in order for event in steps[number].events]

@@ -19,7 +19,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ingest.testing.oracle import UNAVAILABLE, Event, Op, Row
-from ingest.testing.statements import Kind, Statement, changelog, meet
+from ingest.testing.statements import StatementKind, TableStatement, changelog, conflict
 
 Columns = Mapping[str, st.SearchStrategy[Any]]
 COLUMNS: Columns = MappingProxyType(
@@ -31,12 +31,12 @@ COLUMNS: Columns = MappingProxyType(
 )
 """The columns besides the key, and strategies of their values; the columns are those of `changelogs.COLUMNS`."""
 
-_FREE: tuple[Kind, ...] = ("write", "delete", "null", "move", "read")
+_FREE: tuple[StatementKind, ...] = ("write", "delete", "null", "move", "read")
 # Without single null tombstones: they delete a row at the row's own position (see the comment in `statements`).
-_CARRYING: tuple[Kind, ...] = ("write", "delete", "move", "move in two events", "read")
+_CARRYING: tuple[StatementKind, ...] = ("write", "delete", "move", "move in two events", "read")
 # Before images occur only without deletes: after a delete a source begins with a whole image, and until that has
 # arrived a value from a before image may be forgotten.
-_WITH_BEFORES: tuple[Kind, ...] = ("write", "read")
+_WITH_BEFORES: tuple[StatementKind, ...] = ("write", "read")
 
 
 def changelogs(
@@ -61,12 +61,12 @@ def changelogs(
     modes = [_FREE, _CARRYING] if truncates else [_FREE, _CARRYING, _WITH_BEFORES]
     row = st.fixed_dictionaries(dict(columns))
     names = st.sampled_from([(), *((name,) for name in unavailable), tuple(unavailable)])
-    older = st.fixed_dictionaries({}, optional=dict.fromkeys(range(keys), row))
+    initial_rows = st.fixed_dictionaries({}, optional=dict.fromkeys(range(keys), row))
 
-    def of(kinds: tuple[Kind, ...]) -> st.SearchStrategy[list[Event]]:
+    def of(kinds: tuple[StatementKind, ...]) -> st.SearchStrategy[list[Event]]:
         one = _statement((*kinds, "truncate") if truncates else kinds, row, names, keys)
-        said = st.lists(one, min_size=1, max_size=statements)
-        return st.builds(changelog, said, older, st.just(keys), st.just(kinds is _CARRYING)).filter(bool)
+        drawn = st.lists(one, min_size=1, max_size=statements)
+        return st.builds(changelog, drawn, initial_rows, st.just(keys), st.just(kinds is _CARRYING)).filter(bool)
 
     return st.one_of(*map(of, modes))
 
@@ -89,7 +89,7 @@ def deliveries(draw: st.DrawFn, events: Sequence[Event]) -> list[Event]:
     `c0@10(x,3,long) d0@20 null0` may become `d0@20 null0 c0@10(x,3,long) d0@20 null0`: a null tombstone stays behind
     its change. Events of one key at one position stay in order. For a keyless table only runs repeat, from the first
     event of a position on and after a later position."""
-    alone, units = _units(sorted(events, key=lambda e: e.offset))
+    leading_nulls, units = _units(sorted(events, key=lambda e: e.offset))
     sent = sorted(chain.from_iterable(units), key=lambda e: e.offset)
     keyed = any(e.key is not None for e in sent)
     if keyed:
@@ -108,7 +108,7 @@ def deliveries(draw: st.DrawFn, events: Sequence[Event]) -> list[Event]:
         if begins := [at for at in range(until) if _may_begin(sent, at, until, keyed)]:
             sent = [*sent[:until], *sent[draw(st.sampled_from(begins)) :]]
     # First the null tombstones without a preceding change: behind a change of their key they would belong to it.
-    return _numbered([*alone, *sent])
+    return _numbered([*leading_nulls, *sent])
 
 
 @st.composite
@@ -119,29 +119,30 @@ def batches(draw: st.DrawFn, events: Sequence[Event]) -> list[list[Event]]:
 
 
 def _statement(
-    kinds: Collection[Kind], row: st.SearchStrategy[Row], names: st.SearchStrategy[tuple[str, ...]], keys: int
-) -> st.SearchStrategy[Statement | None]:
+    kinds: Collection[StatementKind], row: st.SearchStrategy[Row], names: st.SearchStrategy[tuple[str, ...]], keys: int
+) -> st.SearchStrategy[TableStatement | None]:
     key, tombstone = st.integers(0, keys - 1), st.booleans()
-    held = st.sampled_from([0, 0, None] if "move in two events" in kinds else [0, 0, None, 1, 2, 4])
+    delay = st.sampled_from([0, 0, None] if "move in two events" in kinds else [0, 0, None, 1, 2, 4])
     before = st.none() if "delete" in kinds else st.none() | names
-    more: dict[Kind, dict[str, st.SearchStrategy[Any]]] = {
+    more: dict[StatementKind, dict[str, st.SearchStrategy[Any]]] = {
         "write": {"row": row, "unsent": names, "before": before},
         "delete": {"tombstone": tombstone},
         "move": {"row": row, "unsent": names, "target": key},
         "move in two events": {"row": row, "unsent": names, "target": key, "tombstone": tombstone},
     }
     of = [
-        st.builds(Statement, st.just(kind), key, held=held, **more.get(kind, {})) for kind in ("write", "write", *kinds)
+        st.builds(TableStatement, st.just(kind), key, delay=delay, **more.get(kind, {}))
+        for kind in ("write", "write", *kinds)
     ]
     # None comes first, so that Hypothesis can shrink a statement to nothing.
     return st.one_of(st.none(), *of)
 
 
-def _bag(said: Sequence[tuple[Row | None, int | None, int] | None]) -> list[Event]:
+def _bag(drawn: Sequence[tuple[Row | None, int | None, int] | None]) -> list[Event]:
     """Returns the events of statements: (new row, index of the replaced row, number of copies)."""
     rows: list[Row] = []
     events: list[Event] = []
-    for lsn, (new, which, times) in enumerate(filter(None, said), start=1):
+    for lsn, (new, which, times) in enumerate(filter(None, drawn), start=1):
         if which is not None and not rows:
             continue
         old = None if which is None else rows.pop(which % len(rows))
@@ -158,19 +159,19 @@ def _numbered(events: Iterable[Event]) -> list[Event]:
 def _units(events: Sequence[Event]) -> tuple[list[Event], list[list[Event]]]:
     """Returns the null tombstones without a preceding change, and the other events in the smallest groups that must
     stay in order: the events of one key at one position, with the null tombstones that follow them."""
-    alone: list[Event] = []
+    leading_nulls: list[Event] = []
     units: list[tuple[tuple[int, bool], list[Event]]] = []
     newest: dict[Hashable, tuple[int, bool]] = {}
     for event in events:
         place = newest.get(event.key) if event.op == "null" else (event.lsn, event.op == "r")
         if place is None:
-            alone.append(event)
+            leading_nulls.append(event)
             continue
         newest[event.key] = place
-        near = [unit for unit in units if unit[0] == place and meet(unit[1], [event])]
+        near = [unit for unit in units if unit[0] == place and conflict(unit[1], [event])]
         whole = sorted([*chain.from_iterable(unit for _, unit in near), event], key=lambda e: e.offset)
         units = [*(unit for unit in units if unit not in near), (place, whole)]
-    return alone, sorted((unit for _, unit in units), key=lambda unit: unit[0].offset)
+    return leading_nulls, sorted((unit for _, unit in units), key=lambda unit: unit[0].offset)
 
 
 def _needs_order(events: Sequence[Event]) -> bool:

@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.testing import UNAVAILABLE, Event, fold, parsed, smallest, written
+from ingest.testing import UNAVAILABLE, Event, fold, format_events, parse_events, shrink
 from ingest.testing.changelogs import COLUMNS, random_changelog
 
 
 @given(st.integers(0, 2**32))
 def test_a_line_says_the_events_that_it_was_written_from(seed: int) -> None:
     events = random_changelog(Random(seed), 12, truncates=seed % 2 == 0)
-    assert parsed(written(events, COLUMNS), COLUMNS) == events
+    assert parse_events(format_events(events, COLUMNS), COLUMNS) == events
 
 
 @pytest.mark.parametrize("word", ["x1@10", "c1@10(x)", "c1@", "d@@3"])
 def test_what_is_no_event_is_named(word: str) -> None:
     with pytest.raises(ValueError, match=r"c1@10\(x\)|is no event"):
-        parsed(f"d1@5 {word}", COLUMNS)
+        parse_events(f"d1@5 {word}", COLUMNS)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_what_is_no_event_is_named(word: str) -> None:
     ],
 )
 def test_the_reference_does_what_each_event_says(line: str, rows: dict[int, tuple[object, ...]]) -> None:
-    assert fold(parsed(line, ("v", "big")), ("v", "big")) == {
+    assert fold(parse_events(line, ("v", "big")), ("v", "big")) == {
         key: {"v": v, "big": big} for key, (v, big) in rows.items()
     }
 
@@ -55,7 +55,7 @@ def test_a_failing_changelog_shrinks_to_what_fails() -> None:
     def fails(changelogs: list[list[Event]]) -> list[bool]:
         return [needed <= {e.offset for e in events} for events in changelogs]
 
-    assert {e.offset for e in smallest(events, fails)} == needed  # type: ignore[arg-type]
+    assert {e.offset for e in shrink(events, fails)} == needed  # type: ignore[arg-type]
 
 
 def test_an_unavailable_value_is_none_of_the_others() -> None:

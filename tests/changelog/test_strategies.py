@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
-from ingest.testing import UNAVAILABLE, Event, fold, fold_bag, parsed, written
+from ingest.testing import UNAVAILABLE, Event, fold, fold_bag, format_events, parse_events
 from ingest.testing import changelogs as random_changelogs
 from ingest.testing.oracle import Row
 from ingest.testing.strategies import COLUMNS, bags, batches, changelogs, deliveries
@@ -45,7 +45,9 @@ class Drawn(NamedTuple):
         return [*chain.from_iterable(self.cut)]
 
     def __str__(self) -> str:
-        return f"{written(self.said, NAMES)} sent as {' | '.join(written(batch, NAMES) for batch in self.cut)}"
+        return (
+            f"{format_events(self.said, NAMES)} sent as {' | '.join(format_events(batch, NAMES) for batch in self.cut)}"
+        )
 
 
 def drawn(said: st.SearchStrategy[list[Event]]) -> st.SearchStrategy[Drawn]:
@@ -70,7 +72,7 @@ def samples(what: Callable[..., st.SearchStrategy[list[Event]]] = changelogs) ->
     return [*found.values()]
 
 
-def smallest(strategy: st.SearchStrategy[T], holds: Callable[[T], bool]) -> T:
+def shrink(strategy: st.SearchStrategy[T], holds: Callable[[T], bool]) -> T:
     """The same in every run."""
     return find(strategy, holds, settings=FINDS, random=Random(0))
 
@@ -117,7 +119,7 @@ def test_batches_are_the_events_one_after_another_by_their_numbers() -> None:
 def test_a_line_says_any_changelog() -> None:
     for one in [*samples(), *samples(bags)]:
         for events in (one.said, one.sent):
-            assert parsed(written(events, NAMES), NAMES) == events
+            assert parse_events(format_events(events, NAMES), NAMES) == events
 
 
 def highest(events: Iterable[Event]) -> Rows:
@@ -144,7 +146,7 @@ def test_of_whole_images_the_highest_position_decides() -> None:
 
 def test_a_changelog_keeps_to_what_the_merge_can_know() -> None:
     for events, _ in samples():
-        said, line = [e for e in events if e.op != "null"], written(events, NAMES)
+        said, line = [e for e in events if e.op != "null"], format_events(events, NAMES)
         if any(e.before is not None for e in events):
             assert {e.op for e in events} <= {"c", "u", "r"}, line
             assert not any(map(moves, events)), line
@@ -193,13 +195,13 @@ def test_a_null_tombstone_stands_after_the_change_before_it() -> None:
     ],
 )
 def test_a_changelog_that_someone_wrote_means_the_same(line: str) -> None:
-    said = parsed(line, NAMES)
+    said = parse_events(line, NAMES)
 
     @settings(DRAWS, max_examples=40)
     @given(deliveries(said))
     def holds(sent: list[Event]) -> None:
-        assert fold(sent, NAMES) == fold(said, NAMES), written(sent, NAMES)
-        assert places(sent) == places(said), written(sent, NAMES)
+        assert fold(sent, NAMES) == fold(said, NAMES), format_events(sent, NAMES)
+        assert places(sent) == places(said), format_events(sent, NAMES)
 
     holds()
 
@@ -279,12 +281,12 @@ def test_a_transport_does_every_kind_of_thing(kind: str) -> None:
     ids=["a delete before its row", "an event after others", "a run within a move", "a run with its null tombstone"],
 )
 def test_a_transport_may_deliver(line: str, ops: str) -> None:
-    assert smallest(deliveries(parsed(line, NAMES)), lambda sent: [e.op for e in sent] == ops.split())
+    assert shrink(deliveries(parse_events(line, NAMES)), lambda sent: [e.op for e in sent] == ops.split())
 
 
 def test_a_changelog_gets_small() -> None:
-    found = smallest(changelogs(), revived)
-    assert len(found) <= 3, written(found, NAMES)
+    found = shrink(changelogs(), revived)
+    assert len(found) <= 3, format_events(found, NAMES)
     assert {e.image.get("plain", "x") for e in found} == {"x"}
 
 
@@ -299,7 +301,7 @@ def by_arrival(events: Iterable[Event]) -> Rows:
 
 
 def test_what_a_wrong_pipeline_fails_at_gets_small() -> None:
-    found = smallest(drawn(changelogs(unavailable=())), lambda one: by_arrival(one.sent) != fold(one.said, NAMES))
+    found = shrink(drawn(changelogs(unavailable=())), lambda one: by_arrival(one.sent) != fold(one.said, NAMES))
     assert len(found.sent) <= 4, str(found)
 
 
@@ -325,7 +327,7 @@ def test_a_bag_says_every_kind_of_thing() -> None:
 
 
 def test_columns_are_those_that_are_given() -> None:
-    only = smallest(changelogs({"total": st.just(7)}, unavailable=["total"]), SAID["a value that was not sent"])
+    only = shrink(changelogs({"total": st.just(7)}, unavailable=["total"]), SAID["a value that was not sent"])
     assert {frozenset(e.image) for e in only} == {frozenset(["total"])}
     assert NAMES == random_changelogs.COLUMNS
     with pytest.raises(ValueError, match=r"unavailable=\['total'\].*plain"):

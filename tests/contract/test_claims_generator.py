@@ -80,4 +80,4 @@ def test_a_chapter_is_due_only_when_silver_has_shown_the_one_before() -> None:
         story.chapter_seen()
         titles.append(chapter.title)
     assert titles == story.seen == ["appears", "changes", "vanishes"]
-    assert story.told
+    assert story.is_complete

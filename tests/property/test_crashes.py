@@ -29,7 +29,7 @@ from ingest.quality.accounting import audit
 from ingest.sources.files import FileSource, lines
 from ingest.testing import Event, fold, fold_bag
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_bag, random_changelog
-from ingest.testing.notation import parsed
+from ingest.testing.notation import parse_events
 
 pytestmark = pytest.mark.spark
 CASES = int(os.environ.get("FUZZ_CASES", "200")) // 10
@@ -142,7 +142,7 @@ def test_no_row_goes_before_its_tombstone_is_there(
 ) -> None:
     """They are written at once: were the row gone first, and the run dead then, a late event would revive it."""
     file = tmp_path / "events.jsonl"
-    records = as_debezium(parsed("c1@10(x,3,long) d1@20", COLUMNS), "f.keyed", 0, DEFAULT_PLACEHOLDER)
+    records = as_debezium(parse_events("c1@10(x,3,long) d1@20", COLUMNS), "f.keyed", 0, DEFAULT_PLACEHOLDER)
     file.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
     layout = Lakehouse(str(tmp_path / "lakehouse"))
     bronze = Bronze(spark, layout.bronze(PIPELINE))

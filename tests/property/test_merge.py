@@ -20,7 +20,7 @@ from ingest.backfill.replay import Case, Delivery, replay
 from ingest.batches.rules import DEFAULT_PLACEHOLDER
 from ingest.lakehouse import page_index, silver
 from ingest.loop import capture
-from ingest.testing import Event, fold, parsed, smallest, written
+from ingest.testing import Event, fold, format_events, parse_events, shrink
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_changelog
 from ingest.testing.strategies import changelogs, deliveries
 
@@ -107,8 +107,8 @@ def holds(spark: SparkSession, folder: Path, said: list[list[Event]], batches: i
 
     wrong = [events for events, differs in zip(said, differ(said), strict=True) if differs]
     if wrong:
-        small = smallest(wrong[0], differ)
-        print(f"\n{written(small, COLUMNS)}\n  should be {fold(small, COLUMNS)}")
+        small = shrink(wrong[0], differ)
+        print(f"\n{format_events(small, COLUMNS)}\n  should be {fold(small, COLUMNS)}")
     assert not wrong, f"{len(wrong)} of {len(said)} changelogs differ (FUZZ_SEED={SEED} FUZZ_CASES={CASES})"
 
 
@@ -172,7 +172,7 @@ def test_truncates_empty_what_was_before_them(spark: SparkSession, tmp_path: Pat
 
 def test_truncates_leave_what_came_after_them(spark: SparkSession, tmp_path: Path) -> None:
     """One event of each table a batch, the truncate before or after what it takes away."""
-    said = [parsed(text, COLUMNS) for text in TRUNCATED]
+    said = [parse_events(text, COLUMNS) for text in TRUNCATED]
     found = folded(spark, tmp_path / "run", said, 1, len(said), len(said))
     assert found == [fold(one, COLUMNS) for one in said]
 
@@ -181,6 +181,6 @@ def test_truncates_leave_what_came_after_them(spark: SparkSession, tmp_path: Pat
 @pytest.mark.parametrize("which", [FOUND, TOLD_LATE], ids=["found wrong once", "told late"])
 def test_these_are_right(spark: SparkSession, tmp_path: Path, which: Sequence[str], events: int, tables: int) -> None:
     """Merged by one or two events of each changelog at a time."""
-    said = [parsed(text, COLUMNS) for text in which]
+    said = [parse_events(text, COLUMNS) for text in which]
     should = [fold(one, COLUMNS) for one in said]
     assert folded(spark, tmp_path / "run", said, 1, tables, events * len(said)) == should

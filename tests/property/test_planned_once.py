@@ -17,7 +17,7 @@ from ingest.names import Lakehouse
 from ingest.sources.files import FileSource, lines
 from ingest.spark import prepared
 from ingest.testing.changelogs import COLUMNS, as_debezium
-from ingest.testing.notation import parsed
+from ingest.testing.notation import parse_events
 
 pytestmark = pytest.mark.spark
 _PIPELINE = "planned"
@@ -45,7 +45,7 @@ def test_no_later_batch_of_few_changes_is_planned_anew(
     monkeypatch.setattr(prepared, "_Scan", Scanned)
     prepared._plan.cache_clear()  # Tables with the same columns share plans: those of other tests.
     file = tmp_path / "events.jsonl"
-    changes = parsed(f"{_FIRST} {_MORE}", COLUMNS)
+    changes = parse_events(f"{_FIRST} {_MORE}", COLUMNS)
     records = as_debezium(changes, "f.planned", 0, DEFAULT_PLACEHOLDER)
     file.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
     bronze = Bronze(spark, Lakehouse(str(tmp_path / "lakehouse")).bronze(_PIPELINE))
@@ -53,12 +53,12 @@ def test_no_later_batch_of_few_changes_is_planned_anew(
     while capture.step():
         pass
     merge = Merge(spark, _PIPELINE, Lakehouse(str(tmp_path / "lakehouse")), Rules(), bronze, slice_events=1)
-    for _ in parsed(_FIRST, COLUMNS):
+    for _ in parse_events(_FIRST, COLUMNS):
         assert [a.applied for a in merge.step()] == [1]
     assert {name for name, _ in made} >= {"_states", "_judged", "_in_json", "_taking_effect", "_new", "come"}
     assert {name for name, _ in made} >= {"_of_located", "_as_written", "_whole"}
     assert [name for name, repeats in made if not repeats] == []
     planned = len(made)
-    for _ in parsed(_MORE, COLUMNS):
+    for _ in parse_events(_MORE, COLUMNS):
         assert [a.applied for a in merge.step()] == [1]
     assert made[planned:] == []

@@ -19,7 +19,7 @@ from ingest.backfill.replay import Case, Delivery, replay
 from ingest.batches.rules import DEFAULT_PLACEHOLDER
 from ingest.lakehouse import page_index, silver
 from ingest.names import Lakehouse
-from ingest.testing import Event, Version, smallest, versions, written
+from ingest.testing import Event, RowVersion, fold_versions, format_events, shrink
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_changelog
 from ingest.testing.strategies import changelogs, deliveries
 
@@ -30,7 +30,7 @@ DRAWS = settings(database=None, deadline=None, phases=[Phase.generate], suppress
 TABLE = "fuzz.t"
 
 
-def kept(spark: SparkSession, folder: Path, said: Sequence[list[Event]], batches: int) -> list[list[Version]]:
+def kept(spark: SparkSession, folder: Path, said: Sequence[list[Event]], batches: int) -> list[list[RowVersion]]:
     """The versions that each changelog comes to; each is a partition of one topic, and rows of its own."""
     folder.mkdir(parents=True)
     file, told = folder / "events.jsonl", folder / "tables.json"
@@ -42,28 +42,28 @@ def kept(spark: SparkSession, folder: Path, said: Sequence[list[Event]], batches
     size = sum(map(len, said)) // batches + 1
     list(replay(spark, [Case("fuzz", (file,), told, folder / "out")], Delivery(size, SEED), "delta"))
     path = Lakehouse(str(folder / "out")).history("fuzz", TABLE)
-    found: list[list[Version]] = [[] for _ in said]
+    found: list[list[RowVersion]] = [[] for _ in said]
     if Path(path).exists():
         for row in spark.read.format("delta").load(path).collect():
             found[row["case"]].append(version(row))
     return [[v for v in mine if v.since != v.until] for mine in found]
 
 
-def version(row: Row) -> Version:
+def version(row: Row) -> RowVersion:
     until = None if row["_until"] is None else row["_until"]["major"]
     since = row["_position"]["major"]
     assert milliseconds(row["_valid_from"]) == since
     assert (row["_valid_to"] is None) == (until is None)
     # A null tombstone tells no time.
     assert until is None or milliseconds(row["_valid_to"]) in (since, until)
-    return Version(row["id"], since, until, {c: row[c] for c in COLUMNS})
+    return RowVersion(row["id"], since, until, {c: row[c] for c in COLUMNS})
 
 
 def milliseconds(time: datetime) -> int:
     return round(time.astimezone(UTC).timestamp() * 1000)
 
 
-def same(one: Sequence[Version], other: Sequence[Version]) -> bool:
+def same(one: Sequence[RowVersion], other: Sequence[RowVersion]) -> bool:
     return sorted(map(repr, one)) == sorted(map(repr, other))
 
 
@@ -78,14 +78,14 @@ def test_the_versions_of_a_row_are_what_the_reference_says(
 
     def differ(some: Sequence[list[Event]]) -> list[bool]:
         found = kept(spark, tmp_path / str(next(folds)), some, batches)
-        return [not same(versions(events, COLUMNS), mine) for events, mine in zip(some, found, strict=True)]
+        return [not same(fold_versions(events, COLUMNS), mine) for events, mine in zip(some, found, strict=True)]
 
     said = sampled(Random(SEED), CASES)
     wrong = [events for events, differs in zip(said, differ(said), strict=True) if differs]
     if wrong:
-        small = smallest(wrong[0], differ)
+        small = shrink(wrong[0], differ)
         found = kept(spark, tmp_path / "small", [small], batches)
-        print(f"\n{written(small, COLUMNS)}\n  should be {versions(small, COLUMNS)}\n  and is {found}")
+        print(f"\n{format_events(small, COLUMNS)}\n  should be {fold_versions(small, COLUMNS)}\n  and is {found}")
     assert not wrong, f"{len(wrong)} of {len(said)} changelogs differ (FUZZ_SEED={SEED} FUZZ_CASES={CASES})"
 
 
@@ -109,4 +109,4 @@ def test_a_truncate_ends_every_version(spark: SparkSession, tmp_path: Path) -> N
     for number in range(4):
         events = [replace(e, offset=n) for n, e in enumerate(random_changelog(random, 12, truncates=True))]
         (found,) = kept(spark, tmp_path / str(number), [events], 4)
-        assert same(found, versions(events, COLUMNS)), written(events, COLUMNS)
+        assert same(found, fold_versions(events, COLUMNS)), format_events(events, COLUMNS)
