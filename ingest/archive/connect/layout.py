@@ -65,7 +65,7 @@ class ConnectorArchive:
         self._spark = spark
         self._store = store
         self._connector = connector
-        self._selection = selection
+        self._topics = selection
         contents = ObjectContents(store, connector, selection, gaps, timed)
         self._reader = ObjectReader(ConnectorObject, contents.open_object, _REMEDY)
         left_out = "offsets that no object holds: they may have been written or not" if gaps else None
@@ -75,7 +75,7 @@ class ConnectorArchive:
         """Returns the objects by topic, partition and offset. The last one of each partition is read to find its end.
 
         Raises SourceRefused where there are no objects."""
-        found = list_objects(self._store.listed(), self._connector, self._selection)
+        found = list_objects(self._store.listed(), self._connector, self._topics)
         if not found:
             raise SourceRefused(
                 f"{self._store.uri} holds no object of the pipeline's topics",
@@ -90,7 +90,7 @@ class ConnectorArchive:
         # The last object of a partition has no known end.
         found = [
             replace(o, last_offset=_UNKNOWN_END) if o.next_offset < 0 else o
-            for o in list_objects(self._store.listed(), self._connector, self._selection)
+            for o in list_objects(self._store.listed(), self._connector, self._topics)
         ]
         if not found:
             return
