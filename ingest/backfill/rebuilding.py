@@ -113,8 +113,8 @@ class Rebuild:
                 )
         self._replace(entry, live)
         catalog = Catalog(self._spark, self._layout.tables)
-        known = {e.table_schema.table: e for e in catalog.entries(name)}
-        revision = known[table].revision + 1 if table in known else 1
+        entries_by_table = {e.table_schema.table: e for e in catalog.entries(name)}
+        revision = entries_by_table[table].revision + 1 if table in entries_by_table else 1
         catalog.record(CatalogEntry(name, live.silver.path, entry.table_schema, revision, entry.topics, entry.origin))
 
     def _replace(self, entry: CatalogEntry, live: TableState) -> None:

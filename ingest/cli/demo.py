@@ -94,13 +94,13 @@ def _demonstrate(root: Path, console: Console, seed: int, seconds: float | None,
 
 
 @contextmanager
-def _folder(chosen: Path | None) -> Iterator[Path]:
+def _folder(folder: Path | None) -> Iterator[Path]:
     """Yields the chosen folder, which has to be new or empty, or else a temporary one, which is removed at the end."""
     from ingest.stack import EXTERNAL_VARIABLES
 
     _refuse_external(EXTERNAL_VARIABLES.values())
-    if chosen is not None:
-        root = chosen.expanduser().absolute()
+    if folder is not None:
+        root = folder.expanduser().absolute()
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
             raise ConfigError(f"{root} is not empty", "give a new folder; the demo begins from nothing")
         root.mkdir(parents=True, exist_ok=True)

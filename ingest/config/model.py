@@ -92,6 +92,8 @@ _MERGED_AT_ONCE = 5_000_000
 
 
 class BatchSettings(Section):
+    """The sizes of batches, and the pause between polls."""
+
     max_events: Annotated[int, Field(ge=1)] = Field(
         default=500_000, description="The maximum number of events of a micro-batch."
     )

@@ -14,4 +14,6 @@ Table = Annotated[str, AfterValidator(TableName)]
 
 
 class Section(BaseModel):
+    """The base class of all sections."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

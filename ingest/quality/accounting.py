@@ -46,11 +46,11 @@ def audit(bronze: DataFrame, accounts: DataFrame, first: int = 1, last: int | No
     `first`, `last`: capture batches; merged slices that overlap this range are checked as a whole. Collects a row per
     table, partition and slice.
     """
-    chosen = accounts.where(F.col("upto_batch") >= first)
+    selected = accounts.where(F.col("upto_batch") >= first)
     if last is not None:
-        chosen = chosen.where(F.col("after_batch") < last)
+        selected = selected.where(F.col("after_batch") < last)
     is_correction = F.coalesce(F.col("standing") == CAUGHT_UP, F.lit(False))
-    slices = chosen.where(~is_correction).groupBy("after_batch", "upto_batch").agg(F.sum("read").alias("read"))
+    slices = selected.where(~is_correction).groupBy("after_batch", "upto_batch").agg(F.sum("read").alias("read"))
     begin = slices.agg(F.min("after_batch"), F.max("upto_batch")).first()
     after = begin[0] if begin and begin[0] is not None and first > 1 else first - 1
     bronze = bronze.where(F.col("batch") > after)
@@ -59,7 +59,7 @@ def audit(bronze: DataFrame, accounts: DataFrame, first: int = 1, last: int | No
     # A correction counts if all slices that it corrects are checked. Collects a row per table.
     ends = (F.col("after_batch") >= after) & (F.col("upto_batch") <= ((begin[1] if begin else None) or 0))
     sums = (
-        chosen.where(~is_correction | ends)
+        selected.where(~is_correction | ends)
         .groupBy("table")
         .agg(*(F.sum(c).alias(c) for c in COUNTS))
         .orderBy("table")

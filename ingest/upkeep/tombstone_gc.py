@@ -87,8 +87,8 @@ def collect_garbage(
     yet."""
     accounts = Accounts(spark, lakehouse.accounts, pipeline)
     is_waiting = F.col(BATCH) > accounts.merged_through()
-    for table, aside in accounts.set_aside().items():
-        is_waiting |= (F.col("source_table") == table) & (F.col(BATCH) > aside.after)
+    for table, set_aside in accounts.set_aside().items():
+        is_waiting |= (F.col("source_table") == table) & (F.col(BATCH) > set_aside.after)
     waiting = bronze.rows().where(is_waiting & F.col("op").isin(*CHANGES))
     behind = waiting.groupBy("source_table").agg(F.min("position").alias("_waits"))
     limited = horizons.join(behind, "source_table", "left").withColumn("horizon", F.least("horizon", "_waits"))

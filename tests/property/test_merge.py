@@ -157,7 +157,7 @@ def test_silver_is_what_the_reference_says(
         monkeypatch.setattr(sys.modules["ingest.reconcile.whole_rows"], "_WHOLE", 1)
     if size == "few of large":
         monkeypatch.setattr(page_index, "FEW_KEYS", 80)
-        monkeypatch.setattr(page_index, "_asking", page_index._key_summary.__wrapped__)  # which knows it
+        monkeypatch.setattr(page_index, "_key_summary", page_index._key_summary.__wrapped__)  # which knows it
     random = Random(SEED)
     for number, cases in enumerate(sizes(CASES)):
         holds(spark, tmp_path / str(number), sampled(random, cases, number), batches, tables=2)

@@ -58,13 +58,13 @@ def recipe(
         "database": dbname,
         "name": name,
     }
-    chosen: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
-    chosen["numbers_as_text"] = numbers_as_text
+    overrides: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    overrides["numbers_as_text"] = numbers_as_text
     if table or schema:
-        chosen |= {"tables": table or (), "schemas": schema or ()}
+        overrides |= {"tables": table or (), "schemas": schema or ()}
     if pipeline is None and name is None:
         raise ConfigError("the connector has no name", "give --name, or the pipeline whose changelog it writes")
-    placement = replace(_placement(load(pipeline)) if pipeline is not None else Placement(""), **chosen)
+    placement = replace(_placement(load(pipeline)) if pipeline is not None else Placement(""), **overrides)
     settings = recipe_of(placement)
     if as_json:
         config = {setting.name: setting.value for setting in settings}

@@ -46,8 +46,8 @@ def replay(
         raise ConfigError(f"--format {form} is unknown", "use delta or jsonl")
     if any_order and shuffle is None:
         raise ConfigError("--any-order needs a seed", "add --shuffle SEED")
-    given = list(events or ())
-    cases = _each(given, out) if each else [_one(given, tables, out)]
+    paths = list(events or ())
+    cases = _each(paths, out) if each else [_one(paths, tables, out)]
     size = sum(path.stat().st_size for case in cases for path in case.events)
     console = plain_console()
     with running("ingest replay", SMALL if size < _SMALL_BYTES else {}) as spark:
@@ -72,8 +72,8 @@ def _one(events: list[Path], tables: Path | None, out: Path) -> folding.Case:  #
     if folders := [path for path in events if path.is_dir()]:
         raise ConfigError(f"{folders[0]} is a folder", "add --each, or give the files in it")
     folder = events[0].resolve().parent
-    beside = folder / "tables.json"
-    found = tables or (beside if beside.is_file() else None)
+    default_tables = folder / "tables.json"
+    found = tables or (default_tables if default_tables.is_file() else None)
     return Case(folder.name, tuple(events), found, out / folder.name)
 
 

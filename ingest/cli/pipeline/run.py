@@ -139,8 +139,10 @@ class _Attempts:
     def _run(self) -> Run:
         engine = Run(self._spark, self._pipeline, self._parts, self._source() if "capture" in self._parts else None)
         if self._is_first:
-            held = ", ".join(f"{count_text(batches, 'batch')} {done}" for done, batches in engine.position.items())
-            say(f"lakehouse {self._pipeline.lakehouse}: {held}")
+            position_text = ", ".join(
+                f"{count_text(batches, 'batch')} {done}" for done, batches in engine.position.items()
+            )
+            say(f"lakehouse {self._pipeline.lakehouse}: {position_text}")
             self._is_first = False
         return engine
 
