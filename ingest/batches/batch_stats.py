@@ -16,7 +16,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.batches.group_stats import CHANGE, Group, in_order
+from ingest.batches.group_stats import CHANGE, Group, in_transport_order
 from ingest.changelog.origin import ORIGIN
 from ingest.evolution.inference import are_whole, column_kinds, images
 from ingest.jvm.classes import java_class
@@ -73,7 +73,7 @@ class BatchCounter:
             partitions = sorted({tuple(place) for place in stats["partitions"]})
             inferred = {"partitions": partitions, "kinds": joined, "opened": opened, "known": known}
             groups.append(Group.from_json(stats | inferred))
-        return [group.to_json() for group in in_order(groups)]
+        return [group.to_json() for group in in_transport_order(groups)]
 
     def _kinds(self, counted: Sequence[dict[str, Any]]) -> list[_Kinds]:
         """Returns of each group the kinds of its values, as `inference.column_kinds` gives them, and whether every

@@ -142,7 +142,7 @@ def groups_by_slice(events: DataFrame, slice_of: Column, is_small: bool = False)
             tuple(sorted(r["origins"])),
         )
         found.setdefault(r["slice"], []).append(group)
-    return {n: in_order(groups) for n, groups in found.items()}
+    return {n: in_transport_order(groups) for n, groups in found.items()}
 
 
 @cache
@@ -214,7 +214,7 @@ def merged_groups(groups: Iterable[Group]) -> list[Group]:
     for group in groups:
         kind = (group.table, group.kind, group.problem, group.schema_id, group.wrapped)
         found.setdefault(kind, []).append(group)
-    return in_order(reduce(_merged_group, alike) for alike in found.values())
+    return in_transport_order(reduce(_merged_group, alike) for alike in found.values())
 
 
 def _merged_group(one: Group, other: Group) -> Group:
@@ -246,7 +246,7 @@ def _goes_back_in(one: Group, other: Group) -> bool | None:
     return False if is_ascending and one.goes_back is False and other.goes_back is False else None
 
 
-def in_order(groups: Iterable[Group]) -> list[Group]:
+def in_transport_order(groups: Iterable[Group]) -> list[Group]:
     return sorted(groups, key=lambda one: _place(one.first))
 
 
@@ -273,7 +273,7 @@ def _goes_back() -> Column:
     return F.coalesce(F.exists(steps, lambda step: step), F.lit(False))
 
 
-def at(coordinates: Sequence[Coordinates]) -> Column:
+def stands_at(coordinates: Sequence[Coordinates]) -> Column:
     """Returns whether an event stands at one of these coordinates."""
     found = F.lit(False)
     for topic, partition, offset in coordinates:

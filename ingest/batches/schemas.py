@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.batches.documents import documents_unsupported
-from ingest.batches.group_stats import Group, at
+from ingest.batches.group_stats import Group, stands_at
 from ingest.changelog.connect_schema import columns_of, declared
 from ingest.changelog.spelling import caseless
 from ingest.changelog.values.columns import Column, Encoding, WireType
@@ -44,7 +44,7 @@ class Schemas:
         if not new:
             return
         text = F.get_json_object(F.col("value").cast("string"), "$.schema")
-        found = events.where(at(list(new.values()))).select("schema_id", text.alias("text")).collect()
+        found = events.where(stands_at(list(new.values()))).select("schema_id", text.alias("text")).collect()
         for row in found:  # a row per new schema
             try:
                 self._known[row.schema_id] = self._timed(_image_columns(json.loads(row.text)))

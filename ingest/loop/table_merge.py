@@ -108,18 +108,12 @@ class TableMerge:
 
         A slice that was under way when a run died is merged again as a whole: what is stored already changes nothing.
         Rows of a keyless table are counted, so there the part that is stored is left out."""
-        types = self._rules.columns.get(batch.table, {})
-        incoming = [(g, schemas.columns(g, types)) for g in batch.groups if g.kind == CHANGE]
+        declared_types = self._rules.columns.get(batch.table, {})
+        incoming = [(g, schemas.columns(g, declared_types)) for g in batch.groups if g.kind == CHANGE]
         read = batch.count
         if not self._rules.keyless and self.table_schemas.is_keyless(batch):
             return Account(batch.table, read, suppressed=read)
-        if not self.table_schemas.names(batch.table):
-            require_rows(batch, (group for group, _ in incoming))
-        stored = self.table_state(batch.table)
-        has_other_writers = self._pin_snapshots(batch.table, stored)
-        table_schema, refused = self.table_schemas.evolve(batch, incoming, stored, origin)
-        if has_other_writers and table_schema is not None:
-            _require_same_columns(stored, table_schema)
+        stored, table_schema, refused, has_other_writers = self._load_state(batch, incoming, origin)
         if table_schema is not None and not table_schema.key:
             commits = self._commits_of_keyless(batch, stored, has_other_writers)
             if commits.silver is not None:
@@ -128,10 +122,8 @@ class TableMerge:
         truncation = self._truncate(batch, stored)
         if table_schema is None:
             return self._refuse_all(batch, incoming, truncation.applied, refused)
-        for group, obstacles in refused.items():
-            self._refuse(batch, group, obstacles)
-        quarantined = sum(group.count for group in refused)
-        readable = [(g, c) for g, c in incoming if g not in refused]
+        quarantined = self._refuse_groups(batch, refused)
+        readable = [(group, columns) for group, columns in incoming if group not in refused]
         if not table_schema.key:
             batch = replace(batch, events=self._deliveries.without_duplicates(batch))
         changes = BatchChanges(batch, table_schema, readable, self._rules, self.table_schemas.arrived(batch.table))
@@ -148,6 +140,23 @@ class TableMerge:
             return finish()
         except DuplicateMismatch:
             return finish(compare_ties=True)
+
+    def _load_state(
+        self, batch: TableBatch, incoming: Incoming, origin: str
+    ) -> tuple[TableState, TableSchema | None, Refused, bool]:
+        """Returns the table's stored state, pinned; its schema after the incoming groups, None where it has none yet;
+        the groups that don't fit into it; and whether another writer has committed to the table.
+
+        Raises TableUnusable where the images of a new table are documents, Contended where another writer is changing
+        the table's columns."""
+        if not self.table_schemas.names(batch.table):
+            require_rows(batch, (group for group, _ in incoming))
+        stored = self.table_state(batch.table)
+        has_other_writers = self._pin_snapshots(batch.table, stored)
+        table_schema, refused = self.table_schemas.evolve(batch, incoming, stored, origin)
+        if has_other_writers and table_schema is not None:
+            _require_same_columns(stored, table_schema)
+        return stored, table_schema, refused, has_other_writers
 
     def _reconcile_and_commit(
         self,
@@ -262,9 +271,15 @@ class TableMerge:
         coded = events.withColumn("table", F.lit(batch.table)).withColumn("code", F.lit(code))
         self._quarantine.add(coded.withColumn("reason", F.lit(reason)))
 
-    def _refuse(self, batch: TableBatch, group: Group, obstacles: Sequence[ColumnConflict]) -> None:
-        reason = "; ".join(str(o) for o in obstacles)
-        self._quarantine_events(batch, batch.events.where(belongs_to(group)), obstacles[0].code, reason)
+    def _refuse(self, batch: TableBatch, group: Group, conflicts: Sequence[ColumnConflict]) -> None:
+        reason = "; ".join(str(o) for o in conflicts)
+        self._quarantine_events(batch, batch.events.where(belongs_to(group)), conflicts[0].code, reason)
+
+    def _refuse_groups(self, batch: TableBatch, refused: Refused) -> int:
+        """Quarantines the groups that don't fit into their table. Returns the number of their events."""
+        for group, conflicts in refused.items():
+            self._refuse(batch, group, conflicts)
+        return sum(group.count for group in refused)
 
     def _refuse_all(self, batch: TableBatch, incoming: Incoming, applied: int, refused: Refused) -> Account:
         """Quarantines all changes of a table that has no known key, or none of its columns. Returns the account."""

@@ -199,10 +199,10 @@ class TableSchemas:
         return tuple(row.names) if row.names else None
 
 
-def _require_distinct_columns(obstacles: Sequence[ColumnConflict]) -> None:
+def _require_distinct_columns(conflicts: Sequence[ColumnConflict]) -> None:
     """Raises TableUnusable where a table would need two columns that Delta doesn't tell apart. The whole table is
     refused, because without one of them every row would be wrong."""
-    conflict = next((one for one in obstacles if isinstance(one, EqualNames)), None)
+    conflict = next((one for one in conflicts if isinstance(one, EqualNames)), None)
     if conflict is not None:
         raise TableUnusable(
             conflict.code,
