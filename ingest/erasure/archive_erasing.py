@@ -71,6 +71,6 @@ def require_archive_read(spark: SparkSession, pipeline: Pipeline, bronzes: Seque
     if row is not None:
         raise ConfigError(
             f"the archive of {pipeline.name} holds records of topic {row['topic']}, partition {row['partition']}, "
-            "that no table has read: whose they are is not known, so what is to be erased may be among them",
-            f"read them: ingest backfill {pipeline.name} --source archive. Then run the same again",
+            "that no table has read: their subjects are unknown, so data to be erased may be among them",
+            f"read them: ingest backfill {pipeline.name} --source archive. Then run the same command again",
         )

@@ -27,13 +27,14 @@ def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure
     request_entry = next((e for e in entries if e.kind == REQUESTED and e.request == request), None)
     if request_entry is None or request_entry.key_hash is None or request_entry.cut_off is None:
         raise ConfigError(
-            f"nobody has asked for the request {request} in {pipeline.name}", "`ingest erase` tells it when it is asked"
+            f"pipeline {pipeline.name} has no request {request}", "`ingest erase` prints the id of each request"
         )
     _require_done(pipeline, request_entry, entries)
     if set_aside := subject_tables_set_aside(spark, pipeline):
         raise ProofFailed(
-            f"request {request} is not done: whose the events are that wait for {', '.join(set_aside)} can't be known",
-            f"`ingest status {pipeline.name}` says why they are set aside: mend it, then run and erase once more",
+            f"request {request} is not done: {', '.join(set_aside)} is set aside, so the subjects of its waiting "
+            "events are unknown",
+            f"`ingest status {pipeline.name}` says why: mend it, then `ingest run` and `ingest erase`",
         )
     return Erasure(
         request,
@@ -55,7 +56,7 @@ def _require_done(pipeline: Pipeline, request_entry: LedgerEntry, entries: Seque
     if missing:
         raise ProofFailed(
             f"request {request_entry.request} is not done: nothing was removed yet from {', '.join(missing)}",
-            f"`ingest erase {pipeline.name}` goes on with it, and tells when old files may go",
+            f"`ingest erase {pipeline.name}` continues it, and says when old files may be removed",
         )
 
 

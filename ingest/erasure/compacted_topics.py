@@ -63,8 +63,8 @@ class CompactedTopics:
             if not overwritten.isEmpty():
                 self._write(self._copies(span, overwritten))
         raise Contended(
-            "others write into compacted topics while tombstones are written, or leave transactions open",
-            "run the same again: it goes on where it stood",
+            "other producers write into compacted topics while tombstones are written, or have open transactions",
+            "run the same command again: it continues where it stopped",
         )
 
     def _first_offsets(self, erased: DataFrame) -> Offsets:

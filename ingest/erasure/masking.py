@@ -118,7 +118,7 @@ class Masking:
             position = cutoff.position(table)
             if position is None:
                 raise ConfigError(
-                    f"the source of table {table} gives no positions, so nothing tells what comes after a masked row",
+                    f"the source of table {table} gives no positions, so later changes can't be told from a masked row",
                     f"say tables.{table}.on_erasure: delete",
                 )
             rows.append((request, position[:4]))

@@ -113,9 +113,9 @@ class Removal:
             on_place_done(ARCHIVE, taken[ARCHIVE])
         if self._set_aside:
             raise ChangelogUnusable(
-                f"pipeline {self._pipeline.name}: whose the events are that wait for {', '.join(self._set_aside)} "
-                "can't be known, as their tables are set aside; all else was removed",
-                "`ingest status` says why they are: mend it, `ingest run`, then the same command again",
+                f"pipeline {self._pipeline.name}: {', '.join(self._set_aside)} is set aside, so the subjects of its "
+                "waiting events are unknown; everything else was removed",
+                "`ingest status` says why it is set aside: mend it, `ingest run`, then the same command again",
             )
         return RemovalOutcome(len(requests), taken, remain_until)
 
@@ -187,7 +187,7 @@ class Removal:
         )
         return {"rows": rows, **masked, "files": files}
 
-    def _write_topic_tombstones(self, upto: int) -> dict[str, int]:
+    def _write_topic_tombstones(self, through_entry: int) -> dict[str, int]:
         """Writes tombstones for the events emptied in bronze into compacted topics, unless none was emptied since the
         last time."""
         entries = list(self._ledger.entries())
@@ -196,7 +196,7 @@ class Removal:
         written = CompactedTopics(self._spark, self._pipeline).write_tombstones(
             self._emptied_events(self._topic_bronzes, "timestamp")
         )
-        self._ledger.append([LedgerEntry(STATE, "", place=TOPICS, state=REMOVED, upto=upto)])
+        self._ledger.append([LedgerEntry(STATE, "", place=TOPICS, state=REMOVED, upto=through_entry)])
         return {"tombstones": written}
 
     def _emptied_events(self, bronzes: Sequence[Bronze], *more: str) -> DataFrame:
@@ -204,7 +204,7 @@ class Removal:
         events = reduce(DataFrame.unionByName, [bronze.emptied() for bronze in bronzes])
         return events.groupBy(*COORDINATES, *more).agg(F.min("request").alias("request"))
 
-    def _erase_archive(self, entries: list[LedgerEntry], upto: int) -> dict[str, int]:
+    def _erase_archive(self, entries: list[LedgerEntry], through_entry: int) -> dict[str, int]:
         """Erases the archive. Runs last because it raises if another program writes the archive."""
         bronzes = self._topic_bronzes
         erasure = erase_from_archive(self._spark, self._pipeline, self._emptied_events(bronzes))
@@ -219,16 +219,18 @@ class Removal:
         }
         # A concurrent archive run may write what bronze held when it began: then the next removal looks again.
         if not erasure.unnamed:
-            self._record(entries, ARCHIVE, upto, counts)
+            self._record(entries, ARCHIVE, through_entry, counts)
         return counts
 
-    def _record(self, entries: list[LedgerEntry], place: str, upto: int, counts: Mapping[str, int]) -> None:
+    def _record(self, entries: list[LedgerEntry], place: str, through_entry: int, counts: Mapping[str, int]) -> None:
         """Appends a state to the ledger unless it would repeat the last one."""
         recorded_through = max((e.upto or 0 for e in entries if e.kind == STATE and e.place == place), default=0)
-        if recorded_through < upto or any(counts.values()):
-            self._ledger.append([LedgerEntry(STATE, "", place=place, state=REMOVED, upto=upto, evidence=_hash(counts))])
+        if recorded_through < through_entry or any(counts.values()):
+            self._ledger.append(
+                [LedgerEntry(STATE, "", place=place, state=REMOVED, upto=through_entry, evidence=_hash(counts))]
+            )
 
-    def _remove_old_files(self, upto: int) -> datetime | None:
+    def _remove_old_files(self, through_entry: int) -> datetime | None:
         """Removes old files if the retention has passed, so that no reader or writer can be using them. Returns when it
         will have passed; None once they are removed."""
         states = [e for e in self._ledger.entries() if e.kind == STATE]
@@ -243,7 +245,7 @@ class Removal:
             self._pipeline.layout, self._pipeline.name, [e.table_schema.table for e in self._subject_tables]
         )
         without_old_files(self._spark, [*event_folders(self._spark, self._pipeline), *tables], self._keep_hours)
-        self._ledger.append([LedgerEntry(STATE, "", place=OLD_FILES, state=REMOVED, upto=upto)])
+        self._ledger.append([LedgerEntry(STATE, "", place=OLD_FILES, state=REMOVED, upto=through_entry)])
         return None
 
     @property

@@ -145,7 +145,7 @@ def ledger_keys(pipeline: Pipeline) -> LedgerKeys:
     if pipeline.privacy is None:
         raise ConfigError(
             f"nothing in pipeline {pipeline.name} leads to a subject",
-            "say whose rows are whose, tables: {…: {subject: …}}, and name a key_file",
+            "declare subjects, tables: {…: {subject: …}}, and name a key_file",
         )
     return read_keys(pipeline.privacy.key_file)
 

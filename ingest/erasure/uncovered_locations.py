@@ -12,7 +12,7 @@ from ingest.sources.kafka_admin import KafkaAdmin
 _TIMEOUT_SECONDS = 3.0
 _FOR_EVER = "-1"
 _BY_ERASURE = "which was written"
-_BY_DELETE = "which the source's delete brings (or an erasure, with privacy: {tombstones_in_topics: true})"
+_BY_DELETE = "which the source's delete writes (or an erasure, with privacy: {tombstones_in_topics: true})"
 FAST_COMPACTION = {
     "segment.ms": "1000",
     "max.compaction.lag.ms": "1000",
@@ -36,12 +36,13 @@ def uncovered_locations(pipeline: Pipeline, now: datetime) -> list[UncoveredLoca
     """Returns the locations that may still hold data of a pipeline's subjects that was written by `now`."""
     others = [
         UncoveredLocation(
-            "the source database", "delete the subject's rows there first: a snapshot brings them as a new life"
+            "the source database",
+            "delete the subject's rows there first: a later snapshot brings them back as new data",
         ),
-        UncoveredLocation("backups and copies elsewhere", "who keeps them has to know of the request"),
+        UncoveredLocation("backups and copies elsewhere", "inform their owners of the request"),
     ]
     if pipeline.shreds:
-        what = "they open what was shredded, until `ingest rewrap` has run and the older master key is destroyed"
+        what = "they decrypt shredded values until `ingest rewrap` has run and the older master key is destroyed"
         others.append(UncoveredLocation("backups of the key store", what))
     return [*_topics(pipeline, now), *others]
 
@@ -54,7 +55,7 @@ def _topics(pipeline: Pipeline, now: datetime) -> list[UncoveredLocation]:
         topics = admin.topics(pipeline.source.topics, pipeline.source.topic_pattern)
         properties_by_topic = admin.properties([*topics, *request_topics])
     except IngestError as failure:
-        return [UncoveredLocation(f"topics on {servers}", f"what they keep could not be asked: {failure.problem}")]
+        return [UncoveredLocation(f"topics on {servers}", f"their retention could not be read: {failure.problem}")]
     writes_tombstones = pipeline.writes_tombstones
     return [
         _topic(topic, properties, now, writes_tombstones and topic not in request_topics)
@@ -65,18 +66,19 @@ def _topics(pipeline: Pipeline, now: datetime) -> list[UncoveredLocation]:
 def _topic(topic: str, properties: dict[str, str], now: datetime, by_erasure: bool) -> UncoveredLocation:
     place = f"topic {topic}"
     if "compact" in properties.get("cleanup.policy", ""):
+        written = _BY_ERASURE if by_erasure else _BY_DELETE
         return UncoveredLocation(
             place,
-            f"compacted: a null tombstone of each key, {_BY_ERASURE if by_erasure else _BY_DELETE}, takes it away when "
-            "the cleaner comes by. It leaves the segment that is written alone: to hurry it, alter the topic's "
-            f"{', '.join(f'{name}={value}' for name, value in FAST_COMPACTION.items())}, let one more record come, and "
-            "take these settings away once `ingest scan --folder` finds nothing in the broker's log",
+            f"compacted: the log cleaner removes the records of a key after a null tombstone, {written}. It skips the "
+            "active segment: to speed it up, set the topic's "
+            f"{', '.join(f'{name}={value}' for name, value in FAST_COMPACTION.items())}, produce one more record, and "
+            "reset these settings once `ingest scan --folder` finds nothing in the broker's log",
         )
     retention_ms = properties.get("retention.ms", _FOR_EVER)
     if retention_ms == _FOR_EVER:
         return UncoveredLocation(
-            place, "kept for ever: set retention.ms, or delete its records up to where they are archived"
+            place, "kept forever: set retention.ms, or delete its records up to where they are archived"
         )
     # The active segment is never deleted.
     longest = timedelta(milliseconds=int(retention_ms) + int(properties.get("segment.ms", "0")))
-    return UncoveredLocation(place, f"goes by itself: retention.ms is {retention_ms}", now + longest)
+    return UncoveredLocation(place, f"expires: retention.ms is {retention_ms}", now + longest)

@@ -76,7 +76,7 @@ class KeyStore:
         except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError):
             # The exception shows the URL, which may contain a password.
             raise ConfigError(
-                "privacy.shredding.key_store is no URL of a database that is known here",
+                "privacy.shredding.key_store is no URL of a supported database",
                 "write it as sqlite:////folder/file or postgresql+psycopg://user@host/database",
             ) from None
         if self._engine.dialect.name not in _INSERT:
@@ -207,7 +207,7 @@ class KeyStore:
                     "see that privacy.shredding.key_store names a file that this user may write",
                 ) from None
             raise Unreachable(
-                f"the key store can't be asked: {type(error.orig).__name__}",
+                f"the key store can't be reached: {type(error.orig).__name__}",
                 "see that its database is there, and that privacy.shredding.key_store leads to it",
             ) from None
 

@@ -48,7 +48,7 @@ def shredded_of(tables: Mapping[str, TableSettings]) -> Shredded:
     shredding = {table: settings for table, settings in tables.items() if settings.shred}
     owners = {}
     for table, settings in shredding.items():
-        assert settings.subject is not None, "the configuration refuses shredded columns of nobody"
+        assert settings.subject is not None, "the configuration refuses shredded columns without a subject"
         for column, parent in (settings.subject.through or {settings.subject.key or "": table}).items():
             owners[table] = Owner(parent, column)
     return Shredded({table: frozenset(settings.shred) for table, settings in shredding.items()}, owners)

@@ -14,8 +14,8 @@ WHOLE_SOURCE = ""
 @dataclass(frozen=True)
 class Cutoff:
     """`offsets`: topic → partition → first offset after the cutoff. `positions`: table (or `WHOLE_SOURCE`) → last
-    position at or below the cutoff, as plain numbers. Positions are needed beside offsets because an event that is sent
-    again has a new offset and its old position."""
+    position at or below the cutoff, as plain numbers. Both are needed, because an event that is sent again has a new
+    offset and its old position."""
 
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     positions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

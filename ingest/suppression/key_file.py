@@ -45,7 +45,7 @@ class LedgerKeys:
         """Raises ConfigError if the secret that the ledger's rows were hashed by is missing or was replaced."""
         if version not in self.secrets:
             raise ConfigError(
-                f"{self.path} lacks version {version}, by which the ledger knows whom to keep away",
+                f"{self.path} lacks version {version}, by which keys in the ledger are hashed",
                 "put its line back: keys of an older version have to stay",
             )
         if self.check(version) != check:

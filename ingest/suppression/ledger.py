@@ -171,18 +171,18 @@ class Ledger:
         for entry, stored_hash in self._entries_with_hash():
             if entry.number != number + 1:
                 yield LedgerFault(
-                    entry.number, f"follows entry {number}: what stood between is gone, or it was doubled"
+                    entry.number, f"follows entry {number}: entries between are missing, or it is a duplicate"
                 )
             elif entry.previous != previous:
-                yield LedgerFault(entry.number, f"does not follow from entry {number} as that is now")
+                yield LedgerFault(entry.number, f"does not follow from entry {number}: the previous hash differs")
             if entry.hash != stored_hash:
                 yield LedgerFault(entry.number, "was changed")
             if digests.pop(entry.number, (0, None)) != (entry.keys, entry.keys_digest):
-                yield LedgerFault(entry.number, "the keys that it fences are not those that it was written with")
+                yield LedgerFault(entry.number, "its keys are not those that it was written with")
             number, previous = entry.number, stored_hash
-        yield from (LedgerFault(orphan, "keys are fenced by an entry that is not there") for orphan in sorted(digests))
+        yield from (LedgerFault(orphan, "has keys, but the entry is missing") for orphan in sorted(digests))
         if self._table.exists() and (reached := self._table.txn_version(f"ledger of {self._pipeline}")) > number:
-            yield LedgerFault(reached, f"is gone: the ledger ends at entry {number}")
+            yield LedgerFault(reached, f"is missing: the ledger ends at entry {number}")
 
     def _rows(self) -> DataFrame:
         return self._table.rows(_SCHEMA).where(F.col("pipeline") == self._pipeline)

@@ -19,7 +19,7 @@ _MAX_NAME = 200
 
 
 def check_canaries(places: Sequence[Place]) -> tuple[CanaryCheck, ...]:
-    """Scans canary files in a temporary folder and canary objects beside each bucket of `places`. Returns a check per
+    """Scans canary files in a temporary folder and canary objects in each bucket of `places`. Returns a check per
     place and format. Raises IngestError if a bucket can't be written."""
     markers, number = canaries(), number_canary()
     checks = list(_in_folder(markers, number))

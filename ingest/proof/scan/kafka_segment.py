@@ -47,7 +47,7 @@ def compressed_batches(file: BinaryIO) -> Iterator[RecordBatch]:
         codec = attributes & 7
         if codec:
             if codec not in _CODECS:
-                raise Unreadable(f"the batch at byte {begin} is compressed by a codec that nobody knows: {codec}")
+                raise Unreadable(f"the batch at byte {begin} is compressed by an unknown codec: {codec}")
             name = _CODECS[codec]
             yield RecordBatch(begin, name, decompressed(name, io.BytesIO(body[_REST.size :])))
         begin += _PREFIX.size + len(body)
