@@ -1,4 +1,4 @@
-"""Changelogs written down: one line a record, as Debezium's Postgres connector would send it."""
+"""Writes changelogs as Debezium's Postgres connector sends them, one JSON line per record."""
 
 from __future__ import annotations
 

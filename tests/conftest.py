@@ -1,4 +1,4 @@
-"""Fixtures that several suites share."""
+"""Fixtures that all tests share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shop whose changelog can be captured, merged in part, backfilled, proved and cut."""
+"""A shop with a changelog to capture, merge, backfill and prove."""
 
 from __future__ import annotations
 

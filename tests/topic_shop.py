@@ -1,4 +1,4 @@
-"""A table's topic on a real broker, and the pipeline that reads it: what is sent is merged at once."""
+"""A table's topic on a real broker and its pipeline; records that are sent are merged at once."""
 
 from __future__ import annotations
 

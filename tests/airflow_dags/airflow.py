@@ -1,4 +1,4 @@
-"""Airflow's own environment, and a whole Airflow for a test: every process that it starts is ended."""
+"""Starts Airflow in its own environment, with the database and the processes that a test needs, and stops them."""
 
 from __future__ import annotations
 

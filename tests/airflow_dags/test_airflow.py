@@ -1,4 +1,4 @@
-"""A real Airflow backfills windows of a real changelog; one job is killed in the middle, and silver is right."""
+"""A real Airflow backfills windows of a changelog. One job is killed midway; silver is right afterwards."""
 
 from __future__ import annotations
 

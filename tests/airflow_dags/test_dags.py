@@ -1,4 +1,4 @@
-"""Which DAGs a pipeline file makes, read by Airflow in its own environment, without Spark."""
+"""The DAGs that a pipeline file generates, parsed in Airflow's environment without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a task when its job ends: by which exit codes and signals it is retried, and what a window is."""
+"""How a task ends: which exit codes and signals are retried, and the window that a run gets."""
 
 from __future__ import annotations
 

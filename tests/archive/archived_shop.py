@@ -1,4 +1,4 @@
-"""A shop whose changelog is archived, and what may happen to its archive."""
+"""A shop whose changelog is archived, and helpers that change or damage the archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures that the integration tests share."""
+"""Fixtures of the archive's tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proxy before a real HTTP server that fails as networks and servers do: the one thing that can't be had for real."""
+"""A proxy in front of a real HTTP server that injects network and server faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects as the S3 sink connectors of Kafka Connect write them, from records of a changelog."""
+"""Writes objects as Kafka Connect's S3 sink connectors do, from records of a changelog."""
 
 from __future__ import annotations
 

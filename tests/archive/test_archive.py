@@ -1,4 +1,4 @@
-"""The archive on a real S3 server: all that was captured, once, and whatever happens to it is seen."""
+"""The archive on a real S3 server holds every captured record once, and every damage is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Silver at a point of the log, where nothing is left but the archive."""
+"""Silver as of a position, built from the archive alone."""
 
 from __future__ import annotations
 

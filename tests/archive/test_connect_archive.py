@@ -1,4 +1,4 @@
-"""An archive that a sink connector wrote gives the tables that the stream gave, or says what it can't tell."""
+"""An archive that a sink connector wrote gives the same tables as the stream, or an error that says what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects of sink connectors give the records that were, or are not read: what they don't tell is never guessed."""
+"""Objects of sink connectors are read as the records that were sent, or refused; nothing is guessed."""
 
 from __future__ import annotations
 

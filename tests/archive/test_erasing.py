@@ -1,4 +1,4 @@
-"""An erasure in the archive, on a real S3 server: places in the log stay, what was said there is in no version."""
+"""An erasure in the archive on a real S3 server keeps offsets, and removes the contents from every object version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that fails for a while costs time, one that goes on failing an error that says so: never an event."""
+"""An object store that fails temporarily delays a run; one that keeps failing gives an error. No event is lost."""
 
 from __future__ import annotations
 

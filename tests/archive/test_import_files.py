@@ -1,5 +1,4 @@
-"""Objects of an archive that become files of bronze as they are: the same bronze, and nothing is read or counted anew
-that holds already."""
+"""Archived objects are imported as bronze data files without being read: bronze and its statistics are the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A backfill gives what the stream would have given: in any windows, in any order, and after any death."""
+"""A backfill gives the same tables as the stream, with any windows in any order, and after a crash at any step."""
 
 from __future__ import annotations
 

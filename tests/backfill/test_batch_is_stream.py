@@ -1,5 +1,5 @@
-"""A stream, a run over what is there now, and backfills in any pieces and with deaths between give the same tables; and
-each is proved to be what its events say."""
+"""A continuous run, an available-now run and backfills in any windows with crashes give the same tables, and `prove`
+confirms each."""
 
 from __future__ import annotations
 

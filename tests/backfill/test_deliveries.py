@@ -1,4 +1,4 @@
-"""Of a table without a key each delivery counts once, whichever reader has captured it, the stream or a backfill."""
+"""Events of a keyless table count once per delivery, whether the stream or a backfill captured them."""
 
 from __future__ import annotations
 

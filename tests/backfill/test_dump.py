@@ -1,4 +1,4 @@
-"""A table that was there before its changelog: a dump fills it, and neither a hole nor a double is left."""
+"""A dump fills a table that is older than its changelog, without gaps and duplicates."""
 
 from __future__ import annotations
 

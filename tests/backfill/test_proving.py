@@ -1,4 +1,5 @@
-"""Silver is what its events say, and where it isn't, that is seen; and it can be had as it was at any point."""
+"""`prove` confirms that silver equals the fold of its events and finds differences; `as-of` gives silver at any
+position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table that is folded anew takes the live one's place in one commit, beside a stream and after any death."""
+"""A rebuilt table replaces the live one in one commit, next to a running stream and after a crash at any step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of a row: each event that names its key, when, and what it changed; and the table of all versions."""
+"""The history of a row: the events of its key with time and changes, and the SCD 2 table."""
 
 from __future__ import annotations
 

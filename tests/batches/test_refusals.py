@@ -1,4 +1,4 @@
-"""The quarantine's reason for tables of which no event can be placed."""
+"""The quarantine's reason for tables whose events have no usable key."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A null tombstone right behind its delete is told apart while a small slice is counted: nobody looks for what came
-before it, and the accounts are the same as if somebody had."""
+"""A null tombstone right after its delete is recognised while a small slice is counted, without a lookup, and the
+accounts stay the same."""
 
 from __future__ import annotations
 

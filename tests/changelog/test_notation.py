@@ -1,4 +1,4 @@
-"""Changelogs in a line, what they mean to the reference, and failing ones made small."""
+"""The one-line notation of changelogs, their fold by the oracle, and the shrinking of failing ones."""
 
 from __future__ import annotations
 

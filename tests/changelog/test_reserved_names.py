@@ -1,5 +1,5 @@
-"""A source's columns may be called as they like. Those that have a name of this project's own are refused, whole and
-with the reason; nothing else stops for them."""
+"""Columns of a source may have any name, except reserved ones, whose events are quarantined with the reason; other
+tables go on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which column of a table a column of an event is."""
+"""The matching of an event's columns to a table's, by spelling and renames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the strategies make: the laws of the reference hold for it, each kind of event occurs, what fails gets small."""
+"""The Hypothesis strategies: the oracle's laws hold for what they draw, every kind of event occurs, and failures
+shrink."""
 
 from __future__ import annotations
 

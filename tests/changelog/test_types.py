@@ -1,4 +1,4 @@
-"""What a type is: its text, its place in silver, and which type holds two others."""
+"""Logical types: their text, their type in silver, and the common type of two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user sees of a run and of a pipeline: every line that is printed, and nothing else."""
+"""The output of `ingest run` and `ingest status`, line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changelogs out of other systems' own tests, folded in one batch and a few records at a time."""
+"""Changelogs from other systems' tests, folded in one batch and in small batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changelogs after public problem reports, folded in one batch and record by record."""
+"""Changelogs from public problem reports, folded in one batch and record by record."""
 
 from __future__ import annotations
 

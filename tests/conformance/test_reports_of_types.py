@@ -1,4 +1,4 @@
-"""Changelogs made from public problem reports about types and nulls in keys, as one batch and record by record."""
+"""Changelogs from public problem reports on types and nulls in keys, folded in one batch and record by record."""
 
 from __future__ import annotations
 

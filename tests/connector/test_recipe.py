@@ -1,4 +1,4 @@
-"""A connector that is registered with the recipe's own text loses nothing: NULL, TRUNCATE, odd types, a quiet slot."""
+"""A connector with the recipe's configuration loses nothing: NULL, TRUNCATE, unusual types, a quiet slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waits for what a connector writes."""
+"""Waits for records that a connector writes."""
 
 from __future__ import annotations
 

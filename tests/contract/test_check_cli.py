@@ -1,4 +1,4 @@
-"""`ingest check` says what a pipeline will do, without Spark, and fails with a sentence and an exit code."""
+"""`ingest check` describes a pipeline without Spark, and fails with a sentence and an exit code."""
 
 from __future__ import annotations
 

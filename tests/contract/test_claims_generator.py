@@ -1,4 +1,4 @@
-"""The demo's changelog is made up, but never at random: a seed gives the same rows and the same changes."""
+"""The demo's generator is deterministic: a seed gives the same rows and changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline file is refused with a sentence that says what to change, and never shows a secret."""
+"""An invalid pipeline file gives an error that says what to change, and never shows a secret."""
 
 from __future__ import annotations
 

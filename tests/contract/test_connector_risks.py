@@ -1,4 +1,4 @@
-"""The recipe of a connector loses nothing, and each setting that does is named with its remedy."""
+"""The recipe of a connector has no risks, and every lossy setting is reported with its remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an erasure leaves of the archive's records: their places and times, and all of the others."""
+"""Emptied records of the archive keep offset and time; all other records stay unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are written together, again and again, come to rest: however small their rows, and however they press."""
+"""The schedule of compaction converges for rows and batches of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mutant whose text is gone from the code would be taken for one that is caught."""
+"""Every mutant's text occurs once in the code; otherwise the mutant would count as caught."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any name a source can have becomes a safe folder and a safe identifier, and no two names share one."""
+"""Any source name becomes a safe folder and identifier, and no two names share one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the newest events show of their tables contradicts a pipeline file in sentences that name the column."""
+"""The newest events of a topic contradict a pipeline file in sentences that name the column."""
 
 from __future__ import annotations
 

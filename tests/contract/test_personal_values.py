@@ -1,4 +1,4 @@
-"""Values that may be personal come from a file or from stdin, and no error shows them."""
+"""Personal values are read from a file or from stdin, and no error shows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder's services and those that connect to them agree on its ports."""
+"""The services of a folder and their clients get the same ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands print is what is there."""
+"""Commands print values verbatim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run shows of itself, on a terminal and elsewhere."""
+"""The progress of a run, on a terminal and elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bar for those who watch, and nothing for those who don't."""
+"""Progress bars appear on a terminal only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By which names tables are read in queries, and what is suggested where a name is none."""
+"""The names of tables in queries, and the suggestions for unknown ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who wins where several set one of Spark's settings."""
+"""The precedence of Spark settings from several sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run says first waits for no library."""
+"""A run prints its first line before any slow import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an object store answers, by its code and its status: what may pass, and what a person has to change."""
+"""The mapping of an object store's error codes: temporary failures and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the names of a sink connector's objects tell, and what is refused because they don't."""
+"""The listing of a sink connector's objects by their names, and the errors for contradictory ones."""
 
 from __future__ import annotations
 

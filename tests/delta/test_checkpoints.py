@@ -1,4 +1,4 @@
-"""A stream's commits wait for no checkpoint, and none is left out for it."""
+"""Delta checkpoints are written in the background, and none is skipped."""
 
 from __future__ import annotations
 

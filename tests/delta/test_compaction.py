@@ -1,4 +1,4 @@
-"""Bronze and accounts grow by a small file a batch: these are written together, and nobody who reads them notices."""
+"""Small files of bronze and accounts are compacted, next to readers and writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is planned for some files of a table is asked of other ones."""
+"""A plan over selected files of a table is reused for other files."""
 
 from __future__ import annotations
 

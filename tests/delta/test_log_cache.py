@@ -1,4 +1,5 @@
-"""What a table has is what Delta says, whoever committed last, and however far back the log goes."""
+"""The cached Delta log gives the same files as Delta's own snapshot, for commits of any writer and logs of any
+length."""
 
 from __future__ import annotations
 

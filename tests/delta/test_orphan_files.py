@@ -1,4 +1,4 @@
-"""What goes as left over is what Delta's own vacuum would take, no more and no less."""
+"""Orphan files are exactly those that Delta's VACUUM would remove."""
 
 from __future__ import annotations
 

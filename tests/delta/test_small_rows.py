@@ -1,4 +1,4 @@
-"""Files that the tasks of few rows write themselves are what Delta's own writer would have written."""
+"""Files that tasks with few rows write directly equal those of Delta's writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever has written, the newest snapshot is the newest; and a log that nobody else writes to is not listed."""
+"""The cached snapshot is the newest one, whoever committed; the log is not listed if nothing was committed."""
 
 from __future__ import annotations
 

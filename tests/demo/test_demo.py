@@ -1,4 +1,4 @@
-"""The demo runs from its first service to its last comparison, and the comparison finds whatever differs."""
+"""The demo runs from the first service to the last comparison, and the comparison finds every difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members, their claims, and photos of these: random changelogs, what an erasure leaves of them, and their records."""
+"""Members, their claims and the claims' photos: random changelogs, their state after an erasure, and their records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stays of an erased key in a compacted topic, and how it is made to go: as `ingest erase` tells it."""
+"""The records of an erased key in a compacted topic, and their removal by `ingest erase`."""
 
 from __future__ import annotations
 

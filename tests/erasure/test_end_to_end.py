@@ -1,4 +1,4 @@
-"""A person, from her rows in a database to a certificate, and all that could bring her back."""
+"""An erasure from the rows in a database to the certificate, with everything that could bring the data back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGKILL at each step of an erasure: the same command goes on, and comes to the certificate of one that lived."""
+"""SIGKILL at each step of an erasure: the same command continues and ends with an equal certificate."""
 
 from __future__ import annotations
 

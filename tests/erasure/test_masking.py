@@ -1,4 +1,4 @@
-"""Where a table says so its rows outlive an erasure, without what was personal in them, whatever dies on the way."""
+"""Tables with `on_erasure` keep their rows, with personal columns masked, after a crash at any step."""
 
 from __future__ import annotations
 

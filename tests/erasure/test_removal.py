@@ -1,4 +1,4 @@
-"""What was asked to be erased is gone from every file, whatever dies on the way; the others keep what they have."""
+"""Erased values are removed from every file, after a crash at any step; other rows stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks what would go is told, place by place; who asks that it go finds it in the ledger, and fenced."""
+"""A dry run counts the rows to erase per location; a request is stored in the ledger, and its subject suppressed."""
 
 from __future__ import annotations
 

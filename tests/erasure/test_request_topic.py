@@ -1,4 +1,4 @@
-"""Erasures that others ask for in a topic: each is asked for once, and what is no request holds up none."""
+"""Erasure requests from a topic: each is stored once, and a malformed record holds up no other."""
 
 from __future__ import annotations
 

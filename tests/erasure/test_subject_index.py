@@ -1,4 +1,4 @@
-"""An erasure opens of a history what may name its subject, and remembers what it has searched: nothing is missed."""
+"""An erasure reads only files that may contain its subject, remembers what it has searched, and misses nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of every type of Postgres, under every kind of name, added at any time to tables of every history."""
+"""Columns of every Postgres type and unusual names, added at any time to tables with any history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shape of a batch's images says of its columns."""
+"""Column types inferred from the images of a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts and numbers longer than Jackson takes unless told."""
+"""Strings and numbers beyond Jackson's default limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A column that gets a wider type: rows stay what they are, for every reader, and the change data feed is silent."""
+"""A column that is widened keeps its rows for every reader, and the change data feed gets no events."""
 
 from __future__ import annotations
 

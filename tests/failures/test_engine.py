@@ -1,4 +1,4 @@
-"""Spark's own process may die, such as for want of memory: that passes, and its exit code says so."""
+"""The death of Spark's JVM, such as by the OOM killer, is a temporary failure with its own exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each line of the table of failures, with the exception that Spark, Delta or the system really raises."""
+"""Every entry of the failure table, with the exception that Spark, Delta or the system really raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user sees when something is wrong: one sentence, what to do, an exit code, no stack trace."""
+"""A failing command prints one sentence and a remedy, and has an exit code; no stack trace."""
 
 from __future__ import annotations
 

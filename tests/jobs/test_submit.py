@@ -1,4 +1,4 @@
-"""The same jobs by spark-submit."""
+"""The jobs run by spark-submit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine lacks is said in a sentence; what was fetched once is never fetched again."""
+"""A missing prerequisite gives a sentence; a fetched jar is never fetched again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small batch is at hand for who merges it: the same events as the files hold, and the same told of them."""
+"""A small batch that is cached for the merge equals the one in bronze's files, with the same statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the logs stand in bronze is read once, kept, and read on from there."""
+"""The positions of the logs in bronze are computed once, stored, and updated incrementally."""
 
 from __future__ import annotations
 

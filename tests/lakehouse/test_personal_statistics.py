@@ -1,4 +1,4 @@
-"""Nothing of a personal column gets into a table's log, and rows are found all the same."""
+"""No value of a personal column gets into a table's statistics; rows are found all the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quarantine: each event once, found again by file statistics, in few files, and gone where it is erased."""
+"""The quarantine: each event once, found by file statistics, in few files, and removed by an erasure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables say the same to readers without Spark."""
+"""Readers without Spark see the same tables."""
 
 from __future__ import annotations
 

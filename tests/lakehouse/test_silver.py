@@ -1,4 +1,4 @@
-"""Silver as it lies on disk: rows that go are marked, small files are written together, keys are found by page."""
+"""Silver on disk: deletion vectors mark removed rows, small files are compacted, keys are found by page."""
 
 from __future__ import annotations
 

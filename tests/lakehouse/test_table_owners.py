@@ -1,4 +1,4 @@
-"""The catalog records whose a table is: across restarts, writers and rebuilds, and in lakehouses from before it did."""
+"""The catalog records the owner of a table: across restarts, writers and rebuilds, and for older lakehouses."""
 
 from __future__ import annotations
 

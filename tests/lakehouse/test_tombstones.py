@@ -1,4 +1,4 @@
-"""What is remembered of deleted keys, and of where their rows went."""
+"""Tombstones of deleted keys, and of keys whose row moved to another key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events that stand where a row does: sent twice, or others at one place of the log. And what stands twice in one."""
+"""Several events at a row's position: duplicates, different events at one position, and duplicates within a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where order can't be known: a log that begins anew, a key in two partitions, an event older than the gc horizon."""
+"""Events whose order is unknown: positions that restart, a key in two partitions, an event below the gc horizon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table that can't be merged stops no other one, and catches up once its cause is mended."""
+"""A table that can't be merged is set aside without stopping others, and catches up once its cause is fixed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of servers and databases: a table is of the first that is seen of its name, and no event of another gets in."""
+"""Rules of origins: a table belongs to the first server and database of its name; events of others are refused."""
 
 from __future__ import annotations
 

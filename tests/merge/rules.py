@@ -1,4 +1,4 @@
-"""The rules of the changelog, each as the smallest changelog that tells whether it holds."""
+"""The rules of the changelog, each as a minimal changelog with the expected rows."""
 
 from __future__ import annotations
 

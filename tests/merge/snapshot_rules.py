@@ -1,4 +1,4 @@
-"""Rules of snapshots that read rows again while the log goes on: a read is as new as where it stands."""
+"""Rules of incremental snapshots: a read is as new as its position in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each rule of the changelog, folded in one batch, as many events would be, and one record at a time."""
+"""Each rule of the changelog, folded in one batch, in a large batch, and one record at a time."""
 
 from __future__ import annotations
 

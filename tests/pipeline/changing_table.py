@@ -1,4 +1,4 @@
-"""A table that changes all the time, and what has to hold of it in the end, whatever was killed meanwhile."""
+"""A table under constant change, and the invariants that must hold at the end, whatever was killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's broker and Connect restart under a stream, while rows change: it waits, says so, and ends as the source."""
+"""Kafka and Connect restart during a stream with changes: the run waits, reports it, and ends equal to the source."""
 
 from __future__ import annotations
 

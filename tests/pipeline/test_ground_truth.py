@@ -1,5 +1,5 @@
-"""The database itself as the last word: whatever is done to its tables, silver ends as they do, row by row and type by
-type, through the real connector."""
+"""Silver equals the database after any changes of its tables, row by row and type by type, through the real
+connector."""
 
 from __future__ import annotations
 

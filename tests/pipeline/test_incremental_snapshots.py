@@ -1,4 +1,4 @@
-"""Ad-hoc snapshots of the real connector, while transactions are open: silver ends as the database is."""
+"""Ad-hoc snapshots by the real connector during open transactions: silver ends equal to the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes die while rows change; started again, they bring silver to exactly what the source holds."""
+"""Killed processes that are started again bring silver to the state of the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connector that is stopped at any moment loses no event: silver equals its source afterwards."""
+"""A connector that is killed at any moment loses no event: silver equals its source afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that fails for a while is begun again, out of what the tables hold: the same rows, and each event once."""
+"""A run retries temporary failures from the state of the tables: the same rows, and each event once."""
 
 from __future__ import annotations
 

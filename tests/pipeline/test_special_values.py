@@ -1,4 +1,4 @@
-"""Values of Postgres that few types hold come through Debezium into silver, and none stops a connector for good."""
+"""Postgres values that few types can hold pass through Debezium into silver, and stop no connector for good."""
 
 from __future__ import annotations
 

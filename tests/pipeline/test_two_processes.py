@@ -1,4 +1,4 @@
-"""Two processes run one pipeline from a real topic into one lakehouse: both go on, and nothing is lost or doubled."""
+"""Two processes run one pipeline from a real topic into one lakehouse: both continue, nothing is lost or duplicated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person who does not exist, and where the values of one are planted."""
+"""The values of a fictitious person, and helpers that plant and scan for them."""
 
 from __future__ import annotations
 

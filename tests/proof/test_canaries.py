@@ -1,4 +1,4 @@
-"""Canaries: the scanner finds every one, and a scanner that has lost an eye is caught by them."""
+"""The scanner finds every canary, and the canaries detect a scanner that misses a format."""
 
 from __future__ import annotations
 

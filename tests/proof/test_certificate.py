@@ -1,4 +1,4 @@
-"""A certificate says what was read and no more, and a byte that is altered shows."""
+"""A certificate states what was read and no more, and any altered byte is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is planted in a file of any format is found in it, what can't be read is listed, and clean files are clean."""
+"""Values planted in files of every format are found, unreadable files are listed, and clean files give no findings."""
 
 from __future__ import annotations
 

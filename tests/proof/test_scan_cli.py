@@ -1,4 +1,4 @@
-"""`ingest scan` reads the places of a pipeline's file, takes values from a file or stdin, and shows none of them."""
+"""`ingest scan` reads the locations of a pipeline file, takes values from a file or stdin, and shows none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real Delta tables keep what was deleted in many corners; the scanner looks into each."""
+"""The scanner finds deleted values in all parts of real Delta tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log folder of a real broker: records are found in its segments whoever has compressed them."""
+"""The scanner finds records in the log segments of a real broker, with every compression."""
 
 from __future__ import annotations
 

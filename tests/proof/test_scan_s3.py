@@ -1,4 +1,4 @@
-"""A real S3 server: every version of an object is read, and what can't be read of it is listed."""
+"""The scanner reads every version of objects on a real S3 server, and lists what it can't read."""
 
 from __future__ import annotations
 

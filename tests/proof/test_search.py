@@ -1,4 +1,4 @@
-"""Every form of a value is found wherever the bytes are cut, and nothing that only looks like it."""
+"""Every encoding of a value is found at any chunk boundary, and nothing that only resembles it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is counted while events pass by is what is told of them by who reads them."""
+"""The statistics counted while events are captured equal those of a read."""
 
 from __future__ import annotations
 

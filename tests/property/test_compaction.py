@@ -1,4 +1,4 @@
-"""The law that makes batches of any cut the same: compact(a ∪ b) = compact(compact(a) ∪ compact(b))."""
+"""The law of batches: compact(a ∪ b) = compact(compact(a) ∪ compact(b))."""
 
 from __future__ import annotations
 

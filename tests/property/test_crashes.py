@@ -1,4 +1,4 @@
-"""Runs that die between any two commits, and go on: the same rows, and every event accounted for once."""
+"""Runs that crash between any two commits and continue: the same rows, and every event accounted for once."""
 
 from __future__ import annotations
 

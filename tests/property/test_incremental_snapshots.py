@@ -1,5 +1,5 @@
-"""Incremental snapshots of a database whose transactions overlap: silver holds, of each key, what its topic said last,
-whatever the log lost before a read repaired it, and whatever was delivered again."""
+"""Incremental snapshots of a database with overlapping transactions: silver holds the last state of each key,
+whatever events were lost before a read repaired it or delivered again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changelogs without a schema: however they are cut into batches, rows hold what was sent, under the same types."""
+"""Changelogs without a schema: with any batches, rows hold the sent values, with the same types."""
 
 from __future__ import annotations
 

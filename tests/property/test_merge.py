@@ -1,4 +1,4 @@
-"""Random changelogs, folded by the real merge and by the reference: the same rows, however they were delivered."""
+"""Random changelogs, merged and folded by the oracle: the same rows for every delivery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read without a parser is what `from_json` makes of it, whatever the bytes are; and most that comes is."""
+"""Images read without a JSON parser equal those of `from_json`, for any bytes; most images take this path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes again with every batch of few changes is planned for the first ones, and not again."""
+"""The plans of small batches are made for the first batches and reused."""
 
 from __future__ import annotations
 

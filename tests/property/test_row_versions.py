@@ -1,4 +1,4 @@
-"""Every version of every row is kept: what the reference says of random changelogs, however they were delivered."""
+"""The SCD 2 history of random changelogs equals the oracle's, for every delivery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of many changes those alone are opened that bring something new: the shape must be that of all of them."""
+"""Only changes with a new schema are parsed for it; the result is the schema of all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Random changelogs whose tables are set aside again and again, while runs die, give what one undisturbed run gives."""
+"""Random changelogs whose tables are set aside repeatedly while runs crash give the same tables as one undisturbed
+run."""
 
 from __future__ import annotations
 

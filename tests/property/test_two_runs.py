@@ -1,5 +1,5 @@
-"""Two runs of one pipeline at once, which capture and merge the same events: the tables are what one run makes of them,
-and each event is accounted for once."""
+"""Two concurrent runs of one pipeline capture and merge the same events: the tables are those of one run, and each
+event is accounted for once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wide tables: no plan grows faster than their columns, and one of 1,200 columns is merged with the right values."""
+"""Wide tables: no plan grows faster than the number of columns, and 1,200 columns are merged with the right values."""
 
 from __future__ import annotations
 

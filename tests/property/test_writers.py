@@ -1,4 +1,4 @@
-"""Two writers of the same tables at once: a stream and a backfill, say. The tables are what they would be without."""
+"""Two concurrent writers of the same tables, such as a stream and a backfill, give the same tables as one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Digests that depend on content alone, and accounts that miss nothing."""
+"""Digests depend on content alone, and accounts detect every missing event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Data keys: one for each owner whoever asks first, gone from the file once destroyed, never the key of a new life."""
+"""Data keys: one per owner for concurrent callers, removed from the file once destroyed, and never reused for a new
+life."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The key store in a real Postgres: several ask at once, and what is destroyed is gone from its table's file."""
+"""The key store in a real Postgres: concurrent callers get one key, and a destroyed key is gone from the table's
+file."""
 
 from __future__ import annotations
 

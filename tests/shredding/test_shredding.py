@@ -1,5 +1,4 @@
-"""Shredded columns: nobody reads them without the master key, with it they are what they were, and once a subject's key
-is destroyed no copy tells anything of it any more."""
+"""Shredded columns are readable with the master key only; once a subject's key is destroyed, no copy is readable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions to a real broker: offsets, absent topics, a broker that is away, one that refuses the user."""
+"""The admin client with a real broker: offsets, absent topics, a broker that is away, one that refuses the user."""
 
 from __future__ import annotations
 

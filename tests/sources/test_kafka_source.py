@@ -1,4 +1,4 @@
-"""Records of a real broker by ranges of offsets: each range as often as it is asked for, with one consumer for all."""
+"""Ranges of offsets from a real broker: every read returns the same records, with one cached consumer."""
 
 from __future__ import annotations
 

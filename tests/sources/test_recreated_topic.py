@@ -1,4 +1,4 @@
-"""A topic that is deleted and created again: its offsets begin anew, and must not be taken for those of before."""
+"""A topic that is deleted and created again: its offsets restart, and are not taken for those of the old topic."""
 
 from __future__ import annotations
 

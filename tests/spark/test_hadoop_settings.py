@@ -1,4 +1,4 @@
-"""Settings that go with each scan and each write: all values, and only of a few where they were set."""
+"""Hadoop settings for scans and writes keep all values, with their provenance for a few."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A local disk: of many who commit at once one takes the name; permissions and links are what Hadoop says they are."""
+"""The local file system: one of several concurrent commits wins; permissions and links are as Hadoop defines them."""
 
 from __future__ import annotations
 

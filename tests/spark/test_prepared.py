@@ -1,4 +1,4 @@
-"""A plan that is made once answers for whatever rows it is asked of."""
+"""A prepared query gives the right rows for any later input."""
 
 from __future__ import annotations
 

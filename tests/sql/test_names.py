@@ -1,4 +1,4 @@
-"""`ingest sql` over a lakehouse of two pipelines, whose tables have the same names and odd ones."""
+"""`ingest sql` over a lakehouse of two pipelines with equal and unusual table names."""
 
 from __future__ import annotations
 

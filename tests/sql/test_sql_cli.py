@@ -1,4 +1,4 @@
-"""`ingest sql` shows what is there, and of a query that can't be run no more than why."""
+"""`ingest sql` prints rows as they are, and for a failing query only the reason."""
 
 from __future__ import annotations
 

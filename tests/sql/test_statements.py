@@ -1,4 +1,4 @@
-"""Which statements are read-only: judged by Spark's parser, before anything is analysed or run."""
+"""Read-only statements are recognised by Spark's parser before analysis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded S3 server keeps what it was given, for those who know its keys alone, on this machine alone."""
+"""The embedded S3 server stores objects for holders of its keys, on this machine only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded services are real, survive what real services survive, and never outlive their owner."""
+"""The embedded services are real, survive crashes, and end with their owner."""
 
 from __future__ import annotations
 

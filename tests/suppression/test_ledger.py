@@ -1,4 +1,4 @@
-"""The ledger says what was asked, names nobody, and shows whatever was done to it afterwards."""
+"""The ledger stores requests without personal data, and any later change of it is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pipeline's file says of people is held against itself when it is loaded."""
+"""The privacy settings of a pipeline file are validated when it is loaded."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""An erased subject's old life stays away: whatever comes late, again, in other batches or another order, silver is
-what the changelog says without it. A new life flows."""
+"""Events from before an erased subject's cutoff stay suppressed, in any batches and any order, also when delivered
+again. Events of a new life pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ingest gc` beside a real topic: how far the horizon goes, and what becomes of an event from before it."""
+"""`ingest gc` with a real topic: the horizon, and the fate of events below it."""
 
 from __future__ import annotations
 

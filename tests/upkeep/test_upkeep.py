@@ -1,4 +1,4 @@
-"""Old versions go while a stream runs, and nothing that a commit under way needs."""
+"""Old versions are removed next to a running stream, without files that a pending commit needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of old versions go when they are told to, and what is printed is for programs."""
+"""`ingest vacuum` removes files of old versions, and prints machine-readable results."""
 
 from __future__ import annotations
 
