@@ -41,8 +41,8 @@ def demo(
 ) -> None:
     """Stream an insurer's claims from Postgres into silver, then compare row by row.
 
-    Starts Postgres, Kafka and Kafka Connect by itself and stops them at the end. Exits with 1 where silver
-    differs from its source.
+    Starts Postgres, Kafka and Kafka Connect by itself and stops them at the
+    end. Exits with 1 where silver differs from its source.
 
     Example: ingest demo --seconds 20 --folder claims-demo
     """

@@ -53,9 +53,11 @@ def issue(
     folder: Annotated[list[Path] | None, typer.Option(help="One more place to scan. May be repeated.")] = None,
     debug: Debug = False,
 ) -> None:
-    """Scan a pipeline's places for a subject's values and, if none is found, write a signed certificate of the erasure.
+    """Scan a pipeline's places for a subject's values and, if none is found, write a signed certificate of the
+    erasure.
 
-    Fails if a value is found, the scan misses a canary, or the request isn't complete.
+    Fails if a value is found, the scan misses a canary, or the request isn't
+    complete.
 
     Example: ingest certificate issue claims 7c1f… --needle-file subject.json --key ~/.ingest/erasure.pem
     """

@@ -65,12 +65,13 @@ def erase(
 ) -> None:
     """Erase subjects: remove their rows and all rows that lead to them over foreign keys.
 
-    A request takes effect at once: every event of the subject that was written before it is suppressed, whether it
-    comes from the topics, an archive or a backfill. Rows that begin later are merged as usual. Then the stored data is
-    removed.
+    A request takes effect at once: every event of the subject that was
+    written before it is suppressed, whether it comes from the topics, an
+    archive or a backfill. Rows that begin later are merged as usual. Then the
+    stored data is removed.
 
-    Without a subject: read requests from the topic (privacy: {request_topic: …}), continue earlier requests, and delete
-    the old files that are due.
+    Without a subject: read requests from the topic (privacy: {request_topic:
+    …}), continue earlier requests, and delete the old files that are due.
 
     Example: ingest erase claims --subject member:42 --reason "asked by letter"
     """

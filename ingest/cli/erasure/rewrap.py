@@ -20,8 +20,8 @@ def rewrap(
 ) -> None:
     """Wrap the data keys of shredded columns by the newest master key.
 
-    Destroy the older master keys afterwards: then copies of the old key store can't decrypt anything any more, erased
-    values included.
+    Destroy the older master keys afterwards: then copies of the old key store
+    can't decrypt anything any more, erased values included.
 
     Example: ingest rewrap claims
     """

@@ -37,8 +37,9 @@ def scan(
 ) -> None:
     """Read every byte and column of a pipeline's places and search them for a subject's values, in every encoding.
 
-    The values come from a file, never from arguments, and are not printed. A number or a short text needs the columns
-    in which to search: {"member": {"value": 42, "columns": ["id"]}}. Exits with 1 if anything is found.
+    The values come from a file, never from arguments, and are not printed. A
+    number or a short text needs the columns in which to search: {"member":
+    {"value": 42, "columns": ["id"]}}. Exits with 1 if anything is found.
 
     Example: ingest scan claims --needle-file subject.json
     """

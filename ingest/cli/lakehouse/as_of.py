@@ -53,8 +53,9 @@ def as_of(
 ) -> None:
     """Write the tables as they were at a point of the log to a new folder. Query it with `ingest sql --lakehouse DIR`.
 
-    The tables hold everything that the source had committed by then, and nothing of transactions that were open. Use
-    --source archive where bronze begins too late or is lost.
+    The tables hold everything that the source had committed by then, and
+    nothing of transactions that were open. Use --source archive where bronze
+    begins too late or is lost.
 
     Example: ingest as-of claims --time 2026-01-31T12:00:00Z --out /tmp/january
     """

@@ -31,8 +31,9 @@ def gc(
 ) -> None:
     """Remove tombstones of deleted keys.
 
-    Without --keep-days (or tombstones.keep_days in the pipeline's file) only those go that are older than everything
-    that the topics and the archive still hold. An even older event that arrives later is quarantined.
+    Without --keep-days (or tombstones.keep_days in the pipeline's file) only
+    those go that are older than everything that the topics and the archive
+    still hold. An even older event that arrives later is quarantined.
 
     Example: ingest gc claims --keep-days 90 --dry-run
     """

@@ -45,7 +45,8 @@ def history(
 
     Example: ingest history claims.members id=42 --pipeline claims
 
-    If the key has several columns, name each: ingest history shop.lines order_id=42 line=3 --pipeline shop
+    If the key has several columns, name each: ingest history shop.lines
+    order_id=42 line=3 --pipeline shop
     """
     del debug
     loaded = load(pipeline)

@@ -38,8 +38,9 @@ def prove(
     """Recompute the tables from all events that the pipeline has read, and compare digests with the live tables. A
     stream may run meanwhile.
 
-    Exits with 1 if a table differs, and shows the first keys that differ and their events. A table that is set aside is
-    compared as of its last merged batch, and the exit code is 2.
+    Exits with 1 if a table differs, and shows the first keys that differ and
+    their events. A table that is set aside is compared as of its last merged
+    batch, and the exit code is 2.
 
     Example: ingest prove claims --table claims.members
     """

@@ -30,7 +30,8 @@ def vacuum_tables(
 ) -> None:
     """Delete the files and log entries that only table versions older than --keep-hours need.
 
-    A query or a batch that runs for longer than that may fail. A stream vacuums its tables by itself.
+    A query or a batch that runs for longer than that may fail. A stream
+    vacuums its tables by itself.
 
     Example: ingest vacuum claims --keep-hours 72
     """

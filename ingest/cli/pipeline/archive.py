@@ -35,8 +35,8 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of a 
 
 @app.command()
 def run(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
-    """Archive the records that were captured since the last run. Safe to repeat: an interrupted run leaves nothing half
-    done, and a run without new records adds nothing.
+    """Archive the records that were captured since the last run. Safe to repeat: an interrupted run leaves nothing
+    half done, and a run without new records adds nothing.
 
     Example: ingest archive run claims
     """
@@ -69,8 +69,8 @@ def run(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
 def restore(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
     """Restore a lost lakehouse, or start a new one, from the archive: bronze, and silver from it.
 
-    Afterwards `ingest run` continues with the records in the topics after the archive's end. An interrupted restore
-    continues when it is repeated.
+    Afterwards `ingest run` continues with the records in the topics after the
+    archive's end. An interrupted restore continues when it is repeated.
 
     Example: ingest archive restore claims
     """
@@ -92,8 +92,9 @@ def restore(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> N
 def verify(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
     """Read every object of the archive and check that none is missing, truncated or altered.
 
-    Exits with 1 if one is, and names the affected events. An archive that a connector writes allows fewer checks; the
-    output lists those that are not possible.
+    Exits with 1 if one is, and names the affected events. An archive that a
+    connector writes allows fewer checks; the output lists those that are not
+    possible.
 
     Example: ingest archive verify claims
     """

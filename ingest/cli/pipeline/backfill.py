@@ -65,8 +65,8 @@ def backfill(
     archive, a topic or a dump that reaches further back. A stream may run meanwhile; events that are merged twice
     change nothing.
 
-    An interrupted backfill continues when the same command is repeated. A time is the one at which a record was written
-    to its topic.
+    An interrupted backfill continues when the same command is repeated. A
+    time is the one at which a record was written to its topic.
 
     Example: ingest backfill claims --from 2026-01-01 --to 2026-02-01 --table claims.members
     """

@@ -28,8 +28,8 @@ def check(
 ) -> None:
     """Check a pipeline file and show what it will read and write, without running it.
 
-    Exits with 2 if the file is invalid. With --live also if the connector has failed, and with 1 if one of its settings
-    loses data.
+    Exits with 2 if the file is invalid. With --live also if the connector has
+    failed, and with 1 if one of its settings loses data.
 
     Example: ingest check claims --live
     """
