@@ -300,9 +300,9 @@ MUTANTS = [
     ),
     Mutant(
         "a batch at hand is given for several",
-        "lakehouse/bronze.py",
-        "(after + 1, upto) == (self._at_hand[0], self._at_hand[0])",
-        "upto == self._at_hand[0]",
+        "lakehouse/bronze_batches.py",
+        "(after + 1, through_batch) == (cached[0], cached[0])",
+        "through_batch == cached[0]",
         AT_HAND,
     ),
     Mutant(
@@ -336,7 +336,7 @@ MUTANTS = [
     Mutant(
         "two runs merge slices that end at different batches",
         "lakehouse/accounts.py",
-        "begun not in (None, through_batch) or self._table.txn_version(mark) > after",
+        "begun not in (None, through_batch) or self._table.txn_version(application) > after",
         "False",
         TWO_RUNS,
     ),

@@ -148,7 +148,7 @@ class Backfill:
         if self._merge is None:
             if captured:
                 return Progress(captured, [], time.monotonic() - started)
-            self._merge = self._merging(bronze=self._window(path=self._bronze.folder, upto=last))
+            self._merge = self._merging(bronze=self._window(path=self._bronze.folder, through_batch=last))
         more = self._capture is not None and self._capture.behind > 0
         progress = Progress(captured, self._merge.step(last, more), time.monotonic() - started)
         # A slice may hold no event of the window, so its accounts don't tell the end.

@@ -117,7 +117,7 @@ def current_cutoff(spark: SparkSession, pipeline: Pipeline, topics: bool) -> Cut
     rules, history = rules_of(pipeline), HistoryFacts(spark, pipeline.layout.known_history)
     for reader in source_readers(spark, pipeline):
         bronze = reader.bronze(spark, rules)
-        log_ends = BronzeSummary(bronze, reader.writer, history, rules.view, keeps=False).log_ends(bronze.last_batch())
+        log_ends = BronzeSummary(bronze, reader.writer, history, rules.view, stores=False).log_ends(bronze.last_batch())
         if reader.from_topics:
             _raise_to(offsets, offsets_of(log_ends))
         all_log_ends += log_ends

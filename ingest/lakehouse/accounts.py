@@ -1,4 +1,5 @@
-"""The table of accounts: what became of every event, per merged batch and table; so also how far the merge has come."""
+"""The table of accounts: the number of events by outcome, per slice and table; its log also tells how far the merge
+is."""
 
 from __future__ import annotations
 
@@ -34,16 +35,16 @@ _SCHEMA = T.StructType(
 
 
 _SLICE = "slice of "
-"""With a mark of accounts: how far the slice goes that is accounted for next under that mark."""
+"""Prefix of an application of the accounts, whose version is the last batch of the slice that is merged next."""
 
 _SETS_ASIDE = "ingest.setsAside"
-"""A property of the table of accounts once a table was set aside."""
+"""A property of the table of accounts, set once any table was set aside."""
 
 
 @dataclass(frozen=True)
 class SetAside:
-    """A table that can't be merged as it is. `after`: the last capture batch that it holds. `reason`: with the remedy.
-    `events`: how many wait in bronze."""
+    """A table that can't be merged for now. `after`: the last capture batch that is merged into it. `reason`: with the
+    remedy. `events`: number of events that wait in bronze."""
 
     table: str
     after: int
@@ -64,7 +65,7 @@ class WaitingShare:
 
 @dataclass(frozen=True)
 class WaitingSlice:
-    """A share that waits, with the capture batches of its slice."""
+    """A waiting share with the capture batches of its slice, `after` < batch ≤ `through_batch`."""
 
     after: int
     through_batch: int
@@ -79,22 +80,22 @@ class Accounts:
         self._table = delta_table.Table(spark, path)
         self._compaction = BackgroundCompaction(self._table)
         self._pipeline = pipeline
-        self._mark = f"accounts of {pipeline}"
+        self._application = f"accounts of {pipeline}"
 
     def rows(self) -> DataFrame:
-        """Of this pipeline alone."""
+        """Returns the accounts of this pipeline."""
         rows = self._table.rows(_SCHEMA)
-        # A lakehouse may be older than these columns.
-        lacking = {f.name: F.lit(None).cast(f.dataType) for f in _SCHEMA if f.name not in rows.columns}
-        return rows.withColumns(lacking).where(F.col("pipeline") == self._pipeline)
+        # The table may be older than some columns.
+        missing = {f.name: F.lit(None).cast(f.dataType) for f in _SCHEMA if f.name not in rows.columns}
+        return rows.withColumns(missing).where(F.col("pipeline") == self._pipeline)
 
     def merged_through(self) -> int:
-        """Returns the last capture batch that silver holds; 0 before the first. The log says it, in the mark that each
-        commit of these accounts sets; of accounts from before there were such marks the rows are read."""
+        """Returns the last capture batch that is merged; 0 before the first. It is the `TxnVersion` of these accounts,
+        or is read from the rows of accounts that are older than those."""
         if not self._table.exists():
             return 0
         self._table.version()  # Another process may be merging.
-        if (reached := self._table.txn_version(self._mark)) > 0:
+        if (reached := self._table.txn_version(self._application)) > 0:
             return reached
         row = self.rows().agg(F.max("upto_batch").alias("upto")).first()
         return int(row["upto"]) if row and row["upto"] is not None else 0
@@ -102,62 +103,62 @@ class Accounts:
     def add(
         self, after: int, through_batch: int, accounts: Sequence[Account], waiting: Sequence[WaitingShare] = ()
     ) -> None:
-        """The accounts of the capture batches `after` < batch ≤ `through_batch`, in one commit: the batch is merged.
-        `waiting`: the shares of tables that are set aside.
+        """Adds the accounts of the capture batches `after` < batch ≤ `through_batch`, which are merged with this
+        commit. `waiting`: the shares of tables that are set aside.
 
-        Raises Contended where another run has merged any of them."""
+        Raises Contended if another run has merged any of these batches."""
         rows: list[dict[str, Any]] = [asdict(a) for a in accounts]
         rows += [asdict(s.account) | {"standing": WAITS, "code": s.code, "reason": s.reason} for s in waiting]
-        self._append(after, through_batch, rows, TxnVersion(self._mark, through_batch, after=after))
+        self._append(after, through_batch, rows, TxnVersion(self._application, through_batch, after=after))
 
     def catch_up(self, after: int, through_batch: int, change: Account) -> None:
-        """A table that was set aside has merged its share of these capture batches. `change`: what that changes in the
-        accounts. Raises Contended where another run has caught up with any of them."""
-        progress = TxnVersion(self._mark_of(change.table), through_batch, after=after)
-        self._append(after, through_batch, [asdict(change) | {"standing": CAUGHT_UP}], progress)
+        """Records that a table that was set aside has merged its share of these capture batches. `change`: the
+        correction of the accounts. Raises Contended if another run has caught up with any of these batches."""
+        version = TxnVersion(self._application_of(change.table), through_batch, after=after)
+        self._append(after, through_batch, [asdict(change) | {"standing": CAUGHT_UP}], version)
 
     def begun_slice(self, after: int, table: str | None = None) -> int | None:
-        """Returns the last batch of the slice after `after` that a run has begun; None where none has. `table`: of a
-        slice by which a table that was set aside catches up."""
-        through_batch = self._table.txn_version(_SLICE + self._mark_of(table))
+        """Returns the last batch of the slice after `after` that a run has begun; None if none has. `table`: the slice
+        is one by which this table catches up."""
+        through_batch = self._table.txn_version(_SLICE + self._application_of(table))
         return through_batch if through_batch > after else None
 
     def begin_slice(self, after: int, through_batch: int, table: str | None = None) -> None:
-        """Records the capture batches `after` < batch ≤ `through_batch` as the slice that is merged next. Of tables
-        without a key each event counts, so that all runs of the pipeline have to merge the same slices.
+        """Records the capture batches `after` < batch ≤ `through_batch` as the slice that is merged next. All runs
+        of the pipeline have to merge the same slices, because in tables without a key every event counts.
 
-        Raises Overtaken where another run has merged any of them or ends the slice at another batch."""
-        self._make()
-        mark = self._mark_of(table)
+        Raises Overtaken if another run has merged any of them or ends the slice at another batch."""
+        self._create()
+        application = self._application_of(table)
         begun = self.begun_slice(after, table)  # Before the accounts: a slice begins after what these hold.
-        if begun not in (None, through_batch) or self._table.txn_version(mark) > after:
+        if begun not in (None, through_batch) or self._table.txn_version(application) > after:
             raise overtaken_by_another_run("its tables" if table is None else table)
         if begun is None:
-            progress = TxnVersion(_SLICE + mark, through_batch, after=after)
-            retry_on_conflict(DELTA_CONFLICTS)(self._table.commit, None, txn_version=progress)
+            version = TxnVersion(_SLICE + application, through_batch, after=after)
+            retry_on_conflict(DELTA_CONFLICTS)(self._table.commit, None, txn_version=version)
 
-    def _mark_of(self, table: str | None) -> str:
-        return self._mark if table is None else f"{self._mark}: {table}"
+    def _application_of(self, table: str | None) -> str:
+        return self._application if table is None else f"{self._application}: {table}"
 
-    def _make(self) -> None:
+    def _create(self) -> None:
         if not self._table.exists():
             retry_on_conflict(DELTA_CONFLICTS)(self._table.create, _SCHEMA, {})
 
-    def _append(self, after: int, through_batch: int, rows: Sequence[dict[str, Any]], progress: TxnVersion) -> None:
+    def _append(self, after: int, through_batch: int, rows: Sequence[dict[str, Any]], version: TxnVersion) -> None:
         now = datetime.now(UTC)
         batch = {"pipeline": self._pipeline, "after_batch": after, "upto_batch": through_batch, "committed_at": now}
-        self._make()
+        self._create()
         file = write_ready_file(self._spark, self._table.path, [batch | row for row in rows], _SCHEMA)
         summary = {"batch": through_batch, "accounts": [{c: row[c] for c in ("table", *COUNTS)} for row in rows]}
-        named: dict[str, Any] = {"ready": [file], "user_metadata": summary, "txn_version": progress}
+        options: dict[str, Any] = {"ready": [file], "user_metadata": summary, "txn_version": version}
         if any("standing" in row for row in rows) and self._table.property(_SETS_ASIDE) is None:
-            # A lakehouse may be older than these columns.
-            named |= {"columns": _SCHEMA, "properties": {_SETS_ASIDE: "true"}}
-        # Those of other pipelines are in this table too.
-        retry_on_conflict(DELTA_CONFLICTS)(self._table.commit, None, **named)
+            # The table may be older than these columns.
+            options |= {"columns": _SCHEMA, "properties": {_SETS_ASIDE: "true"}}
+        # Other pipelines write to this table too.
+        retry_on_conflict(DELTA_CONFLICTS)(self._table.commit, None, **options)
 
     def set_aside(self) -> dict[str, SetAside]:
-        """Returns the tables of which events wait in bronze, by name."""
+        """Returns the tables that are set aside, by name."""
         if not self._sets_aside():
             return {}
         waiting = (
@@ -178,42 +179,42 @@ class Accounts:
         }
 
     def waiting(self, table: str, most: int | None = None) -> list[WaitingSlice]:
-        """Returns the shares of slices that a table which was set aside has yet to merge: the first `most`."""
+        """Returns the waiting shares of a table that is set aside, or the first `most` of them, by slice."""
         if not self._sets_aside():
             return []
-        mine = self._waiting().where(F.col("table") == table).orderBy("upto_batch")
-        mine = mine if most is None else mine.limit(most)
+        shares = self._waiting().where(F.col("table") == table).orderBy("upto_batch")
+        shares = shares if most is None else shares.limit(most)
         return [  # a row per slice
             WaitingSlice(r["after_batch"], r["upto_batch"], Account(table, *(r[c] for c in COUNTS)))
-            for r in mine.collect()
+            for r in shares.collect()
         ]
 
     def total(self, table: str, after: int, through_batch: int) -> Account:
-        """Returns what became of a table's events in slices of these capture batches."""
+        """Returns the sum of a table's accounts in the slices of these capture batches."""
         inside = (F.col("after_batch") >= after) & (F.col("upto_batch") <= through_batch) & (F.col("table") == table)
         row = self.rows().where(inside).agg(*(F.sum(c).alias(c) for c in COUNTS)).first()
         return Account(table, *((row[c] if row else None) or 0 for c in COUNTS))
 
     def _waiting(self) -> DataFrame:
-        """Shares of slices that wait; `done`: the last batch that their table has caught up with."""
+        """Returns the waiting shares with `done`: the last batch with which their table has caught up."""
         rows = self.rows().where(F.col("standing").isNotNull())
         done = rows.where(F.col("standing") == CAUGHT_UP).groupBy("table").agg(F.max("upto_batch").alias("done"))
         waits = rows.where(F.col("standing") == WAITS).join(F.broadcast(done), "table", "left")
         return waits.withColumn("done", F.coalesce("done", F.lit(0))).where(F.col("upto_batch") > F.col("done"))
 
     def _sets_aside(self) -> bool:
-        """Whether any table ever was set aside. The log says it, so that a start reads no rows."""
+        """Returns True if any table was ever set aside: from the log, so that a start reads no rows."""
         if not self._table.exists():
             return False
         self._table.version()  # Another process may have done so.
         return self._table.property(_SETS_ASIDE) is not None
 
     def is_unchanged(self) -> bool:
-        """Whether nobody else has written since this one did."""
+        """Returns True if no other writer has committed since this one did."""
         return self._table.is_unchanged()
 
     def compact(self) -> bool:
-        """Writes small files together, where it is time to. Whether it was."""
+        """Compacts small files if that is due. Returns True if it was due."""
         files = compaction.files_due(self._table.files().values(), files_per_size=compaction.FILES_PER_SIZE_UNREAD)
         return self._compaction.compact(
             files, lambda due: self._table.rows_in(due).coalesce(1).sortWithinPartitions("upto_batch")

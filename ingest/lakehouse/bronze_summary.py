@@ -1,7 +1,7 @@
-"""How far each log had come in bronze by some batch: kept up to a batch, and read on from there.
+"""The ends of the source's logs in bronze as of a batch, stored as history facts and extended from there.
 
-A start asks for it (did the log go back? what is the highest position of a table?), and so does the request of an
-erasure. Reading all of bronze for it would make both cost by history.
+A start needs them (has the log gone back? what is the highest position of a table?), and so does an erasure request. If
+they had to be read from all of bronze, both would cost more with every day of history.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ingest.lakehouse.bronze import Bronze, Offsets
 from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 
 _KIND = "bronze summary"
-_KEPT_EVERY = 500_000
-"""Events: so many are read at most by who wants to know where the log stands. To read them takes a hundredth of the
-time to merge them."""
+_STORED_EVERY = 500_000
+"""Events after which the summary is stored: a start reads at most as many, in a hundredth of the time it took to merge
+them."""
 
 Numbers = tuple[Any, ...]
 _Place = tuple[str, int, str | None, str | None, int]
@@ -31,9 +31,9 @@ _Place = tuple[str, int, str | None, str | None, int]
 
 @dataclass(frozen=True)
 class LogEnd:
-    """The highest of what some events hold: those of a table (None: of none) in a topic partition, in one epoch of the
-    log of a `server`. `progress`: how far that had been sent, a name and two numbers; None where no event says.
-    `position`: of changes; `placed`: of those to which the source gave one; `next_offset`: after all of them."""
+    """The highest values of the events of one table (None: no table's) in one topic partition and one epoch of the log
+    of `server`. `progress`: how far the log had been sent, a name and two numbers; None if no event tells. `position`:
+    of changes. `placed`: of changes to which the source gave a position. `next_offset`: after all of them."""
 
     topic: str
     partition: int
@@ -47,12 +47,12 @@ class LogEnd:
 
     @property
     def place(self) -> _Place:
-        """What tells it from others."""
+        """Returns what distinguishes it from other log ends."""
         return self.topic, self.partition, self.table, self.server, self.epoch
 
 
 class BronzeSummary:
-    """Of one bronze."""
+    """The log ends of one bronze."""
 
     def __init__(
         self,
@@ -60,69 +60,69 @@ class BronzeSummary:
         reader: str,
         history: HistoryFacts | None = None,
         view: object = (),
-        keeps: bool = True,
+        stores: bool = True,
     ) -> None:
-        """`history`: where it is kept, if it is. `view`: the settings by which bronze places its events and names
-        their tables. `keeps`: what is read here is kept there, which is for who merges: what is kept has to be
-        merged."""
+        """`history`: where the summary is stored, if it is. `view`: the settings by which bronze places its events and
+        names their tables. `stores`: the summary is stored when it was extended, which only a merge may do: stored
+        batches have to be merged."""
         self._bronze = bronze
         self._reader = reader
         self._history = history
-        self._keeps = keeps and history is not None
+        self._stores = stores and history is not None
         self._basis = hashlib.sha256(repr((bronze.folder, view)).encode()).hexdigest()[:16]
         self._ends: dict[_Place, LogEnd] = {}
-        self._upto = self._kept_upto = 0
-        self._passed = 0
-        self._asked = False
+        self._through = self._stored_through = 0
+        self._merged = 0
+        self._is_loaded = False
         self._lock = Lock()
 
     def log_ends(self, batch: int) -> list[LogEnd]:
-        """Returns where the logs had come by the batch."""
+        """Returns the log ends as of the batch."""
         with self._lock:
             self._extend(batch)
-            return [*self._ends.values()] if self._upto == batch else self._read(0, batch)
+            return [*self._ends.values()] if self._through == batch else self._read(0, batch)
 
     def record_merged(self, batch: int, events: int) -> None:
-        """Takes note that `events` more have been merged, up to the batch. Now and then the summary is kept."""
-        self._passed += events
-        if self._keeps and self._passed >= _KEPT_EVERY:
-            self._passed = 0
+        """Records that `events` more events, up to the batch, are merged. Stores the summary from time to time."""
+        self._merged += events
+        if self._stores and self._merged >= _STORED_EVERY:
+            self._merged = 0
             self.log_ends(batch)
 
     def _extend(self, batch: int) -> None:
-        if not self._asked:
-            self._asked = True
+        if not self._is_loaded:
+            self._is_loaded = True
             known = None if self._history is None else self._history.load(self._reader, _KIND, self._identity())
             if known is not None:
-                self._upto = self._kept_upto = known.through_batch
+                self._through = self._stored_through = known.through_batch
                 self._ends = {end.place: end for end in map(_from_json, known.facts["ends"])}
-        if batch <= self._upto:
+        if batch <= self._through:
             return
-        new = self._read(self._upto, batch)
+        new = self._read(self._through, batch)
         for end in new:
             self._ends[end.place] = _higher(self._ends.get(end.place), end)
-        self._upto = batch
-        if self._history is None or not self._keeps:
+        self._through = batch
+        if self._history is None or not self._stores:
             return
-        if self._bronze.count_between(self._kept_upto, batch) >= _KEPT_EVERY:
+        if self._bronze.count_between(self._stored_through, batch) >= _STORED_EVERY:
             ends = [astuple(end) for end in self._ends.values()]
             try:
                 self._history.store(self._reader, _KIND, self._identity(), HistoryFact(batch, {"ends": ends}))
             except Contended:
-                # Another run of the pipeline has kept its own: as good as this one.
+                # Another run of the pipeline has stored its summary, which is as good.
                 self._history.load(self._reader, _KIND, self._identity())
-            self._kept_upto = batch
+            self._stored_through = batch
 
     def _identity(self) -> str:
-        """What the summary is of: this bronze, placed so."""
+        """Returns the basis of the stored facts: this bronze, by these settings."""
         return f"{self._basis} {self._bronze.identity}"
 
-    def _read(self, after: int, upto: int) -> list[LogEnd]:
+    def _read(self, after: int, through_batch: int) -> list[LogEnd]:
         changed = F.col("op").isin(*CHANGES)
         place = ("topic", "partition", "source_table")
-        told = F.col("progress.server").alias("server"), F.col("position.epoch").alias("epoch")
-        found = self._bronze.all_between(after, upto).groupBy(*place, *told)
-        rows = found.agg(
+        log = F.col("progress.server").alias("server"), F.col("position.epoch").alias("epoch")
+        groups = self._bronze.all_between(after, through_batch).groupBy(*place, *log)
+        rows = groups.agg(
             F.max("progress").alias("progress"),
             F.max(F.when(changed, F.col("position"))).alias("position"),
             F.max(F.when(changed & has_source_position(F.col("position")), F.col("position"))).alias("placed"),
@@ -178,7 +178,7 @@ def _plain(row: Any) -> Numbers | None:
     return None if row is None else tuple(row)
 
 
-def _from_json(told: Sequence[Any]) -> LogEnd:
-    topic, partition, table, server, epoch, progress, position, placed, next_offset = told
+def _from_json(values: Sequence[Any]) -> LogEnd:
+    topic, partition, table, server, epoch, progress, position, placed, next_offset = values
     ends = _plain(progress), _plain(position), _plain(placed)
     return LogEnd(topic, partition, table, server, epoch, ends[0], ends[1], ends[2], next_offset)

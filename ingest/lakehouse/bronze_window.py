@@ -15,36 +15,38 @@ from ingest.lakehouse.bronze import Bronze
 
 
 class BronzeWindow(Bronze):
-    """The events of bronze that meet the condition `chosen` (all, if it is None) in the capture batches up to `upto`,
-    for reading only."""
+    """The events of bronze that meet the condition `chosen` (all, if it is None) in the capture batches up to
+    `through_batch`, for reading only."""
 
     def __init__(
         self,
         spark: SparkSession,
         path: str,
         chosen: Column | None,
-        upto: int,
+        through_batch: int,
         epochs: Sequence[datetime] = (),
         names: TableNaming | None = None,
     ) -> None:
         super().__init__(spark, path, epochs, names)
         self.chosen = chosen
         self._chosen_or_unplaced = F.lit(True) if chosen is None else or_unplaced(chosen)
-        self._upto = upto
+        self._through_batch = through_batch
         if chosen is not None:
             # The merge starts at the first batch that has a chosen event.
-            found = super().rows().where((F.col(BATCH) <= upto) & chosen).agg(F.min(BATCH).alias("first")).first()
-            self.begins_after = found["first"] - 1 if found and found["first"] is not None else upto
+            found = (
+                super().rows().where((F.col(BATCH) <= through_batch) & chosen).agg(F.min(BATCH).alias("first")).first()
+            )
+            self.begins_after = found["first"] - 1 if found and found["first"] is not None else through_batch
 
     def last_batch(self) -> int:
-        return self._upto
+        return self._through_batch
 
-    def between(self, after: int, upto: int) -> DataFrame:
-        return super().between(after, upto).where(self._chosen_or_unplaced)
+    def between(self, after: int, through_batch: int) -> DataFrame:
+        return super().between(after, through_batch).where(self._chosen_or_unplaced)
 
-    def all_between(self, after: int, upto: int) -> DataFrame:
-        return super().between(after, upto)
+    def all_between(self, after: int, through_batch: int) -> DataFrame:
+        return super().between(after, through_batch)
 
-    def compact(self, upto: int) -> bool:
+    def compact(self, through_batch: int) -> bool:
         """Returns False: the pipeline's own merge compacts the files of bronze."""
         return False

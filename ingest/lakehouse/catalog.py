@@ -1,7 +1,7 @@
-"""The catalog: which silver tables there are, where, by which key, with which columns.
+"""The catalog: the silver tables with their paths, keys and columns.
 
-A Delta table of its own, appended to when a table is born or its columns change; the newest row counts. It holds
-names out of the source as data, so none of them is ever pasted into a statement or a path.
+A Delta table with a row for the creation of each table and for each change of its columns; the newest row of a table
+counts. It holds names of the source as data, so that none of them gets into a statement or a path.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _SCHEMA = T.StructType(
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """A table as the catalog knows it. `topics`: where its changes have come from. `origin`: of which server and
-    database (`changelog.origin`); empty where none has been named."""
+    """A table in the catalog. `topics`: those that its changes have come from. `origin`: its server and database
+    (`changelog.origin`); empty if the source names none."""
 
     pipeline: str
     path: str
@@ -56,7 +56,7 @@ class CatalogEntry:
 
 @dataclass(frozen=True)
 class Revision:
-    """An entry as it once was, and when it was written."""
+    """An entry of the past, and the time at which it was written."""
 
     entry: CatalogEntry
     at: datetime
@@ -68,11 +68,11 @@ class Catalog:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
         self._table = delta_table.Table(spark, path)
-        # Tables are merged side by side; two first appends at once would both make the table.
+        # Tables are merged in parallel; two first appends would both create the table.
         self._commit_lock = threading.Lock()
 
     def entries(self, pipeline: str | None = None) -> list[CatalogEntry]:
-        """The newest entry of each table, of one pipeline or of all, by pipeline and table."""
+        """Returns the newest entry of each table of one pipeline, or of all, by pipeline and table."""
         if not self._table.exists():
             return []
         rows = _with_origin(self._table.rows())
@@ -85,7 +85,7 @@ class Catalog:
         return [_entry(r) for r in found]
 
     def revisions(self, pipeline: str) -> list[Revision]:
-        """Returns every entry that the pipeline's tables have had, by table and revision."""
+        """Returns all entries of the pipeline's tables, past ones included, by table and revision."""
         if not self._table.exists():
             return []
         at = F.unix_millis("_metadata.file_modification_time").alias("at")
@@ -95,11 +95,11 @@ class Catalog:
         return [Revision(_entry(r), datetime.fromtimestamp(r["at"] / 1000, UTC)) for r in found]
 
     def entry(self, pipeline: str, table: str) -> CatalogEntry:
-        """The newest entry of one table. Raises ConfigError, which names tables that are called much like it."""
+        """Returns the newest entry of one table. Raises ConfigError, with similar names, if there is no such table."""
         return self.require(pipeline, [table])[0]
 
     def require(self, pipeline: str, tables: Sequence[str]) -> list[CatalogEntry]:
-        """The newest entries of these tables. Raises ConfigError as `entry` does."""
+        """Returns the newest entries of these tables. Raises ConfigError as `entry` does."""
         known = {entry.table_schema.table: entry for entry in self.entries(pipeline)}
         for table in tables:
             if table not in known:
@@ -108,7 +108,7 @@ class Catalog:
         return [known[table] for table in tables]
 
     def record(self, entry: CatalogEntry) -> None:
-        """Raises Contended where another writer was the first with this revision."""
+        """Appends an entry. Raises Contended if another writer has recorded this revision."""
         table_schema = entry.table_schema
         columns = [_plain(c) for c in table_schema.columns]
         row = {
@@ -124,12 +124,12 @@ class Catalog:
         frame = local_rows(self._spark, [row], _SCHEMA)
         with self._commit_lock:
             older = self._table.exists() and not _has_origin(self._table.rows())
-            progress = TxnVersion(entry.path, entry.revision)
-            self._table.commit(frame, txn_version=progress, columns=_SCHEMA if older else None)
+            version = TxnVersion(entry.path, entry.revision)
+            self._table.commit(frame, txn_version=version, columns=_SCHEMA if older else None)
 
 
 def _has_origin(rows: DataFrame) -> bool:
-    """Whether the table is not older than origins are recorded."""
+    """Returns True unless the catalog is older than the column of origins."""
     return "origin" in rows.columns
 
 

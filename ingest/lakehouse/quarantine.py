@@ -1,7 +1,7 @@
-"""Quarantine: events that can't be applied, whole, with where they came from and why. Nothing is lost.
+"""Quarantine: events that can't be applied, whole, with their coordinates and the reason.
 
-A batch that adds events looks for the same coordinates only in files whose statistics say that they may hold them, so
-its cost does not follow what waits there already. Statistics are of coordinates alone, never of a key or a value.
+Events are looked up before they are added, and only in files whose statistics admit their coordinates, so that the cost
+of adding does not grow with the table. Statistics are of coordinates alone, never of a key or a value.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SCHEMA = T.StructType(
 )
 _STATISTICS = {"delta.dataSkippingStatsColumns": ",".join(COORDINATES)}
 _RANGES_IN_A_FILTER = 20
-"""Topic partitions: of more, whole files are read rather than their pages."""
+"""Topic partitions: for more of them whole files are read rather than pages."""
 
 
 @dataclass(frozen=True)
@@ -52,103 +52,103 @@ class _Offsets:
     highest: int
 
     def may_be_in(self, file: DataFile) -> bool:
-        """Whether the file's statistics leave it open."""
-        ends = ((self.topic, self.topic), (self.partition, self.partition), (self.lowest, self.highest))
+        """Returns False if the file's statistics exclude that it holds one of these offsets."""
+        ranges = ((self.topic, self.topic), (self.partition, self.partition), (self.lowest, self.highest))
         bounds = map(file.bounds, COORDINATES)
-        return all(b is None or (b[0] <= high and low <= b[1]) for b, (low, high) in zip(bounds, ends, strict=True))
+        return all(b is None or (b[0] <= high and low <= b[1]) for b, (low, high) in zip(bounds, ranges, strict=True))
 
     @property
     def condition(self) -> Column:
-        """Selects the events there."""
-        here = (F.col("topic") == self.topic) & (F.col("partition") == self.partition)
-        return here & F.col("offset").between(self.lowest, self.highest)
+        """Returns the condition of the events in the range."""
+        in_partition = (F.col("topic") == self.topic) & (F.col("partition") == self.partition)
+        return in_partition & F.col("offset").between(self.lowest, self.highest)
 
 
 class Quarantine:
-    """The quarantine of a lakehouse, all pipelines in one table."""
+    """The quarantine of one pipeline, in the lakehouse's table of all pipelines."""
 
     def __init__(self, spark: SparkSession, path: str, pipeline: str) -> None:
         self._table = delta_table.Table(spark, path)
         self._compaction = BackgroundCompaction(self._table)
         self._pipeline = pipeline
-        # Tables are merged side by side; two first appends at once would both make the table.
+        # Tables are merged in parallel; two first appends would both create the table.
         self._commit_lock = threading.Lock()
         self._has_grown = False
 
     def rows(self) -> DataFrame:
-        """Of this pipeline alone."""
-        return self._mine(self._table.rows(_SCHEMA))
+        """Returns the events of this pipeline."""
+        return self._of_pipeline(self._table.rows(_SCHEMA))
 
     def add(self, events: DataFrame, waiting: bool = False) -> None:
-        """Bronze rows with `table`, `code` and `reason`. Coordinates that are here already add nothing. `waiting`: they
-        are here only because their table is set aside."""
-        named = events.withColumn("pipeline", F.lit(self._pipeline)).select(*_SCHEMA.names)
+        """Adds events: bronze rows with `table`, `code` and `reason`. Skips those whose coordinates are there already.
+        `waiting`: they are added only because their table is set aside."""
+        rows = events.withColumn("pipeline", F.lit(self._pipeline)).select(*_SCHEMA.names)
         with self._commit_lock:
-            retry_on_conflict()(self._append_new, named, waiting)
+            retry_on_conflict()(self._append_new, rows, waiting)
             self._has_grown = True
 
-    def remove(self, gone: DataFrame) -> int:
-        """Takes away the events at these `COORDINATES`. How many files were written anew for it."""
-        return self._without(gone, COORDINATES)
+    def remove(self, events: DataFrame) -> int:
+        """Removes the events at these `COORDINATES`. Returns the number of rewritten files."""
+        return self._remove(events, COORDINATES)
 
     def release(self, table: str, after: int, upto: int) -> int:
-        """Takes away the events of the capture batches `after` < batch ≤ `upto` that waited because their table was set
-        aside. Returns how many files were written anew."""
+        """Removes the events of the capture batches `after` < batch ≤ `upto` that waited because their table was set
+        aside. Returns the number of rewritten files."""
         waiting = (F.col("table") == table) & (F.col("code") == SET_ASIDE)
         inside = (F.col(BATCH) > after) & (F.col(BATCH) <= upto)
-        return self._without(self.rows().where(waiting & inside), [*COORDINATES, "code"])
+        return self._remove(self.rows().where(waiting & inside), [*COORDINATES, "code"])
 
-    def _without(self, gone: DataFrame, same: Sequence[str]) -> int:
-        mine = gone.select(*same).withColumn("pipeline", F.lit(self._pipeline))
-        return row_rewrites.remove_rows(self._table, mine, ["pipeline", *same], _laid_out)
+    def _remove(self, events: DataFrame, on: Sequence[str]) -> int:
+        removed = events.select(*on).withColumn("pipeline", F.lit(self._pipeline))
+        return row_rewrites.remove_rows(self._table, removed, ["pipeline", *on], _laid_out)
 
     def compact(self) -> bool:
-        """Writes small files together, where events have been added since and it is time to. Returns whether it
-        was."""
+        """Compacts small files if events were added since the last call and that is due. Returns True if it was due."""
         if not self._has_grown:
             return False
         self._has_grown = False
         files = compaction.files_due(self._table.files().values(), files_per_size=compaction.FILES_PER_SIZE_UNREAD)
         return self._compaction.compact(files, lambda due: _laid_out(self._table.rows_in(due), 1))
 
-    def _append_new(self, named: DataFrame, waiting: bool) -> None:
-        # Computed once: their bounds are needed before they are written.
-        come = checkpoint_until_unpersisted(named)
+    def _append_new(self, rows: DataFrame, waiting: bool) -> None:
+        # Computed once: their ranges of offsets are needed before they are written.
+        events = checkpoint_until_unpersisted(rows)
         try:
-            self._table.commit(self._not_there(come, waiting), properties=_STATISTICS)
+            self._table.commit(self._new_events(events, waiting), properties=_STATISTICS)
         finally:
-            unpersist(come)
+            unpersist(events)
 
-    def _not_there(self, come: DataFrame, waiting: bool) -> DataFrame:
-        """Returns those of the events `come` whose coordinates are not in quarantine."""
+    def _new_events(self, events: DataFrame, waiting: bool) -> DataFrame:
+        """Returns the events whose coordinates are not in quarantine."""
         if not self._table.exists():
-            return come
+            return events
         if self._table.property(next(iter(_STATISTICS))) is None:
-            self._table.set_properties(_STATISTICS)  # An older table: files from here on have statistics.
+            self._table.set_properties(_STATISTICS)  # An older table: its new files get statistics.
         self._table.version()  # Another process may have added the same events.
-        ranges = _offsets_of(come)
+        ranges = _offsets_of(events)
         files = [f for f in self._table.files().values() if any(r.may_be_in(f) for r in ranges)]
         if not files:
-            return come
-        known = self._mine(self._table.rows_in(files))
+            return events
+        known = self._of_pipeline(self._table.rows_in(files))
         if not waiting:
-            # An event stands here for itself, though it may have waited for its table.
+            # An event is added in its own right, even if it is there because it waited for its table.
             known = known.where(F.col("code") != SET_ASIDE)
         if len(ranges) <= _RANGES_IN_A_FILTER:
             known = known.where(reduce(lambda one, other: one | other, (r.condition for r in ranges)))
-        return come.join(known.select(*COORDINATES), COORDINATES, "left_anti").select(*_SCHEMA.names)
+        return events.join(known.select(*COORDINATES), COORDINATES, "left_anti").select(*_SCHEMA.names)
 
-    def _mine(self, rows: DataFrame) -> DataFrame:
+    def _of_pipeline(self, rows: DataFrame) -> DataFrame:
         return rows.where(F.col("pipeline") == self._pipeline)
 
 
 def _offsets_of(events: DataFrame) -> Sequence[_Offsets]:
+    """Returns the range of offsets of each topic partition of `events`."""
     ends = F.min("offset").alias("lowest"), F.max("offset").alias("highest")
     found = events.groupBy("topic", "partition").agg(*ends).collect()  # a row per topic partition
     return [_Offsets(r["topic"], r["partition"], r["lowest"], r["highest"]) for r in found]
 
 
 def _laid_out(rows: DataFrame, files: int) -> DataFrame:
-    """In the order of their coordinates, so that a page of a file has few of them."""
+    """Returns rows in the order of their coordinates, so that a page of a file has a small range of them."""
     order = ["pipeline", *COORDINATES]
     return (rows.repartitionByRange(files, *order) if files > 1 else rows.coalesce(1)).sortWithinPartitions(*order)

@@ -74,7 +74,7 @@ class Capture:
         batch = self._seal(events(self._source.read(self._spark, span), self._naming))
         state = CaptureState(self.captured.batch + 1, _advanced(self.captured.offsets, span.end), ids)
         counter = BatchCounter(self._spark) if self._merges and BatchCounter.is_available(self._spark) else None
-        self._bronze.append(batch, state, counter, at_hand=is_small and self._merges)
+        self._bronze.append(batch, state, counter, cache=is_small and self._merges)
         self.captured = state
         return span.size
 

@@ -58,7 +58,7 @@ def test_it_says_what_the_events_say(bronze: Bronze) -> None:
 def test_each_batch_is_read_once_and_by_no_later_start(
     spark: SparkSession, bronze: Bronze, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.lakehouse.bronze_summary._KEPT_EVERY", 15)
+    monkeypatch.setattr("ingest.lakehouse.bronze_summary._STORED_EVERY", 15)
     history, read = HistoryFacts(spark, str(tmp_path / "known")), read_spans(monkeypatch)
     first = BronzeSummary(bronze, "p", history)
     first.log_ends(1)
@@ -85,7 +85,7 @@ def test_each_batch_is_read_once_and_by_no_later_start(
 def test_a_history_in_the_place_of_another_is_read_anew(
     spark: SparkSession, bronze: Bronze, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.lakehouse.bronze_summary._KEPT_EVERY", 1)
+    monkeypatch.setattr("ingest.lakehouse.bronze_summary._STORED_EVERY", 1)
     history = HistoryFacts(spark, str(tmp_path / "known"))
     BronzeSummary(bronze, "p", history).log_ends(5)
     monkeypatch.setattr(Bronze, "identity", "another table")
