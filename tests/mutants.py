@@ -115,14 +115,14 @@ MUTANTS = [
     Mutant(
         "of a field that is named twice the last value counts",
         "merge/images.py",
-        '~are_whole(images(value.cast("string"))) if reader.may_repeat_fields else F.lit(False)',
+        '~are_parsed(parsed_images(value.cast("string"))) if reader.may_repeat_fields else F.lit(False)',
         "F.lit(False)",
         RULES,
     ),
     Mutant(
         "a number of any length is taken for exact",
         "evolution/inference.py",
-        "lambda digits: ~_is_kept(digits)",
+        "lambda digits: ~_is_exact(digits)",
         "lambda digits: F.lit(False)",
         BATCHES,
     ),

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ingest.batches.rules import Rules
 from ingest.changelog.accounting import COUNTS, Account
 from ingest.changelog.change import quoted
-from ingest.changelog.envelope import Naming
+from ingest.changelog.naming import Naming
 from ingest.changelog.origin import TableNaming
 from ingest.changelog.values.render import json_object, rendered
 from ingest.changelog.values.types import OutOfRange

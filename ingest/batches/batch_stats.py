@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from ingest.batches.group_stats import CHANGE, Group, in_transport_order
 from ingest.changelog.origin import ORIGIN
-from ingest.evolution.inference import are_whole, column_kinds, images
+from ingest.evolution.inference import are_parsed, column_kinds, parsed_images
 from ingest.jvm.classes import java_class
 from ingest.jvm.expressions import invoke
 from ingest.jvm.library import reaches_tasks
@@ -95,9 +95,11 @@ class BatchCounter:
             for n, group in groups.items()
             for text in (group["values"] or [None])
         ]
-        rows = local_rows(self._spark, values, _VALUES).withColumn("_images", images(F.col("value").cast("string")))
+        rows = local_rows(self._spark, values, _VALUES).withColumn(
+            "_images", parsed_images(F.col("value").cast("string"))
+        )
         joined = column_kinds(F.col("_images"), F.col("wrapped")).alias("kinds")
-        opened = F.bool_and(are_whole(F.col("_images"))).alias("opened")
+        opened = F.bool_and(are_parsed(F.col("_images"))).alias("opened")
         kinds = {row["group"]: row for row in rows.groupBy("group").agg(joined, opened).collect()}  # a row per table
         return {n: (kinds[n]["kinds"], not groups[n]["values"] or kinds[n]["opened"]) for n in groups}
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from ingest.batches.group_stats import Group, belongs_to
 from ingest.batches.table_batch import TableBatch
 from ingest.errors import TableUnusable
-from ingest.evolution.inference import inferred
+from ingest.evolution.inference import inferred_columns
 
 
 def documents_unsupported() -> TableUnusable:
@@ -26,7 +26,7 @@ def require_rows(batch: TableBatch, groups: Iterable[Group]) -> None:
     """Raises TableUnusable where changes without a schema are documents. To be called for a table that has no columns
     yet."""
     for group in groups:
-        if group.schema_id is None and not inferred(group.kinds):
+        if group.schema_id is None and not inferred_columns(group.kinds):
             value = F.col("value").cast("string")
             image = F.coalesce(F.get_json_object(value, "$.payload.after"), F.get_json_object(value, "$.after"))
             identified = F.get_json_object(image, "$._id").isNotNull().alias("identified")

@@ -16,7 +16,7 @@ from ingest.batches.schema_novelty import is_novel
 from ingest.changelog.envelope import CHANGES, TOMBSTONE
 from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import is_unplaced_read_at
-from ingest.evolution.inference import are_whole, column_kinds, images, union_of_kinds
+from ingest.evolution.inference import are_parsed, column_kinds, parsed_images, union_of_kinds
 from ingest.merge.key_changes import names_new_key
 
 Coordinates = tuple[str, int, int]
@@ -151,13 +151,13 @@ def _aggregates(is_small: bool) -> tuple[Column, tuple[Column, ...], tuple[Colum
     count a small batch."""
     kind = F.when(F.col("op").isin(*CHANGES), CHANGE).otherwise(F.col("op")).alias("kind")
     return (
-        images(F.when(F.col("_news"), F.col("value").cast("string"))),
+        parsed_images(F.when(F.col("_news"), F.col("value").cast("string"))),
         (_table(), kind, F.col("problem"), F.col("schema_id"), _is_wrapped().alias("wrapped")),
         (
             F.count(F.lit(1)).alias("count"),
             F.min(F.struct("offset", "topic", "partition")).alias("first"),
             column_kinds(F.col("_images"), F.col("wrapped")).alias("kinds"),
-            F.bool_and(~F.col("_news") | are_whole(F.col("_images"))).alias("opened"),
+            F.bool_and(~F.col("_news") | are_parsed(F.col("_images"))).alias("opened"),
             F.bool_and(F.col("_told").isNotNull()).alias("known"),
             F.min("position").alias("lowest"),
             F.max("position").alias("highest"),

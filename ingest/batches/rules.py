@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from ingest.changelog.envelope import Naming
+from ingest.changelog.naming import Naming
 from ingest.changelog.origin import TableNaming
 from ingest.changelog.spelling import Spelling
 from ingest.changelog.values.columns import Column

@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 
 from ingest.batches.documents import documents_unsupported
 from ingest.batches.group_stats import Group, stands_at
-from ingest.changelog.connect_schema import columns_of, declared
+from ingest.changelog.connect_schema import columns_of, declared_column
 from ingest.changelog.spelling import caseless
 from ingest.changelog.values.columns import Column, Encoding, WireType
 from ingest.changelog.values.types import Kind, LogicalType, OutOfRange
 from ingest.errors import ChangelogUnusable
-from ingest.evolution.inference import inferred
+from ingest.evolution.inference import inferred_columns
 
 
 class Schemas:
@@ -64,9 +64,9 @@ class Schemas:
             known = self._known[group.schema_id]
             return tuple(_sealed(c, c) if caseless(c.name) in sealed else c for c in known) if sealed else known
         kinds = {caseless(name): kind for name, kind in declared_types.items()}
-        found = inferred(group.kinds)
+        found = inferred_columns(group.kinds)
         declared_columns = {
-            c.name: declared(c.name, kinds[caseless(c.name)]) for c in found if caseless(c.name) in kinds
+            c.name: declared_column(c.name, kinds[caseless(c.name)]) for c in found if caseless(c.name) in kinds
         }
         declared_columns = {
             c.name: replace(c, as_stored=self._as_stored) for c in self._timed([*declared_columns.values()])

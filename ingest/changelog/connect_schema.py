@@ -123,7 +123,7 @@ def columns_of(struct_schema: Mapping[str, Any]) -> tuple[Column, ...]:
     return tuple(_column(field) for field in struct_schema.get("fields", ()))
 
 
-def declared(name: str, logical_text: str) -> Column:
+def declared_column(name: str, logical_text: str) -> Column:
     """Returns the column of an event without a schema, as the user declares it.
 
     `logical_text`: a logical type, or one with an encoding: `boolean_from_int`, `date_from_days`,

@@ -6,16 +6,15 @@ would round numbers.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.origin import ORIGIN, UNNAMED, TableNaming, origin
+from ingest.changelog.naming import Naming
+from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import (
     INCREMENTAL,
     POSITION,
@@ -76,9 +75,6 @@ _LAST_OF_SNAPSHOT = ("last", "last_in_data_collection")
 ERASED = "ingest.erased"
 """The header of a record that an erasure has emptied, all but its coordinates. Its value is the request's ID."""
 
-_READING_VERSION = 2
-"""The version of this reading in `Naming.digest`. Raise it if the same records yield other events."""
-
 NOT_JSON = "not-json"
 REGISTRY_FRAME = "schema-registry-frame"
 CLOUD_EVENT = "cloud-event"
@@ -93,56 +89,6 @@ _YEARS_1_TO_9999 = -62_135_596_800_000, 253_402_300_799_999
 _FRAME_BYTES = 5
 """The size of a schema registry's frame: the byte 0 and four bytes of a schema ID."""
 _ENVELOPE_FIELDS = ("op", "before", "after", "source")
-
-
-@dataclass(frozen=True)
-class Naming:
-    """Names of topics and tables that the envelope alone doesn't give.
-
-    `topic_tables`: (topic, table) pairs. `sequences`: (table, column) pairs, the column that orders the table's changes
-    if the source has no position. `names`: the form of the table names in both; bronze has `schema.table`.
-    """
-
-    topic_tables: tuple[tuple[str, str], ...] = ()
-    sequences: tuple[tuple[str, str], ...] = ()
-    names: TableNaming = field(default_factory=TableNaming)
-    heartbeat_prefix: str = "__debezium-heartbeat"
-    transaction_suffix: str = "transaction"
-
-    @property
-    def digest(self) -> str:
-        """A hash, equal for namings that read the same records as the same events."""
-        return hashlib.sha256(f"{_READING_VERSION} {self!r}".encode()).hexdigest()[:16]
-
-    def is_control(self, topic: Column, op: Column) -> Column:
-        """Returns true for heartbeats and transaction boundaries. Records of a table that is called "transaction" are
-        none: they have an op."""
-        boundary = topic.endswith("." + self.transaction_suffix) & op.isNull()
-        return topic.startswith(self.heartbeat_prefix + ".") | boundary
-
-    def table(self, topic: Column, source: Column) -> Column:
-        """Returns the table's name: that of `topic_tables`, else `schema.table` of the source, else the topic."""
-        space = F.coalesce(source["schema"], source["db"])
-        from_source = F.when(source["table"].isNotNull(), F.concat_ws(".", space, source["table"]))
-        named = F.coalesce(from_source, topic)
-        if not self.topic_tables:
-            return named
-        pairs = [F.lit(text) for pair in self.topic_tables for text in pair]
-        return F.coalesce(F.element_at(F.create_map(*pairs), topic), named)
-
-    def origin(self, topic: Column, source: Column) -> Column:
-        """Returns the origin of the event's table; `UNNAMED` if `topic_tables` names the table."""
-        found = F.coalesce(origin(source), F.lit(UNNAMED))
-        mapped = [name for name, _ in self.topic_tables]
-        return F.when(topic.isin(*mapped), UNNAMED).otherwise(found) if mapped else found
-
-    def sequence(self, table: Column, after: Column, before: Column) -> tuple[Column, Column]:
-        """Returns the value of the table's sequence column, and true if the table has one."""
-        number = F.lit(None).cast("bigint")
-        for name, column in self.sequences:
-            value = F.coalesce(after.getField(column), before.getField(column))
-            number = F.when(table == name, value.try_cast("bigint")).otherwise(number)
-        return number, table.isin(*(name for name, _ in self.sequences))
 
 
 def _value_type(naming: Naming) -> T.StructType:

@@ -79,6 +79,7 @@ def origins_differ(one: str, other: str) -> bool:
 
 
 def origin_in_words(table_origin: str) -> str:
+    """Returns the origin as text for messages, such as "server shop, database orders"."""
     server, database = _parts(table_origin)
     return ", ".join(f"{what} {name}" for what, name in (("server", server), ("database", database)) if name)
 

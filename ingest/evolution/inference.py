@@ -16,7 +16,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.connect_schema import declared
+from ingest.changelog.connect_schema import declared_column
 from ingest.changelog.spelling import Spelling
 from ingest.changelog.values.columns import NUMBERS, Column, Encoding, WireType
 from ingest.changelog.values.json_text import NUMBER, plain_number
@@ -28,10 +28,10 @@ from ingest.spark.plain_json import WITHOUT_LIMITS
 
 _OUTSIDE_QUOTES = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
 _IMAGES = "before variant, after variant"
-_UNOPENED = "_ingest_corrupt"
+_CORRUPT = "_ingest_corrupt"
 _EXPONENT = "exponent"
 """A mark among the kinds of a column: some number has an exponent, or may have more digits than a VARIANT keeps."""
-_ALWAYS_KEPT = 15
+_EXACT_DIGITS = 15
 """The number of decimal digits that a 64-bit float always keeps."""
 _TOO_LONG = r"[:,\[]\s*-?(?:(?:[0-9]\.?){39}|(?:[0-9]\.?){18,}[eE])"
 _TOO_LARGE = r"[0-9][eE]\+?(?:309|3[1-9][0-9]|[4-9][0-9]{2}|[0-9]{4,})"
@@ -44,26 +44,26 @@ _PROVEN = {
 """Kinds that prove a value to be of its wire type, so that it needs no check."""
 
 
-def images(value: SparkColumn) -> SparkColumn:
+def parsed_images(value: SparkColumn) -> SparkColumn:
     """Returns both row images of a value without a schema, as a struct of VARIANTs, for `column_kinds`."""
-    opened = f"{_IMAGES}, payload struct<{_IMAGES}>, {_UNOPENED} string"
-    return F.from_json(value, opened, {"columnNameOfCorruptRecord": _UNOPENED, **WITHOUT_LIMITS})
+    parsed_value = f"{_IMAGES}, payload struct<{_IMAGES}>, {_CORRUPT} string"
+    return F.from_json(value, parsed_value, {"columnNameOfCorruptRecord": _CORRUPT, **WITHOUT_LIMITS})
 
 
-def are_whole(opened: SparkColumn) -> SparkColumn:
+def are_parsed(parsed_value: SparkColumn) -> SparkColumn:
     """Returns true if `images` could be parsed. An object that has a field twice can't be: `column_kinds` doesn't see
     it."""
-    return opened.isNotNull() & opened[_UNOPENED].isNull()
+    return parsed_value.isNotNull() & parsed_value[_CORRUPT].isNull()
 
 
-def column_kinds(opened: SparkColumn, wrapped: SparkColumn) -> SparkColumn:
+def column_kinds(parsed_value: SparkColumn, wrapped: SparkColumn) -> SparkColumn:
     """Returns an aggregate: the kinds of each column's values in images after, or before if there is none, as text.
 
     `opened`: a column from `images`. `wrapped`: true if the images are in a `payload`.
     """
 
     def image(member: str) -> SparkColumn:
-        found = F.when(wrapped, opened["payload"][member]).otherwise(opened[member])
+        found = F.when(wrapped, parsed_value["payload"][member]).otherwise(parsed_value[member])
         return F.when(~F.is_variant_null(found), found)
 
     members = F.try_variant_get(F.coalesce(image("after"), image("before")), "$", "map<string,variant>")
@@ -86,9 +86,9 @@ def _plain_kind(value: SparkColumn, variant_type: SparkColumn) -> SparkColumn:
     scalar = F.regexp_extract(variant_type, "^(?:ARRAY<)*([A-Z]+)", 1)
     is_number, is_whole = scalar.isin("BIGINT", "DECIMAL", "DOUBLE"), scalar == "BIGINT"
     text = F.to_json(value)
-    is_long = is_number & text.rlike(f"[0-9.]{{{_ALWAYS_KEPT + 1}}}")
+    is_long = is_number & text.rlike(f"[0-9.]{{{_EXACT_DIGITS + 1}}}")
     numbers = F.when(is_long, F.regexp_extract_all(text, F.lit(NUMBER), F.lit(0)))
-    inexact = F.coalesce(F.exists(numbers, lambda digits: ~_is_kept(digits)), F.lit(False))
+    inexact = F.coalesce(F.exists(numbers, lambda digits: ~_is_exact(digits)), F.lit(False))
     number_kind = F.when(inexact, F.when(is_whole, "int64").otherwise("decimal_text"))
     number_kind = number_kind.otherwise(F.when(is_whole, "int53").otherwise("float64"))
     other_kind = F.when(scalar == "VOID", F.lit("unknown")).otherwise(F.lower(scalar))
@@ -100,14 +100,14 @@ def _plain_kind(value: SparkColumn, variant_type: SparkColumn) -> SparkColumn:
     )
 
 
-def _is_kept(digits: SparkColumn) -> SparkColumn:
+def _is_exact(digits: SparkColumn) -> SparkColumn:
     """Returns true if a 64-bit float keeps the digits of a number. A number with an exponent, or in the form of a float
     (`1500.0`), is one already."""
-    back = plain_number(digits.try_cast("double").cast("string"))
-    return digits.rlike(r"E|\.0$") | F.coalesce(back == digits, F.lit(False))
+    round_trip = plain_number(digits.try_cast("double").cast("string"))
+    return digits.rlike(r"E|\.0$") | F.coalesce(round_trip == digits, F.lit(False))
 
 
-def inferred(kinds_text: str | None) -> tuple[Column, ...]:
+def inferred_columns(kinds_text: str | None) -> tuple[Column, ...]:
     """Returns the columns of a text from `column_kinds`; none if it is not that of an object."""
     found = []
     for name, kinds in _kinds_of(kinds_text).items():
@@ -135,9 +135,11 @@ def _text(members: Mapping[str, str]) -> str:
 def _kinds_of(kinds_text: str | None) -> Mapping[str, frozenset[str]]:
     if not kinds_text or not kinds_text.startswith("OBJECT<"):
         return {}
-    parsed = T.DataType.fromDDL(_OUTSIDE_QUOTES.sub(lambda m: "STRUCT<" if m[0] == "OBJECT<" else m[0], kinds_text))
-    assert isinstance(parsed, T.StructType)
-    return {f.name: frozenset(f.dataType.names) for f in parsed.fields if isinstance(f.dataType, T.StructType)}
+    parsed_type = T.DataType.fromDDL(
+        _OUTSIDE_QUOTES.sub(lambda m: "STRUCT<" if m[0] == "OBJECT<" else m[0], kinds_text)
+    )
+    assert isinstance(parsed_type, T.StructType)
+    return {f.name: frozenset(f.dataType.names) for f in parsed_type.fields if isinstance(f.dataType, T.StructType)}
 
 
 def proven_columns(columns: Sequence[Column], kinds_text: str | None) -> frozenset[str]:
@@ -192,4 +194,4 @@ def stored_column(column: TableColumn) -> Column:
     """Returns the column by which to read a table's column if no event defines its encoding."""
     if column.inferred and is_inferable(column.type):
         return Column(column.name, wire_of(column.type), column.type, inferred=True)
-    return declared(column.name, str(column.type))
+    return declared_column(column.name, str(column.type))

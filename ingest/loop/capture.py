@@ -8,7 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ingest.batches.batch_stats import BatchCounter
 from ingest.batches.group_stats import SMALL_SLICE_EVENTS
-from ingest.changelog.envelope import Naming, events
+from ingest.changelog.envelope import events
+from ingest.changelog.naming import Naming
 from ingest.errors import SourceRefused
 from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.loop.import_files import ArchiveImport

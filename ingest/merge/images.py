@@ -24,7 +24,7 @@ from ingest.changelog.change import (
 from ingest.changelog.image_reader import ImageChoice, ImageReader, before_type, image, key_type, value_type
 from ingest.changelog.projection import Projection
 from ingest.changelog.refusal import refusal
-from ingest.evolution.inference import are_whole, images, is_inexact
+from ingest.evolution.inference import are_parsed, is_inexact, parsed_images
 from ingest.merge.image_columns import column_positions, decoded_column, lists_of_columns, unavailable_flags
 from ingest.merge.image_keys import key_columns, named_key_columns, needs_key, new_key, old_key
 from ingest.merge.key_changes import new_key_text
@@ -111,7 +111,7 @@ def _parsed(table_schema: TableSchema, reader: ImageReader) -> tuple[tuple[Spark
 
 def _is_ambiguous(value: SparkColumn, reader: ImageReader) -> SparkColumn:
     """Returns true for a value without a schema that can't be read exactly: duplicate fields, or too long numbers."""
-    twice = ~are_whole(images(value.cast("string"))) if reader.may_repeat_fields else F.lit(False)
+    twice = ~are_parsed(parsed_images(value.cast("string"))) if reader.may_repeat_fields else F.lit(False)
     return twice | F.coalesce(is_inexact(value), F.lit(False)) if reader.long_numbers else twice
 
 

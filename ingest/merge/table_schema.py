@@ -18,9 +18,10 @@ class TableSchema:
 
     @property
     def names(self) -> list[str]:
+        """The names of the columns."""
         return [c.name for c in self.columns]
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Names the columns that identify a row: the key, or `_position` without one."""
+        """The names of the columns that identify a row: the key, or `_position` without one."""
         return self.key or (POSITION_COLUMN,)

@@ -13,7 +13,8 @@ from ingest.archive import Manifest, ObjectStore
 from ingest.archive.manifest import manifest_key, manifests
 from ingest.archive.writing import write_objects
 from ingest.batches.group_stats import groups_by_slice
-from ingest.changelog.envelope import BATCH, RECORD, Naming, events
+from ingest.changelog.envelope import BATCH, RECORD, events
+from ingest.changelog.naming import Naming
 from ingest.config import Pipeline
 from ingest.errors import Contended
 from ingest.lakehouse.bronze import Bronze

@@ -15,7 +15,7 @@ from ingest.archive import Layout, ManifestArchive, ObjectStore
 from ingest.archive.connect import ConnectorArchive, TopicSelection
 from ingest.batches.rules import Rules
 from ingest.changelog.accounting import Account
-from ingest.changelog.envelope import Naming
+from ingest.changelog.naming import Naming
 from ingest.changelog.origin import TableNaming
 from ingest.changelog.values.types import OutOfRange
 from ingest.config import Archive, Pipeline

@@ -7,7 +7,7 @@ import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from ingest.changelog.connect_schema import DECLARABLE, declared
+from ingest.changelog.connect_schema import DECLARABLE, declared_column
 from ingest.changelog.reserved_names import is_reserved
 from ingest.changelog.spelling import Spelling, caseless
 from ingest.changelog.values.types import Kind
@@ -32,7 +32,7 @@ def _of_columns(settings: TableSettings) -> Iterator[str]:
     key = {caseless(column) for column in settings.primary_key or ()}
     for column, text in settings.columns.items():
         try:
-            kind = declared(column, text).type.kind
+            kind = declared_column(column, text).type.kind
         except ConfigError:
             word = re.split(r"[(<]", text)[0].strip()
             yield f"columns.{column}: there is no type {text!r}: {_hint(word, DECLARABLE)}"

@@ -28,7 +28,7 @@ from ingest.changelog.envelope import events as read_as_events
 from ingest.changelog.point import Point
 from ingest.changelog.values.columns import Column
 from ingest.config import Pipeline, load
-from ingest.evolution.inference import inferred
+from ingest.evolution.inference import inferred_columns
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.loop.merge import Merge
@@ -222,7 +222,7 @@ def test_what_is_counted_in_parts_is_what_is_counted_at_once(
 
 def _typed(group: Group) -> tuple[Group, tuple[Column, ...]]:
     """A group with its columns in place of the kinds of their values."""
-    return replace(group, kinds=None, goes_back=None), inferred(group.kinds)
+    return replace(group, kinds=None, goes_back=None), inferred_columns(group.kinds)
 
 
 @pytest.mark.parametrize("dies", [False, True])

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.connect_schema import columns_of, declared
+from ingest.changelog.connect_schema import columns_of, declared_column
 from ingest.changelog.values.columns import Column
 from ingest.changelog.values.decode import decode, undecodable
 from ingest.changelog.values.render import json_object, rendered
@@ -48,7 +48,7 @@ class Read:
 def column(written: Any) -> Column:
     """A declared type, or a Connect schema as `type` or `type name` or a whole one."""
     if isinstance(written, str) and not written.startswith("connect:"):
-        return declared("v", written)
+        return declared_column("v", written)
     if isinstance(written, str):
         physical, _, name = written.removeprefix("connect:").partition(" ")
         written = {"type": physical} | ({"name": name} if name else {})

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from ingest.changelog.connect_schema import declared
+from ingest.changelog.connect_schema import declared_column
 from ingest.changelog.values.decode import decode
 from ingest.changelog.values.types import LogicalType, parse
 from ingest.changelog.values.wire_types import wire_spark_type
@@ -64,7 +64,7 @@ def test_a_value_can_be_read_for_every_type(target: LogicalType, only_texts: boo
 def test_a_column_that_comes_back_as_it_is_stored_stays_inferred() -> None:
     """A mask's rows, and a dump's, leave the column open for what comes later."""
     have = TableColumn("amount", parse("int53"), inferred=True)
-    back = replace(declared("amount", "int53"), as_stored=True)
+    back = replace(declared_column("amount", "int53"), as_stored=True)
     assert evolve([have], [back]).columns == (have,)
-    (closed,) = evolve([have], [declared("amount", "int64")]).columns
+    (closed,) = evolve([have], [declared_column("amount", "int64")]).columns
     assert not closed.inferred

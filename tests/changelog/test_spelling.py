@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.changelog.connect_schema import declared
+from ingest.changelog.connect_schema import declared_column
 from ingest.changelog.spelling import Spelling, caseless
 from ingest.changelog.values.columns import Column
 from ingest.changelog.values.types import parse
@@ -12,7 +12,7 @@ from ingest.evolution.policies import EqualNames, ReservedName, TableColumn, evo
 
 
 def columns(*names: str) -> list[Column]:
-    return [declared(name, "string") for name in names]
+    return [declared_column(name, "string") for name in names]
 
 
 def test_another_case_is_the_same_column() -> None:

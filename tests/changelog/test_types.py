@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.changelog.connect_schema import columns_of, declared
+from ingest.changelog.connect_schema import columns_of, declared_column
 from ingest.changelog.values.columns import Encoding
 from ingest.changelog.values.types import (
     Kind,
@@ -194,11 +194,11 @@ def test_a_schema_that_is_none_of_a_row_is_refused(schema: dict[str, object]) ->
     ],
 )
 def test_a_declared_type_says_how_it_is_written(text: str, encoding: Encoding, expected: str) -> None:
-    column = declared("c", text)
+    column = declared_column("c", text)
     assert (column.wire.encoding, str(column.type)) == (encoding, expected)
 
 
 @pytest.mark.parametrize("text", ["timestamp_from_years", "interval", "decimal(3)", "int64(2)", "string<int8>"])
 def test_what_can_not_be_declared_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
-        declared("c", text)
+        declared_column("c", text)

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.connect_schema import columns_of, declared
+from ingest.changelog.connect_schema import columns_of, declared_column
 from ingest.changelog.values.columns import Column
 from ingest.changelog.values.decode import decode, undecodable
 from ingest.changelog.values.render import json_object, rendered
@@ -36,7 +36,7 @@ pytestmark = [
 
 def column_of(case: dict[str, Any]) -> Column:
     if case["schema"] is None:
-        return declared("v", case["logical_type"])
+        return declared_column("v", case["logical_type"])
     (column,) = columns_of({"type": "struct", "fields": [case["schema"] | {"field": "v"}]})
     # The cases assert infinite times, and years after 9999, as they are: what `times_out_of_range: keep` stores.
     return replace(column, wire=column.wire.with_out_of_range(OutOfRange.KEEP))

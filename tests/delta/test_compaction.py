@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from ingest.batches.rules import Rules
 from ingest.changelog.accounting import Account
-from ingest.changelog.envelope import RECORD, Naming, events
+from ingest.changelog.envelope import RECORD, events
+from ingest.changelog.naming import Naming
 from ingest.delta import compaction
 from ingest.delta.compaction import FILES_PER_SIZE, files_due
 from ingest.delta.data_file import DataFile

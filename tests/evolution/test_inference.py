@@ -10,8 +10,15 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.connect_schema import declared
-from ingest.evolution.inference import column_kinds, images, inferred, is_inexact, proven_columns, union_of_kinds
+from ingest.changelog.connect_schema import declared_column
+from ingest.evolution.inference import (
+    column_kinds,
+    inferred_columns,
+    is_inexact,
+    parsed_images,
+    proven_columns,
+    union_of_kinds,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -38,7 +45,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 def test_a_column_is_plain_where_every_value_was_seen_to_be_of_its_type(
     seen: str, stored_column: str, proven: bool
 ) -> None:
-    columns = (declared("v", stored_column), declared("elsewhere", "int64"))
+    columns = (declared_column("v", stored_column), declared_column("elsewhere", "int64"))
     kinds = "OBJECT<id: OBJECT<int53: BOOLEAN>, v: OBJECT<%s: BOOLEAN, unknown: BOOLEAN>>"
     assert proven_columns(columns, kinds % seen) == ({"v"} if proven else frozenset())
 
@@ -57,7 +64,7 @@ def test_joined_shapes_are_the_shape_of_all_values(spark: SparkSession) -> None:
         for _ in range(random.randint(1, 3))
     ]
     values = spark.createDataFrame(rows, "case int, side string, value string")
-    opened = values.withColumn("_i", images(F.col("value"))).localCheckpoint()
+    opened = values.withColumn("_i", parsed_images(F.col("value"))).localCheckpoint()
     kinds = column_kinds(F.col("_i"), F.lit(False)).alias("kinds")
     both = {r["case"]: r["kinds"] for r in opened.groupBy("case").agg(kinds).collect()}
     sides = {(r["case"], r["side"]): r["kinds"] for r in opened.groupBy("case", "side").agg(kinds).collect()}
@@ -127,9 +134,9 @@ _KINDS = [
 
 def test_the_kind_of_a_value(spark: SparkSession) -> None:
     rows = [(n, f'{{"after": {{"v": {text}}}}}') for n, (text, _) in enumerate(_KINDS)]
-    opened = spark.createDataFrame(rows, "n int, value string").withColumn("_i", images(F.col("value")))
+    opened = spark.createDataFrame(rows, "n int, value string").withColumn("_i", parsed_images(F.col("value")))
     found = opened.groupBy("n").agg(column_kinds(F.col("_i"), F.lit(False)).alias("kinds")).collect()
-    types = {r["n"]: str(inferred(r["kinds"])[0].type) for r in found}
+    types = {r["n"]: str(inferred_columns(r["kinds"])[0].type) for r in found}
     assert {text: types[n] for n, (text, _) in enumerate(_KINDS)} == dict(_KINDS)
 
 
@@ -141,4 +148,4 @@ def test_numbers_of_too_many_digits_are_found(spark: SparkSession) -> None:
 
 
 def test_without_a_shape_nothing_is_plain() -> None:
-    assert proven_columns((declared("v", "int64"),), None) == frozenset()
+    assert proven_columns((declared_column("v", "int64"),), None) == frozenset()

@@ -7,7 +7,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.evolution.inference import are_whole, images
+from ingest.evolution.inference import are_parsed, parsed_images
 from ingest.spark.plain_json import CORRUPT, opened, parsed
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
@@ -31,5 +31,5 @@ def test_a_text_of_21_million_characters_is_read(spark: SparkSession) -> None:
 
 
 def test_an_image_with_such_a_text_is_whole(spark: SparkSession) -> None:
-    value = spark.range(1).select(images(_value()).alias("images"))
-    assert value.select(are_whole(F.col("images"))).collect() == [(True,)]
+    value = spark.range(1).select(parsed_images(_value()).alias("images"))
+    assert value.select(are_parsed(F.col("images"))).collect() == [(True,)]

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from ingest.batches.batch_stats import BatchCounter
 from ingest.batches.group_stats import groups_by_slice
-from ingest.changelog.envelope import RECORD, Naming, events
+from ingest.changelog.envelope import RECORD, events
+from ingest.changelog.naming import Naming
 from tests.property.test_schema_novelty import json_object, types_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]

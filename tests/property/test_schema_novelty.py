@@ -14,7 +14,7 @@ from ingest.batches.group_stats import groups_by_slice
 from ingest.batches.schema_novelty import is_novel
 from ingest.changelog.envelope import EVENT
 from ingest.changelog.position import POSITION, position_literal
-from ingest.evolution.inference import are_whole, column_kinds, images, inferred
+from ingest.evolution.inference import are_parsed, column_kinds, inferred_columns, parsed_images
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -116,15 +116,15 @@ def _events(spark: SparkSession, values: list[Value]) -> DataFrame:
 
 def types_of(kinds: str | None) -> dict[str, str]:
     """Of each column. Arrays of which all elements were seen before may have another kind themselves."""
-    return {c.name: str(c.type) for c in inferred(kinds)}
+    return {c.name: str(c.type) for c in inferred_columns(kinds)}
 
 
 def test_a_shape_is_that_of_all_changes(spark: SparkSession) -> None:
     values = _values(Random(_SEED))
     events = _events(spark, values).localCheckpoint()
 
-    opened = images(F.col("value").cast("string"))
-    whole = F.bool_and(are_whole(F.col("_i"))).alias("opened")
+    opened = parsed_images(F.col("value").cast("string"))
+    whole = F.bool_and(are_parsed(F.col("_i"))).alias("opened")
     all_of_them = events.withColumn("_i", opened).groupBy("case", "wrapped")
     expected = all_of_them.agg(column_kinds(F.col("_i"), F.col("wrapped")).alias("shape"), whole).collect()
 

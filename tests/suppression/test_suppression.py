@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 
 from ingest.backfill.rebuilding import Rebuild
 from ingest.changelog.change import EVENT_ID
-from ingest.changelog.envelope import RECORD, Naming, events
+from ingest.changelog.envelope import RECORD, events
+from ingest.changelog.naming import Naming
 from ingest.config import Pipeline
 from ingest.erasure import request as asking
 from ingest.erasure.request import SubjectId

@@ -17,10 +17,12 @@ def is_base64(text: SparkColumn) -> SparkColumn:
 
 
 def is_base64_of_1_to_8(text: SparkColumn) -> SparkColumn:
+    """Returns true for padded base64 of 1 to 8 bytes."""
     return text.rlike(f"^({_ONE}{{4}}){{0,2}}{_CUT}$|^({_ONE}{{4}}){{1,2}}$")
 
 
 def is_base64_of_9_to_16(text: SparkColumn) -> SparkColumn:
+    """Returns true for padded base64 of 9 to 16 bytes."""
     return text.rlike(f"^({_ONE}{{4}}){{3,4}}{_CUT}$|^({_ONE}{{4}}){{3,5}}({_ONE}{{2}}==)?$")
 
 

@@ -15,11 +15,12 @@ from ingest.changelog.values.columns import WireType
 from ingest.changelog.values.json_text import json_text
 from ingest.changelog.values.types import FLOATS, Kind, LogicalType, spark_type
 
-_ALWAYS_KEPT = {Kind.FLOAT32: 6, Kind.FLOAT64: 15}
+_EXACT_DIGITS = {Kind.FLOAT32: 6, Kind.FLOAT64: 15}
 """The number of decimal digits that a float always keeps."""
 
 
 def boolean(value: SparkColumn, wire: WireType, _: LogicalType) -> SparkColumn:
+    """Returns the boolean of true or false, or of a number."""
     if not wire.checked:
         return value
     # Compare texts first: a `try_cast` that fails throws an exception per row.
@@ -28,6 +29,7 @@ def boolean(value: SparkColumn, wire: WireType, _: LogicalType) -> SparkColumn:
 
 
 def number(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
+    """Returns a number by the width of its wire type, cast to the target."""
     if wire.checked and wire.number in FLOATS:
         return _checked_float(value, wire).cast(spark_type(target))
     narrow = value.try_cast(spark_type(LogicalType(wire.number))) if wire.checked else value
@@ -38,7 +40,7 @@ def _checked_float(variant: SparkColumn, wire: WireType) -> SparkColumn:
     """Returns the float of a number; null if it has more digits than the float keeps."""
     text = decimals.text_of(variant)
     floating = text.try_cast(spark_type(LogicalType(wire.number)))
-    return F.when(F.length(text) <= _ALWAYS_KEPT[wire.number], floating).otherwise(_if_exact(variant, text, floating))
+    return F.when(F.length(text) <= _EXACT_DIGITS[wire.number], floating).otherwise(_if_exact(variant, text, floating))
 
 
 def _if_exact(variant: SparkColumn, text: SparkColumn, floating: SparkColumn) -> SparkColumn:
@@ -56,6 +58,7 @@ def _significant(number: SparkColumn) -> SparkColumn:
 
 
 def bits(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
+    """Returns the unsigned number of a bit string, which is base64 of bytes, the least significant first."""
     little_endian = F.hex(bytes_of(value))
     swapped = F.regexp_replace(F.reverse(little_endian), "(.)(.)", "$2$1")
     digits = F.ltrim(swapped, F.lit("0"))
@@ -73,33 +76,40 @@ def _temporal_number(value: SparkColumn, wire: WireType) -> SparkColumn:
 
 
 def days(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
+    """Returns the date of a number of days since 1970-01-01."""
     return temporal.date_from_days(_temporal_number(value, wire), wire.out_of_range).try_cast(spark_type(target))
 
 
 def date_text(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
+    """Returns the date of an ISO date."""
     return temporal.date_from_text(value, wire.out_of_range).try_cast(spark_type(target))
 
 
 def date_any(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
+    """Returns the date of a number of days, or of an ISO date."""
     return temporal.date_from_any(value, wire.out_of_range).try_cast(spark_type(target))
 
 
 def epoch(value: SparkColumn, wire: WireType, target: LogicalType) -> SparkColumn:
+    """Returns the timestamp of a number of units since 1970-01-01."""
     units = _temporal_number(value, wire)
     zoned = target.kind is Kind.TIMESTAMP_TZ
     return temporal.instant_from_units(units, wire.digits, wire.out_of_range, zoned).cast(spark_type(target))
 
 
 def time_of_day(value: SparkColumn, wire: WireType, _: LogicalType) -> SparkColumn:
+    """Returns the ISO time of a number of units since midnight."""
     return temporal.time_from_units(_temporal_number(value, wire), wire.digits)
 
 
 def duration(value: SparkColumn, wire: WireType, _: LogicalType) -> SparkColumn:
+    """Returns a number of microseconds."""
     units = _temporal_number(value, wire)
     return temporal.micros_from_nanos(units) if wire.digits == 9 else units
 
 
 def json_value(value: SparkColumn, _: WireType, target: LogicalType) -> SparkColumn:
+    """Returns any JSON value as text: for a string column the string itself, for `decimal_text` only a number."""
     text = json_text(value)
     match target.kind:
         case Kind.DECIMAL_TEXT:

@@ -172,6 +172,7 @@ def instant_from_units(units: SparkColumn, digits: int, rule: OutOfRange, zoned:
 
 
 def micros_from_nanos(nanos: SparkColumn) -> SparkColumn:
+    """Returns microseconds, rounded down."""
     return _div(nanos, 1000) - F.when(nanos % 1000 < 0, F.lit(1)).otherwise(F.lit(0)).cast("bigint")
 
 
@@ -212,6 +213,7 @@ def _date(days: int) -> SparkColumn:
 
 
 def instant(micros: int) -> SparkColumn:
+    """Returns the timestamp of a number of microseconds since 1970-01-01."""
     return F.timestamp_micros(F.lit(micros).cast("bigint"))
 
 

@@ -36,6 +36,8 @@ class OutOfRange(StrEnum):
 
 
 class Kind(StrEnum):
+    """The kinds of logical types, by the names that `str(type)` writes."""
+
     BOOLEAN = "boolean"
     INT8 = "int8"
     INT16 = "int16"
@@ -122,14 +124,17 @@ def logical(expression: TypeExpression) -> LogicalType:
 
 
 def array_of(element: LogicalType) -> LogicalType:
+    """Returns the type of arrays of `element`."""
     return LogicalType(Kind.ARRAY, elements=(element,))
 
 
 def map_of(key: LogicalType, value: LogicalType) -> LogicalType:
+    """Returns the type of maps of `key` to `value`."""
     return LogicalType(Kind.MAP, elements=(key, value))
 
 
 def struct_of(fields: dict[str, LogicalType]) -> LogicalType:
+    """Returns the type of structs of `fields`, name → type, in this order."""
     return LogicalType(Kind.STRUCT, elements=tuple(fields.values()), names=tuple(fields))
 
 
