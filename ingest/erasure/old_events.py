@@ -118,7 +118,7 @@ class ErasedEvents:
         while after < span.through:
             through = slices.end(after, span.through)
             with checkpoint_scope():
-                read = slices.read(after, through, slices.profile(after, through, span.through), repeated=True)
+                read = slices.read(after, through, slices.group_stats(after, through, span.through), repeated=True)
                 # Kept beyond the slice: coordinates of erased events, none of their content.
                 events_per_table = [
                     events.localCheckpoint()

@@ -195,7 +195,7 @@ class SubjectIndex:
             after = through
 
     def _index(self, slices: Slices, span: Span, last: int) -> None:
-        groups = slices.profile(span.after, span.through, last)
+        groups = slices.group_stats(span.after, span.through, last)
         leads = self._rules.subjects.leads
         if not any(group.table is None or leads(group.table) for group in groups):
             return

@@ -101,7 +101,7 @@ class CatchUp:
                 earlier_readers=self._earlier_readers,
             )
         slices = self._slices[table]
-        read = slices.read(after, through_batch, slices.profile(after, through_batch, through_batch))
+        read = slices.read(after, through_batch, slices.group_stats(after, through_batch, through_batch))
         batches = self._suppression.without_suppressed(read.batches, slices.schemas, _raise)
         accounts = [merge(slices.schemas, batch) for batch in batches]
         return reduce(Account.__add__, accounts, Account(table))

@@ -145,7 +145,7 @@ class Merge:
         through_batch = self._slices.end(self.merged, last) if unfinished is None else unfinished
         if through_batch > last:
             last = max(through_batch, self._bronze.last_batch())  # Another run has captured more.
-        groups = self._slices.profile(self.merged, through_batch, last)
+        groups = self._slices.group_stats(self.merged, through_batch, last)
         if any(g.table is not None and self._may_be_keyless(g.table) for g in groups):
             self._accounts.begin_slice(self.merged, through_batch)
         with checkpoint_scope():

@@ -62,12 +62,12 @@ class Slices:
         self._rules = rules
         self._table_schemas = table_schemas
         self._slice_events = slice_events
-        self._profiles: dict[tuple[int, int], list[Group]] = {}
+        self._group_stats: dict[tuple[int, int], list[Group]] = {}
         self.schemas = Schemas(rules.shredded.columns, rules.times_out_of_range, rules.columns_as_stored)
 
     def end(self, after: int, last: int) -> int:
         """Returns the last batch of the slice after the batch `after`; at most `last`."""
-        known = next((end for begin, end in self._profiles if begin == after), None)
+        known = next((end for begin, end in self._group_stats if begin == after), None)
         if known is not None:
             return known
         end = self._counted_end(after, last)
@@ -95,32 +95,32 @@ class Slices:
             end = through_batch
         if end == after:
             return None
-        self._profiles[after, end] = merged_groups(groups)
+        self._group_stats[after, end] = merged_groups(groups)
         return end
 
     def is_full(self, after: int, last: int) -> bool:
         """Returns whether a slice after the batch `after` would not grow if there were batches after `last`."""
         return last - after >= _MOST_BATCHES or self._bronze.has_full_window(after, last, self._slice_events)
 
-    def profile(self, after: int, through_batch: int, last: int) -> list[Group]:
+    def group_stats(self, after: int, through_batch: int, last: int) -> list[Group]:
         """Returns the groups of the slice through `through_batch`. Where more slices wait, theirs are read in the same
         job."""
         wanted = (after, through_batch)
-        if wanted not in self._profiles:
+        if wanted not in self._group_stats:
             size = through_batch - after
             ahead = min(last, after + _READ_AHEAD * size)
             is_small = self._bronze.count_between(after, ahead) <= SMALL_SLICE_EVENTS
             waiting = self._bronze.between(after, ahead)
             if ahead == through_batch:
-                self._profiles = {}
+                self._group_stats = {}
                 return groups_by_slice(waiting, F.lit(0), is_small).get(0, [])
             first = non_foldable(after)
             number = F.floor((F.col(BATCH) - 1 - first) / non_foldable(size))
             found = groups_by_slice(waiting, first + number * non_foldable(size), is_small)
             # The last slice is left out if it isn't full: it will be longer when its turn comes.
             whole = (begin for begin in found if begin + size <= ahead)
-            self._profiles = {(begin, begin + size): found[begin] for begin in whole}
-        return self._profiles.pop(wanted, [])
+            self._group_stats = {(begin, begin + size): found[begin] for begin in whole}
+        return self._group_stats.pop(wanted, [])
 
     def read(self, after: int, through_batch: int, groups: Sequence[Group], repeated: bool = False) -> Slice:
         """Returns the slice. `repeated`: with null tombstones that only repeat the delete before them."""

@@ -214,7 +214,7 @@ def test_what_is_counted_in_parts_is_what_is_counted_at_once(
     merge = Merge(spark, SHOP, pipeline(tmp_path / "again", store).layout, Rules(), bronze)
     last = bronze.last_batch()
     assert merge._slices.end(0, last) == last, "parts that follow each other are one slice"
-    together = merge._slices.profile(0, last, last)
+    together = merge._slices.group_stats(0, last, last)
     whole = groups_by_slice(lost.rows(), F.lit(0))[0]
     assert [_typed(g) for g in whole] == [_typed(g) for g in together]
     assert "ä" not in json.dumps([m.parts for m in found], ensure_ascii=False)
