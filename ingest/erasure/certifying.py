@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
-from ingest.erasure.removal import ARCHIVE, DATA_KEYS, OLD_FILES, PLACES, TOPICS, subject_tables_set_aside
+from ingest.erasure.places import DELTA_PLACES, OLD_FILES, used_places
+from ingest.erasure.removal import subject_tables_set_aside
 from ingest.errors import ConfigError, ProofFailed
 from ingest.proof.certificate import Erasure
 from ingest.suppression.cutoff import WHOLE_SOURCE, Cutoff
@@ -46,12 +47,9 @@ def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure
 
 def _require_done(pipeline: Pipeline, request_entry: LedgerEntry, entries: Sequence[LedgerEntry]) -> None:
     states = [e for e in entries if e.kind == STATE and (e.upto or 0) >= request_entry.number]
-    required = [*PLACES, OLD_FILES, *([ARCHIVE] if pipeline.archive is not None else [])]
-    required += [DATA_KEYS] if pipeline.shreds else []
-    required += [TOPICS] if pipeline.writes_tombstones else []
-    missing = [place for place in required if not any(e.place == place for e in states)]
+    missing = [place for place in used_places(pipeline) if not any(e.place == place for e in states)]
     old_files_removed = last_state_number(states, OLD_FILES)
-    if not missing and any(e.number > old_files_removed for e in states if e.place in PLACES):
+    if not missing and any(e.number > old_files_removed for e in states if e.place in DELTA_PLACES):
         missing = [OLD_FILES]
     if missing:
         raise ProofFailed(

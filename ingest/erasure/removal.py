@@ -23,6 +23,17 @@ from ingest.erasure.archive_erasing import erase_from_archive, require_archive_r
 from ingest.erasure.compacted_topics import CompactedTopics
 from ingest.erasure.masking import Masking
 from ingest.erasure.old_events import READER, ErasedEvents
+from ingest.erasure.places import (
+    ARCHIVE,
+    BRONZE,
+    DATA_KEYS,
+    DELTA_PLACES,
+    OLD_FILES,
+    QUARANTINE,
+    TABLES,
+    TOMBSTONES,
+    TOPICS,
+)
 from ingest.errors import ChangelogUnusable
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import COORDINATES, Bronze
@@ -42,10 +53,6 @@ from ingest.suppression.key_file import LedgerKeys, read_keys
 from ingest.suppression.ledger import REQUESTED, STATE, Ledger, LedgerEntry, cutoffs, last_state_number
 from ingest.upkeep.old_files import event_folders, table_folders, without_old_files
 
-TOMBSTONES, QUARANTINE, TABLES, BRONZE = "tombstones", "quarantine", "tables", "bronze"
-OLD_FILES, ARCHIVE, DATA_KEYS, TOPICS = "old files", "archive", "data keys", "compacted topics"
-PLACES = (TOMBSTONES, QUARANTINE, TABLES, BRONZE)
-"""In the order of removal: the events of bronze are needed to find the rest."""
 REMOVED = "removed"
 
 
@@ -235,7 +242,7 @@ class Removal:
         will have passed; None once they are removed."""
         states = [e for e in self._ledger.entries() if e.kind == STATE]
         last_removal = last_state_number(states, OLD_FILES)
-        removals = [e.at for e in states if e.number > last_removal and e.place in PLACES]
+        removals = [e.at for e in states if e.number > last_removal and e.place in DELTA_PLACES]
         if not removals:
             return None
         due = max(removals) + timedelta(hours=self._keep_hours)

@@ -15,6 +15,7 @@ from ingest.batches.group_stats import CHANGE, Group, groups_by_slice
 from ingest.batches.schemas import Schemas
 from ingest.changelog.change import EVENT_ID
 from ingest.config import Pipeline
+from ingest.erasure.places import BRONZE, HISTORY, PENDING, QUARANTINE, SILVER, TOMBSTONES
 from ingest.erasure.subject_index import Span, index_of, merge_spans
 from ingest.evolution.inference import stored_column
 from ingest.internal_columns import LOCATION
@@ -41,14 +42,6 @@ from ingest.suppression.key_references import (
 from ingest.suppression.ledger import Ledger
 
 ITEM, PLACE, REQUEST = "_ingest_item", "_ingest_place", "request"
-SILVER, PENDING, HISTORY, BRONZE, QUARANTINE, TOMBSTONES = (
-    "silver",
-    "pending",
-    "history",
-    "bronze",
-    "quarantine",
-    "tombstones",
-)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from ingest.cli.erasure import erase as command
 from ingest.config import load
 from ingest.erasure.certifying import erasure_of
 from ingest.erasure.compacted_topics import CompactedTopics
-from ingest.erasure.removal import TOPICS
+from ingest.erasure.places import TOPICS
 from ingest.erasure.uncovered_locations import FAST_COMPACTION
 from ingest.errors import ProofFailed
 from ingest.lakehouse.accounts import Accounts

@@ -18,8 +18,8 @@ from ingest.backfill.rebuilding import Rebuild
 from ingest.changelog.values.temporal import FIRST_INSTANT, FIRST_MICROS, LAST_MICROS
 from ingest.changelog.values.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, parse, spark_type
 from ingest.config import Generalised, Pipeline
-from ingest.erasure import removal
 from ingest.erasure.masking import Masking
+from ingest.erasure.places import TABLES
 from ingest.errors import ConfigError
 from ingest.evolution.policies import TableColumn
 from ingest.lakehouse.row_history import HistoryVersions
@@ -166,7 +166,7 @@ def test_a_row_stays_without_what_was_personal(spark: SparkSession, pipeline: Pi
     before = claims(spark, pipeline)
     assert holds(before[60], WHOLE)
     outcome = remove(spark, pipeline)
-    assert outcome.taken[removal.TABLES]["masked"] == 1
+    assert outcome.taken[TABLES]["masked"] == 1
     after = claims(spark, pipeline)
     assert after.keys() == {60, 61}
     assert holds(after[60], LEFT)

@@ -18,7 +18,8 @@ from ingest.changelog.point import Point
 from ingest.config import Pipeline
 from ingest.erasure import removal
 from ingest.erasure.certifying import erasure_of
-from ingest.erasure.removal import BRONZE, OLD_FILES, PLACES, Removal, RemovalOutcome
+from ingest.erasure.places import BRONZE, DELTA_PLACES, OLD_FILES
+from ingest.erasure.removal import Removal, RemovalOutcome
 from ingest.errors import ChangelogUnusable, ProofFailed
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze
@@ -172,7 +173,7 @@ def test_a_removal_that_dies_after_each_step_leaves_nothing_in_the_end(
     assert others[MEMBERS].keys() == {BEN}
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
     assert list(ledger.verify()) == []
-    assert {e.place for e in ledger.entries() if e.kind == STATE} == {*PLACES, OLD_FILES}
+    assert {e.place for e in ledger.entries() if e.kind == STATE} == {*DELTA_PLACES, OLD_FILES}
     told = len(list(ledger.entries()))
     remove(spark, pipeline)
     assert len(list(ledger.entries())) == told, "nothing was left, and something was taken away"

@@ -14,7 +14,8 @@ from ingest.config import Pipeline
 from ingest.delta.delta_table import Table
 from ingest.erasure import request as asking
 from ingest.erasure.old_events import ErasedEvents
-from ingest.erasure.removal import BRONZE, TABLES, Removal, RemovalOutcome
+from ingest.erasure.places import BRONZE, TABLES
+from ingest.erasure.removal import Removal, RemovalOutcome
 from ingest.erasure.request import SubjectId, current_cutoff
 from ingest.erasure.subject_index import Span, SubjectIndex, merge_spans
 from ingest.pipeline.composition import bronze_of

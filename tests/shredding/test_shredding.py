@@ -19,7 +19,8 @@ from ingest.cli import app
 from ingest.cli.lakehouse.sql import register_decrypted_views
 from ingest.config import Pipeline
 from ingest.erasure import request
-from ingest.erasure.removal import DATA_KEYS, Removal
+from ingest.erasure.places import DATA_KEYS
+from ingest.erasure.removal import Removal
 from ingest.erasure.request import SubjectId
 from ingest.errors import ConfigError
 from ingest.lakehouse.accounts import Accounts

@@ -17,11 +17,11 @@ from ingest.cli import personal
 from ingest.cli.printing import plain_console
 from ingest.cli.waiting import retry_while_away
 from ingest.config import Pipeline, load
+from ingest.erasure.places import SILVER
 from ingest.erasure.removal import Removal, RemovalOutcome
 from ingest.erasure.request import ErasurePlan, SubjectId, current_cutoff, plan_erasure, plan_requests, request_erasure
 from ingest.erasure.request_topic import requests_in_topic
 from ingest.erasure.source_deletes import requests_by_deletes
-from ingest.erasure.subject_search import SILVER
 from ingest.erasure.uncovered_locations import UncoveredLocation, uncovered_locations
 from ingest.errors import ConfigError
 from ingest.failures.conversion import converting_errors
