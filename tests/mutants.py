@@ -45,7 +45,7 @@ ADOPTED = (
 )
 AS_OF = ("tests/archive/test_as_of.py", "-k", "bronze_says and more0")
 FAR_BEHIND = ("tests/backfill/test_batch_is_stream.py", "-k", "far_behind")
-FOLDED = ("tests/contract/test_folding.py",)
+FOLDED = ("tests/contract/test_files_due.py",)
 NEWEST = ("tests/delta/test_snapshot_cache.py",)
 CONSUMED = ("tests/sources/test_kafka_source.py",)
 LATE = ("tests/property/test_merge.py", "-k", "late")

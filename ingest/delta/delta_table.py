@@ -206,18 +206,23 @@ class Table(ReadTable):
         self.commit_rewrite(files, self.write_rewrite(files, frame))
 
     def convert(
-        self, frame: DataFrame, columns: T.StructType, types: Mapping[str, str], changed: bool, new: Mapping[str, str]
+        self,
+        frame: DataFrame,
+        columns: T.StructType,
+        types: Mapping[str, str],
+        changed: bool,
+        properties: Mapping[str, str],
     ) -> None:
-        """Replaces all files by `frame`, their rows with the types of `columns`, in one commit. `types`: the columns
-        whose type changes, and the new type, for the commit's user metadata. `changed`: the change data feed has an
-        entry for each row; otherwise it has none. `new`: properties that the table has from here on.
+        """Replaces all files by `frame`, which has their rows with the types of `columns`, in one commit. `types`:
+        column → new type, for the commit's user metadata. `changed`: the change data feed gets an entry for each row;
+        otherwise none. `properties`: to set.
 
         Raises Contended or Delta's conflict errors if another writer removes a file.
         """
         files = list(self.files().values())
         transaction = self._transaction(files)
         metadata = transaction.snapshot().metadata()
-        transaction.updateMetadata(self._delta.with_columns(metadata, columns, new), False)
+        transaction.updateMetadata(self._delta.with_columns(metadata, columns, properties), False)
         added = self._written(transaction, frame)
         if changed:
             removed = [f.action.remove() for f in files]

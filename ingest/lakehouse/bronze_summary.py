@@ -135,9 +135,9 @@ class BronzeSummary:
                 row["source_table"],
                 row["server"],
                 row["epoch"],
-                _plain(row["progress"]),
-                _plain(row["position"]),
-                _plain(row["placed"]),
+                _numbers(row["progress"]),
+                _numbers(row["position"]),
+                _numbers(row["placed"]),
                 row["last"] + 1,
             )
             for row in rows
@@ -174,11 +174,11 @@ def _highest(one: Numbers | None, other: Numbers | None) -> Numbers | None:
     return max((numbers for numbers in (one, other) if numbers is not None), default=None)
 
 
-def _plain(row: Any) -> Numbers | None:
+def _numbers(row: Any) -> Numbers | None:
     return None if row is None else tuple(row)
 
 
 def _from_json(values: Sequence[Any]) -> LogEnd:
     topic, partition, table, server, epoch, progress, position, placed, next_offset = values
-    ends = _plain(progress), _plain(position), _plain(placed)
+    ends = _numbers(progress), _numbers(position), _numbers(placed)
     return LogEnd(topic, partition, table, server, epoch, ends[0], ends[1], ends[2], next_offset)

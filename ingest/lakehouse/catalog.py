@@ -110,7 +110,7 @@ class Catalog:
     def record(self, entry: CatalogEntry) -> None:
         """Appends an entry. Raises Contended if another writer has recorded this revision."""
         table_schema = entry.table_schema
-        columns = [_plain(c) for c in table_schema.columns]
+        columns = [_column_to_json(c) for c in table_schema.columns]
         row = {
             "pipeline": entry.pipeline,
             "table": table_schema.table,
@@ -138,50 +138,51 @@ def _with_origin(rows: DataFrame) -> DataFrame:
 
 
 def _entry(row: Row) -> CatalogEntry:
-    table_schema = TableSchema(row.table, tuple(row.primary_key), _columns(row["columns"]))
+    table_schema = TableSchema(row.table, tuple(row.primary_key), _columns_from_json(row["columns"]))
     return CatalogEntry(row.pipeline, row.path, table_schema, row.revision, tuple(row.topics), row.origin or "")
 
 
-def _columns(text: str) -> tuple[TableColumn, ...]:
+def _columns_from_json(text: str) -> tuple[TableColumn, ...]:
     found: list[dict[str, Any]] = json.loads(text)
     return tuple(
-        TableColumn(c["name"], parse(c["type"]), _filled(c), _sealed(c), c.get("inferred", False)) for c in found
+        TableColumn(c["name"], parse(c["type"]), _default_of(c), _sealed_column(c), c.get("inferred", False))
+        for c in found
     )
 
 
-def _plain(column: TableColumn) -> dict[str, Any]:
-    plain: dict[str, Any] = {"name": column.name, "type": str(column.type)}
+def _column_to_json(column: TableColumn) -> dict[str, Any]:
+    fields: dict[str, Any] = {"name": column.name, "type": str(column.type)}
     if column.inferred:
-        plain["inferred"] = True
+        fields["inferred"] = True
     if column.filled is not None:
-        plain["default"] = column.filled.default
-        plain["default_wire"] = _wire_plain(column.filled.wire)
+        fields["default"] = column.filled.default
+        fields["default_wire"] = _wire_to_json(column.filled.wire)
     if column.sealed is not None:
-        plain["sealed"] = {"type": str(column.sealed.type), "wire": _wire_plain(column.sealed.wire)}
-    return plain
+        fields["sealed"] = {"type": str(column.sealed.type), "wire": _wire_to_json(column.sealed.wire)}
+    return fields
 
 
-def _filled(plain: dict[str, Any]) -> Column | None:
-    if "default_wire" not in plain:
+def _default_of(fields: dict[str, Any]) -> Column | None:
+    if "default_wire" not in fields:
         return None
-    wire = _wire(plain["default_wire"])
-    return Column(plain["name"], wire, parse(plain["type"]), False, plain["default"], True)
+    wire = _wire_from_json(fields["default_wire"])
+    return Column(fields["name"], wire, parse(fields["type"]), False, fields["default"], True)
 
 
-def _sealed(plain: dict[str, Any]) -> Column | None:
-    if "sealed" not in plain:
+def _sealed_column(fields: dict[str, Any]) -> Column | None:
+    if "sealed" not in fields:
         return None
-    return Column(plain["name"], _wire(plain["sealed"]["wire"]), parse(plain["sealed"]["type"]))
+    return Column(fields["name"], _wire_from_json(fields["sealed"]["wire"]), parse(fields["sealed"]["type"]))
 
 
-def _wire_plain(wire: WireType) -> dict[str, Any]:
+def _wire_to_json(wire: WireType) -> dict[str, Any]:
     fields = asdict(wire)
-    return {**fields, "encoding": wire.encoding.name, "elements": [_wire_plain(e) for e in wire.elements]}
+    return {**fields, "encoding": wire.encoding.name, "elements": [_wire_to_json(e) for e in wire.elements]}
 
 
-def _wire(plain: dict[str, Any]) -> WireType:
-    elements = tuple(_wire(e) for e in plain["elements"])
-    names = tuple(plain["names"])
-    encoding, number = Encoding[plain["encoding"]], Kind(plain["number"])
-    times = OutOfRange(plain.get("out_of_range", OutOfRange.CLAMP))
-    return WireType(encoding, number, plain["digits"], plain["checked"], elements, names, times)
+def _wire_from_json(fields: dict[str, Any]) -> WireType:
+    elements = tuple(_wire_from_json(e) for e in fields["elements"])
+    names = tuple(fields["names"])
+    encoding, number = Encoding[fields["encoding"]], Kind(fields["number"])
+    times = OutOfRange(fields.get("out_of_range", OutOfRange.CLAMP))
+    return WireType(encoding, number, fields["digits"], fields["checked"], elements, names, times)

@@ -129,7 +129,7 @@ class Silver:
         rows = _with_defaults(_converted(self._table.rows_in(files), before, after), after)
         frame = self._rows_of(after).laid_out(rows, compaction.file_count(files))
         types = {name: kind.simpleString() for name, kind in widened.items()}
-        self._table.convert(frame, columns, types, changed=filled, new=properties)
+        self._table.convert(frame, columns, types, changed=filled, properties=properties)
 
     def matching(self, states: DataFrame, key: Sequence[str]) -> DataFrame:
         """Returns the rows whose key is in `states`, with their `LOCATION`. The table must exist."""

@@ -44,7 +44,7 @@ _ACCOUNT = "account"
 
 
 class TableMerge:
-    """Merges the batches of one pipeline's tables. One writer per table; batches of one table come in turn."""
+    """Merges the batches of one writer into the pipeline's tables; batches of one table come in turn."""
 
     def __init__(
         self,
