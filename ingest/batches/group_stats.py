@@ -1,4 +1,4 @@
-"""Returns what a slice of bronze holds before any image is decoded: its groups of events, with their tables, schemas
+"""Computes what a slice of bronze holds before any image is decoded: its groups of events, with their tables, schemas
 and counts. One Spark job; its result is metadata."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Returns the keys that the events of a table reference: in either image, in the record's key, and as the key to which
-a row moves."""
+"""Finds the keys that the events of a table reference: in either image, in the record's key, and as the key to which a
+row moves."""
 
 from __future__ import annotations
 

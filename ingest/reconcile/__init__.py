@@ -1,4 +1,4 @@
-"""Reconciles a batch of changes with what a table stores of their keys. Returns what has to be written.
+"""Reconciles a batch of changes with what a table stores of their keys; the result is what has to be written.
 
 - `whole_rows`: every image is whole, so one position per row decides.
 - `partial_rows`: some image is partial, or some stored row has columns older than itself; each column has a position.

@@ -77,8 +77,8 @@ def _entries(changes: BatchChanges, table_schema: TableSchema, truncation: Trunc
 
 
 def _with_stored(good: DataFrame, table_schema: TableSchema, stored: TableState, has_debts: bool) -> DataFrame:
-    """Adds the stored debts of the same contents and, if the batch brings debts, the stored rows; without
-    `EVENT_ID`."""
+    """Returns the entries, the stored debts of the same contents and, if the batch brings debts, the stored rows;
+    stored ones have no `EVENT_ID`."""
     entries = [good]
     contents = F.broadcast(good.select(CONTENT).distinct())
     no_event = F.lit(None).cast(good.schema[EVENT_ID].dataType)
