@@ -85,7 +85,7 @@ def event_filter_of(request_json: Mapping[str, Any]) -> Column | None:
     if request_json["source"] not in get_args(HistorySource):
         return None
     begin, end = (
-        text and Point.parsed(text, request_json.get("epoch", 0))
+        text and Point.parse(text, request_json.get("epoch", 0))
         for text in (request_json.get("from"), request_json.get("to"))
     )
     return BackfillRequest(request_json["source"], begin or None, end or None).event_filter

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ingest.changelog.values.columns import Column, Encoding, WireType
-from ingest.changelog.values.type_expression import TypeExpression, parsed
+from ingest.changelog.values.type_expression import TypeExpression, parse_type_expression
 from ingest.changelog.values.types import (
     MAX_DIGITS,
     Kind,
@@ -130,7 +130,7 @@ def declared_column(name: str, logical_text: str) -> Column:
     `time_from_millis|micros|nanos`, `timestamp_from_millis|micros|nanos`, `timestamp_tz_from_millis|micros`,
     `decimal_from_base64(p,s)`. Raises ConfigError for anything else.
     """
-    wire, logical_type = _declared(parsed(logical_text))
+    wire, logical_type = _declared(parse_type_expression(logical_text))
     return Column(name, wire, logical_type)
 
 
@@ -251,7 +251,7 @@ def _declared(expression: TypeExpression) -> Typed:
     if found is None:
         raise ConfigError(
             f"{str(expression)!r} can't be declared as the type of a column",
-            "use a logical type such as int64 or decimal(10,3), or one that says how it is written, "
+            "use a logical type such as int64 or decimal(10,3), or one with an encoding, "
             f"of {', '.join(word for word in _DECLARED if '_from_' in word)}",
         )
     return found

@@ -27,7 +27,7 @@ class Point:
     minor: int | None = None
 
     @classmethod
-    def parsed(cls, text: str, epoch: int = 0) -> Point:
+    def parse(cls, text: str, epoch: int = 0) -> Point:
         """Returns the point of a text: a time in ISO 8601 (UTC if it has no offset), an LSN of Postgres (`0/16B3748`,
         or a number), or a binlog position (`mysql-bin.000003:4567`).
 
@@ -49,7 +49,7 @@ class Point:
 
     @property
     def text(self) -> str:
-        """The text of the point, which `parsed` reads."""
+        """The text of the point, which `parse` reads."""
         if self.time is not None:
             return self.time.isoformat()
         return str(self.major) if self.minor is None else f"{self.major}:{self.minor}"

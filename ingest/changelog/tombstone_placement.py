@@ -37,30 +37,32 @@ def with_predecessors_from(history: DataFrame, orphans: DataFrame) -> DataFrame:
     changes = changes.join(F.broadcast(orphans.select(*SAME_KEY).distinct()), SAME_KEY, "left_semi")
     columns = [*orphans.columns]
     joined = orphans.drop("_before").join(changes, SAME_KEY, "left")
-    before, adrift = F.col("_offset") < F.col("offset"), is_unplaced_read(F.col("_found.position"))
-    nearest = [_nearest(before & which).alias(name) for name, which in (("_placed", ~adrift), ("_adrift", adrift))]
+    before, unplaced = F.col("_offset") < F.col("offset"), is_unplaced_read(F.col("_found.position"))
+    nearest = [
+        _nearest(before & condition).alias(name) for name, condition in (("_placed", ~unplaced), ("_adrift", unplaced))
+    ]
     rest = [c for c in columns if c not in ("topic", "partition", "offset", "_before")]
     first = [F.first(c).alias(c) for c in rest]
     found = joined.groupBy("topic", "partition", "offset").agg(*first, *nearest)
     return found.withColumn("_before", _found()).select(*columns)
 
 
-def _nearest(which: Column) -> Column:
-    """Returns the last of the changes for which `which` is true, with its offset."""
-    return F.max_by(F.when(which, F.struct("_offset", "_found")), F.when(which, F.col("_offset")))
+def _nearest(condition: Column) -> Column:
+    """Returns the last of the changes for which `condition` is true, with its offset."""
+    return F.max_by(F.when(condition, F.struct("_offset", "_found")), F.when(condition, F.col("_offset")))
 
 
 def _found() -> Column:
     """Returns the change before a tombstone. An unplaced read is right above the placed change before it."""
-    placed_tombstones, adrift = F.col("_placed._found"), F.col("_adrift._found")
+    placed_change, unplaced = F.col("_placed._found"), F.col("_adrift._found")
     raised = F.struct(
-        adrift["table"].alias("table"),
-        right_above(placed_tombstones["position"]).alias("position"),
-        adrift["op"].alias("op"),
-        adrift[ORIGIN].alias(ORIGIN),
+        unplaced["table"].alias("table"),
+        right_above(placed_change["position"]).alias("position"),
+        unplaced["op"].alias("op"),
+        unplaced[ORIGIN].alias(ORIGIN),
     )
     later = F.col("_adrift._offset") > F.col("_placed._offset")
-    return F.when(later, raised).otherwise(F.coalesce(placed_tombstones, adrift))
+    return F.when(later, raised).otherwise(F.coalesce(placed_change, unplaced))
 
 
 def placed_tombstones(tombstones: DataFrame, table_of_topic: Column) -> DataFrame:

@@ -10,6 +10,6 @@ def point(option: str, text: str, epoch: int) -> Point:
     """Returns the point that `text` names. `epoch`: the log's epoch for a position. Raises ConfigError that names
     `option`."""
     try:
-        return Point.parsed(text, epoch)
+        return Point.parse(text, epoch)
     except ValueError as error:
         raise ConfigError(f"{option}: {error}", "correct it") from None

@@ -28,8 +28,8 @@ OLDER_THAN_HORIZON = "older-than-horizon"
 _FORGOTTEN = "tombstones this old have been forgotten: whether the key was deleted since can't be known"
 ACTION = "_ingest_action"
 TIED = "_ingest_tied"
-INSERT, UPDATE, DELETE, WRITE_TOMBSTONE, REFUSE = "insert", "update", "delete", "bury", "refuse"
-"""Values of `_ingest_action`. `bury`: a delete of a key without a row, which writes its tombstone only. `refuse`: the
+INSERT, UPDATE, DELETE, WRITE_TOMBSTONE, REFUSE = "insert", "update", "delete", "write-tombstone", "refuse"
+"""Values of `_ingest_action`. `write-tombstone`: a delete of a key without a row. `refuse`: the
 change can't be applied and goes to quarantine."""
 
 

@@ -10,7 +10,7 @@ move that the old key's tombstone stores (`_ingest_moved_to`), and of several th
 wins.
 
 A move also implies that its target did not exist right before: the new key counts as deleted just below the position of
-the move, whether or not an event has said so.
+the move, even if no event deletes it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ingest.changelog.position import POSITION
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.partial_rows import CARRIED, join_states
 
-HEADER = "__debezium.newkey"
+NEW_KEY_HEADER = "__debezium.newkey"
 _AT, _TARGET = "_ingest_at", "_ingest_target"
 _LAST = 2**31 - 1
 """A partition number above all others."""
@@ -42,12 +42,12 @@ _LAST = 2**31 - 1
 
 def names_new_key() -> Column:
     """Returns true if an event's headers name a new key."""
-    return F.coalesce(F.exists("headers", lambda h: h["key"] == HEADER), F.lit(False))
+    return F.coalesce(F.exists("headers", lambda h: h["key"] == NEW_KEY_HEADER), F.lit(False))
 
 
 def new_key_text() -> Column:
     """Returns the new key from the headers, as JSON text in the form of a record's key; null without one."""
-    found = F.filter("headers", lambda h: h["key"] == HEADER)
+    found = F.filter("headers", lambda h: h["key"] == NEW_KEY_HEADER)
     return F.try_element_at(found, F.lit(1))["value"].cast("string")
 
 
@@ -93,7 +93,7 @@ def _vacated(facts: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def with_columns_of(facts: DataFrame, rows: DataFrame, values: Mapping[str, Column]) -> DataFrame:
-    """Returns `rows` with the columns and types of `facts`: the values of `said`, null in all other columns."""
+    """Returns `rows` with the columns and types of `facts`: those of `values`, null in all other columns."""
     types = {f.name: f.dataType for f in facts.schema.fields}
     return rows.select(*(values.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in types.items()))
 

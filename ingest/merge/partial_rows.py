@@ -171,7 +171,7 @@ def stored_columns(kind: str | None, columns: Sequence[str], location: Column | 
 
 
 def with_partial_row_actions(states: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Returns joined states with `_ingest_action` (on silver; `bury`: only a tombstone is new),
+    """Returns joined states with `_ingest_action` (on silver; `write-tombstone`: only a tombstone is new),
     `_ingest_pending_action` (on the pending table) and `_ingest_buries` (true: a tombstone has to be written).
     `columns`: all of the table."""
     complete = ~F.coalesce(F.exists(F.map_values(COLUMN_POSITIONS), lambda v: v.isNull()), F.lit(False))

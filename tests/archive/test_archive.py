@@ -121,7 +121,7 @@ def test_what_only_the_archive_holds_comes_into_a_lakehouse_that_began_late(
         spark, late_shop, [reader.bronze(spark, Rules()) for reader in source_readers(spark, late_shop)]
     )
     window = BackfillRequest(
-        "archive", Point.parsed("1970-01-01T00:00:01.005Z"), Point.parsed("1970-01-01T00:00:01.008Z")
+        "archive", Point.parse("1970-01-01T00:00:01.005Z"), Point.parse("1970-01-01T00:00:01.008Z")
     )
     short = Backfill(spark, load(str(file), {}), window)
     assert sum(a.read for a in short.step().accounts) == 3

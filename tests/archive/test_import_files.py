@@ -230,7 +230,7 @@ def test_a_window_of_positions_out_of_the_archive_is_the_one_out_of_bronze(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
     """Null tombstones stand where the change before them does, be that in the window or not."""
-    begin, end = Point.parsed("0/BB8"), Point.parsed("0/1F40")
+    begin, end = Point.parse("0/BB8"), Point.parse("0/1F40")
     archive = {"uri": store.uri, "s3": dict(store.client_options)}
     found = {}
     for name, source in (("here", "bronze"), ("there", "archive")):

@@ -54,7 +54,7 @@ def shop(spark: SparkSession, tmp_path: Path) -> tuple[Pipeline, Bronze]:
 
 
 def at(hour: int) -> Point:
-    return Point.parsed(f"2026-01-01T{hour:02}:00:00Z")
+    return Point.parse(f"2026-01-01T{hour:02}:00:00Z")
 
 
 def done(spark: SparkSession, shop: Pipeline, asked: BackfillRequest) -> Backfill:
@@ -109,7 +109,7 @@ def test_one_that_died_goes_on_where_it_stood(
 def test_what_is_there_already_stays_as_it_is(
     spark: SparkSession, shop: tuple[Pipeline, Bronze], whole: dict[str, Digest]
 ) -> None:
-    backfill = done(spark, shop[0], BackfillRequest("bronze", Point.parsed("0/BB8"), Point.parsed("0/1F40"), (ORDERS,)))
+    backfill = done(spark, shop[0], BackfillRequest("bronze", Point.parse("0/BB8"), Point.parse("0/1F40"), (ORDERS,)))
     assert digests(spark, shop[0]) == {ORDERS: whole[ORDERS]}
     sums = Accounts(spark, shop[0].layout.accounts, backfill.run.writer).rows().where(f"table = '{ORDERS}'")
     row = sums.selectExpr("sum(read)", "sum(applied)").first()
@@ -122,7 +122,7 @@ def test_what_is_there_already_stays_as_it_is(
 
 def test_a_topic_is_not_cut_by_positions() -> None:
     with pytest.raises(ConfigError, match="takes only times"):
-        BackfillRequest("kafka", Point.parsed("0/10"))
+        BackfillRequest("kafka", Point.parse("0/10"))
 
 
 def test_the_command_counts_fills_and_says_what_it_did(
@@ -154,11 +154,11 @@ def test_the_command_counts_fills_and_says_what_it_did(
 
 
 def test_a_point_is_a_time_or_a_position() -> None:
-    assert Point.parsed("2026-01-01").time == Point.parsed("2026-01-01T00:00:00Z").time
-    assert Point.parsed("0/16B3748") == Point.parsed(str(0x16B3748))
-    binlog = Point.parsed("mysql-bin.000003:4567")
+    assert Point.parse("2026-01-01").time == Point.parse("2026-01-01T00:00:00Z").time
+    assert Point.parse("0/16B3748") == Point.parse(str(0x16B3748))
+    binlog = Point.parse("mysql-bin.000003:4567")
     assert (binlog.major, binlog.minor) == (3, 4567)
     for text in ("2026-01-01T12:00:00+02:00", "0/16B3748", "binlog.000003:4567"):
-        assert Point.parsed(Point.parsed(text).text) == Point.parsed(text)
+        assert Point.parse(Point.parse(text).text) == Point.parse(text)
     with pytest.raises(ValueError, match="neither a time"):
-        Point.parsed("yesterday")
+        Point.parse("yesterday")

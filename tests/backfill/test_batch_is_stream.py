@@ -118,7 +118,7 @@ def test_a_backfill(
     merged(spark, nothing, captured(spark, nothing, tmp_path, events()))
     shop = pipeline(tmp_path)
     cuts = [None, *sorted(random.sample(range(1, 10), windows - 1)), None]
-    points = [None if hour is None else Point.parsed(f"2026-01-01T{hour:02}:00:00Z") for hour in cuts]
+    points = [None if hour is None else Point.parse(f"2026-01-01T{hour:02}:00:00Z") for hour in cuts]
     pieces = list(pairwise(points))
     random.shuffle(pieces)
     for begin, end in pieces:

@@ -104,7 +104,7 @@ def test_what_the_stream_has_merged_meanwhile_is_no_difference(
 def test_silver_as_of_a_time_is_the_fold_of_what_was_committed_by_then(
     spark: SparkSession, folder: Path, shop: tuple[Pipeline, Bronze], tmp_path: Path, hours: int
 ) -> None:
-    until = Point.parsed(f"2026-01-01T{hours - 1:02}:59:00Z")
+    until = Point.parse(f"2026-01-01T{hours - 1:02}:59:00Z")
     recompute_tables(spark, shop[0], Lakehouse(str(tmp_path / "then")), event_filter=partial(committed_by, until))
     first = [r for r in events() if r["timestamp"] < DAY_BEGINS + hours * HOUR]
     other = pipeline(tmp_path)
@@ -152,7 +152,7 @@ def test_a_position_cuts_no_transaction(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, log: Pipeline, position: int, ids: list[int]
 ) -> None:
     then = Lakehouse(str(tmp_path_factory.mktemp("then") / "lakehouse"))
-    entries = recompute_tables(spark, log, then, event_filter=partial(committed_by, Point.parsed(str(position))))
+    entries = recompute_tables(spark, log, then, event_filter=partial(committed_by, Point.parse(str(position))))
     rows: list[Any] = [r for e in entries for r in Silver(spark, e.path).rows().collect()]
     assert sorted(r["id"] for r in rows) == ids
 

@@ -210,7 +210,7 @@ def test_what_a_backfill_has_read_goes_too(spark: SparkSession, pipeline: Pipeli
     remove(spark, pipeline)
     dump, columns = str(tmp_path / "dump"), "id bigint, name string"
     spark.createDataFrame([(ANNA, NAME), (BEN, "Ben"), (481518, "Cem")], columns).write.parquet(dump)
-    asked = BackfillRequest("dump", tables=(MEMBERS,), dump=Dump(dump, MEMBERS, Point.parsed("0/5")))
+    asked = BackfillRequest("dump", tables=(MEMBERS,), dump=Dump(dump, MEMBERS, Point.parse("0/5")))
     backfill = Backfill(spark, pipeline, asked)
     while not backfill.done:
         backfill.step()

@@ -71,7 +71,7 @@ class Column:
 
     `default`: JSON text in the column's encoding; valid only if `has_default`. `sealed`: of an encrypted column, the
     column that its values decrypt to. `inferred`: the type was inferred from values. `as_stored`: the type is the
-    table's, since the event tells none.
+    table's, since the event has none.
     """
 
     name: str

@@ -34,7 +34,7 @@ class TypeExpression:
         return text
 
 
-def parsed(text: str) -> TypeExpression:
+def parse_type_expression(text: str) -> TypeExpression:
     """Returns the tree of `text`. Raises ConfigError if the text is no type."""
     expression, end = _expression(text, 0)
     if text[end:].strip():

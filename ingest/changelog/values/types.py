@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from pyspark.sql import types as spark
 
-from ingest.changelog.values.type_expression import TypeExpression, parsed
+from ingest.changelog.values.type_expression import TypeExpression, parse_type_expression
 from ingest.errors import ConfigError
 
 INFINITY_MICROS = 9223372036825200000
@@ -109,7 +109,7 @@ class LogicalType:
 
 def parse(text: str) -> LogicalType:
     """Returns the type of `text`, written by `str(type)`. Raises ConfigError for any other text."""
-    return logical(parsed(text))
+    return logical(parse_type_expression(text))
 
 
 def logical(expression: TypeExpression) -> LogicalType:
