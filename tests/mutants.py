@@ -411,14 +411,14 @@ MUTANTS = [
     ),
     Mutant(
         "events that came since the last erasure are not searched for keys that were fenced before",
-        "erasure/old_events.py",
+        "erasure/erased_events.py",
         "unsearched & {*index.spans_with(self._ledger.keys())} if unsearched else set[Span]()",
         "set[Span]()",
         SUBJECT_INDEX,
     ),
     Mutant(
         "keys that events bring are not looked for in the rest of the history",
-        "erasure/old_events.py",
+        "erasure/erased_events.py",
         "if self._ledger.last_number() == last_entry:",
         "if self._ledger.last_number() >= last_entry:",
         SUBJECT_INDEX,

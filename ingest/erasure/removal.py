@@ -21,8 +21,8 @@ from ingest.changelog.change import EVENT_ID, POSITION_COLUMN
 from ingest.config import Pipeline
 from ingest.erasure.archive_erasing import erase_from_archive, require_archive_read
 from ingest.erasure.compacted_topics import CompactedTopics
+from ingest.erasure.erased_events import READER, ErasedEvents
 from ingest.erasure.masking import Masking
-from ingest.erasure.old_events import READER, ErasedEvents
 from ingest.erasure.places import (
     ARCHIVE,
     BRONZE,
@@ -168,9 +168,9 @@ class Removal:
                 continue
             of_table = erased.where(F.col("table") == entry.table_schema.table)
             keys = of_table.select("request", F.explode(TOMBSTONE_KEYS).alias(TOMBSTONE_KEY)).distinct()
-            hits = tombstones.rows().select("*", *event_columns(entry)).join(F.broadcast(keys), TOMBSTONE_KEY)
+            rows = tombstones.rows().select("*", *event_columns(entry)).join(F.broadcast(keys), TOMBSTONE_KEY)
             to_remove = (
-                with_cutoff_flags(hits, cutoffs_by_request, entry.table_schema.table)
+                with_cutoff_flags(rows, cutoffs_by_request, entry.table_schema.table)
                 .where(BEFORE_CUTOFF)
                 .select(TOMBSTONE_KEY, POSITION_COLUMN)
                 .distinct()
@@ -188,9 +188,9 @@ class Removal:
             rows = late_children.remove(self._table_schemas.entries, checkpoint(self._ledger.keys()))
         masked = {"masked": masking.merge_saved()} if masks else {}
         files = sum(
-            kept.purge(e.table_schema)
+            table.purge(e.table_schema)
             for e in self._subject_tables
-            for kept in self._table_state(e.table_schema.table).tables
+            for table in self._table_state(e.table_schema.table).tables
         )
         return {"rows": rows, **masked, "files": files}
 
@@ -263,7 +263,7 @@ class Removal:
     @property
     def _subject_tables(self) -> list[CatalogEntry]:
         """Returns the tables whose rows are or lead to subjects."""
-        return [e for e in self._table_schemas.entries if self._rules.subjects.leads(e.table_schema.table)]
+        return [e for e in self._table_schemas.entries if self._rules.subjects.has_subject(e.table_schema.table)]
 
     @cached_property
     def _keys(self) -> LedgerKeys:
@@ -278,5 +278,5 @@ class Removal:
         return self._table_states[table]
 
 
-def _hash(taken: Mapping[str, int]) -> str:
-    return hashlib.sha256(json.dumps(dict(taken), sort_keys=True).encode()).hexdigest()
+def _hash(counts: Mapping[str, int]) -> str:
+    return hashlib.sha256(json.dumps(dict(counts), sort_keys=True).encode()).hexdigest()

@@ -81,7 +81,7 @@ def new_requests(
     keys, subjects = ledger_keys(pipeline), rules_of(pipeline).subjects
     requests = []
     for subject, reason in subjects_and_reasons:
-        table = subjects.root(subject.kind)
+        table = subjects.root_table(subject.kind)
         entry = new_entry(subject.kind, table, keys.hash(table, subject.key), keys, reason, cutoff)
         requests.append(ErasureRequest(entry, subject))
     return requests

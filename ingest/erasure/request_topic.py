@@ -43,7 +43,7 @@ def requests_in_topic(spark: SparkSession, pipeline: Pipeline) -> tuple[list[Era
             continue
         try:
             subject, reason = _parse(record)
-            subjects.root(subject.kind)
+            subjects.root_table(subject.kind)
             subjects_by_request[request] = (subject, reason)
         except ConfigError as error:
             unreadable.append(UnreadableRequest(record.partition, record.offset, error.problem))

@@ -100,7 +100,7 @@ class SubjectIndex:
         tables = [
             (e.table_schema.table, e.table_schema.key)
             for e in self._table_schemas.entries
-            if subjects.leads(e.table_schema.table)
+            if subjects.has_subject(e.table_schema.table)
         ]
         checks = [(version, self._keys.check(version)) for version in self._versions]
         settings = (subjects, self._rules.primary_keys, self._rules.fold_case, self._rules.placeholder, tables, checks)
@@ -196,13 +196,13 @@ class SubjectIndex:
 
     def _index(self, slices: Slices, span: Span, last: int) -> None:
         groups = slices.group_stats(span.after, span.through, last)
-        leads = self._rules.subjects.leads
-        if not any(group.table is None or leads(group.table) for group in groups):
+        has_subject = self._rules.subjects.has_subject
+        if not any(group.table is None or has_subject(group.table) for group in groups):
             return
         read = slices.read(span.after, span.through, groups, repeated=True)
         digit_frames = []
         for batch in read.batches:
-            if not leads(batch.table):
+            if not has_subject(batch.table):
                 continue
             references = batch_key_references(batch, slices.schemas, self._table_schemas, self._rules)
             if references is not None:

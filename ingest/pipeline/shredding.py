@@ -38,7 +38,7 @@ def sealing_of(pipeline: Pipeline) -> Callable[[DataFrame], DataFrame]:
     keys = data_keys_of(pipeline)
     if keys is None:
         return lambda events: events
-    keys.store().close()
+    keys.open_store().close()
     seal = Sealing(shredded_of(pipeline.tables), keys, pipeline.source.debezium.unavailable_value_placeholder)
     names = TableNaming(pipeline.source.table_names, frozenset(pipeline.source.topic_tables))
     return seal if names.is_unqualified else partial(_sealed, seal, names)
@@ -59,7 +59,7 @@ def shred(spark: SparkSession, pipeline: Pipeline) -> int | None:
         return None
     ledger, count = Ledger(spark, pipeline.layout.ledger, pipeline.name), 0
     owners = {owner.table for owner in shredded_of(pipeline.tables).owners.values()}
-    with closing(keys.store()) as store:
+    with closing(keys.open_store()) as store:
         waiting = [e for e in ledger.entries() if e.kind == REQUESTED and not store.has_destroyed(e.request)]
         for entry in waiting:
             key_hashes = ledger.keys(entry.number).where(F.col("table").isin(*owners)).select("key_hash").distinct()

@@ -39,10 +39,10 @@ class DataKeys:
     masters: Mapping[int, bytes] = field(repr=False)
     owners: LedgerKeys
 
-    def store(self) -> KeyStore:
+    def open_store(self) -> KeyStore:
         """Opens the key store. Raises ConfigError and Unreachable."""
         store = _store(self.url, self.pipeline, self.masters)
-        store.begin(self.owners.check(self.owners.newest))
+        store.initialise(self.owners.check(self.owners.newest))
         return store
 
     def with_hmac_blocks(self, rows: DataFrame) -> DataFrame:

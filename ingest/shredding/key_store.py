@@ -88,7 +88,7 @@ class KeyStore:
             # A transaction that reads first and writes later would find the file locked.
             sa.event.listen(self._engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
 
-    def begin(self, check: str) -> None:
+    def initialise(self, check: str) -> None:
         """Creates missing tables. `check`: of the secret by which owners are hashed.
 
         Raises ConfigError if the stored owners were hashed by another secret, because no key would be found again."""

@@ -27,7 +27,7 @@ class Subjects:
             graph.setdefault(root, set())
         return list(TopologicalSorter(graph).static_order())
 
-    def leads(self, table: str) -> bool:
+    def has_subject(self, table: str) -> bool:
         """Returns True if rows of `table` are or lead to subjects."""
         return table in self.links or table in self.keys
 
@@ -35,7 +35,7 @@ class Subjects:
         """Returns True if rows of other tables lead to their subject through `table`."""
         return any(table in links.values() for links in self.links.values())
 
-    def root(self, kind: str) -> str:
+    def root_table(self, kind: str) -> str:
         """Returns the table of a kind of subject. Raises ConfigError if there is none."""
         if kind not in self.roots:
             known = ", ".join(sorted(self.roots)) or "none: give a table subject: {of: …, key: …}"

@@ -13,7 +13,7 @@ from ingest.backfill.source_readers import SourceReader
 from ingest.config import Pipeline
 from ingest.delta.delta_table import Table
 from ingest.erasure import request as asking
-from ingest.erasure.old_events import ErasedEvents
+from ingest.erasure.erased_events import ErasedEvents
 from ingest.erasure.places import BRONZE, TABLES
 from ingest.erasure.removal import Removal, RemovalOutcome
 from ingest.erasure.request import SubjectId, current_cutoff

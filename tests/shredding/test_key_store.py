@@ -19,7 +19,7 @@ OWNERS = [f"{n:064x}" for n in range(1200)]
 
 def opened(folder: Path, pipeline: str = "insured", masters: dict[int, bytes] | None = None) -> KeyStore:
     store = KeyStore(f"sqlite:///{folder}/keys.db", pipeline, masters or MASTERS)
-    store.begin("check")
+    store.initialise("check")
     return store
 
 
@@ -87,7 +87,7 @@ def test_owners_that_were_hashed_by_another_secret_are_not_mixed(tmp_path: Path)
     opened(tmp_path)
     other = KeyStore(f"sqlite:///{tmp_path}/keys.db", "insured", MASTERS)
     with pytest.raises(ConfigError, match="another secret"):
-        other.begin("another check")
+        other.initialise("another check")
 
 
 def test_a_store_that_is_none_is_told_without_its_password(tmp_path: Path) -> None:
@@ -96,10 +96,10 @@ def test_a_store_that_is_none_is_told_without_its_password(tmp_path: Path) -> No
             KeyStore(url, "insured", MASTERS)
         assert "geheim" not in str(caught.value)
     with pytest.raises(Unreachable) as away:
-        KeyStore("postgresql+psycopg://user:geheim@127.0.0.1:9/db", "insured", MASTERS).begin("check")
+        KeyStore("postgresql+psycopg://user:geheim@127.0.0.1:9/db", "insured", MASTERS).initialise("check")
     assert "geheim" not in str(away.value)
     with pytest.raises(ConfigError, match="SQLITE_CANTOPEN"):
-        KeyStore(f"sqlite:///{tmp_path}/no/such/folder/keys.db", "insured", MASTERS).begin("check")
+        KeyStore(f"sqlite:///{tmp_path}/no/such/folder/keys.db", "insured", MASTERS).initialise("check")
 
 
 def test_a_master_key_has_32_bytes(tmp_path: Path) -> None:

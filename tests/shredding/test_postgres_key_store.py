@@ -22,7 +22,7 @@ def test_keys_are_told_once_and_destroyed(stack: Stack) -> None:
 
     def opened() -> KeyStore:
         store = KeyStore(url.render_as_string(hide_password=False), "insured", {1: bytes(range(32))})
-        store.begin("check")
+        store.initialise("check")
         return store
 
     def asked(_: int) -> dict[str, DataKey]:

@@ -50,8 +50,8 @@ def refused(folder: Path, tables: dict[str, Any], **more: Any) -> str:
 def test_rows_lead_over_several_tables_to_their_subject(tmp_path: Path) -> None:
     rules = rules_of(loaded(tmp_path, TABLES | {"public.log": {}}))
     assert rules.subjects.tables == ["public.members", "public.claims", "public.photos"]
-    assert rules.subjects.root("member") == "public.members"
-    assert [t for t in (*TABLES, "public.log") if rules.subjects.leads(t)] == list(TABLES)
+    assert rules.subjects.root_table("member") == "public.members"
+    assert [t for t in (*TABLES, "public.log") if rules.subjects.has_subject(t)] == list(TABLES)
     assert [t for t in TABLES if rules.subjects.is_parent(t)] == ["public.members", "public.claims"]
     assert rules.personal == {"public.members": {"name"}, "public.claims": {"text", "born"}}
 
@@ -67,7 +67,7 @@ def test_the_plan_says_whose_rows_are_whose(tmp_path: Path) -> None:
 def test_an_unknown_kind_names_those_that_there_are(tmp_path: Path) -> None:
     subjects = subjects_of(loaded(tmp_path, TABLES).tables)
     with pytest.raises(ConfigError, match="'doctor'") as caught:
-        subjects.root("doctor")
+        subjects.root_table("doctor")
     assert "member" in caught.value.remedy
 
 

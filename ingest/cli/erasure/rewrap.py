@@ -31,7 +31,7 @@ def rewrap(
     keys = data_keys_of(load(pipeline))
     if keys is None:
         raise ConfigError("the pipeline shreds no columns", "declare them: tables: {…: {shred: […]}}")
-    with closing(keys.store()) as store:
+    with closing(keys.open_store()) as store:
         count = store.rewrap()
     console = plain_console()
     if as_json:
