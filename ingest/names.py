@@ -135,7 +135,7 @@ class Lakehouse:
         return self._below("system", "tables")
 
     @property
-    def known_history(self) -> str:
+    def history_facts(self) -> str:
         """Returns the path of facts about event histories that were computed once, to save reading the histories."""
         return self._below("system", "known-history")
 

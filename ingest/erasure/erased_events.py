@@ -60,7 +60,7 @@ class ErasedEvents:
         self._ledger = ledger
         self._keys = keys
         self._quarantine = Quarantine(spark, pipeline.layout.quarantine, pipeline.name)
-        self._history = HistoryFacts(spark, pipeline.layout.known_history)
+        self._history = HistoryFacts(spark, pipeline.layout.history_facts)
         self._spans: dict[str, list[Span]] = defaultdict(list)
         self._on_erased: list[Callable[[], None]] = []
 

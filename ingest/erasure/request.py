@@ -114,7 +114,7 @@ def current_cutoff(spark: SparkSession, pipeline: Pipeline, topics: bool) -> Cut
     Raises Unreachable and SourceRefused."""
     offsets: Offsets = {}
     all_log_ends: list[LogEnd] = []
-    rules, history = rules_of(pipeline), HistoryFacts(spark, pipeline.layout.known_history)
+    rules, history = rules_of(pipeline), HistoryFacts(spark, pipeline.layout.history_facts)
     for reader in source_readers(spark, pipeline):
         bronze = reader.bronze(spark, rules)
         log_ends = BronzeSummary(bronze, reader.writer, history, rules.view, stores=False).log_ends(bronze.last_batch())

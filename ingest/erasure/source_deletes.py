@@ -77,7 +77,7 @@ def _unprocessed(
 ) -> tuple[list[DataFrame], list[Callable[[], None]]]:
     """Returns the events whose deletes were not processed yet, and functions that record that they were. Batches that
     are not merged yet stay unprocessed, because only their table may tell its key."""
-    history = HistoryFacts(spark, pipeline.layout.known_history)
+    history = HistoryFacts(spark, pipeline.layout.history_facts)
     event_frames, stores = list[DataFrame](), list[Callable[[], None]]()
     for reader in source_readers(spark, pipeline):
         bronze = reader.bronze(spark, rules)

@@ -84,7 +84,7 @@ class SubjectIndex:
         newest."""
         self._spark = spark
         self._table = delta_table.Table(spark, lakehouse.subject_index)
-        self._history = HistoryFacts(spark, lakehouse.known_history)
+        self._history = HistoryFacts(spark, lakehouse.history_facts)
         self._accounts = Accounts(spark, lakehouse.accounts, reader)
         self._reader = reader
         self._bronze = bronze

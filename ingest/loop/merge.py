@@ -93,7 +93,7 @@ class Merge:
         self._suppression = Suppression(
             spark, pipeline, rules, self.tables.table_schemas, self.tables.table_state, self._quarantine
         )
-        history = HistoryFacts(spark, lakehouse.known_history)
+        history = HistoryFacts(spark, lakehouse.history_facts)
         self._summary = BronzeSummary(bronze, writer, history, rules.view)
         self._slices = Slices(bronze, rules, self.tables.table_schemas, slice_events, self._summary, earlier_readers)
         self._set_aside_tables = SetAsideTables(self._accounts, self._quarantine)

@@ -17,7 +17,7 @@ from ingest.names import Lakehouse
 def every_table(spark: SparkSession, pipeline: Pipeline) -> list[str]:
     """Returns the folders of all tables of a pipeline, including those that it shares with other pipelines."""
     layout = pipeline.layout
-    shared = [layout.accounts, layout.tables, layout.backfills, layout.ledger, layout.known_history]
+    shared = [layout.accounts, layout.tables, layout.backfills, layout.ledger, layout.history_facts]
     entries = Catalog(spark, layout.tables).entries(pipeline.name)
     return [
         *event_folders(spark, pipeline),
