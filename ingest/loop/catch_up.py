@@ -82,8 +82,8 @@ class CatchUp:
 
     def _is_rebuilt(self, table: str) -> bool:
         """Returns whether a rebuild of the table is under way or was interrupted."""
-        asked = [b.request for b in self._backfills.all() if b.ended_at is None]
-        return any(a.get("source") == REBUILD and table in (a["tables"] or [table]) for a in asked)
+        requests = [b.request for b in self._backfills.all() if b.ended_at is None]
+        return any(a.get("source") == REBUILD and table in (a["tables"] or [table]) for a in requests)
 
     def _merge_slice(self, table: str, shares: list[WaitingSlice], merge: MergeTable) -> Account:
         """Merges the table's share of the batches of a slice. Returns its account."""
