@@ -21,7 +21,7 @@ from ingest.changelog.origin import ORIGIN
 from ingest.evolution.inference import are_parsed, column_kinds, parsed_images
 from ingest.jvm.classes import java_class
 from ingest.jvm.expressions import invoke
-from ingest.jvm.library import reaches_tasks
+from ingest.jvm.library import tasks_have_library
 from ingest.merge.key_changes import names_new_key
 from ingest.spark.local_rows import local_rows
 
@@ -51,8 +51,8 @@ class BatchCounter:
 
     @staticmethod
     def is_available(spark: SparkSession) -> bool:
-        """Returns whether tasks can load the counter's class: not where executors run in other JVMs."""
-        return reaches_tasks(spark.sparkContext)
+        """Returns True where tasks have the counter's class."""
+        return tasks_have_library(spark.sparkContext)
 
     def observe(self, batch: Column, position: Column, table: Column) -> Column:
         """Returns `batch` as a column that counts each event for which it is evaluated. `position`, `table`: the

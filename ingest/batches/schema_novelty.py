@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.jvm.classes import java_class
-from ingest.jvm.library import reaches_tasks
+from ingest.jvm.library import tasks_have_library
 
 
 def is_novel(
@@ -24,9 +24,8 @@ def is_novel(
     columns of its `group` (slice, table, wrapped; only the table may be null). Null where that is unknown, and they
     have to be; not null means plain JSON that names either image once.
 
-    Each task remembers what it has seen itself. Executors in other JVMs lack the class: there the result is always
-    null."""
-    if not reaches_tasks(spark.sparkContext):
+    Each task remembers what it has seen itself. Where tasks lack the class the result is always null."""
+    if not tasks_have_library(spark.sparkContext):
         return F.lit(None).cast("boolean")
     jvm: Any = spark._jvm
     columns = [column._jc for column in (value, *group)]

@@ -11,15 +11,15 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from ingest.jvm.classes import java_class
-from ingest.jvm.library import reaches_tasks
+from ingest.jvm.library import tasks_have_library
 
 
 def write_small_rows(transaction: Any, rows: DataFrame) -> list[Any] | None:
     """Writes rows to new files of a transaction's table. Returns Delta's actions for them, with the statistics that the
-    table collects; None if the table has features that this does not support, or tasks run outside of the driver's JVM.
+    table collects; None if the table has features that this does not support, or tasks lack the class that writes.
     `rows`: with the table's columns and, optionally, `CHANGE_TYPE`."""
     spark = rows.sparkSession
-    if not reaches_tasks(spark.sparkContext):
+    if not tasks_have_library(spark.sparkContext):
         return None
     actions = java_class(spark._jvm, "ingest.delta.SmallWrite").written(transaction, rows._jdf)
     # Iterating in py4j ends with an exception, which PySpark inspects for longer than the write took.

@@ -4,7 +4,8 @@ The jar lies in the cache folder (`jars/library/ingest-<digest>.jar`). The diges
 and of PySpark's version, so that versions share a cache folder without touching each other's jars. The compiler is
 Eclipse's, a jar of `ivy.xml` too: a Java runtime is enough.
 
-`$INGEST_JVM=off`, or `spark.ingest.jvm=off` among a session's properties, runs everything without the jar.
+`$INGEST_JVM=off`, or `spark: {spark.ingest.jvm: off}` in a pipeline's file, runs everything but `ingest sql` without
+the jar: more slowly, and where several processes write one table on a local disk, as safely as Hadoop alone does.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _RELEASE = "17"
 _TIMEOUT_SECONDS = 300
 _ANY_CLASS = "ingest.json.PlainRow"
 _LOCAL = re.compile(r"local(\[.*\])?")
+_EXECUTORS_JARS = ("spark.jars", "spark.yarn.dist.jars", "spark.executor.extraClassPath")
+"""Properties that name jars on the class path of executors. `spark-submit --jars` sets one of the first two."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The oldest time that a zip file can hold: the same classes make the same jar."""
 _log = logging.getLogger(__name__)
@@ -153,18 +156,13 @@ def require_library(context: Any, purpose: str) -> None:
     if not has_library(context):
         raise PrerequisiteMissing(
             f"{purpose} needs the project's own Java, which this session runs without",
-            f"leave {ENVIRONMENT} and `jvm: off` out; submit with the jars that `ingest jars` lists",
+            f"leave {ENVIRONMENT} and {SWITCH} out; submit with the jars that `ingest jars` lists",
         )
 
 
 def has_library(context: Any) -> bool:
     """Returns True where the driver may use the library's classes."""
     return is_enabled() and _is_loaded(context)
-
-
-def reaches_tasks(context: Any) -> bool:
-    """Returns True where the library's classes may be used: tasks run in the driver's JVM, which has them."""
-    return _LOCAL.fullmatch(str(context.master)) is not None and has_library(context)
 
 
 @lru_cache(maxsize=8)
@@ -183,3 +181,20 @@ def _is_loaded(context: Any) -> bool:
             "the class path has no %s: running without it, more slowly; submit with `ingest jars`", _jar_name()
         )
     return bool(version == digest())
+
+
+def tasks_have_library(context: Any) -> bool:
+    """Returns True where the driver and the tasks of a SparkContext may use the library's classes."""
+    return has_library(context) and _executors_have_it(context)
+
+
+@lru_cache(maxsize=8)
+def _executors_have_it(context: Any) -> bool:
+    """Returns True where tasks run in the driver's JVM, or the executors are given this version of the library."""
+    if _LOCAL.fullmatch(str(context.master)):
+        return True
+    configuration = context.getConf()
+    found = any(_jar_name() in configuration.get(name, "") for name in _EXECUTORS_JARS)
+    if not found:
+        _log.warning("no executor is given %s: running without it, more slowly; submit with `ingest jars`", _jar_name())
+    return found

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,7 @@ _PLAN_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Where PySpark tells of a failure by its whole plan, with the values in it, beside raising it."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CLASS_PATH = "spark.driver.extraClassPath"
+_JARS = "spark.jars"
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
@@ -99,7 +100,8 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         project |= _own_process(is_enabled({**defaults, **properties, **submitted}))
     settings = resolved(project, properties, submitted, defaults)
     if not is_submitted:
-        settings |= {"spark.master": master, **_java_settings({**defaults, **settings, **submitted})}
+        cluster = local_cores(master) is None
+        settings |= {"spark.master": master, **_java_settings({**defaults, **settings, **submitted}, cluster)}
     builder: SparkSession.Builder = SparkSession.builder
     if submitted.get("spark.app.name") in (None, Path(sys.argv[0]).name):
         # Without `--name` Spark takes the name of the script.
@@ -140,16 +142,26 @@ def _own_process(has_library: bool) -> dict[str, str]:
     }
 
 
-def _java_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """The JVM's options and class path: what this project needs, then what is set."""
+def _java_settings(settings: Mapping[str, str], cluster: bool) -> dict[str, str]:
+    """Returns the JVM's options and class path: the project's first, then those of `settings`.
+
+    `cluster`: executors are other processes, to which Spark sends the jars."""
     log4j = f"-Dlog4j2.configurationFile=file:{_LOG4J}"
     # On the class path rather than in spark.jars: of these alone the JVM takes archived classes.
     added = session_jars(settings)
     own = os.pathsep.join(str(path) for path in added)
     return {
+        **(_sent_to_executors(added, settings.get(_JARS, "")) if cluster else {}),
         _JAVA_OPTIONS: " ".join(filter(None, (log4j, java_options(added), settings.get(_JAVA_OPTIONS)))),
         _CLASS_PATH: os.pathsep.join(filter(None, (own, settings.get(_CLASS_PATH)))),
     }
+
+
+def _sent_to_executors(added: Sequence[Path], listed: str) -> dict[str, str]:
+    """Returns the property that sends the `added` jars to executors, with those that it lists already."""
+    given = [jar.strip() for jar in listed.split(",") if jar.strip()]
+    names = {Path(jar).name for jar in given}
+    return {_JARS: ",".join([*given, *(str(jar) for jar in added if jar.name not in names)])}
 
 
 @contextmanager

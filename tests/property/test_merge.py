@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from ingest.backfill.replay import Case, Delivery, replay
 from ingest.batches.rules import DEFAULT_PLACEHOLDER
+from ingest.jvm.library import ENVIRONMENT, tasks_have_library
 from ingest.lakehouse import page_index, silver
 from ingest.loop import capture
 from ingest.testing import Event, fold, format_events, parse_events, shrink
@@ -175,6 +176,19 @@ def test_truncates_leave_what_came_after_them(spark: SparkSession, tmp_path: Pat
     said = [parse_events(text, COLUMNS) for text in TRUNCATED]
     found = folded(spark, tmp_path / "run", said, 1, len(said), len(said))
     assert found == [fold(one, COLUMNS) for one in said]
+
+
+@pytest.mark.parametrize("lane", ["with the library", "without it"])
+def test_random_changelogs_with_and_without_the_java_library(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lane: str
+) -> None:
+    monkeypatch.setenv(ENVIRONMENT, "on" if lane == "with the library" else "off")
+    assert tasks_have_library(spark.sparkContext) == (lane == "with the library")
+    said = sampled(Random(SEED), 40, 0)
+    holds(spark, tmp_path / "in batches", said, batches=3, tables=2)
+    said = [parsed(text, COLUMNS) for text in (*FOUND, *TOLD_LATE)]
+    should = [fold(one, COLUMNS) for one in said]
+    assert folded(spark, tmp_path / "one by one", said, 1, 1, len(said)) == should
 
 
 @pytest.mark.parametrize(("events", "tables"), [(1, 1), pytest.param(2, 2, marks=pytest.mark.long)])

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from ingest.jvm.classes import java_class
 from ingest.jvm.expressions import data_type, invoke
-from ingest.jvm.library import reaches_tasks
+from ingest.jvm.library import tasks_have_library
 
 CORRUPT = "_ingest_corrupt"
 """The field of a type that holds the text of what can't be read by it."""
@@ -27,7 +27,7 @@ def opened(value: Column, into: T.StructType, known: bool = False) -> Column:
     """The object in these bytes; null for null. `known`: each has been read before, is whole, and names none of its
     fields twice; what isn't asked for then needn't be read again."""
     context: Any = SparkContext._active_spark_context
-    if not reaches_tasks(context):
+    if not tasks_have_library(context):
         return parsed(value, into)
     return invoke(context._jvm, reader(context._jvm, into, known), "read", into, (value,), pure=True)
 

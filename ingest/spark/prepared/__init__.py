@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.jvm.classes import java_class
-from ingest.jvm.library import reaches_tasks
+from ingest.jvm.library import tasks_have_library
 from ingest.spark.checkpoints import add_to_scope, checkpoint
 
 _AT_HAND = 1024
@@ -70,7 +70,7 @@ class Files:
 def scanned(query: Query, by: tuple[Hashable, ...], files: Files) -> DataFrame:
     """`query(*by, rows)` of the rows of `files`, each asked for itself, in one task. It is planned once for what is
     alike."""
-    plan = _scan(query, by, files) if reaches_tasks(files.spark.sparkContext) else None
+    plan = _scan(query, by, files) if tasks_have_library(files.spark.sparkContext) else None
     if plan is None or not plan.repeats:
         return query(*by, files.rows()).coalesce(1)
     return plan.answer(files)
@@ -91,7 +91,7 @@ def _listed(rows: Sequence[DataFrame]) -> Any:
 def _planned(query: Query, by: tuple[Hashable, ...], rows: Sequence[DataFrame], given: Any) -> _Plan | None:
     """The plan of `query` for rows with the columns of `given`; None where none can be asked again."""
     spark = rows[0].sparkSession
-    if not reaches_tasks(spark.sparkContext):
+    if not tasks_have_library(spark.sparkContext):
         return None
     plan = _plan(spark, query, by, _java(spark).columns(given))
     return plan if plan.repeats else None

@@ -2,6 +2,8 @@ package ingest.batches;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
 import ingest.json.SchemaNovelty;
+import java.io.IOException;
+import java.io.ObjectOutputStream;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -27,7 +29,7 @@ public final class BatchStats extends AccumulatorV2 {
     private transient TaskStats passing;
 
     /** An event passes by: the columns that `tally.py` names. Gives back `batch`. */
-    public long saw(InternalRow event, long batch) {
+    public synchronized long saw(InternalRow event, long batch) {
         if (TaskContext.get() == null) {
             spoilt = true;
         }
@@ -43,6 +45,11 @@ public final class BatchStats extends AccumulatorV2 {
         return batch;
     }
 
+    /** An executor sends what it has so far with each heartbeat, while the task goes on. */
+    private synchronized void writeObject(ObjectOutputStream out) throws IOException {
+        out.defaultWriteObject();
+    }
+
     private void spoil() {
         spoilt = true;
         groups.clear();
@@ -50,7 +57,7 @@ public final class BatchStats extends AccumulatorV2 {
     }
 
     /** A list of groups as JSON; null where nothing can be told. */
-    public String told() throws java.io.IOException {
+    public String told() throws IOException {
         if (spoilt) {
             return null;
         }

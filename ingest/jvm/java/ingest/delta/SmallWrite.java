@@ -14,9 +14,9 @@ import org.apache.hadoop.mapreduce.TaskAttemptID;
 import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl;
 import org.apache.spark.SparkContext;
 import ingest.prepared.Copies;
-import ingest.prepared.InThisJvm;
 import ingest.prepared.PreparedQuery;
-import ingest.prepared.PreparedPlan;
+import ingest.prepared.SessionSettings;
+import ingest.prepared.SharedByTasks;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.Dataset;
@@ -33,9 +33,9 @@ import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.execution.datasources.WriteTaskStatsTracker;
 import org.apache.spark.sql.execution.metric.SQLMetric;
 import org.apache.spark.sql.execution.metric.SQLMetrics$;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.internal.SQLConf$;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.util.SerializableJobConf;
 import scala.Option;
 import scala.collection.IterableOnceOps;
 import scala.collection.Iterator;
@@ -93,7 +93,7 @@ final class SmallFileWriter extends AbstractFunction0 {
     }
 
     public Object apply() {
-        TaskAttemptContext attempt = new TaskAttemptContextImpl(kind.settings, new TaskAttemptID());
+        TaskAttemptContext attempt = new TaskAttemptContextImpl(kind.settings.value(), new TaskAttemptID());
         SmallFile table = new SmallFile(kind, attempt, folder, "part-00000");
         SmallFile changes = new SmallFile(kind, attempt, folder, "_change_data/cdc-00000");
         Object statistics = kind.statistics.take();
@@ -142,12 +142,12 @@ final class SmallWriteTask extends AbstractFunction2 implements java.io.Serializ
     }
 
     public Object apply(Object context, Object rows) {
-        return SQLConf$.MODULE$.withExistingConf(kind.session, new SmallFileWriter(kind, folder, (Iterator) rows));
+        return SQLConf$.MODULE$.withExistingConf(kind.session.conf(), new SmallFileWriter(kind, folder, (Iterator) rows));
     }
 }
 
 /** How few rows with certain columns become files of tables with certain properties. */
-public final class SmallWrite extends InThisJvm {
+public final class SmallWrite extends SharedByTasks {
     private static final int KEPT = 256;
     private static final String[] COUNTED = {"numFiles", "numOutputBytes", "numOutputRows"};
     private static final Map ALL = new LinkedHashMap(16, 0.75f, true);
@@ -157,14 +157,15 @@ public final class SmallWrite extends InThisJvm {
         "delta.dataSkippingNumIndexedCols", "delta.checkpointInterval", "delta.logRetentionDuration",
         "delta.deletedFileRetentionDuration"});
 
-    final transient OutputWriterFactory factory;
-    final transient JobConf settings;
-    final transient Copies statistics;
-    final transient StructType columns;
-    final transient SQLConf session;
-    final transient int changeType;
+    final OutputWriterFactory factory;
+    final SerializableJobConf settings;
+    final Copies statistics;
+    final StructType columns;
+    final SessionSettings session;
+    final int changeType;
 
     private SmallWrite(OptimisticTransaction transaction, Dataset frame) throws java.io.IOException {
+        super(frame.sparkSession().sparkContext());
         SparkSession spark = frame.sparkSession();
         Metadata metadata = transaction.metadata();
         DeltaLog log = transaction.deltaLog();
@@ -173,12 +174,12 @@ public final class SmallWrite extends InThisJvm {
         this.columns = frame.schema().asNullable();
         this.factory = log.fileFormat(transaction.protocol(), metadata)
             .prepareWrite(spark, job, (scala.collection.immutable.Map) Map$.MODULE$.empty(), columns);
-        this.settings = new JobConf(job.getConfiguration());
+        this.settings = new SerializableJobConf(new JobConf(job.getConfiguration()));
         Option tracker = (Option) transaction.getOptionalStatsTrackerAndStatsCollection(
             frame.queryExecution().analyzed().output(), log.dataPath(), new StructType(), frame)._1();
         this.statistics = new Copies(tracker.get());
-        this.session = PreparedPlan.ofFewRows(spark.sessionState().conf());
-        session.setConfString("spark.databricks.delta.collectStats.fallbackToInterpretedProjection", "true");
+        this.session = new SessionSettings(spark.sessionState().conf());
+        session.set("spark.databricks.delta.collectStats.fallbackToInterpretedProjection", "true");
         this.changeType = Arrays.asList(columns.fieldNames()).indexOf("_change_type");
     }
 

@@ -1,5 +1,8 @@
 package ingest.prepared;
 
+import java.io.IOException;
+import java.io.ObjectInputStream;
+import java.io.Serializable;
 import java.nio.ByteBuffer;
 import java.util.Deque;
 import java.util.concurrent.ConcurrentLinkedDeque;
@@ -9,11 +12,13 @@ import org.apache.spark.TaskContext$;
 import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 
-/** Copies of what Spark would copy to each task, for it is not made for two at a time: each is used by one after the
- * other, as to read another one from its bytes takes longer than few rows do. */
-public final class Copies {
+/**
+ * Copies of an object that one task at a time can use, such as a plan. Spark reads one for each task; here a copy goes
+ * from task to task in a JVM, for to read it from its bytes takes longer than few rows do.
+ */
+public final class Copies implements Serializable {
     private final byte[] bytes;
-    private final Deque free = new ConcurrentLinkedDeque();
+    private transient Deque free = new ConcurrentLinkedDeque();
 
     public Copies(Object original) {
         ByteBuffer written = SparkEnv.get().closureSerializer().newInstance().serialize(original, any());
@@ -21,7 +26,13 @@ public final class Copies {
         written.get(bytes);
     }
 
-    /** One that no other task has, until it comes back. Its counters belong to no task: it outlives them. */
+    private void readObject(ObjectInputStream in) throws IOException, ClassNotFoundException {
+        in.defaultReadObject();
+        free = new ConcurrentLinkedDeque();
+    }
+
+    /** Returns a copy that no other task has until it is given back. Its accumulators belong to no task, which it
+     * outlives. */
     public Object take() {
         Object kept = free.poll();
         if (kept != null) {
@@ -37,7 +48,7 @@ public final class Copies {
         }
     }
 
-    /** Not where its task has failed: who knows what is left in it. */
+    /** Lets the next task take `copy`. One whose task failed, which may have left anything in it, is not given back. */
     public void giveBack(Object copy) {
         free.push(copy);
     }

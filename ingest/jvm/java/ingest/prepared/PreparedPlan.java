@@ -134,25 +134,18 @@ final class PreparedRows extends AbstractIterator {
 }
 
 /** A plan with slots. */
-public final class PreparedPlan extends InThisJvm {
-    private final transient Partition[] parts;
-    private final transient Copies copies;
-    private final transient SQLConf settings;
+public final class PreparedPlan extends SharedByTasks {
+    private final Partition[] parts;
+    private final Copies copies;
+    private final SessionSettings settings;
 
     /** `settings`: those of the plan's session. */
     PreparedPlan(RDD plan, RDD[] slots, SQLConf settings) {
+        super(plan.context());
         this.parts = plan.partitions();
         needed(plan);
         this.copies = new Copies(new PreparedCopy(plan, slots));
-        this.settings = ofFewRows(settings);
-    }
-
-    /** The settings of a session, for a task with few rows: what it generates of code beside that of its plan it
-     * generates anew each time, which takes longer than they do. */
-    public static SQLConf ofFewRows(SQLConf settings) {
-        SQLConf changed = settings.clone();
-        changed.setConfString("spark.sql.codegen.factoryMode", "NO_CODEGEN");
-        return changed;
+        this.settings = new SessionSettings(settings);
     }
 
     /** What it is of these parts of other rows, each of which is for one of its slots. */
@@ -171,7 +164,7 @@ public final class PreparedPlan extends InThisJvm {
 
     private Iterator started(PreparedCopy copy, Partition[] parts, TaskContext context) {
         PreparedRows answer = new PreparedRows(this, copy, new PreparedParts(copy.plan, parts, context));
-        SQLConf$.MODULE$.withExistingConf(settings, new PreparedStart(answer));
+        SQLConf$.MODULE$.withExistingConf(settings.conf(), new PreparedStart(answer));
         return answer;
     }
 
