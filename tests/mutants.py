@@ -474,7 +474,7 @@ MUTANTS = [
     Mutant(
         "a plan that sends rows from task to task is asked again",
         "jvm/java/ingest/prepared/PreparedQuery.java",
-        "repeats(executed) ? ",
+        "isRepeatable(executed) ? ",
         "true ? ",
         PREPARED,
     ),

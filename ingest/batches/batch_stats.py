@@ -58,11 +58,11 @@ class BatchCounter:
         """Returns `batch` as a column that counts each event for which it is evaluated. `position`, `table`: the
         event's position and table, as bronze places it."""
         observed = (_observed(position, table), batch)
-        return invoke(self._spark._jvm, self._counts, "saw", T.LongType(), observed, pure=False)
+        return invoke(self._spark._jvm, self._counts, "observe", T.LongType(), observed, pure=False)
 
     def groups_json(self) -> list[dict[str, Any]] | None:
         """Returns `Group.to_json` of each group, once all events are written. None where not all could be counted."""
-        text = self._counts.told()
+        text = self._counts.toJson()
         if text is None:
             return None
         counted = json.loads(text)

@@ -15,7 +15,7 @@ ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
 def map_in_arrow(rows: DataFrame, function: ArrowFunction, schema: T.StructType | str) -> DataFrame:
-    """Returns `function` of each task's batches. What it raises reaches the driver by its class (`causes`)."""
+    """Returns the rows of `function` over each task's batches. The driver gets its exceptions by class (`causes`)."""
 
     def described(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with _described():
@@ -27,7 +27,7 @@ def map_in_arrow(rows: DataFrame, function: ArrowFunction, schema: T.StructType 
 def cogroup_in_arrow(
     one: GroupedData, other: GroupedData, function: Callable[[pa.Table, pa.Table], pa.Table], schema: T.StructType
 ) -> DataFrame:
-    """Returns `function` of both tables of each group. What it raises reaches the driver by its class (`causes`)."""
+    """Returns the rows of `function` over both tables of each group. The driver gets its exceptions by class."""
 
     def described(left: pa.Table, right: pa.Table) -> pa.Table:
         with _described():

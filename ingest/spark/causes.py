@@ -35,12 +35,12 @@ class Cause:
 
     @property
     def name(self) -> str:
-        """The condition, or the class without its package."""
+        """Returns the condition, or the class without its package."""
         return self.condition or self.classes[0].rpartition(".")[2]
 
 
 def causes(error: BaseException, jvm: Any) -> list[Cause]:
-    """The chain of `error`, the outermost first: through Python's causes, into the JVM's, and into a worker's.
+    """Returns the chain of `error`, the outermost first: through Python's causes, into the JVM's, and into a worker's.
 
     `jvm`: of the session in which it was raised."""
     found: list[Cause] = []
@@ -53,7 +53,7 @@ def causes(error: BaseException, jvm: Any) -> list[Cause]:
 
 
 def own_error(error: BaseException) -> IngestError | None:
-    """The `IngestError` that a Python worker raised, as it was raised there; None where it was another failure."""
+    """Returns the `IngestError` that a Python worker raised; None for any other failure."""
     for one in _python_chain(error):
         throwable = _throwable(one)
         while throwable is not None:
@@ -64,12 +64,12 @@ def own_error(error: BaseException) -> IngestError | None:
 
 
 def python_names(*kinds: type[BaseException]) -> tuple[str, ...]:
-    """The names under which a `Cause` has these Python classes."""
+    """Returns the names that a `Cause` has for these Python classes."""
     return tuple(_names_of(kind)[0] for kind in kinds)
 
 
 def describe(error: Exception) -> None:
-    """Adds the note by which a failure in a Python worker is known in the driver. Once: the first one stands."""
+    """Adds the note by which the driver recognises a failure in a Python worker. A note that is there stays."""
     if any(note.startswith(_NOTE) for note in getattr(error, "__notes__", ())):
         return
     own = error if isinstance(error, IngestError) else None
@@ -99,7 +99,7 @@ def _names_of(kind: type[BaseException]) -> tuple[str, ...]:
 
 
 def _throwable(error: BaseException) -> Any:
-    """Java's, of what py4j or PySpark made of it."""
+    """Returns the Java throwable of an exception of py4j or PySpark."""
     return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
 
 
@@ -133,7 +133,7 @@ def _condition(throwable: Any, jvm: Any) -> tuple[str | None, Mapping[str, str]]
 
 
 def _worker_note(throwable: Any) -> Mapping[str, Any] | None:
-    """What `describe` wrote, out of the traceback that the worker sent."""
+    """Returns the note of `describe` out of the traceback that the worker sent."""
     lines = [line.strip() for line in str(throwable.getMessage()).splitlines()]
     notes = [line.removeprefix(_NOTE) for line in lines if line.startswith(_NOTE)]
     return dict(json.loads(notes[-1])) if notes else None

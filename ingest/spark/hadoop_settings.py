@@ -1,5 +1,7 @@
-"""Hadoop's settings go with every scan and every write. With each of the thousand goes where it was set, in a gzip
-stream of its own: that takes ten times as long as the settings themselves.
+"""Hadoop's configuration without the origins of its settings.
+
+Spark serializes it with every scan and write. The origin of each of a thousand settings goes with it in a gzip stream
+of its own, which takes ten times as long as the settings.
 """
 
 from __future__ import annotations
@@ -9,18 +11,20 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 _SET_BY_SPARK = "spark.hadoop."
-"""How the name of a property begins that Spark hands on to Hadoop."""
+"""Prefix of the properties that Spark passes to Hadoop."""
 
 
 def forget_origins(spark: SparkSession) -> None:
-    """Of all settings but those that Spark was told. Their values stay. Whoever asks hears that nobody knows."""
+    """Removes the origins of all settings but those that Spark was given. The values stay."""
     context: Any = spark.sparkContext
     jvm, settings = context._jvm, context._jsc.hadoopConfiguration()
-    settings.size()  # Only now they are read.
+    # Loads the settings, and the file systems, whose classes add settings.
+    jvm.org.apache.hadoop.fs.FileSystem.get(settings)
+    settings.size()
     field = jvm.java.lang.Class.forName("org.apache.hadoop.conf.Configuration").getDeclaredField("updatingResource")
     field.setAccessible(True)
-    told = jvm.java.util.ArrayList()
+    given = jvm.java.util.ArrayList()
     for name, _ in context.getConf().getAll():
         if name.startswith(_SET_BY_SPARK):
-            told.add(name.removeprefix(_SET_BY_SPARK))
-    field.get(settings).keySet().retainAll(told)
+            given.add(name.removeprefix(_SET_BY_SPARK))
+    field.get(settings).keySet().retainAll(given)

@@ -186,7 +186,7 @@ def test_random_changelogs_with_and_without_the_java_library(
     assert tasks_have_library(spark.sparkContext) == (lane == "with the library")
     said = sampled(Random(SEED), 40, 0)
     holds(spark, tmp_path / "in batches", said, batches=3, tables=2)
-    said = [parsed(text, COLUMNS) for text in (*FOUND, *TOLD_LATE)]
+    said = [parse_events(text, COLUMNS) for text in (*FOUND, *TOLD_LATE)]
     should = [fold(one, COLUMNS) for one in said]
     assert folded(spark, tmp_path / "one by one", said, 1, 1, len(said)) == should
 

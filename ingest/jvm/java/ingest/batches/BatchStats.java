@@ -14,32 +14,32 @@ import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.util.AccumulatorV2;
 
 /**
- * What is told of the groups of some events (one table, one schema, one kind each), counted while the events pass by on
- * their way to somewhere. Each task has a tally of its own; they are added up where it was made.
+ * Statistics of the events of a batch by group (table, schema, kind of event), gathered while they are written. An
+ * accumulator: Spark adds up those of the tasks in the driver.
  */
 public final class BatchStats extends AccumulatorV2 {
-    /** Of values that are kept because they tell something new of a shape, in bytes. */
-    private static final long MOST_KEPT = 4 << 20;
+    /** Limit of the bytes of values that are kept because they add to a schema. */
+    private static final long MOST_KEPT_BYTES = 4 << 20;
 
     private final HashMap groups = new HashMap();
-    /** Whether it has counted what is no event of a task, or would have to keep too much. */
-    private boolean spoilt;
-    private long kept;
+    /** True if it observed an event outside of a task, or would have to keep too many bytes. */
+    private boolean incomplete;
+    private long keptBytes;
 
-    private transient TaskStats passing;
+    private transient TaskStats task;
 
-    /** An event passes by: the columns that `tally.py` names. Gives back `batch`. */
-    public synchronized long saw(InternalRow event, long batch) {
+    /** Counts an event, whose fields `batch_stats.py` lists. Returns `batch`. */
+    public synchronized long observe(InternalRow event, long batch) {
         if (TaskContext.get() == null) {
-            spoilt = true;
+            incomplete = true;
         }
-        if (!spoilt) {
-            if (passing == null) {
-                passing = new TaskStats(groups);
+        if (!incomplete) {
+            if (task == null) {
+                task = new TaskStats(groups);
             }
-            kept += passing.saw(event);
-            if (kept > MOST_KEPT) {
-                spoil();
+            keptBytes += task.observe(event);
+            if (keptBytes > MOST_KEPT_BYTES) {
+                giveUp();
             }
         }
         return batch;
@@ -50,26 +50,26 @@ public final class BatchStats extends AccumulatorV2 {
         out.defaultWriteObject();
     }
 
-    private void spoil() {
-        spoilt = true;
+    private void giveUp() {
+        incomplete = true;
         groups.clear();
-        passing = null;
+        task = null;
     }
 
-    /** A list of groups as JSON; null where nothing can be told. */
-    public String told() throws IOException {
-        if (spoilt) {
+    /** Returns the groups as a JSON array; null if not all events could be counted. */
+    public String toJson() throws IOException {
+        if (incomplete) {
             return null;
         }
         ArrayList found = new ArrayList();
         for (Iterator all = groups.values().iterator(); all.hasNext();) {
-            found.add(((GroupStats) all.next()).told());
+            found.add(((GroupStats) all.next()).toMap());
         }
         return new ObjectMapper().writeValueAsString(found);
     }
 
     public boolean isZero() {
-        return groups.isEmpty() && !spoilt;
+        return groups.isEmpty() && !incomplete;
     }
 
     public AccumulatorV2 copy() {
@@ -78,16 +78,16 @@ public final class BatchStats extends AccumulatorV2 {
         return other;
     }
 
-    /** What a task begins with. */
+    /** Makes the empty accumulator of a task. */
     public AccumulatorV2 copyAndReset() {
         return new BatchStats();
     }
 
     public void reset() {
         groups.clear();
-        spoilt = false;
-        kept = 0;
-        passing = null;
+        incomplete = false;
+        keptBytes = 0;
+        task = null;
     }
 
     public void add(Object event) {
@@ -95,34 +95,34 @@ public final class BatchStats extends AccumulatorV2 {
     }
 
     public void merge(AccumulatorV2 other) {
-        BatchStats more = (BatchStats) other;
-        kept += more.kept;
-        if (more.spoilt || spoilt || kept > MOST_KEPT) {
-            spoil();
+        BatchStats added = (BatchStats) other;
+        keptBytes += added.keptBytes;
+        if (added.incomplete || incomplete || keptBytes > MOST_KEPT_BYTES) {
+            giveUp();
             return;
         }
-        for (Iterator all = more.groups.keySet().iterator(); all.hasNext();) {
+        for (Iterator all = added.groups.keySet().iterator(); all.hasNext();) {
             Object key = all.next();
-            GroupStats mine = (GroupStats) groups.get(key);
-            if (mine == null) {
-                mine = new GroupStats((GroupStats) more.groups.get(key));
-                groups.put(key, mine);
+            GroupStats stats = (GroupStats) groups.get(key);
+            if (stats == null) {
+                stats = new GroupStats((GroupStats) added.groups.get(key));
+                groups.put(key, stats);
             }
-            mine.join((GroupStats) more.groups.get(key));
+            stats.join((GroupStats) added.groups.get(key));
         }
     }
 
-    /** Spark shows and logs the value of an accumulator: nothing of what it holds. */
+    /** Returns nothing of what it holds: Spark shows and logs the values of accumulators. */
     public Object value() {
         return "";
     }
 
     public String toString() {
-        return "tally";
+        return "batch statistics";
     }
 }
 
-/** What a task remembers from event to event. */
+/** The state of one task between events. */
 final class TaskStats {
     private static final UTF8String CHANGE = UTF8String.fromString("change");
     private static final UTF8String TOMBSTONE = UTF8String.fromString("tombstone");
@@ -133,15 +133,15 @@ final class TaskStats {
     private final GroupStats[] recent = new GroupStats[RECENT];
     private int next;
     private final HashMap partitions = new HashMap();
-    private TopicPartition here;
-    private final SchemaNovelty news = new SchemaNovelty();
+    private TopicPartition current;
+    private final SchemaNovelty novelty = new SchemaNovelty();
 
     TaskStats(HashMap groups) {
         this.groups = groups;
     }
 
-    /** How many bytes of it are kept. */
-    long saw(InternalRow event) {
+    /** Counts an event. Returns the number of its bytes that are kept. */
+    long observe(InternalRow event) {
         UTF8String op = event.isNullAt(1) ? null : event.getUTF8String(1);
         int letter = 0;
         if (op != null && op.numBytes() == 1) {
@@ -152,21 +152,21 @@ final class TaskStats {
         UTF8String topic = event.getUTF8String(5);
         int partition = event.getInt(6);
         long offset = event.getLong(7);
-        if (here == null || here.number != partition || !here.topic.equals(topic)) {
-            here = partition(topic, partition);
+        if (current == null || current.number != partition || !current.topic.equals(topic)) {
+            current = partition(topic, partition);
         }
-        if (letter == 0 && TOMBSTONE.equals(op) && here.repeats(event, offset)) {
-            table = here.table;
+        if (letter == 0 && TOMBSTONE.equals(op) && current.repeats(event, offset)) {
+            table = current.table;
         }
-        here.passed(letter == 'd', event, offset, table);
+        current.observe(letter == 'd', event, offset, table);
         GroupStats group = group(table, change ? CHANGE : op, event);
-        group.saw(event, letter == 'r', here, offset);
+        group.observe(event, letter == 'r', current, offset);
         if (!change || group.schemaId != null) {
             return 0;
         }
         byte[] value = event.isNullAt(13) ? null : event.getBinary(13);
-        news.collectInto(group.seen);
-        Boolean is = (Boolean) news.call(value, SLICE, group.table, Boolean.valueOf(group.wrapped));
+        novelty.collectInto(group.seen);
+        Boolean is = (Boolean) novelty.call(value, SLICE, group.table, Boolean.valueOf(group.wrapped));
         return is == null || is.booleanValue() ? group.keep(value, is != null) : 0;
     }
 
@@ -189,11 +189,11 @@ final class TaskStats {
                 return recent[i];
             }
         }
-        GroupStats asked = new GroupStats(table, kind, problem, schemaId, wrapped);
-        GroupStats found = (GroupStats) groups.get(asked.key());
+        GroupStats made = new GroupStats(table, kind, problem, schemaId, wrapped);
+        GroupStats found = (GroupStats) groups.get(made.key());
         if (found == null) {
-            found = asked;
-            groups.put(asked.key(), asked);
+            found = made;
+            groups.put(made.key(), made);
         }
         recent[next] = found;
         next = (next + 1) % RECENT;

@@ -10,7 +10,7 @@ import java.util.TreeSet;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** What is told of the events of one group. */
+/** Statistics of the events of one group. */
 final class GroupStats implements Serializable {
     final String table;
     final Long schemaId;
@@ -25,12 +25,12 @@ final class GroupStats implements Serializable {
     private TreeSet origins = new TreeSet();
     private long[] lowest, highest, firstRead, lastRead;
     private LogProgress earliest, furthest;
-    /** Of each partition, one for each task that saw it. */
+    /** For each partition, one of each task that read it. */
     private final ArrayList runs = new ArrayList();
-    /** Values of which each told something new of the shape, and what that was; unsure where that isn't known. */
+    /** Values that added to the group's schema, and what they added; incomplete where that isn't known. */
     private final ArrayList values = new ArrayList();
     final HashSet seen = new HashSet();
-    private boolean unsure;
+    private boolean incomplete;
 
     private transient HashMap byPartition;
     private transient PartitionRun run;
@@ -46,7 +46,7 @@ final class GroupStats implements Serializable {
         this.wrapped = wrapped;
     }
 
-    /** One of the same group that has seen nothing. */
+    /** Makes statistics of the same group without any event. */
     GroupStats(GroupStats other) {
         this(other.tableText, other.kind, other.problem, other.schemaId, other.wrapped);
     }
@@ -64,7 +64,7 @@ final class GroupStats implements Serializable {
         return Arrays.asList(new Object[] {tableText, kind, problem, schemaId, Boolean.valueOf(wrapped)});
     }
 
-    void saw(InternalRow event, boolean read, TopicPartition partition, long offset) {
+    void observe(InternalRow event, boolean read, TopicPartition partition, long offset) {
         count++;
         long[] position = position(event.getStruct(8, 7));
         lowest = lower(lowest, position);
@@ -79,20 +79,20 @@ final class GroupStats implements Serializable {
             newest = Math.max(newest, Math.floorDiv(event.getLong(14), 1000L));
         }
         keyChanges |= event.getBoolean(11);
-        comesFrom(event.isNullAt(15) ? null : event.getUTF8String(15));
+        addOrigin(event.isNullAt(15) ? null : event.getUTF8String(15));
         if (ofRun != partition) {
             ofRun = partition;
             run = runIn(partition);
         }
         InternalRow progress = event.isNullAt(9) ? null : event.getStruct(9, 3);
-        run.saw(offset, progress);
+        run.observe(offset, progress);
         if (progress != null) {
             earliest = earliest == null || earliest.compare(progress) > 0 ? new LogProgress(progress) : earliest;
             furthest = furthest == null || furthest.compare(progress) < 0 ? new LogProgress(progress) : furthest;
         }
     }
 
-    private void comesFrom(UTF8String of) {
+    private void addOrigin(UTF8String of) {
         if (of == null || of.numBytes() == 0 || of.equals(origin)) {
             return;
         }
@@ -113,11 +113,11 @@ final class GroupStats implements Serializable {
         return found;
     }
 
-    /** A value that is news: what is new of it has been `seen`, unless nobody is `certain` of it. How many bytes of it
-     * are kept. */
+    /** Keeps a value that adds to the schema. `certain`: what it adds is in `seen`. Returns the number of bytes
+     * kept. */
     long keep(byte[] value, boolean certain) {
         values.add(value);
-        unsure |= !certain;
+        incomplete |= !certain;
         return value == null ? 0 : value.length;
     }
 
@@ -137,7 +137,7 @@ final class GroupStats implements Serializable {
         runs.addAll(other.runs);
         values.addAll(other.values);
         seen.addAll(other.seen);
-        unsure |= other.unsure;
+        incomplete |= other.incomplete;
     }
 
     private static long[] position(InternalRow row) {
@@ -153,8 +153,8 @@ final class GroupStats implements Serializable {
         return one == null || (other != null && Arrays.compare(other, one) > 0) ? other : one;
     }
 
-    /** By the names that `profile.Group` has; beside these what was `seen`, and the `values`. */
-    Object told() {
+    /** Returns the statistics by the names of `group_stats.Group`, with `seen` and `values`. */
+    Object toMap() {
         PartitionRun first = (PartitionRun) runs.get(0);
         ArrayList partitions = new ArrayList();
         for (int i = 0; i < runs.size(); i++) {
@@ -162,35 +162,35 @@ final class GroupStats implements Serializable {
             first = one.beginsBefore(first) ? one : first;
             partitions.add(one.partition());
         }
-        LinkedHashMap said = new LinkedHashMap();
-        said.put("table", table);
-        said.put("kind", text(kind));
-        said.put("problem", text(problem));
-        said.put("schema_id", schemaId);
-        said.put("wrapped", Boolean.valueOf(wrapped));
-        said.put("count", Long.valueOf(count));
-        said.put("first", first.begin());
-        said.put("first_position", lowest);
-        said.put("last_position", highest);
-        said.put("partitions", partitions);
-        said.put("key_changes", Boolean.valueOf(keyChanges));
-        said.put("last_read", lastRead);
-        said.put("first_read", firstRead);
-        said.put("progress", earliest == null ? null : new Object[] {earliest.told(), furthest.told()});
-        said.put("goes_back", PartitionRun.goBack(runs));
-        said.put("newest", newest == Long.MIN_VALUE ? null : Long.valueOf(newest));
-        said.put("origins", origins);
-        said.put("seen", unsure ? null : new TreeSet(seen));
-        said.put("values", values);
-        return said;
+        LinkedHashMap stats = new LinkedHashMap();
+        stats.put("table", table);
+        stats.put("kind", text(kind));
+        stats.put("problem", text(problem));
+        stats.put("schema_id", schemaId);
+        stats.put("wrapped", Boolean.valueOf(wrapped));
+        stats.put("count", Long.valueOf(count));
+        stats.put("first", first.begin());
+        stats.put("first_position", lowest);
+        stats.put("last_position", highest);
+        stats.put("partitions", partitions);
+        stats.put("key_changes", Boolean.valueOf(keyChanges));
+        stats.put("last_read", lastRead);
+        stats.put("first_read", firstRead);
+        stats.put("progress", earliest == null ? null : new Object[] {earliest.toArray(), furthest.toArray()});
+        stats.put("goes_back", PartitionRun.goBack(runs));
+        stats.put("newest", newest == Long.MIN_VALUE ? null : Long.valueOf(newest));
+        stats.put("origins", origins);
+        stats.put("seen", incomplete ? null : new TreeSet(seen));
+        stats.put("values", values);
+        return stats;
     }
 
-    private static String text(UTF8String said) {
-        return said == null ? null : said.toString();
+    private static String text(UTF8String stats) {
+        return stats == null ? null : stats.toString();
     }
 }
 
-/** A partition of a topic, and the last event that passed by of it, where that was a delete. */
+/** A partition of a topic, and its last event if that was a delete. */
 final class TopicPartition {
     final UTF8String topic;
     final int number;
@@ -204,13 +204,13 @@ final class TopicPartition {
         this.number = number;
     }
 
-    /** Whether a null tombstone stands right behind its delete. */
+    /** Returns true for a null tombstone right behind its delete. */
     boolean repeats(InternalRow tombstone, long at) {
         return deleted && offset + 1 == at && key != null && !tombstone.isNullAt(12)
             && Arrays.equals(key, tombstone.getBinary(12));
     }
 
-    void passed(boolean isDelete, InternalRow event, long at, UTF8String of) {
+    void observe(boolean isDelete, InternalRow event, long at, UTF8String of) {
         deleted = isDelete;
         if (isDelete) {
             offset = at;

@@ -6,7 +6,7 @@ import java.util.Collections;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** The events of a group in one partition that one task saw. */
+/** The events of a group in one partition, as one task read them. */
 final class PartitionRun implements Serializable, Comparable {
     private final UTF8String topic;
     private final int partition;
@@ -21,7 +21,7 @@ final class PartitionRun implements Serializable, Comparable {
         this.partition = partition;
     }
 
-    void saw(long offset, InternalRow progress) {
+    void observe(long offset, InternalRow progress) {
         disordered |= offset <= last;
         first = Math.min(first, offset);
         last = Math.max(last, offset);
@@ -59,7 +59,7 @@ final class PartitionRun implements Serializable, Comparable {
         return new Object[] {topic.toString(), Integer.valueOf(partition)};
     }
 
-    /** Whether the log goes back in any partition; null where events were not seen in their order. */
+    /** Returns whether the source's log goes back in any partition; null where tasks did not read it in order. */
     static Boolean goBack(ArrayList runs) {
         Collections.sort(runs);
         boolean back = false;
@@ -79,7 +79,7 @@ final class PartitionRun implements Serializable, Comparable {
     }
 }
 
-/** How far the log of a server had been sent. */
+/** How far the log of a server had been sent. Comparable among those of one server. */
 final class LogProgress implements Serializable {
     private final UTF8String server;
     private final long major;
@@ -105,7 +105,7 @@ final class LogProgress implements Serializable {
         return compared == 0 ? Long.compare(this.minor, minor) : compared;
     }
 
-    Object told() {
+    Object toArray() {
         return new Object[] {server.toString(), Long.valueOf(major), Long.valueOf(minor)};
     }
 }

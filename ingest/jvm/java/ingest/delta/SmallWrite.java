@@ -45,7 +45,7 @@ import scala.collection.immutable.Seq;
 import scala.runtime.AbstractFunction0;
 import scala.runtime.AbstractFunction2;
 
-/** A file that a task writes, once there is a row for it. `folder`: the table's; `name`: its own in there. */
+/** A file that a task opens at its first row. `folder`: the table's; `name`: the beginning of the file's name. */
 final class SmallFile {
     final String name;
     private final Path path;
@@ -60,7 +60,7 @@ final class SmallFile {
         this.path = new Path(folder, this.name);
     }
 
-    /** Whether there was none before. */
+    /** Writes a row. Returns true for the first one. */
     boolean write(InternalRow row) {
         boolean first = writer == null;
         if (first) {
@@ -70,7 +70,7 @@ final class SmallFile {
         return first;
     }
 
-    /** Its bytes; 0 where there is no file. */
+    /** Closes the file and returns its size in bytes; 0 if there is none. */
     long close() throws java.io.IOException {
         if (writer == null) {
             return 0;
@@ -80,7 +80,7 @@ final class SmallFile {
     }
 }
 
-/** One part's rows in files, of which `FileAction`s tell. */
+/** Writes the rows of one partition. Returns the actions of its files. */
 final class SmallFileWriter extends AbstractFunction0 {
     private final SmallWrite kind;
     private final String folder;
@@ -97,23 +97,23 @@ final class SmallFileWriter extends AbstractFunction0 {
         SmallFile table = new SmallFile(kind, attempt, folder, "part-00000");
         SmallFile changes = new SmallFile(kind, attempt, folder, "_change_data/cdc-00000");
         Object statistics = kind.statistics.take();
-        WriteTaskStatsTracker told = ((DeltaJobStatisticsTracker) statistics).newTaskInstance();
+        WriteTaskStatsTracker tracker = ((DeltaJobStatisticsTracker) statistics).newTaskInstance();
         while (rows.hasNext()) {
             InternalRow row = (InternalRow) rows.next();
             if (kind.changeType >= 0 && !row.isNullAt(kind.changeType)) {
                 changes.write(row);
             } else {
                 if (table.write(row)) {
-                    told.newFile(table.name);
+                    tracker.newFile(table.name);
                 }
-                told.newRow(table.name, row);
+                tracker.newRow(table.name, row);
             }
         }
         List actions = new ArrayList();
         try {
             long size = table.close();
             if (size > 0) {
-                DeltaFileStatistics found = (DeltaFileStatistics) told.getFinalStats(0);
+                DeltaFileStatistics found = (DeltaFileStatistics) tracker.getFinalStats(0);
                 String text = (String) ((MapOps) found.stats()).valuesIterator().next();
                 actions.add(new AddFile(table.name, Map$.MODULE$.empty(), size, System.currentTimeMillis(), true,
                     text, null, null, Option.empty(), Option.empty(), Option.empty(), Option.empty(),
@@ -131,7 +131,7 @@ final class SmallFileWriter extends AbstractFunction0 {
     }
 }
 
-/** What a task does with a part. */
+/** Runs SmallFileWriter in a task. */
 final class SmallWriteTask extends AbstractFunction2 implements java.io.Serializable {
     private final SmallWrite kind;
     private final String folder;
@@ -142,17 +142,21 @@ final class SmallWriteTask extends AbstractFunction2 implements java.io.Serializ
     }
 
     public Object apply(Object context, Object rows) {
-        return SQLConf$.MODULE$.withExistingConf(kind.session.conf(), new SmallFileWriter(kind, folder, (Iterator) rows));
+        SmallFileWriter writer = new SmallFileWriter(kind, folder, (Iterator) rows);
+        return SQLConf$.MODULE$.withExistingConf(kind.session.conf(), writer);
     }
 }
 
-/** How few rows with certain columns become files of tables with certain properties. */
+/**
+ * Writes few rows to files of a Delta table, each by the task that computes its rows. One instance serves all tables
+ * with the same columns and properties.
+ */
 public final class SmallWrite extends SharedByTasks {
-    private static final int KEPT = 256;
-    private static final String[] COUNTED = {"numFiles", "numOutputBytes", "numOutputRows"};
-    private static final Map ALL = new LinkedHashMap(16, 0.75f, true);
-    // What a table may say of itself and be written to here. What else there is asks for more than rows in files.
-    private static final List KNOWN = Arrays.asList(new String[] {
+    private static final int MOST_INSTANCES = 256;
+    private static final String[] METRICS = {"numFiles", "numOutputBytes", "numOutputRows"};
+    private static final Map INSTANCES = new LinkedHashMap(16, 0.75f, true);
+    // Properties that a table may have to be written here. Others may require more of a writer.
+    private static final List SUPPORTED = Arrays.asList(new String[] {
         "delta.enableChangeDataFeed", "delta.enableDeletionVectors", "delta.dataSkippingStatsColumns",
         "delta.dataSkippingNumIndexedCols", "delta.checkpointInterval", "delta.logRetentionDuration",
         "delta.deletedFileRetentionDuration"});
@@ -183,16 +187,16 @@ public final class SmallWrite extends SharedByTasks {
         this.changeType = Arrays.asList(columns.fieldNames()).indexOf("_change_type");
     }
 
-    /** The rows of `frame` as files of the transaction's table, a file for each part of them: `FileAction`s; null where
-     * the table asks for more than that. */
+    /** Writes `frame` to new files of the transaction's table, one for each partition. Returns their `FileAction`s;
+     * null if the table requires more of a writer. */
     public static List written(OptimisticTransaction transaction, Dataset frame) throws java.io.IOException {
-        if (!suits(transaction.metadata())) {
+        if (!isSupported(transaction.metadata())) {
             return null;
         }
         SmallWrite kind = of(transaction, frame);
         RDD rows = PreparedQuery.rowsOf(frame);
         SmallWriteTask task = new SmallWriteTask(kind, transaction.deltaLog().dataPath().toString());
-        Object[] parts = (Object[]) PreparedQuery.ran("few rows written", rows, task, Object[].class);
+        Object[] parts = (Object[]) PreparedQuery.run("small write", rows, task, Object[].class);
         List actions = new ArrayList();
         long files = 0, bytes = 0, count = 0;
         for (int i = 0; i < parts.length; i++) {
@@ -206,48 +210,48 @@ public final class SmallWrite extends SharedByTasks {
                 count += ((Number) file.numLogicalRecords().get()).longValue();
             }
         }
-        tell(transaction, rows.context(), new long[] {files, bytes, count});
+        registerMetrics(transaction, rows.context(), new long[] {files, bytes, count});
         return actions;
     }
 
-    /** What the table's history says of the commit. */
-    private static void tell(OptimisticTransaction transaction, SparkContext context, long[] counts) {
-        scala.collection.immutable.Map told = (scala.collection.immutable.Map) Map$.MODULE$.empty();
+    /** Registers the metrics that the table's history shows for the commit. */
+    private static void registerMetrics(OptimisticTransaction transaction, SparkContext context, long[] counts) {
+        scala.collection.immutable.Map metrics = (scala.collection.immutable.Map) Map$.MODULE$.empty();
         for (int i = 0; i < counts.length; i++) {
-            SQLMetric metric = SQLMetrics$.MODULE$.createMetric(context, COUNTED[i]);
+            SQLMetric metric = SQLMetrics$.MODULE$.createMetric(context, METRICS[i]);
             metric.set(counts[i]);
-            told = (scala.collection.immutable.Map) told.updated(COUNTED[i], metric);
+            metrics = (scala.collection.immutable.Map) metrics.updated(METRICS[i], metric);
         }
-        transaction.registerSQLMetrics(SparkSession.active(), told);
+        transaction.registerSQLMetrics(SparkSession.active(), metrics);
     }
 
-    /** Made once for all tables alike. */
+    /** Returns the instance for tables like this one. */
     private static SmallWrite of(OptimisticTransaction transaction, Dataset frame) throws java.io.IOException {
-        List alike = Arrays.asList(new Object[] {
+        List key = Arrays.asList(new Object[] {
             frame.schema(), transaction.metadata().configuration(), transaction.metadata().schemaString(),
             Integer.valueOf(System.identityHashCode(frame.sparkSession()))});
-        synchronized (ALL) {
-            SmallWrite kind = (SmallWrite) ALL.get(alike);
+        synchronized (INSTANCES) {
+            SmallWrite kind = (SmallWrite) INSTANCES.get(key);
             if (kind == null) {
                 kind = new SmallWrite(transaction, frame);
-                ALL.put(alike, kind);
-                if (ALL.size() > KEPT) {
-                    ALL.remove(ALL.keySet().iterator().next());
+                INSTANCES.put(key, kind);
+                if (INSTANCES.size() > MOST_INSTANCES) {
+                    INSTANCES.remove(INSTANCES.keySet().iterator().next());
                 }
             }
             return kind;
         }
     }
 
-    private static boolean suits(Metadata metadata) {
+    private static boolean isSupported(Metadata metadata) {
         Iterator keys = ((MapOps) metadata.configuration()).keysIterator();
         while (keys.hasNext()) {
             String key = (String) keys.next();
-            if (!key.startsWith("ingest.") && !KNOWN.contains(key)) {
+            if (!key.startsWith("ingest.") && !SUPPORTED.contains(key)) {
                 return false;
             }
         }
-        // A column of which more is said is generated, checked or counted.
+        // Generated, constrained, identity and mapped columns have metadata.
         for (int i = 0; i < metadata.schema().fields().length; i++) {
             if (!metadata.schema().fields()[i].metadata().equals(org.apache.spark.sql.types.Metadata.empty())) {
                 return false;

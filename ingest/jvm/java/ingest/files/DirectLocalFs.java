@@ -11,8 +11,10 @@ import org.apache.hadoop.fs.FileAlreadyExistsException;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
 
-/** The same files for Hadoop's FileContext. A rename to a name that must be free is a link, which fails where the name
- * is taken: of several processes that commit the same version, one succeeds. */
+/**
+ * DirectLocalFileSystem for Hadoop's FileContext. A rename that must not overwrite makes a hard link, which fails if
+ * the name is taken: of several processes that commit the same version, one succeeds.
+ */
 public class DirectLocalFs extends DelegateToFileSystem {
     public DirectLocalFs(URI uri, Configuration configuration) throws IOException, URISyntaxException {
         super(uri, new DirectLocalFileSystem(), configuration, "file", false);
@@ -22,7 +24,7 @@ public class DirectLocalFs extends DelegateToFileSystem {
         return -1;
     }
 
-    // What a name may be is for the disk to say.
+    // The disk decides which names are valid.
     public boolean isValidName(String name) {
         return true;
     }

@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.json.JsonToStructsEvaluator;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** What from_json makes of a JSON object in bytes: read plainly where that is certain to come to the same. */
+/** Parses a JSON object in bytes as from_json does: plain JSON without Spark's parser, all other by it. */
 public final class JsonReader implements Serializable {
     private final PlainRow plain;
     private final JsonToStructsEvaluator parser;
@@ -20,14 +20,14 @@ public final class JsonReader implements Serializable {
         return found == null ? parsed(text) : found;
     }
 
-    /** Tasks have copies of their own, but Spark's driver may evaluate a column in several threads: the parser hands
-     * out the same row again and again. */
+    /** Copies the row, because the parser reuses it. Synchronized, because the driver may evaluate a column in several
+     * threads; tasks have copies of this object. */
     private synchronized InternalRow parsed(byte[] text) {
         InternalRow found = (InternalRow) parser.evaluate(UTF8String.fromBytes(text));
         return found == null ? null : found.copy();
     }
 
-    /** Where a plan is shown. */
+    /** Shown in plans. */
     public String toString() {
         return "json";
     }

@@ -5,12 +5,12 @@ import java.util.Arrays;
 import org.apache.spark.unsafe.Platform;
 
 /**
- * The tokens of plain JSON in bytes, one after the other, as they stand: nothing is decoded. Raises NotPlain, or
- * ArrayIndexOutOfBoundsException where the bytes end, for what isn't; it takes names without escapes alone.
+ * A scanner of plain JSON in bytes: names without escapes, no extensions. It decodes nothing. Raises NotPlain for all
+ * other input, or ArrayIndexOutOfBoundsException where the bytes end.
  */
 abstract class PlainJson {
     private static final boolean LITTLE_ENDIAN = ByteOrder.nativeOrder() == ByteOrder.LITTLE_ENDIAN;
-    /** In each of eight bytes: one, the highest bit, a space, a quote, a backslash. */
+    /** Eight bytes that each hold one, the highest bit, a space, a quote, a backslash. */
     private static final long ONES = 0x0101010101010101L, HIGHEST = 0x8080808080808080L, SPACES = 0x2020202020202020L,
         QUOTES = 0x2222222222222222L, ESCAPES = 0x5c5c5c5c5c5c5c5cL;
 
@@ -18,10 +18,11 @@ abstract class PlainJson {
     int at;
     int start;
     int stop;
-    /** Whether the letters that `past` went by last are all ASCII. */
+    /** True if the letters that `past` skipped last are all ASCII. */
     boolean ascii;
 
-    /** The first byte from `i` on that is more than a letter of a text: its end, an escape, or what stands in none. */
+    /** Returns the index, from `i` on, of the first byte that ends a run of letters in a string: a quote, a
+     * backslash, or a control character. */
     final int past(int i) {
         byte[] bytes = text;
         long letters = 0;
@@ -30,7 +31,7 @@ abstract class PlainJson {
             eight = LITTLE_ENDIAN ? eight : Long.reverseBytes(eight);
             long quotes = eight ^ QUOTES;
             long escapes = eight ^ ESCAPES;
-            // The highest bit of each byte that is less than a space, or one of the others: exact for the first one.
+            // Sets the highest bit of each byte below a space, and of quotes and backslashes: exact for the first one.
             long found = ((eight - SPACES & ~eight) | (quotes - ONES & ~quotes) | (escapes - ONES & ~escapes)) & HIGHEST;
             if (found != 0) {
                 letters |= eight & (found & -found) - 1;
@@ -56,7 +57,7 @@ abstract class PlainJson {
         require(at > first);
     }
 
-    /** At the name of a member: its bytes are `start` to `stop`. Goes to its value. */
+    /** Scans the name of a member, whose bytes are then `start` to `stop`, and goes on to its value. */
     final void name() {
         require(text[at] == '"');
         start = at + 1;
@@ -66,7 +67,7 @@ abstract class PlainJson {
         toValue();
     }
 
-    /** Whether the name of a member that comes is `name`: then goes to its value. */
+    /** Returns true if the next member is called `name`, and goes on to its value. */
     final boolean isNext(byte[] name) {
         int end = at + 1 + name.length;
         if (end >= text.length || text[end] != '"' || !Arrays.equals(text, at + 1, end, name, 0, name.length)) {
@@ -103,7 +104,7 @@ abstract class PlainJson {
         }
     }
 
-    /** Past a value of which nothing is asked. */
+    /** Skips a value without validating it. */
     final void skip() {
         int depth = 0;
         do {
@@ -126,7 +127,7 @@ abstract class PlainJson {
         } while (depth > 0);
     }
 
-    /** Past what opens an object or an array. Whether anything is in it. */
+    /** Scans the bracket that opens an object or an array. Returns false if it is empty. */
     final boolean opened(char first, char last) {
         require(text[at++] == first);
         blank();
@@ -137,7 +138,7 @@ abstract class PlainJson {
         return true;
     }
 
-    /** Past what stands between two members, or behind the last one. Whether another one comes. */
+    /** Scans the comma behind a member, or the closing bracket. Returns true if another member follows. */
     final boolean another(char last) {
         blank();
         if (text[at] == ',') {

@@ -12,31 +12,31 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.VariantType;
 
 /**
- * What from_json makes of a JSON object, for a type of texts, whole numbers, doubles, booleans and structs of these;
- * or nothing, wherever it isn't certain that from_json would make the same: who asks has from_json itself read those.
+ * Reads a JSON object into a struct of strings, integers, doubles, booleans and structs of these, as from_json does.
+ * Where it can't be certain of the same result it returns null: let from_json read those.
  */
 public final class PlainRow implements Serializable {
     static final int LONG = 0, INT = 1, SHORT = 2, BYTE = 3, DOUBLE = 4, BOOLEAN = 5, STRING = 6, STRUCT = 7;
-    /** Of these nothing is known but a null; of those not even that. */
+    /** Types of which only a null is read, and types of which nothing is. */
     static final int OTHER = 8, UNREAD = 9;
     private static final int LONGEST = 1 << 20;
 
     final byte[][] names;
     final int[] kinds;
     final PlainRow[] structs;
-    /** Which field came last behind each, and first of all: the next object mostly has them in the same order. A guess,
-     * so it does no harm that several threads write it. */
+    /** The field that last followed each field, and the first one: mostly the next object has the same order. A guess,
+     * so several threads may write it. */
     final int[] followers;
-    /** The number of a field, plus one, where its name is looked for: a wide table has thousands. */
+    /** Hash table of the fields by name: a field's number plus one, 0 where free. A wide table has thousands. */
     final int[] slots;
 
-    /** So many fields are all there are: what stands behind the last of them needs no reading. */
+    /** Number of fields after which an object needs no further reading. */
     final int all;
 
     private final boolean certain;
 
-    /** `unread`: the field that from_json fills with what it can't read. `known`: each text is known to be whole, and
-     * to name no field of its object twice. */
+    /** `unread`: the field that from_json fills with text that it can't parse. `known`: each text has been validated
+     * before, and names no field of an object twice. */
     public PlainRow(StructType type, String unread, boolean known) {
         StructField[] fields = type.fields();
         names = new byte[fields.length][];
@@ -48,7 +48,7 @@ public final class PlainRow implements Serializable {
         int readable = 0;
         for (int i = 0; i < fields.length; i++) {
             String name = fields[i].name();
-            // What is no text from_json reads as this character.
+            // from_json replaces invalid UTF-8 by this character.
             clear &= seen.add(name) && name.indexOf('\ufffd') < 0 && unescaped(name);
             names[i] = name.getBytes(StandardCharsets.UTF_8);
             DataType kind = fields[i].dataType();
@@ -69,7 +69,7 @@ public final class PlainRow implements Serializable {
         all = known ? readable : Integer.MAX_VALUE;
     }
 
-    /** Whether a name stands in JSON as it is. */
+    /** Returns true if the name needs no escapes in JSON. */
     private static boolean unescaped(String name) {
         for (int i = 0; i < name.length(); i++) {
             if (name.charAt(i) < ' ' || name.charAt(i) == '"' || name.charAt(i) == '\\') {
@@ -90,7 +90,7 @@ public final class PlainRow implements Serializable {
         return type instanceof StructType ? STRUCT : type instanceof VariantType ? UNREAD : OTHER;
     }
 
-    /** The object that `text` holds; null where something isn't plain. */
+    /** Returns the object in `text`; null where it isn't plain. */
     public InternalRow read(byte[] text) {
         if (!certain || text.length > LONGEST) {
             return null;
@@ -104,14 +104,16 @@ public final class PlainRow implements Serializable {
         }
     }
 
-    /** Where a plan is shown. */
+    /** Shown in plans. */
     public String toString() {
         return "plain";
     }
 }
 
-/** The fields that a PlainRow asks for, out of one text. It checks all of the text that isn't known to be whole, as
- * from_json would. */
+/**
+ * Reads the fields of a PlainRow out of one text. Validates the whole text, as from_json does, unless it is known to be
+ * valid.
+ */
 final class PlainFields extends PlainValue {
     private static final int DEEPEST = 100;
     private static final int LONGEST_NAME = 1000;
@@ -120,7 +122,7 @@ final class PlainFields extends PlainValue {
         this.text = text;
     }
 
-    /** What stands behind it from_json doesn't look at either. */
+    /** Reads the object at the beginning. from_json ignores what follows it, too. */
     InternalRow whole(PlainRow type) {
         blank();
         return object(type, 0);
@@ -192,7 +194,7 @@ final class PlainFields extends PlainValue {
         }
     }
 
-    /** Past a value of which nothing is asked but that it is one. */
+    /** Skips a value and validates it. */
     private void pass(int depth) {
         require(depth < DEEPEST);
         switch (text[at]) {

@@ -5,11 +5,12 @@ import java.util.Arrays;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** What tokens of plain JSON come to: numbers and texts, as from_json would read them. */
+/** Decodes numbers and strings of plain JSON as from_json does. */
 abstract class PlainValue extends PlainJson {
     private static final int MOST_DIGITS = 127;
     private static final int DIGITS_OF_ANY_LONG = 18;
-    /** With so many digits, and a power of ten up to the last of these, a quotient is the double next to the decimal. */
+    /** Up to this many digits and the last of these powers of ten, the quotient is the double nearest to the
+     * decimal. */
     private static final int DIGITS_OF_ANY_DOUBLE = 15;
     private static final double[] POWERS = new double[] {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
         1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
@@ -19,7 +20,7 @@ abstract class PlainValue extends PlainJson {
     int fraction;
     private long mantissa;
 
-    /** By which a name is looked for among many. */
+    /** Returns the hash of a name. */
     static int hash(byte[] text, int start, int stop) {
         int found = 0;
         for (int i = start; i < stop; i++) {
@@ -52,8 +53,8 @@ abstract class PlainValue extends PlainJson {
         return Double.parseDouble(new String(text, first, at - first, StandardCharsets.US_ASCII));
     }
 
-    /** Past a number: whether it is a whole one, its digits without the exponent's, how many of them are behind the
-     * point (less than none where it has an exponent), and what they come to where a long holds them. */
+    /** Scans a number. Sets `whole`, `digits` (without the exponent's), `fraction` (digits behind the point, negative
+     * where there is an exponent) and `mantissa` (valid where a long holds it). */
     final void number() {
         if (text[at] == '-') {
             at++;
@@ -94,7 +95,7 @@ abstract class PlainValue extends PlainJson {
         require(at > first);
     }
 
-    /** What is no text but can stand as one in one way only: true, false, a whole number. */
+    /** Reads true, false or an integer as a string: values that have one spelling only. */
     final UTF8String asText() {
         int first = at;
         if (text[first] == 't' || text[first] == 'f') {
@@ -102,12 +103,12 @@ abstract class PlainValue extends PlainJson {
             return UTF8String.fromBytes(text, first, at - first);
         }
         number();
-        // Of -0 nothing is left but 0.
+        // from_json makes 0 of -0.
         require(whole && digits <= DIGITS_OF_ANY_LONG && (mantissa != 0 || text[first] != '-'));
         return UTF8String.fromBytes(text, first, at - first);
     }
 
-    /** Refers to the bytes of `text` where it stands there as it is. */
+    /** Reads a string. Without escapes it refers to the bytes of `text`. */
     final UTF8String words() {
         int first = at + 1;
         int i = past(first);
@@ -120,7 +121,7 @@ abstract class PlainValue extends PlainJson {
             found = unescaped(first);
             certain = false;
         }
-        // What is no text from_json replaces by a character that says so.
+        // from_json replaces invalid UTF-8 by U+FFFD.
         require(certain || found.isValid());
         return found;
     }
@@ -155,7 +156,7 @@ abstract class PlainValue extends PlainJson {
         return UTF8String.fromBytes(Arrays.copyOf(found, length));
     }
 
-    /** The character that the escape stands for whose letter is at `i`. */
+    /** Returns the character of the escape whose letter is at `i`. */
     final int escaped(int i) {
         switch (text[i]) {
             case '"':

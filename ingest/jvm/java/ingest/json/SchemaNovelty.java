@@ -8,10 +8,10 @@ import java.util.HashMap;
 import java.util.HashSet;
 
 /**
- * Whether the row images of a change tell anything of their shape that no earlier one told this task: a name at a place
- * where it had not been seen, or a kind of value there. It reads bytes, in the order in which they stand, and makes
- * nothing of them. Of what it doesn't know for certain (a name that stands twice or is written with escapes, anything
- * that isn't plain JSON) it tells nothing: who asks reads those whole.
+ * Finds changes whose row images add to the inferred schema of their group: a name at a place where this task had not
+ * seen it, or a new kind of value there. It scans the bytes in their order and decodes nothing. Where it can't be
+ * certain (a name that occurs twice or has escapes, anything that isn't plain JSON) its answer is null: parse those
+ * whole.
  */
 public final class SchemaNovelty extends PlainValue implements UDF4 {
     private static final int LONGEST = 1 << 20;
@@ -21,7 +21,7 @@ public final class SchemaNovelty extends PlainValue implements UDF4 {
     private static final int DIGITS_KEPT = 15;
 
     private static final int NULL = 1, BOOLEAN = 2, LONG = 3, FLOAT = 4, STRING = 5, ARRAY = 6, OBJECT = 7;
-    /** Of what it tells, between place and kind: no name has such a character. */
+    /** Separates place and kind in the text of a novelty. Names with such a character are not plain. */
     private static final String KIND = "\2";
     private static final int WHOLE = 1 << 28, DECIMAL = 2 << 28, KEPT = 4 << 28;
 
@@ -37,26 +37,26 @@ public final class SchemaNovelty extends PlainValue implements UDF4 {
     private transient Object ofTable;
     private transient Object ofWrapped;
 
-    private transient HashSet told;
-    private transient boolean news;
+    private transient HashSet collecting;
+    private transient boolean isNovel;
     private transient long objects;
 
-    /** Adds from here on to `novelties` each thing that is new, as text: where, and which kind of value. */
+    /** Adds each novelty from here on to `novelties`, as text: its place and the kind of value. Null: to none. */
     public void collectInto(HashSet novelties) {
-        told = novelties;
+        collecting = novelties;
     }
 
-    /** The value of a change, and what tells its group apart: its slice, its table, whether it is wrapped. Null where
-     * it doesn't know all that the value tells. */
+    /** Returns whether a change's value adds to the schema of its group (slice, table, wrapped or not); null if that is
+     * not certain, or the value is null. */
     public Object call(Object value, Object slice, Object table, Object wrapped) {
         if (value == null) {
             return null;
         }
         boolean certain = true;
-        turnTo(slice, table, wrapped);
+        selectGroup(slice, table, wrapped);
         text = (byte[]) value;
         at = 0;
-        news = false;
+        isNovel = false;
         try {
             require(text.length <= LONGEST);
             blank();
@@ -71,15 +71,15 @@ public final class SchemaNovelty extends PlainValue implements UDF4 {
             certain = false;
         }
         text = null;
-        if (!certain && news) {
-            // Whoever reads it whole may find that it can't be read: then nobody was told what was new in it.
+        if (!certain && isNovel) {
+            // Parsed whole, the value may prove unreadable: what it added to the schema must count as new again.
             places.clear();
             taken = null;
         }
-        return certain ? Boolean.valueOf(news) : null;
+        return certain ? Boolean.valueOf(isNovel) : null;
     }
 
-    private void turnTo(Object slice, Object table, Object wrapped) {
+    private void selectGroup(Object slice, Object table, Object wrapped) {
         if (taken != null && slice.equals(ofSlice) && wrapped.equals(ofWrapped)
                 && (table == null ? ofTable == null : table.equals(ofTable))) {
             return;
@@ -119,7 +119,7 @@ public final class SchemaNovelty extends PlainValue implements UDF4 {
         }
     }
 
-    /** The image after is the one that counts; that before does where there is none. */
+    /** Scans the image after, or that before where there is none. */
     private void envelope() {
         int before = -1, after = -1;
         for (boolean more = opened('{', '}'); more; more = another('}')) {
@@ -127,12 +127,12 @@ public final class SchemaNovelty extends PlainValue implements UDF4 {
             if (is(BEFORE)) {
                 require(before < 0);
                 before = at;
-                boolean known = news;
-                HashSet asked = told;
-                told = null;
+                boolean known = isNovel;
+                HashSet collected = collecting;
+                collecting = null;
                 value(other, 0);
-                told = asked;
-                news = known;
+                collecting = collected;
+                isNovel = known;
             } else if (is(AFTER)) {
                 require(after < 0);
                 after = at;
@@ -209,7 +209,7 @@ public final class SchemaNovelty extends PlainValue implements UDF4 {
         byte[] name = Arrays.copyOfRange(text, start, stop);
         // Of bytes that are no text several are read as one name.
         require(Arrays.equals(new String(name, StandardCharsets.UTF_8).getBytes(StandardCharsets.UTF_8), name));
-        news = true;
+        isNovel = true;
         return place.add(name);
     }
 
@@ -217,16 +217,16 @@ public final class SchemaNovelty extends PlainValue implements UDF4 {
         if (place.last != kind) {
             place.last = kind;
             if (place.kinds.add(Integer.valueOf(kind))) {
-                news = true;
-                if (told != null) {
-                    told.add(place.path + KIND + kind);
+                isNovel = true;
+                if (collecting != null) {
+                    collecting.add(place.path + KIND + kind);
                 }
             }
         }
     }
 
-    /** Its kind: whether it is a whole number of 64 bits and whether a double keeps it, or else all of its digits that
-     * a decimal's type depends on. */
+    /** Scans a number and returns its kind: an integer of 64 bits or not, kept by a double or not; otherwise also the
+     * digits that a decimal's type depends on. */
     private int kindOfNumber() {
         int first = text[at] == '-' ? at + 1 : at;
         number();
@@ -252,7 +252,7 @@ public final class SchemaNovelty extends PlainValue implements UDF4 {
         return kept | (whole ? WHOLE : DECIMAL) | digits << 21 | fraction << 14 | leading << 7 | trailing;
     }
 
-    /** Whether the number between these bytes, without its sign, comes back from a double. */
+    /** Returns true if a double holds the unsigned number between these bytes exactly enough to print it again. */
     private boolean isKept(int first, int end) {
         String written = new String(text, first, end - first, StandardCharsets.US_ASCII);
         double nearest = Double.parseDouble(written);
@@ -261,7 +261,7 @@ public final class SchemaNovelty extends PlainValue implements UDF4 {
     }
 }
 
-/** A place in the images of a group: the whole, a member, or the elements of an array. */
+/** A place in the images of a group: the image itself, a member of an object, or the elements of an array. */
 final class Place {
     final String path;
     final byte[] name;
@@ -271,7 +271,7 @@ final class Place {
     long lastIn;
     Place[] members = new Place[8];
     int count;
-    /** The number of a member, plus one, where its name is looked for: a wide table has thousands. */
+    /** Hash table of the members by name: a member's number plus one, 0 where free. A wide table has thousands. */
     private int[] slots = new int[16];
     private Place elements;
 
@@ -287,7 +287,7 @@ final class Place {
         return elements;
     }
 
-    /** The member of this name, looked for where it is `expected` first; null if there was none yet. */
+    /** Returns the member of this name, null if there is none yet. Tries the number `expected` first. */
     Place member(byte[] text, int start, int stop, int expected) {
         if (expected < count && members[expected].isNamed(text, start, stop)) {
             return members[expected];

@@ -15,7 +15,7 @@ import scala.collection.immutable.Nil$;
 import scala.reflect.ClassTag;
 import scala.runtime.AbstractFunction0;
 
-/** Rows of several parts, one part after the other. */
+/** The rows of several partitions, one after the other. */
 final class PreparedParts extends AbstractIterator {
     private final RDD rows;
     private final Partition[] parts;
@@ -42,8 +42,10 @@ final class PreparedParts extends AbstractIterator {
     }
 }
 
-/** The one part of an answer, and of a slot: the parts of the rows that each slot is given. A slot has none of its own:
- * it is told where it is filled. */
+/**
+ * The one partition of an answer: the partitions of the rows that each slot is filled with. That of a slot
+ * is empty.
+ */
 final class PreparedPart implements Partition {
     final Partition[][] given;
 
@@ -68,7 +70,7 @@ final class PreparedPart implements Partition {
     }
 }
 
-/** Where a plan that was made before its rows were there finds them. */
+/** A leaf of a plan, filled with rows for each run. */
 final class PreparedSlot extends RDD {
     private transient RDD rows;
     private transient Partition[] parts;
@@ -91,7 +93,7 @@ final class PreparedSlot extends RDD {
     }
 }
 
-/** A copy of a plan, of which one task at a time has the use: what its slots are filled with is that task's. */
+/** A copy of a plan, used by one task at a time: its slots hold that task's rows. */
 final class PreparedCopy implements Serializable {
     final RDD plan;
     final RDD[] slots;
@@ -102,7 +104,7 @@ final class PreparedCopy implements Serializable {
     }
 }
 
-/** What a copy makes of its rows. They may be kept: a plan writes each of its rows over the one before. */
+/** The rows of a run, copied, because a plan reuses its row. */
 final class PreparedRows extends AbstractIterator {
     private final PreparedPlan plan;
     private PreparedCopy copy;
@@ -121,7 +123,7 @@ final class PreparedRows extends AbstractIterator {
         if (rows.hasNext()) {
             return true;
         }
-        // One that failed, or of which a task has not read all, is not used again.
+        // A copy that failed, or was not read to its end, is not used again.
         plan.free(copy);
         copy = null;
         rows = null;
@@ -133,36 +135,36 @@ final class PreparedRows extends AbstractIterator {
     }
 }
 
-/** A plan with slots. */
+/** A plan whose leaves are slots or files. */
 public final class PreparedPlan extends SharedByTasks {
     private final Partition[] parts;
     private final Copies copies;
     private final SessionSettings settings;
 
-    /** `settings`: those of the plan's session. */
+    /** `settings`: of the plan's session. */
     PreparedPlan(RDD plan, RDD[] slots, SQLConf settings) {
         super(plan.context());
         this.parts = plan.partitions();
-        needed(plan);
+        computeDependencies(plan);
         this.copies = new Copies(new PreparedCopy(plan, slots));
         this.settings = new SessionSettings(settings);
     }
 
-    /** What it is of these parts of other rows, each of which is for one of its slots. */
-    Iterator of(RDD[] rows, Partition[][] given, TaskContext context) {
+    /** Returns the result for other rows, one RDD and its partitions for each slot. */
+    Iterator rowsOf(RDD[] rows, Partition[][] given, TaskContext context) {
         PreparedCopy copy = (PreparedCopy) copies.take();
         for (int i = 0; i < copy.slots.length; i++) {
             ((PreparedSlot) copy.slots[i]).fill(rows[i], given[i]);
         }
-        return started(copy, parts, context);
+        return start(copy, parts, context);
     }
 
-    /** What it is, without a slot, of other parts than its own. */
-    Iterator of(Partition[] parts, TaskContext context) {
-        return started((PreparedCopy) copies.take(), parts, context);
+    /** Returns the result of a plan over files for other partitions. */
+    Iterator rowsOf(Partition[] parts, TaskContext context) {
+        return start((PreparedCopy) copies.take(), parts, context);
     }
 
-    private Iterator started(PreparedCopy copy, Partition[] parts, TaskContext context) {
+    private Iterator start(PreparedCopy copy, Partition[] parts, TaskContext context) {
         PreparedRows answer = new PreparedRows(this, copy, new PreparedParts(copy.plan, parts, context));
         SQLConf$.MODULE$.withExistingConf(settings.conf(), new PreparedStart(answer));
         return answer;
@@ -175,16 +177,16 @@ public final class PreparedPlan extends SharedByTasks {
         copies.giveBack(copy);
     }
 
-    /** What a copy can't find out any more: on what each of its steps depends. */
-    private static void needed(RDD step) {
+    /** Computes the dependencies of each RDD, which a deserialized copy can't. */
+    private static void computeDependencies(RDD step) {
         Iterator below = step.dependencies().iterator();
         while (below.hasNext()) {
-            needed(((Dependency) below.next()).rdd());
+            computeDependencies(((Dependency) below.next()).rdd());
         }
     }
 }
 
-/** All that a plan makes for itself before its first row is made by then. */
+/** Computes the first row, so that the plan initialises itself under the settings of its session. */
 final class PreparedStart extends AbstractFunction0 {
     private final Iterator rows;
 

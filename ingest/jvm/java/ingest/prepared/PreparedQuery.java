@@ -35,11 +35,11 @@ import scala.math.BigInt$;
 import scala.reflect.ClassTag$;
 import scala.runtime.AbstractFunction2;
 
-/** The one part of an answer needs all parts of what it is made of. */
-final class PreparedNeeds extends NarrowDependency {
+/** The one partition of an answer depends on all partitions of its inputs. */
+final class AllPartitions extends NarrowDependency {
     private final int parts;
 
-    PreparedNeeds(RDD rows) {
+    AllPartitions(RDD rows) {
         super(rows);
         this.parts = rows.partitions().length;
     }
@@ -49,8 +49,8 @@ final class PreparedNeeds extends NarrowDependency {
     }
 }
 
-/** Objects in JSON as a list of them. A closure of Scala's would be taken apart before it goes to the task. */
-final class PreparedTold extends AbstractFunction2 implements Serializable {
+/** Joins objects in JSON to one array. Not a lambda: Spark cleans those before it sends them to tasks. */
+final class JsonArray extends AbstractFunction2 implements Serializable {
     public Object apply(Object context, Object rows) {
         StringBuilder listed = new StringBuilder("[");
         Iterator all = (Iterator) rows;
@@ -61,11 +61,11 @@ final class PreparedTold extends AbstractFunction2 implements Serializable {
     }
 }
 
-/** What a plan with slots makes of the rows that it is given: in one task, and without another plan. */
+/** The result of a plan with slots for given rows: computed in one task, without planning. */
 public final class PreparedQuery extends RDD {
     private PreparedPlan plan;
     private RDD[] given;
-    // Known from the start: once its rows are computed, who still asks for its parts finds nothing else here.
+    // Kept apart from the plan, which is let go once the rows are checkpointed.
     private final transient Partition[] parts;
 
     private PreparedQuery(PreparedPlan plan, java.util.List frames) {
@@ -73,7 +73,7 @@ public final class PreparedQuery extends RDD {
     }
 
     private PreparedQuery(PreparedPlan plan, RDD[] given) {
-        super(given[0].context(), needs(given), ClassTag$.MODULE$.apply(InternalRow.class));
+        super(given[0].context(), allPartitionsOf(given), ClassTag$.MODULE$.apply(InternalRow.class));
         this.plan = plan;
         this.given = given;
         Partition[][] all = new Partition[given.length][];
@@ -83,7 +83,7 @@ public final class PreparedQuery extends RDD {
         this.parts = new Partition[] {new PreparedPart(all)};
     }
 
-    /** The columns of frames, one field for each of them. */
+    /** Returns the schemas of frames, as one field for each. */
     public static StructType columns(java.util.List frames) {
         StructType all = new StructType();
         for (int i = 0; i < frames.size(); i++) {
@@ -92,7 +92,7 @@ public final class PreparedQuery extends RDD {
         return all;
     }
 
-    /** For each frame of such columns one over a slot. */
+    /** Returns a frame over a slot for each of these schemas. */
     public static java.util.List slots(SparkSession session, StructType columns) {
         java.util.List made = new java.util.ArrayList();
         for (int i = 0; i < columns.fields().length; i++) {
@@ -103,26 +103,27 @@ public final class PreparedQuery extends RDD {
         return made;
     }
 
-    /** The plan of `planned`, a frame made of `slots`; null where it can't be asked again. */
+    /** Returns the plan of `planned`, a query over `slots`; null if it can't be run again. */
     public static PreparedPlan plan(Dataset planned, java.util.List slots) {
-        RDD plan = again(planned);
+        RDD plan = repeatable(planned);
         return plan == null ? null : prepared(planned, plan, rowsOf(slots));
     }
 
-    /** What `plan`, that of `planned`, is of the rows of these frames; if `once`, they are computed once. */
+    /** Returns the result of `plan`, the plan of `planned`, for these frames. `once`: it is checkpointed. */
     public static Dataset answer(Dataset planned, PreparedPlan plan, java.util.List frames, boolean once) {
         RDD rows = new PreparedQuery(plan, frames);
         Seq output = planned.queryExecution().analyzed().output();
         return frame((SparkSession) planned.sparkSession(), output, once ? rows.localCheckpoint() : rows);
     }
 
-    /** The same rows, where each is an object in JSON: a list of them in JSON. */
-    public static String told(PreparedPlan plan, java.util.List frames) {
-        return ((String[]) ran("few rows told", new PreparedQuery(plan, frames), new PreparedTold(), String.class))[0];
+    /** Returns the result of a plan whose rows are objects in JSON, as a JSON array. */
+    public static String toJson(PreparedPlan plan, java.util.List frames) {
+        RDD rows = new PreparedQuery(plan, frames);
+        return ((String[]) run("small query as JSON", rows, new JsonArray(), String.class))[0];
     }
 
-    /** What a task makes of each part of `rows`, in a job that Spark's pages and logs know by this name. */
-    public static Object ran(String name, RDD rows, Function2 task, Class kind) {
+    /** Runs a job over the partitions of `rows`. Returns an array of their results. `name`: shown in Spark's UI. */
+    public static Object run(String name, RDD rows, Function2 task, Class kind) {
         rows.context().setCallSite(name);
         try {
             return rows.context().runJob(rows, task, ClassTag$.MODULE$.apply(kind));
@@ -131,9 +132,9 @@ public final class PreparedQuery extends RDD {
         }
     }
 
-    /** The plan of `planned`, of the rows of files, each for itself; null where it can't be asked of other files. */
+    /** Returns the plan of `planned`, a row-by-row query over files; null if it can't be run over other files. */
     public static PreparedPlan scan(Dataset planned) {
-        RDD plan = again(planned);
+        RDD plan = repeatable(planned);
         RDD step = plan;
         while (step != null && !(step instanceof FileScanRDD)) {
             Seq below = step.dependencies();
@@ -143,7 +144,7 @@ public final class PreparedQuery extends RDD {
         return step == null ? null : prepared(planned, plan, new RDD[0]);
     }
 
-    /** What `plan`, that of `planned`, is of these files. */
+    /** Returns the result of `plan`, the plan of `planned`, for these files. */
     public static Dataset scanned(Dataset planned, PreparedPlan plan, FileIndex files) {
         SparkSession session = planned.sparkSession();
         return frame(session, planned.queryExecution().analyzed().output(),
@@ -154,27 +155,28 @@ public final class PreparedQuery extends RDD {
         return new PreparedPlan(plan, slots, planned.sparkSession().sessionState().conf());
     }
 
-    /** The rows of a plan, if it may be asked again. */
-    private static RDD again(Dataset planned) {
+    /** Returns the rows of a plan that can be run again; null for any other. */
+    private static RDD repeatable(Dataset planned) {
         SparkPlan executed = planned.queryExecution().executedPlan();
-        return repeats(executed) ? executed.execute() : null;
+        return isRepeatable(executed) ? executed.execute() : null;
     }
 
-    /** Whether a plan may be asked again: what goes from task to task is kept, and would come again as it was. */
-    private static boolean repeats(SparkPlan plan) {
+    /** Returns true if a plan can be run again. Shuffles, broadcasts and subqueries keep the rows of their
+     * first run. */
+    private static boolean isRepeatable(SparkPlan plan) {
         if (plan instanceof Exchange || ((IterableOnceOps) plan.subqueries()).nonEmpty()) {
             return false;
         }
         Iterator below = plan.children().iterator();
         while (below.hasNext()) {
-            if (!repeats((SparkPlan) below.next())) {
+            if (!isRepeatable((SparkPlan) below.next())) {
                 return false;
             }
         }
         return true;
     }
 
-    /** These rows, which lie in one part, as a frame. Of unknown size Spark would share them out for a join. */
+    /** Returns a frame of rows in one partition. With a size, for without one Spark would shuffle them for a join. */
     private static Dataset frame(SparkSession session, Seq output, RDD rows) {
         Seq none = (Seq) (Object) Nil$.MODULE$;
         Option few = Option.apply(
@@ -184,7 +186,7 @@ public final class PreparedQuery extends RDD {
         return Dataset$.MODULE$.ofRows(session, plan);
     }
 
-    /** The rows of a frame: of an answer without a plan of their own. */
+    /** Returns the rows of a frame; of an answer without planning. */
     public static RDD rowsOf(Dataset frame) {
         LogicalPlan plan = frame.queryExecution().analyzed();
         return plan instanceof LogicalRDD ? ((LogicalRDD) plan).rdd() : frame.queryExecution().toRdd();
@@ -198,10 +200,10 @@ public final class PreparedQuery extends RDD {
         return rows;
     }
 
-    private static Seq needs(RDD[] given) {
+    private static Seq allPartitionsOf(RDD[] given) {
         List found = (List) (Object) Nil$.MODULE$;
         for (int i = 0; i < given.length; i++) {
-            found = new $colon$colon(new PreparedNeeds(given[i]), found);
+            found = new $colon$colon(new AllPartitions(given[i]), found);
         }
         return found;
     }
@@ -211,7 +213,7 @@ public final class PreparedQuery extends RDD {
     }
 
     public Iterator compute(Partition split, TaskContext context) {
-        return plan.of(given, ((PreparedPart) split).given, context);
+        return plan.rowsOf(given, ((PreparedPart) split).given, context);
     }
 
     public void clearDependencies() {

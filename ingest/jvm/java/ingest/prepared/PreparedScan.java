@@ -18,7 +18,7 @@ import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
 import scala.reflect.ClassTag$;
 
-/** What a plan over files is of other ones: in one task, one file after the other. */
+/** The result of a plan over files for other files: in one task, one file after the other. */
 final class PreparedScan extends RDD {
     private final PreparedPlan plan;
     private final transient Partition[] parts;
@@ -29,7 +29,7 @@ final class PreparedScan extends RDD {
         this.parts = new Partition[] {files};
     }
 
-    /** All files of an index as one part. */
+    /** Returns all files of an index as one partition. */
     static Partition all(FileIndex files) {
         List found = new ArrayList();
         Seq none = (Seq) (Object) Nil$.MODULE$;
@@ -51,6 +51,6 @@ final class PreparedScan extends RDD {
     }
 
     public Iterator compute(Partition split, TaskContext context) {
-        return plan.of(new Partition[] {split}, context);
+        return plan.rowsOf(new Partition[] {split}, context);
     }
 }

@@ -20,7 +20,7 @@ import org.apache.spark.sql.delta.catalog.DeltaTableV2;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** Delta tables by names that may hold any character and any number of dots. Nothing can be changed through it. */
+/** A read-only catalog of Delta tables, whose names may hold any character and any number of dots. */
 public final class NamedTables implements TableCatalog, SupportsNamespaces {
     private final Map paths = new LinkedHashMap();
     private final Map identifiers = new LinkedHashMap();
@@ -37,7 +37,7 @@ public final class NamedTables implements TableCatalog, SupportsNamespaces {
         return name;
     }
 
-    /** Tables are loaded through `catalog`, Delta's own. */
+    /** Loads tables through `catalog`, Delta's own. */
     public void readThrough(CatalogPlugin catalog) {
         delta = (TableCatalog) catalog;
     }

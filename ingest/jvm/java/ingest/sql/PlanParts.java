@@ -18,8 +18,8 @@ import scala.collection.IterableOnceOps;
 import scala.collection.IterableOps;
 import scala.collection.Iterator;
 
-/** Everything that a parsed statement consists of: also what no traversal of Spark reaches, such as the plan inside an
- * EXPLAIN, the relation of a time travel, or the closure by which an IDENTIFIER clause makes its plan later. */
+/** All parts of a parsed statement, including those that Spark's own traversals miss: the plan inside an EXPLAIN, the
+ * relation of a time travel, the closure by which an IDENTIFIER clause makes its plan later. */
 public final class PlanParts {
     private final Set plans = new TreeSet();
     private final Set expressions = new TreeSet();
@@ -39,22 +39,22 @@ public final class PlanParts {
         }
     }
 
-    /** Class names of logical plans, and of closures that make some. */
+    /** Returns class names of logical plans, and of closures, which may make some. */
     public Set plans() {
         return plans;
     }
 
-    /** Class names of all other nodes. */
+    /** Returns class names of all other tree nodes. */
     public Set expressions() {
         return expressions;
     }
 
-    /** Names of the functions that are called, as they are written, with dots between their parts. */
+    /** Returns names of the functions that are called, as they are written, with dots between their parts. */
     public Set functions() {
         return functions;
     }
 
-    /** Names or paths of the tables whose change data feed is read, as they are written. */
+    /** Returns names or paths of the tables whose change data feed is read, as they are written. */
     public Set feeds() {
         return feeds;
     }
@@ -88,7 +88,7 @@ public final class PlanParts {
     private static boolean isClosure(Object part) {
         boolean function = part instanceof scala.Function0 || part instanceof scala.Function1
             || part instanceof scala.Function2 || part instanceof scala.Function3;
-        // Collections are functions too, and so are companions of case classes.
+        // Collections and companions of case classes are functions too.
         return function && !(part instanceof scala.collection.Iterable) && !(part instanceof Product);
     }
 

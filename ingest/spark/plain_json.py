@@ -1,7 +1,7 @@
-"""JSON in bytes, read as `from_json` reads it: what is plain, as most is that a connector writes, without a parser.
+"""Parses JSON in bytes as `from_json` does, in a third of its time.
 
-That takes a third of the time. And `from_json` is nothing that Spark generates code for: every row would be written
-down before it and behind it.
+Plain JSON, which connectors mostly write, is read without Spark's parser. And Spark generates no code for `from_json`:
+rows are materialised before and behind it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ingest.jvm.expressions import data_type, invoke
 from ingest.jvm.library import tasks_have_library
 
 CORRUPT = "_ingest_corrupt"
-"""The field of a type that holds the text of what can't be read by it."""
+"""Name of the field that holds the text of a value that can't be parsed."""
 WITHOUT_LIMITS = {"maxStringLen": str(2**31 - 1), "maxNumLen": str(2**31 - 1)}
-"""Options of `from_json`: Jackson alone refuses a text of more than 20 million characters, and a long number."""
+"""Options of `from_json`: by default Jackson refuses texts of more than 20 million characters, and long numbers."""
 
 
 def opened(value: Column, into: T.StructType, known: bool = False) -> Column:
-    """The object in these bytes; null for null. `known`: each has been read before, is whole, and names none of its
-    fields twice; what isn't asked for then needn't be read again."""
+    """Returns the JSON object in `value`, of type `into`; null for null. `known`: each value was validated before and
+    names no field twice, so that the fields of `into` suffice."""
     context: Any = SparkContext._active_spark_context
     if not tasks_have_library(context):
         return parsed(value, into)
@@ -33,12 +33,12 @@ def opened(value: Column, into: T.StructType, known: bool = False) -> Column:
 
 
 def parsed(value: Column, into: T.StructType) -> Column:
-    """The same by Spark's parser alone."""
+    """Returns the same by Spark's parser alone."""
     return F.from_json(value.cast("string"), into, {"columnNameOfCorruptRecord": CORRUPT, **WITHOUT_LIMITS})
 
 
 def reader(jvm: Any, into: T.StructType, known: bool = False) -> Any:
-    """What `opened` asks."""
+    """Returns the Java object that `opened` invokes."""
     zone = jvm.scala.Option.apply(jvm.org.apache.spark.sql.internal.SQLConf.get().sessionLocalTimeZone())
     parsing = jvm.org.apache.spark.sql.catalyst.expressions.json.JsonToStructsEvaluator
     parser = parsing(jvm.PythonUtils.toScalaMap(WITHOUT_LIMITS), data_type(jvm, into), CORRUPT, zone, False)
@@ -46,5 +46,5 @@ def reader(jvm: Any, into: T.StructType, known: bool = False) -> Any:
 
 
 def plain_row(jvm: Any, into: T.StructType, known: bool = False) -> Any:
-    """What reads it without a parser: its `read` is null wherever it isn't certain that one would make the same."""
+    """Returns the Java object that reads plain JSON; its `read` returns null where it isn't certain of the result."""
     return java_class(jvm, "ingest.json.PlainRow")(data_type(jvm, into), CORRUPT, known)

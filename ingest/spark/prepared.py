@@ -1,9 +1,8 @@
-"""Queries over few rows that come again with every batch: planned once, and asked of other rows each time.
+"""Queries over few rows that every batch repeats: planned once, then run over other rows.
 
-Where rows are few most of a query's time is its plan: columns become expressions, functions are resolved, the plan is
-optimised, its code is generated. Next time it is the same plan, of other rows. So it is made over slots, and a task
-fills them, in a copy that no other task has, with the rows at hand; or it is made over files, and asked of other ones.
-It runs in one task: nothing in it may be sent from task to task.
+Of a query over few rows most of the time is planning: expressions are made, resolved, optimised and compiled. A plan is
+therefore made over slots, and each task fills the slots of a copy of its own with the rows at hand; or it is made over
+files, and run over others. It runs in one task, so it may not contain a shuffle.
 """
 
 from __future__ import annotations
@@ -22,21 +21,20 @@ from ingest.jvm.library import tasks_have_library
 from ingest.spark.checkpoints import add_to_scope, checkpoint
 
 _AT_HAND = 1024
-"""Plans over slots that are kept, each a third of a megabyte: all that the batches of a hundred tables ask, though no
-two of them have the same columns."""
+"""Number of plans over slots that are kept, a third of a megabyte each: enough for the batches of a hundred tables of
+which no two have the same columns."""
 _SCANS_AT_HAND = 512
-"""Plans over files: a table that is small has three."""
+"""Number of plans over files that are kept: a small table has three."""
 
 Query = Callable[..., DataFrame]
 
 
 def asked(query: Query, by: tuple[Hashable, ...], *rows: DataFrame, once: bool = False, few: bool = True) -> DataFrame:
-    """`query(*by, *rows)`, in one task. Of `by` and of the columns of `rows`, and of nothing else, may depend what the
-    query is. `once`: the answer is computed once, as that of `cut`. `few`: so are the rows; of many it is planned anew,
-    for several tasks.
+    """Returns `query(*by, *rows)`, computed in one task. The query may depend on `by` and the columns of `rows` only.
+    `once`: the result is checkpointed. `few`: the rows are few; for many it is planned anew, for several tasks.
 
-    The query's joins have the hint `shuffle_hash`, and what joins rows that both sides have is brought together
-    (`coalesce(1)`): one that Spark would share out is planned anew each time."""
+    Joins in the query need the hint `shuffle_hash`, and inputs in one partition (`coalesce(1)`): a query with a shuffle
+    or a broadcast is planned anew each time."""
     given = _listed(rows)
     plan = _planned(query, by, rows, given) if few else None
     if plan is None:
@@ -46,8 +44,7 @@ def asked(query: Query, by: tuple[Hashable, ...], *rows: DataFrame, once: bool =
 
 
 def told(query: Query, by: tuple[Hashable, ...], *rows: DataFrame, few: bool = True) -> list[dict[str, Any]]:
-    """The rows that `asked` would give, of which there are few, by their columns: what is null is left out, what is
-    binary is in base64."""
+    """Returns the few rows of `asked` as dictionaries in JSON's types: nulls are left out, bytes are in base64."""
     given = _listed(rows)
     plan = _planned(_in_json, (query, *by), rows, given) if few else None
     if plan is None:
@@ -58,8 +55,8 @@ def told(query: Query, by: tuple[Hashable, ...], *rows: DataFrame, few: bool = T
 
 @dataclass(frozen=True)
 class Files:
-    """Files of a table, alike where the plans of their rows are. `like`: what beside the files these depend on, as the
-    JVM compares it. `index`: a `FileIndex` of Spark's; `rows`: a frame of it."""
+    """Files of a table. Equal if the plans over their rows are. `like`: what the plan depends on beside the files, a
+    Java object with `equals`. `index`: Spark's `FileIndex` of them. `rows`: makes a frame of them."""
 
     spark: SparkSession
     like: Any
@@ -68,8 +65,8 @@ class Files:
 
 
 def scanned(query: Query, by: tuple[Hashable, ...], files: Files) -> DataFrame:
-    """`query(*by, rows)` of the rows of `files`, each asked for itself, in one task. It is planned once for what is
-    alike."""
+    """Returns `query(*by, rows)` for the rows of `files`, computed in one task. The query handles each row by itself.
+    It is planned once for equal `files`."""
     plan = _scan(query, by, files) if tasks_have_library(files.spark.sparkContext) else None
     if plan is None or not plan.repeats:
         return query(*by, files.rows()).coalesce(1)
@@ -81,7 +78,7 @@ def _in_json(query: Query, *of: Any) -> DataFrame:
 
 
 def _listed(rows: Sequence[DataFrame]) -> Any:
-    """As the JVM has them."""
+    """Returns the frames as a Java list."""
     listed = java_class(rows[0].sparkSession._jvm, "java.util.ArrayList")()
     for frame in rows:
         listed.add(frame._jdf)
@@ -89,7 +86,7 @@ def _listed(rows: Sequence[DataFrame]) -> Any:
 
 
 def _planned(query: Query, by: tuple[Hashable, ...], rows: Sequence[DataFrame], given: Any) -> _Plan | None:
-    """The plan of `query` for rows with the columns of `given`; None where none can be asked again."""
+    """Returns the plan of `query` for rows with the columns of `given`; None if it can't be run again."""
     spark = rows[0].sparkSession
     if not tasks_have_library(spark.sparkContext):
         return None
@@ -98,7 +95,7 @@ def _planned(query: Query, by: tuple[Hashable, ...], rows: Sequence[DataFrame], 
 
 
 class _Plan:
-    """Of one query of rows with these columns."""
+    """The plan of a query over rows with these columns."""
 
     def __init__(self, spark: SparkSession, query: Query, by: tuple[Hashable, ...], columns: Any) -> None:
         self._spark = spark
@@ -109,27 +106,27 @@ class _Plan:
 
     @property
     def repeats(self) -> bool:
-        """Whether it may be asked again."""
+        """Returns True if the plan can be run again."""
         return self._plan is not None
 
     def answer(self, given: Any, once: bool) -> DataFrame:
         answer = DataFrame(self._classes.answer(self._planned._jdf, self._plan, given, once), self._spark)
-        # Tasks find a plan as long as somebody holds it.
+        # Local tasks find a plan as long as the driver references it.
         return add_to_scope(answer, self) if once else answer
 
     def told(self, given: Any) -> str:
-        """Of a query in JSON."""
-        return str(self._classes.told(self._plan, given))
+        """Returns the result of a query whose rows are objects in JSON, as a JSON array."""
+        return str(self._classes.toJson(self._plan, given))
 
 
 @lru_cache(maxsize=_AT_HAND)
 def _plan(spark: SparkSession, query: Query, by: tuple[Hashable, ...], columns: Any) -> _Plan:
-    """Kept. Two threads may make one each: either is as good."""
+    # Two threads may make one each.
     return _Plan(spark, query, by, columns)
 
 
 class _Scan:
-    """Of one query of the rows of files."""
+    """The plan of a query over the rows of files."""
 
     def __init__(self, query: Query, by: tuple[Hashable, ...], files: Files) -> None:
         self._spark = files.spark
@@ -138,18 +135,17 @@ class _Scan:
 
     @property
     def repeats(self) -> bool:
-        """Whether it may be asked of other files."""
+        """Returns True if the plan can be run over other files."""
         return self._plan is not None
 
     def answer(self, files: Files) -> DataFrame:
         answer = DataFrame(_java(self._spark).scanned(self._planned._jdf, self._plan, files.index), self._spark)
-        vars(answer)["computed_from"] = self  # Tasks find a plan as long as somebody holds it.
+        vars(answer)["computed_from"] = self  # Local tasks find a plan as long as the driver references it.
         return answer
 
 
 @lru_cache(maxsize=_SCANS_AT_HAND)
 def _scan(query: Query, by: tuple[Hashable, ...], files: Files) -> _Scan:
-    """Kept, as `_plan` keeps them."""
     return _Scan(query, by, files)
 
 
