@@ -44,7 +44,7 @@ def _tombstone_key(key: tuple[str, ...]) -> Column:
 
 
 def tombstone_key_of(values: Sequence[Column]) -> Column:
-    """Returns `surrogate` of the given values, which must bear the names of the key columns."""
+    """Returns `tombstone_key` of the given values, which must bear the names of the key columns."""
     return F.unhex(F.sha2(F.to_json(F.struct(*values), LOSSLESS_JSON), 256))
 
 
