@@ -23,7 +23,7 @@ PROGRAMS = ROOT / ".venv-airflow" / "bin"
 NOTHING_SPECIAL = {"PATH": os.environ["PATH"], "HOME": str(Path.home()), "NO_PROXY": HOST, "no_proxy": HOST}
 
 
-def told(script: str, argument: object, environment: Mapping[str, str], cwd: Path = ROOT) -> Any:
+def command_output(script: str, argument: object, environment: Mapping[str, str], cwd: Path = ROOT) -> Any:
     """What a script says that Airflow's Python runs in `cwd`: its last line, as JSON like its one argument."""
     done = subprocess.run(
         [PROGRAMS / "python", "-c", script, json.dumps(argument)],

@@ -21,7 +21,7 @@ from ingest.jvm.jars import jars
 from ingest.names import Lakehouse
 from ingest.spark.session import SHORT_LIVED
 from ingest.stack import Stack
-from tests.airflow_dags.airflow import PROGRAMS, ROOT, Airflow, told
+from tests.airflow_dags.airflow import PROGRAMS, ROOT, Airflow, command_output
 from tests.changelogs import Topic
 from tests.docs.pages import commands
 
@@ -158,10 +158,12 @@ def test_what_the_user_has_to_change_is_not_tried_again(airflow: Airflow) -> Non
     airflow.wait("its end", lambda: airflow.rows(f"{RUNS} AND state = 'failed'", "secret.upkeep"))
     ((_, tries, _),) = airflow.rows(TRIES, "secret.upkeep", "gc")
     logs = sorted(airflow.home.glob("logs/dag_id=secret.upkeep/*/task_id=gc/attempt=*.log"))
-    told = [log.read_text(encoding="utf-8") for log in logs]
+    command_output = [log.read_text(encoding="utf-8") for log in logs]
     # A job of which Airflow itself lost sight, as it may on a busy machine, has come to no end.
-    ended = [(log.stem, MISSING in text) for log, text in zip(logs, told, strict=True) if " ended with " in text]
-    assert ended == [(f"attempt={tries}", True)], "\n".join(told)
+    ended = [
+        (log.stem, MISSING in text) for log, text in zip(logs, command_output, strict=True) if " ended with " in text
+    ]
+    assert ended == [(f"attempt={tries}", True)], "\n".join(command_output)
 
 
 def test_what_spark_submit_starts_changes_nothing_in_silver_that_is_right(
@@ -174,7 +176,7 @@ def test_what_spark_submit_starts_changes_nothing_in_silver_that_is_right(
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYSPARK_PYTHON": sys.executable,
     }
-    assert told(DAG_TEST, [str(ROOT / "airflow_dags"), "shop.run"], environment) == {"run": ["success", 1]}
+    assert command_output(DAG_TEST, [str(ROOT / "airflow_dags"), "shop.run"], environment) == {"run": ["success", 1]}
     assert silver_of(root, spark) == sorted(source.rows.items())
 
 

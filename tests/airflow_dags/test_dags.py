@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ingest.cli import app
-from tests.airflow_dags.airflow import PROGRAMS, ROOT, told
+from tests.airflow_dags.airflow import PROGRAMS, ROOT, command_output
 
 pytestmark = pytest.mark.skipif(not PROGRAMS.is_dir(), reason="Airflow's environment is made by `make test`")
 
@@ -64,7 +64,7 @@ PIPELINES = {
 
 
 def read(home: Path, **environment: str) -> dict[str, Any]:
-    found = told(DESCRIBE, str(ROOT / "airflow_dags"), environment={"AIRFLOW_HOME": str(home), **environment})
+    found = command_output(DESCRIBE, str(ROOT / "airflow_dags"), environment={"AIRFLOW_HOME": str(home), **environment})
     assert found["errors"] == {}
     return dict(found)
 
@@ -149,9 +149,9 @@ def test_every_command_of_a_dag_is_one_of_ingest(dags: dict[str, Any]) -> None:
     assert len(commands) == 9
     for command in commands | {("backfill", "--from", "--to", "--table", "--source")}:
         words = [word for word in command if not word.startswith("--")]
-        told = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "300", "TERM": "dumb"})
-        assert told.exit_code == 0, command
-        assert [option for option in command if option.startswith("--") and option not in told.output] == []
+        command_output = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "300", "TERM": "dumb"})
+        assert command_output.exit_code == 0, command
+        assert [option for option in command if option.startswith("--") and option not in command_output.output] == []
 
 
 def test_a_cluster_is_told_what_spark_must_know_and_no_secret(dags: dict[str, Any], root: Path) -> None:

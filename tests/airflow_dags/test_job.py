@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.airflow_dags.airflow import PROGRAMS, told
+from tests.airflow_dags.airflow import PROGRAMS, command_output
 
 pytestmark = pytest.mark.skipif(not PROGRAMS.is_dir(), reason="Airflow's environment is made by `make test`")
 
@@ -77,7 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def outcomes(folder: Path) -> dict[str, Any]:
     cases = [case[:2] for case in CASES.values()]
-    found = told(RUN, cases, environment={"AIRFLOW_HOME": str(folder)}, cwd=folder)
+    found = command_output(RUN, cases, environment={"AIRFLOW_HOME": str(folder)}, cwd=folder)
     return dict(zip(CASES, found, strict=True))
 
 
@@ -130,7 +130,7 @@ CHOSEN = {"tables": ["a", "b", "a"], "source": "archive"}
 def plans(folder: Path) -> Any:
     cases = [case for case, _ in (WINDOWS | REFUSED).values()]
     cases.append(("@daily", "2026-01-01T00:00:00+00:00", CHOSEN))
-    return told(PLAN, cases, environment={"AIRFLOW_HOME": str(folder)})
+    return command_output(PLAN, cases, environment={"AIRFLOW_HOME": str(folder)})
 
 
 def test_a_window_ends_where_the_next_begins(plans: Any) -> None:

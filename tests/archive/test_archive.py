@@ -229,10 +229,14 @@ def test_an_object_that_is_harmed_is_found_and_never_read_as_less(
     assert (found.key, found.events) == (hit.key, hit.description)
     with pytest.raises((PySparkException, Py4JError)) as failed:
         reads(spark, store, tmp_path / "again")
-    told = to_ingest_error(failed.value, load(str(pipeline_file(tmp_path, store))))
-    assert isinstance(told, ChangelogUnusable)
-    assert (hit.key in told.problem, said in told.problem, hit.description in told.problem) == (True, True, True)
-    assert told.remedy == "restore the object from a version or a copy of the bucket"
+    ingest_error = to_ingest_error(failed.value, load(str(pipeline_file(tmp_path, store))))
+    assert isinstance(ingest_error, ChangelogUnusable)
+    assert (hit.key in ingest_error.problem, said in ingest_error.problem, hit.description in ingest_error.problem) == (
+        True,
+        True,
+        True,
+    )
+    assert ingest_error.remedy == "restore the object from a version or a copy of the bucket"
     assert Bronze(spark, Lakehouse(str(tmp_path / "again")).bronze(SHOP)).captured().batch == 0
 
 
@@ -262,8 +266,8 @@ def test_a_manifest_that_lies_is_found_and_never_believed(
     """Its own hash is right: who changed it has thought of that."""
     first, *others = whole[0].objects
     lying = replace(first, **lie(first))
-    told = replace(whole[0], objects=(lying, *others)).to_json().encode()
-    overwritten(store, manifest_key(SHOP, whole[0].after_batch), told)
+    body = replace(whole[0], objects=(lying, *others)).to_json().encode()
+    overwritten(store, manifest_key(SHOP, whole[0].after_batch), body)
     archive = ManifestArchive(store, SHOP)
     (found,) = archive.damages(spark, archive.objects())
     assert (found.key, said in found.what, found.events) == (first.key, True, lying.description)
@@ -276,8 +280,8 @@ def test_a_manifest_that_lies_is_found_and_never_believed(
 @pytest.mark.long
 def test_a_manifest_that_names_an_object_twice_doubles_nothing(store: ObjectStore, whole: Sequence[Manifest]) -> None:
     first = whole[0].objects[0]
-    told = replace(whole[0], objects=(*whole[0].objects, first)).to_json().encode()
-    overwritten(store, manifest_key(SHOP, whole[0].after_batch), told)
+    body = replace(whole[0], objects=(*whole[0].objects, first)).to_json().encode()
+    overwritten(store, manifest_key(SHOP, whole[0].after_batch), body)
     with pytest.raises(ChangelogUnusable, match=f"names {first.key} again: {first.description}"):
         ArchiveSource(ManifestArchive(store, SHOP)).pending({}, 100)
 

@@ -50,9 +50,9 @@ def test_it_is_what_bronze_says(
         ("archive", pipeline_file(lost, store, **more), "archive"),
     ):
         out = tmp_path / f"out of {name}"
-        told = as_of(file, "--out", out, "--source", source, *point)
-        assert told.exit_code == 0, told.output
-        (found[name],) = json.loads(told.output)["tables"]
+        result = as_of(file, "--out", out, "--source", source, *point)
+        assert result.exit_code == 0, result.output
+        (found[name],) = json.loads(result.output)["tables"]
         orders = found[name].pop("path")
         rows = {r["id"]: r["v"] for r in spark.read.format("delta").load(orders).collect()}
         assert rows == {i: "ä" * i for i in range(12) if i != 3}, "3 was deleted at 40, 4 is changed at 50"

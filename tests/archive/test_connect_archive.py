@@ -149,8 +149,8 @@ def test_a_window_of_records_that_tell_their_time(
 ) -> None:
     stored(store, aiven(events(), 4))
     file = str(pipeline_file(tmp_path, store, "aiven"))
-    told = command(
+    summary = command(
         "backfill", file, "--source", "archive", "--from", "1970-01-01T01:00:00Z", "--to", "1970-01-01T02:00:00Z"
     )
     inside = [r for r in events() if HOUR <= r["timestamp"] < 2 * HOUR]
-    assert sum(t["read"] for t in told["tables"].values()) == len(inside)
+    assert sum(t["read"] for t in summary["tables"].values()) == len(inside)

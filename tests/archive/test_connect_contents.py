@@ -157,9 +157,9 @@ def test_an_object_that_is_written_anew_is_not_taken_for_the_one_that_was_listed
     stored(store, {f"{FIRST}.json": b"{}\n" * 4})
     with pytest.raises((PySparkException, Py4JError)) as failed:
         archive.damages(spark, listed, lambda _: None)
-    told = to_ingest_error(failed.value, shop)
-    assert isinstance(told, Contended)
-    assert f"{FIRST}.json in bucket {store.bucket} was written anew" in told.problem
+    ingest_error = to_ingest_error(failed.value, shop)
+    assert isinstance(ingest_error, Contended)
+    assert f"{FIRST}.json in bucket {store.bucket} was written anew" in ingest_error.problem
 
 
 PRECISE = '{"before": null, "after": {"id": 1, "v": 10000000000000000.10}, "op": "c"}'

@@ -327,9 +327,9 @@ def test_an_object_that_is_damaged_stops_all_before_anything_goes(
     before = {o.key for m in whole for o in m.objects}
     with pytest.raises((PySparkException, Py4JError)) as failed:
         erase_records(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
-    told = to_ingest_error(failed.value, load(str(pipeline_file(tmp_path, store))))
-    assert isinstance(told, ChangelogUnusable)
-    assert f"{hit.key} in the archive was altered" in told.problem
+    ingest_error = to_ingest_error(failed.value, load(str(pipeline_file(tmp_path, store))))
+    assert isinstance(ingest_error, ChangelogUnusable)
+    assert f"{hit.key} in the archive was altered" in ingest_error.problem
     assert before <= set(store.keys(""))
     assert list(manifests(store, SHOP)) == whole
 

@@ -148,10 +148,10 @@ def test_a_store_that_is_away_is_waited_for(
             assert waiting["event"] == "waiting"
             assert "object store" in waiting["problem"]
             stack.s3.start()
-            told, waited = running.communicate(timeout=240)
+            ingest_error, waited = running.communicate(timeout=240)
         assert running.returncode == 0, waited
         assert json.loads([line for line in waited.splitlines() if line.startswith("{")][-1])["event"] == "resumed"
-        assert json.loads(told)["records"] == len(events())
+        assert json.loads(ingest_error)["records"] == len(events())
         assert wholly_archived(store)
 
 

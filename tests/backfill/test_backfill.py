@@ -142,8 +142,8 @@ def test_the_command_counts_fills_and_says_what_it_did(
     window = ("--from", "2026-01-01T00:00:00", "--to", "2026-01-01T02:00:00+00:00", "--table", ITEMS)
     assert json.loads(said(*window, "--dry-run", "--json"))["would_read"] == {ITEMS: 6}
     assert Backfills(spark, shop[0].layout.backfills, "shop").all() == []
-    told = json.loads(said(*window, "--json"))
-    assert (told["complete"], told["tables"][ITEMS]["applied"]) == (True, 6)
+    summary = json.loads(said(*window, "--json"))
+    assert (summary["complete"], summary["tables"][ITEMS]["applied"]) == (True, 6)
     assert json.loads(said(*window, "--json"))["tables"][ITEMS]["applied"] == 0
     assert "complete" in said("--table", ITEMS)
     assert digests(spark, shop[0])[ITEMS] == whole[ITEMS]

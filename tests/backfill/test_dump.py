@@ -32,8 +32,8 @@ def said(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
         result = CliRunner().invoke(app, ["backfill", str(folder / "shop.yaml"), *words, "--json"])
         if result.exception is not None:
             raise result.exception
-        told: dict[str, Any] = json.loads(result.output)
-        return told
+        summary: dict[str, Any] = json.loads(result.output)
+        return summary
 
     return run
 

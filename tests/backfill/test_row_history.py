@@ -53,9 +53,9 @@ def said(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def versions(spark: SparkSession, shop: Pipeline) -> set[tuple[Any, ...]]:
     rows = row_history_of(spark, shop.layout, shop.name, ORDERS).versions.rows()
-    told = rows.selectExpr("id", "v", "unix_millis(_valid_from)", "unix_millis(_valid_to)").collect()
-    assert len(told) == len(set(told))
-    return {tuple(row) for row in told}
+    listed = rows.selectExpr("id", "v", "unix_millis(_valid_from)", "unix_millis(_valid_to)").collect()
+    assert len(listed) == len(set(listed))
+    return {tuple(row) for row in listed}
 
 
 def proved(spark: SparkSession, shop: Pipeline) -> dict[str, bool | None]:
@@ -107,13 +107,13 @@ def test_the_life_of_a_row_is_told_whether_its_history_is_kept_or_not(
     kept = pipeline(tmp_path, tables=HISTORY)
     merged(spark, kept, captured(spark, kept, tmp_path, events()))
     for where in (folder, tmp_path):
-        told = json.loads(said(where, ORDERS, "id=20", "--json"))["events"]
-        assert [(s["what"], s["at"], s["changed"]) for s in told] == [
+        listed = json.loads(said(where, ORDERS, "id=20", "--json"))["events"]
+        assert [(s["what"], s["at"], s["changed"]) for s in listed] == [
             ("appears", "2026-01-01T02:00:00+00:00", {"id": [None, 20], "v": [None, "hour 2"]}),
             ("changes", "2026-01-01T03:00:00.030000+00:00", {"v": ["hour 2", "changed in 3"]}),
         ]
-        told = json.loads(said(where, ORDERS, "id=21", "--json", "--no-values"))["events"]
-        assert [(s["what"], s["changed"]) for s in told] == [("appears", ["id", "v"]), ("vanishes", [])]
+        listed = json.loads(said(where, ORDERS, "id=21", "--json", "--no-values"))["events"]
+        assert [(s["what"], s["changed"]) for s in listed] == [("appears", ["id", "v"]), ("vanishes", [])]
         assert "no event names this key" in said(where, ORDERS, "id=77")
     shown = " ".join(said(folder, ORDERS, "id=20").replace("│", " ").split())
     assert "v: hour 2 →" in shown
@@ -137,14 +137,14 @@ def test_a_key_of_several_columns_is_named_whole(spark: SparkSession, tmp_path: 
         lines.change("u", lsn, {"order_id": 7, "line": line, "v": v})
     shop = pipeline(tmp_path)
     merged(spark, shop, captured(spark, shop, tmp_path, lines.records))
-    told = json.loads(said(tmp_path, "public.lines", "line=1", "order_id=7", "--json"))["events"]
-    assert [step["changed"] for step in told] == [
+    listed = json.loads(said(tmp_path, "public.lines", "line=1", "order_id=7", "--json"))["events"]
+    assert [step["changed"] for step in listed] == [
         {"order_id": [None, 7], "line": [None, 1], "v": [None, "a"]},
         {"v": ["a", "c"]},
     ]
     file = tmp_path / "key"
     file.write_text("order_id=7\nline=1\n", encoding="utf-8")
-    assert json.loads(said(tmp_path, "public.lines", "--key-file", str(file), "--json"))["events"] == told
+    assert json.loads(said(tmp_path, "public.lines", "--key-file", str(file), "--json"))["events"] == listed
     with pytest.raises(
         AssertionError, match=r"the key of public.lines is order_id, line → .*public.lines order_id=… line=…"
     ):

@@ -19,8 +19,8 @@ ORDERS = "public.orders"
 def _declared_key_that_no_event_holds() -> tuple[list[Record], dict[str, Any], str]:
     t = Topic()
     t.change("c", 10, row(1, "a"))
-    told = {"tables": {ORDERS: {"primary_key": ["ident"]}}}
-    return t.records, told, "no event holds the column 'ident' of the declared primary_key"
+    settings = {"tables": {ORDERS: {"primary_key": ["ident"]}}}
+    return t.records, settings, "no event holds the column 'ident' of the declared primary_key"
 
 
 def _keys_without_json() -> tuple[list[Record], dict[str, Any], str]:
@@ -39,8 +39,8 @@ def _keys_that_name_another_column() -> tuple[list[Record], dict[str, Any], str]
     "case", [_declared_key_that_no_event_holds, _keys_without_json, _keys_that_name_another_column]
 )
 def test_the_reason_says_what_is_wrong_with_the_key(spark: SparkSession, tmp_path: Path, case: Any) -> None:
-    records, told, reason = case()
-    folder = write(tmp_path / "events", records, told)
+    records, settings, reason = case()
+    folder = write(tmp_path / "events", records, settings)
     files = Case("refused", (folder / "events.jsonl",), folder / "tables.json", tmp_path / "out")
     ((_, summary),) = replay(spark, [files], Delivery(), "jsonl")
     (entry,) = summary["quarantine"]

@@ -21,7 +21,7 @@ from tests.merge.rules import UNAVAILABLE, moves_to
 
 pytestmark = pytest.mark.spark
 KEYED, BAG, LIVES = "public.keyed", "public.bag", "public.lives"
-TOLD = {"tables": {LIVES: {"history": True}}}
+SETTINGS = {"tables": {LIVES: {"history": True}}}
 
 
 def names_in_code() -> Iterator[str]:
@@ -84,12 +84,12 @@ def folded(
     spark: SparkSession, folder: Path, records: list[Record], size: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The rows of each table, and the summary."""
-    said = write(folder / "events", records, TOLD)
+    said = write(folder / "events", records, SETTINGS)
     case = Case("names", (said / "events.jsonl",), said / "tables.json", folder / "out")
     ((_, summary),) = replay(spark, [case], Delivery(size), "jsonl")
     rows = {
-        table: [json.loads(line) for line in (case.out / told["file"]).read_text(encoding="utf-8").splitlines()]
-        for table, told in summary["tables"].items()
+        table: [json.loads(line) for line in (case.out / settings["file"]).read_text(encoding="utf-8").splitlines()]
+        for table, settings in summary["tables"].items()
     }
     return rows, summary
 

@@ -78,7 +78,7 @@ def shrink(strategy: st.SearchStrategy[T], holds: Callable[[T], bool]) -> T:
     return find(strategy, holds, settings=FINDS, random=Random(0))
 
 
-def told(event: Event) -> tuple[Hashable, ...]:
+def identity(event: Event) -> tuple[Hashable, ...]:
     """All but where it stands in the transport."""
     return event.op, event.lsn, event.key, event.old_key, event.new_key, repr(event.image), repr(event.before)
 
@@ -105,9 +105,9 @@ def carries(events: Iterable[Event]) -> bool:
 def test_a_changelog_means_the_same_however_it_is_delivered() -> None:
     for one in samples():
         assert fold(one.sent, NAMES) == fold(one.said, NAMES), str(one)
-        assert set(map(told, one.sent)) == set(map(told, one.said)), str(one)
+        assert set(map(identity, one.sent)) == set(map(identity, one.said)), str(one)
         if carries(one.said):
-            assert [*dict.fromkeys(map(told, one.sent))] == [*dict.fromkeys(map(told, one.said))], str(one)
+            assert [*dict.fromkeys(map(identity, one.sent))] == [*dict.fromkeys(map(identity, one.said))], str(one)
 
 
 def test_batches_are_the_events_one_after_another_by_their_numbers() -> None:
@@ -175,7 +175,7 @@ def places(events: Sequence[Event]) -> set[tuple[Hashable, ...]]:
         if event.op == "null":
             found.add((event.key, before.get(event.key)))
         else:
-            before[event.key] = told(event)
+            before[event.key] = identity(event)
     return found
 
 
@@ -247,7 +247,7 @@ SAID: dict[str, Callable[[list[Event]], bool]] = {
 }
 SENT: dict[str, Callable[[Drawn], bool]] = {
     "nothing wrong": lambda one: one.sent == one.said,
-    "an event twice": lambda one: neighbours(one.sent, lambda a, b: told(a) == told(b) and a.op != "null"),
+    "an event twice": lambda one: neighbours(one.sent, lambda a, b: identity(a) == identity(b) and a.op != "null"),
     "a null tombstone again": lambda one: sum(e.op == "null" for e in one.sent) > sum(e.op == "null" for e in one.said),
     "a run again": lambda one: neighbours(one.sent, lambda a, b: b.lsn < a.lsn) and carries(one.said),
     "a move that is cut": lambda one: any(a[-1].new_key == b[0].key and b[0].op == "c" for a, b in pairwise(one.cut)),
@@ -315,14 +315,14 @@ def test_a_bag_counts_what_a_run_tells_again_once() -> None:
         # All runs at a position begin with the same events; the longest tells them all.
         once: Counter[tuple[Hashable, ...]] = Counter()
         for _, run in groupby(one.sent, key=lambda e: e.lsn):
-            once |= Counter(map(told, run))
-        assert once == Counter(map(told, one.said)), str(one)
+            once |= Counter(map(identity, run))
+        assert once == Counter(map(identity, one.said)), str(one)
 
 
 def test_a_bag_says_every_kind_of_thing() -> None:
     bag = samples(bags)
     assert any({e.op for e in one.said} == {"c", "u", "d"} for one in bag)
-    assert any(neighbours(one.said, lambda a, b: told(a) == told(b)) for one in bag)
+    assert any(neighbours(one.said, lambda a, b: identity(a) == identity(b)) for one in bag)
     assert any(one.sent == one.said for one in bag)
     assert any(neighbours(one.sent, lambda a, b: b.lsn < a.lsn) for one in bag)
 

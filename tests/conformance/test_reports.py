@@ -35,8 +35,8 @@ def folded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory
     root = tmp_path_factory.mktemp("reports")
     cases = []
     for name in THERE:
-        told = FOLDER / "reports" / name
-        cases.append(Case(name, (told / "events.jsonl",), told / "tables.json", root / name))
+        folder = FOLDER / "reports" / name
+        cases.append(Case(name, (folder / "events.jsonl",), folder / "tables.json", root / name))
     found = replay(spark, cases, DELIVERIES[request.param], "jsonl")
     return {case.name: (case.out, summary) for case, summary in found}
 

@@ -21,10 +21,10 @@ def progress(seconds: float = 2.0) -> Progress:
 
 
 def test_figures_tell_rate_and_lag() -> None:
-    told = figures(progress(), NOW)
-    assert (told["events_per_second"], told["behind"], told["lag_seconds"]) == (50.0, 4321, 1.5)
-    assert told["tables"]["shop.orders"]["applied"] == 80
-    assert told["without_table"]["suppressed"] == 10
+    shown = figures(progress(), NOW)
+    assert (shown["events_per_second"], shown["behind"], shown["lag_seconds"]) == (50.0, 4321, 1.5)
+    assert shown["tables"]["shop.orders"]["applied"] == 80
+    assert shown["without_table"]["suppressed"] == 10
 
 
 def test_what_is_not_known_is_not_told() -> None:

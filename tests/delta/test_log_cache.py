@@ -62,10 +62,10 @@ def is_right(spark: SparkSession, *tables: Table) -> None:
     """By Delta's own account of what is there now, the files and the marks, and by what it reads."""
     for table in tables:
         snapshot = table._snapshots.newest()
-        told = {(f.name, f.vector_id, f.rows) for f in map(data_file, snapshot.allFiles().collect())}
+        expected = {(f.name, f.vector_id, f.rows) for f in map(data_file, snapshot.allFiles().collect())}
         marks = {m.appId(): m.version() for m in as_list(snapshot.setTransactions())}
         ids = {row.id for row in spark.read.format("delta").load(table.path).collect()}
-        assert {(f.name, f.vector_id, f.rows) for f in table.files().values()} == told
+        assert {(f.name, f.vector_id, f.rows) for f in table.files().values()} == expected
         assert {name: table.txn_version(name) for name in marks} == marks
         assert {row.id for row in table.rows().collect()} == ids
 

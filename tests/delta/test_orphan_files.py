@@ -25,11 +25,11 @@ KEPT = {
 HOUR = 3600
 
 
-def eventful(spark: SparkSession, folder: Path, told: dict[str, str]) -> Table:
+def eventful(spark: SparkSession, folder: Path, table_properties: dict[str, str]) -> Table:
     """Rows came, went in part, twice in a file, and were written together; and some were never committed."""
     table = Table(spark, str(folder))
     for n in range(4):
-        table.commit(spark.range(10 * n, 10 * n + 10, numPartitions=1), properties=told)
+        table.commit(spark.range(10 * n, 10 * n + 10, numPartitions=1), properties=table_properties)
     table.delete(F.col("id").isin(3, 14))
     table.delete(F.col("id").isin(4, 25) | (F.col("id") >= 30))
     files = list(table.files().values())
@@ -79,8 +79,8 @@ def delta_would(spark: SparkSession, table: Table, hours: int | None) -> set[str
     settings = {vacuum._SHORT_RETENTION: "false", vacuum._LISTING_TASKS: "2"}
     retain = "" if hours is None else f"RETAIN {hours} HOURS"
     with vacuum._settings(spark, settings):
-        told = spark.sql(f"VACUUM delta.`{table.path}` {retain} DRY RUN").collect()
-    gone = {row.path.removeprefix(f"file:{table.path}/") for row in told}
+        vacuumed = spark.sql(f"VACUUM delta.`{table.path}` {retain} DRY RUN").collect()
+    gone = {row.path.removeprefix(f"file:{table.path}/") for row in vacuumed}
     return {name for name in gone if (Path(table.path) / name).is_file()}
 
 
@@ -114,9 +114,9 @@ def test_what_a_version_needs_that_is_asked_for_can_be_read(spark: SparkSession,
         as_of = (spark.read.format("delta").option("versionAsOf", v) for v in range(table.version() + 1))
         return [version.load(table.path).count() for version in as_of]
 
-    told = counts()
+    before = counts()
     assert orphan_files.delete_orphans(spark, table.path, 1)
-    assert counts() == told
+    assert counts() == before
 
 
 def test_a_table_of_other_making_is_left_to_delta(

@@ -79,9 +79,9 @@ def test_what_changed_goes_to_the_change_data_feed(spark: SparkSession, tmp_path
     assert file.rows == len(_ROWS)
     feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(str(tmp_path))
     assert {row["_change_type"] for row in feed.collect()} == {"insert"}
-    told = feed.select(*_COLUMNS)
+    written = feed.select(*_COLUMNS)
     live = spark.read.format("delta").load(str(tmp_path))
-    assert sorted(map(repr, told.collect())) == sorted(map(repr, live.collect()))
+    assert sorted(map(repr, written.collect())) == sorted(map(repr, live.collect()))
     assert live.count() == len(_ROWS)
 
 
@@ -107,13 +107,13 @@ def test_several_are_written_at_a_time(spark: SparkSession, tmp_path: Path) -> N
 
     def write(number: int) -> list[tuple[int, str]]:
         table = Table(spark, str(tmp_path / str(number)))
-        told = []
+        written = []
         for _ in range(4):
             (file,) = table.commit(rows[number], properties=_PROPERTIES, is_small=True)
-            told.append((file.rows, file.action.stats()))
-        return told
+            written.append((file.rows, file.action.stats()))
+        return written
 
     with ThreadPoolExecutor(4) as several:
         found = list(several.map(write, range(len(rows))))
-    for number, told in enumerate(found):
-        assert told == [(number + 1, told[0][1])] * 4
+    for number, written in enumerate(found):
+        assert written == [(number + 1, written[0][1])] * 4

@@ -24,9 +24,9 @@ class Counted:
         self._log = log
         self.listings = 0
 
-    def update(self, *told: Any) -> Any:
+    def update(self, *arguments: Any) -> Any:
         self.listings += 1
-        return self._log.update(*told)
+        return self._log.update(*arguments)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)

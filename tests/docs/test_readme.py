@@ -57,10 +57,10 @@ def test_every_command_that_is_named_exists_with_its_options() -> None:
     groups = {group.name for group in app.registered_groups}
     for _, *arguments in commands("ingest"):
         command = arguments[: 2 if arguments[0] in groups else 1]
-        told = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "300", "TERM": "dumb"})
-        assert told.exit_code == 0
+        completed = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "300", "TERM": "dumb"})
+        assert completed.exit_code == 0
         for option in (a for a in arguments if a.startswith("--")):
-            assert option in told.output
+            assert option in completed.output
 
 
 def test_every_command_is_on_a_page() -> None:
@@ -100,7 +100,7 @@ def lakehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.mark.parametrize("number", range(len(blocks("python"))))
 def test_reading_examples_run(number: int, lakehouse: Path, tmp_path: Path) -> None:
     """As printed, by a user who has installed nothing but what pip brings."""
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", blocks("python")[number]],
         cwd=lakehouse,
         env=os.environ | {"HOME": str(tmp_path)},
@@ -109,8 +109,8 @@ def test_reading_examples_run(number: int, lakehouse: Path, tmp_path: Path) -> N
         timeout=240,
         check=False,
     )
-    assert told.returncode == 0, told.stderr[-2000:]
-    assert "1234.21" in told.stdout or "1234.11" in told.stdout
+    assert completed.returncode == 0, completed.stderr[-2000:]
+    assert "1234.21" in completed.stdout or "1234.11" in completed.stdout
 
 
 def test_every_package_of_a_reading_example_is_named() -> None:

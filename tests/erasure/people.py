@@ -20,10 +20,10 @@ LINKS = {CLAIMS: ("member_id", MEMBERS), PHOTOS: ("claim_id", CLAIMS)}
 COLUMNS = {MEMBERS: ("name",), CLAIMS: ("member_id", "text"), PHOTOS: ("claim_id", "text")}
 KEYS = 3
 FAR = 10_000
-APART = 7_310_000
+STRIDE = 7_310_000
 """Between the keys of two cases: no number that a table's log says of itself, for they are looked for in it."""
 SECRET = "1 " + "5a" * 32
-TOLD: dict[str, Any] = {
+SETTINGS: dict[str, Any] = {
     MEMBERS: {"subject": {"of": "member", "key": "id"}, "personal": ["name"]},
     CLAIMS: {"subject": {"through": {"member_id": MEMBERS}}, "personal": ["text"]},
     PHOTOS: {"subject": {"through": {"claim_id": CLAIMS}}},
@@ -31,7 +31,7 @@ TOLD: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Said:
+class TableEvent:
     """An event of a table; `event.offset` is its place in the table's partition."""
 
     table: str
@@ -48,26 +48,26 @@ def insured(folder: Path, **more: Any) -> Pipeline:
         "source": {"kafka": {"bootstrap.servers": "127.0.0.1:9"}, "topic_pattern": "insured.*"},
         "lakehouse": str(folder / "lakehouse"),
         "privacy": {"key_file": str(key_file)},
-        "tables": TOLD,
+        "tables": SETTINGS,
     }
     file = folder / "insured.yaml"
     file.write_text(json.dumps(written | more), encoding="utf-8")
     return load(str(file), {})
 
 
-def random_life(random: Random, case: int, length: int, settled: bool) -> list[Said]:
+def random_history(random: Random, case: int, length: int, settled: bool) -> list[TableEvent]:
     """In the order of the source. Images are whole; images before are there or not; some deletes are followed by a null
     tombstone, some rows move to another key, and some events are sent twice, much later. `settled`: no row moves, or
     leads to another one than before."""
-    said: list[Said] = []
+    said: list[TableEvent] = []
     offsets = dict.fromkeys(TABLES, 0)
 
     def add(table: str, event: Event) -> None:
-        said.append(Said(table, replace(event, offset=offsets[table])))
+        said.append(TableEvent(table, replace(event, offset=offsets[table])))
         offsets[table] += 1
 
     befores = random.random() < 0.5
-    leads = {t: [APART * case + random.randrange(KEYS) for _ in range(KEYS)] for t in LINKS} if settled else None
+    leads = {t: [STRIDE * case + random.randrange(KEYS) for _ in range(KEYS)] for t in LINKS} if settled else None
     for n in range(length):
         table = random.choice(TABLES)
         event = _event(random, table, case, 10 * (n + 1), befores, leads)
@@ -80,11 +80,11 @@ def random_life(random: Random, case: int, length: int, settled: bool) -> list[S
     return said
 
 
-def later(said: Sequence[Said], after: int) -> list[Said]:
+def later(said: Sequence[TableEvent], after: int) -> list[TableEvent]:
     """The same, with what comes after so many events far away in the source's log; but not what is sent again."""
     known = {s.event.lsn for s in said[:after]}
 
-    def moved(s: Said) -> Said:
+    def moved(s: TableEvent) -> TableEvent:
         return (
             s
             if s.event.lsn in known or s.event.op == "null"
@@ -97,31 +97,31 @@ def later(said: Sequence[Said], after: int) -> list[Said]:
 def _event(
     random: Random, table: str, case: int, lsn: int, befores: bool, leads: Mapping[str, Sequence[int]] | None
 ) -> Event:
-    key = APART * case + random.randrange(KEYS)
+    key = STRIDE * case + random.randrange(KEYS)
 
     def image() -> dict[str, Any]:
         found: dict[str, Any] = {column: random.choice("xyz") for column in COLUMNS[table]}
         if table in LINKS:
-            other = APART * case + random.randrange(KEYS)
-            found[LINKS[table][0]] = leads[table][key % APART] if leads else other
+            other = STRIDE * case + random.randrange(KEYS)
+            found[LINKS[table][0]] = leads[table][key % STRIDE] if leads else other
         return found
 
     op = random.choice("ccuuudr")
     before = image() if befores and op in "ud" else None
     if op == "d":
         return Event("d", 0, lsn, key, before=before)
-    old = APART * case + random.randrange(KEYS) if op == "u" and not leads and random.random() < 0.15 else None
+    old = STRIDE * case + random.randrange(KEYS) if op == "u" and not leads and random.random() < 0.15 else None
     return Event(op, 0, lsn, key, image(), before, None if old == key else old)  # type: ignore[arg-type]
 
 
-def cutoff(case: int, said: Sequence[Said]) -> Cutoff:
+def cutoff(case: int, said: Sequence[TableEvent]) -> Cutoff:
     """Right after these events."""
     offsets = {topic(t): {case: sum(s.table == t for s in said)} for t in TABLES}
     last = max((s.event.lsn for s in said), default=0)
     return Cutoff(offsets, {WHOLE_SOURCE: (0, last, 0, 0, 1, 0, 0)} if last else {})
 
 
-def left(said: Sequence[Said], asked_after: int, member: int) -> dict[str, dict[Hashable, dict[str, Any]]]:
+def left(said: Sequence[TableEvent], asked_after: int, member: int) -> dict[str, dict[Hashable, dict[str, Any]]]:
     """table → its rows, had nothing of the member's old life ever been."""
     last = max((s.event.lsn for s in said[:asked_after]), default=0)
     places = _places(said)
@@ -140,7 +140,7 @@ def left(said: Sequence[Said], asked_after: int, member: int) -> dict[str, dict[
     return {t: fold([s.event for s in kept if s.table == t], COLUMNS[t]) for t in TABLES}
 
 
-def _places(said: Sequence[Said]) -> list[int]:
+def _places(said: Sequence[TableEvent]) -> list[int]:
     """Of each event; a null tombstone stands where the change of its key before it does."""
     newest: dict[tuple[str, Hashable], int] = {}
     found = []
@@ -155,7 +155,7 @@ def _own(event: Event) -> list[Hashable]:
     return [key for key in (event.key, event.old_key) if key is not None]
 
 
-def _names(said: Said) -> Iterator[tuple[str, Hashable]]:
+def _names(said: TableEvent) -> Iterator[tuple[str, Hashable]]:
     yield from ((said.table, key) for key in _own(said.event))
     if said.table in LINKS:
         column, parent = LINKS[said.table]
@@ -167,7 +167,7 @@ def topic(table: str) -> str:
     return f"insured.{table.partition('.')[2]}"
 
 
-def records(said: Sequence[Said], case: int) -> list[Record]:
+def records(said: Sequence[TableEvent], case: int) -> list[Record]:
     """Of a partition `case` of each topic."""
     found = []
     for s in said:

@@ -41,7 +41,7 @@ from ingest.sources.kafka_records import read_records
 from ingest.spark.session import SHORT_LIVED
 from ingest.stack import Stack
 from ingest.testing import Event
-from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, TABLES, Said, insured, records, topic
+from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, TABLES, TableEvent, insured, records, topic
 from tests.erasure.test_killed_erasure import erase
 from tests.suppression.test_suppression import rows
 
@@ -57,8 +57,8 @@ def left(log: Path, text: str = EMAIL) -> list[str]:
 
 
 def hurry(admin: AdminClient, topic: str) -> None:
-    told = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in FAST_COMPACTION.items()]
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=told)
+    entries = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in FAST_COMPACTION.items()]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result()
 
 
@@ -100,7 +100,7 @@ def test_a_tombstone_takes_a_value_off_the_disk_once_its_segment_rolls(stack: St
 ANNA, BEN = 481516, 481517
 TEXT = "broke her left wrist in Vaduz"
 STORY = [
-    Said(table, Event(op, 0, 10 * n, key, image))  # type: ignore[arg-type]
+    TableEvent(table, Event(op, 0, 10 * n, key, image))  # type: ignore[arg-type]
     for n, (table, op, key, image) in enumerate(
         [
             (MEMBERS, "c", ANNA, {"name": "Anna"}),
@@ -119,7 +119,7 @@ STORY = [
         1,
     )
 ]
-AGAIN = Said(MEMBERS, Event("c", 0, 900, ANNA, {"name": "Anna again"}))
+AGAIN = TableEvent(MEMBERS, Event("c", 0, 900, ANNA, {"name": "Anna again"}))
 
 
 class Died(Exception):
@@ -137,7 +137,7 @@ class Topics:
         for answer in made.values():
             answer.result()
 
-    def say(self, said: list[Said]) -> None:
+    def say(self, said: list[TableEvent]) -> None:
         for record in records(said, 0):
             value = None if record["value"] is None else json.dumps(record["value"])
             self._producer.produce(record["topic"], value, json.dumps(record["key"]), partition=0)

@@ -145,16 +145,16 @@ class Insurance:
         return CliRunner().invoke(app, [*command], catch_exceptions=True)
 
     def erased(self, *more: str) -> dict[str, Any]:
-        told = self.said("erase", str(self.file), *more, "--json")
-        assert told.exit_code == 0, told.output
-        found: dict[str, Any] = json.loads(told.stdout)
+        summary = self.said("erase", str(self.file), *more, "--json")
+        assert summary.exit_code == 0, summary.output
+        found: dict[str, Any] = json.loads(summary.stdout)
         assert found.get("old_files_remain_until") is None
         return found
 
     def left(self) -> set[str]:
         """The parts of the lakehouse and of the archive in which something of her is."""
-        told = self.said("scan", str(self.file), "--needle-file", str(self._folder / "needles.json"), "--json")
-        report = json.loads(told.stdout)
+        summary = self.said("scan", str(self.file), "--needle-file", str(self._folder / "needles.json"), "--json")
+        report = json.loads(summary.stdout)
         assert not any(s["missed"] for s in report["canaries"])
         return {f["place"].split("/")[-1] + "/" + f["file"].split("/")[0] for f in report["findings"]}
 
@@ -169,13 +169,13 @@ class Insurance:
     def certified(self, request: str, *more: str) -> Path:
         """Raises what the command does."""
         needles, key = self._folder / "needles.json", self._folder / "erasure.pem"
-        told = self.said(
+        summary = self.said(
             *("certificate", "issue", str(self.file), request, "--needle-file", str(needles)),
             *("--key", str(key), "--out", str(self._folder / "certificates"), *more),
         )
-        if told.exception is not None and told.exit_code:
-            raise told.exception
-        return Path(told.stdout.split()[0])
+        if summary.exception is not None and summary.exit_code:
+            raise summary.exception
+        return Path(summary.stdout.split()[0])
 
     def adds_up(self) -> None:
         bronze = bronze_of(self._spark, self.pipeline)
@@ -254,8 +254,8 @@ def test_a_person_is_gone_and_does_not_come_back(insurance: Insurance, stack: St
         # The broker keeps what it was sent until its retention has passed.
         insurance.certified(request, "--folder", str(stack.kafka.data))
     paper = insurance.certified(request)
-    told = insurance.said("certificate", "verify", str(paper), "--json")
-    assert json.loads(told.stdout)["genuine"], told.output
+    summary = insurance.said("certificate", "verify", str(paper), "--json")
+    assert json.loads(summary.stdout)["genuine"], summary.output
     assert insurance.is_current()
 
     # A backup of the topics comes back.

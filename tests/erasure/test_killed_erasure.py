@@ -27,7 +27,7 @@ from ingest.proof.search import places_of, scan_with_canaries
 from ingest.spark.session import SHORT_LIVED
 from ingest.stack import S3
 from ingest.suppression.ledger import REQUESTED, Ledger
-from tests.erasure.people import MEMBERS, TOLD
+from tests.erasure.people import MEMBERS, SETTINGS
 from tests.erasure.test_removal import ANNA, BEN, NAME, merge, remove, said
 from tests.shredding.test_shredding import shredding
 from tests.suppression.test_suppression import rows
@@ -47,10 +47,10 @@ step = sys.argv.pop(1)
 def dying(done):
     def die(*arguments):
         if step != "asked":  # which is over before its keys are destroyed
-            told = done(*arguments)
+            result = done(*arguments)
         if step in ("asked", "old files") or step == arguments[0]:
             os.kill(os.getpid(), signal.SIGKILL)
-        return told
+        return result
     return die
 
 place = {"asked": (request, "shred"), "old files": (removal, "without_old_files")}.get(step, (erase, "_print_place"))
@@ -66,10 +66,10 @@ STORY = [
 
 def held(spark: SparkSession, folder: Path, s3: S3) -> Pipeline:
     """With everything merged and archived, mails encrypted, and a record in quarantine."""
-    told = {MEMBERS: TOLD[MEMBERS] | {"personal": ["id", "name", "mail"], "shred": ["mail"], "history": True}}
+    settings = {MEMBERS: SETTINGS[MEMBERS] | {"personal": ["id", "name", "mail"], "shred": ["mail"], "history": True}}
     boto3.client("s3", **s3.client_options).create_bucket(Bucket=folder.name)
     archive = {"uri": f"s3://{folder.name}/insured", "s3": s3.client_options}
-    pipeline = shredding(folder, tables=told, spark=SHORT_LIVED, archive=archive)
+    pipeline = shredding(folder, tables=settings, spark=SHORT_LIVED, archive=archive)
     merge(spark, pipeline, folder / "events", STORY)
     archiving = archiving_of(spark, pipeline)
     while archiving.step() is not None:
@@ -94,10 +94,10 @@ def certified(spark: SparkSession, pipeline: Pipeline, keys: Path) -> dict[str, 
     make_key_pair(keys / "sign.pem")
     places, left_out = places_of(pipeline)
     signer = signing_key(keys / "sign.pem", [Path(pipeline.lakehouse)])
-    told = issue_certificate(
+    certificate = issue_certificate(
         erasure_of(spark, pipeline, request), scan_with_canaries(places, NEEDLES, left_out), signer, datetime.now(UTC)
     ).content
-    return {what: told[what] for what in ("subject", "cut_offs", "needles", "forms", "residues")}
+    return {what: certificate[what] for what in ("subject", "cut_offs", "needles", "forms", "residues")}
 
 
 def test_an_erasure_that_is_killed_at_each_step_ends_as_one_that_lived(
@@ -117,6 +117,6 @@ def test_an_erasure_that_is_killed_at_each_step_ends_as_one_that_lived(
         remove(spark, pipeline)
         assert rows(spark, pipeline, MEMBERS) == {BEN: {"name": "Ben"}}
         assert [row["mail"] for row in decrypted_rows(spark, pipeline, MEMBERS).collect()] == [OTHERS]
-    told = certified(spark, killed, tmp_path / "keys")
-    assert told == certified(spark, lived, tmp_path / "other keys")
-    assert told["residues"] == []
+    summary = certified(spark, killed, tmp_path / "keys")
+    assert summary == certified(spark, lived, tmp_path / "other keys")
+    assert summary["residues"] == []

@@ -26,7 +26,7 @@ from ingest.lakehouse.row_history import HistoryVersions
 from ingest.lakehouse.silver import Silver
 from ingest.names import Lakehouse
 from ingest.suppression.masks import mask_column
-from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, TOLD, cutoff, insured
+from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, SETTINGS, cutoff, insured
 from tests.erasure.test_removal import ANNA, BEN, NAME, TEXT, dying_after, found, merge, remove, said
 from tests.suppression.test_suppression import ask, rows
 
@@ -102,8 +102,8 @@ STORY = [
 
 def tables(**claims: Any) -> dict[str, Any]:
     """Claims are masked; of members and photos nothing is left."""
-    told = {"columns": COLUMNS, "primary_key": ["id"], "on_erasure": MASKS, "personal": [*MASKS], "history": True}
-    return TOLD | {CLAIMS: TOLD[CLAIMS] | told | claims}
+    settings = {"columns": COLUMNS, "primary_key": ["id"], "on_erasure": MASKS, "personal": [*MASKS], "history": True}
+    return SETTINGS | {CLAIMS: SETTINGS[CLAIMS] | settings | claims}
 
 
 INTERNAL = (
@@ -179,8 +179,8 @@ def test_a_row_stays_without_what_was_personal(spark: SparkSession, pipeline: Pi
     assert is_folded(spark, pipeline, tmp_path / "beside")
     Rebuild(spark, pipeline).run()
     assert holds(claims(spark, pipeline)[60], LEFT)
-    told = remove(spark, pipeline)
-    assert not any(sum(taken.values()) for taken in told.taken.values())
+    removed = remove(spark, pipeline)
+    assert not any(sum(taken.values()) for taken in removed.taken.values())
 
 
 @pytest.mark.long

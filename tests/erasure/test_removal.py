@@ -36,7 +36,7 @@ from ingest.sources.dump import Dump
 from ingest.suppression.ledger import STATE, Ledger
 from ingest.testing import Event
 from tests.erasure import people
-from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, TABLES, TOLD, Said, cutoff, insured
+from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, SETTINGS, TABLES, TableEvent, cutoff, insured
 from tests.proof.subject import scan
 from tests.suppression.test_suppression import ask, captured, merged, rows
 
@@ -53,8 +53,8 @@ NEEDLES = (
 )
 
 
-def said(table: str, op: str, offset: int, lsn: int, key: int, **image: Any) -> Said:
-    return Said(table, Event(op, offset, lsn, key, image))  # type: ignore[arg-type]
+def said(table: str, op: str, offset: int, lsn: int, key: int, **image: Any) -> TableEvent:
+    return TableEvent(table, Event(op, offset, lsn, key, image))  # type: ignore[arg-type]
 
 
 STORY = [
@@ -68,7 +68,7 @@ STORY = [
     said(PHOTOS, "c", 0, 30, 70, claim_id=99150, text=TEXT),
     said(PHOTOS, "c", 1, 31, 71, claim_id=61, text="a door"),
     said(CLAIMS, "d", 4, 40, 99150),
-    Said(CLAIMS, Event("null", 5, 0, 99150)),
+    TableEvent(CLAIMS, Event("null", 5, 0, 99150)),
 ]
 SENT_AGAIN = [*STORY, said(CLAIMS, "c", 6, 20, 99150, member_id=ANNA, text=TEXT)]
 NEW_LIFE = [*SENT_AGAIN, said(MEMBERS, "c", 3, 90, ANNA, name="Anna again")]
@@ -81,8 +81,11 @@ class Died(Exception):
 @pytest.fixture
 def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
     """With everything merged and asked for, and a record in quarantine."""
-    members, claims = TOLD[MEMBERS] | {"personal": ["id", "name"]}, TOLD[CLAIMS] | {"personal": ["id", "text"]}
-    made = insured(tmp_path, tables=TOLD | {MEMBERS: members, CLAIMS: claims | {"history": True}})
+    members, claims = (
+        SETTINGS[MEMBERS] | {"personal": ["id", "name"]},
+        SETTINGS[CLAIMS] | {"personal": ["id", "text"]},
+    )
+    made = insured(tmp_path, tables=SETTINGS | {MEMBERS: members, CLAIMS: claims | {"history": True}})
     merge(spark, made, tmp_path / "events", STORY)
     events = bronze_of(spark, made).rows().where(f"source_table = '{CLAIMS}' and offset = 0")
     held = events.selectExpr("*", "source_table as table", "'x' as code", "'for the test' as reason")
@@ -91,7 +94,7 @@ def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
     return made
 
 
-def merge(spark: SparkSession, pipeline: Pipeline, folder: Path, story: list[Said]) -> None:
+def merge(spark: SparkSession, pipeline: Pipeline, folder: Path, story: list[TableEvent]) -> None:
     merged(spark, pipeline, captured(spark, pipeline, folder, people.records(story, 1), None, 20), 20)
 
 
@@ -174,9 +177,9 @@ def test_a_removal_that_dies_after_each_step_leaves_nothing_in_the_end(
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
     assert list(ledger.verify()) == []
     assert {e.place for e in ledger.entries() if e.kind == STATE} == {*DELTA_PLACES, OLD_FILES}
-    told = len(list(ledger.entries()))
+    entry_count = len(list(ledger.entries()))
     remove(spark, pipeline)
-    assert len(list(ledger.entries())) == told, "nothing was left, and something was taken away"
+    assert len(list(ledger.entries())) == entry_count, "nothing was left, and something was taken away"
     adds_up(spark, pipeline, tmp_path / "beside")
     certifies(spark, pipeline, tmp_path / "keys", whole)
 
@@ -196,8 +199,8 @@ def test_events_that_wait_for_their_table_hold_a_removal_open(
     assert {place for _, place in found(pipeline)}.isdisjoint({"silver", "history", "changes"})
     with pytest.raises(ProofFailed, match=CLAIMS):
         erasure_of(spark, pipeline, f"r{ANNA}")
-    claims = TOLD[CLAIMS] | {"personal": ["id", "text"], "history": True, "rename": {"Text": "other_text"}}
-    mended = insured(tmp_path, tables=TOLD | {CLAIMS: claims})
+    claims = SETTINGS[CLAIMS] | {"personal": ["id", "text"], "history": True, "rename": {"Text": "other_text"}}
+    mended = insured(tmp_path, tables=SETTINGS | {CLAIMS: claims})
     merge(spark, mended, tmp_path / "again", late)
     remove(spark, mended)
     assert found(mended) == set()

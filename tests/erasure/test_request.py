@@ -20,29 +20,29 @@ from ingest.errors import ConfigError
 from ingest.suppression.ledger import Ledger
 from ingest.testing import Event
 from tests.erasure import people
-from tests.erasure.people import APART, CLAIMS, MEMBERS, PHOTOS, TOLD, Said, insured
+from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, SETTINGS, STRIDE, TableEvent, insured
 from tests.suppression.test_suppression import captured, merged, rows
 
 pytestmark = pytest.mark.spark
 
 
-def story() -> list[Said]:
+def story() -> list[TableEvent]:
     """Two members. Of the first: a claim that was another's before, one that was deleted, and a photo of each."""
     said = []
     for n in range(2):
-        said.append(Said(MEMBERS, Event("c", n, 10 + n, APART + n, {"name": f"name {n}"})))
+        said.append(TableEvent(MEMBERS, Event("c", n, 10 + n, STRIDE + n, {"name": f"name {n}"})))
     for n, (key, member) in enumerate([(50, 0), (51, 1), (52, 0)]):
-        said.append(Said(CLAIMS, Event("c", n, 20 + n, key, {"member_id": APART + member, "text": "x"})))
-    said.append(Said(CLAIMS, Event("u", 3, 30, 51, {"member_id": APART, "text": "y"})))
+        said.append(TableEvent(CLAIMS, Event("c", n, 20 + n, key, {"member_id": STRIDE + member, "text": "x"})))
+    said.append(TableEvent(CLAIMS, Event("u", 3, 30, 51, {"member_id": STRIDE, "text": "y"})))
     for n, claim in enumerate([50, 51, 52, 99]):
-        said.append(Said(PHOTOS, Event("c", n, 40 + n, 70 + n, {"claim_id": claim, "text": "x"})))
-    said.append(Said(CLAIMS, Event("d", 4, 60, 52)))
+        said.append(TableEvent(PHOTOS, Event("c", n, 40 + n, 70 + n, {"claim_id": claim, "text": "x"})))
+    said.append(TableEvent(CLAIMS, Event("d", 4, 60, 52)))
     return said
 
 
 LATE = [
-    Said(PHOTOS, Event("c", 4, 45, 75, {"claim_id": 52, "text": "late"})),
-    Said(MEMBERS, Event("u", 2, 80, APART, {"name": "anew"})),
+    TableEvent(PHOTOS, Event("c", 4, 45, 75, {"claim_id": 52, "text": "late"})),
+    TableEvent(MEMBERS, Event("u", 2, 80, STRIDE, {"name": "anew"})),
 ]
 
 
@@ -55,7 +55,7 @@ def pipeline(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         yield spark
 
     monkeypatch.setattr(command, "running", here)
-    tables = TOLD | {CLAIMS: TOLD[CLAIMS] | {"history": True}}
+    tables = SETTINGS | {CLAIMS: SETTINGS[CLAIMS] | {"history": True}}
     made = insured(tmp_path, tables=tables)
     merged(spark, made, captured(spark, made, tmp_path / "events", people.records(story(), 1), None, 20), 20)
     return made
@@ -63,20 +63,20 @@ def pipeline(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def erase(folder: Path, *arguments: str, stdin: str | None = None) -> dict[str, Any]:
     words = ["erase", str(folder / "insured.yaml"), *arguments, "--json"]
-    told = CliRunner().invoke(app, words, input=stdin, catch_exceptions=False)
-    assert told.exit_code == 0, told.output
-    found: dict[str, Any] = json.loads(told.stdout)
+    summary = CliRunner().invoke(app, words, input=stdin, catch_exceptions=False)
+    assert summary.exit_code == 0, summary.output
+    found: dict[str, Any] = json.loads(summary.stdout)
     return found
 
 
-def counts(told: dict[str, Any]) -> dict[tuple[str, str], int]:
-    return {(f["place"], f["table"]): f["count"] for f in told["found"]}
+def counts(summary: dict[str, Any]) -> dict[tuple[str, str], int]:
+    return {(f["place"], f["table"]): f["count"] for f in summary["found"]}
 
 
 @pytest.mark.long
 def test_what_would_go_is_counted_place_by_place(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
-    told = erase(tmp_path, "--subject", f"member:{APART}", "--dry-run")
-    assert counts(told) == {
+    summary = erase(tmp_path, "--subject", f"member:{STRIDE}", "--dry-run")
+    assert counts(summary) == {
         ("bronze", MEMBERS): 1,
         ("silver", MEMBERS): 1,
         ("bronze", CLAIMS): 5,
@@ -86,11 +86,11 @@ def test_what_would_go_is_counted_place_by_place(spark: SparkSession, pipeline: 
         ("bronze", PHOTOS): 3,
         ("silver", PHOTOS): 3,
     }
-    assert {f["becomes"] for f in told["found"]} == {"removed"}
-    assert told["keys"] == 7
-    insured(tmp_path, tables=TOLD | {CLAIMS: TOLD[CLAIMS] | {"on_erasure": {"text": None}}})
-    told = erase(tmp_path, "--subject", "-", "--dry-run", stdin=f"member:{APART}\n")
-    masked = [(f["place"], f["table"]) for f in told["found"] if f["becomes"] == "masked"]
+    assert {f["becomes"] for f in summary["found"]} == {"removed"}
+    assert summary["keys"] == 7
+    insured(tmp_path, tables=SETTINGS | {CLAIMS: SETTINGS[CLAIMS] | {"on_erasure": {"text": None}}})
+    summary = erase(tmp_path, "--subject", "-", "--dry-run", stdin=f"member:{STRIDE}\n")
+    masked = [(f["place"], f["table"]) for f in summary["found"] if f["becomes"] == "masked"]
     assert masked == [("silver", CLAIMS)]
     assert not Path(pipeline.layout.ledger).exists()
 
@@ -98,35 +98,35 @@ def test_what_would_go_is_counted_place_by_place(spark: SparkSession, pipeline: 
 def test_what_is_asked_for_stands_in_the_ledger_and_comes_no_more(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    told = erase(tmp_path, "--subject", f"member:{APART}", "--upto", "bronze", "--reason", "a letter", "--ask-only")
+    summary = erase(tmp_path, "--subject", f"member:{STRIDE}", "--upto", "bronze", "--reason", "a letter", "--ask-only")
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
     (entry,) = ledger.entries()
-    assert told["requests"] == [entry.request]
+    assert summary["requests"] == [entry.request]
     assert (entry.subject, entry.table, entry.reason, entry.keys) == ("member", MEMBERS, "a letter", 7)
     assert list(ledger.verify()) == []
     for file in Path(pipeline.layout.ledger).rglob("*"):
-        assert file.is_dir() or str(APART).encode() not in file.read_bytes()
+        assert file.is_dir() or str(STRIDE).encode() not in file.read_bytes()
     late = people.records([*story(), *LATE], 1)
     merged(spark, pipeline, captured(spark, pipeline, tmp_path / "more", late, None, 20), 20)
     assert 75 not in rows(spark, pipeline, PHOTOS)
-    assert rows(spark, pipeline, MEMBERS)[APART] == {"name": "anew"}
+    assert rows(spark, pipeline, MEMBERS)[STRIDE] == {"name": "anew"}
 
 
 def test_a_file_names_many_and_each_is_a_request(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     names = tmp_path / "names"
-    names.write_text(f"member:{APART}\n\nmember:{APART + 1}\nmember:{APART}\n", encoding="utf-8")
-    told = erase(tmp_path, "--all", str(names), "--upto", "bronze", "--ask-only")
-    assert len(told["requests"]) == told["subjects"] == 2
+    names.write_text(f"member:{STRIDE}\n\nmember:{STRIDE + 1}\nmember:{STRIDE}\n", encoding="utf-8")
+    summary = erase(tmp_path, "--all", str(names), "--upto", "bronze", "--ask-only")
+    assert len(summary["requests"]) == summary["subjects"] == 2
     entries = list(Ledger(spark, pipeline.layout.ledger, pipeline.name).entries())
     # A claim that was one's and then the other's is of both.
     assert [(e.number, e.keys) for e in entries] == [(1, 7), (2, 3)]
 
 
 DELETED = [
-    Said(CLAIMS, Event("d", 5, 90, 50)),
-    Said(MEMBERS, Event("d", 2, 91, APART)),
-    Said(MEMBERS, Event("c", 3, 95, APART, {"name": "anew"})),
-    Said(CLAIMS, Event("c", 6, 96, 53, {"member_id": APART, "text": "new"})),
+    TableEvent(CLAIMS, Event("d", 5, 90, 50)),
+    TableEvent(MEMBERS, Event("d", 2, 91, STRIDE)),
+    TableEvent(MEMBERS, Event("c", 3, 95, STRIDE, {"name": "anew"})),
+    TableEvent(CLAIMS, Event("c", 6, 96, 53, {"member_id": STRIDE, "text": "new"})),
 ]
 
 
@@ -134,17 +134,20 @@ DELETED = [
 def test_a_delete_at_the_source_asks_where_the_table_says_so(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    tables = TOLD | {MEMBERS: TOLD[MEMBERS] | {"erase_on_delete": True}, CLAIMS: TOLD[CLAIMS] | {"history": True}}
+    tables = SETTINGS | {
+        MEMBERS: SETTINGS[MEMBERS] | {"erase_on_delete": True},
+        CLAIMS: SETTINGS[CLAIMS] | {"history": True},
+    }
     asking = insured(tmp_path, tables=tables)
     assert erase(tmp_path)["deleted_at_source"] == 0
     later = people.records([*story(), *DELETED], 1)
     merged(spark, asking, captured(spark, asking, tmp_path / "more", later, None, 20), 20)
-    told = erase(tmp_path, "--keep-old-files", "0")
-    assert told["deleted_at_source"] == 1
-    assert told["old_files_remain_until"] is None
-    assert told["out_of_reach"][0]["place"] == "topics on 127.0.0.1:9"
-    assert rows(spark, asking, MEMBERS) == {APART: {"name": "anew"}, APART + 1: {"name": "name 1"}}
-    assert rows(spark, asking, CLAIMS) == {53: {"member_id": APART, "text": "new"}}
+    summary = erase(tmp_path, "--keep-old-files", "0")
+    assert summary["deleted_at_source"] == 1
+    assert summary["old_files_remain_until"] is None
+    assert summary["out_of_reach"][0]["place"] == "topics on 127.0.0.1:9"
+    assert rows(spark, asking, MEMBERS) == {STRIDE: {"name": "anew"}, STRIDE + 1: {"name": "name 1"}}
+    assert rows(spark, asking, CLAIMS) == {53: {"member_id": STRIDE, "text": "new"}}
     assert rows(spark, asking, PHOTOS).keys() == {73}
     assert erase(tmp_path)["deleted_at_source"] == 0
 

@@ -37,9 +37,9 @@ def test_a_topic_of_requests_is_worked_off(
 ) -> None:
     monkeypatch.setattr(command, "running", lambda *_: nullcontext(spark))
     servers = stack.kafka.bootstrap_servers
-    told: dict[str, Any] = {"kafka": {"bootstrap.servers": servers}, "topics": [PEOPLE]}
+    source_settings: dict[str, Any] = {"kafka": {"bootstrap.servers": servers}, "topics": [PEOPLE]}
     privacy = {"key_file": str(tmp_path / "ledger.key"), "keep_old_files_hours": 0, "request_topic": TOPIC}
-    pipeline = insured(tmp_path, source=told, privacy=privacy)
+    pipeline = insured(tmp_path, source=source_settings, privacy=privacy)
     assert pipeline.privacy is not None
     producer = Producer({"bootstrap.servers": servers})
     producer.produce(PEOPLE, value=b"x")

@@ -21,7 +21,7 @@ from ingest.erasure.subject_index import Span, SubjectIndex, merge_spans
 from ingest.pipeline.composition import bronze_of
 from ingest.testing import Event
 from tests.erasure import people
-from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, Said, insured
+from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, TableEvent, insured
 from tests.suppression.test_suppression import captured, merged, rows
 
 pytestmark = pytest.mark.spark
@@ -29,8 +29,8 @@ ANNA, BEN, CARL = 481516, 481517, 481518
 OTHERS = range(600, 640)
 
 
-def said(table: str, op: str, offset: int, lsn: int, key: int, **image: object) -> Said:
-    return Said(table, Event(op, offset, lsn, key, image))  # type: ignore[arg-type]
+def said(table: str, op: str, offset: int, lsn: int, key: int, **image: object) -> TableEvent:
+    return TableEvent(table, Event(op, offset, lsn, key, image))  # type: ignore[arg-type]
 
 
 HISTORY = [
@@ -42,7 +42,7 @@ HISTORY = [
     said(PHOTOS, "c", 0, 200, 81, claim_id=71, text="p"),
     said(PHOTOS, "c", 1, 201, 82, claim_id=72, text="p"),
     said(CLAIMS, "d", 2 + len(OTHERS), 210, 71),
-    Said(CLAIMS, Event("null", 3 + len(OTHERS), 0, 71)),
+    TableEvent(CLAIMS, Event("null", 3 + len(OTHERS), 0, 71)),
 ]
 
 
@@ -86,7 +86,7 @@ def at(table: str, *offsets: int) -> set[tuple[str, int]]:
     return {(people.topic(table), offset) for offset in offsets}
 
 
-def read(spark: SparkSession, pipeline: Pipeline, folder: Path, story: Iterable[Said]) -> None:
+def read(spark: SparkSession, pipeline: Pipeline, folder: Path, story: Iterable[TableEvent]) -> None:
     merged(spark, pipeline, captured(spark, pipeline, folder, people.records([*story], 1), None, 5), 10)
 
 
@@ -171,7 +171,7 @@ def test_the_index_tells_of_no_key(spark: SparkSession, tmp_path: Path, monkeypa
 @pytest.mark.long
 def test_other_settings_make_another_index(spark: SparkSession, tmp_path: Path) -> None:
     """Photos lead to claims from now on: what was searched before is searched once more, for them."""
-    before = insured(tmp_path, tables={t: told for t, told in people.TOLD.items() if t != PHOTOS})
+    before = insured(tmp_path, tables={t: settings for t, settings in people.SETTINGS.items() if t != PHOTOS})
     read(spark, before, tmp_path / "events", HISTORY)
     assert erased(spark, before, ANNA).taken[BRONZE]["events"] == 4
     after = insured(tmp_path)

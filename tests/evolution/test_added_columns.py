@@ -122,7 +122,7 @@ NAMES = [
 
 
 @dataclass
-class Told:
+class TableCase:
     """A table in the making: its changelog, and its rows as they should be."""
 
     name: str
@@ -146,27 +146,29 @@ def column(name: str, kind: str, **more: Any) -> dict[str, Any]:
     return {"field": name, "optional": True} | TYPES[kind][0] | more
 
 
-def table(number: int, past: str, key: str, history: bool) -> Told:
+def table(number: int, past: str, key: str, history: bool) -> TableCase:
     name = f"t{number}"
     topic = Topic(f"shop.public.{name}", ("public", name), key=() if past == "keyless" else (key,))
-    told = Told(f"public.{name}", key, {"history": history}, topic, [column(key, "integer"), column("v", "integer")])
-    told.create({key: 1, "v": 1})
+    table_case = TableCase(
+        f"public.{name}", key, {"history": history}, topic, [column(key, "integer"), column("v", "integer")]
+    )
+    table_case.create({key: 1, "v": 1})
     if past == "widened":
-        told.columns[1] = column("v", "bigint")
-        told.create({key: 2, "v": 1 << 40})
+        table_case.columns[1] = column("v", "bigint")
+        table_case.create({key: 2, "v": 1 << 40})
     if past == "deleted":
-        told.create({key: 2, "v": 2})
-        told.next("d", before=told.rows.pop())
-        told.topic.tombstone({key: 2})
+        table_case.create({key: 2, "v": 2})
+        table_case.next("d", before=table_case.rows.pop())
+        table_case.topic.tombstone({key: 2})
     if past == "waiting":
-        told.columns.append(column("w", "text"))
-        told.rows[0]["w"] = None
-        told.next("u", {key: 3, "v": 3, "w": UNAVAILABLE})
+        table_case.columns.append(column("w", "text"))
+        table_case.rows[0]["w"] = None
+        table_case.next("u", {key: 3, "v": 3, "w": UNAVAILABLE})
     if past == "defaulted":
-        told.columns.append(column("d", "integer", optional=False, default=7))
-        told.rows[0]["d"] = 7
-        told.create({key: 2, "v": 2, "d": 8})
-    return told
+        table_case.columns.append(column("d", "integer", optional=False, default=7))
+        table_case.rows[0]["d"] = 7
+        table_case.create({key: 2, "v": 2, "d": 8})
+    return table_case
 
 
 HISTORIES: dict[str, tuple[str, bool]] = {
@@ -183,50 +185,54 @@ HISTORIES: dict[str, tuple[str, bool]] = {
 """What happened to a table before → its key, and whether all versions of its rows are kept."""
 
 
-def tables() -> list[Told]:
+def tables() -> list[TableCase]:
     return [table(n, past, *said) for n, (past, said) in enumerate(HISTORIES.items())]
 
 
-def add(told: Told, added: Sequence[tuple[str, str]]) -> None:
+def add(table_case: TableCase, added: Sequence[tuple[str, str]]) -> None:
     """Adds columns, and a row that holds them; each row from before reads null there."""
     for name, kind in added:
-        told.columns.append(column(name, kind))
-        for row in told.rows:
+        table_case.columns.append(column(name, kind))
+        for row in table_case.rows:
             row[name] = None
-    row = dict.fromkeys(c["field"] for c in told.columns) | {told.key: 10 * len(told.columns), "v": 5}
+    row = dict.fromkeys(c["field"] for c in table_case.columns) | {table_case.key: 10 * len(table_case.columns), "v": 5}
     row |= {"d": 9} if "d" in row else {}
     sent, read = ({name: TYPES[kind][form] for name, kind in added} for form in (1, 2))
-    told.create(row | sent, row | read)
+    table_case.create(row | sent, row | read)
 
 
-def changelog(seed: int) -> tuple[list[Told], list[list[Record]]]:
+def changelog(seed: int) -> tuple[list[TableCase], list[list[Record]]]:
     """The tables, and the records of each batch."""
     random = Random(seed)
     kinds, names = [*TYPES], [*NAMES]
     every = tables()
-    batches = [[record for told in every for record in told.topic.records]]
+    batches = [[record for table_case in every for record in table_case.topic.records]]
     plans = {}
-    for told in every:
+    for table_case in every:
         random.shuffle(kinds)
         random.shuffle(names)
-        plans[told.name] = list(zip(names, kinds * 2, strict=False))
+        plans[table_case.name] = list(zip(names, kinds * 2, strict=False))
     for turn in range(3):
-        begun = {told.name: len(told.topic.records) for told in every}
-        for told in every:
-            mine = plans[told.name][turn::3]
-            add(told, mine[:-1])
-            add(told, mine[-1:])
-        batches.append([record for told in every for record in told.topic.records[begun[told.name] :]])
-    for told in every:
-        for row in told.rows:  # the last batch widens what there is, of tables that are mapped by now
+        begun = {table_case.name: len(table_case.topic.records) for table_case in every}
+        for table_case in every:
+            mine = plans[table_case.name][turn::3]
+            add(table_case, mine[:-1])
+            add(table_case, mine[-1:])
+        batches.append(
+            [record for table_case in every for record in table_case.topic.records[begun[table_case.name] :]]
+        )
+    for table_case in every:
+        for row in table_case.rows:  # the last batch widens what there is, of tables that are mapped by now
             row["v"] = None if row["v"] is None else str(row["v"])
-    begun = {told.name: len(told.topic.records) for told in every}
-    for told in every:
-        told.columns[1] = column("v", "numeric(10,2)", parameters={"scale": "2", "connect.decimal.precision": "30"})
-        row = dict.fromkeys(c["field"] for c in told.columns)
-        row |= {told.key: 5, "v": "AMg="} | ({"d": 9} if "d" in row else {})
-        told.create(row, row | {"v": "2.00"})
-    batches.append([record for told in every for record in told.topic.records[begun[told.name] :]])
+    begun = {table_case.name: len(table_case.topic.records) for table_case in every}
+    for table_case in every:
+        table_case.columns[1] = column(
+            "v", "numeric(10,2)", parameters={"scale": "2", "connect.decimal.precision": "30"}
+        )
+        row = dict.fromkeys(c["field"] for c in table_case.columns)
+        row |= {table_case.key: 5, "v": "AMg="} | ({"d": 9} if "d" in row else {})
+        table_case.create(row, row | {"v": "2.00"})
+    batches.append([record for table_case in every for record in table_case.topic.records[begun[table_case.name] :]])
     return every, batches
 
 
@@ -238,7 +244,9 @@ def comparable(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def folded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Told], Case, dict[str, Any]]:
+def folded(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[list[TableCase], Case, dict[str, Any]]:
     every, batches = changelog(11)
     size = max(map(len, batches))
     padding = Topic("shop.heartbeat")
@@ -246,27 +254,27 @@ def folded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
     for batch in batches:  # of one size, so that each is captured alone
         records += batch + [padding.record(None, None) for _ in range(size - len(batch))]
     root = tmp_path_factory.mktemp("added")
-    told = {"tables": {t.name: t.settings for t in every}}
-    folder = write(root / "events", records, told)
+    table_case = {"tables": {t.name: t.settings for t in every}}
+    folder = write(root / "events", records, table_case)
     case = Case("added", (folder / "events.jsonl",), folder / "tables.json", root / "out")
     ((_, summary),) = replay(spark, [case], Delivery(size), "jsonl")
     return every, case, summary
 
 
 @pytest.mark.parametrize("number", range(len(HISTORIES)), ids=list(HISTORIES))
-def test_table_holds_every_column(number: int, folded: tuple[list[Told], Case, dict[str, Any]]) -> None:
+def test_table_holds_every_column(number: int, folded: tuple[list[TableCase], Case, dict[str, Any]]) -> None:
     every, case, summary = folded
-    told = every[number]
+    table_case = every[number]
     assert summary["quarantine"] == []
-    lines = (case.out / summary["tables"][told.name]["file"]).read_text(encoding="utf-8").splitlines()
-    assert comparable([json.loads(line) for line in lines]) == comparable(told.rows)
+    lines = (case.out / summary["tables"][table_case.name]["file"]).read_text(encoding="utf-8").splitlines()
+    assert comparable([json.loads(line) for line in lines]) == comparable(table_case.rows)
 
 
-def test_other_engines_read_them(folded: tuple[list[Told], Case, dict[str, Any]]) -> None:
+def test_other_engines_read_them(folded: tuple[list[TableCase], Case, dict[str, Any]]) -> None:
     every, case, _ = folded
     duckdb.sql("LOAD delta")
-    for told in every:
-        silver = case.out / "silver" / case.name / told.name
+    for table_case in every:
+        silver = case.out / "silver" / case.name / table_case.name
         rows = duckdb.sql(f"SELECT * FROM delta_scan('{silver}')")
-        assert len(rows.fetchall()) == len(told.rows)
-        assert {c["field"] for c in told.columns} <= set(rows.columns)
+        assert len(rows.fetchall()) == len(table_case.rows)
+        assert {c["field"] for c in table_case.columns} <= set(rows.columns)

@@ -47,8 +47,8 @@ def feed(spark: SparkSession, path: str, since: int, columns: tuple[str, ...] = 
 
 def widened_at(spark: SparkSession, path: str) -> int:
     """The one version that changed the types of columns."""
-    told = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").select("version", "userMetadata").collect()
-    (version,) = (row.version for row in told if "types" in json.loads(row.userMetadata or "{}"))
+    shown = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").select("version", "userMetadata").collect()
+    (version,) = (row.version for row in shown if "types" in json.loads(row.userMetadata or "{}"))
     return int(version)
 
 
@@ -82,8 +82,8 @@ def test_a_column_that_is_filled_with_a_default_is_in_the_feed(spark: SparkSessi
     records = orders(("c", {"id": 1, "q": 1}, NARROW), ("c", {"id": 2, "q": 2, "n": 9}, more))
     path = one_by_one(spark, shop, tmp_path, records)
     version = widened_at(spark, path)
-    told = feed(spark, path, version, ("id", "q", "n"))
-    assert told == [(1, 1, 5, "insert"), (1, 1, None, "delete"), (2, 2, 9, "insert")]
+    shown = feed(spark, path, version, ("id", "q", "n"))
+    assert shown == [(1, 1, 5, "insert"), (1, 1, None, "delete"), (2, 2, 9, "insert")]
 
 
 def test_names_that_parquet_cant_hold_widen_twice(spark: SparkSession, tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ def test_the_life_of_a_row_from_before_columns_came_and_widened(
         ("c", {"id": 2, "q": BIG, "w": "x", "n": 6}, added),
     )
     one_by_one(spark, shop, tmp_path, records)
-    told = [(s.what, s.changed) for s in row_events(spark, shop, ORDERS, {"id": "1"}, shop.layout.scratch("life"))]
-    assert told == [
+    shown = [(s.what, s.changed) for s in row_events(spark, shop, ORDERS, {"id": "1"}, shop.layout.scratch("life"))]
+    assert shown == [
         ("appears", {"id": (None, 1), "q": (None, 1), "w": (None, None), "n": (None, 5)}),
         ("changes", {"q": (1, 2)}),
     ]

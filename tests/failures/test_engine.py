@@ -31,15 +31,15 @@ def ended(what: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.spark
 def test_a_command_whose_engine_is_killed_may_be_tried_again() -> None:
-    told = ended(KILLED)
-    assert told.returncode == 75, told.stderr
-    assert "a command: Spark's process ended with -9" in told.stderr
-    assert told.stderr.endswith("the same command continues where it stopped\n")
+    process = ended(KILLED)
+    assert process.returncode == 75, process.stderr
+    assert "a command: Spark's process ended with -9" in process.stderr
+    assert process.stderr.endswith("the same command continues where it stopped\n")
 
 
 @pytest.mark.spark
 def test_an_error_while_the_engine_lives_stays_what_it_is() -> None:
-    told = ended("raise ValueError('a defect')")
-    assert told.returncode == 1
-    assert "ValueError: a defect" in told.stderr
-    assert "Spark's process" not in told.stderr
+    process = ended("raise ValueError('a defect')")
+    assert process.returncode == 1
+    assert "ValueError: a defect" in process.stderr
+    assert "Spark's process" not in process.stderr

@@ -55,7 +55,7 @@ def raised(what: Callable[[], object]) -> Exception:
     return failed.value
 
 
-def told(what: Callable[[], object], pipeline: Pipeline) -> IngestError:
+def raised_error(what: Callable[[], object], pipeline: Pipeline) -> IngestError:
     """What a user reads: never a trace, a plan or a value."""
     error = to_ingest_error(raised(what), pipeline)
     assert error is not None
@@ -105,7 +105,7 @@ def test_a_broadcast_that_takes_too_long_is_not_blamed_on_kafka(spark: SparkSess
     slow = spark.range(4).mapInArrow(_slowly, "id long")
     spark.conf.set("spark.sql.broadcastTimeout", "1")
     try:
-        error = told(lambda: spark.range(10).join(F.broadcast(slow), "id").collect(), pipeline)
+        error = raised_error(lambda: spark.range(10).join(F.broadcast(slow), "id").collect(), pipeline)
     finally:
         spark.conf.unset("spark.sql.broadcastTimeout")
     assert isinstance(error, EngineOverloaded)
@@ -147,7 +147,7 @@ def test_a_refusal_in_a_worker_keeps_its_class_through_the_store(spark: SparkSes
             store.put_once("key", b"")
         yield from ()
 
-    error = told(lambda: map_in_arrow(spark.range(3), fail, "id long").collect(), pipeline)
+    error = raised_error(lambda: map_in_arrow(spark.range(3), fail, "id long").collect(), pipeline)
     assert isinstance(error, Unreachable)
     assert "EndpointConnectionError" in error.problem or "would not write key" in error.problem
 
@@ -169,7 +169,7 @@ def test_a_refusal_in_a_worker_keeps_its_class_through_the_store(spark: SparkSes
 def test_a_failure_in_a_worker_is_told_by_its_class(
     spark: SparkSession, pipeline: Pipeline, what: Callable[[], Exception], kind: type[IngestError], word: str
 ) -> None:
-    error = told(in_a_worker(spark, what), pipeline)
+    error = raised_error(in_a_worker(spark, what), pipeline)
     assert type(error) is kind
     assert word in error.problem
 
@@ -201,7 +201,7 @@ def test_a_worker_that_is_killed(spark: SparkSession, pipeline: Pipeline) -> Non
             os.kill(os.getpid(), signal.SIGKILL)
             yield batch
 
-    error = told(lambda: map_in_arrow(spark.range(3), die, "id long").collect(), pipeline)
+    error = raised_error(lambda: map_in_arrow(spark.range(3), die, "id long").collect(), pipeline)
     assert isinstance(error, EngineOverloaded)
     assert "Python worker" in error.problem
 
@@ -210,7 +210,7 @@ def test_too_little_memory(spark: SparkSession, pipeline: Pipeline) -> None:
     jvm: Any = spark._jvm
     arrays = jvm.java.lang.reflect.Array
     # More than any heap of a test has, and no more than an array may have.
-    error = told(lambda: arrays.newInstance(jvm.java.lang.Class.forName("[J"), (1 << 31) - 10), pipeline)
+    error = raised_error(lambda: arrays.newInstance(jvm.java.lang.Class.forName("[J"), (1 << 31) - 10), pipeline)
     assert isinstance(error, EngineOverloaded)
     assert "memory" in error.problem
 
@@ -221,7 +221,7 @@ def test_another_writer(spark: SparkSession, pipeline: Pipeline, tmp_path: Path)
     files = list(table.files().values())
     transaction = table._transaction(files)
     spark.sql(f"DELETE FROM delta.`{path}`")
-    error = told(
+    error = raised_error(
         lambda: table._commit_actions(transaction, [], files, [f.action.remove() for f in files], {}), pipeline
     )
     assert isinstance(error, Contended)
@@ -242,14 +242,14 @@ def test_files_that_are_missing_or_damaged(
         file.write_bytes(b"no such thing")
     else:
         file.unlink()
-    error = told(lambda: rows(spark, path), pipeline)
+    error = raised_error(lambda: rows(spark, path), pipeline)
     assert isinstance(error, LakehouseDamaged)
     assert (error.exit_code, error.retried) == (EXIT_USER, False)
     assert (path.name in error.problem) or (str(pipeline.lakehouse) in error.problem)
 
 
 def test_a_table_that_is_not_there(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
-    assert isinstance(told(lambda: rows(spark, tmp_path / "none"), pipeline), LakehouseDamaged)
+    assert isinstance(raised_error(lambda: rows(spark, tmp_path / "none"), pipeline), LakehouseDamaged)
 
 
 def test_a_table_of_a_newer_delta(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_table_of_a_newer_delta(spark: SparkSession, pipeline: Pipeline, tmp_p
     lines = [newer if "protocol" in json.loads(line) else line for line in commit.read_text().splitlines()]
     commit.write_text("\n".join(lines))
     anew(spark)
-    error = told(lambda: rows(spark, path), pipeline)
+    error = raised_error(lambda: rows(spark, path), pipeline)
     assert isinstance(error, LakehouseDamaged)
     assert "features" in error.problem
 
@@ -269,7 +269,7 @@ def test_a_full_disk(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) ->
     with small_disk(tmp_path / "disk", "size=200k") as disk:
         there = pipeline.model_copy(update={"lakehouse": str(disk / "lakehouse")})
         many = spark.range(100_000).select(F.rand().alias("x"))
-        error = told(lambda: many.write.format("delta").save(str(disk / "lakehouse" / "t")), there)
+        error = raised_error(lambda: many.write.format("delta").save(str(disk / "lakehouse" / "t")), there)
     assert isinstance(error, StorageRefused)
     assert "is full" in error.problem
 
@@ -277,13 +277,13 @@ def test_a_full_disk(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) ->
 def test_a_lakehouse_that_may_not_be_written(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "size=2m,ro") as disk:
         there = pipeline.model_copy(update={"lakehouse": str(disk / "lakehouse")})
-        error = told(lambda: delta_table(spark, disk / "lakehouse" / "t"), there)
+        error = raised_error(lambda: delta_table(spark, disk / "lakehouse" / "t"), there)
     assert isinstance(error, StorageRefused)
     assert "refuses this user" in error.problem
 
 
 def test_storage_whose_jar_is_missing(spark: SparkSession, pipeline: Pipeline) -> None:
-    error = told(lambda: spark.read.format("delta").load("s3a://bucket/t").collect(), pipeline)
+    error = raised_error(lambda: spark.read.format("delta").load("s3a://bucket/t").collect(), pipeline)
     assert isinstance(error, PrerequisiteMissing)
     assert "hadoop-aws" in error.remedy
 
@@ -300,7 +300,7 @@ def test_storage_whose_jar_is_missing(spark: SparkSession, pipeline: Pipeline) -
 def test_what_the_table_does_not_know_is_named_by_its_condition(
     spark: SparkSession, pipeline: Pipeline, what: Callable[[SparkSession], object], condition: str
 ) -> None:
-    error = told(lambda: what(spark), pipeline)
+    error = raised_error(lambda: what(spark), pipeline)
     assert type(error) is RunFailed
     assert condition in error.problem
     assert "report it" in error.remedy

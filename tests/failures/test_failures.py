@@ -41,13 +41,13 @@ def pipeline(folder: Path, text: str) -> str:
     return str(file)
 
 
-def assert_clear(told: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
-    assert told.returncode == code, told.stderr
-    assert "Traceback" not in told.stderr
-    assert "error:" in told.stderr
-    assert "what to do:" in told.stderr
+def assert_clear(completed: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
+    assert completed.returncode == code, completed.stderr
+    assert "Traceback" not in completed.stderr
+    assert "error:" in completed.stderr
+    assert "what to do:" in completed.stderr
     for word in words:
-        assert word in told.stderr
+        assert word in completed.stderr
 
 
 def test_unknown_key_names_the_nearest(tmp_path: Path) -> None:
@@ -62,9 +62,9 @@ def test_unreachable_broker(tmp_path: Path) -> None:
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         source = f"source: {{kafka: {{bootstrap.servers: '{address}'}}, topics: [a]}}"
         file = pipeline(tmp_path, f"{source}\nretry: {{give_up_after: 5s}}")
-        told = ingest("run", file, "--available-now", "--json")
-    assert_clear(told, EXIT_TRANSIENT, address)
-    waited = [json.loads(line) for line in told.stdout.splitlines()]
+        completed = ingest("run", file, "--available-now", "--json")
+    assert_clear(completed, EXIT_TRANSIENT, address)
+    waited = [json.loads(line) for line in completed.stdout.splitlines()]
     # An attempt takes ten seconds: the first failure is followed by a pause of one, the second ends it.
     assert [w["event"] for w in waited] == ["waiting"]
     assert address in waited[0]["problem"]
@@ -118,8 +118,8 @@ def test_bad_events_wait_in_quarantine_and_the_rest_flows(tmp_path: Path, stack:
     assert producer.flush(60) == 0
     servers = stack.kafka.bootstrap_servers
     file = pipeline(tmp_path, f"source: {{kafka: {{bootstrap.servers: '{servers}'}}, topics: [{topic}]}}")
-    told = ingest("run", file, "--available-now")
-    assert told.returncode == 0, told.stderr
+    completed = ingest("run", file, "--available-now")
+    assert completed.returncode == 0, completed.stderr
     layout = Lakehouse(str(tmp_path / "lakehouse"))
     rows = spark.read.format("delta").load(layout.silver("wrong", "s.t")).select("id", "v").collect()
     assert [tuple(r) for r in rows] == [(1, "fine")]

@@ -59,9 +59,9 @@ def submitted(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 def test_what_the_submitter_sets_stands(tmp_path: Path) -> None:
     options = ("--master", "local[3]", "--name", "mine", "--conf", "spark.sql.shuffle.partitions=7")
-    told = submitted(tmp_path, *options, "--conf", "spark.sql.adaptive.enabled=true")
-    assert told.returncode == 0, told.stderr[-2000:]
-    found = json.loads(told.stdout.splitlines()[-1])
+    completed = submitted(tmp_path, *options, "--conf", "spark.sql.adaptive.enabled=true")
+    assert completed.returncode == 0, completed.stderr[-2000:]
+    found = json.loads(completed.stdout.splitlines()[-1])
     assert found == {
         "spark.app.name": "mine",
         "spark.sql.shuffle.partitions": "7",  # of the submitter, where the file says 4 and the project 3
@@ -73,14 +73,14 @@ def test_what_the_submitter_sets_stands(tmp_path: Path) -> None:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     }
     # In client mode Spark hands a job's stderr on as stdout.
-    assert "spark.sql.shuffle.partitions: the submitter's value stands" in told.stdout
+    assert "spark.sql.shuffle.partitions: the submitter's value stands" in completed.stdout
 
 
 def test_a_setting_on_which_results_depend_is_refused(tmp_path: Path) -> None:
-    told = submitted(tmp_path, "--master", "local[1]", "--conf", "spark.sql.session.timeZone=Europe/Berlin")
-    assert told.returncode == EXIT_USER
-    assert "the submitter sets spark.sql.session.timeZone" in told.stdout
-    assert "Traceback" not in told.stdout + told.stderr
+    completed = submitted(tmp_path, "--master", "local[1]", "--conf", "spark.sql.session.timeZone=Europe/Berlin")
+    assert completed.returncode == EXIT_USER
+    assert "the submitter sets spark.sql.session.timeZone" in completed.stdout
+    assert "Traceback" not in completed.stdout + completed.stderr
 
 
 @pytest.mark.long
@@ -97,7 +97,7 @@ def test_capture_and_merge_submitted_apart_fill_silver(tmp_path: Path, stack: St
     )
     submit = str(Path(sys.executable).with_name("spark-submit"))
     for job in ("capture", "merge"):
-        told = subprocess.run(
+        completed = subprocess.run(
             [submit, "--jars", ",".join(map(str, jars("spark"))), f"jobs/{job}.py", str(file), "--available-now"],
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
@@ -106,6 +106,6 @@ def test_capture_and_merge_submitted_apart_fill_silver(tmp_path: Path, stack: St
             timeout=900,
             check=False,
         )
-        assert told.returncode == 0, told.stderr[-2000:]
+        assert completed.returncode == 0, completed.stderr[-2000:]
     rows = spark.read.format("delta").load(Lakehouse(str(tmp_path / "lakehouse")).silver("submitted", "s.t"))
     assert [r.id for r in rows.collect()] == [1]

@@ -24,8 +24,8 @@ def events() -> list[Record]:
 
 @pytest.mark.spark
 def test_a_personal_key_is_in_no_log_and_its_rows_change(spark: SparkSession, tmp_path: Path) -> None:
-    told = {"personal": ["email", "name"], "history": True}
-    shop = pipeline(tmp_path, tables={"public.people": told}, batch={"max_events": 2})
+    settings = {"personal": ["email", "name"], "history": True}
+    shop = pipeline(tmp_path, tables={"public.people": settings}, batch={"max_events": 2})
     merged(spark, shop, captured(spark, shop, tmp_path, events(), batch=2))
     silver = spark.read.format("delta").load(shop.layout.silver(shop.name, "public.people"))
     assert [(r.email, r.name) for r in silver.collect()] == [(EMAILS[0], "Anna")]

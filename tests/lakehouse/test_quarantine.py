@@ -26,9 +26,15 @@ _LONG = "a-topic-whose-name-is-longer-than-the-thirty-two-characters-of-a-statis
 
 def events(spark: SparkSession, topic: str, offsets: Iterable[int], batch: int) -> DataFrame:
     """Events as a merge sets them aside."""
-    told = {"partition": 0, "timestamp": datetime(2026, 1, 1, tzinfo=UTC), "headers": None, "key": b"k", "value": b"v"}
+    common = {
+        "partition": 0,
+        "timestamp": datetime(2026, 1, 1, tzinfo=UTC),
+        "headers": None,
+        "key": b"k",
+        "value": b"v",
+    }
     named = {"table": "shop.orders", "code": "no-key", "reason": "why", BATCH: batch}
-    return local_rows(spark, [{"topic": topic, "offset": o, **told, **named} for o in offsets], _ADDED)
+    return local_rows(spark, [{"topic": topic, "offset": o, **common, **named} for o in offsets], _ADDED)
 
 
 def held(quarantine: Quarantine) -> list[tuple[str, int]]:

@@ -48,7 +48,7 @@ def test_infinite_and_far_off_times_are_dates_that_every_reader_has(spark: Spark
     """Dates and both kinds of timestamp; nothing else of their rows is lost, and keys stay apart."""
     import_extension("delta")
     time = "io.debezium.time."
-    told = schema(
+    embedded = schema(
         ("id", "int32"),
         {"field": "day", "type": "int32", "optional": True, "name": f"{time}Date"},
         {"field": "at", "type": "int64", "optional": True, "name": f"{time}MicroTimestamp"},
@@ -60,7 +60,9 @@ def test_infinite_and_far_off_times_are_dates_that_every_reader_has(spark: Spark
         days = _DAYS[end]
         (moment, micros) = next(item for item in _MICROS.items() if item[0].startswith(end))
         for day, at, tz in zip(days, micros, (far, far.replace("infinity", "99999-01-01T00:00:00Z")), strict=True):
-            topic.change("c", 10 + len(rows), {"id": len(rows), "day": day, "at": at, "tz": tz, "v": "x"}, schema=told)
+            topic.change(
+                "c", 10 + len(rows), {"id": len(rows), "day": day, "at": at, "tz": tz, "v": "x"}, schema=embedded
+            )
             zoned = datetime.fromisoformat(moment if far == "infinity" else "0001-01-03").replace(tzinfo=UTC)
             rows.append((len(rows), date.fromisoformat(end), datetime.fromisoformat(moment), zoned, "x"))
     folder = write(tmp_path / "events", topic.records, None)
@@ -88,12 +90,12 @@ def test_infinite_and_far_off_times_are_dates_that_every_reader_has(spark: Spark
 def test_times_in_a_key_never_become_one(spark: SparkSession, tmp_path: Path, size: int) -> None:
     """Infinite ones are the ends; a finite one out of range is set aside, for two of them would be one row."""
     name = {"field": "until", "type": "int64", "optional": True, "name": "io.debezium.time.MicroTimestamp"}
-    told, topic = schema(("id", "int32"), name, ("v", "string")), Topic(key=("id", "until"))
+    embedded, topic = schema(("id", "int32"), name, ("v", "string")), Topic(key=("id", "until"))
     infinite, minus, far = 9223372036825200000, -9223372036832400000, -62200000000000000
     for n, until in enumerate((infinite, minus, 0, far, far - 1)):
-        topic.change("c", 10 + n, {"id": 1, "until": until, "v": f"{n}"}, schema=told)
-    topic.change("u", 20, {"id": 1, "until": infinite, "v": "last"}, schema=told)
-    topic.change("d", 21, before={"id": 1, "until": minus, "v": "1"}, schema=told)
+        topic.change("c", 10 + n, {"id": 1, "until": until, "v": f"{n}"}, schema=embedded)
+    topic.change("u", 20, {"id": 1, "until": infinite, "v": "last"}, schema=embedded)
+    topic.change("d", 21, before={"id": 1, "until": minus, "v": "1"}, schema=embedded)
     folder = write(tmp_path / "events", topic.records, None)
     case = Case("keys", (folder / "events.jsonl",), None, tmp_path / "out")
     ((_, summary),) = replay(spark, [case], Delivery(size), "jsonl")

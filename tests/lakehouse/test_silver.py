@@ -87,9 +87,9 @@ def test_rows_that_go_are_marked_and_the_feed_tells_of_them(spark: SparkSession,
     more = table.located().where("id in (4, 5)").select("id", LOCATION)
     table.apply(written(more.withColumn("said", F.lit(None).cast("string")), DELETE), table_schema(), {"upto": 3})
     assert rows(table) == [*((n, "first") for n in range(3)), (3, "second"), *((n, "first") for n in range(6, 10))]
-    told = next(table.commits())
-    assert told is not None
-    assert told.user_metadata == {"upto": 3}
+    commit_info = next(table.commits())
+    assert commit_info is not None
+    assert commit_info.user_metadata == {"upto": 3}
     assert sorted(feed(spark, table, 1)) == [
         (3, "first", "delete"),
         (3, "second", "insert"),
@@ -129,9 +129,9 @@ def test_small_files_are_written_together_and_nothing_changes(spark: SparkSessio
     assert rows(table) == before
     ids = [r.id for r in table._table.rows_in([file]).select("id").collect()]
     assert ids == sorted(ids)
-    told = next(table.commits())
-    assert told is not None
-    assert told.user_metadata == {"upto": 8}
+    commit_info = next(table.commits())
+    assert commit_info is not None
+    assert commit_info.user_metadata == {"upto": 8}
     assert list(feed(spark, table, version.version + 1)) == []
 
 
@@ -166,9 +166,9 @@ def test_keys_are_found_by_page(spark: SparkSession, tmp_path: Path, kind: str) 
     assert found.select(quoted(named.key[0])).exceptAll(wanted.select(quoted(named.key[0]))).isEmpty()
     scan, few = page_index._scan(table._table, named.key[0], wanted, [*table._table.files().values()])
     assert few
-    told = scan._jdf.queryExecution().analyzed().relation().options().mkString()
+    scan_options = scan._jdf.queryExecution().analyzed().relation().options().mkString()
     # Times are nothing that Spark's filters for Parquet compare as they are stored: all rows are looked through.
-    assert ("parquet.private.read.filter.predicate" in told) == (kind != "timestamp")
+    assert ("parquet.private.read.filter.predicate" in scan_options) == (kind != "timestamp")
 
 
 def test_pages_without_a_key_are_not_read(spark: SparkSession, tmp_path: Path) -> None:

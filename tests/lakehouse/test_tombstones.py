@@ -28,15 +28,17 @@ def at(lsn: int) -> tuple[int, ...]:
 def buried(spark: SparkSession, *tombstones: tuple[int, int, int | None]) -> DataFrame:
     """Key, position, and the key to which the row moved."""
     rows = [(key, at(lsn), None if target is None else (target,)) for key, lsn, target in tombstones]
-    told = spark.createDataFrame(rows, BURIED).withColumn(TOMBSTONE_KEY, tombstone_key(["id"]))
-    return told.withColumn(MOVED_TO, F.to_json(NEW_KEY, LOSSLESS_JSON)).select(TOMBSTONE_KEY, POSITION_COLUMN, MOVED_TO)
+    tombstone_rows = spark.createDataFrame(rows, BURIED).withColumn(TOMBSTONE_KEY, tombstone_key(["id"]))
+    return tombstone_rows.withColumn(MOVED_TO, F.to_json(NEW_KEY, LOSSLESS_JSON)).select(
+        TOMBSTONE_KEY, POSITION_COLUMN, MOVED_TO
+    )
 
 
 def keys(spark: SparkSession, *ids: int) -> DataFrame:
     return spark.createDataFrame([(i,) for i in ids], KEY).withColumn(TOMBSTONE_KEY, tombstone_key(["id"]))
 
 
-def told(rows: DataFrame, ids: DataFrame, *columns: str) -> list[Row]:
+def tombstone_rows(rows: DataFrame, ids: DataFrame, *columns: str) -> list[Row]:
     return sorted(rows.join(ids, TOMBSTONE_KEY).select("id", f"{POSITION_COLUMN}.major", *columns).collect())
 
 
@@ -51,8 +53,8 @@ def test_moves_are_remembered_each_and_when_files_are_written_together(spark: Sp
     assert len(list((tmp_path / "t").glob("*.parquet"))) > len(tombstones._table.files()), "some were written together"
     asked = keys(spark, 1, 4)
     found = tombstones.matching(asked).withColumn("moved", F.col(MOVED_AT)["major"])
-    assert told(found, asked, "moved") == [(1, 90, 60), (4, 50, None)]
-    assert told(tombstones.moves(asked), asked, MOVED_TO) == [(1, 40, '{"id":2}'), (1, 60, '{"id":3}')]
+    assert tombstone_rows(found, asked, "moved") == [(1, 90, 60), (4, 50, None)]
+    assert tombstone_rows(tombstones.moves(asked), asked, MOVED_TO) == [(1, 40, '{"id":2}'), (1, 60, '{"id":3}')]
 
 
 def test_they_are_found_by_the_columns_of_the_key(spark: SparkSession, tmp_path: Path) -> None:
@@ -71,7 +73,7 @@ def test_with_a_forgotten_key_it_is_forgotten_that_rows_moved_there(spark: Spark
     tombstones.write(buried(spark, (1, 40, 2), (1, 60, 3), (2, 39, None), (2, 50, 4)))
     tombstones.remove(buried(spark, (2, 50, None)).select(TOMBSTONE_KEY, POSITION_COLUMN))
     asked = keys(spark, 1, 2)
-    assert told(tombstones.matching(asked), asked) == [(1, 60)]
-    assert told(tombstones.moves(asked), asked, MOVED_TO) == [(1, 60, '{"id":3}')]
+    assert tombstone_rows(tombstones.matching(asked), asked) == [(1, 60)]
+    assert tombstone_rows(tombstones.moves(asked), asked, MOVED_TO) == [(1, 60, '{"id":3}')]
     assert '"id":2' not in str(tombstones._table.rows().collect())
-    assert told(tombstones._table.rows(), asked) == [(1, 40), (1, 60)]
+    assert tombstone_rows(tombstones._table.rows(), asked) == [(1, 40), (1, 60)]

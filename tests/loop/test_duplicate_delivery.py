@@ -45,9 +45,11 @@ def test_what_stands_where_its_row_does_counts_if_it_says_something_else(
         (7, "a"),
     ]
     assert tombstones.count() == 2
-    told = [(a.read, a.applied, a.superseded) for a in accounts]
-    assert told == [(5, 5, 0), (5, 3 + other, 2 - other), (5, 1, 4)]
-    assert [told.user_metadata["account"]["applied"] for told in silver.commits()] == [1, 3 + other, 5], "a commit each"
+    counts = [(a.read, a.applied, a.superseded) for a in accounts]
+    assert counts == [(5, 5, 0), (5, 3 + other, 2 - other), (5, 1, 4)]
+    assert [counts.user_metadata["account"]["applied"] for counts in silver.commits()] == [1, 3 + other, 5], (
+        "a commit each"
+    )
 
 
 def test_of_an_image_that_is_named_twice_the_last_one_counts(spark: SparkSession, tmp_path: Path) -> None:

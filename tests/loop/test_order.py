@@ -126,8 +126,8 @@ def test_a_key_in_two_partitions_without_positions_is_said_or_stops(
             key = {"id": i}
             records.append({"topic": "t", "partition": partition, "offset": i, "key": key, "value": value})
 
-    def folded(name: str, told: dict[str, Any]) -> None:
-        folder = write(tmp_path / "events" / name, records, told)
+    def folded(name: str, settings: dict[str, Any]) -> None:
+        folder = write(tmp_path / "events" / name, records, settings)
         case = Case(name, (folder / "events.jsonl",), folder / "tables.json", tmp_path / name)
         list(replay(spark, [case], Delivery(batch_size=2), "delta"))
 

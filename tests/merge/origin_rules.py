@@ -131,8 +131,8 @@ def tables_named_by_their_server() -> Rule:
     us.tombstone(1)
     us.change("c", 5020, row(3, "us"))
     tables = {f"eu.{ORDERS}": [row(1, "eu")], f"us.{ORDERS}": [row(3, "us")]}
-    told = {"table_names": "server.schema.table"}
-    return Rule("tables may be named by their servers", records, tables, told=told)
+    settings = {"table_names": "server.schema.table"}
+    return Rule("tables may be named by their servers", records, tables, settings=settings)
 
 
 @rule
@@ -140,5 +140,5 @@ def a_server_under_another_name() -> Rule:
     eu, us, records = both()
     eu.change("c", 100, row(1, "a"))
     us.change("u", 110, row(1, "b"))
-    told = {"renamed": {"us/shop_us": "eu/shop_eu"}}
-    return Rule("a server may have another name since", records, {ORDERS: [row(1, "b")]}, told=told)
+    settings = {"renamed": {"us/shop_us": "eu/shop_eu"}}
+    return Rule("a server may have another name since", records, {ORDERS: [row(1, "b")]}, settings=settings)

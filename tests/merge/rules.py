@@ -20,7 +20,7 @@ class Rule:
     records: list[Record]
     tables: dict[str, Rows]
     quarantined: dict[int, str] = field(default_factory=dict)
-    told: dict[str, Any] | None = None
+    settings: dict[str, Any] | None = None
     suppressed: int = 0
 
 
@@ -286,9 +286,9 @@ def unreadable_events() -> Rule:
     )
 
 
-def _rates(told: dict[str, Any] | None) -> list[Record]:
+def _rates(settings: dict[str, Any] | None) -> list[Record]:
     """Changes of a key of two columns of which one may be null; `told`: the envelope's schema, if any."""
-    t, more = Topic(key=("tenant", "code")), {} if told is None else {"schema": told}
+    t, more = Topic(key=("tenant", "code")), {} if settings is None else {"schema": settings}
 
     def rate(tenant: str | None, rate: int) -> dict[str, Any]:
         return {"tenant": tenant, "code": "A", "rate": rate}
@@ -317,8 +317,8 @@ def null_in_a_key_of_several_columns() -> Rule:
 
 @rule
 def null_in_a_key_of_several_columns_with_a_schema() -> Rule:
-    told = schema(("tenant", "string"), ("code", "string"), ("rate", "int32"))
-    return Rule("the same with a schema", _rates(told), {ORDERS: _RATES}, {11: "no-key"})
+    settings = schema(("tenant", "string"), ("code", "string"), ("rate", "int32"))
+    return Rule("the same with a schema", _rates(settings), {ORDERS: _RATES}, {11: "no-key"})
 
 
 @rule
@@ -635,7 +635,7 @@ def no_primary_key() -> Rule:
     t.change("u", 16, row(2, "x"), key=None)
     rows = [row(1, "a"), row(2, "b"), row(2, "c")]
     name = "a table without a primary key is a bag of rows"
-    return Rule(name, t.records, {ORDERS: rows}, {7: "no-image"}, told=NO_KEY)
+    return Rule(name, t.records, {ORDERS: rows}, {7: "no-image"}, settings=NO_KEY)
 
 
 @rule
@@ -648,7 +648,7 @@ def no_primary_key_delivered_again() -> Rule:
         t.change("u", 12, row(1, "c"), before=row(1, "a"), key=None)
     t.change("d", 13, before=row(2, "b"), key=None)
     rows = [row(1, "c"), row(2, "b")]
-    return Rule("a run of a bag that is delivered again counts once", t.records, {ORDERS: rows}, told=NO_KEY)
+    return Rule("a run of a bag that is delivered again counts once", t.records, {ORDERS: rows}, settings=NO_KEY)
 
 
 @rule
@@ -657,7 +657,7 @@ def no_primary_key_and_debts() -> Rule:
     t.change("d", 20, before=row(1, "a"), key=None)
     t.change("c", 10, row(1, "a"), key=None)
     t.change("c", 15, row(1, "a"), key=None)
-    return Rule("what is taken away before it came is owed", t.records, {ORDERS: [row(1, "a")]}, told=NO_KEY)
+    return Rule("what is taken away before it came is owed", t.records, {ORDERS: [row(1, "a")]}, settings=NO_KEY)
 
 
 @rule
@@ -667,7 +667,7 @@ def no_primary_key_and_truncate() -> Rule:
     t.change("c", 10, row(1, "a"), key=None)
     t.change("c", 30, row(1, "a"), key=None)
     t.change("t", 25, key=None)
-    return Rule("a truncate clears what is owed", t.records, {ORDERS: [row(1, "a")]}, told=NO_KEY)
+    return Rule("a truncate clears what is owed", t.records, {ORDERS: [row(1, "a")]}, settings=NO_KEY)
 
 
 @rule
@@ -685,12 +685,12 @@ def wanted_tables() -> Rule:
     for name in ("a", "b", "secret"):
         t = Topic(f"x.{name}", ("public", name), records=records)
         t.change("c", 10, row(1, name))
-    told = {"include_tables": "a|public\\.b|secret", "exclude_tables": "secret"}
+    settings = {"include_tables": "a|public\\.b|secret", "exclude_tables": "secret"}
     return Rule(
         "tables are taken by whole names, exclusion wins",
         records,
         {"public.a": [row(1, "a")], "public.b": [row(1, "b")]},
-        told=told,
+        settings=settings,
         suppressed=1,
     )
 
@@ -710,9 +710,9 @@ def rows_of_their_own() -> Rule:
     t.change("c", 10, row(1, "a"), key=None)
     t.change("u", 11, row(1, "b"), key=None)
     t.change("d", 12, before=row(1, "b"), key=None)
-    told = {"tables": {ORDERS: {"append_only": True}}}
+    settings = {"tables": {ORDERS: {"append_only": True}}}
     rows = [row(1, "a"), row(1, "b")]
-    return Rule("a table that is append-only keeps every image", t.records, {ORDERS: rows}, told=told)
+    return Rule("a table that is append-only keeps every image", t.records, {ORDERS: rows}, settings=settings)
 
 
 @rule
@@ -767,9 +767,9 @@ def sequence_column() -> Rule:
     unplaced(t, "d", None, before=at(2, "gone", 15))
     unplaced(t, "u", at(2, "late", 12))
     unplaced(t, "u", at(3, "unordered", None))
-    told = {"tables": {ORDERS: {"sequence": "n"}}}
+    settings = {"tables": {ORDERS: {"sequence": "n"}}}
     rows = [at(1, "last", 30)]
-    return Rule("a column may order the changes", t.records, {ORDERS: rows}, {6: "no-sequence"}, told=told)
+    return Rule("a column may order the changes", t.records, {ORDERS: rows}, {6: "no-sequence"}, settings=settings)
 
 
 @rule
@@ -780,5 +780,5 @@ def a_new_epoch() -> Rule:
     t.change("u", 10, row(1, "new life"), timestamp=2_000)
     t.change("d", 11, before=row(2, "old life"), timestamp=2_000)
     t.tombstone({"id": 2})
-    told = {"epochs": ["1970-01-01T00:00:01.500Z"], "restarts": "stop"}
-    return Rule("positions begin anew with an epoch", t.records, {ORDERS: [row(1, "new life")]}, told=told)
+    settings = {"epochs": ["1970-01-01T00:00:01.500Z"], "restarts": "stop"}
+    return Rule("positions begin anew with an epoch", t.records, {ORDERS: [row(1, "new life")]}, settings=settings)

@@ -46,9 +46,9 @@ class Placed:
             return [self._with_ids(r, _IDS * self.number) | {"partition": self.number} for r in moved]
         return moved
 
-    def told(self) -> dict[str, Any]:
-        told: dict[str, Any] = self._moved(self.rule.told or {})
-        return told
+    def settings(self) -> dict[str, Any]:
+        settings: dict[str, Any] = self._moved(self.rule.settings or {})
+        return settings
 
     def expected(self) -> dict[str, Rows]:
         tables: dict[str, Rows] = self._moved(self.rule.tables)
@@ -79,12 +79,12 @@ class Neighbours:
                 yield (record, one, at) if record else (_HEARTBEAT | {"offset": heartbeats}, None, at)
                 heartbeats += not record
 
-    def told(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"tables": {}}
+    def settings(self) -> dict[str, Any]:
+        settings: dict[str, Any] = {"tables": {}}
         for one in self.rules:
-            tables = told["tables"] | one.told().get("tables", {})
-            told |= one.told() | {"tables": tables}
-        return told
+            tables = settings["tables"] | one.settings().get("tables", {})
+            settings |= one.settings() | {"tables": tables}
+        return settings
 
 
 def _shared(rule: Rule) -> str | None:
@@ -97,7 +97,7 @@ def _shared(rule: Rule) -> str | None:
         numbered = all(isinstance(row, dict) and isinstance(row.get("id"), int) for row in rows)
         return plain and numbered and value.get("op", "d") in "cudr" and "snapshot" not in value.get("source", {})
 
-    if rule.told or rule.quarantined or not all(map(speaks_of_a_row, rule.records)):
+    if rule.settings or rule.quarantined or not all(map(speaks_of_a_row, rule.records)):
         return None
     return _PARTIAL_ROWS if UNAVAILABLE in json.dumps(rule.records) else _ROWS
 
@@ -107,6 +107,6 @@ def neighbours(rules: Sequence[Rule]) -> list[Neighbours]:
     together: dict[str, list[Placed]] = defaultdict(list)
     for number, rule in enumerate(rules):
         one = Placed(number, rule, _shared(rule))
-        of_all = {what: said for what, said in one.told().items() if what != "tables"}
+        of_all = {what: said for what, said in one.settings().items() if what != "tables"}
         together[json.dumps(of_all, sort_keys=True)].append(one)
     return [Neighbours(tuple(placed)) for placed in together.values()]

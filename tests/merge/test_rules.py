@@ -40,8 +40,8 @@ class Folded:
 
 def _outcomes(together: Neighbours, case: Case, summary: dict[str, Any]) -> Iterator[tuple[int, Outcome]]:
     found = {
-        table: [json.loads(line) for line in (case.out / told["file"]).read_text(encoding="utf-8").splitlines()]
-        for table, told in summary["tables"].items()
+        table: [json.loads(line) for line in (case.out / settings["file"]).read_text(encoding="utf-8").splitlines()]
+        for table, settings in summary["tables"].items()
     }
     turns = list(together.turns())
     for one in together.rules:
@@ -58,7 +58,7 @@ def folded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory
     all_found = Folded({}, [])
     for number, together in enumerate(neighbours(RULES)):
         turns = list(together.turns())
-        folder = write(root / "events" / str(number), [record for record, _, _ in turns], together.told())
+        folder = write(root / "events" / str(number), [record for record, _, _ in turns], together.settings())
         case = Case("rules", (folder / "events.jsonl",), folder / "tables.json", root / str(number))
         one_each = request.param == "one record a batch"
         ((_, summary),) = replay(spark, [case], Delivery(len(together.rules) if one_each else 0), "jsonl")

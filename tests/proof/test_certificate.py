@@ -193,13 +193,13 @@ def test_the_commands(tmp_path: Path) -> None:
     document, page = issue_certificate(ERASURE, REPORT, signing_key(file), AT).write(tmp_path, "erasure-17")
     for one in (document, page):
         verify = ["certificate", "verify", str(one), "--public-key", f"{file}.pub"]
-        told = run(app, verify)
-        assert told.exit_code == 0
-        assert "holds: it was signed with the key that you gave" in told.stdout
+        result = run(app, verify)
+        assert result.exit_code == 0
+        assert "holds: it was signed with the key that you gave" in result.stdout
         assert json.loads(run(app, [*verify, "--json"]).stdout)["genuine"]
         one.write_bytes(one.read_bytes().replace(b"2026-17", b"2026-18"))
-        told = run(app, verify)
-        assert told.exit_code == 1
-        assert "BROKEN" in told.stdout
+        result = run(app, verify)
+        assert result.exit_code == 1
+        assert "BROKEN" in result.stdout
     document.write_bytes(b"\xff\x00")
     assert run(app, ["certificate", "verify", str(document)]).exit_code == 1

@@ -49,20 +49,20 @@ def scan(pipeline: Path, *more: str, needles: str = NEEDLES) -> Result:
 
 
 def test_nothing_is_found_where_nothing_is(pipeline: Path) -> None:
-    told = scan(pipeline)
-    assert told.exit_code == 0, told.output
-    assert "nothing was found in what was scanned" in told.stdout
-    assert "0 missed" in told.stdout
-    assert "only as a whole value of a column or JSON key: member in id" in told.stdout
+    scanned = scan(pipeline)
+    assert scanned.exit_code == 0, scanned.output
+    assert "nothing was found in what was scanned" in scanned.stdout
+    assert "0 missed" in scanned.stdout
+    assert "only as a whole value of a column or JSON key: member in id" in scanned.stdout
 
 
 def test_what_is_left_is_found_and_named(pipeline: Path) -> None:
     table = pa.table({"id": [1, NUMBER], "mail": ["x", EMAIL]})
     pq.write_table(table, pipeline.parent / "lakehouse" / "silver" / "b.parquet", compression="zstd")
     assert scan(pipeline).exit_code == 1
-    told = scan(pipeline, "--json")
-    assert told.exit_code == 1
-    report = json.loads(told.stdout)
+    scanned = scan(pipeline, "--json")
+    assert scanned.exit_code == 1
+    report = json.loads(scanned.stdout)
     assert {"silver/b.parquet"} == {f["file"] for f in report["findings"]}
     assert {"email", "member"} == {f["needle"] for f in report["findings"]}
     assert [n["place"] for n in report["not_scanned"]] == ["Kafka at broker:9092"]
@@ -72,14 +72,14 @@ def test_another_folder_is_scanned_too(pipeline: Path, tmp_path: Path) -> None:
     log = tmp_path / "kafka" / "shop.orders-0"
     log.mkdir(parents=True)
     (log / "00000000000000000000.timeindex").write_bytes(b"\x00" * 8 + EMAIL.encode())
-    told = scan(pipeline, "--folder", str(tmp_path / "kafka"), "--json")
-    assert told.exit_code == 1
-    assert all(f["file"].startswith("shop.orders-0/") for f in json.loads(told.stdout)["findings"])
+    scanned = scan(pipeline, "--folder", str(tmp_path / "kafka"), "--json")
+    assert scanned.exit_code == 1
+    assert all(f["file"].startswith("shop.orders-0/") for f in json.loads(scanned.stdout)["findings"])
 
 
 def test_needles_may_come_from_stdin(pipeline: Path) -> None:
-    told = CliRunner().invoke(app, ["scan", str(pipeline), "--needle-file", "-"], input=NEEDLES)
-    assert told.exit_code == 0, told.output
+    scanned = CliRunner().invoke(app, ["scan", str(pipeline), "--needle-file", "-"], input=NEEDLES)
+    assert scanned.exit_code == 0, scanned.output
     refused = CliRunner().invoke(app, ["scan", str(pipeline), "--needle-file", "-"], input=EMAIL)
     assert isinstance(refused.exception, ConfigError)
     assert EMAIL not in str(refused.exception)
@@ -89,9 +89,9 @@ def test_needles_may_come_from_stdin(pipeline: Path) -> None:
 
 def test_a_scan_that_missed_a_canary_is_none(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "check_canaries", lambda _: (CanaryCheck("files", "gzip", 2, ("canary: hex",)),))
-    told = scan(pipeline)
-    assert isinstance(told.exception, ProofFailed)
-    assert "files, gzip: canary: hex" in str(told.exception)
+    scanned = scan(pipeline)
+    assert isinstance(scanned.exception, ProofFailed)
+    assert "files, gzip: canary: hex" in str(scanned.exception)
     assert all(not s.missed for s in check_canaries([]))
 
 

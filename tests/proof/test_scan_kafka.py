@@ -32,8 +32,8 @@ def found(stack: Stack) -> PlaceScan:
     topics = []
     for codec in CODECS:
         topics.append(NewTopic(topic("producer", codec), 1, config={"compression.type": "producer"}))
-        told = "uncompressed" if codec == "none" else codec
-        topics.append(NewTopic(topic("broker", codec), 1, config={"compression.type": told}))
+        compression = "uncompressed" if codec == "none" else codec
+        topics.append(NewTopic(topic("broker", codec), 1, config={"compression.type": compression}))
     for made in admin.create_topics(topics).values():
         made.result(30)
     for codec in CODECS:

@@ -74,10 +74,10 @@ def test_what_was_replaced_or_deleted_is_read_while_a_version_of_it_is_there(cli
 
 
 def test_metadata_tags_and_names_are_read(client: S3Client, place: Bucket) -> None:
-    told = EMAIL.encode().hex()
-    put(client, place, "described", b"{}", Metadata={"about": told})
-    put(client, place, "tagged", b"{}", Tagging=f"about={told}")
-    put(client, place, f"by/{told}", b"{}")
+    shown = EMAIL.encode().hex()
+    put(client, place, "described", b"{}", Metadata={"about": shown})
+    put(client, place, "tagged", b"{}", Tagging=f"about={shown}")
+    put(client, place, f"by/{shown}", b"{}")
     found = {(f.file.split(" ")[0], f.part) for f in scan(place).findings.values()}
     assert ("described", "what the store says of it") in found
     assert ("by/‹email›", "its name") in found
@@ -134,6 +134,8 @@ def test_the_archive_of_a_pipeline_is_scanned(client: S3Client, place: Bucket, s
     }
     (tmp_path / "shop.yaml").write_text(json.dumps(said))
     needles = json.dumps({"email": EMAIL})
-    told = CliRunner().invoke(app, ["scan", str(tmp_path / "shop.yaml"), "--needle-file", "-", "--json"], input=needles)
-    assert told.exit_code == 1, told.output
-    assert {f["place"] for f in json.loads(told.stdout)["findings"]} == {place.uri}
+    shown = CliRunner().invoke(
+        app, ["scan", str(tmp_path / "shop.yaml"), "--needle-file", "-", "--json"], input=needles
+    )
+    assert shown.exit_code == 1, shown.output
+    assert {f["place"] for f in json.loads(shown.stdout)["findings"]} == {place.uri}

@@ -33,8 +33,12 @@ def _source(random: Random, table: str) -> dict[str, Any]:
     common = {"schema": "s", "table": table, "name": random.choice(["one", "one", "one", "two"]), "ts_ms": lsn * 1000}
     if random.random() < 0.3:
         return common | {"file": f"binlog.{random.randint(8, 11)}", "pos": lsn, "row": random.randint(0, 1)}
-    told = {"sequence": f'["{lsn - 1}","{lsn}"]'} if random.random() < 0.7 else {}
-    return common | {"lsn": lsn, "snapshot": random.choice(["false", "true", "last", "last_in_data_collection"])} | told
+    sequence = {"sequence": f'["{lsn - 1}","{lsn}"]'} if random.random() < 0.7 else {}
+    return (
+        common
+        | {"lsn": lsn, "snapshot": random.choice(["false", "true", "last", "last_in_data_collection"])}
+        | sequence
+    )
 
 
 def _value(random: Random, table: str, odd: bool) -> tuple[str, bytes]:
@@ -65,11 +69,11 @@ def _partition(random: Random, table: str, topic: str, partition: int, odd: bool
 
 
 def _records(spark: SparkSession, rows: Sequence[Row]) -> DataFrame:
-    told = [
+    records = [
         (topic, partition, offset, None, headers, key and bytearray(key), value and bytearray(value))
         for topic, partition, offset, headers, key, value in rows
     ]
-    return spark.createDataFrame(told, RECORD)
+    return spark.createDataFrame(records, RECORD)
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +112,9 @@ def _sorted(groups: list[Said]) -> list[Said]:
 
 def test_in_one_task(spark: SparkSession, captured: DataFrame) -> None:
     passing = captured.coalesce(1).sortWithinPartitions("topic", "partition", "offset")
-    told, read = _counted(spark, passing), _read(passing)
-    assert told is not None
-    assert _sorted(told) == _sorted(read), _SEED
+    statistics, read = _counted(spark, passing), _read(passing)
+    assert statistics is not None
+    assert _sorted(statistics) == _sorted(read), _SEED
     for name in ("goes_back", "opened", "known", "key_changes", "wrapped"):
         assert {group[name] for group in read} == {True, False}, f"{name} varies"
     for name in ("progress", "last_read", "first_read", "problem", "table", "kind", "schema_id", "newest"):
@@ -132,9 +136,9 @@ def test_in_one_task(spark: SparkSession, captured: DataFrame) -> None:
 )
 def test_what_may_name_an_image_twice_is_not_known(spark: SparkSession, value: str, known: bool) -> None:
     records = [("t", 0, n, None, b"{}", value.encode()) for n in range(2)]
-    told = _counted(spark, events(_records(spark, records), _NAMING).coalesce(1))
-    assert told is not None
-    (group,) = told
+    statistics = _counted(spark, events(_records(spark, records), _NAMING).coalesce(1))
+    assert statistics is not None
+    (group,) = statistics
     assert group["known"] is known
 
 
@@ -144,11 +148,11 @@ def test_in_several_tasks(spark: SparkSession, captured: DataFrame) -> None:
     for tasks in (3, 40):
         passing = captured.repartitionByRange(tasks, *place).sortWithinPartitions(*place).localCheckpoint()
         assert passing.rdd.getNumPartitions() == tasks
-        told = _counted(spark, passing)
-        assert told is not None
-        mine, read = ([g for g in groups if g["kind"] != "tombstone"] for groups in (told, _read(passing)))
+        statistics = _counted(spark, passing)
+        assert statistics is not None
+        mine, read = ([g for g in groups if g["kind"] != "tombstone"] for groups in (statistics, _read(passing)))
         assert _sorted(mine) == _sorted(read), _SEED
-        tombstones, known = (_tombstones(groups) for groups in (told, _read(passing)))
+        tombstones, known = (_tombstones(groups) for groups in (statistics, _read(passing)))
         assert tombstones.total() == known.total()
         assert all(tombstones[table] <= count for table, count in known.items() if table is not None)
 
@@ -162,9 +166,9 @@ def _tombstones(groups: list[Said]) -> Counter[str | None]:
 
 
 def test_out_of_their_order_nobody_says_that_the_log_goes_on(spark: SparkSession, captured: DataFrame) -> None:
-    told = _counted(spark, captured.coalesce(1).sortWithinPartitions(F.col("offset").desc()))
-    assert told is not None
-    several = [g for g in told if g["progress"] is not None and g["count"] > len(g["partitions"])]
+    statistics = _counted(spark, captured.coalesce(1).sortWithinPartitions(F.col("offset").desc()))
+    assert statistics is not None
+    several = [g for g in statistics if g["progress"] is not None and g["count"] > len(g["partitions"])]
     assert several
     assert {g["goes_back"] for g in several} == {None}
 

@@ -154,8 +154,8 @@ def test_what_is_plain_is_what_a_parser_makes_of_it(spark: SparkSession) -> None
     wrong = read.where(~_same("whole", "parsed") | (F.col("plain").isNotNull() & ~_same("plain", "parsed")))
     assert wrong.limit(5).collect() == [], _SEED
 
-    told = _read(spark, plain)
-    assert told.where(F.col("plain").isNull() | ~_same("known", "parsed")).limit(5).collect() == [], _SEED
+    plain_result = _read(spark, plain)
+    assert plain_result.where(F.col("plain").isNull() | ~_same("known", "parsed")).limit(5).collect() == [], _SEED
     kinds = read.groupBy(F.col("plain").isNull(), F.col(f"parsed.{CORRUPT}").isNull()).count().collect()
     assert len(kinds) == 3, "of what can't be read nothing is plain, and not all that can is"
 

@@ -33,14 +33,14 @@ TABLE = "fuzz.t"
 def kept(spark: SparkSession, folder: Path, said: Sequence[list[Event]], batches: int) -> list[list[RowVersion]]:
     """The versions that each changelog comes to; each is a partition of one topic, and rows of its own."""
     folder.mkdir(parents=True)
-    file, told = folder / "events.jsonl", folder / "tables.json"
-    told.write_text(json.dumps({"tables": {TABLE: {"history": True}}}), encoding="utf-8")
+    file, tables_file = folder / "events.jsonl", folder / "tables.json"
+    tables_file.write_text(json.dumps({"tables": {TABLE: {"history": True}}}), encoding="utf-8")
     with file.open("w", encoding="utf-8") as lines:
         for case, events in enumerate(said):
             for record in as_debezium(events, TABLE, case, DEFAULT_PLACEHOLDER):
                 lines.write(json.dumps(record) + "\n")
     size = sum(map(len, said)) // batches + 1
-    list(replay(spark, [Case("fuzz", (file,), told, folder / "out")], Delivery(size, SEED), "delta"))
+    list(replay(spark, [Case("fuzz", (file,), tables_file, folder / "out")], Delivery(size, SEED), "delta"))
     path = Lakehouse(str(folder / "out")).history("fuzz", TABLE)
     found: list[list[RowVersion]] = [[] for _ in said]
     if Path(path).exists():

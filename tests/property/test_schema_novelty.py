@@ -133,9 +133,9 @@ def test_a_shape_is_that_of_all_changes(spark: SparkSession) -> None:
     assert len(by_group) == len(expected)
     for row in expected:
         group = by_group[row["case"], row["wrapped"]]
-        told = (_SEED, [v for v in values if v[:2] == (row["case"], row["wrapped"])])
-        assert group.opened == row["opened"], told
-        assert types_of(group.kinds) == types_of(row["shape"]), told
+        context = (_SEED, [v for v in values if v[:2] == (row["case"], row["wrapped"])])
+        assert group.opened == row["opened"], context
+        assert types_of(group.kinds) == types_of(row["shape"]), context
     assert {row["opened"] for row in expected} == {True, False}, "they vary"
 
 
@@ -152,7 +152,7 @@ def test_what_was_seen_before_is_no_news(spark: SparkSession) -> None:
     def change(after: dict[str, Any] | None, before: dict[str, Any] | None = None) -> str:
         return json.dumps({"before": before, "after": after, "op": "u", "ts_ms": 1})
 
-    told = [
+    cases = [
         (change({"id": 1, "name": "x", "price": 1.25}), True),
         (change({"id": -99, "name": "", "price": 7.35}), False),
         (change({"id": 2, "name": None, "price": 1.25}), True),
@@ -165,7 +165,7 @@ def test_what_was_seen_before_is_no_news(spark: SparkSession) -> None:
         (change(None, {"id": 4, "old": True}), True),
         (change(None, {"id": 4, "old": False}), False),
     ]
-    assert _news(spark, [(0, False, value) for value, _ in told]) == [expected for _, expected in told]
+    assert _news(spark, [(0, False, value) for value, _ in cases]) == [expected for _, expected in cases]
 
 
 def test_what_came_with_something_unknown_is_news_once_more(spark: SparkSession) -> None:

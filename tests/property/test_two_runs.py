@@ -99,7 +99,7 @@ def done(lake: Lake, limit: int, slice_events: int) -> bool:
 def met(monkeypatch: pytest.MonkeyPatch, runs: int) -> list[Overtaken]:
     """Holds the first slice of each run, once it is merged, until the others' are: only one of them is accounted for.
     Returns what runs were told that were about to merge another slice."""
-    merged, told = threading.Barrier(runs, timeout=600), list[Overtaken]()
+    merged, overtaken_runs = threading.Barrier(runs, timeout=600), list[Overtaken]()
     waited = set[int]()
     accounts, begin = Merge._merge_tables, Accounts.begin_slice
 
@@ -114,12 +114,12 @@ def met(monkeypatch: pytest.MonkeyPatch, runs: int) -> list[Overtaken]:
         try:
             begin(*arguments)
         except Overtaken as error:
-            told.append(error)
+            overtaken_runs.append(error)
             raise
 
     monkeypatch.setattr(Merge, "_merge_tables", waiting)
     monkeypatch.setattr(Accounts, "begin_slice", overtaken)
-    return told
+    return overtaken_runs
 
 
 @pytest.mark.long
@@ -135,14 +135,14 @@ def test_two_runs_agree(spark: SparkSession, tmp_path: Path, monkeypatch: pytest
     capture = lake.capture(size)
     for _ in range(BATCHES - 1):
         assert capture.step()
-    told, failures = met(monkeypatch, 2), list[BaseException]()
+    overtaken_runs, failures = met(monkeypatch, 2), list[BaseException]()
     runs = [threading.Thread(target=drive, args=(lake, size, slice_events, failures)) for slice_events in (1, 2 * size)]
     for run in runs:
         run.start()
     for run in runs:
         run.join()
     assert failures == []
-    assert told, "they never met"
+    assert overtaken_runs, "they never met"
     keyed: dict[int, dict[Any, Any]] = {n: {} for n in range(CASES)}
     for row in lake.rows("f.keyed"):
         assert row["id"] not in keyed[row["case"]], "a key has two rows"

@@ -99,8 +99,8 @@ def test_two_writers_of_a_table_agree(
     for number, events in enumerate(said):
         assert found[number] == fold(events, COLUMNS), (number, SEED, events)
     for name, part in zip(names, parts, strict=True):
-        told = audit(Bronze(spark, layout.bronze(name)).rows(), Accounts(spark, layout.accounts, name).rows())
-        assert (told.problems, told.merged, told.waiting) == ([], len(part), 0)
+        report = audit(Bronze(spark, layout.bronze(name)).rows(), Accounts(spark, layout.accounts, name).rows())
+        assert (report.problems, report.merged, report.waiting) == ([], len(part), 0)
     assert len(attempts) > len({id(batch) for batch in attempts}), "they never met"
 
 

@@ -34,7 +34,7 @@ from ingest.suppression.ledger import Ledger
 from ingest.testing import fold
 from tests.changelogs import Record, Topic, schema
 from tests.erasure import people
-from tests.erasure.people import CLAIMS, COLUMNS, MEMBERS, PHOTOS, TABLES, TOLD, insured
+from tests.erasure.people import CLAIMS, COLUMNS, MEMBERS, PHOTOS, SETTINGS, TABLES, insured
 from tests.erasure.test_removal import ANNA, BEN, NAME, STORY, TEXT, said
 from tests.proof.subject import scan
 from tests.suppression.test_suppression import captured, merged, rows
@@ -43,9 +43,9 @@ pytestmark = pytest.mark.spark
 MASTER = bytes(range(32))
 VALUES = (SearchTerm("name", NAME), SearchTerm("text", TEXT))
 SHRED: dict[str, Any] = {
-    MEMBERS: TOLD[MEMBERS] | {"shred": ["name"]},
-    CLAIMS: TOLD[CLAIMS] | {"shred": ["text"]},
-    PHOTOS: TOLD[PHOTOS] | {"personal": ["text"], "shred": ["text"]},
+    MEMBERS: SETTINGS[MEMBERS] | {"shred": ["name"]},
+    CLAIMS: SETTINGS[CLAIMS] | {"shred": ["text"]},
+    PHOTOS: SETTINGS[PHOTOS] | {"personal": ["text"], "shred": ["text"]},
 }
 
 
@@ -54,8 +54,8 @@ def shredding(folder: Path, **more: Any) -> Pipeline:
     master = folder / "master.key"
     master.write_text("1 " + MASTER.hex(), encoding="ascii")
     master.chmod(0o600)
-    told = {"key_store": f"sqlite:///{folder}/keys.db", "master_key_file": str(master)}
-    privacy = {"key_file": str(folder / "ledger.key"), "shredding": told, "keep_old_files_hours": 0}
+    shredding_settings = {"key_store": f"sqlite:///{folder}/keys.db", "master_key_file": str(master)}
+    privacy = {"key_file": str(folder / "ledger.key"), "shredding": shredding_settings, "keep_old_files_hours": 0}
     return insured(folder, **{"privacy": privacy, "tables": SHRED} | more)
 
 
@@ -77,7 +77,7 @@ def ask(spark: SparkSession, pipeline: Pipeline, member: int, cutoff: Cutoff) ->
 def test_in_clear_the_tables_are_what_the_reference_says(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     """Rows that move, lead to others, come late and twice. In other batches the sealed texts are the same ones."""
     random = Random(seed)
-    lives = {case: people.random_life(random, case, 14, settled=False) for case in range(1, 9)}
+    lives = {case: people.random_history(random, case, 14, settled=False) for case in range(1, 9)}
     records = [record for case, life in lives.items() for record in people.records(life, case)]
     one, other = shredding(tmp_path), shredding(tmp_path, lakehouse=str(tmp_path / "other"))
     take(spark, one, tmp_path / "one", records, len(records))
@@ -171,13 +171,13 @@ def test_values_of_all_types_come_back(spark: SparkSession, tmp_path: Path) -> N
         "words": [missing],
     }
     topic = Topic("insured.members", ("public", "members"))
-    told = schema(*columns)  # type: ignore[arg-type]
-    topic.change("c", 10, full, schema=told)
-    topic.change("c", 11, full | {"id": 2}, schema=told)
-    topic.change("u", 12, toasted | {"fit": False}, schema=told)
-    topic.change("c", 13, dict.fromkeys(full) | {"id": 3}, schema=told)
-    topic.change("c", 14, full | {"id": 4, "name": "x" * 100_000}, schema=told)
-    settings = TOLD[MEMBERS] | {"personal": personal}
+    value_schema = schema(*columns)  # type: ignore[arg-type]
+    topic.change("c", 10, full, schema=value_schema)
+    topic.change("c", 11, full | {"id": 2}, schema=value_schema)
+    topic.change("u", 12, toasted | {"fit": False}, schema=value_schema)
+    topic.change("c", 13, dict.fromkeys(full) | {"id": 3}, schema=value_schema)
+    topic.change("c", 14, full | {"id": 4, "name": "x" * 100_000}, schema=value_schema)
+    settings = SETTINGS[MEMBERS] | {"personal": personal}
     plain = insured(tmp_path / "plain", tables={MEMBERS: settings})
     sealed = shredding(tmp_path / "sealed", tables={MEMBERS: settings | {"shred": personal}})
     take(spark, plain, tmp_path / "a", topic.records, 2)
@@ -212,12 +212,12 @@ def test_what_is_kept_is_what_the_book_says(spark: SparkSession, tmp_path: Path)
 def test_no_plan_shows_a_key(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = shredding(tmp_path)
     take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
-    told = decrypted_rows(spark, pipeline, MEMBERS)._jdf.queryExecution().toString()
-    assert "aes_decrypt" in told
+    plan_text = decrypted_rows(spark, pipeline, MEMBERS)._jdf.queryExecution().toString()
+    assert "aes_decrypt" in plan_text
     for secret in (MASTER, bytes.fromhex(people.SECRET.split()[1])):
         for form in (secret.hex(), base64.b64encode(secret).decode(), str(list(secret))[1:-1]):
-            assert form not in told.lower()
-    assert "keys.db" not in told
+            assert form not in plan_text.lower()
+    assert "keys.db" not in plan_text
 
 
 def test_a_value_that_can_not_be_read_is_sealed_as_a_whole(spark: SparkSession, tmp_path: Path) -> None:
@@ -268,8 +268,8 @@ def test_queries_in_clear_ask_for_both_keys(spark: SparkSession, tmp_path: Path)
     other = tmp_path / "other.key"
     other.write_text("1 " + "00" * 32, encoding="ascii")
     other.chmod(0o600)
-    told = pipeline.privacy.shredding.model_copy(update={"master_key_file": str(other)})  # type: ignore[union-attr]
-    privacy = pipeline.privacy.model_copy(update={"shredding": told})  # type: ignore[union-attr]
+    shredding_settings = pipeline.privacy.shredding.model_copy(update={"master_key_file": str(other)})  # type: ignore[union-attr]
+    privacy = pipeline.privacy.model_copy(update={"shredding": shredding_settings})  # type: ignore[union-attr]
     register_decrypted_views(spark, pipeline.model_copy(update={"privacy": privacy}))
     assert spark.sql("SELECT max(name), count(*) FROM members__decrypted").first() == (None, 2)
     with pytest.raises(ConfigError, match="no table"):
@@ -281,7 +281,7 @@ def test_keys_are_wrapped_by_a_newer_master(spark: SparkSession, tmp_path: Path)
     take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
     master = tmp_path / "master.key"
     master.write_text(f"1 {MASTER.hex()}\n2 {bytes(reversed(MASTER)).hex()}\n", encoding="ascii")
-    told = CliRunner().invoke(app, ["rewrap", str(tmp_path / "insured.yaml"), "--json"])
-    assert json.loads(told.output) == {"rewrapped": 4, "master": 2}, "two members and two claims with photos"
+    result = CliRunner().invoke(app, ["rewrap", str(tmp_path / "insured.yaml"), "--json"])
+    assert json.loads(result.output) == {"rewrapped": 4, "master": 2}, "two members and two claims with photos"
     master.write_text(f"2 {bytes(reversed(MASTER)).hex()}\n", encoding="ascii")
     assert clear(spark, pipeline, MEMBERS)[ANNA] == {"name": NAME}

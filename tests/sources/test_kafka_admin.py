@@ -45,13 +45,13 @@ class PasswordKafka(Kafka):
     port_names: ClassVar[tuple[str, ...]] = ("broker", "controller", "sasl")
 
     def _properties(self) -> dict[str, object]:
-        told = super()._properties()
+        settings = super()._properties()
         address = f"SASL://{HOST}:{self.ports['sasl']}"
         return {
-            **told,
-            "listeners": f"{told['listeners']},{address}",
-            "advertised.listeners": f"{told['advertised.listeners']},{address}",
-            "listener.security.protocol.map": f"{told['listener.security.protocol.map']},SASL:SASL_PLAINTEXT",
+            **settings,
+            "listeners": f"{settings['listeners']},{address}",
+            "advertised.listeners": f"{settings['advertised.listeners']},{address}",
+            "listener.security.protocol.map": f"{settings['listener.security.protocol.map']},SASL:SASL_PLAINTEXT",
             "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN",
             "listener.name.sasl.plain.sasl.jaas.config": f'{MODULE} required user_reader="right";',
         }

@@ -52,10 +52,10 @@ def _consumers(spark: SparkSession) -> set[str]:
     # Its class is hidden in its module; what it implements isn't.
     types = gateway.new_array(jvm.java.lang.Class, 2)
     types[0], types[1] = name.getClass(), jvm.java.lang.Class.forName("javax.management.QueryExp")
-    told = gateway.new_array(jvm.java.lang.Object, 2)
-    told[0] = name
+    arguments = gateway.new_array(jvm.java.lang.Object, 2)
+    arguments[0] = name
     asked = jvm.java.lang.Class.forName("javax.management.MBeanServer").getMethod("queryNames", types)
-    names = (found.getKeyProperty("id") for found in asked.invoke(server, told))
+    names = (found.getKeyProperty("id") for found in asked.invoke(server, arguments))
     return {str(name) for name in names if name is not None}
 
 

@@ -83,6 +83,6 @@ def _path(jvm: Any, path: Path) -> Any:
 def _processes_ended(jvm: Any) -> int:
     """What the kernel has counted of the JVM's children that ended: their time, and the pages that they touched."""
     pid = jvm.java.lang.ProcessHandle.current().pid()
-    told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     # cminflt, as proc(5) has it: the smallest process touches pages before it can do anything.
-    return int(told[8])
+    return int(fields[8])

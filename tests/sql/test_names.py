@@ -221,14 +221,14 @@ def test_a_feed_that_cant_be_read_as_a_whole_names_what_can(
     assert isinstance(failed, ConfigError)
     found = re.search(r"read that of public\.orders from version (\d+) on", failed.remedy)
     assert found is not None, failed
-    told = CliRunner().invoke(app, ["sql", query.format(found[1]), *lakehouse])
-    assert rows(told) == [{"id": 3, "q": 3}]
+    completed = CliRunner().invoke(app, ["sql", query.format(found[1]), *lakehouse])
+    assert rows(completed) == [{"id": 3, "q": 3}]
     earlier = CliRunner().invoke(app, ["sql", query.format(int(found[1]) - 1), *lakehouse]).exception
     assert isinstance(earlier, ConfigError)
     (setting,) = re.findall(r"spark: \{(\S+): \"true\"\}", failed.remedy)
     spark.conf.set(setting, "true")
     try:
-        told = CliRunner().invoke(app, ["sql", query.format(0), *lakehouse])
+        completed = CliRunner().invoke(app, ["sql", query.format(0), *lakehouse])
     finally:
         spark.conf.unset(setting)
-    assert sorted(row["q"] for row in rows(told)) == [1, 2, 3]
+    assert sorted(row["q"] for row in rows(completed)) == [1, 2, 3]

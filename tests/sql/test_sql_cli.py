@@ -46,7 +46,7 @@ def test_an_explained_query_shows_its_columns(
     short = spark.conf.get(name)
     try:
         query = "EXPLAIN SELECT id + 1 AS next, id * 2 AS twice FROM range(3)"
-        told = asked(query, tmp_path, spark, monkeypatch, "--json").output
+        printed = asked(query, tmp_path, spark, monkeypatch, "--json").output
     finally:
         spark.conf.set(name, short or "0")
-    assert "AS next" in told and "AS twice" in told
+    assert "AS next" in printed and "AS twice" in printed

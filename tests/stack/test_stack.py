@@ -249,11 +249,11 @@ def test_an_external_address_replaces_a_part(stack: Stack, tmp_path: Path, monke
 def test_an_external_address_where_nobody_answers_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INGEST_POSTGRES_DSN", "host=127.0.0.1 port=1 user=nobody password=hush")
     with (
-        pytest.raises(Unreachable, match=r"Postgres at 127\.0\.0\.1:1") as told,
+        pytest.raises(Unreachable, match=r"Postgres at 127\.0\.0\.1:1") as raised,
         Stack(tmp_path, ("postgres",)),
     ):
         pass
-    assert "hush" not in str(told.value)
+    assert "hush" not in str(raised.value)
 
 
 @pytest.mark.long

@@ -137,12 +137,12 @@ def test_a_row_with_two_ways_to_its_subject_has_no_key_of_its_own(tmp_path: Path
 def test_the_data_keys_are_named_and_lie_elsewhere(tmp_path: Path) -> None:
     tables = {"public.members": NAMED}
     assert "privacy.shredding" in refused(tmp_path, tables)
-    for told in (
+    for settings in (
         {"key_store": f"sqlite:///{tmp_path}/lakehouse/keys.db"},
         {"master_key_file": f"{tmp_path}/lakehouse/m"},
     ):
         privacy = shredding(tmp_path)
-        privacy["shredding"] |= told
+        privacy["shredding"] |= settings
         assert "keeps keys in the lakehouse" in refused(tmp_path, tables, privacy=privacy)
     deleting = {"public.members": NAMED | {"erase_on_delete": True}}
     assert "deletes of public.members request" in refused(tmp_path, deleting, privacy=shredding(tmp_path))
@@ -151,8 +151,8 @@ def test_the_data_keys_are_named_and_lie_elsewhere(tmp_path: Path) -> None:
 
 
 def shredding(folder: Path) -> dict[str, Any]:
-    told = {"key_store": f"sqlite:///{folder}/keys.db", "master_key_file": f"{folder}/master.key"}
-    return {"key_file": f"{folder}/ledger.key", "shredding": told}
+    settings = {"key_store": f"sqlite:///{folder}/keys.db", "master_key_file": f"{folder}/master.key"}
+    return {"key_file": f"{folder}/ledger.key", "shredding": settings}
 
 
 def test_the_keys_of_the_ledger_are_named_and_lie_elsewhere(tmp_path: Path) -> None:

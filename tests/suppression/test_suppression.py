@@ -37,7 +37,7 @@ from ingest.suppression.ledger import KEYS, REQUESTED, Ledger, LedgerEntry
 from ingest.testing import Event
 from tests.changelogs import Record, Topic, write
 from tests.erasure import people
-from tests.erasure.people import APART, CLAIMS, COLUMNS, MEMBERS, PHOTOS, TABLES, Said, insured
+from tests.erasure.people import CLAIMS, COLUMNS, MEMBERS, PHOTOS, STRIDE, TABLES, TableEvent, insured
 
 pytestmark = pytest.mark.spark
 CASES, LENGTH, BATCHES = 25, 14, 6
@@ -101,16 +101,16 @@ def rows(spark: SparkSession, pipeline: Pipeline, table: str) -> dict[int, dict[
 
 
 def of_case(found: dict[int, dict[str, Any]], case: int) -> dict[int, dict[str, Any]]:
-    return {key: row for key, row in found.items() if key // APART == case}
+    return {key: row for key, row in found.items() if key // STRIDE == case}
 
 
 def compare(
-    spark: SparkSession, pipeline: Pipeline, lives: dict[int, list[Said]], points: dict[int, int]
+    spark: SparkSession, pipeline: Pipeline, lives: dict[int, list[TableEvent]], points: dict[int, int]
 ) -> dict[str, dict[int, dict[str, Any]]]:
     """The rows of each table, which are what the reference says."""
     found = {table: rows(spark, pipeline, table) for table in TABLES}
     for case, said in lives.items():
-        expected = people.left(said, points[case], APART * case)
+        expected = people.left(said, points[case], STRIDE * case)
         assert {t: of_case(found[t], case) for t in TABLES} == expected, (case, points[case], said)
     return found
 
@@ -120,10 +120,10 @@ def test_silver_is_the_changelog_without_the_old_life(spark: SparkSession, tmp_p
     """The requests come first: nobody knows which rows lead to their subjects but by what the events say, in any order
     of the tables."""
     random = Random(seed)
-    lives = {case: people.random_life(random, case, LENGTH, settled=True) for case in range(1, CASES + 1)}
+    lives = {case: people.random_history(random, case, LENGTH, settled=True) for case in range(1, CASES + 1)}
     points = {case: random.randrange(len(said) + 1) for case, said in lives.items()}
     pipeline = insured(tmp_path)
-    ledger = ask(spark, pipeline, {APART * c: people.cutoff(c, said[: points[c]]) for c, said in lives.items()})
+    ledger = ask(spark, pipeline, {STRIDE * c: people.cutoff(c, said[: points[c]]) for c, said in lives.items()})
     records = [record for case, said in lives.items() for record in people.records(said, case)]
     size = len(records) // BATCHES + 1
     bronze = captured(spark, pipeline, tmp_path / "events", records, seed, size)
@@ -139,7 +139,7 @@ def test_silver_is_the_changelog_without_the_old_life(spark: SparkSession, tmp_p
 def test_tables_that_are_rebuilt_hold_nothing_of_the_old_life(spark: SparkSession, tmp_path: Path) -> None:
     """Rows were merged before anybody asked, some had moved, or led to a subject once and do so no more."""
     random = Random(3)
-    lives = {case: people.random_life(random, case, LENGTH, settled=False) for case in range(1, CASES // 2)}
+    lives = {case: people.random_history(random, case, LENGTH, settled=False) for case in range(1, CASES // 2)}
     points = {case: random.randrange(len(said) + 1) for case, said in lives.items()}
     lives = {case: people.later(said, points[case]) for case, said in lives.items()}
     pipeline = insured(tmp_path)
@@ -148,7 +148,7 @@ def test_tables_that_are_rebuilt_hold_nothing_of_the_old_life(spark: SparkSessio
     whole = before + after
     size = len(whole) // BATCHES + 1
     merged(spark, pipeline, captured(spark, pipeline, tmp_path / "before", before, 3, size), size)
-    subjects = [SubjectId("member", str(APART * case)) for case in lives]
+    subjects = [SubjectId("member", str(STRIDE * case)) for case in lives]
     asking.request_erasure(
         spark,
         pipeline,
@@ -159,24 +159,24 @@ def test_tables_that_are_rebuilt_hold_nothing_of_the_old_life(spark: SparkSessio
     compare(spark, pipeline, lives, points)
 
 
-def story() -> list[Said]:
+def story() -> list[TableEvent]:
     """A member, a claim, and a photo of it; the photo is told before the claim."""
-    member, claim = {"name": "x"}, {"member_id": APART, "text": "x"}
+    member, claim = {"name": "x"}, {"member_id": STRIDE, "text": "x"}
     return [
-        Said(MEMBERS, Event("c", 0, 10, APART, member)),
-        Said(MEMBERS, Event("c", 1, 20, APART + 1, member)),
-        Said(PHOTOS, Event("c", 0, 40, 7, {"claim_id": 5, "text": "x"})),
-        Said(CLAIMS, Event("c", 0, 30, 5, claim)),
-        Said(MEMBERS, Event("c", 2, 50, APART, {"name": "anew"})),
+        TableEvent(MEMBERS, Event("c", 0, 10, STRIDE, member)),
+        TableEvent(MEMBERS, Event("c", 1, 20, STRIDE + 1, member)),
+        TableEvent(PHOTOS, Event("c", 0, 40, 7, {"claim_id": 5, "text": "x"})),
+        TableEvent(CLAIMS, Event("c", 0, 30, 5, claim)),
+        TableEvent(MEMBERS, Event("c", 2, 50, STRIDE, {"name": "anew"})),
     ]
 
 
 def test_a_photo_that_came_before_its_claim_goes_and_a_new_life_stays(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = insured(tmp_path)
-    ledger = ask(spark, pipeline, {APART: people.cutoff(1, story()[:4])})
+    ledger = ask(spark, pipeline, {STRIDE: people.cutoff(1, story()[:4])})
     bronze = captured(spark, pipeline, tmp_path / "events", people.records(story(), 1), None, 1)
     sums = merged(spark, pipeline, bronze, 1)
-    assert rows(spark, pipeline, MEMBERS) == {APART + 1: {"name": "x"}, APART: {"name": "anew"}}
+    assert rows(spark, pipeline, MEMBERS) == {STRIDE + 1: {"name": "x"}, STRIDE: {"name": "anew"}}
     assert rows(spark, pipeline, CLAIMS) == rows(spark, pipeline, PHOTOS) == {}
     assert sums == {"read": 5, "suppressed": 2, "quarantined": 0}
     assert {r.table for r in ledger.keys().collect()} == set(TABLES)
@@ -194,7 +194,7 @@ def test_a_merge_that_dies_after_the_ledger_is_healed_by_itself(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[type, str]
 ) -> None:
     pipeline = insured(tmp_path)
-    ask(spark, pipeline, {APART: people.cutoff(1, story()[:4])})
+    ask(spark, pipeline, {STRIDE: people.cutoff(1, story()[:4])})
     bronze = captured(spark, pipeline, tmp_path / "events", people.records(story(), 1), None, 1)
 
     def die(*_: object) -> None:
@@ -205,18 +205,18 @@ def test_a_merge_that_dies_after_the_ledger_is_healed_by_itself(
         with pytest.raises(Died):
             merged(spark, pipeline, bronze, 1)
     merged(spark, pipeline, bronze, 1)
-    assert rows(spark, pipeline, MEMBERS) == {APART + 1: {"name": "x"}, APART: {"name": "anew"}}
+    assert rows(spark, pipeline, MEMBERS) == {STRIDE + 1: {"name": "x"}, STRIDE: {"name": "anew"}}
     assert rows(spark, pipeline, CLAIMS) == rows(spark, pipeline, PHOTOS) == {}
 
 
 def test_an_event_of_which_nothing_tells_its_age_waits(spark: SparkSession, tmp_path: Path) -> None:
     """In a partition that nobody knew of, without a position."""
     pipeline = insured(tmp_path)
-    ask(spark, pipeline, {APART: Cutoff({"insured.members": {1: 9}}, {WHOLE_SOURCE: (0, 50, 0, 0, 1, 0, 0)})})
-    said = [Said(MEMBERS, Event("c", n, 0, APART + n, {"name": "x"})) for n in range(2)]
+    ask(spark, pipeline, {STRIDE: Cutoff({"insured.members": {1: 9}}, {WHOLE_SOURCE: (0, 50, 0, 0, 1, 0, 0)})})
+    said = [TableEvent(MEMBERS, Event("c", n, 0, STRIDE + n, {"name": "x"})) for n in range(2)]
     bronze = captured(spark, pipeline, tmp_path / "events", people.records(said, 2), None, 5)
     assert merged(spark, pipeline, bronze, 5) == {"read": 2, "suppressed": 0, "quarantined": 1}
-    assert rows(spark, pipeline, MEMBERS) == {APART + 1: {"name": "x"}}
+    assert rows(spark, pipeline, MEMBERS) == {STRIDE + 1: {"name": "x"}}
     held = Quarantine(spark, pipeline.layout.quarantine, pipeline.name).rows().collect()
     assert [(r.code, r["table"], r.offset) for r in held] == [("old-or-new-life", MEMBERS, 0)]
 

@@ -36,9 +36,9 @@ def shop(tmp_path: Path, stack: Stack, spark: SparkSession, monkeypatch: pytest.
 
 def collected(shop: Shop, *options: str) -> dict[str, Any]:
     """What the command says of the one table."""
-    told = CliRunner().invoke(app, ["gc", str(shop.file), "--json", *options], catch_exceptions=False)
-    assert told.exit_code == 0, told.output
-    (table,) = json.loads(told.stdout)["tables"]
+    summary = CliRunner().invoke(app, ["gc", str(shop.file), "--json", *options], catch_exceptions=False)
+    assert summary.exit_code == 0, summary.output
+    (table,) = json.loads(summary.stdout)["tables"]
     return dict(table)
 
 
@@ -53,9 +53,9 @@ def test_the_horizon_follows_what_the_topic_still_holds(shop: Shop) -> None:
     )
     assert collected(shop)["forgotten"] == 0, "the topic holds everything"
     shop.expire(3)
-    told = collected(shop, "--dry-run")
-    assert (told["tombstones"], told["forgotten"]) == (2, 1)
-    assert collected(shop) == told, "a dry run says what will be, and changes nothing"
+    summary = collected(shop, "--dry-run")
+    assert (summary["tombstones"], summary["forgotten"]) == (2, 1)
+    assert collected(shop) == summary, "a dry run says what will be, and changes nothing"
     assert collected(shop)["tombstones"] == 1
     # Of the first nothing is known any more, and so nothing can be told; the second's tombstone still stands.
     shop.send(log.change("u", 25, {"id": 1, "v": "late"}), log.change("u", 45, {"id": 2, "v": "late"}))

@@ -27,8 +27,8 @@ def test_old_versions_go_and_the_newest_stays(spark: SparkSession, tmp_path: Pat
     command = [sys.executable, "-c", "from ingest.cli import main; main()", "vacuum", str(tmp_path / "shop.yaml")]
     done = subprocess.run([*command, "--keep-hours", "0", "--json"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["keep_hours"] == 0
-    assert told["tables"] >= len(before) + 2
+    summary = json.loads(done.stdout)
+    assert summary["keep_hours"] == 0
+    assert summary["tables"] >= len(before) + 2
     assert {f.name for f in orders.glob("*.parquet")} == {Path(f).name for f in live}
     assert digests(spark, shop) == before
