@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
 @pytest.mark.parametrize(
-    ("seen", "read_as", "proven"),
+    ("seen", "stored_column", "proven"),
     [
         ("int53", "int64", True),
         ("int64", "int64", True),

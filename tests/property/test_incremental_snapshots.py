@@ -86,7 +86,7 @@ class Database:
         self.newest[key] = None if op == "d" else value
 
 
-@pytest.mark.parametrize("sequenced", [True, False], ids=["with a sequence", "without"])
+@pytest.mark.parametrize("position_in_sequence", [True, False], ids=["with a sequence", "without"])
 @pytest.mark.parametrize("size", [None, pytest.param(211, marks=pytest.mark.long)])
 def test_a_read_is_as_new_as_where_it_stands(
     spark: SparkSession, tmp_path: Path, position_in_sequence: bool, size: int | None
