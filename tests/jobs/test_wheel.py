@@ -88,7 +88,7 @@ def test_a_changelog_is_folded(installed: Program, tmp_path: Path) -> None:
     topic.change("d", 13, before={"id": 2, "total": 6})
     events = write(tmp_path / "orders", topic.records, None) / "events.jsonl"
     installed("ingest", "replay", events, "--out", tmp_path / "out", "--format", "jsonl")
-    summary = json.loads((tmp_path / "out" / "accounts.json").read_text(encoding="utf-8"))
+    summary = json.loads((tmp_path / "out" / "orders" / "accounts.json").read_text(encoding="utf-8"))
     assert summary["tables"]["public.orders"]["rows"] == 1
 
 
