@@ -19,7 +19,7 @@ EVERY = 3
 
 
 def made(folder: Path) -> list[int]:
-    """The versions of which there is a checkpoint."""
+    """Returns the versions that have a checkpoint."""
     return sorted(int(f.name.split(".")[0]) for f in (folder / "_delta_log").glob("*.checkpoint*.parquet"))
 
 
@@ -71,7 +71,7 @@ def test_of_a_table_that_says_so_itself_it_is_written_once(
 def test_one_that_fails_stops_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As where the log can't be read for a moment."""
+    """Fails as a checkpoint does while the log can't be read."""
     write = checkpoints._write
 
     def unreadable(*arguments: Any) -> None:

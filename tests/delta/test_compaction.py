@@ -32,12 +32,12 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As often as tables are folded in which batches look for rows: the same, after fewer commits."""
+    """Compacts append-only tables as often as others: the same happens, after fewer commits."""
     monkeypatch.setattr(compaction, "FILES_PER_SIZE_UNREAD", FILES_PER_SIZE)
 
 
 def batch(spark: SparkSession, number: int) -> DataFrame:
-    """Three records: two rows come, and one goes that never was."""
+    """Returns three records: two inserts, and a delete of a row that never existed."""
     value = '{"op":"%s","%s":{"id":%d},"source":{"lsn":%d,"schema":"s","table":"t","ts_ms":0}}'
     said = enumerate([("c", "after"), ("c", "after"), ("d", "before")], start=3 * number)
     records = [
@@ -94,7 +94,7 @@ def test_files_are_folded_in_the_order_in_which_they_were_captured(spark: SparkS
 
 
 class Stream:
-    """In which files are written beside batches, and only once they may."""
+    """A stream whose deferred jobs start only once they are allowed to."""
 
     def __init__(self, finish_completed: Callable[[], None]) -> None:
         self.settle = finish_completed
@@ -109,7 +109,7 @@ class Stream:
         defer(self.written.set, lambda _: None)
 
     def goes_on(self) -> None:
-        """Until they are written, and for a moment more."""
+        """Allows the deferred jobs, waits for them, and finishes them."""
         self.allowed.set()
         assert self.written.wait(600)
         self.settle()
@@ -197,7 +197,7 @@ def test_two_pipelines_that_fold_at_once(spark: SparkSession, tmp_path: Path, mo
 def test_a_slice_waits_for_one_table_to_be_folded(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each table has gathered as many files after as many slices."""
+    """All tables gather the same number of files per slice; one is compacted at a time."""
     monkeypatch.setattr(silver, "_REWRITABLE", 0)
     folds: dict[int, list[str]] = defaultdict(list)
 

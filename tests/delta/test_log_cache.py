@@ -29,7 +29,7 @@ _ASKS = "UnresolvedDataSource format: delta"
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each sees at once what others have written, and nobody goes on from what an earlier test has seen."""
+    """Lets every reader see new commits at once, without the caches of earlier tests."""
     monkeypatch.setattr(snapshot_cache, "_FRESH", 0.0)
     log_cache._shared.cache_clear()
     yield
@@ -38,7 +38,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Where Delta had to be asked for all that a table has."""
+    """Records the snapshots whose files Delta had to compute."""
     found: list[str] = []
     whole = log_cache._files_of
 
@@ -59,7 +59,7 @@ def written(spark: SparkSession, folder: Path, commits: int = 3) -> Table:
 
 
 def is_right(spark: SparkSession, *tables: Table) -> None:
-    """By Delta's own account of what is there now, the files and the marks, and by what it reads."""
+    """Compares files, transaction versions and rows with those of Delta's own snapshot."""
     for table in tables:
         snapshot = table._snapshots.newest()
         expected = {(f.name, f.vector_id, f.rows) for f in map(data_file, snapshot.allFiles().collect())}
@@ -71,7 +71,7 @@ def is_right(spark: SparkSession, *tables: Table) -> None:
 
 
 def in_place_of(spark: SparkSession, folder: Path) -> Table:
-    """Opened by somebody else, later."""
+    """Opens the table anew, without cached versions."""
     return Table(spark, str(folder))
 
 
@@ -122,7 +122,7 @@ def test_what_is_in_a_checkpoint_alone_is_there(spark: SparkSession, tmp_path: P
 def test_a_file_of_which_nothing_was_known_is_a_reason_to_ask(
     spark: SparkSession, tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Should another program write a file's name in another way when it removes it."""
+    """Another program may write the name of a removed file in another form."""
     table = written(spark, tmp_path / "t")
     snapshot = table._snapshots.newest()
     monkeypatch.setattr(table._log_cache(snapshot)._versions[-1], "files", {})
@@ -132,7 +132,7 @@ def test_a_file_of_which_nothing_was_known_is_a_reason_to_ask(
 
 
 def test_another_table_in_its_place_is_another_one(spark: SparkSession, tmp_path: Path) -> None:
-    """With as many versions."""
+    """The other table has the same number of versions."""
     table = written(spark, tmp_path / "t")
     is_right(spark, table)
     shutil.rmtree(tmp_path / "t")
@@ -144,7 +144,7 @@ def test_another_table_in_its_place_is_another_one(spark: SparkSession, tmp_path
 def test_of_many_files_a_reader_asks_delta(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which by their statistics leaves most of them out."""
+    """Delta skips most of them by their statistics."""
     table = written(spark, tmp_path / "t")
     assert _ASKS not in table.rows()._jdf.queryExecution().toString()
     monkeypatch.setattr(log_cache, "_FEW", 2)
@@ -153,7 +153,7 @@ def test_of_many_files_a_reader_asks_delta(
 
 
 def test_of_no_table_there_are_no_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """Nor an empty table, where somebody asks for one that there must be."""
+    """Reading a table that must exist fails, rather than return no rows."""
     with pytest.raises(AnalysisException, match=r"PATH_NOT_FOUND|DELTA_MISSING_DELTA_TABLE|DELTA_PATH_DOES_NOT_EXIST"):
         Table(spark, str(tmp_path / "t")).rows().collect()
     assert Table(spark, str(tmp_path / "t")).files() == {}

@@ -69,7 +69,7 @@ def test_what_another_process_commits_is_seen(spark: SparkSession, tmp_path: Pat
 
 
 def test_another_table_in_its_place_is_seen(spark: SparkSession, tmp_path: Path) -> None:
-    """With as many versions."""
+    """The other table has the same number of versions."""
     table, _ = _written(spark, tmp_path / "t")
     before = table._snapshots.newest().metadata().id()
     shutil.rmtree(tmp_path / "t")

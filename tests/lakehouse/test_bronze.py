@@ -22,7 +22,7 @@ from tests.shop import events, pipeline
 
 pytestmark = pytest.mark.spark
 EPOCHS = (datetime(2020, 1, 1, tzinfo=UTC),)
-"""Since when all positions are others than the source gave."""
+"""The time from which all positions have another epoch than the source gave."""
 
 
 def as_sets(rows: DataFrame) -> list[str]:
@@ -30,7 +30,7 @@ def as_sets(rows: DataFrame) -> list[str]:
 
 
 def read(events: DataFrame) -> BatchStats:
-    """What is told of them by who reads them."""
+    """Returns the statistics of events that are read."""
     return [group.to_json() for group in groups_by_slice(events, F.lit(0), is_small=True)[0]]
 
 
@@ -56,7 +56,7 @@ def test_what_was_captured_last_is_read_from_no_file(spark: SparkSession, tmp_pa
 def test_a_start_reads_one_commit_and_no_events(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the newest batch was empty, and where files were written together or anew since."""
+    """Holds as well if the newest batch is empty, and if files were compacted or rewritten since."""
     path = str(tmp_path / "bronze")
     bronze = Bronze(spark, path)
     shop = pipeline(tmp_path)

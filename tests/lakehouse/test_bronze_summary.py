@@ -33,7 +33,7 @@ def bronze(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Bro
 
 
 def read_spans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """The batches that are read of any bronze from here on."""
+    """Records the batches that are read from any bronze."""
     read: list[tuple[int, int]] = []
     between = Bronze.between
 

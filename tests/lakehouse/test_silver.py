@@ -62,7 +62,7 @@ def written(rows: DataFrame, action: str) -> RowChanges:
 
 @pytest.fixture(autouse=True)
 def as_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables are treated as large ones are."""
+    """Treats tables as large ones."""
     monkeypatch.setattr(silver, "_REWRITABLE", 0)
     monkeypatch.setattr(page_index, "_SEARCHED", 0)
 

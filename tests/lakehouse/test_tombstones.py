@@ -58,7 +58,7 @@ def test_moves_are_remembered_each_and_when_files_are_written_together(spark: Sp
 
 
 def test_they_are_found_by_the_columns_of_the_key(spark: SparkSession, tmp_path: Path) -> None:
-    """Two states of a key ask for one tombstone: a change that can't be applied beside one that can."""
+    """Two states of a key look up one tombstone: a change that can't be applied, and one that can."""
     tombstones = Tombstones(spark, str(tmp_path / "t"))
     tombstones.write(buried(spark, (1, 40, 2), (1, 60, None), (4, 50, None), (5, 70, None)))
     found = tombstones.matching(keys(spark, 1, 1, 4, 9), ["id"])
@@ -68,7 +68,7 @@ def test_they_are_found_by_the_columns_of_the_key(spark: SparkSession, tmp_path:
 
 
 def test_with_a_forgotten_key_it_is_forgotten_that_rows_moved_there(spark: SparkSession, tmp_path: Path) -> None:
-    """The rows that moved may be somebody else's: they stay dead."""
+    """The rows that moved may be another subject's: their tombstones stay."""
     tombstones = Tombstones(spark, str(tmp_path / "t"))
     tombstones.write(buried(spark, (1, 40, 2), (1, 60, 3), (2, 39, None), (2, 50, 4)))
     tombstones.remove(buried(spark, (2, 50, None)).select(TOMBSTONE_KEY, POSITION_COLUMN))
