@@ -13,7 +13,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
-from ingest.delta.classes import DeltaClasses
+from ingest.delta.classes import DeltaClasses, Operation
 from ingest.spark.background import defer
 
 _log = logging.getLogger(__name__)
@@ -25,11 +25,18 @@ PROPERTIES = {"delta.checkpointInterval": "1000"}
 
 
 def committed(
-    delta: DeltaClasses, log: Any, transaction: Any, actions: Sequence[Any], user_metadata: Mapping[str, Any] | None
+    delta: DeltaClasses,
+    log: Any,
+    transaction: Any,
+    actions: Sequence[Any],
+    operation: Operation,
+    user_metadata: Mapping[str, Any] | None = None,
 ) -> int:
     """Commits `actions`, and defers a checkpoint where one is due. Returns the new version."""
-    operation = delta.write_operation(user_metadata)
-    version = int(transaction.commit(delta.sequence(actions), operation, delta.empty_map))
+    if operation is Operation.DELETE:
+        delta.register_metrics(transaction)
+    committing = delta.operation(operation, user_metadata)
+    version = int(transaction.commit(delta.sequence(actions), committing, delta.empty_map))
     if version and version % _EVERY == 0:
         snapshot = log.unsafeVolatileSnapshot()
         # An older table may have an interval of its own at which Delta has just written one.

@@ -6,6 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from functools import cache, cached_property
 from typing import Any
 
@@ -17,6 +18,14 @@ from ingest.jvm.classes import java_class, scala_object
 
 _LIST_OF = 10
 """Items that Java's `List.of` takes, each as an argument."""
+
+
+class Operation(StrEnum):
+    """What a commit does, as `DESCRIBE HISTORY` names it."""
+
+    WRITE = "WRITE"
+    OPTIMIZE = "OPTIMIZE"
+    DELETE = "DELETE"
 
 
 class DeltaClasses:
@@ -135,10 +144,14 @@ class DeltaClasses:
     def _set_transaction(self) -> Any:
         return self._delta.actions.SetTransaction
 
-    def write_operation(self, user_metadata: Mapping[str, Any] | None) -> Any:
-        """Returns the operation of a commit: always a write. After an operation that Delta does not know it recomputes
-        the table's state."""
+    def operation(self, kind: Operation, user_metadata: Mapping[str, Any] | None) -> Any:
+        """Returns the operation of a commit, one of Delta's own: after another one Delta recomputes the table's state.
+        Only a write has user metadata."""
         none = self.none
+        if kind is Operation.OPTIMIZE:
+            return self._optimize(self.empty_sequence, self.empty_sequence, False, none, False)
+        if kind is Operation.DELETE:
+            return self._delete(self.empty_sequence)
         metadata = none if user_metadata is None else self.some(json.dumps(user_metadata))
         return self._write(self._append, none, none, metadata, none, none, none, none, none)
 
@@ -149,6 +162,24 @@ class DeltaClasses:
     @cached_property
     def _write(self) -> Any:
         return getattr(self._delta, "DeltaOperations$Write")
+
+    def register_metrics(self, transaction: Any) -> None:
+        """Registers the metrics that Delta requires of a transaction that commits a DELETE. All are 0: an erasure
+        counts what it removes in its own evidence."""
+        session = self._spark._jsparkSession
+        metrics = java_class(self._jvm, "org.apache.spark.sql.execution.metric.SQLMetrics")
+        java_map = java_class(self._jvm, "java.util.HashMap")()
+        for name in as_list(scala_object(self._delta, "DeltaOperationMetrics").DELETE().toSeq()):
+            java_map.put(name, metrics.createMetric(session.sparkContext(), name))
+        transaction.registerSQLMetrics(session, self._jvm.PythonUtils.toScalaMap(java_map))
+
+    @cached_property
+    def _optimize(self) -> Any:
+        return getattr(self._delta, "DeltaOperations$Optimize")
+
+    @cached_property
+    def _delete(self) -> Any:
+        return getattr(self._delta, "DeltaOperations$Delete")
 
     def add_file(self, file: ReadyFile) -> Any:
         """Returns the `AddFile` of a file that is written already. Its name must need no escaping in a URI."""

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from ingest.delta import checkpoints, commit_log, small_rows, txn_versions
-from ingest.delta.classes import as_list
+from ingest.delta.classes import Operation, as_list
 from ingest.delta.commit_lock import commit_lock
 from ingest.delta.conflict_retry import concurrent_commit
 from ingest.delta.data_file import DataFile, ReadyFile, data_file
@@ -186,24 +186,28 @@ class Table(ReadTable):
         added: Sequence[DataFile],
         removed: Sequence[DataFile],
         actions: Sequence[Any],
-        user_metadata: Mapping[str, Any] | None,
+        user_metadata: Mapping[str, Any] | None = None,
         versions: Sequence[TxnVersion] = (),
+        operation: Operation = Operation.WRITE,
     ) -> None:
         """Commits `actions`, which add and remove these files, together with `versions`."""
         before = int(transaction.snapshot().version())
         txns = [self._delta.set_transaction(v.application, v.version) for v in versions]
         with commit_lock(self.path):
-            after = checkpoints.committed(self._delta, self._log, transaction, [*txns, *actions], user_metadata)
+            every = [*txns, *actions]
+            after = checkpoints.committed(self._delta, self._log, transaction, every, operation, user_metadata)
         if after == before + 1:
             newest = self._log.unsafeVolatileSnapshot()
             self._log_cache(newest).committed(after, added, removed, versions)
         # Otherwise another writer's commit lies in between, of which nothing is known.
         self._last_seen = after if before == self._last_seen and after == before + 1 else -1
 
-    def rewrite(self, files: Sequence[DataFile], frame: DataFrame) -> None:
+    def rewrite(self, files: Sequence[DataFile], frame: DataFrame, operation: Operation = Operation.OPTIMIZE) -> None:
         """Replaces `files` by new ones with their rows, as `frame` lays them out, in one commit without entries in the
-        change data feed. Raises Contended or Delta's conflict errors if another writer removes one of the files."""
-        self.commit_rewrite(files, self.write_rewrite(files, frame))
+        change data feed. `operation`: DELETE if `frame` lacks some of the rows, or what they held.
+
+        Raises Contended or Delta's conflict errors if another writer removes one of the files."""
+        self.commit_rewrite(files, self.write_rewrite(files, frame), operation)
 
     def convert(
         self,
@@ -237,12 +241,18 @@ class Table(ReadTable):
         transaction = self._transaction(files)
         return lambda: [self._delta.without_data_change(a) for a in self._written(transaction, frame)]
 
-    def commit_rewrite(self, files: Sequence[DataFile], written: Callable[[], list[Any]]) -> None:
+    def commit_rewrite(
+        self,
+        files: Sequence[DataFile],
+        written: Callable[[], list[Any]],
+        operation: Operation = Operation.OPTIMIZE,
+    ) -> None:
         """Commits a `rewrite`. `written`: returns the actions of the new files."""
         transaction = self._transaction(files)
         removed = [self._delta.remove_without_data_change(f.action) for f in files]
         added = written()
-        self._commit_actions(transaction, [data_file(a) for a in added], files, [*added, *removed], None)
+        new = [data_file(a) for a in added]
+        self._commit_actions(transaction, new, files, [*added, *removed], operation=operation)
 
     @staticmethod
     def _written(transaction: Any, frame: DataFrame | None, is_small: bool = False) -> list[Any]:

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import quoted
+from ingest.delta.classes import Operation
 from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.delta.data_file import DataFile
 from ingest.delta.delta_table import Table
@@ -61,7 +62,7 @@ def _rewrite(
 ) -> int:
     files = _files_with(table, wanted, on, may_hold)
     if files:
-        table.rewrite(files, layout(rewritten(table.rows_in(files)), len(files)))
+        table.rewrite(files, layout(rewritten(table.rows_in(files)), len(files)), Operation.DELETE)
     return len(files)
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-INNER, OUTER = "_inner", "_outer"
+INNER, OUTER = "_ingest_inner", "_ingest_outer"
 """Columns of the inner and outer padded key of RFC 2104."""
 _BLOCK = 64
 

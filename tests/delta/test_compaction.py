@@ -81,7 +81,33 @@ def test_capture_goes_on_where_it_stood(spark: SparkSession, tmp_path: Path) -> 
     again = Bronze(spark, path).captured()
     assert (again.batch, again.offsets) == (FILES_PER_SIZE + 1, {"t": {0: 3 * FILES_PER_SIZE + 6}})
     log = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").where("version > 0").orderBy("version")
-    assert log.where(F.col("userMetadata").isNull()).count() == 1, "the fold alone has nothing to tell"
+    (compaction,) = log.where(F.col("userMetadata").isNull()).collect()
+    assert compaction["operation"] == "OPTIMIZE"
+
+
+def test_a_compacted_file_is_bounded(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An erasure rewrites each file that it touches: its cost must not grow with what lies around the events."""
+    monkeypatch.setattr("ingest.lakehouse.bronze._COMPACTED_ROWS", 12)
+    bronze = Bronze(spark, str(tmp_path / "b"))
+    capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
+    assert bronze.compact(FILES_PER_SIZE)
+    files = bronze._table.files().values()
+    assert sorted(f.rows for f in files) == [3] * (FILES_PER_SIZE - 4) + [12]
+    assert max(f.bounds("batch") or () for f in files if f.rows == 12) == (1, 4), "those that were captured first"
+    assert not bronze.compact(FILES_PER_SIZE), "a full file is not compacted again"
+
+
+def test_batches_of_a_large_file_are_read_by_page(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingest.lakehouse.bronze._ROWS_SKIPPED", 0)
+    bronze = Bronze(spark, str(tmp_path / "b"))
+    capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
+    bronze.compact(FILES_PER_SIZE)
+    some = bronze.between(2, 4)
+    scan = some._jdf.queryExecution().sparkPlan().collectLeaves().apply(0)
+    assert "GreaterThan(batch,2), LessThanOrEqual(batch,4)" in scan.metadata().apply("PushedFilters")
+    assert offsets(some) == list(range(9, 15))
 
 
 def test_files_are_folded_in_the_order_in_which_they_were_captured(spark: SparkSession, tmp_path: Path) -> None:

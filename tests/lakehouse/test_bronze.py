@@ -129,3 +129,5 @@ def test_what_was_counted_is_forgotten_where_events_have_been_erased_since(spark
     assert list(bronze.batch_stats()) == [1], "before the second batch came"
     erase()
     assert not bronze.batch_stats(), "and after it"
+    log = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").orderBy("version").collect()
+    assert [row["operation"] for row in log] == ["WRITE", "DELETE", "WRITE", "DELETE"]
