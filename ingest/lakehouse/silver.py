@@ -12,7 +12,6 @@ from pyspark.sql import types as T
 from ingest.changelog.change import COLUMN_POSITIONS, COLUMN_POSITIONS_TYPE, POSITION_COLUMN, SOURCE_TS, quoted
 from ingest.changelog.position import POSITION
 from ingest.changelog.spelling import caseless
-from ingest.changelog.values.conversion import converted
 from ingest.changelog.values.types import spark_type
 from ingest.delta import compaction, delta_table
 from ingest.delta.commit_log import THROUGH_BATCH, WRITER, CommitSummary
@@ -23,12 +22,12 @@ from ingest.delta.file_index import located
 from ingest.delta.txn_versions import TxnVersion
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse import page_index
+from ingest.lakehouse.column_changes import converted_rows, with_defaults
 from ingest.lakehouse.file_layout import new_file_count
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.silver_rows import SilverRows
 from ingest.lakehouse.table_features import MAPPING, features
 from ingest.merge.actions import DELETE, INSERT, UPDATE
-from ingest.merge.image_columns import default_value
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.table_schema import TableSchema
 from ingest.names import identifier
@@ -126,7 +125,7 @@ class Silver:
             self._table.commit(None, properties=properties, columns=columns)
             return
         files = list(self._table.files().values())
-        rows = _with_defaults(_converted(self._table.rows_in(files), before, after), after)
+        rows = with_defaults(converted_rows(self._table.rows_in(files), before, after), after)
         frame = self._rows_of(after).laid_out(rows, compaction.file_count(files))
         types = {name: kind.simpleString() for name, kind in widened.items()}
         self._table.convert(frame, columns, types, changed=filled, properties=properties)
@@ -302,20 +301,6 @@ class Silver:
     def truncate(self, before: Column) -> None:
         """Deletes every row whose position is below `before`, a `POSITION` struct."""
         self._table.delete(F.col(POSITION_COLUMN) < before)
-
-
-def _converted(rows: DataFrame, before: TableSchema, after: TableSchema) -> DataFrame:
-    """Returns rows whose values of changed columns are converted to the new type."""
-    old, stored = {c.name: c.type for c in before.columns}, {f.name: f.dataType for f in rows.schema}
-    # If an earlier run died after this, the stored type is the new one already.
-    changed = [c for c in after.columns if c.name in old and stored.get(c.name) == spark_type(old[c.name])]
-    return rows.withColumns({c.name: converted(quoted(c.name), old[c.name], c.type) for c in changed})
-
-
-def _with_defaults(rows: DataFrame, table_schema: TableSchema) -> DataFrame:
-    """Returns rows with all columns of `table_schema`: a missing one has its default, or null."""
-    present = set(rows.columns)
-    return rows.withColumns({c.name: default_value(c) for c in table_schema.columns if c.name not in present})
 
 
 def _unchanged(rows: DataFrame) -> DataFrame:
