@@ -22,8 +22,8 @@ from ingest.errors import ChangelogUnusable, ConfigError, IngestError, SourceRef
 from ingest.pipeline.composition import bronze_of
 from ingest.quality.digest import Digest
 from ingest.stack import S3
-from tests.archive.sinks import Objects, aiven, aiven_parquet, confluent, confluent_parquet
-from tests.archive.sunk_shop import HOUR, TABLES, TOLD_APART, events, pipeline, pipeline_file, stored
+from tests.archive.connector_objects import Objects, aiven, aiven_parquet, confluent, confluent_parquet
+from tests.archive.connector_shop import HOUR, TABLES, TOLD_APART, events, pipeline, pipeline_file, stored
 from tests.changelogs import Record
 from tests.shop import captured, digests, merged
 

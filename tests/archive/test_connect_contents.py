@@ -22,8 +22,8 @@ from ingest.errors import Contended
 from ingest.failures.conversion import to_ingest_error
 from ingest.pipeline.composition import layout_of
 from ingest.stack import S3
-from tests.archive.sinks import Objects, aiven, confluent, confluent_parquet
-from tests.archive.sunk_shop import TOLD_APART, events, pipeline, stored
+from tests.archive.connector_objects import Objects, aiven, confluent, confluent_parquet
+from tests.archive.connector_shop import TOLD_APART, events, pipeline, stored
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 FIRST = "shop.orders/partition=0/shop.orders+0+0000000000"

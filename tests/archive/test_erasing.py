@@ -28,9 +28,9 @@ from ingest.failures.conversion import to_ingest_error
 from ingest.pipeline.archiving import Archiving
 from ingest.sources.archive import ArchiveSource
 from ingest.stack import S3
-from tests.archive import sunk_shop
+from tests.archive import connector_shop
 from tests.archive.archived_shop import SHOP, archived, captured, events, from_file, overwritten, pipeline_file
-from tests.archive.sinks import aiven, confluent
+from tests.archive.connector_objects import aiven, confluent
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -371,10 +371,10 @@ def test_a_connectors_archive_is_left_to_who_writes_it(
     spark: SparkSession, tmp_path: Path, s3: S3, store: ObjectStore, layout: str
 ) -> None:
     sunk = ObjectStore(f"s3://{store.bucket}/topics", s3.client_options)
-    pipeline = sunk_shop.pipeline(tmp_path, sunk, layout)
+    pipeline = connector_shop.pipeline(tmp_path, sunk, layout)
     assert erase_from_archive(spark, pipeline, asked(spark, ORDERS)) is None
-    records = sunk_shop.events(tombstones=False)
-    sunk_shop.stored(sunk, (aiven if layout == "aiven" else confluent)(records, 4))
+    records = connector_shop.events(tombstones=False)
+    connector_shop.stored(sunk, (aiven if layout == "aiven" else confluent)(records, 4))
     with pytest.raises(ConfigError, match=f"^3 objects in {sunk.uri} .*the sink connector of {layout}"):
         erase_from_archive(spark, pipeline, asked(spark, ORDERS))
     assert erase_from_archive(spark, pipeline, asked(spark, [("another", 0, 1)])) is None

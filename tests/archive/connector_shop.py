@@ -8,7 +8,7 @@ from typing import Any
 
 from ingest.archive import ObjectStore
 from ingest.config import Pipeline, load
-from tests.archive.sinks import Objects
+from tests.archive.connector_objects import Objects
 from tests.changelogs import Record, Topic
 
 HOUR = 3_600_000
