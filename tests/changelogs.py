@@ -13,7 +13,7 @@ TOPIC = "shop.public.orders"
 
 @dataclass
 class Topic:
-    """Numbers the records of one partition. `schema`: columns as (name, Connect type), or without a schema."""
+    """A topic partition that numbers its records. `key`: the key columns; empty for a keyless table."""
 
     name: str = TOPIC
     table: tuple[str, str] = ("public", "orders")
@@ -30,7 +30,7 @@ class Topic:
         before: dict[str, Any] | None = None,
         **more: Any,
     ) -> Record:
-        """A change event; `more` replaces parts of the record (key, offset) or of the envelope (schema)."""
+        """Appends a change event. `more` overrides parts of the record (key, offset), or adds the envelope's schema."""
         row = after or before or {}
         source = {"connector": "postgresql", "schema": self.table[0], "table": self.table[1], "lsn": lsn, "ts_ms": 1}
         envelope: dict[str, Any] = {"before": before, "after": after, "source": source, "op": op}
@@ -51,14 +51,14 @@ class Topic:
 
 
 def schema(*columns: tuple[str, str] | dict[str, Any]) -> dict[str, Any]:
-    """An envelope's embedded schema; a column is (name, type) or a whole Connect field."""
+    """Returns an envelope's embedded schema; a column is (name, type) or a whole Connect field."""
     fields = [c if isinstance(c, dict) else {"field": c[0], "type": c[1], "optional": True} for c in columns]
     images = [{"type": "struct", "optional": True, "field": name, "fields": fields} for name in ("before", "after")]
     return {"type": "struct", "fields": images}
 
 
 def write(folder: Path, records: list[Record], tables: dict[str, Any] | None) -> Path:
-    """`events.jsonl`, and `tables.json` where something is told, in `folder`."""
+    """Writes `events.jsonl`, and `tables.json` unless `tables` is None, into `folder`; returns the folder."""
     folder.mkdir(parents=True)
     text = "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in records)
     (folder / "events.jsonl").write_text(text, encoding="utf-8")

@@ -15,8 +15,8 @@ from ingest.stack import S3, Stack
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where two processes share the tests: those with services in one of them, so that these are started once, and so
-    those that need an S3 server alone; of the others each module in one, for its fixtures."""
+    """Groups tests for pytest-xdist: all tests with services run in one process, so that the services start once; tests
+    that need only S3 in another; every other module stays in one process for its fixtures."""
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
 
@@ -38,7 +38,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def whole_plans(spark: SparkSession) -> Iterator[None]:
-    """Texts of plans say all there is to say: what must not stand in them might be what is left out."""
+    """Prints plans without truncation, for tests that a value does not occur in them."""
     name = "spark.sql.debug.maxToStringFields"
     short = spark.conf.get(name)
     spark.conf.set(name, "1000")
@@ -62,7 +62,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 
 @pytest.fixture(scope="session", autouse=True)
 def accounts_balance() -> Iterator[None]:
-    """Of every slice that any test merges: each event has one outcome, and none has less than none."""
+    """Asserts for every merged slice of any test that each event has one outcome and no count is negative."""
     step = Merge.step
 
     def balanced(merge: Merge, captured: int | None = None, more: bool = False) -> Sequence[Account]:

@@ -24,7 +24,8 @@ DAY_BEGINS = 1_767_225_600_000
 
 
 def events() -> list[Record]:
-    """An hour of orders and items each, for ten hours; some go again, and null tombstones follow; notes have no key."""
+    """Returns ten hours of orders, items and notes. Some orders are deleted, with null tombstones; notes are
+    keyless."""
     records: list[Record] = []
     orders = Topic("shop.orders", ("public", "orders"), records=records)
     items = Topic("shop.items", ("public", "items"), records=records)
@@ -80,7 +81,7 @@ def digests(spark: SparkSession, shop: Pipeline) -> dict[str, Digest]:
 
 
 def first_half(spark: SparkSession, folder: Path) -> tuple[Pipeline, dict[str, Digest]]:
-    """A shop in `folder` that has merged its first 50 events, and the digests of its tables."""
+    """Returns a shop in `folder` that has merged its first 50 events, and the digests of its tables."""
     shop = pipeline(folder)
     merged(spark, shop, captured(spark, shop, folder, events()[:50]))
     return shop, digests(spark, shop)

@@ -25,7 +25,7 @@ TABLE = "public.orders"
 
 
 class Shop:
-    """`restarts: ignore` in its pipeline: late events are what it is for."""
+    """The shop. Its pipeline has `restarts: ignore`, since its tests send late events."""
 
     def __init__(self, spark: SparkSession, servers: str, folder: Path) -> None:
         self._spark = spark
@@ -37,18 +37,18 @@ class Shop:
         self.layout = Lakehouse(str(folder / "lakehouse"))
 
     def archive(self, store: ObjectStore) -> None:
-        """What is captured by now, in an archive that its pipeline names from here on."""
+        """Adds an archive to the pipeline file and archives all captured records."""
         with self.file.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"archive": {"uri": store.uri, "s3": dict(store.client_options)}})[1:-1] + "\n")
         assert Archiving(self._spark, bronze_of(self._spark, load(str(self.file))), store, "shop").step()
 
     def send(self, *records: Record) -> None:
-        """Records of the log, at the topic's end."""
+        """Produces records to the topic and merges them."""
         self.produce(*records)
         self.run()
 
     def run(self, **source: str) -> None:
-        """What the topic holds by now, merged. `source`: settings for this time alone."""
+        """Merges all records of the topic. `source`: source settings for this run only."""
         pipeline = load(str(self.file))
         pipeline = pipeline.model_copy(update={"source": pipeline.source.model_copy(update=source)})
         Run(self._spark, pipeline).available_now(threading.Event(), lambda _: None)
@@ -61,13 +61,13 @@ class Shop:
         assert producer.flush(60) == 0
 
     def expire(self, before: int) -> None:
-        """What retention does: the topic begins at the offset `before`."""
+        """Deletes records before the offset `before`, as retention does."""
         admin = AdminClient(self.kafka)
         for gone in admin.delete_records([TopicPartition(self.log.name, 0, before)]).values():
             gone.result(30)
 
     def recreate(self) -> None:
-        """The topic, deleted and created again, with one partition."""
+        """Deletes the topic and creates it again with one partition."""
         admin = AdminClient(self.kafka)
         for done in admin.delete_topics([self.log.name]).values():
             done.result(30)

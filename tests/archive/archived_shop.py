@@ -28,7 +28,7 @@ _ONCE = TemporaryDirectory(prefix="captured-")
 
 
 def events() -> list[Record]:
-    """Two tables; one of their topics has two partitions, between which offsets jump."""
+    """Returns events of two tables; one topic has two partitions, with gaps in the offsets."""
     records: list[Record] = []
     orders = Topic("shop.orders", ("public", "orders"), records=records)
     for i in range(12):
@@ -72,7 +72,7 @@ def adopted(spark: SparkSession, store: ObjectStore, path: Path, limit: int) -> 
 
 
 def from_file(spark: SparkSession, tmp_path: Path, batch: int = 8) -> Bronze:
-    """Captured once for each size of batches, and copied for every test."""
+    """Returns the captured bronze; it is captured once per batch size and copied for every test."""
     folder = write(tmp_path / "events", events(), None)
     here, once = tmp_path / "lakehouse", Path(_ONCE.name) / str(batch)
     if once.exists():

@@ -29,7 +29,7 @@ def compact(value: Any) -> bytes:
 
 
 def flushes(records: Sequence[Record], size: int) -> Iterator[list[Record]]:
-    """Of each topic partition, so many records at a time."""
+    """Yields each topic partition's records in groups of `size`."""
     place = {(r["topic"], r["partition"]): None for r in records}
     for topic, partition in place:
         own = [r for r in records if (r["topic"], r["partition"]) == (topic, partition)]
@@ -39,8 +39,8 @@ def flushes(records: Sequence[Record], size: int) -> Iterator[list[Record]]:
 def confluent(
     records: Sequence[Record], size: int, keys: bool = True, zipped: bool = False, by_hour: bool = False
 ) -> Objects:
-    """JsonFormat: behavior.on.null.values=write, store.kafka.keys as `keys` says, and headers where the first has any.
-    `by_hour`: the time-based partitioner, which begins an object anew with each hour."""
+    """Returns objects of JsonFormat with behavior.on.null.values=write. `keys`: store.kafka.keys. Headers are written
+    if the first record has any. `by_hour`: the time-based partitioner, with a new object for each hour."""
     found: Objects = {}
     for flush in flushes(records, size):
         for folder, some in groupby(sorted(flush, key=lambda r: _folder(r, by_hour)), lambda r: _folder(r, by_hour)):
@@ -71,7 +71,7 @@ def _folder(record: Record, by_hour: bool) -> str:
 
 
 def confluent_parquet(records: Sequence[Record], size: int) -> Objects:
-    """ParquetFormat, the keys beside as JSON."""
+    """Returns objects of ParquetFormat, with keys in JSON objects."""
     found = confluent(records, size)
     for flush in flushes(records, size):
         name = f"{flush[0]['topic']}/partition={flush[0]['partition']}/{_stem(flush[0])}"
@@ -82,7 +82,7 @@ def confluent_parquet(records: Sequence[Record], size: int) -> Objects:
 
 
 def aiven(records: Sequence[Record], size: int, *left_out: str) -> Objects:
-    """format.output.type=jsonl and file.compression.type=gzip, every field but those that are `left_out`."""
+    """Returns objects with format.output.type=jsonl, file.compression.type=gzip, and all fields except `left_out`."""
     found: Objects = {}
     for flush in flushes(records, size):
         lines = [{k: v for k, v in _fields(r).items() if k not in left_out} for r in flush]
@@ -91,7 +91,7 @@ def aiven(records: Sequence[Record], size: int, *left_out: str) -> Objects:
 
 
 def aiven_parquet(records: Sequence[Record], size: int) -> Objects:
-    """format.output.type=parquet and file.compression.type=none: a name without an ending."""
+    """Returns objects with format.output.type=parquet and file.compression.type=none, whose names have no ending."""
     found: Objects = {}
     for flush in flushes(records, size):
         key = pa.struct([("id", pa.int32())])
@@ -118,7 +118,7 @@ def _fields(record: Record) -> dict[str, Any]:
 
 
 def envelope(records: Sequence[Record]) -> pa.StructType:
-    """The type of these values, whose columns are whole numbers and texts."""
+    """Returns the Arrow type of the records' values, whose columns are integers and strings."""
     images = [r["value"][i] for r in records if r["value"] for i in ("before", "after") if r["value"][i]]
     columns = {c: pa.int32() if isinstance(v, int) else pa.string() for image in images for c, v in image.items()}
     image = pa.struct(list(columns.items()))

@@ -17,11 +17,11 @@ TOLD_APART: dict[str, Any] = {
     "tables": {table: {"primary_key": ["id"]} for table in TABLES.values()},
     "source": {"topic_tables": TABLES},
 }
-"""What the file of a pipeline says whose archive holds no keys."""
+"""Settings that declare the keys of tables, for an archive without keys."""
 
 
 def events(tombstones: bool = True) -> list[Record]:
-    """Orders in two partitions, and items, over three hours; some are deleted."""
+    """Returns orders in two partitions and items, over three hours; some orders are deleted."""
     records: list[Record] = []
     topics = [Topic("shop.orders", ("public", "orders"), partition=p, records=records) for p in (0, 1)]
     items = Topic("shop.items", ("public", "items"), records=records)

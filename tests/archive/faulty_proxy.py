@@ -18,9 +18,10 @@ ALWAYS = 1 << 30
 
 @dataclass
 class Fault:
-    """Of requests of this method whose path holds `path`, the first so many `times`. refused: answered with `status`,
-    and not passed on. slow: passed on after `seconds`. cut: the answer breaks off in the middle of its body. lost:
-    passed on, and answered with `status` all the same."""
+    """A fault of the first `times` requests with this method whose path contains `path`, after `after` good ones.
+
+    Kinds: refused: answers with `status` without forwarding. slow: forwards after `seconds`. cut: the response breaks
+    off in the middle of its body. lost: forwards, but answers with `status`."""
 
     kind: Kind
     method: str = "GET"
@@ -29,12 +30,12 @@ class Fault:
     status: int = 503
     seconds: float = 1.0
     after: int = 0
-    """So many come through first."""
+    """The number of matching requests that pass first."""
 
 
 @dataclass
 class FaultyProxy:
-    """`endpoint`: where it listens. `faults` may be changed at any time; `met` counts those that requests have met."""
+    """The proxy at `endpoint`. `faults` may be changed at any time; `met` counts the requests with a fault."""
 
     endpoint: str
     faults: list[Fault] = field(default_factory=list)
@@ -57,7 +58,7 @@ class FaultyProxy:
 
 @contextmanager
 def faulty_proxy(upstream: str) -> Iterator[FaultyProxy]:
-    """Before the server at `upstream`, such as http://127.0.0.1:1234."""
+    """Yields a proxy in front of the server at `upstream`, such as http://127.0.0.1:1234."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
     proxy = FaultyProxy(f"http://127.0.0.1:{server.server_port}")
@@ -76,7 +77,7 @@ def faulty_proxy(upstream: str) -> Iterator[FaultyProxy]:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     before: dict[int, tuple[FaultyProxy, str]] = {}  # noqa: RUF012
-    """Port → its proxy, and the server behind."""
+    """Port → its proxy and the upstream host."""
 
     server: ThreadingHTTPServer
 
@@ -101,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _passed_on(self, upstream: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
         connection = HTTPConnection(upstream, timeout=60)
         try:
-            # The request is signed with the host that the client has asked.
+            # Keeps the Host header, which is part of the request's signature.
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
                 if name.lower() not in {"expect", "connection"}:

@@ -21,7 +21,7 @@ COLUMNS = {MEMBERS: ("name",), CLAIMS: ("member_id", "text"), PHOTOS: ("claim_id
 KEYS = 3
 FAR = 10_000
 STRIDE = 7_310_000
-"""Between the keys of two cases: no number that a table's log says of itself, for they are looked for in it."""
+"""The distance between the keys of two cases. Tests search logs for keys, so keys must not look like other numbers."""
 SECRET = "1 " + "5a" * 32
 SETTINGS: dict[str, Any] = {
     MEMBERS: {"subject": {"of": "member", "key": "id"}, "personal": ["name"]},
@@ -32,7 +32,7 @@ SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class TableEvent:
-    """An event of a table; `event.offset` is its place in the table's partition."""
+    """An event of a table; `event.offset` is its offset in the table's partition."""
 
     table: str
     event: Event
@@ -56,9 +56,9 @@ def insured(folder: Path, **more: Any) -> Pipeline:
 
 
 def random_history(random: Random, case: int, length: int, settled: bool) -> list[TableEvent]:
-    """In the order of the source. Images are whole; images before are there or not; some deletes are followed by a null
-    tombstone, some rows move to another key, and some events are sent twice, much later. `settled`: no row moves, or
-    leads to another one than before."""
+    """Returns events in source order. Images are whole; a history has before images or none; some deletes are followed
+    by a null tombstone, some rows change their key, and some events are delivered again much later. `settled`: rows
+    keep their key and their parent."""
     said: list[TableEvent] = []
     offsets = dict.fromkeys(TABLES, 0)
 
@@ -81,7 +81,8 @@ def random_history(random: Random, case: int, length: int, settled: bool) -> lis
 
 
 def later(said: Sequence[TableEvent], after: int) -> list[TableEvent]:
-    """The same, with what comes after so many events far away in the source's log; but not what is sent again."""
+    """Returns the events, with those after the first `after` ones moved to far higher positions, except
+    redeliveries."""
     known = {s.event.lsn for s in said[:after]}
 
     def moved(s: TableEvent) -> TableEvent:
@@ -115,19 +116,19 @@ def _event(
 
 
 def cutoff(case: int, said: Sequence[TableEvent]) -> Cutoff:
-    """Right after these events."""
+    """Returns the cutoff right after these events."""
     offsets = {topic(t): {case: sum(s.table == t for s in said)} for t in TABLES}
     last = max((s.event.lsn for s in said), default=0)
     return Cutoff(offsets, {WHOLE_SOURCE: (0, last, 0, 0, 1, 0, 0)} if last else {})
 
 
 def left(said: Sequence[TableEvent], asked_after: int, member: int) -> dict[str, dict[Hashable, dict[str, Any]]]:
-    """table → its rows, had nothing of the member's old life ever been."""
+    """Returns table → its rows without the events of the member's subject up to the cutoff."""
     last = max((s.event.lsn for s in said[:asked_after]), default=0)
     places = _places(said)
 
     def is_old(n: int) -> bool:
-        # A snapshot may be read where the log stood.
+        # A snapshot read at the cutoff's position is new.
         return n < asked_after or 0 < places[n] < last or (places[n] == last and said[n].event.op != "r")
 
     old = [n for n in range(len(said)) if is_old(n)]
@@ -141,7 +142,7 @@ def left(said: Sequence[TableEvent], asked_after: int, member: int) -> dict[str,
 
 
 def _places(said: Sequence[TableEvent]) -> list[int]:
-    """Of each event; a null tombstone stands where the change of its key before it does."""
+    """Returns the position of each event; a null tombstone has that of the preceding change of its key."""
     newest: dict[tuple[str, Hashable], int] = {}
     found = []
     for s in said:
@@ -168,7 +169,7 @@ def topic(table: str) -> str:
 
 
 def records(said: Sequence[TableEvent], case: int) -> list[Record]:
-    """Of a partition `case` of each topic."""
+    """Returns the events as records in partition `case` of each table's topic."""
     found = []
     for s in said:
         event, (schema, _, table) = s.event, s.table.partition(".")

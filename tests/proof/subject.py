@@ -27,7 +27,7 @@ def planted(folder: Path, files: Mapping[str, bytes]) -> PlaceScan:
 
 
 def seen(collected: PlaceScan) -> set[tuple[str, str, str]]:
-    """Part, needle and form of all that was found."""
+    """Returns (part, search term, form) of all findings."""
     return {(f.part, f.needle, f.form) for f in collected.findings.values()}
 
 
@@ -36,5 +36,5 @@ def unread(collected: PlaceScan) -> list[tuple[str, str]]:
 
 
 def in_file(collected: PlaceScan, beginning: str) -> set[tuple[str, str]]:
-    """Needle and form of what was found in the files whose names begin so."""
+    """Returns (search term, form) of the findings in files whose names start with `beginning`."""
     return {(f.needle, f.form) for f in collected.findings.values() if f.file.startswith(beginning)}
