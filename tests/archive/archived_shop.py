@@ -61,7 +61,7 @@ def captured(spark: SparkSession, source: ChangelogSource, path: Path, batch: in
     return bronze
 
 
-def adopted(spark: SparkSession, store: ObjectStore, path: Path, limit: int) -> Bronze:
+def import_archive(spark: SparkSession, store: ObjectStore, path: Path, limit: int) -> Bronze:
     """A bronze out of the archive's objects as they are: of those from one on that would have to be read, none."""
     bronze = Bronze(spark, Lakehouse(str(path)).bronze(SHOP))
     archive_import = ArchiveImport(spark, store, SHOP, bronze, Rules().naming.digest, counted=True)
@@ -112,7 +112,7 @@ def silver(spark: SparkSession, folder: Path) -> dict[str, Digest]:
     return table_digests(spark, Lakehouse(str(folder / "lakehouse")), SHOP)
 
 
-def overwritten(store: ObjectStore, key: str, body: bytes | None) -> None:
+def overwrite_object(store: ObjectStore, key: str, body: bytes | None) -> None:
     place: Any = {"Bucket": store.bucket, "Key": f"some/prefix/{key}"}
     if body is None:
         store._client.delete_object(**place)

@@ -13,7 +13,7 @@ from tests.changelogs import Record, Topic
 
 HOUR = 3_600_000
 TABLES = {"shop.orders": "public.orders", "shop.items": "public.items"}
-TOLD_APART: dict[str, Any] = {
+DECLARED_KEYS: dict[str, Any] = {
     "tables": {table: {"primary_key": ["id"]} for table in TABLES.values()},
     "source": {"topic_tables": TABLES},
 }

@@ -41,13 +41,13 @@ from ingest.sources.archive import ArchiveSource
 from ingest.sources.files import FileSource, lines
 from tests.archive.archived_shop import (
     SHOP,
-    adopted,
     archived,
     captured,
     events,
     from_file,
+    import_archive,
     names,
-    overwritten,
+    overwrite_object,
     pipeline_file,
     silver,
 )
@@ -194,7 +194,7 @@ def read_anew(spark: SparkSession, store: ObjectStore, folder: Path) -> Bronze:
 
 
 def read_as_they_are(spark: SparkSession, store: ObjectStore, folder: Path) -> Bronze:
-    return adopted(spark, store, folder, 100)
+    return import_archive(spark, store, folder, 100)
 
 
 in_both_ways = pytest.mark.parametrize("reads", [read_anew, read_as_they_are])
@@ -223,7 +223,7 @@ def test_an_object_that_is_harmed_is_found_and_never_read_as_less(
     objects = [o for m in whole for o in m.objects]
     assert ManifestArchive(store, SHOP).damages(spark, objects) == []
     hit = objects[1]
-    overwritten(store, hit.key, harm(store.get(hit.key)))
+    overwrite_object(store, hit.key, harm(store.get(hit.key)))
     (found,) = ManifestArchive(store, SHOP).damages(spark, objects)
     assert said in found.what
     assert (found.key, found.events) == (hit.key, hit.description)
@@ -267,7 +267,7 @@ def test_a_manifest_that_lies_is_found_and_never_believed(
     first, *others = whole[0].objects
     lying = replace(first, **lie(first))
     body = replace(whole[0], objects=(lying, *others)).to_json().encode()
-    overwritten(store, manifest_key(SHOP, whole[0].after_batch), body)
+    overwrite_object(store, manifest_key(SHOP, whole[0].after_batch), body)
     archive = ManifestArchive(store, SHOP)
     (found,) = archive.damages(spark, archive.objects())
     assert (found.key, said in found.what, found.events) == (first.key, True, lying.description)
@@ -281,7 +281,7 @@ def test_a_manifest_that_lies_is_found_and_never_believed(
 def test_a_manifest_that_names_an_object_twice_doubles_nothing(store: ObjectStore, whole: Sequence[Manifest]) -> None:
     first = whole[0].objects[0]
     body = replace(whole[0], objects=(*whole[0].objects, first)).to_json().encode()
-    overwritten(store, manifest_key(SHOP, whole[0].after_batch), body)
+    overwrite_object(store, manifest_key(SHOP, whole[0].after_batch), body)
     with pytest.raises(ChangelogUnusable, match=f"names {first.key} again: {first.description}"):
         ArchiveSource(ManifestArchive(store, SHOP)).pending({}, 100)
 
@@ -294,16 +294,16 @@ def test_a_manifest_that_was_changed_or_is_missing_stops_the_reading(
     text = store.get(key)
     said = json.loads(text)
     said["objects"] = said["objects"][:-1]
-    overwritten(store, key, json.dumps(said).encode())
+    overwrite_object(store, key, json.dumps(said).encode())
     with pytest.raises(ChangelogUnusable, match="was changed after it was written"):
         ArchiveSource(ManifestArchive(store, SHOP)).pending({}, 100)
-    overwritten(store, key, b"{")
+    overwrite_object(store, key, b"{")
     with pytest.raises(ChangelogUnusable, match="is no manifest"):
         ArchiveSource(ManifestArchive(store, SHOP)).pending({}, 100)
-    overwritten(store, key, None)
+    overwrite_object(store, key, None)
     with pytest.raises(ChangelogUnusable, match=f"no manifest of capture batches 1 to {whole[0].upto_batch}"):
         ArchiveSource(ManifestArchive(store, SHOP)).pending({}, 100)
-    overwritten(store, key, text)
+    overwrite_object(store, key, text)
     assert ArchiveSource(ManifestArchive(store, SHOP)).pending({}, 100) is not None
 
 
@@ -348,7 +348,7 @@ def test_the_commands_archive_and_verify(
     assert said("run")["records"] == 0
     assert said("verify")["damaged"] == []
     (one, *_) = (o for m in manifests(store, SHOP) for o in m.objects)
-    overwritten(store, one.key, None)
+    overwrite_object(store, one.key, None)
     (damaged,) = said("verify", code=1)["damaged"]
     assert damaged == {"key": one.key, "what": "is missing", "events": one.description}
 

@@ -23,7 +23,7 @@ from ingest.pipeline.composition import bronze_of
 from ingest.quality.digest import Digest
 from ingest.stack import S3
 from tests.archive.connector_objects import Objects, aiven, aiven_parquet, confluent, confluent_parquet
-from tests.archive.connector_shop import HOUR, TABLES, TOLD_APART, events, pipeline, pipeline_file, stored
+from tests.archive.connector_shop import DECLARED_KEYS, HOUR, TABLES, events, pipeline, pipeline_file, stored
 from tests.changelogs import Record
 from tests.shop import captured, digests, merged
 
@@ -80,7 +80,7 @@ def ends(records: list[Record]) -> dict[str, dict[int, int]]:
             "confluent",
             False,
             partial(confluent, size=4, keys=False, zipped=True, by_hour=True),
-            TOLD_APART,
+            DECLARED_KEYS,
             id="confluent, values alone, zipped, by the hour",
         ),
         pytest.param("confluent", False, partial(confluent_parquet, size=4), {}, id="confluent, Parquet and keys"),

@@ -23,7 +23,7 @@ from ingest.failures.conversion import to_ingest_error
 from ingest.pipeline.composition import layout_of
 from ingest.stack import S3
 from tests.archive.connector_objects import Objects, aiven, confluent, confluent_parquet
-from tests.archive.connector_shop import TOLD_APART, events, pipeline, stored
+from tests.archive.connector_shop import DECLARED_KEYS, events, pipeline, stored
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 FIRST = "shop.orders/partition=0/shop.orders+0+0000000000"
@@ -113,7 +113,7 @@ def without(objects: Objects, *names: str) -> Objects:
 def test_offsets_that_values_do_not_tell_are_never_guessed(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, objects: Objects, key: str, what: str
 ) -> None:
-    found = damages(spark, tmp_path, store, objects, **TOLD_APART)
+    found = damages(spark, tmp_path, store, objects, **DECLARED_KEYS)
     assert [(k, what in w) for k, w, _ in found if k == key] == [(key, True)], found
     assert "offsets " in found[0][2]
 
@@ -127,7 +127,7 @@ def fields_without(*names: str) -> Objects:
     [
         (aiven(ORDERS, 4), {}, None),
         (fields_without("key"), {}, "holds records without key"),
-        (fields_without("key"), TOLD_APART, None),
+        (fields_without("key"), DECLARED_KEYS, None),
         (fields_without("offset", "key"), {}, "holds records without key, offset (format.output.fields)"),
         (fields_without("timestamp"), {}, None),
         (fields_without("timestamp"), {"source": {"epochs": ["1970-01-01T02:00:00Z"]}}, "records without timestamp"),
@@ -213,7 +213,7 @@ def test_null_images_of_parquet_stay_null_and_times_are_numbers(
         pa.Table.from_pylist(rows, pa.schema([("before", image), ("after", image), ("op", pa.string())])), body
     )
     stored(store, {f"{FIRST}.parquet": body.getvalue()})
-    archive = layout_of(spark, pipeline(tmp_path, store, "confluent", **TOLD_APART))
+    archive = layout_of(spark, pipeline(tmp_path, store, "confluent", **DECLARED_KEYS))
     found = [bytes(r.value).decode() for r in archive.records(spark, archive.objects()).orderBy("offset").collect()]
     assert found == [
         '{"before":null,"after":{"id":1,"at":1700,"on":3,"b":"eA=="},"op":"c"}',

@@ -29,7 +29,7 @@ from ingest.pipeline.archiving import Archiving
 from ingest.sources.archive import ArchiveSource
 from ingest.stack import S3
 from tests.archive import connector_shop
-from tests.archive.archived_shop import SHOP, archived, captured, events, from_file, overwritten, pipeline_file
+from tests.archive.archived_shop import SHOP, archived, captured, events, from_file, overwrite_object, pipeline_file
 from tests.archive.connector_objects import aiven, confluent
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -310,8 +310,8 @@ def test_what_was_deleted_but_not_removed_goes_too(
     """Somebody else tidied up: a mark stands before the versions."""
     gone = replace(whole[0].objects[0])
     key = gone.key.replace(gone.sha256[:16], "0" * 16)
-    overwritten(store, key, b"no json either")
-    overwritten(store, key, None)
+    overwrite_object(store, key, b"no json either")
+    overwrite_object(store, key, None)
     assert [v.is_delete_marker for v in store.versions(key)].count(True) == 1
     assert erase_records(spark, store, SHOP, asked(spark, [])).versions == 3, "two, and the manifest's old one"
     assert list(store.versions(key)) == []
@@ -323,7 +323,7 @@ def test_an_object_that_is_damaged_stops_all_before_anything_goes(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, whole: list[Manifest]
 ) -> None:
     hit = next(o for m in whole for o in m.objects if o.topic == "shop.orders")
-    overwritten(store, hit.key, store.get(hit.key)[:-1] + b"?")
+    overwrite_object(store, hit.key, store.get(hit.key)[:-1] + b"?")
     before = {o.key for m in whole for o in m.objects}
     with pytest.raises((PySparkException, Py4JError)) as failed:
         erase_records(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))

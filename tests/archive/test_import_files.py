@@ -39,12 +39,12 @@ from ingest.sources.archive import ArchiveSource
 from tests import shop as history
 from tests.archive.archived_shop import (
     SHOP,
-    adopted,
     archived,
     captured,
     events,
     from_file,
-    overwritten,
+    import_archive,
+    overwrite_object,
     pipeline_file,
 )
 from tests.archive.archived_shop import silver as silver_in
@@ -83,7 +83,7 @@ def test_it_is_the_bronze_that_was_lost(spark: SparkSession, tmp_path: Path, sto
     lost = from_file(spark, tmp_path, batch=3)
     found = archived(spark, lost, store)
     assert len(found) > 1
-    bronze = adopted(spark, store, tmp_path / "again" / "lakehouse", 10)
+    bronze = import_archive(spark, store, tmp_path / "again" / "lakehouse", 10)
     assert rows(bronze.rows()) == rows(lost.rows())
     assert bronze.captured() == lost.captured()
     last = bronze.last_batch()
@@ -178,7 +178,7 @@ def as_in_the_first_format(store: ObjectStore, manifest: Manifest) -> None:
     del said["read_as"], said["parts"]
     whole = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
     key = manifest_key(SHOP, manifest.after_batch)
-    overwritten(store, key, json.dumps({**said, "sha256": whole}).encode())
+    overwrite_object(store, key, json.dumps({**said, "sha256": whole}).encode())
 
 
 def test_what_an_erasure_has_emptied_is_read_as_an_empty_record(
@@ -191,7 +191,7 @@ def test_what_an_erasure_has_emptied_is_read_as_an_empty_record(
     changed = [not m.parts for m in manifests(store, SHOP)]
     assert any(changed)
     assert not all(changed), "what nobody touched is known as before"
-    bronze = adopted(spark, store, tmp_path / "again" / "lakehouse", 10)
+    bronze = import_archive(spark, store, tmp_path / "again" / "lakehouse", 10)
     anew = read_as_events(bronze.rows().select(*RECORD.names, BATCH), Rules().naming, (BATCH,))
     assert rows(bronze.rows()) == rows(anew)
     assert bronze.emptied().count() == 3
@@ -210,7 +210,7 @@ def test_what_is_counted_in_parts_is_what_is_counted_at_once(
     """And nothing of it tells more of values than the names of columns."""
     lost = from_file(spark, tmp_path, batch=2)
     found = archived(spark, lost, store, most=5)
-    bronze = adopted(spark, store, tmp_path / "again" / "lakehouse", 10)
+    bronze = import_archive(spark, store, tmp_path / "again" / "lakehouse", 10)
     merge = Merge(spark, SHOP, pipeline(tmp_path / "again", store).layout, Rules(), bronze)
     last = bronze.last_batch()
     assert merge._slices.end(0, last) == last, "parts that follow each other are one slice"

@@ -36,7 +36,7 @@ FOUND = (
     "c1@10(~,5,long) d1>0@60 c0@60(~,7,?) u0@90(~,4,?) d2>0@90 c0@90(x,2,?)",
 )
 """The smallest changelogs of faults that random ones have shown."""
-TOLD_LATE = (
+LATE_EVENTS = (
     "d0>1@40 c1@40(y,1,?) c0@10(x,0,long)",
     "u1<0@40(y,1,?) c0@10(x,0,long)",
     "c0@10(x,0,long) d0>1@40 c1@40(y,1,?) u0@30(x,0,longer) u0@20(x,0,longest)",
@@ -186,13 +186,13 @@ def test_random_changelogs_with_and_without_the_java_library(
     assert tasks_have_library(spark.sparkContext) == (lane == "with the library")
     said = sampled(Random(SEED), 40, 0)
     holds(spark, tmp_path / "in batches", said, batches=3, tables=2)
-    said = [parse_events(text, COLUMNS) for text in (*FOUND, *TOLD_LATE)]
+    said = [parse_events(text, COLUMNS) for text in (*FOUND, *LATE_EVENTS)]
     should = [fold(one, COLUMNS) for one in said]
     assert folded(spark, tmp_path / "one by one", said, 1, 1, len(said)) == should
 
 
 @pytest.mark.parametrize(("events", "tables"), [(1, 1), pytest.param(2, 2, marks=pytest.mark.long)])
-@pytest.mark.parametrize("which", [FOUND, TOLD_LATE], ids=["found wrong once", "told late"])
+@pytest.mark.parametrize("which", [FOUND, LATE_EVENTS], ids=["found wrong once", "told late"])
 def test_these_are_right(spark: SparkSession, tmp_path: Path, which: Sequence[str], events: int, tables: int) -> None:
     """Merged by one or two events of each changelog at a time."""
     said = [parse_events(text, COLUMNS) for text in which]
