@@ -27,8 +27,8 @@ def captured_offsets(path: str) -> Offsets | None:
     """
     if is_remote(path):
         raise ConfigError(
-            f"how far {path} has read can only be told of a lakehouse on this machine",
-            "leave out --live, or ask the lakehouse with Spark",
+            f"the captured offsets of {path} can only be read from a lakehouse on this machine",
+            "leave out --live, or read the lakehouse with Spark",
         )
     try:
         if not DeltaTable.is_deltatable(path):

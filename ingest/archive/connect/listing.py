@@ -141,7 +141,7 @@ def _require_keys(objects: Iterable[ConnectorObject], selection: TopicSelection)
     one = next(without, None)
     if one is not None:
         raise ConfigError(
-            f"the archive holds no keys for {one.key}: which row a change of topic {one.topic} is about is not told",
+            f"the archive holds no keys for {one.key}: the row that a change of topic {one.topic} concerns is unknown",
             "name the table's key (tables: {TABLE: {primary_key: [...]}}), and the table too where the topic's name "
             "doesn't end with it (source: {topic_tables: {TOPIC: TABLE}}); or let the connector write keys "
             "(store.kafka.keys=true, keys.format.class=...JsonFormat)",
