@@ -32,7 +32,7 @@ from ingest.merge.key_join import joined_by_key
 from ingest.merge.table_schema import TableSchema
 from ingest.names import identifier
 from ingest.spark.checkpoints import checkpoint
-from ingest.spark.prepared import Query, asked
+from ingest.spark.prepared import Query, run_prepared
 
 _PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
 _UNSORTED = (T.BooleanType, T.BinaryType, T.ArrayType, T.MapType, T.StructType)
@@ -224,8 +224,8 @@ class Silver:
         rewritten = self._table.files_named(changes.files)
         if sum(f.size for f in rewritten) <= _REWRITABLE:
             old = self._table.run_prepared(rewritten, _unchanged) if is_small else self._table.rows_in(rewritten)
-            frame = asked(
-                SilverRows.rewritten, (self._rows_of(table_schema), is_small), changes.states, old, few=is_small
+            frame = run_prepared(
+                SilverRows.rewritten, (self._rows_of(table_schema), is_small), changes.states, old, is_small=is_small
             )
             self._commit(frame, user_metadata, removed_files=rewritten, before_commit=before_commit, is_small=is_small)
             return
@@ -289,7 +289,7 @@ class Silver:
         # Changes that replace no row fill a table: there it pays to split rows by ranges, so that one file has a key.
         files, parts = new_file_count(changes.rows, self._cores), changes.parts if changes.files else None
         by = self._rows_of(table_schema), files, parts
-        return asked(SilverRows.new_rows, by, changes.states, few=changes.is_small)
+        return run_prepared(SilverRows.new_rows, by, changes.states, is_small=changes.is_small)
 
     def _rows_of(self, table_schema: TableSchema) -> SilverRows:
         return SilverRows(table_schema, self.system_columns, self.version_columns)

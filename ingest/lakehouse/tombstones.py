@@ -19,7 +19,7 @@ from ingest.delta import compaction, delta_table
 from ingest.delta.compaction import BackgroundCompaction
 from ingest.lakehouse import page_index, row_rewrites
 from ingest.merge.actions import TOMBSTONE_KEY
-from ingest.spark.prepared import asked
+from ingest.spark.prepared import run_prepared
 
 _HORIZON = "ingest.gcHorizon"
 _STORED = {TOMBSTONE_KEY: "_key", MOVED_TO: "_moved_to"}
@@ -87,7 +87,7 @@ class Tombstones:
         """Appends tombstones: `TOMBSTONE_KEY` and `_position`, one for each key, or with `MOVED_TO` one for each new
         key besides. `before_commit`: called once their file is written, before the commit. `is_small`: they are few, in
         one partition."""
-        self._append(asked(_new, (), tombstones, few=is_small), before_commit, is_small)
+        self._append(run_prepared(_new, (), tombstones, is_small=is_small), before_commit, is_small)
 
     def compact(self) -> bool:
         """Compacts small files if that is due, without outdated tombstones. Returns True if it was due."""

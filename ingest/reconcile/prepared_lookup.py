@@ -79,7 +79,7 @@ _COUNTED = ("moves", "layered", "moved", "tied_moves")
 def count_actions(resolved: DataFrame, is_small: bool) -> ActionCounts:
     """Returns the counts of states with actions. `is_small`: there are few, and they lie in one partition."""
     query = _counted_with_rows if is_small else _counted
-    rows = prepared.told(query, (), resolved, few=is_small)  # a row per file
+    rows = prepared.collect_prepared(query, (), resolved, is_small=is_small)  # a row per file
     states = Counter(
         {(action, row.get("_ingest_file")): row[action] for row in rows for action in _ACTIONS if row[action]}
     )

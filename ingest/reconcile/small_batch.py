@@ -14,7 +14,7 @@ from ingest.reconcile.changeset import TableState
 from ingest.reconcile.stored_state import lookup_columns, with_row_actions
 from ingest.spark.background import in_background
 from ingest.spark.checkpoints import in_same_scope
-from ingest.spark.prepared import asked
+from ingest.spark.prepared import run_prepared
 
 SMALL_BATCH_EVENTS = 25_000
 """Batches up to this size run in one task: for them planning takes longer than the work. Larger ones finish sooner in
@@ -29,7 +29,7 @@ def with_stored_actions(states: DataFrame, stored: TableState, key: tuple[str, .
     tombstones = lookup.result()
     by = (key, stored.tombstones.horizon(), rows is not None, tombstones is not None)
     found = (frame for frame in (rows, tombstones) if frame is not None)
-    return asked(_with_row_actions, by, states, *found, once=True)
+    return run_prepared(_with_row_actions, by, states, *found, once=True)
 
 
 def _tombstones_near(stored: TableState, states: DataFrame) -> DataFrame | None:

@@ -35,7 +35,7 @@ from ingest.reconcile.small_batch import SMALL_BATCH_EVENTS, with_stored_actions
 from ingest.reconcile.stored_state import lookup_columns, with_row_actions
 from ingest.spark.background import in_background, submit_in_background
 from ingest.spark.checkpoints import checkpoint, unpersist
-from ingest.spark.prepared import asked
+from ingest.spark.prepared import run_prepared
 
 _WHOLE = 4
 """Up to this many stored rows and tombstones per event the whole table is scanned. Of a larger one it is less work to
@@ -86,8 +86,8 @@ def reconcile_whole_rows(
     applied = counts.effects
     if counts.moves:  # An event that moves a row is one event with two effects.
         applied = resolved.where(takes_effect(compare_ties)).select(EVENT_ID).distinct().count()
-    rows = asked(_silver_rows, (compare_ties,), resolved, few=is_small)
-    tombstones = asked(_new_tombstones, (), resolved, few=is_small)
+    rows = run_prepared(_silver_rows, (compare_ties,), resolved, is_small=is_small)
+    tombstones = run_prepared(_new_tombstones, (), resolved, is_small=is_small)
     return Changeset(
         RowChanges(rows, counts.actions, counts.files, counts.effects, parts, counts.removed_rows)
         if counts.actions - {WRITE_TOMBSTONE, REFUSE}
@@ -109,7 +109,7 @@ def _compacted(
     one."""
     by, is_small = (changes.decoding(ImageChoice.AFTER), truncation.position, key, parts), parts is None
     # Checkpointed, because the plan that decodes is large: what follows is planned over plain rows.
-    return asked(_states, by, *changes.events, once=is_small or not scan_all, few=is_small)
+    return run_prepared(_states, by, *changes.events, once=is_small or not scan_all, is_small=is_small)
 
 
 def _states(

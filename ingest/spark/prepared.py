@@ -29,27 +29,31 @@ _SCANS_AT_HAND = 512
 Query = Callable[..., DataFrame]
 
 
-def asked(query: Query, by: tuple[Hashable, ...], *rows: DataFrame, once: bool = False, few: bool = True) -> DataFrame:
+def run_prepared(
+    query: Query, by: tuple[Hashable, ...], *rows: DataFrame, once: bool = False, is_small: bool = True
+) -> DataFrame:
     """Returns `query(*by, *rows)`, computed in one task. The query may depend on `by` and the columns of `rows` only.
-    `once`: the result is checkpointed. `few`: the rows are few; for many it is planned anew, for several tasks.
+    `once`: the result is checkpointed. `is_small`: the rows are few; for many it is planned anew, for several tasks.
 
     Joins in the query need the hint `shuffle_hash`, and inputs in one partition (`coalesce(1)`): a query with a shuffle
     or a broadcast is planned anew each time."""
     given = _listed(rows)
-    plan = _planned(query, by, rows, given) if few else None
+    plan = _planned(query, by, rows, given) if is_small else None
     if plan is None:
         answer = query(*by, *rows)
         return checkpoint(answer) if once else answer
     return plan.answer(given, once)
 
 
-def told(query: Query, by: tuple[Hashable, ...], *rows: DataFrame, few: bool = True) -> list[dict[str, Any]]:
-    """Returns the few rows of `asked` as dictionaries in JSON's types: nulls are left out, bytes are in base64."""
+def collect_prepared(
+    query: Query, by: tuple[Hashable, ...], *rows: DataFrame, is_small: bool = True
+) -> list[dict[str, Any]]:
+    """Returns the few rows of `run_prepared` as dictionaries in JSON's types: without nulls, and bytes in base64."""
     given = _listed(rows)
-    plan = _planned(_in_json, (query, *by), rows, given) if few else None
+    plan = _planned(_in_json, (query, *by), rows, given) if is_small else None
     if plan is None:
         return [json.loads(row[0]) for row in _in_json(query, *by, *rows).collect()]
-    found: list[dict[str, Any]] = json.loads(plan.told(given))
+    found: list[dict[str, Any]] = json.loads(plan.to_json(given))
     return found
 
 
@@ -114,7 +118,7 @@ class _Plan:
         # Local tasks find a plan as long as the driver references it.
         return add_to_scope(answer, self) if once else answer
 
-    def told(self, given: Any) -> str:
+    def to_json(self, given: Any) -> str:
         """Returns the result of a query whose rows are objects in JSON, as a JSON array."""
         return str(self._classes.toJson(self._plan, given))
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from ingest.delta.delta_table import NO_STATISTICS, Table
 from ingest.delta.txn_versions import TxnVersion
-from ingest.spark.prepared import asked
+from ingest.spark.prepared import run_prepared
 
 pytestmark = pytest.mark.spark
 _COLUMNS = {
@@ -48,7 +48,7 @@ def _as_they_are(rows: DataFrame) -> DataFrame:
 
 def _written(spark: SparkSession, path: Path, frame: DataFrame, few: bool, new: dict[str, str]) -> dict[str, Any]:
     table = Table(spark, str(path))
-    frame = asked(_as_they_are, (), frame) if few else frame.coalesce(1)
+    frame = run_prepared(_as_they_are, (), frame) if few else frame.coalesce(1)
     table.commit(frame, properties=new, is_small=few, txn_version=TxnVersion("test", 1, must_advance=False))
     log = (path / "_delta_log" / "00000000000000000000.json").read_text(encoding="utf-8")
     return {next(iter(a)): next(iter(a.values())) for a in map(json.loads, log.splitlines())}
@@ -74,7 +74,7 @@ def test_a_file_and_its_statistics_are_those_of_deltas_writer(
 def test_what_changed_goes_to_the_change_data_feed(spark: SparkSession, tmp_path: Path, few: bool) -> None:
     _written(spark, tmp_path, _rows(spark, ()), few, _PROPERTIES)
     kept, changed = (_rows(spark, _ROWS).withColumn("_change_type", v) for v in (F.lit(None), F.lit("insert")))
-    both = asked(_as_they_are, (), kept.unionByName(changed), few=few)
+    both = run_prepared(_as_they_are, (), kept.unionByName(changed), is_small=few)
     (file,) = Table(spark, str(tmp_path)).commit(both, is_small=few)
     assert file.rows == len(_ROWS)
     feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(str(tmp_path))
@@ -92,18 +92,18 @@ def test_no_row_makes_no_file(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_what_a_table_asks_for_beyond_rows_in_files_is_done(spark: SparkSession, tmp_path: Path) -> None:
     table = Table(spark, str(tmp_path))
-    frame = asked(_as_they_are, (), _rows(spark, _ROWS))
+    frame = run_prepared(_as_they_are, (), _rows(spark, _ROWS))
     table.commit(frame, properties=_PROPERTIES, is_small=True)
     spark.sql(f"ALTER TABLE delta.`{tmp_path}` ADD CONSTRAINT positive CHECK (n IS NULL OR n > -10)")
     table.commit(frame, is_small=True)
-    low = asked(_as_they_are, (), _rows(spark, (("'x'", "-11", "0", "null", "null", "null"),)))
+    low = run_prepared(_as_they_are, (), _rows(spark, (("'x'", "-11", "0", "null", "null", "null"),)))
     with pytest.raises(Py4JJavaError, match="positive"):
         table.commit(low, is_small=True)
     assert table.rows().count() == 2 * len(_ROWS)
 
 
 def test_several_are_written_at_a_time(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [asked(_as_they_are, (), _rows(spark, (_ROWS[i % 3],) * (i + 1)), once=True) for i in range(12)]
+    rows = [run_prepared(_as_they_are, (), _rows(spark, (_ROWS[i % 3],) * (i + 1)), once=True) for i in range(12)]
 
     def write(number: int) -> list[tuple[int, str]]:
         table = Table(spark, str(tmp_path / str(number)))

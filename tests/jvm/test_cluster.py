@@ -20,7 +20,7 @@ from ingest.delta.delta_table import Table
 from ingest.delta.txn_versions import TxnVersion
 from ingest.jvm.library import tasks_have_library
 from ingest.spark.plain_json import CORRUPT, opened
-from ingest.spark.prepared import asked, told
+from ingest.spark.prepared import run_prepared, collect_prepared
 from ingest.spark.session import SMALL, running
 
 def totals(least, rows):
@@ -33,7 +33,7 @@ def show(spark):
     parsed = values.select(opened(F.col("value"), into).alias("it"))
     novel = is_novel(spark, F.col("value"), (F.lit(1), F.lit("t"), F.lit(False)))
     rows = spark.createDataFrame([(1,), (1,), (2,)], "a int").coalesce(1)
-    answer = asked(totals, (2,), rows)
+    answer = run_prepared(totals, (2,), rows)
     table = Table(spark, sys.argv[1])
     version = TxnVersion("test", 1, must_advance=False)
     table.commit(answer, properties={}, is_small=True, txn_version=version)
@@ -42,7 +42,7 @@ def show(spark):
         "sum": parsed.agg(F.sum("it.after.a")).first()[0],
         "novel": sum(row[0] is not None for row in values.select(novel).collect()),
         "answer": [tuple(row) for row in answer.collect()],
-        "told": told(totals, (1,), rows),
+        "told": collect_prepared(totals, (1,), rows),
         "stored": [tuple(row) for row in spark.read.format("delta").load(sys.argv[1]).collect()],
     }
 

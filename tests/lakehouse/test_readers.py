@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from ingest.backfill.replay import Case, Delivery, replay
 from ingest.delta.delta_table import Table
-from ingest.spark.prepared import asked
+from ingest.spark.prepared import run_prepared
 from tests.changelogs import Topic, schema, write
 
 pytestmark = pytest.mark.spark
@@ -31,7 +31,9 @@ def test_times_beyond_the_reach_of_nanoseconds_are_what_they_are(
     """A source's "for ever" and its founding day, which 64 bits of nanoseconds don't hold."""
     import_extension("delta")
     frame = spark.sql(f"SELECT timestamp'{_NEVER}' AS until, timestamp'{_BEFORE}' AS since").coalesce(1)
-    Table(spark, str(tmp_path)).commit(asked(lambda rows: rows.coalesce(1), (), frame) if few else frame, is_small=few)
+    Table(spark, str(tmp_path)).commit(
+        run_prepared(lambda rows: rows.coalesce(1), (), frame) if few else frame, is_small=few
+    )
     until, since = (datetime.fromisoformat(text).replace(tzinfo=UTC) for text in (_NEVER, _BEFORE))
     assert polars.scan_delta(str(tmp_path)).collect().rows() == [(until, since)]
     assert deltalake.DeltaTable(tmp_path).to_pyarrow_table().to_pylist() == [{"until": until, "since": since}]

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from ingest.jvm.classes import java_class
 from ingest.spark.checkpoints import checkpoint_scope
-from ingest.spark.prepared import Query, asked, told
+from ingest.spark.prepared import Query, run_prepared, collect_prepared
 
 pytestmark = pytest.mark.spark
 _ROWS: tuple[list[tuple[int, str | None]], ...] = (
@@ -55,7 +55,7 @@ def _sent_around(rows: DataFrame, others: DataFrame) -> DataFrame:
 @pytest.mark.parametrize("once", [True, False])
 def test_an_answer_is_that_of_its_own_rows(spark: SparkSession, parts: int, once: bool) -> None:
     with checkpoint_scope():
-        answers = [asked(_names, (2,), _frame(spark, rows, parts), once=once) for rows in _ROWS]
+        answers = [run_prepared(_names, (2,), _frame(spark, rows, parts), once=once) for rows in _ROWS]
         # Not before all have been asked: what one is given doesn't reach the other.
         for answer, rows in zip(answers, _ROWS, strict=True):
             assert _found(answer) == _found(_names(2, _frame(spark, rows)))
@@ -66,14 +66,14 @@ def test_whatever_a_query_needs_it_is_answered_for_these_rows(spark: SparkSessio
     for rows in _ROWS:
         for others in _ROWS:
             given = (_frame(spark, rows, 2), _frame(spark, others, 2))
-            assert _found(asked(query, (), *given)) == _found(query(*given))
+            assert _found(run_prepared(query, (), *given)) == _found(query(*given))
 
 
 def test_of_an_answer_more_is_asked(spark: SparkSession) -> None:
     for rows in _ROWS:
         frame = _frame(spark, rows)
-        first = asked(_names, (1,), frame, once=True)
-        again = asked(_named, (), asked(_named, (), first))
+        first = run_prepared(_names, (1,), frame, once=True)
+        again = run_prepared(_named, (), run_prepared(_named, (), first))
         assert _found(again) == _found(_named(_named(_names(1, frame))))
 
 
@@ -81,7 +81,7 @@ def test_of_an_answer_more_is_asked(spark: SparkSession) -> None:
 def test_it_is_told_by_column(spark: SparkSession, few: bool) -> None:
     for rows in _ROWS:
         given = [row | {"blob": base64.b64encode(b"\0\1").decode()} for row in map(_as_told, rows)]
-        assert told(_with_blob, (), _frame(spark, rows), few=few) == given
+        assert collect_prepared(_with_blob, (), _frame(spark, rows), is_small=few) == given
 
 
 def _as_told(row: tuple[int, str | None]) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def test_it_is_planned_once(spark: SparkSession) -> None:
         return rows.where(F.col("id") > 1)
 
     for rows in _ROWS[:2]:
-        asked(counted, (), _frame(spark, rows)).collect()
+        run_prepared(counted, (), _frame(spark, rows)).collect()
     assert len(planned) == 1
 
 
@@ -113,14 +113,14 @@ def test_rows_with_other_columns_are_planned_for(spark: SparkSession) -> None:
         frame = _frame(spark, rows)
         turned = frame.select("name", "id", F.lit(5).alias("more"))
         for given in (frame, turned, frame):
-            assert _found(asked(_names, (0,), given)) == _found(_names(0, given))
+            assert _found(run_prepared(_names, (0,), given)) == _found(_names(0, given))
 
 
 def test_what_is_computed_once_is_not_computed_again(spark: SparkSession) -> None:
     with checkpoint_scope():
-        answer = asked(_drawn, (), _frame(spark, _ROWS[0]), once=True)
+        answer = run_prepared(_drawn, (), _frame(spark, _ROWS[0]), once=True)
         assert _found(answer) == _found(answer)
-    always = asked(_drawn, (), _frame(spark, _ROWS[0]))
+    always = run_prepared(_drawn, (), _frame(spark, _ROWS[0]))
     assert _found(always) != _found(always)
 
 
@@ -131,7 +131,7 @@ def _drawn(rows: DataFrame) -> DataFrame:
 def test_several_may_ask_at_a_time(spark: SparkSession) -> None:
     def ask(number: int) -> bool:
         rows = [(number, str(n)) for n in range(number)]
-        return _found(asked(_names, (0,), _frame(spark, rows))) == _found(_names(0, _frame(spark, rows)))
+        return _found(run_prepared(_names, (0,), _frame(spark, rows))) == _found(_names(0, _frame(spark, rows)))
 
     with ThreadPoolExecutor(4) as several:
         assert all(several.map(ask, range(1, 20)))
