@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from ingest.delta.data_file import ReadyFile
+from ingest.jvm import constructors
 from ingest.jvm.classes import java_class, scala_object
 
 _LIST_OF = 10
@@ -118,10 +119,9 @@ class DeltaClasses:
     def metadata(self, frame: DataFrame, properties: Mapping[str, str]) -> Any:
         """Returns the `Metadata` of a new table with the columns of `frame`, all nullable."""
         schema = frame._jdf.schema().asNullable().json()
-        actions = self._delta.actions
-        parquet, partitions = actions.Format("parquet", self.empty_map), self.empty_sequence
-        configuration = self._map(properties)
-        return actions.Metadata(str(uuid.uuid4()), None, None, parquet, schema, partitions, configuration, self._now())
+        table_id, configuration, created = str(uuid.uuid4()), self._map(properties), self._now()
+        partitions, no_options = self.empty_sequence, self.empty_map
+        return constructors.metadata(self._jvm, table_id, schema, partitions, configuration, created, no_options)
 
     def with_columns(self, metadata: Any, columns: T.StructType, properties: Mapping[str, str]) -> Any:
         """Returns `metadata` with the given columns and, besides its own, the given properties."""
@@ -138,30 +138,22 @@ class DeltaClasses:
 
     def set_transaction(self, application: str, version: int) -> Any:
         """Returns the action that sets an application's version."""
-        return self._set_transaction(application, version, self._now())
-
-    @cached_property
-    def _set_transaction(self) -> Any:
-        return self._delta.actions.SetTransaction
+        return constructors.set_transaction(self._jvm, application, version, self._now())
 
     def operation(self, kind: Operation, user_metadata: Mapping[str, Any] | None) -> Any:
         """Returns the operation of a commit, one of Delta's own: after another one Delta recomputes the table's state.
         Only a write has user metadata."""
         none = self.none
         if kind is Operation.OPTIMIZE:
-            return self._optimize(self.empty_sequence, self.empty_sequence, False, none, False)
+            return constructors.optimize_operation(self._jvm, self.empty_sequence, none)
         if kind is Operation.DELETE:
-            return self._delete(self.empty_sequence)
+            return constructors.delete_operation(self._jvm, self.empty_sequence)
         metadata = none if user_metadata is None else self.some(json.dumps(user_metadata))
-        return self._write(self._append, none, none, metadata, none, none, none, none, none)
+        return constructors.write_operation(self._jvm, self._append, metadata, none)
 
     @cached_property
     def _append(self) -> Any:
         return self._jvm.org.apache.spark.sql.SaveMode.Append
-
-    @cached_property
-    def _write(self) -> Any:
-        return getattr(self._delta, "DeltaOperations$Write")
 
     def register_metrics(self, transaction: Any) -> None:
         """Registers the metrics that Delta requires of a transaction that commits a DELETE. All are 0: an erasure
@@ -173,19 +165,10 @@ class DeltaClasses:
             java_map.put(name, metrics.createMetric(session.sparkContext(), name))
         transaction.registerSQLMetrics(session, self._jvm.PythonUtils.toScalaMap(java_map))
 
-    @cached_property
-    def _optimize(self) -> Any:
-        return getattr(self._delta, "DeltaOperations$Optimize")
-
-    @cached_property
-    def _delete(self) -> Any:
-        return getattr(self._delta, "DeltaOperations$Delete")
-
     def add_file(self, file: ReadyFile) -> Any:
         """Returns the `AddFile` of a file that is written already. Its name must need no escaping in a URI."""
-        now, none = int(time.time() * 1000), None
-        fields = (file.name, self.empty_map, file.size, now, True, file.statistics)
-        return self._delta.actions.AddFile(*fields, none, none, *[self.none] * 5)
+        now = int(time.time() * 1000)
+        return constructors.add_file(self._jvm, file.name, self.empty_map, file.size, now, file.statistics, self.none)
 
     def without_data_change(self, added: Any) -> Any:
         """Returns an `AddFile` of rows that were in other files before."""

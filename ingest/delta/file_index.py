@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from ingest.delta.classes import delta_classes
 from ingest.internal_columns import LOCATION
 from ingest.jvm.classes import java_class, scala_object
+from ingest.jvm.constructors import batch_file_index
 from ingest.jvm.library import has_library
 from ingest.spark.prepared import Files, Query, scanned
 
@@ -69,8 +70,7 @@ def _index(spark: SparkSession, log: Any, snapshot: Any, actions: Sequence[Any])
     if has_library(spark.sparkContext):
         index = java_class(spark._jvm, "ingest.delta.FixedFileIndex")
         return index(spark._jsparkSession, files, log, log.dataPath(), snapshot)
-    index = java_class(spark._jvm, "org.apache.spark.sql.delta.files.TahoeBatchFileIndex")
-    return index(spark._jsparkSession, "batch", files, log, log.dataPath(), snapshot, False)
+    return batch_file_index(spark, files, log, snapshot)
 
 
 def _rows(spark: SparkSession, log: Any, snapshot: Any, index: Any) -> DataFrame:

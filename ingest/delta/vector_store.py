@@ -11,7 +11,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from ingest.delta.classes import as_list, delta_classes
-from ingest.jvm.classes import scala_object
+from ingest.jvm import constructors
+from ingest.jvm.classes import java_class, scala_object
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class VectorStore:
         writer = opened._1()
         # The vectors are written when the writer is closed: an error of that has to be raised here.
         try:
-            context = self._context(store, writer, folder, opened._2(), "")
+            context = constructors.vector_context(self._jvm, store, writer, folder, opened._2(), "")
             results = [self._writers.storeBitmapAndGenerateResult(context, self._vector_data(*d)) for d in deleted]
         finally:
             writer.close()
@@ -59,20 +60,17 @@ class VectorStore:
 
     def _vector_data(self, name: str, vector: Any, rows: RowNumbers) -> Any:
         before = None if vector is None else vector.serializeToBase64()
-        return self._data(name, self._options.some(before), rows.bitmap, rows.count)
+        return constructors.vector_data(self._jvm, name, self._options.some(before), rows.bitmap, rows.count)
 
     def bitmap(self, numbers: Column) -> Column:
         """Returns Delta's aggregate of row numbers: their `cardinality`, the `last` one, and the `bitmap` of all."""
-        classes: Any = self._jvm.org.apache.spark.sql
-        columns = classes.classic.ExpressionUtils
-        aggregator = classes.catalyst.expressions.aggregation.BitmapAggregator
-        aggregate = aggregator(columns.expression(numbers._jc), 0, 0, "Portable").toAggregateExpression()
-        return Column(columns.column(aggregate))
+        columns = java_class(self._jvm, "org.apache.spark.sql.classic.ExpressionUtils")
+        aggregator = constructors.row_bitmap(self._jvm, columns.expression(numbers._jc))
+        return Column(columns.column(aggregator.toAggregateExpression()))
 
-    @cached_property
-    def touched(self) -> Any:
-        """Returns Delta's class of a file with a new vector: name, `AddFile`, vector, number of rows it adds."""
-        return self._delta.commands.TouchedFileWithDV
+    def touched(self, name: str, added: Any, vector: Any, count: int) -> Any:
+        """Returns Delta's form of a file with a new vector. `count`: number of rows that the vector adds."""
+        return constructors.touched_file(self._jvm, name, added, vector, count)
 
     @cached_property
     def _generator(self) -> Any:
@@ -81,14 +79,6 @@ class VectorStore:
     @cached_property
     def _writers(self) -> Any:
         return scala_object(self._delta.commands, "DeletionVectorWriter")
-
-    @cached_property
-    def _context(self) -> Any:
-        return getattr(self._delta.commands, "DeletionVectorWriter$DeletionVectorMapperContext")
-
-    @cached_property
-    def _data(self) -> Any:
-        return self._delta.commands.DeletionVectorData
 
     @cached_property
     def _stores(self) -> Any:

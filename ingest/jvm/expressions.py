@@ -9,6 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import types as T
 
 from ingest.jvm.classes import java_class
+from ingest.jvm.constructors import invocation
 
 _SQL = "org.apache.spark.sql"
 
@@ -22,8 +23,7 @@ def invoke(jvm: Any, target: Any, method: str, returns: T.DataType, arguments: S
     expressions = to_seq([columns.expression(column._jc) for column in arguments])
     object_type = java_class(jvm, f"{_SQL}.types.ObjectType")(target.getClass())
     literal = java_class(jvm, f"{_SQL}.catalyst.expressions.Literal")(target, object_type)
-    invocation = java_class(jvm, f"{_SQL}.catalyst.expressions.objects.Invoke")
-    made = invocation(literal, method, data_type(jvm, returns), expressions, to_seq([]), pure, pure, pure)
+    made = invocation(jvm, literal, method, data_type(jvm, returns), expressions, to_seq([]), pure)
     return Column(columns.column(made))
 
 

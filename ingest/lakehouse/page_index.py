@@ -20,6 +20,7 @@ from ingest.delta import file_index
 from ingest.delta.data_file import DataFile
 from ingest.delta.delta_table import Table
 from ingest.jvm.classes import scala_object
+from ingest.jvm.constructors import parquet_filters
 from ingest.merge.key_join import joined_by_key
 from ingest.names import identifier
 from ingest.spark.checkpoints import checkpoint
@@ -142,7 +143,6 @@ class _Classes:
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = spark._jvm
         sql = jvm.org.apache.spark.sql
-        self.filters = sql.execution.datasources.parquet.ParquetFilters
         self.schemas = sql.execution.datasources.parquet.SparkToParquetSchemaConverter
         self.one_of = sql.sources.In
         policies = scala_object(sql.internal, "LegacyBehaviorPolicy")
@@ -169,7 +169,7 @@ def _in_filter(spark: SparkSession, column: DataFrame, values: Any) -> str | Non
     classes = _classes(spark)
     schema = column._jdf.schema()
     message = classes.schemas(spark._jsparkSession.sessionState().conf()).convert(schema)
-    filters = classes.filters(message, True, True, True, True, FEW_KEYS + 1, True, classes.calendar)
+    filters = parquet_filters(spark._jvm, message, FEW_KEYS + 1, classes.calendar)
     # In Spark's filters a name with dots is a path unless it is quoted.
     name = schema.apply(0).name()
     name = identifier(name) if "." in name else name

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.jvm.classes import java_class
+from ingest.jvm.constructors import json_evaluator
 from ingest.jvm.expressions import data_type, invoke
 from ingest.jvm.library import tasks_have_library
 
@@ -40,8 +41,7 @@ def parsed(value: Column, into: T.StructType) -> Column:
 def reader(jvm: Any, into: T.StructType, known: bool = False) -> Any:
     """Returns the Java object that `opened` invokes."""
     zone = jvm.scala.Option.apply(jvm.org.apache.spark.sql.internal.SQLConf.get().sessionLocalTimeZone())
-    parsing = jvm.org.apache.spark.sql.catalyst.expressions.json.JsonToStructsEvaluator
-    parser = parsing(jvm.PythonUtils.toScalaMap(WITHOUT_LIMITS), data_type(jvm, into), CORRUPT, zone, False)
+    parser = json_evaluator(jvm, jvm.PythonUtils.toScalaMap(WITHOUT_LIMITS), data_type(jvm, into), CORRUPT, zone)
     return java_class(jvm, "ingest.json.JsonReader")(plain_row(jvm, into, known), parser)
 
 

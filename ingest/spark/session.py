@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from ingest.errors import EngineDied
 from ingest.jvm.class_archive import is_writing, java_options
+from ingest.jvm.constructors import require_versions
 from ingest.jvm.jars import require_java
 from ingest.jvm.jit_options import PATIENT_COMPILER
 from ingest.jvm.library import is_enabled, session_jars
@@ -95,6 +96,7 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
     project = dict(EVERYWHERE)
     if (cores := local_cores(master)) is not None:
         project |= on_one_machine(cores)
+    require_versions()
     if not is_submitted:
         require_java()
         project |= _own_process(is_enabled({**defaults, **properties, **submitted}))

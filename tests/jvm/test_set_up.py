@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from ingest.errors import PrerequisiteMissing
 from ingest.jvm.class_archive import archive, java_options, make
+from ingest.jvm.constructors import VERSIONS, require_versions
 from ingest.jvm.jars import jars, require_java
 from ingest.jvm.library import session_jars
 
@@ -126,3 +128,16 @@ def test_a_session_maps_the_class_archive(spark: SparkSession) -> None:
         pytest.skip("no archive was written: `make test` does, or `ingest jars --archive`")
     pid = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
     assert str(archive(session_jars())) in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
+
+
+def test_another_version_of_delta_or_pyspark_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_versions()
+    monkeypatch.setitem(VERSIONS, "delta-spark", "9.*")
+    with pytest.raises(PrerequisiteMissing, match=r"delta-spark .* is installed, .* of 9\.\*") as failed:
+        require_versions()
+    assert failed.value.remedy == "install delta-spark==9.*"
+
+
+def test_the_versions_of_constructors_are_those_that_are_pinned() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {f"{name}=={versions}" for name, versions in VERSIONS.items()} <= set(project["dependencies"])

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from ingest.jvm.classes import java_class
 from ingest.spark.checkpoints import checkpoint_scope
-from ingest.spark.prepared import Query, run_prepared, collect_prepared
+from ingest.spark.prepared import Query, collect_prepared, run_prepared
 
 pytestmark = pytest.mark.spark
 _ROWS: tuple[list[tuple[int, str | None]], ...] = (
