@@ -1,1 +1,1 @@
-"""The JVM beside Python: its classes, its start, and the jars on its classpath."""
+"""The JVM: the jars on its class path, the project's own Java, its start and its output."""

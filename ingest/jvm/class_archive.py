@@ -1,8 +1,7 @@
-"""Spark's classes as the JVM holds them in memory, written to a file once: a session that maps it starts sooner.
+"""An archive of Spark's loaded classes (class data sharing), from which sessions start sooner.
 
-A JVM reads and checks some twenty thousand classes before Spark does its first work. The archive (class data sharing)
-holds them ready. It fits one JVM and one set of jars, whose digest names it; a session that finds none of its own
-starts without.
+A JVM loads and verifies some twenty thousand classes before Spark does its first work. The archive is for one JVM and
+one set of jars, whose digest names it; a session without one starts without.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ingest.jvm.library import session_jars
 
 _DUMPED_TO = "INGEST_CLASS_ARCHIVE"
 _TIMEOUT_SECONDS = 600
-# A JVM that finds the archive unfit goes on without it, and need not say so.
+# A JVM that can't use the archive goes on without it, silently.
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 
 
@@ -37,20 +36,20 @@ def java_options(added: Sequence[Path]) -> str:
 
 
 def is_writing() -> bool:
-    """Returns whether the JVM of this process's session writes the archive as it ends."""
+    """Returns True if the JVM of this process's session writes the archive when it ends."""
     return _DUMPED_TO in os.environ
 
 
 def make(command: Sequence[str]) -> Path:
-    """Writes the archive where it is missing: of the classes that `command`, which runs a session, has loaded.
+    """Writes the archive if it is missing, with the classes that `command` loads, and returns its path.
 
-    Raises PrerequisiteMissing where none came of it."""
+    `command` runs a session. Raises PrerequisiteMissing if no archive was written."""
     found = archive(session_jars())
     if found.is_file():
         return found
     found.parent.mkdir(parents=True, exist_ok=True)
     partial = found.with_name(f"{found.stem}-{os.getpid()}.partial")
-    # Its JVM writes the archive after the command itself has ended, and holds these pipes until then.
+    # The JVM writes the archive after the command has ended, and holds these pipes until then.
     done = subprocess.run(
         command, env=os.environ | {_DUMPED_TO: str(partial)}, capture_output=True, timeout=_TIMEOUT_SECONDS, check=False
     )
@@ -65,12 +64,12 @@ def make(command: Sequence[str]) -> Path:
 
 
 def archive(added: Sequence[Path]) -> Path:
-    """Returns where the archive of this JVM, this PySpark and the `added` jars is, or would be: in the virtual
-    environment, and gone with it, or in the cache folder where there is none."""
+    """Returns the path of the archive for this JVM, this PySpark and the `added` jars: in the virtual environment, or
+    in the cache folder if there is none."""
     own = Path(pyspark.__file__).parent / "jars"
     files = [require_java().resolve(), *sorted(own.glob("*.jar")), *added]
-    # The JVM takes no archive of jars that have been touched since.
-    told = (f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)
-    digest = hashlib.sha256("\n".join(told).encode()).hexdigest()
+    # The JVM refuses an archive of jars with other times of modification.
+    stamps = (f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)
+    digest = hashlib.sha256("\n".join(stamps).encode()).hexdigest()
     inside = sys.prefix != sys.base_prefix
     return (Path(sys.prefix) if inside else cache_folder()) / "classes" / f"{digest[:12]}.jsa"

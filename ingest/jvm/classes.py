@@ -1,5 +1,5 @@
-"""Classes of the JVM by their names. Py4j looks for each part of a name as a class in all jars, each time it is written
-down: a millisecond, where a small batch has a few hundred."""
+"""Classes of the JVM by name, looked up once. Py4j searches all jars for each part of a name at each use: a
+millisecond, and a small batch uses a few hundred."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 @lru_cache(maxsize=512)
 def java_class(jvm: Any, name: str) -> Any:
-    """The class `name`, with its package, looked up once; py4j's own error where it is called and isn't there."""
+    """Returns the class of this full name, looked up once. For a missing class py4j raises at its first use."""
     return reduce(getattr, name.split("."), jvm)
 
 
 def scala_object(package: Any, name: str) -> Any:
-    """Scala's object of this name."""
+    """Returns the Scala object `name` of a package."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")

@@ -1,23 +1,23 @@
-"""How often code has to run before the JVM's optimising compiler takes it. It imports nothing: who races against this
-project in another environment is told the same.
+"""Options of the JVM's optimising compiler. Imports nothing, so that benchmarks give other engines the same.
 
-At its own thresholds the compiler takes more than a quarter of all CPU where plans are many and rows few. What runs for
-each row passes higher ones after a moment all the same.
+At its default thresholds the compiler takes more than a quarter of all CPU where plans are many and rows few. Code that
+runs for each row passes the higher thresholds after a moment all the same.
 """
 
 _TIMES = 20
-"""By batches of 500 events: at 10 compiling takes more than it saves, at 80 what isn't compiled does."""
+"""Factor of the thresholds, measured with batches of 500 events: at 10 compilation costs more than it saves, at 80
+interpreted code does."""
 _OWN = {
     "Tier4InvocationThreshold": 5000,
     "Tier4MinInvocationThreshold": 600,
     "Tier4CompileThreshold": 15000,
     "Tier4BackEdgeThreshold": 40000,
 }
-"""The JVM's defaults."""
+"""The JVM's default thresholds."""
 
 _CODE_MEGABYTES = 512
-"""Code that waits for it is kept in one of the two halves: of the JVM's own 240 a stream fills that half within a
-quarter of an hour, and what is thrown away then has to be compiled again."""
+"""Size of the code cache. Code below the thresholds lies in one half of it: of the default of 240 MB a stream fills
+that half within a quarter of an hour, and evicted code is compiled again."""
 
 PATIENT_COMPILER = " ".join(
     [
@@ -25,4 +25,4 @@ PATIENT_COMPILER = " ".join(
         f"-XX:ReservedCodeCacheSize={_CODE_MEGABYTES}m",
     ]
 )
-"""What a JVM is told."""
+"""The options on a JVM's command line."""

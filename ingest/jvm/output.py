@@ -1,4 +1,4 @@
-"""What the JVM prints, to stderr: without the lines that it prints whatever is done, and that tell a user nothing."""
+"""Sends the JVM's output to stderr, without lines that are of no use to a user."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _NOISE = re.compile(
-    # Java, at each start, of a module that Spark's launcher adds.
+    # At each start, about a module that Spark's launcher adds.
     rb"WARNING: Using incubator modules: "
-    # Delta's vacuum, of each table.
+    # Delta's vacuum, for each table.
     rb"|(Deleted|Found) \d+ files( \(\d+ bytes\))? and directories in a total of \d+ director"
 )
 
 
 @contextmanager
 def engine_output() -> Iterator[None]:
-    """Sends what processes that are started meanwhile print to this one's stderr, without noise. Their stdout too: what
-    a command prints there is its own."""
+    """Sends stdout and stderr of processes that are started in the block to this process's stderr, without noise. Its
+    stdout is left to the command's results."""
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe()
@@ -41,7 +41,7 @@ def engine_output() -> Iterator[None]:
 
 
 class _Forwarding(threading.Thread):
-    """Prints lines of a pipe, until the last process that writes to it has ended."""
+    """Prints the lines of a pipe until the last process that writes to it has ended."""
 
     def __init__(self, reading: int, target: int) -> None:
         super().__init__(name="engine-output", daemon=True)
@@ -50,7 +50,7 @@ class _Forwarding(threading.Thread):
         self._printing = threading.Lock()
 
     def print_to(self, target: int) -> None:
-        """Prints to another file descriptor from now on."""
+        """Prints to the file descriptor `target` from now on."""
         with self._printing:
             self._target = target
 

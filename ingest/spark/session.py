@@ -1,4 +1,4 @@
-"""The SparkSession that the project's jobs run in; made once at the edge and passed in from there."""
+"""Starts the Spark session, which is passed to all other code."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ from ingest.spark.settings import (
 
 _SMALL_JVM = "-XX:+UseSerialGC"
 SMALL = {
-    # For many plans over a handful of rows each, such as cases and tests: tasks, compiled plans and an optimising
-    # compiler cost more there than they save. The results are the same.
+    # For many plans over a handful of rows each, as in tests: several tasks, generated code and an optimising compiler
+    # cost more there than they save. The results are the same.
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # One process at a time writes these: it needs no rename into the log, and no checksum of a table's state.
+    # One process at a time writes these tables: without a rename into the log, and without checksums.
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
-    # Of tables touched in the last hour, with their plans; otherwise of 10,000: a gigabyte for a thousand small tables.
+    # By default the logs of 10,000 tables are cached: a gigabyte for a thousand small tables.
     "spark.databricks.delta.delta.log.cacheSize": "64",
-    # Otherwise a hash table of one row takes a megabyte, which stays until the collector finds it.
+    # By default a hash table of one row takes a megabyte until it is collected.
     "spark.buffer.pageSize": "64k",
     "spark.driver.extraJavaOptions": f"{_SMALL_JVM} {PATIENT_COMPILER}",
 }
 SHORT_LIVED = SMALL | {
-    # A process that lives for a minute is over before an optimising compiler has paid for itself. The other one alone
-    # is given too little room for its code.
+    # A process of a minute ends before an optimising compiler has paid for itself. Without it the default code cache is
+    # too small.
     "spark.driver.extraJavaOptions": f"{_SMALL_JVM} -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
-    # It opens more tables than it commits to: with a checksum Delta needs no query for the columns of each.
+    # It opens more tables than it commits to: from a checksum Delta reads a table's schema without a query.
     "spark.databricks.delta.writeChecksumFile.enabled": "true",
 }
 _LOOKED_UP = {
@@ -68,7 +68,7 @@ _LOOKED_UP = {
     "PythonSQLUtils": "org.apache.spark.sql.api.python.PythonSQLUtils",
 }
 _PLAN_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""Where PySpark tells of a failure by its whole plan, with the values in it, beside raising it."""
+"""Loggers of PySpark that print a failed plan with the values in it, although the failure is raised."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CLASS_PATH = "spark.driver.extraClassPath"
 _JARS = "spark.jars"
@@ -76,17 +76,17 @@ _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
 def spark_session(name: str, properties: Mapping[str, str] | None = None, master: str | None = None) -> SparkSession:
-    """Returns a session with Delta and Kafka. `properties`: of the pipeline's file (`session_settings` says who wins).
+    """Returns a session with Delta and Kafka. `properties`: of the pipeline's file (see `settings` for precedence).
 
-    Under `spark-submit` the master and the jars are what the submitter set. Raises ConfigError for a setting on which
-    results depend."""
+    Under `spark-submit` master and jars are the submitter's. Raises ConfigError for a setting that would change
+    results, PrerequisiteMissing without Java or with other versions of PySpark or Delta."""
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     defaults = from_defaults_file()
     if is_submitted:
         # Before there is a JVM a `SparkConf` is empty.
         SparkContext._ensure_initialized()
-        # What `--conf` and the file of defaults say stands in the JVM by now; that both say alike tells nothing.
+        # The JVM has the settings of `--conf` and of the defaults file; equal ones are taken for defaults.
         submitted = {k: v for k, v in SparkConf().getAll() if defaults.get(k) != v}
     else:
         submitted = from_submit_arguments(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
@@ -110,17 +110,17 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         builder = builder.appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    # The writer of the archive waits until the JVM closes the output that it inherits from this process.
+    # The writer of the class archive waits until the JVM closes the output that it inherits from this process.
     with nullcontext() if is_writing() else engine_output():
         session = builder.getOrCreate()
         if not is_submitted:
             forget_origins(session)
     _remember(session.sparkContext._jvm)
-    # Where Spark's process dies py4j logs a trace beside raising it.
+    # When Spark's process dies, py4j logs a traceback although it raises.
     logging.getLogger().addFilter(_is_not_of_py4j)
     for logger in _PLAN_LOGGERS:
         PySparkLogger.getLogger(logger).disabled = True
-    # What is there by now stays: Python's collector, which is called for at each slice, needn't look at it again.
+    # Objects that exist by now stay: Python's garbage collector, which runs at each slice, can skip them.
     gc.collect()
     gc.freeze()
     return session
@@ -134,10 +134,10 @@ def _own_process(has_library: bool) -> dict[str, str]:
     """Returns the settings of a JVM that this process starts."""
     return {
         "spark.driver.memory": "2g",
-        # A collector that works beside the program takes cores that the program needs.
+        # A concurrent collector takes cores that the program needs.
         _JAVA_OPTIONS: f"-XX:+UseParallelGC {PATIENT_COMPILER}",
         **local_disk.properties(has_library),
-        # Spark makes this folder though nothing is kept there: not where the command is run.
+        # Spark makes this folder, which stays empty, by default in the current folder.
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "ingest-warehouse"),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -149,7 +149,7 @@ def _java_settings(settings: Mapping[str, str], cluster: bool) -> dict[str, str]
 
     `cluster`: executors are other processes, to which Spark sends the jars."""
     log4j = f"-Dlog4j2.configurationFile=file:{_LOG4J}"
-    # On the class path rather than in spark.jars: of these alone the JVM takes archived classes.
+    # On the class path rather than in spark.jars alone: the class archive covers the class path only.
     added = session_jars(settings)
     own = os.pathsep.join(str(path) for path in added)
     return {
@@ -168,7 +168,7 @@ def _sent_to_executors(added: Sequence[Path], listed: str) -> dict[str, str]:
 
 @contextmanager
 def running(name: str, properties: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A session for as long as one command needs it. Raises EngineDied where Spark's process ends before."""
+    """Yields a session and stops it at the end. Raises EngineDied if Spark's process ended before."""
     session = spark_session(name, properties)
     process: subprocess.Popen[bytes] | None = getattr(session.sparkContext._gateway, "proc", None)
     try:
@@ -181,13 +181,13 @@ def running(name: str, properties: Mapping[str, str] | None = None) -> Iterator[
             ) from error
         raise
     finally:
-        # There is nothing to stop, and nobody to say so to, where it has ended.
+        # A process that has ended can't be stopped.
         if process is None or process.poll() is None:
             session.stop()
 
 
 def is_running(session: SparkSession) -> bool:
-    """Whether Spark still takes work: its process may have been killed, or its cluster may have ended it."""
+    """Returns True if Spark still takes work: its process may have been killed, or its cluster may have ended it."""
     try:
         return not session.sparkContext._jsc.sc().isStopped()
     except (Py4JError, OSError):
@@ -195,7 +195,7 @@ def is_running(session: SparkSession) -> bool:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> int | None:
-    """The code with which a process has ended. Its connections break a moment before."""
+    """Returns the exit code of a process; None if it runs. Its connections break a moment before it ends."""
     try:
         return process.wait(0.5)
     except subprocess.TimeoutExpired:
@@ -203,7 +203,7 @@ def _ended(process: subprocess.Popen[bytes]) -> int | None:
 
 
 def _remember(jvm: Any) -> None:
-    """What PySpark looks up by name each time it writes down an expression, and the JVM in all jars: asked once."""
+    """Caches the classes that PySpark looks up by name for each expression, for which py4j searches all jars."""
     for short, name in _LOOKED_UP.items():
         vars(jvm)[short] = vars(jvm)[name] = getattr(jvm, name)
     for member in dir(jvm.functions):

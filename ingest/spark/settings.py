@@ -1,7 +1,7 @@
-"""The settings of a session: whoever sets one explicitly wins, and the project's fill what is not set.
+"""The settings of a session. Explicit settings take precedence over the project's.
 
-From weak to strong: the project's own, `spark-defaults.conf`, the pipeline's file, what the submitter sets
-(`spark-submit --conf`, `PYSPARK_SUBMIT_ARGS`). Some of the project's can't be changed: results depend on them.
+From weak to strong: the project's, `spark-defaults.conf`, the pipeline's file, the submitter's (`spark-submit --conf`,
+`PYSPARK_SUBMIT_ARGS`). Some of the project's can't be changed, because results depend on them.
 """
 
 from __future__ import annotations
@@ -21,69 +21,68 @@ from ingest.errors import ConfigError
 _log = logging.getLogger(__name__)
 
 REQUIRED = {
-    # Times are UTC and names are what they are, on every machine.
+    # Times are in UTC, and names are case-sensitive, on every machine.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "true",
-    # Times as every reader knows them. By default Spark writes nanoseconds, which others read into 64 bits: those
-    # reach from 1677 to 2262, and a "for ever" in 9999 becomes another year. They take longer to write, too.
+    # By default Spark writes INT96, which other readers convert to nanoseconds in 64 bits: those reach from 1677 to
+    # 2262, so that the year 9999 becomes another one. INT96 takes longer to write, too.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-"""Nobody may set these otherwise."""
+"""Settings that can't be changed."""
 
 _DELTA = "io.delta.sql.DeltaSparkSessionExtension"
 _EXTENSIONS = "spark.sql.extensions"
 EVERYWHERE = REQUIRED | {
     _EXTENSIONS: _DELTA,
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Otherwise each commit writes down all files of a small table beside itself: two thirds of a stream's log.
+    # By default the checksum of each commit lists all files of a small table: two thirds of a stream's log.
     "spark.databricks.delta.allFilesInCrc.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.scheduler.mode": "FAIR",
-    # Pages are what a reader of a few keys skips: of the default of 20,000 rows nearly each holds one.
+    # Readers of a few keys skip pages: with the default of 20,000 rows nearly each page holds one.
     "spark.hadoop.parquet.page.row.count.limit": "1000",
-    # A row group is what a task reads, whole: a batch that one task wrote is read by several.
+    # A task reads whole row groups: with small ones several tasks share a batch that one task wrote.
     "spark.hadoop.parquet.block.size": str(32 << 20),
-    # A method of more bytes is never compiled by the JVM: Spark shall make several of it.
+    # The JVM never compiles a method of more bytes: beyond it Spark generates several.
     "spark.sql.codegen.hugeMethodLimit": "8000",
-    # What lies in one partition was put there; how large it is Spark only guesses, and would share it out again.
+    # Rows in one partition are there on purpose; Spark would shuffle them by an estimate of their size.
     "spark.sql.maxSinglePartitionBytes": "1t",
-    # A batch of a few tables has more generated classes than the default of 100: each would be compiled anew.
+    # A batch of a few tables generates more classes than the default of 100: each would be compiled anew.
     "spark.sql.codegen.cache.maxEntries": "4000",
-    # Texts of plans hold values of rows.
+    # The texts of plans contain values of rows.
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.debug.maxToStringFields": "0",
-    # Spark checks its own optimiser after each of its rules, which is a tenth of the work on a small plan.
+    # Spark validates the plan after each rule of its optimiser, a tenth of the time of a small plan.
     "spark.sql.lightweightPlanChangeValidation": "false",
-    # Spark derives from a projection what holds of each of its columns, in time that grows faster than their number: of
-    # 1,200 most of a minute for each plan. What the plans here need of that they say themselves.
+    # Spark infers constraints of a projection's columns in time that grows faster than their number: with 1,200
+    # columns most of a minute per plan. Plans here state the constraints that they need.
     "spark.sql.constraintPropagation.enabled": "false",
-    # Otherwise every expression that is written down in Python captures two stack traces.
+    # By default every expression in Python captures two stack traces.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
-"""On one machine and on a cluster."""
+"""The project's settings on one machine and on a cluster."""
 
 
 def on_one_machine(cores: int) -> dict[str, str]:
-    """What fits a master `local[…]`. On a cluster Spark's own values hold, or the user's."""
+    """Returns the project's further settings for a master `local[…]`. A cluster has Spark's defaults, or the user's."""
     return {
         # Delta's default of 50 tasks per snapshot costs seconds on a small machine.
         "spark.databricks.delta.snapshotPartitions": str(cores),
         "spark.sql.shuffle.partitions": str(cores),
         "spark.ui.enabled": "false",
-        # What the page would show of past jobs and plans.
+        # Past jobs and plans that Spark keeps for its UI.
         "spark.ui.retainedJobs": "50",
         "spark.ui.retainedStages": "50",
         "spark.ui.retainedTasks": "1000",
         "spark.sql.ui.retainedExecutions": "10",
-        # Of a few large tasks the last one is waited for by all cores but one. Files of a few kilobytes are no reason
-        # for a task.
+        # With a few large tasks all cores but one wait for the last. Files of a few kilobytes share a task.
         "spark.sql.files.maxPartitionBytes": str(16 << 20),
         "spark.sql.files.openCostInBytes": str(1 << 20),
-        # One machine gains nothing by planning anew between stages, and a small batch pays for it.
+        # Planning anew between stages gains nothing on one machine, and costs a small batch.
         "spark.sql.adaptive.enabled": "false",
-        # A hash table takes a page, were it for one row; by default that is 16 MB to be cleared and collected.
+        # A hash table takes at least a page; by default 16 MB to be cleared and collected.
         "spark.buffer.pageSize": "1m",
-        # Of what attempts of a task wrote, should they differ: here none is made again alone.
+        # Checksums that compare the attempts of a task: on one machine no task is repeated alone.
         "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
         "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
     }
@@ -95,9 +94,9 @@ def resolved(
     submitted: Mapping[str, str],
     defaults: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """What is to be set on top of what `submitted` and `defaults` (of `spark-defaults.conf`) have set already.
+    """Returns the settings to make besides those of `submitted` and `defaults` (`spark-defaults.conf`).
 
-    `file`: the pipeline's. Raises ConfigError where results would depend on a setting."""
+    `file`: the pipeline's. Raises ConfigError for a setting that would change results."""
     for origin, settings in (("the submitter sets", submitted), ("the pipeline's file sets", file)):
         for name, needed in REQUIRED.items():
             if settings.get(name, needed).lower() != needed.lower():
@@ -114,20 +113,20 @@ def resolved(
 
 
 def _with_delta(settings: Mapping[str, str]) -> dict[str, str]:
-    """Delta's extension beside others that are set."""
+    """Returns the extensions: those that are set, and Delta's."""
     others = [e.strip() for e in settings.get(_EXTENSIONS, "").split(",") if e.strip()]
     return {_EXTENSIONS: ",".join(dict.fromkeys((*others, _DELTA)))}
 
 
 def from_submit_arguments(arguments: str) -> dict[str, str]:
-    """What `PYSPARK_SUBMIT_ARGS` sets by `--conf`."""
+    """Returns the settings of `--conf` in `PYSPARK_SUBMIT_ARGS`."""
     words = shlex.split(arguments)
     pairs = (b.partition("=") for a, b in pairwise(words) if a in ("--conf", "-c"))
     return {name: value for name, _, value in pairs}
 
 
 def from_defaults_file(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What `spark-defaults.conf` sets, where there is one."""
+    """Returns the settings of `spark-defaults.conf`, if there is one."""
     home = Path(environment.get("SPARK_HOME") or pyspark.__path__[0])
     file = Path(environment.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
     if not file.is_file():
@@ -137,7 +136,7 @@ def from_defaults_file(environment: Mapping[str, str] = os.environ) -> dict[str,
 
 
 def local_cores(master: str) -> int | None:
-    """How many tasks run at a time under a master `local[…]`; None where it is another."""
+    """Returns the number of concurrent tasks of a master `local[…]`; None for any other master."""
     found = re.fullmatch(r"local(?:\[\s*(\*|\d+)\s*(?:,\s*\d+\s*)?\])?", master)
     if found is None:
         return None

@@ -1,10 +1,10 @@
-"""The jars behind Spark, Kafka and Kafka Connect: pinned in `ivy.xml`, fetched once, then read from a cache.
+"""Fetches the jars of Spark's connectors, Kafka and Kafka Connect, which `ivy.xml` pins, into the cache folder.
 
-Ivy comes with PySpark, so nothing but Java is needed to fetch them. They lie in the cache folder
-(`$INGEST_CACHE`, default `~/.cache/ingest`), in `jars/<digest of ivy.xml>/<configuration>/`. A folder is
-there whole or not at all, and once it is there neither Java nor a network is asked for it.
+PySpark contains Ivy, so that only Java is needed. The jars lie in `jars/<digest of ivy.xml>/<configuration>/` of the
+cache folder (`$INGEST_CACHE`, default `~/.cache/ingest`). A folder is complete or missing; once it is there, neither
+Java nor a network is needed.
 
-`$INGEST_IVY_SETTINGS` may name an Ivy settings file, for those who fetch through a mirror.
+`$INGEST_IVY_SETTINGS` may name an Ivy settings file, for a mirror.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _RETRIEVE_PATTERN = "[conf]/[artifact]-[revision](-[classifier]).[ext]"
 
 
 def jars(configuration: str) -> list[Path]:
-    """The jars of one configuration of `ivy.xml` (`spark`, `kafka`, `connect`, `debezium`), sorted by name.
+    """Returns the jars of a configuration of `ivy.xml` (`spark`, `kafka`, `connect`, `debezium`, `compiler`) by name.
 
     The first call fetches all configurations (about 100 MB, a minute or two); later calls, also of other
     processes, only list a folder.
 
     Raises:
-        PrerequisiteMissing: no such configuration; on the first call also no Java, disk space, network.
+        PrerequisiteMissing: no such configuration; at the first call also without Java, disk space or network.
     """
     return sorted(jars_folder(configuration).glob("*.jar"))
 
 
 def jars_folder(configuration: str) -> Path:
-    """The folder that holds exactly the jars of `configuration`: a class path entry, a Connect plugin.
+    """Returns the folder of the jars of `configuration`: a class path entry, or a plugin of Connect.
 
     Raises:
         PrerequisiteMissing: as `jars`.
@@ -64,7 +64,7 @@ def jars_folder(configuration: str) -> Path:
 
 
 def require_java() -> Path:
-    """The `java` to start: `$JAVA_HOME`'s, else the first on the PATH, of release 17 or later.
+    """Returns the `java` to start: `$JAVA_HOME`'s, otherwise the first on the PATH, of release 17 or later.
 
     Raises:
         PrerequisiteMissing: there is none, it does not answer, or it is older.
@@ -91,13 +91,13 @@ def _checked_java(home: str | None, search_path: str | None) -> Path:
 
 
 def _java_release(version_text: str) -> int | None:
-    """17 for `openjdk version "17.0.15"`, 8 for `java version "1.8.0_412"`."""
+    """Returns 17 for `openjdk version "17.0.15"`, 8 for `java version "1.8.0_412"`."""
     match = re.search(r'version "(?:1\.)?(\d+)', version_text)
     return int(match.group(1)) if match else None
 
 
 def cache_folder() -> Path:
-    """`$INGEST_CACHE`, else `~/.cache/ingest`: what was fetched once and may be deleted at any time."""
+    """Returns the cache folder, `$INGEST_CACHE` or `~/.cache/ingest`, which may be deleted at any time."""
     chosen = os.environ.get("INGEST_CACHE")
     return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".cache" / "ingest"
 
@@ -114,7 +114,7 @@ def _jar_counts() -> Counter[str]:
 
 
 def _fetch(resolved: Path) -> None:
-    """Fetch every configuration beside `resolved`, then rename: a crash leaves nothing that looks whole."""
+    """Fetches all configurations beside `resolved`, then renames: a crash leaves nothing that looks complete."""
     java = require_java()
     parent = resolved.parent
     parent.mkdir(parents=True, exist_ok=True)
