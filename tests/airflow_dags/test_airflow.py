@@ -17,7 +17,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.jvm.jars import jars
+from ingest.jvm.library import session_jars
 from ingest.names import Lakehouse
 from ingest.spark.session import SHORT_LIVED
 from ingest.stack import Stack
@@ -110,7 +110,7 @@ def shop(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> tuple[Shop, 
         "retry_delay_seconds": 1,
     }
     secret = {"source": {**source, "exclude_tables": "${ONLY_IN_A_SHELL}"}}
-    jar_files = {"spark.jars": ",".join(map(str, jars("spark")))}
+    jar_files = {"spark.jars": ",".join(map(str, session_jars()))}
     written(root / "conf", "shop", pipeline | {"batch": {"max_events": 300}, "airflow": settings})
     written(root / "conf", "secret", pipeline | secret | {"airflow": settings})
     written(root / "submitted" / "conf", "shop", pipeline | {"spark": SHORT_LIVED | jar_files, "airflow": SUBMITTED})

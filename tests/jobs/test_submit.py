@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from ingest.errors import EXIT_USER
-from ingest.jvm.jars import jars
+from ingest.jvm.library import session_jars
 from ingest.names import Lakehouse
 from ingest.stack import Stack
 
@@ -48,7 +48,7 @@ def submitted(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     submit = str(Path(sys.executable).with_name("spark-submit"))
     environment = {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(folder / "conf")}
     return subprocess.run(
-        [submit, "--jars", ",".join(map(str, jars("spark"))), *options, str(folder / "job.py")],
+        [submit, "--jars", ",".join(map(str, session_jars())), *options, str(folder / "job.py")],
         env=os.environ | environment,
         capture_output=True,
         text=True,
@@ -98,7 +98,7 @@ def test_capture_and_merge_submitted_apart_fill_silver(tmp_path: Path, stack: St
     submit = str(Path(sys.executable).with_name("spark-submit"))
     for job in ("capture", "merge"):
         completed = subprocess.run(
-            [submit, "--jars", ",".join(map(str, jars("spark"))), f"jobs/{job}.py", str(file), "--available-now"],
+            [submit, "--jars", ",".join(map(str, session_jars())), f"jobs/{job}.py", str(file), "--available-now"],
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
             capture_output=True,
