@@ -188,7 +188,8 @@ def _table_sides(
         if not names.is_named_by(entry.table_schema.table, entry.origin):
             continue
         versions = row_history_of(spark, layout, pipeline.name, entry.table_schema.table).versions
-        found[entry.table_schema.table] = _TableSide(entry, as_of(Silver(spark, entry.path)), as_of(versions))
+        silver = Silver(spark, layout.silver(pipeline.name, entry.table_schema.table))
+        found[entry.table_schema.table] = _TableSide(entry, as_of(silver), as_of(versions))
     return found
 
 

@@ -2,7 +2,7 @@
 
 | column | content |
 |---|---|
-| `_ingest_deleted` | true: the key is deleted; the other columns are null |
+| `_deleted` | true: the key is deleted; the other columns are null |
 | `_position` | `POSITION` of the event |
 | `_column_positions` | null for a whole image; else the columns that are older, or unknown (`merge.partial_rows`) |
 | `_source_ts` | time of the source's commit |
@@ -27,7 +27,7 @@ from pyspark.sql import types as T
 from ingest.changelog.position import POSITION
 from ingest.changelog.values.render import LOSSLESS_JSON
 
-DELETED = "_ingest_deleted"
+DELETED = "_deleted"
 POSITION_COLUMN = "_position"
 COLUMN_POSITIONS = "_column_positions"
 SOURCE_TS = "_source_ts"

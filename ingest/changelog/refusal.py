@@ -24,7 +24,7 @@ _NOT_SENT = (
 def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:
     """Returns the columns `_ingest_code` and `_ingest_reason`, null if the event can be applied.
 
-    They need these columns: `_ingest_deleted`, `_ingest_corrupt` and `_ingest_imageless` (boolean); `_ingest_partial`
+    They need these columns: `_deleted`, `_ingest_corrupt` and `_ingest_imageless` (boolean); `_ingest_partial`
     (names of columns that were not sent), `_ingest_broken` (of those that can't be decoded), `_ingest_named` (of those
     in the event; only for a key of several columns). `image`: the name of the image that the columns come from.
     """

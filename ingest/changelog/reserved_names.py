@@ -3,7 +3,7 @@ prefix of internal columns. A source's column can't have one of them."""
 
 from __future__ import annotations
 
-_OF_TABLES = "_position _source_ts _column_positions _valid_from _valid_to _until _arrived _other_key"
+_OF_TABLES = "_position _source_ts _column_positions _valid_from _valid_to _until _arrived _other_key _deleted"
 _OF_DELTA = "_metadata _change_type _commit_version _commit_timestamp"
 RESERVED_NAMES = frozenset((*_OF_TABLES.split(), *_OF_DELTA.split()))
 PREFIX = "_ingest_"

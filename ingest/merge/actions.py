@@ -93,7 +93,7 @@ def with_whole_row_actions(
 @cache
 def _action_columns() -> dict[str, Column]:
     """Returns `_ingest_action` and `_ingest_tied`, computed from `_position`, `_ingest_row`, `_ingest_tombstone`,
-    `_ingest_deleted` and `_ingest_code`.
+    `_deleted` and `_ingest_code`.
 
     Positions are compared outside of CASE branches: Spark eliminates no common subexpressions inside them. Cached,
     since building the columns takes longer than a small batch.

@@ -127,9 +127,10 @@ def _table(
     spark: SparkSession, pipeline: str, lakehouse: Lakehouse, entry: CatalogEntry, quarantined: int
 ) -> TableStatus:
     name = entry.table_schema.table
-    silver, pending = Silver(spark, entry.path), Silver(spark, lakehouse.pending(pipeline, name))
+    path = lakehouse.silver(pipeline, name)
+    silver, pending = Silver(spark, path), Silver(spark, lakehouse.pending(pipeline, name))
     tombstones = Tombstones(spark, lakehouse.tombstones(pipeline, name))
     # A state without a position was carried over from another key and is no row yet.
     waiting = pending.rows().where(F.col(POSITION_COLUMN).isNotNull()).count() if pending.exists() else 0
     rows = silver.rows().count() if silver.exists() else 0
-    return TableStatus(name, entry.table_schema.key, rows, waiting, tombstones.count(), quarantined, entry.path)
+    return TableStatus(name, entry.table_schema.key, rows, waiting, tombstones.count(), quarantined, path)

@@ -100,7 +100,7 @@ def test_a_compacted_file_is_bounded(spark: SparkSession, tmp_path: Path, monkey
 def test_batches_of_a_large_file_are_read_by_page(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.lakehouse.bronze._ROWS_SKIPPED", 0)
+    monkeypatch.setattr("ingest.lakehouse.bronze_batches._ROWS_SKIPPED", 0)
     bronze = Bronze(spark, str(tmp_path / "b"))
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
     bronze.compact(FILES_PER_SIZE)

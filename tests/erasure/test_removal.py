@@ -53,7 +53,7 @@ NEEDLES = (
 )
 
 
-def said(table: str, op: str, offset: int, lsn: int, key: int, **image: Any) -> TableEvent:
+def said(table: str, op: str, offset: int, lsn: int, key: int, /, **image: Any) -> TableEvent:
     return TableEvent(table, Event(op, offset, lsn, key, image))  # type: ignore[arg-type]
 
 

@@ -35,6 +35,7 @@ def digest(
     loaded = load(pipeline)
     with running("ingest digest", loaded.session) as spark, converting_errors(loaded):
         entry = Catalog(spark, loaded.layout.tables).entry(loaded.name, table)
-        found = entry_digest(entry, Silver(spark, entry.path).rows(as_of))
+        silver = Silver(spark, loaded.layout.silver(loaded.name, table))
+        found = entry_digest(entry, silver.rows(as_of))
     console = plain_console()
     console.out(json.dumps({"table": table, **asdict(found)}) if as_json else f"{found.digest}  {table}")

@@ -1,0 +1,55 @@
+"""A lakehouse that an earlier version of this project wrote is readable, and goes on.
+
+Each archive in `versions/` holds a lakehouse of three members, their claims (with row history) and photos, out of which
+one member was erased: created rows, an update, a delete, a row that moved to another key.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.backfill.rebuilding import Rebuild
+from ingest.suppression.cutoff import WHOLE_SOURCE, Cutoff
+from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, SETTINGS, insured, topic
+from tests.erasure.test_removal import ANNA, BEN, TEXT, adds_up, merge, remove, said
+from tests.suppression.test_suppression import ask, rows
+
+pytestmark = pytest.mark.spark
+CARL = 99002
+VERSIONS = sorted((Path(__file__).parent / "versions").glob("*.tar.xz"))
+NEXT = [
+    said(CLAIMS, "u", 6, 22, 62, member_id=CARL, text="late, and deleted since"),
+    said(CLAIMS, "u", 7, 24, 64, member_id=CARL, text="late, and moved since"),
+    said(CLAIMS, "u", 8, 23, 60, member_id=ANNA, text=TEXT),
+    said(CLAIMS, "u", 9, 40, 61, member_id=BEN, text="found again"),
+    said(CLAIMS, "c", 10, 41, 65, member_id=CARL, text="fire"),
+]
+
+
+@pytest.mark.parametrize("archive", VERSIONS, ids=lambda path: path.name)
+def test_a_lakehouse_of_an_earlier_version_goes_on(spark: SparkSession, tmp_path: Path, archive: Path) -> None:
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path, filter="data")
+    made = insured(tmp_path, tables=SETTINGS | {CLAIMS: SETTINGS[CLAIMS] | {"history": True}})
+    assert rows(spark, made, MEMBERS) == {BEN: {"name": "Ben"}, CARL: {"name": "Carl"}}
+    merge(spark, made, tmp_path / "events", NEXT)
+    claims = {
+        61: {"member_id": BEN, "text": "found again"},
+        63: {"member_id": CARL, "text": "moved"},
+        65: {"member_id": CARL, "text": "fire"},
+    }
+    assert rows(spark, made, CLAIMS) == claims
+    adds_up(spark, made, tmp_path / "proof")
+    ends = {topic(CLAIMS): {1: 11}, topic(MEMBERS): {1: 3}, topic(PHOTOS): {1: 2}}
+    ask(spark, made, {BEN: Cutoff(ends, {WHOLE_SOURCE: (0, 41, 0, 0, 1, 0, 0)})})
+    remove(spark, made)
+    del claims[61]
+    assert rows(spark, made, CLAIMS) == claims
+    assert rows(spark, made, MEMBERS) == {CARL: {"name": "Carl"}}
+    assert rows(spark, made, PHOTOS) == {}
+    Rebuild(spark, made).run()
+    assert rows(spark, made, CLAIMS) == claims
