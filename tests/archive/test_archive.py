@@ -147,7 +147,7 @@ def test_a_run_that_died_before_its_manifest_is_repeated(
 
     bronze = from_file(spark, tmp_path)
     with monkeypatch.context() as patched, pytest.raises(Died):
-        patched.setattr(Manifest, "text", dies)
+        patched.setattr(Manifest, "to_json", dies)
         archived(spark, bronze, store)
     left_behind = names(store)
     assert left_behind, "objects of which nobody knows yet"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.testing import UNAVAILABLE, Event, fold, format_events, parse_events, shrink
 from ingest.testing.changelogs import COLUMNS, random_changelog
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_line_says_the_events_that_it_was_written_from(seed: int) -> None:
     events = random_changelog(Random(seed), 12, truncates=seed % 2 == 0)
