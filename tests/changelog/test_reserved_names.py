@@ -112,12 +112,12 @@ def test_reserved_names_are_refused_and_nothing_else_stops(spark: SparkSession, 
     others = Topic("shop.public.others", ("public", "others"))
     others.change("c", 10, {"id": 1, "v": "a"})
     mine = Topic("shop.public.mine", ("public", "mine"))
-    mine.change("c", 10, {"id": 1, **{name.upper(): "x" for name in RESERVED_NAMES}, "_old_0": 1})
+    mine.change("c", 10, {"id": 1, **{name.upper(): "x" for name in RESERVED_NAMES}, "_Ingest_anything": 1})
     rows, summary = folded(spark, tmp_path, [*others.records, *mine.records], 0)
     assert rows["public.others"] == [{"id": 1, "v": "a"}]
     assert not rows.get("public.mine")
     (refused,) = summary["quarantine"]
     assert refused["code"] == "reserved-name"
     assert all(repr(name.upper()) in refused["reason"] for name in RESERVED_NAMES)
-    assert "'_old_0'" in refused["reason"]
+    assert "'_Ingest_anything'" in refused["reason"]
     assert "column.exclude.list" in refused["reason"]
