@@ -110,6 +110,7 @@ def shop(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 RIGHT = {NOTES: ["later", "twice the same", "twice the same"], LOG: ["line"] * 3, ORDERS: ["x"] * 3}
 
 
+@pytest.mark.long
 def test_what_backfills_have_captured_once_more_counts_once(shop: Shop) -> None:
     shop.stream(changelog())
     shop.backfill(changelog())

@@ -38,6 +38,7 @@ def said(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
+@pytest.mark.long
 def test_a_dump_and_the_changes_after_it_are_the_table(spark: SparkSession, tmp_path: Path, said: Any) -> None:
     early = [r for r in events() if r["timestamp"] < DAY_BEGINS + 5 * HOUR]
     whole, before = pipeline(tmp_path / "whole"), pipeline(tmp_path / "before")

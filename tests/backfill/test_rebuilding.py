@@ -26,6 +26,7 @@ class Died(Exception):
     pass
 
 
+@pytest.mark.long
 def test_a_rebuild_puts_right_what_is_wrong_and_takes_a_new_definition(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

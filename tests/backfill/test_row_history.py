@@ -101,6 +101,7 @@ def test_every_version_is_kept_and_a_backfill_tells_those_from_before_it_was_ask
         assert proved(spark, late)[ORDERS] is True
 
 
+@pytest.mark.long
 def test_the_life_of_a_row_is_told_whether_its_history_is_kept_or_not(
     spark: SparkSession, folder: Path, shop: Pipeline, tmp_path: Path, said: Any
 ) -> None:

@@ -208,6 +208,7 @@ def test_events_that_wait_for_their_table_hold_a_removal_open(
     adds_up(spark, mended, tmp_path / "beside")
 
 
+@pytest.mark.long
 def test_what_a_backfill_has_read_goes_too(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     """Its events lie in a bronze of their own."""
     remove(spark, pipeline)

@@ -154,6 +154,7 @@ def test_what_comes_later_and_what_died_in_between_is_found(
     assert erased(spark, pipeline).taken[BRONZE]["events"] == 0
 
 
+@pytest.mark.long
 def test_the_index_tells_of_no_key(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingest.erasure.subject_index._EVENTS", 5)
     pipeline = insured(tmp_path)

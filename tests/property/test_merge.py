@@ -178,7 +178,7 @@ def test_truncates_leave_what_came_after_them(spark: SparkSession, tmp_path: Pat
     assert found == [fold(one, COLUMNS) for one in said]
 
 
-@pytest.mark.parametrize("lane", ["with the library", "without it"])
+@pytest.mark.parametrize("lane", [pytest.param("with the library", marks=pytest.mark.long), "without it"])
 def test_random_changelogs_with_and_without_the_java_library(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lane: str
 ) -> None:

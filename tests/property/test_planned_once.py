@@ -55,7 +55,14 @@ def test_no_later_batch_of_few_changes_is_planned_anew(
     merge = Merge(spark, _PIPELINE, Lakehouse(str(tmp_path / "lakehouse")), Rules(), bronze, slice_events=1)
     for _ in parse_events(_FIRST, COLUMNS):
         assert [a.applied for a in merge.step()] == [1]
-    assert {name for name, _ in made} >= {"_states", "_with_row_actions", "_in_json", "_silver_rows", "_new", "new_rows"}
+    assert {name for name, _ in made} >= {
+        "_states",
+        "_with_row_actions",
+        "_in_json",
+        "_silver_rows",
+        "_new",
+        "new_rows",
+    }
     assert {name for name, _ in made} >= {"_of_located", "_as_written", "_unchanged"}
     assert [name for name, repeats in made if not repeats] == []
     planned = len(made)

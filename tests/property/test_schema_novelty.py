@@ -119,6 +119,7 @@ def types_of(kinds: str | None) -> dict[str, str]:
     return {c.name: str(c.type) for c in inferred_columns(kinds)}
 
 
+@pytest.mark.long
 def test_a_shape_is_that_of_all_changes(spark: SparkSession) -> None:
     values = _values(Random(_SEED))
     events = _events(spark, values).localCheckpoint()

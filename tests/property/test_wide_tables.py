@@ -105,10 +105,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
         yield found
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("whole_plans")
-@pytest.mark.parametrize(
-    "kind", ["whole rows", *(pytest.param(kind, marks=pytest.mark.long) for kind in KINDS if kind != "whole rows")]
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_plan_grows_faster_than_the_columns(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
