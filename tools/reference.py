@@ -5,9 +5,9 @@ Three pages: every command with its options, every setting of a pipeline file, e
 
 from __future__ import annotations
 
+import argparse
 import ast
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path
@@ -212,7 +212,11 @@ def _text(lines: Iterable[str]) -> str:
 
 def main() -> None:
     """Writes the pages into the folder that the command line names."""
-    folder = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(
+        description="Write the reference out of the code. Example: reference.py docs/reference"
+    )
+    parser.add_argument("folder", type=Path, help="The folder for the pages; it is made if it is missing.")
+    folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (folder / name).write_text(text, encoding="utf-8")
