@@ -328,7 +328,7 @@ MUTANTS = [
     ),
     Mutant(
         "the account of a slice that died stands for those after it",
-        "loop/merge_lease.py",
+        "loop/unfinished_slices.py",
         "t.user_metadata[THROUGH_BATCH] == batch.through_batch",
         "t.user_metadata[THROUGH_BATCH] > 0",
         CRASHES,

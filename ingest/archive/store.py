@@ -61,8 +61,8 @@ class ObjectInfo:
 
 @dataclass(frozen=True)
 class Version:
-    """A version of an object, or a delete marker (`marker`). In a bucket without versioning the object is its only
-    version. `latest`: the version that a plain GET returns."""
+    """A version of an object, or a delete marker (`is_delete_marker`). In a bucket without versioning the object is its
+    only version. `is_latest`: the version that a plain GET returns."""
 
     key: str
     id: str
@@ -191,11 +191,12 @@ class ObjectStore:
         return len(uploads)
 
     def get(self, key: str, etag: str | None = None) -> bytes:
-        """Returns the object's bytes. Raises Absent where it does not exist, Contended where its ETag isn't `etag`."""
+        """Returns the object's bytes. Raises ObjectMissing where it does not exist, and Contended where its ETag isn't
+        `etag`."""
         return self._read(key, {} if etag is None else {"IfMatch": etag})
 
     def tail(self, key: str, size: int) -> bytes:
-        """Returns the last `size` bytes of the object, or all of a smaller one. Raises Absent where it does not
+        """Returns the last `size` bytes of the object, or all of a smaller one. Raises ObjectMissing where it does not
         exist."""
         return self._read(key, {"Range": f"bytes=-{size}"})
 

@@ -9,8 +9,7 @@
 | `_ingest_event` | topic, partition and offset of the record |
 | `_ingest_code`, `_ingest_reason` | why the event can't be applied; null if it can |
 | `_ingest_moved` | true: the delete of the old key by an update of the key |
-| `_ingest_new_key` | of a delete: the key under which the row continues, a struct of key columns (`merge.key_changes`)
-|
+| `_ingest_new_key` | of a delete: the key under which the row continues, a struct of key columns |
 | `_ingest_moved_to` | the same in a tombstone, as JSON text |
 | `_ingest_location` | of a stored row: its file's name, and its index in the file |
 """

@@ -184,7 +184,7 @@ def _envelope(naming: Naming) -> dict[str, Column]:
 
 
 def _classified(naming: Naming) -> dict[str, Column]:
-    """Returns the `numbers` of the source, `source_table`, and `_control` (true: the event concerns no row)."""
+    """Returns the `source_numbers` of the source, `source_table`, and `_control` (true: the event concerns no row)."""
     value, source = F.col("value"), F.col("_source")
     silent = F.when(value.isNull(), _key().isNull()).otherwise(F.length(value) == 0)
     is_control = silent | (value.isNotNull() & naming.is_control(F.col("topic"), F.col("_op")))

@@ -14,8 +14,8 @@ A transaction may write before another one commits and commit after it: its even
 are ordered by lsn within it. A read of an incremental snapshot, which has no lsn, gets the position of the last commit
 too: it is newer than all that was committed before it, and older than all that is sent after it. Per key this equals
 the order of the lsn: a row lock keeps a second transaction from writing before the first has committed. A read without
-`sequence` is unplaced (`is_adrift`). Before it is merged it gets the position of the preceding change of the same key
-in its partition, with `streamed` 2 (`changelog.unplaced_reads`).
+`sequence` is unplaced (`is_unplaced_read`). Before it is merged it gets the position of the preceding change of the
+same key in its partition, with `streamed` 2 (`changelog.unplaced_reads`).
 
 For SQL Server the order per key is that of change_lsn, by the same row lock. `streamed` -1 is a position right before a
 snapshot: everything lower is older than the snapshot.
@@ -117,7 +117,7 @@ def source_numbers(source: Column) -> dict[str, Column]:
 
 
 def position(source: Column, op: Column, offset: Column, partition: Column) -> Column:
-    """Returns the `POSITION` of an event from its envelope's `source`; the columns `numbers` must exist."""
+    """Returns the `POSITION` of an event from its envelope's `source`; the columns of `source_numbers` must exist."""
     serial = F.coalesce(source["event_serial_no"], F.lit(0))
     zero, lsn, committed = F.lit(0).cast("bigint"), source["lsn"], F.col("_committed")
     read = op == "r"
@@ -164,7 +164,7 @@ def progress(source: Column, op: Column) -> Column:
     """Returns the `PROGRESS` of the log when an event was sent; null for snapshot reads and if the source gives none.
 
     Connectors send transactions in the order of their commits, so progress goes back only if events are sent again or a
-    new epoch begins. The columns `numbers` must exist.
+    new epoch begins. The columns of `source_numbers` must exist.
     """
     of_postgres = source["lsn"].isNotNull()
     major = F.when(of_postgres, F.col("_committed")).otherwise(F.coalesce("_file", "_commit"))
@@ -200,7 +200,7 @@ def is_unplaced_read(position: Column) -> Column:
 
 
 def is_unplaced_read_at(position: tuple[int, ...]) -> bool:
-    """Returns `is_adrift` for a position of plain numbers."""
+    """Returns `is_unplaced_read` for a position of plain numbers."""
     return position[1:3] == (0, 0) and position[4] == _UNPLACED
 
 
@@ -210,7 +210,8 @@ def right_above(position: Column) -> Column:
 
 
 def read_position(predecessor: Column, received: Column) -> Column:
-    """Returns the position of an unplaced read: right above the preceding change of its key; `own` without one."""
+    """Returns the position of an unplaced read: right above the preceding change of its key; `received` without
+    one."""
     at = right_above(predecessor).withField("offset", received["offset"]).withField("partition", received["partition"])
     return F.when(predecessor.isNotNull(), at).otherwise(received)
 

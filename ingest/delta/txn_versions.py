@@ -1,9 +1,9 @@
 """Versions of applications in a table's log (Delta's `txn` actions), and leases.
 
 A `TxnVersion` is committed with the data that it describes. A lease is one too: its version is the time at which it
-ends. A writer that lost a conflict takes a lease, and the others wait before they begin their next batch. A lease
-expires by itself if its writer dies. Correctness does not depend on leases: a batch that builds on an outdated snapshot
-fails at its commit.
+ends. A writer that lost two conflicts in a row takes a lease, and the others wait before they begin their next batch. A
+lease expires by itself if its writer dies. Correctness does not depend on leases: a batch that builds on an outdated
+snapshot fails at its commit.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from ingest.merge.actions import ACTION, DELETE, UPDATE
 
 @dataclass(frozen=True)
 class RowChanges:
-    """States to write. `states`: with their `_action` and the `LOCATION` of the row that each replaces. `actions`:
+    """States to write. `states`: with their `ACTION` and the `LOCATION` of the row that each replaces. `actions`:
     those that occur. `files`: names of the files that hold the replaced rows. `rows`: number of states. `parts`: number
     of partitions in which the states are sorted by key, if they are. `row_numbers`: the replaced rows by file, if they
     are few."""

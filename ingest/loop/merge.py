@@ -223,7 +223,7 @@ class Merge:
         return self._merge_table(schemas, batch)
 
     def _merge_table(self, schemas: Schemas, batch: TableBatch) -> Account:
-        """Merges a batch, again after each conflict with another writer, on the table as that left it. After the first
+        """Merges a batch, again after each conflict with another writer, on the table as that left it. After the second
         conflict it takes a lease, or small batches would overtake a large one for ever."""
 
         excluded = Account(

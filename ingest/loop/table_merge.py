@@ -29,8 +29,8 @@ from ingest.errors import ConfigError, Contended
 from ingest.evolution.policies import ColumnConflict
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.duplicate_delivery import DuplicateDeliveries
-from ingest.loop.merge_lease import SliceCommits, UnfinishedSlices
 from ingest.loop.table_schemas import Incoming, Refused, TableSchemas
+from ingest.loop.unfinished_slices import SliceCommits, UnfinishedSlices
 from ingest.loop.unordered_keys import UnorderedKeys
 from ingest.loop.writing import commit_changeset, commit_nothing
 from ingest.merge.table_schema import TableSchema
