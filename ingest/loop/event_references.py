@@ -27,7 +27,7 @@ from ingest.suppression.key_references import OWN_KEYS, REFERENCES, foreign_keys
 GROUP = "_ingest_group"
 """Number of the event's group; `TOMBSTONES` for null tombstones."""
 TOMBSTONES = -1
-TOMBSTONE_KEYS = "_ingest_graves"
+TOMBSTONE_KEYS = "_ingest_tombstone_keys"
 """The key hashes by which tombstones know the event's row."""
 
 

@@ -52,7 +52,7 @@ from ingest.merge.actions import ACTION, DELETE, INSERT, UPDATE, WRITE_TOMBSTONE
 _ENTRY = T.StructType([T.StructField("key", T.StringType()), T.StructField("value", COLUMN_POSITION)])
 
 
-DELETE_POSITION, NEEDS_TOMBSTONE = "_ingest_dead", "_ingest_buries"
+DELETE_POSITION, NEEDS_TOMBSTONE = "_ingest_delete_position", "_ingest_needs_tombstone"
 ROW, PENDING_ROW, TOMBSTONE = "_ingest_row", "_ingest_pending_row", "_ingest_tombstone"
 """Columns for what is stored of a key: its row in silver, its pending row, its tombstone. Each a struct of position,
 layers (column positions), content (hash) and location, or null."""
@@ -74,9 +74,9 @@ _STORED = T.StructType(
 def join_states(
     states: DataFrame, key: Sequence[str], columns: Sequence[str], partial_columns: Sequence[str]
 ) -> DataFrame:
-    """Returns the join of the states of each key: one row per key, with the columns of a change, `_ingest_dead`
-    (highest position of a delete), `_ingest_carried` (true: no image, only values that a move carried over) and those
-    of `stored_columns`.
+    """Returns the join of the states of each key: one row per key, with the columns of a change, `DELETE_POSITION`
+    (highest position of a delete), `_ingest_carried` (true: no image, only values that a move carried over) and those of
+    `stored_columns`.
 
     `columns`: those of the table other than the key's. `partial_columns`: those of them that have an entry in
     `_column_positions` of any state.
@@ -172,7 +172,7 @@ def stored_columns(kind: str | None, columns: Sequence[str], location: Column | 
 
 def with_partial_row_actions(states: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Returns joined states with `_ingest_action` (on silver; `write-tombstone`: only a tombstone is new),
-    `_ingest_pending_action` (on the pending table) and `_ingest_buries` (true: a tombstone has to be written).
+    `_ingest_pending_action` (on the pending table) and `_ingest_needs_tombstone` (true: a tombstone has to be written).
     `columns`: all of the table."""
     complete = ~F.coalesce(F.exists(F.map_values(COLUMN_POSITIONS), lambda v: v.isNull()), F.lit(False))
     row, pending_row = F.col(ROW), F.col(PENDING_ROW)

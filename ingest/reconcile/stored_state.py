@@ -13,7 +13,7 @@ from ingest.internal_columns import LOCATION, LOCATION_TYPE
 from ingest.lakehouse.tombstones import MOVED_AT
 from ingest.merge.actions import with_whole_row_actions
 
-HAS_COLUMN_VERSIONS = "_ingest_layered"
+HAS_COLUMN_VERSIONS = "_ingest_has_column_versions"
 """True where columns of the stored row are older than the row."""
 
 

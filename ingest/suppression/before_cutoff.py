@@ -13,7 +13,7 @@ from ingest.changelog.position import POSITION, has_source_position, source_posi
 from ingest.spark.local_rows import local_rows
 from ingest.suppression.cutoff import Cutoff
 
-BEFORE_CUTOFF, UNDECIDED = "_ingest_old", "_ingest_unknown"
+BEFORE_CUTOFF, UNDECIDED = "_ingest_before_cutoff", "_ingest_undecided"
 """Boolean columns: the event stands at or below the cutoff; neither its offset nor its position decides that."""
 _CUTOFF_ROWS = T.StructType(
     [

@@ -15,7 +15,7 @@ from ingest.suppression.key_file import LedgerKeys
 from ingest.suppression.keyed_hash import INNER, OUTER, key_text, keyed_hash_column
 from ingest.suppression.subjects import Subjects
 
-OWN_KEYS, REFERENCES = "_ingest_own", "_ingest_named"
+OWN_KEYS, REFERENCES = "_ingest_own_keys", "_ingest_references"
 """Array columns: the row's own keys; its own keys and all that its foreign keys hold."""
 KEY_HASH = "key_hash"
 _REFERENCES = T.ArrayType(T.StructType([T.StructField("table", T.StringType()), T.StructField("text", T.StringType())]))
