@@ -75,8 +75,8 @@ def join_states(
     states: DataFrame, key: Sequence[str], columns: Sequence[str], partial_columns: Sequence[str]
 ) -> DataFrame:
     """Returns the join of the states of each key: one row per key, with the columns of a change, `DELETE_POSITION`
-    (highest position of a delete), `_ingest_carried` (true: no image, only values that a move carried over) and those of
-    `stored_columns`.
+    (highest position of a delete), `_ingest_carried` (true: no image, only values that a move carried over) and those
+    of `stored_columns`.
 
     `columns`: those of the table other than the key's. `partial_columns`: those of them that have an entry in
     `_column_positions` of any state.
