@@ -16,8 +16,8 @@ def table_digests(spark: SparkSession, lakehouse: Lakehouse, pipeline: str) -> d
     """Returns table → digest of its live rows, for all tables in the catalog."""
     entries = Catalog(spark, lakehouse.tables).entries(pipeline)
     # Not by the entry's path: it is where the table was written, and a lakehouse may have been restored elsewhere.
-    paths = {e.table_schema.table: lakehouse.silver(pipeline, e.table_schema.table) for e in entries}
-    return {e.table_schema.table: entry_digest(e, Silver(spark, paths[e.table_schema.table]).rows()) for e in entries}
+    silver = {e.table_schema.table: Silver(spark, lakehouse.silver(pipeline, e.table_schema.table)) for e in entries}
+    return {e.table_schema.table: entry_digest(e, silver[e.table_schema.table].rows()) for e in entries}
 
 
 def history_digest(entry: CatalogEntry, rows: DataFrame) -> Digest:

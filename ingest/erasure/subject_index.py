@@ -27,6 +27,7 @@ from ingest.config import Pipeline
 from ingest.delta import compaction, delta_table
 from ingest.delta.compaction import BackgroundCompaction
 from ingest.delta.conflict_retry import concurrent_commit
+from ingest.lakehouse import page_index
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
@@ -43,8 +44,6 @@ _KIND = "subject index"
 _EVENTS = 100_000
 """Approximate number of events in a span, in whole batches."""
 _HEX_DIGITS = 7
-_MAX_PAGE_FILTERS = 200
-"""Up to this number of keys is pushed down as filters on Parquet pages; for more, the whole index is read."""
 _DIGITS = "digits"
 _SCHEMA = T.StructType(
     [
@@ -136,11 +135,12 @@ class SubjectIndex:
     def spans_with(self, keys: DataFrame) -> list[Span]:
         """Returns the indexed spans, in order, that may contain events that reference one of `keys` (`KEY_HASH`,
         `key_version`)."""
-        if not self.spans:
+        if not self.spans or not self._table.exists():
             return []
         wanted = checkpoint(keys.select("key_version", _digits(F.col(KEY_HASH)).alias(_DIGITS)).distinct())
-        rows = self._rows_with_digits(wanted).join(F.broadcast(wanted), ["key_version", _DIGITS], "left_semi")
-        found = rows.select("after_batch", "upto_batch").distinct().collect()  # a row per span
+        rows, _ = page_index.matching(self._table, [_DIGITS, "key_version"], wanted)
+        mine = rows.where((F.col("reader") == self._reader) & (F.col("basis") == self.basis))
+        found = mine.select("after_batch", "upto_batch").distinct().collect()  # a row per span
         return sorted({Span(*row) for row in found} & {*self.spans})
 
     def require_unchanged(self) -> None:
@@ -170,19 +170,6 @@ class SubjectIndex:
         if self._table.exists():
             files = compaction.files_due(self._table.files().values(), files_per_size=compaction.FILES_PER_SIZE_UNREAD)
             BackgroundCompaction(self._table).compact(files, lambda due: _sorted(self._table.rows_in(due)))
-
-    def _rows(self) -> DataFrame:
-        rows = self._table.rows(_SCHEMA)
-        return rows.where((F.col("reader") == self._reader) & (F.col("basis") == self.basis))
-
-    def _rows_with_digits(self, wanted: DataFrame) -> DataFrame:
-        """Returns the rows of this index that may have the digits of `wanted`: for few keys those of the Parquet pages
-        that their statistics don't exclude, otherwise all."""
-        digits = wanted.select(_DIGITS).limit(_MAX_PAGE_FILTERS + 1).collect()  # digits of few keys
-        if not digits or len(digits) > _MAX_PAGE_FILTERS:
-            return self._rows()
-        # Parquet reduces an IN of more than ten values to its minimum and maximum; equalities are tested one by one.
-        return self._rows().where(_any([F.col(_DIGITS) == row[_DIGITS] for row in digits]))
 
     def _index_gap(self, gap: Span) -> Iterator[Span]:
         slices = Slices(self._bronze, self._rules, self._table_schemas, _EVENTS)
@@ -260,12 +247,6 @@ def _gaps(spans: Sequence[Span], last: int) -> Iterator[Span]:
 
 def _sorted(rows: DataFrame) -> DataFrame:
     return rows.select(*_SCHEMA.names).coalesce(1).sortWithinPartitions("reader", "key_version", _DIGITS)
-
-
-def _any(conditions: Sequence[Column]) -> Column:
-    """Returns the disjunction as a balanced tree, because Spark's planner recurses over it."""
-    half = len(conditions) // 2
-    return _any(conditions[:half]) | _any(conditions[half:]) if half else conditions[0]
 
 
 def _digits(key_hash: Column) -> Column:

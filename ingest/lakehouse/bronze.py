@@ -129,10 +129,9 @@ class Bronze(BronzeBatches):
         they are, in the order of their capture. Returns True if it was due."""
         if not self._table.exists():
             return False
-        bounds = {f.name: f.bounds(BATCH) for f in self._table.files().values() if f.rows < _COMPACTED_ROWS}
-        last = {name: batches[1] for name, batches in bounds.items() if batches and batches[1] <= through_batch}
-        merged = (f for f in self._table.files().values() if f.name in last)
-        due = compaction.files_due(merged, _LARGE, compaction.FILES_PER_SIZE_UNREAD)
+        bounds = ((f, f.bounds(BATCH)) for f in self._table.files().values() if f.rows < _COMPACTED_ROWS)
+        last = {f.name: batches[1] for f, batches in bounds if batches and batches[1] <= through_batch}
+        due = compaction.files_due(self._table.files_named(last), _LARGE, compaction.FILES_PER_SIZE_UNREAD)
         files = _filling(sorted(due, key=lambda f: last[f.name]))
         return self._compaction.compact(files, lambda due: _laid_out(self._table.rows_in(due), 1))
 
@@ -222,11 +221,10 @@ def _user_metadata(state: CaptureState) -> dict[str, Any]:
 
 def _filling(files: Sequence[DataFile]) -> Sequence[DataFile]:
     """Returns the first of `files` that fill one compacted file."""
-    for count in range(1, len(files)):
-        if (
-            sum(f.rows for f in files[:count]) >= _COMPACTED_ROWS
-            or sum(f.size for f in files[:count]) >= _COMPACTED_BYTES
-        ):
+    rows = size = 0
+    for count, file in enumerate(files, start=1):
+        rows, size = rows + file.rows, size + file.size
+        if rows >= _COMPACTED_ROWS or size >= _COMPACTED_BYTES:
             return files[:count]
     return files
 

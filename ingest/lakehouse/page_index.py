@@ -66,8 +66,8 @@ def matching(
     columns that are used, and of a large table only the pages that may hold one of a few keys."""
     searched = list(table.files().values()) if files is None else files
     keys = wanted.select(*map(quoted, (*key, *with_columns)))
-    # Keep the join: Parquet evaluates a pushed filter on an unprojected column as null.
     stored = stored or {}
+    # Keep the join: Parquet evaluates a pushed filter on an unprojected column as null.
     rows, found_few = _scan(table, key[0], wanted, searched, stored.get(key[0]))
     if stored:
         rows = rows.withColumnsRenamed({in_table: name for name, in_table in stored.items()})
