@@ -357,7 +357,7 @@ MUTANTS = [
     Mutant(
         "what stands where its row does is taken for the same",
         "reconcile/whole_rows.py",
-        'F.col("_ingest_said") == F.col("_ingest_there")',
+        'F.col("_ingest_state_content") == F.col("_ingest_stored_content")',
         "F.lit(True)",
         DOUBLED,
     ),
@@ -459,14 +459,14 @@ MUTANTS = [
     ),
     Mutant(
         "the row that an update of a few replaces stays",
-        "reconcile/prepared_lookup.py",
+        "reconcile/action_counts.py",
         "takes_effect(include_tied=False), F.col(LOCATION)",
         "F.col(ACTION) == DELETE, F.col(LOCATION)",
         FEW,
     ),
     Mutant(
         "the row where a doubled event of a few stands goes",
-        "reconcile/prepared_lookup.py",
+        "reconcile/action_counts.py",
         "takes_effect(include_tied=False), F.col(LOCATION)",
         "takes_effect(), F.col(LOCATION)",
         FEW,

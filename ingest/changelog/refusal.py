@@ -24,7 +24,7 @@ _NOT_SENT = (
 def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:
     """Returns the columns `_ingest_code` and `_ingest_reason`, null if the event can be applied.
 
-    They need these columns: `_deleted`, `_ingest_corrupt` and `_ingest_imageless` (boolean); `_ingest_partial`
+    They need these columns: `_deleted`, `_ingest_is_corrupt` and `_ingest_imageless` (boolean); `_ingest_unavailable`
     (names of columns that were not sent), `_ingest_broken` (of those that can't be decoded), `_ingest_named` (of those
     in the event; only for a key of several columns). `image`: the name of the image that the columns come from.
     """
@@ -35,7 +35,7 @@ def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:
     advice = "" if key else _WITHOUT_A_KEY
     cases = [
         (
-            F.col("_ingest_corrupt") & has_image,
+            F.col("_ingest_is_corrupt") & has_image,
             UNDECODABLE,
             F.lit(
                 "a value doesn't fit the type of its column, an object names a field twice, or a number of a column "
@@ -44,10 +44,10 @@ def refusal(key: Sequence[str], image: str) -> tuple[Column, Column]:
         ),
         (F.col("_ingest_imageless") & has_image, NO_IMAGE, F.lit(f"the event has no row image (`{image}`){advice}")),
         (
-            F.lit(not key) & (F.size("_ingest_partial") > 0),
+            F.lit(not key) & (F.size("_ingest_unavailable") > 0),
             PARTIAL,
             F.concat(
-                F.lit("these columns were not sent: "), F.array_join("_ingest_partial", ", "), F.lit(_WITHOUT_A_KEY)
+                F.lit("these columns were not sent: "), F.array_join("_ingest_unavailable", ", "), F.lit(_WITHOUT_A_KEY)
             ),
         ),
         (

@@ -152,7 +152,8 @@ FAILURES: tuple[Failure, ...] = (
     Failure(
         Contended,
         "another writer commits to the same tables of {lakehouse}",
-        "run one writer per pipeline; the same command continues where it stopped",
+        "run the same command again: it continues where it stopped. If this recurs, run fewer writers of the pipeline "
+        "at once",
         classes=(
             *python_names(*DELTA_CONFLICTS),
             *(f"io.delta.exceptions.{k.__name__}" for k in DELTA_CONFLICTS),

@@ -97,8 +97,8 @@ class Accounts:
         self._table.version()  # Another process may be merging.
         if (reached := self._table.txn_version(self._application)) > 0:
             return reached
-        row = self.rows().agg(F.max("upto_batch").alias("upto")).first()
-        return int(row["upto"]) if row and row["upto"] is not None else 0
+        row = self.rows().agg(F.max("upto_batch").alias("through_batch")).first()
+        return int(row["through_batch"]) if row and row["through_batch"] is not None else 0
 
     def add(
         self, after: int, through_batch: int, accounts: Sequence[Account], waiting: Sequence[WaitingShare] = ()

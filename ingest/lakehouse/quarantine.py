@@ -91,11 +91,11 @@ class Quarantine:
         """Removes the events at these `COORDINATES`. Returns the number of rewritten files."""
         return self._remove(events, COORDINATES)
 
-    def release(self, table: str, after: int, upto: int) -> int:
-        """Removes the events of the capture batches `after` < batch ≤ `upto` that waited because their table was set
-        aside. Returns the number of rewritten files."""
+    def release(self, table: str, after: int, through_batch: int) -> int:
+        """Removes the events of the capture batches `after` < batch ≤ `through_batch` that waited because their
+        table was set aside. Returns the number of rewritten files."""
         waiting = (F.col("table") == table) & (F.col("code") == SET_ASIDE)
-        inside = (F.col(BATCH) > after) & (F.col(BATCH) <= upto)
+        inside = (F.col(BATCH) > after) & (F.col(BATCH) <= through_batch)
         return self._remove(self.rows().where(waiting & inside), [*COORDINATES, "code"])
 
     def _remove(self, events: DataFrame, on: Sequence[str]) -> int:

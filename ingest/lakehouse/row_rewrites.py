@@ -44,8 +44,12 @@ def update_rows(
 
     def rewritten(rows: DataFrame) -> DataFrame:
         named = (F.col(c) if c in on else F.col(c).alias(f"_{c}") for c in places.columns)
-        joined = rows.join(F.broadcast(places.select(*named, F.lit(True).alias("_ingest_here"))), list(on), "left")
-        changed = {name: F.when(F.col("_ingest_here"), value).otherwise(F.col(name)) for name, value in values.items()}
+        joined = rows.join(
+            F.broadcast(places.select(*named, F.lit(True).alias("_ingest_is_changed"))), list(on), "left"
+        )
+        changed = {
+            name: F.when(F.col("_ingest_is_changed"), value).otherwise(F.col(name)) for name, value in values.items()
+        }
         return joined.withColumns(changed).select(*map(quoted, rows.columns))
 
     files: int = retry_on_conflict()(_rewrite, table, places, on, rewritten, layout, may_hold)

@@ -23,7 +23,7 @@ from ingest.changelog.position import POSITION, is_same_source_position
 from ingest.changelog.values.render import LOSSLESS_JSON
 from ingest.merge.key_join import joined_by_key
 
-TOMBSTONE_KEY = "_ingest_key"
+TOMBSTONE_KEY = "_ingest_tombstone_key"
 OLDER_THAN_HORIZON = "older-than-horizon"
 _FORGOTTEN = "tombstones this old have been forgotten: whether the key was deleted since can't be known"
 ACTION = "_ingest_action"
@@ -72,11 +72,11 @@ def with_whole_row_actions(
     source position of the stored row, which is a duplicate delivery if their columns are equal).
 
     `states`: compacted changes. `rows`, `tombstones`: what is stored of at least the keys of `states`, at most one row
-    per key, or None if there is nothing; columns: those of the key, or their hash `_ingest_key`, and `_position`; other
-    columns are passed on. `horizon`: tombstones below this position may have been collected.
+    per key, or None if there is nothing; columns: those of the key, or their hash `TOMBSTONE_KEY`, and `_position`;
+    other columns are passed on. `horizon`: tombstones below this position may have been collected.
     """
     with_actions = states
-    for name, stored in (("_ingest_row", rows), ("_ingest_tombstone", tombstones)):
+    for name, stored in (("_ingest_row_position", rows), ("_ingest_tombstone_position", tombstones)):
         if stored is None:
             with_actions = with_actions.withColumn(name, F.lit(None).cast(POSITION))
         else:
@@ -85,21 +85,21 @@ def with_whole_row_actions(
             positions = stored.select(*map(quoted, join_columns), F.col(POSITION_COLUMN).alias(name), *other_columns)
             with_actions = joined_by_key(with_actions, positions, join_columns, "left")
     if horizon is not None:
-        nothing_known = F.col("_ingest_row").isNull() & F.col("_ingest_tombstone").isNull()
+        nothing_known = F.col("_ingest_row_position").isNull() & F.col("_ingest_tombstone_position").isNull()
         with_actions = refuse_below_horizon(with_actions, F.col(POSITION_COLUMN), nothing_known, horizon)
-    return with_actions.withColumns(_action_columns()).drop("_ingest_row", "_ingest_tombstone")
+    return with_actions.withColumns(_action_columns()).drop("_ingest_row_position", "_ingest_tombstone_position")
 
 
 @cache
 def _action_columns() -> dict[str, Column]:
-    """Returns `_ingest_action` and `_ingest_tied`, computed from `_position`, `_ingest_row`, `_ingest_tombstone`,
-    `_deleted` and `_ingest_code`.
+    """Returns `_ingest_action` and `_ingest_tied`, computed from the positions of a state, of the stored row and
+    of the tombstone, `_deleted` and `_ingest_code`.
 
     Positions are compared outside of CASE branches: Spark eliminates no common subexpressions inside them. Cached,
     since building the columns takes longer than a small batch.
     """
     position, row, tombstone, deleted = (
-        F.col(c) for c in (POSITION_COLUMN, "_ingest_row", "_ingest_tombstone", DELETED)
+        F.col(c) for c in (POSITION_COLUMN, "_ingest_row_position", "_ingest_tombstone_position", DELETED)
     )
     above_row, above_tombstone = (F.coalesce(position > stored, F.lit(True)) for stored in (row, tombstone))
     has_row = row.isNotNull()

@@ -52,8 +52,8 @@ def decoded_column(target: TableColumn, table_schema: TableSchema, reader: Image
 
 
 def lists_of_columns(table_schema: TableSchema, reader: ImageReader) -> dict[str, SparkColumn]:
-    """Returns arrays of column names: `_ingest_partial` (value unavailable), `_ingest_before` (of these, available in
-    the image before), `_ingest_broken` (value can't be decoded)."""
+    """Returns arrays of column names: `_ingest_unavailable`, `_ingest_before` (of these, available in the image
+    before), `_ingest_broken` (value can't be decoded)."""
     types = {c.name: c.type for c in table_schema.columns}
     partial, before, broken = [], [], []
     for name, c in reader.main_by_name.items():
@@ -76,7 +76,7 @@ def lists_of_columns(table_schema: TableSchema, reader: ImageReader) -> dict[str
         # Almost always all flags are null: the array is built only where one is not.
         return F.when(~F.col(DELETED) & F.coalesce(*flags).isNotNull(), entries).otherwise(none)
 
-    return {"_ingest_partial": names(partial), "_ingest_before": names(before), "_ingest_broken": names(broken)}
+    return {"_ingest_unavailable": names(partial), "_ingest_before": names(before), "_ingest_broken": names(broken)}
 
 
 def column_positions(reader: ImageReader) -> SparkColumn:
@@ -84,11 +84,13 @@ def column_positions(reader: ImageReader) -> SparkColumn:
     no_told = F.lit(None).cast(POSITION).alias("told")
     before = F.struct(F.col(POSITION_COLUMN).alias("position"), F.lit(True).alias("before"), no_told)
     if reader.image_choice is ImageChoice.AFTER_OR_BEFORE:
-        entries = F.transform("_ingest_partial", lambda name: F.when(F.array_contains("_ingest_before", name), before))
+        entries = F.transform(
+            "_ingest_unavailable", lambda name: F.when(F.array_contains("_ingest_before", name), before)
+        )
     else:  # No transform: Spark generates no code for it, nor for the expressions around it.
-        entries = F.array_repeat(F.when(F.lit(False), before), F.size("_ingest_partial"))
-    positions = F.map_from_arrays(F.col("_ingest_partial"), entries).cast(COLUMN_POSITIONS_TYPE)
-    return F.when(F.size("_ingest_partial") > 0, positions).alias(COLUMN_POSITIONS)
+        entries = F.array_repeat(F.when(F.lit(False), before), F.size("_ingest_unavailable"))
+    positions = F.map_from_arrays(F.col("_ingest_unavailable"), entries).cast(COLUMN_POSITIONS_TYPE)
+    return F.when(F.size("_ingest_unavailable") > 0, positions).alias(COLUMN_POSITIONS)
 
 
 def unavailable_flags(reader: ImageReader) -> dict[str, SparkColumn]:

@@ -61,7 +61,7 @@ def _projections(table_schema: TableSchema, reader: ImageReader) -> tuple[Projec
         F.col("source_ts").alias(SOURCE_TS),
         F.struct("topic", "partition", "offset").alias(EVENT_ID),
         new_key(table_schema, reader).alias(NEW_KEY),
-        (F.col("_ingest_doubtful") | F.col(f"_ingest_v.{CORRUPT}").isNotNull()).alias("_ingest_corrupt"),
+        (F.col("_ingest_doubtful") | F.col(f"_ingest_v.{CORRUPT}").isNotNull()).alias("_ingest_is_corrupt"),
         image(reader.main, reader).isNull().alias("_ingest_imageless"),
         named_key_columns(table_schema, reader).alias("_ingest_named"),
         *(column.alias(name) for name, column in column_lists.items()),

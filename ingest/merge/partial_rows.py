@@ -53,13 +53,13 @@ _ENTRY = T.StructType([T.StructField("key", T.StringType()), T.StructField("valu
 
 
 DELETE_POSITION, NEEDS_TOMBSTONE = "_ingest_delete_position", "_ingest_needs_tombstone"
-ROW, PENDING_ROW, TOMBSTONE = "_ingest_row", "_ingest_pending_row", "_ingest_tombstone"
+ROW, PENDING_ROW, TOMBSTONE = "_ingest_stored_row", "_ingest_stored_pending_row", "_ingest_stored_tombstone"
 """Columns for what is stored of a key: its row in silver, its pending row, its tombstone. Each a struct of position,
 layers (column positions), content (hash) and location, or null."""
 STORED = (ROW, PENDING_ROW, TOMBSTONE)
 PENDING_ACTION = "_ingest_pending_action"
 CARRIED = "_ingest_carried"
-_CONTENT, _LAYERS = "_ingest_content", "_ingest_known"
+_CONTENT, _LAYERS = "_ingest_content", "_ingest_layers"
 """Temporary columns: hash and column positions of a state, for the comparison with those stored."""
 _STORED = T.StructType(
     [

@@ -20,7 +20,7 @@ VALID_FROM, VALID_TO, UNTIL = "_valid_from", "_valid_to", "_until"
 """Columns: source times of the version and of the change that ended it, and the position of the latter. `_valid_to` and
 `_until` are null for the current version."""
 
-_AT, _DELETES_BEFORE, _NEXT = "_ingest_at", "_ingest_life", "_ingest_next"
+_AT, _DELETES_BEFORE, _NEXT = "_ingest_at", "_ingest_deletes_before", "_ingest_next"
 
 
 def row_versions(

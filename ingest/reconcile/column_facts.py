@@ -90,11 +90,15 @@ class ColumnFacts:
         moves = facts.where(F.col(NEW_KEY).isNotNull()).select(
             "*", tombstone_key(self._names).alias(TOMBSTONE_KEY), target
         )
-        moves = moves.groupBy(TOMBSTONE_KEY, MOVED_TO).agg(new, F.max(F.when(~_is_event(), at)).alias("_ingest_known"))
-        is_recorded = F.coalesce(
-            (at <= F.col("_ingest_known")) | is_same_source_position(at, F.col("_ingest_known")), F.lit(False)
+        moves = moves.groupBy(TOMBSTONE_KEY, MOVED_TO).agg(
+            new, F.max(F.when(~_is_event(), at)).alias("_ingest_recorded_position")
         )
-        return moves.where(at.isNotNull() & ~is_recorded).drop("_ingest_known")
+        is_recorded = F.coalesce(
+            (at <= F.col("_ingest_recorded_position"))
+            | is_same_source_position(at, F.col("_ingest_recorded_position")),
+            F.lit(False),
+        )
+        return moves.where(at.isNotNull() & ~is_recorded).drop("_ingest_recorded_position")
 
     @property
     def _names(self) -> list[str]:

@@ -171,9 +171,9 @@ def _differences(versions_now: DataFrame, stored_versions: DataFrame, table_sche
     the stored versions into `versions_now`; null for equal ones."""
     identity = [*table_schema.key, POSITION_COLUMN]
     row_content = content_hash([*table_schema.names, *HistoryVersions.system_columns.names])
-    stored = stored_versions.select(*map(quoted, identity), LOCATION, row_content.alias("_ingest_there"))
-    both = joined_by_key(versions_now.withColumn("_ingest_wanted", row_content), stored, identity, "full_outer")
-    here, before = F.col("_ingest_wanted"), F.col("_ingest_there")
+    stored = stored_versions.select(*map(quoted, identity), LOCATION, row_content.alias("_ingest_stored_content"))
+    both = joined_by_key(versions_now.withColumn("_ingest_new_content", row_content), stored, identity, "full_outer")
+    here, before = F.col("_ingest_new_content"), F.col("_ingest_stored_content")
     action = F.when(before.isNull(), INSERT).when(here.isNull(), DELETE).when(here != before, UPDATE)
     return both.withColumn(ACTION, action)
 

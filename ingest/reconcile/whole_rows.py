@@ -29,8 +29,8 @@ from ingest.merge.actions import ACTION, DELETE, REFUSE, TIED, TOMBSTONE_KEY, WR
 from ingest.merge.compaction import compacted
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.table_schema import TableSchema
+from ingest.reconcile.action_counts import IS_PARTIAL, ActionCounts, count_actions, replaced_file, takes_effect
 from ingest.reconcile.changeset import Changeset, DuplicateMismatch, TableState, Truncation, above_truncate
-from ingest.reconcile.prepared_lookup import PARTIAL, ActionCounts, count_actions, replaced_file, takes_effect
 from ingest.reconcile.small_batch import SMALL_BATCH_EVENTS, with_stored_actions
 from ingest.reconcile.stored_state import lookup_columns, with_row_actions
 from ingest.spark.background import in_background, submit_in_background
@@ -171,9 +171,9 @@ def _tombstones(states: DataFrame, stored: TableState, key: Sequence[str], scan_
 
 
 def _without_null_columns(changes: DataFrame) -> DataFrame:
-    """Returns the changes with `PARTIAL` in place of the columns that are null in every whole image, which each plan
+    """Returns the changes with `IS_PARTIAL` in place of the columns that are null in every whole image, which each plan
     over them would carry along."""
-    return changes.withColumn(PARTIAL, F.col(COLUMN_POSITIONS).isNotNull()).drop(COLUMN_POSITIONS, NEW_KEY)
+    return changes.withColumn(IS_PARTIAL, F.col(COLUMN_POSITIONS).isNotNull()).drop(COLUMN_POSITIONS, NEW_KEY)
 
 
 def _moved_later(changes: BatchChanges, resolved: DataFrame, key: Sequence[str]) -> bool:
@@ -188,10 +188,10 @@ def _moved_later(changes: BatchChanges, resolved: DataFrame, key: Sequence[str])
 def _check_duplicates(tied: DataFrame, counts: ActionCounts, table_schema: TableSchema, stored: TableState) -> None:
     """Raises DuplicateMismatch where one of these states differs from the row at its position."""
     key, state_content, count = list(table_schema.identity), content_hash(table_schema.names), sum(counts.tied.values())
-    states = tied.select(*map(quoted, key), state_content.alias("_ingest_said"))
+    states = tied.select(*map(quoted, key), state_content.alias("_ingest_state_content"))
     files = {file for _, file in counts.tied if file is not None}
-    rows = stored.silver.matching_with(states, key, ["_ingest_said"], files, are_few=count <= FEW_KEYS)
-    (equal,) = rows.agg(F.count_if(F.col("_ingest_said") == state_content).alias("same")).collect()
+    rows = stored.silver.matching_with(states, key, ["_ingest_state_content"], files, are_few=count <= FEW_KEYS)
+    (equal,) = rows.agg(F.count_if(F.col("_ingest_state_content") == state_content).alias("same")).collect()
     if equal["same"] != count:
         raise DuplicateMismatch(table_schema.table)
 
@@ -203,20 +203,24 @@ def _without_duplicates(
     these."""
     columns, key = table_schema.names, list(table_schema.identity)
     tied = resolved.where(TIED)
-    rows = stored.silver.matching(tied, key).select(*map(quoted, key), content_hash(columns).alias("_ingest_there"))
-    states = tied.select(*map(quoted, key), ACTION, replaced_file(), MOVED, content_hash(columns).alias("_ingest_said"))
+    rows = stored.silver.matching(tied, key).select(
+        *map(quoted, key), content_hash(columns).alias("_ingest_stored_content")
+    )
+    states = tied.select(
+        *map(quoted, key), ACTION, replaced_file(), MOVED, content_hash(columns).alias("_ingest_state_content")
+    )
     same = checkpoint(
         joined_by_key(states, rows, key)
-        .where(F.col("_ingest_said") == F.col("_ingest_there"))
-        .drop("_ingest_said", "_ingest_there")
+        .where(F.col("_ingest_state_content") == F.col("_ingest_stored_content"))
+        .drop("_ingest_state_content", "_ingest_stored_content")
     )
     aggregates = (F.count(F.lit(1)).alias("states"), F.count_if(MOVED).alias("moves"))
     counted = same.groupBy(ACTION, "_ingest_file").agg(*aggregates).collect()  # a row per action and file
     duplicates = Counter({(row[ACTION], row["_ingest_file"]): row["states"] for row in counted})
     # A change that can't be applied may have the same key.
-    marks = F.broadcast(same.select(*map(quoted, key), F.lit(True).alias("_ingest_same")))
+    marks = F.broadcast(same.select(*map(quoted, key), F.lit(True).alias("_ingest_is_duplicate")))
     found = joined_by_key(resolved, marks, key, "left")
-    found = found.withColumn(ACTION, F.when(~(F.col(TIED) & F.col("_ingest_same").isNotNull()), F.col(ACTION))).drop(
-        "_ingest_same"
-    )
+    found = found.withColumn(
+        ACTION, F.when(~(F.col(TIED) & F.col("_ingest_is_duplicate").isNotNull()), F.col(ACTION))
+    ).drop("_ingest_is_duplicate")
     return found, replace(counts, removed_rows=None).without(duplicates, sum(row["moves"] for row in counted))

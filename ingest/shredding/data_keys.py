@@ -21,7 +21,7 @@ from ingest.suppression.key_file import LedgerKeys, read_secrets
 if TYPE_CHECKING:
     from ingest.shredding.key_store import DataKey, KeyStore
 
-OWNER, KEY_ID, KEY = "_ingest_owner", "_ingest_key_id", "_ingest_key"
+OWNER, KEY_ID, KEY = "_ingest_owner", "_ingest_key_id", "_ingest_data_key"
 _WRAPPED = "owner string, key_id string, master int, wrapped binary"
 _MASTERS = T.StructType([T.StructField("master", T.IntegerType()), T.StructField("_ingest_secret", T.BinaryType())])
 _MASTER_BYTES = 32

@@ -79,9 +79,9 @@ def test_metadata_tags_and_names_are_read(client: S3Client, place: Bucket) -> No
     put(client, place, "tagged", b"{}", Tagging=f"about={shown}")
     put(client, place, f"by/{shown}", b"{}")
     found = {(f.file.split(" ")[0], f.part) for f in scan(place).findings.values()}
-    assert ("described", "what the store says of it") in found
+    assert ("described", "the store's metadata") in found
     assert ("by/‹email›", "its name") in found
-    assert ("tagged", "what the store says of it") in found
+    assert ("tagged", "the store's metadata") in found
 
 
 def test_an_upload_that_nobody_finished_is_listed(client: S3Client, place: Bucket) -> None:

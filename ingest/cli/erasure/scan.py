@@ -79,7 +79,7 @@ def _show(console: Console, report: Report) -> None:
             absent.add_row(one.place, one.file, one.why)
         console.print(absent)
     if report.findings:
-        found = _table("found", "place", "file", "part", "needle", "form", "times")
+        found = _table("found", "place", "file", "part", "searched value", "form", "times")
         for f in report.findings[:_SHOWN]:
             found.add_row(f.place, f.file, f.part, f.needle, f.form, f"{f.count:,}")
         console.print(found)

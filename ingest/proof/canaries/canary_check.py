@@ -61,7 +61,7 @@ def _in_bucket(bucket: Bucket, markers: Sequence[Canary], number: Canary) -> Ite
     findings = scan.findings.values()
     yield CanaryCheck(bucket.name, "names", len(in_names), _missed(findings, in_names, "its name"))
     # Metadata of an object are ASCII, so the first canary is written there in hexadecimal.
-    described = any(f.part == "what the store says of it" and f.needle == markers[0].term.label for f in findings)
+    described = any(f.part == "the store's metadata" and f.needle == markers[0].term.label for f in findings)
     yield CanaryCheck(bucket.name, "metadata", 1, () if described else (markers[0].term.label,))
     if has_versions:
         older = [f for f in findings if f.file.startswith("replaced (version")]

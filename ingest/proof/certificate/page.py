@@ -29,7 +29,7 @@ td.n { text-align: right; font-variant-numeric: tabular-nums }
 <ul>$says</ul>
 <h2>What it does not say</h2>
 <ul>$does_not_say</ul>
-<h2>What was looked for</h2>
+<h2>What was searched for</h2>
 <table>$needles</table>
 <p>Each in these forms: $forms.</p>
 <h2>What was read</h2>
@@ -64,7 +64,9 @@ def render_page(content: Mapping[str, Any], public_key: str) -> str:
         says=_items(content["says"]),
         does_not_say=_items(content["does_not_say"]),
         needles=_rows(
-            ((n["label"], ", ".join(n["columns"]) or "everywhere") for n in content["needles"]), "needle", "where"
+            ((n["label"], ", ".join(n["columns"]) or "everywhere") for n in content["needles"]),
+            "searched value",
+            "searched in",
         ),
         forms=escape(", ".join(content["forms"])),
         read=_rows(

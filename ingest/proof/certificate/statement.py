@@ -16,7 +16,7 @@ from ingest.proof.scan.report import Report
 FORMAT = "ingest erasure certificate 1"
 SAYS = (
     "Every file that is counted under `read` was read, bytes and names, and decoded where its kind is one that is "
-    "decoded. None of the needles was found there in any of the forms.",
+    "decoded. None of the searched values was found there in any of the forms.",
     "The scan found every canary: markers of its own, in each format and form.",
 )
 DOES_NOT_SAY = (
@@ -24,7 +24,7 @@ DOES_NOT_SAY = (
     "anything of bytes that a file system or a store has freed and not overwritten, of backups or of copies elsewhere",
     "anything of values of the subject that were not given to the scan, nor of forms that are not listed: hashes with "
     "a salt or a key or of several values together, values that were encrypted or compressed before they were stored",
-    "that a needle which counts in named columns alone (`needles`) is not written elsewhere",
+    "that a searched value which counts only in named columns (see `needles`) is not written elsewhere",
     "anything of what was written after the scan had read it",
 )
 

@@ -55,7 +55,7 @@ class EntryScan:
                 opened = self._entry.open()
                 with opened.file:
                     if opened.metadata:
-                        self._search_in("what the store says of it", [opened.metadata], self._result.bytes, "name")
+                        self._search_in("the store's metadata", [opened.metadata], self._result.bytes, "name")
                     self._scan_file(opened.file)
             except Unreadable as failure:
                 self._note_unread(str(failure))

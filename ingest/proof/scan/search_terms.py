@@ -28,16 +28,16 @@ class SearchTerm:
 
     def __post_init__(self) -> None:
         if not self.label.strip() or not self.value or not all(self.columns):
-            raise ConfigError("a needle has an empty label, value or column", _EXAMPLE)
+            raise ConfigError("a searched value has an empty label, value or column", _EXAMPLE)
         if self.value.lower() in self.label.lower():
             raise ConfigError(
-                "a needle's label holds its value, and labels are shown", "name what it is, such as email"
+                "the label of a searched value holds the value, and labels are shown", "name what it is, such as email"
             )
         if not self.columns and self._is_unspecific:
             raise ConfigError(
-                f"the needle {self.label} is too short to be looked for everywhere: less than {MIN_BYTES} bytes or "
-                f"{MIN_DIGITS} digits",
-                f"name the columns whose values it may be; {_EXAMPLE}",
+                f"the searched value {self.label} is too short to be searched for everywhere: less than "
+                f"{MIN_BYTES} bytes or {MIN_DIGITS} digits",
+                f"name the columns in which it may stand; {_EXAMPLE}",
             )
 
     @property
@@ -64,7 +64,7 @@ def parse_search_terms(text: str) -> tuple[SearchTerm, ...]:
         # The parser's error would contain the text.
         document = None
     if not isinstance(document, dict) or not document:
-        raise ConfigError("the needles are not a JSON object that names each value", _EXAMPLE)
+        raise ConfigError("the searched values are not a JSON object that names each value", _EXAMPLE)
     return tuple(
         _term(label, one)
         for label, values in document.items()
@@ -77,7 +77,7 @@ def _term(label: str, given: Any) -> SearchTerm:
     value, columns = fields.get("value"), fields.get("columns", [])
     unknown = set(fields) - {"value", "columns"}
     if unknown or isinstance(value, bool) or not isinstance(value, str | int) or not isinstance(columns, list):
-        raise ConfigError(f"the needle {label} is neither a text nor a number, nor one with columns", _EXAMPLE)
+        raise ConfigError(f"the searched value {label} is neither a text nor a number, nor one with columns", _EXAMPLE)
     if not all(isinstance(c, str) for c in columns):
-        raise ConfigError(f"the needle {label} has columns that are no names", _EXAMPLE)
+        raise ConfigError(f"the searched value {label} has columns that are no names", _EXAMPLE)
     return SearchTerm(label, str(value), tuple(columns))

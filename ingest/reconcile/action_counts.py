@@ -19,7 +19,7 @@ from ingest.merge.actions import ACTION, DELETE, INSERT, REFUSE, TIED, UPDATE, W
 from ingest.reconcile.stored_state import HAS_COLUMN_VERSIONS
 from ingest.spark import prepared
 
-PARTIAL = "_ingest_partial"
+IS_PARTIAL = "_ingest_is_partial"
 """True where columns of a state are older than the state, or unknown."""
 
 
@@ -73,7 +73,7 @@ class ActionCounts:
 
 
 _ACTIONS = (INSERT, UPDATE, DELETE, WRITE_TOMBSTONE, REFUSE)
-_COUNTED = ("moves", "layered", "moved", "tied_moves")
+_COUNTED = ("moves", "column_versions", "moved", "tied_moves")
 
 
 def count_actions(resolved: DataFrame, is_small: bool) -> ActionCounts:
@@ -108,7 +108,7 @@ def _counts() -> tuple[Column, ...]:
     counted |= {
         "tied": tied,
         "moves": effective & F.col(MOVED),
-        "layered": (effective & F.col(PARTIAL)) | F.col(HAS_COLUMN_VERSIONS),
+        "column_versions": (effective & F.col(IS_PARTIAL)) | F.col(HAS_COLUMN_VERSIONS),
         "moved": F.col(MOVED_AT).isNotNull(),
         "tied_moves": tied & F.col(MOVED),
     }
