@@ -1,19 +1,19 @@
-# make demo   set up what is missing, then show the whole way from a database to a table
-# make test   set up what is missing, then the tests of a commit: under a quarter of an hour on two cores
-# make test-all  the same and the long tests: kills, long random runs, every scenario with real services
-# make check  formatting, lint, types, layers, dead code and the pure tests: under a minute
-# make fuzz   N=10000 SEED=1: so many random changelogs against the reference; a failing one is made small and printed
-# make mutants  put one fault after the other into the code and see that the tests catch each
-# make bench PART=small: the same work by this project, by what is written instead and by other table formats, each in
-#             an environment that is made for it; parts: small, tables, catch-up, skewed, append, topic, archive,
-#             erasure, shredding, starts (a start and the erasure of one person after --rows events and after ten times as
-#             many), wide (1,200 columns, and as many cells in ten);
+# make demo   set up what is missing, then show the whole path from a database to a table
+# make test   set up what is missing, then run the tests of a commit: under a quarter of an hour on two cores
+# make test-all  run these and the long tests: kills, long random runs, every scenario with real services
+# make check  check formatting, lint, types, layers and dead code, and run the pure tests: under a minute
+# make fuzz   N=10000 SEED=1: compare N random changelogs with the reference; shrink and print a failing one
+# make mutants  insert one fault after the other into the code and check that the tests catch each
+# make bench PART=small: time this project, a Delta MERGE and other table formats at the same work, each in its own
+#             environment; parts: small, tables, catch-up, skewed, append, topic, archive, erasure, shredding,
+#             starts (a start and the erasure of one person after --rows events and after ten times as many),
+#             wide (1,200 columns, and as many cells in ten columns);
 #             ARGS="--rows 5000000 --only ingest --only paimon --where"
-# make soak MINUTES=10: a steady 500 changes a second from Postgres to silver; how lag, files and memory drift
-# make docs   the documentation as a site, in `site`: the reference out of the code, every link checked
+# make soak MINUTES=10: run 500 changes a second from Postgres to silver; print how lag, files and memory change
+# make docs   build the documentation as a site in `site`, with the generated reference; check every link
 # make jars   fetch the jars of Spark, Kafka, Kafka Connect and Debezium now rather than at their first use, and write
-#             Spark's classes to an archive, from which sessions start in half the time
-# make clean  remove the environment and what tools and tests left (not the cached jars)
+#             an archive of Spark's classes, which halves the start time of sessions
+# make clean  remove the environment and the files of tools and tests (not the cached jars)
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -84,7 +84,7 @@ jars: $(CLASSES)
 	@echo "fetching: jars (a minute or two at the first time)"
 	@$(BIN)/python -c "from ingest.jvm.jars import jars; [jars(name) for name in ('spark', 'kafka', 'connect', 'debezium')]; from ingest.jvm.library import library_jar; library_jar()"
 
-# The stamp is written last: an environment that is not complete is built again.
+# The stamp is written last: an incomplete environment is built again.
 $(STAMP): pyproject.toml constraints.txt
 	@free=$$(df -Pm . | awk 'NR == 2 { print $$4 }'); \
 	if [ "$$free" -lt $(NEEDED_MEGABYTES) ]; then \
@@ -106,8 +106,8 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "The packages could not be installed; pip says why above. Check the network, then run the same again." >&2; exit 2; }
 	@touch $(STAMP)
 
-# Airflow's Spark provider brings a pyspark of its own, so Airflow has an environment of its own, and ingest is in it
-# without what it needs to run: DAGs only read its configuration.
+# Airflow's Spark provider depends on another pyspark, so Airflow has its own environment. ingest is installed there
+# without its dependencies: DAGs only read configuration.
 $(AIRFLOW_STAMP): pyproject.toml constraints-airflow.txt | $(STAMP)
 	@echo "setting up: $(AIRFLOW), Airflow for its tests (some minutes at the first time)"
 	@$(BIN)/python -m venv --clear $(AIRFLOW)
@@ -119,7 +119,7 @@ $(AIRFLOW_STAMP): pyproject.toml constraints-airflow.txt | $(STAMP)
 	  echo "Airflow could not be installed; pip says why above. Check the network, then run the same again." >&2; exit 2; }
 	@touch $(AIRFLOW_STAMP)
 
-# What makes the site shares nothing with the code.
+# The generator of the site shares no package with the code.
 $(DOCS_STAMP): constraints-docs.txt | $(STAMP)
 	@echo "setting up: $(DOCS), the generator of the site"
 	@$(BIN)/python -m venv --clear $(DOCS)
@@ -127,7 +127,7 @@ $(DOCS_STAMP): constraints-docs.txt | $(STAMP)
 	  echo "The generator could not be installed; pip says why above. Check the network, then run the same again." >&2; exit 2; }
 	@touch $(DOCS_STAMP)
 
-# Commands work without it, but each then starts some seconds later: worth its minute where many are to come.
+# Commands work without the archive, but each starts some seconds later.
 $(CLASSES): $(STAMP) ingest/jvm/jars/ivy.xml $(wildcard ingest/jvm/java/ingest/*/*.java) | java
 	@echo "setting up: jars, and an archive of Spark's classes (a minute or two at the first time)"
 	@if $(BIN)/ingest jars --archive > /dev/null; then touch $(CLASSES); else echo "going on without the archive" >&2; fi

@@ -1,5 +1,5 @@
-"""The file that Airflow loads: the DAGs of every pipeline in `$INGEST_CONF`, or in the `conf` folder beside this
-one."""
+"""The file that Airflow loads: the DAGs of every pipeline in `$INGEST_CONF`, or in the `conf` folder next to
+`airflow_dags`."""
 
 from __future__ import annotations
 

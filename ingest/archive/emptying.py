@@ -106,8 +106,8 @@ def _rewrite_object(
     _, damage = open_object(store, new)
     if damage is not None:
         raise ChangelogUnusable(
-            f"{new.key} in the archive {damage}; it was to take the place of {old.key}, which is as it was",
-            "remove the first of them, which no manifest names, and run the same again",
+            f"{new.key} in the archive {damage}; it should have replaced {old.key}, which is unchanged",
+            "remove the first of them, which no manifest names, and run the same command again",
         )
     return [asdict(new) | {"replaced": old.key, "emptied": total}]
 

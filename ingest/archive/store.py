@@ -140,8 +140,8 @@ class ObjectStore:
             ours = False
         if not ours:
             raise Contended(
-                f"{key} in bucket {self.bucket} was changed by somebody else since it was read",
-                "run the same again: it begins with what is there now",
+                f"{key} in bucket {self.bucket} was changed by another process since it was read",
+                "run the same command again",
             )
 
     def _put(self, key: str, body: bytes, condition: Mapping[str, Any]) -> bool:
@@ -212,8 +212,8 @@ class ObjectStore:
                 return b""
             if "IfMatch" in how and _code(failure) in _EXISTS:
                 raise Contended(
-                    f"{key} in bucket {self.bucket} was written anew since it was listed",
-                    "run the same again: what is there now is listed then",
+                    f"{key} in bucket {self.bucket} was rewritten since it was listed",
+                    "run the same command again",
                 ) from failure
             self._refuse("read", key, failure)
         except BotoCoreError as failure:
@@ -234,13 +234,13 @@ class ObjectStore:
             end = f"{until:%Y-%m-%dT%H:%M:%SZ}"
             raise SourceRefused(
                 f"{message}, version {refused['VersionId']}: a {mode} retention locks it until {end}",
-                "run the same again after that, or let who may bypass a governance retention shorten it; a bucket with "
-                "such retentions can't erase in time",
+                "run the same command again after that, or let a user who may bypass governance retention shorten it; "
+                "a bucket with such retentions can't erase in time",
             ) from failure
         if head and head.get("ObjectLockLegalHoldStatus") == "ON":
             raise SourceRefused(
                 f"{message}, version {refused['VersionId']}: a legal hold locks it",
-                "let who set the hold decide and lift it, then run the same again",
+                "ask the owner of the hold to lift it, then run the same command again",
             ) from failure
         self._refuse("remove", key.removeprefix(self._prefix), failure)
 
@@ -257,7 +257,7 @@ class ObjectStore:
             ) from failure
         if _is_transient(failure):
             raise Unreachable(
-                message, "see that the store runs and can be reached, then run the same again"
+                message, "see that the store runs and can be reached, then run the same command again"
             ) from failure
         raise SourceRefused(message, "look the code up in the store's documentation") from failure
 

@@ -30,7 +30,7 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Run until Ctrl-C, then compare.")] = False,
     history: Annotated[
         bool,
-        typer.Option("--history", help="Archive the changelog in S3, lose the lakehouse, and restore it."),
+        typer.Option("--history", help="Archive the changelog in S3, delete the lakehouse, and restore it."),
     ] = False,
     folder: Annotated[
         Path | None,

@@ -186,7 +186,7 @@ _RULES: tuple[Rule, ...] = (
     ),
     if_set(
         ("message.key.columns",),
-        "rows are told apart by these columns: where they aren't unique, rows overwrite each other",
+        "rows are identified by these columns: if they aren't unique, rows overwrite each other",
         "leave it out for tables that have a primary key",
     ),
     if_set(

@@ -85,9 +85,9 @@ class Capture:
         for topic, id_ in self.captured.topic_ids.items():
             if ids[topic] != id_:
                 raise SourceRefused(
-                    f"topic {topic} is another one than bronze holds: it was deleted and created again",
-                    "capture it under a new pipeline name; or, where the new one goes on at the old one's offsets "
-                    "(it was restored), run once with source: {recreated_topics: ignore}",
+                    f"topic {topic} is not the topic that bronze has captured: it was deleted and created again",
+                    "capture it under a new pipeline name; or, if it was restored and continues at the old offsets, "
+                    "run once with source: {recreated_topics: ignore}",
                 )
 
 

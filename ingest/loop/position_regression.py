@@ -129,7 +129,7 @@ def _regression_error(event: Row) -> ChangelogUnusable:
     where = f"partition {event['partition']} of topic {event['topic']} at offset {event['offset']}{written}"
     return ChangelogUnusable(
         f"{where} goes back from {before['major']}:{before['minor']} of the log of {now['server'] or 'its source'} "
-        f"to {now['major']}:{now['minor']}{gtid}, and the event was never there before",
-        "where the log began anew (another server took over, a backup was restored), name the time in the pipeline as "
-        "source: {epochs: [...]}; where these are late events of the same log, say source: {restarts: ignore}",
+        f"to {now['major']}:{now['minor']}{gtid}, and the event was never captured before",
+        "if the log was restarted (another server took over, a backup was restored), name the time in the pipeline as "
+        "source: {epochs: [...]}; if these are late events of the same log, set source: {restarts: ignore}",
     )

@@ -76,7 +76,7 @@ class Suppression:
     def _keys(self) -> LedgerKeys:
         if self._rules.key_file is None:
             raise ConfigError(
-                f"erasures of {self._pipeline} were asked for, and its file names no key_file",
+                f"erasures of {self._pipeline} were requested, and its file names no key_file",
                 "name it: privacy.key_file",
             )
         return read_keys(self._rules.key_file)

@@ -253,7 +253,7 @@ class TableMerge:
         if not table_schema.key:
             raise ConfigError(
                 f"table {batch.table} has no key, so none of its rows has a history",
-                "declare its primary_key, or take history: true away",
+                "declare its primary_key, or remove history: true",
             )
         applicable = changes(ImageChoice.AFTER_OR_BEFORE).where(F.col(CODE).isNull())
         if changeset is not None and changeset.refused is not None:
@@ -321,6 +321,6 @@ def _require_same_columns(stored: TableState, table_schema: TableSchema) -> None
     recorded it yet."""
     if stored.silver.exists() and not stored.silver.has(table_schema):
         raise Contended(
-            f"table {table_schema.table} has other columns than its catalog says: a rebuild is under way, or died",
-            "run the same again; one that died goes on where it stood with: ingest backfill PIPELINE --rebuild",
+            f"table {table_schema.table} has other columns than its catalog entry: a rebuild is running, or died",
+            "run the same command again; continue a rebuild that died with: ingest backfill PIPELINE --rebuild",
         )

@@ -87,7 +87,7 @@ def archive_of(pipeline: Pipeline) -> ObjectStore:
     if archive.layout != "ingest":
         raise ConfigError(
             f"the archive of pipeline {pipeline.name} is written by the sink connector of {archive.layout}",
-            "let the connector go on, or name an archive of its own in the pipeline's file",
+            "let the connector continue, or name another archive in the pipeline's file",
         )
     return _store(archive)
 

@@ -39,7 +39,7 @@ class Shredded:
             raise ConfigError(
                 f"table {table_schema.table} shreds columns, and leads to its subject by {owner.column}, a "
                 f"{kinds[owner.column].value}",
-                "only whole numbers, texts and uuids do: take shred away there; an erasure removes its rows anyway",
+                "use a whole number, a text or a uuid, or remove shred there: an erasure still removes its rows",
             )
 
 

@@ -80,7 +80,7 @@ class DumpSource:
         missing = [k for k in self._key if k not in self._columns.names]
         if missing or not self._key:
             raise ConfigError(
-                f"the dump of {dump.table} lacks the key {', '.join(missing) or 'that nobody has named'}",
+                f"the dump of {dump.table} lacks the key {', '.join(missing) or '(none is declared)'}",
                 f"dump it with its key, or name that: tables: {{{dump.table}: {{primary_key: […]}}}}",
             )
 

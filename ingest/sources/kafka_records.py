@@ -60,7 +60,7 @@ def _read(consumer: Consumer, topic_id: str, ends: dict[int, int], timeout: floa
         message = consumer.poll(_POLL_SECONDS)
         if message is None:
             if time.monotonic() > deadline:
-                raise Unreachable("a topic's records did not come in time", "run the same again")
+                raise Unreachable("a topic's records did not come in time", "run the same command again")
             continue
         deadline = time.monotonic() + timeout
         partition, offset, error = message.partition(), message.offset(), message.error()
@@ -79,5 +79,5 @@ def _read(consumer: Consumer, topic_id: str, ends: dict[int, int], timeout: floa
 
 def _error_of(error: KafkaError) -> Exception:
     if error.retriable():
-        return Unreachable(f"a topic's records can't be read: {error.str()}", "run the same again")
+        return Unreachable(f"a topic's records can't be read: {error.str()}", "run the same command again")
     return SourceRefused(f"a topic's records can't be read: {error.str()}", "let the user read the topic")

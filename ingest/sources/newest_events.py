@@ -99,7 +99,7 @@ def _newest(properties: Mapping[str, str], beginning: Offsets, end: Offsets) -> 
         while left:
             message = consumer.poll(_POLL_SECONDS)
             if message is None and time.monotonic() > deadline:
-                raise Unreachable("the newest records of the topics did not come in time", "run the same again")
+                raise Unreachable("the newest records of the topics did not come in time", "run the same command again")
             if message is None:
                 continue
             topic, partition, offset = str(message.topic()), message.partition(), message.offset()

@@ -141,7 +141,7 @@ class Postgres(Service):
                 connection.execute("select 1")
         except psycopg.OperationalError as failure:
             raise Unreachable(
-                f"Postgres at {self.address} does not let us in",
+                f"Postgres at {self.address} refuses the connection",
                 "see that it runs, and that user, password and database are right, then try again",
             ) from failure
 

@@ -46,7 +46,7 @@ def mask_column(table: str, column: TableColumn, masks: Masks) -> Column:
             return (value - F.pmod(value, F.lit(step))).cast(stored)
     raise ConfigError(
         f"tables.{table}.on_erasure.{column.name} is for another type: the column holds {column.type}",
-        "generalise times to year or month, and numbers to a whole number; of other columns leave null or a constant",
+        "generalise times to year or month, and numbers to a whole number; for other columns use null or a constant",
     )
 
 

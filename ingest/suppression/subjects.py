@@ -46,7 +46,7 @@ class Subjects:
         """Raises ConfigError if the table's key or columns contradict the pipeline's `subject` settings."""
         if table in self.keys and tuple(key) != (self.keys[table],):
             raise ConfigError(
-                f"the key of table {table} is ({', '.join(key)}), its subjects are told apart by {self.keys[table]}",
+                f"the key of table {table} is ({', '.join(key)}), its subjects are identified by {self.keys[table]}",
                 f"correct tables.{table}.subject.key",
             )
         if self.is_parent(table) and len(key) != 1:

@@ -61,7 +61,7 @@ CASES = {
     "a check differs": ("python3", "raise SystemExit(1)", FOR_GOOD),
     "the user has to change something": ("python3", "raise SystemExit(2)", FOR_GOOD),
     "nobody answers": ("python3", "raise SystemExit(75)", RETRIED),
-    "a code of somebody else": ("python3", "raise SystemExit(137)", RETRIED),
+    "a code of another program": ("python3", "raise SystemExit(137)", RETRIED),
     "killed": ("python3", "import os; os.kill(os.getpid(), 9)", RETRIED),
     "a program that isn't there": ("nowhere/ingest", "", FOR_GOOD),
     "told to end, and ends well": ("python3", f"{ENDS_WELL % {'name': 'told'}}  # TOLD", RETRIED),

@@ -138,7 +138,7 @@ def test_what_a_layout_can_not_tell_is_not_asked_of_it(
     assert "holds no object of the pipeline's topics" in empty.problem
     window = command("backfill", file, "--source", "archive", "--from", "1970-01-01")
     assert isinstance(window, ConfigError)
-    assert "does not write when its records were written" in window.problem
+    assert "writes no timestamps of records" in window.problem
     written = command("archive", "run", file)
     assert isinstance(written, ConfigError)
     assert "is written by the sink connector of confluent" in written.problem

@@ -229,7 +229,7 @@ def test_a_manifest_that_somebody_renews_meanwhile_is_contended(
         return look(self, below)
 
     monkeypatch.setattr(ObjectStore, "versions", meanwhile)
-    with pytest.raises(Contended, match="was changed by somebody else since it was read"):
+    with pytest.raises(Contended, match="was changed by another process since it was read"):
         erase_records(spark, store, SHOP, asked(spark, ORDERS))
     assert others[0].records == 1
     assert others[0].versions > 1, "it took the other one's objects for left behind"
@@ -355,7 +355,10 @@ def test_a_lock_is_named_with_what_to_do(spark: SparkSession, tmp_path: Path, s3
     said = "a legal hold locks it" if lock == "hold" else f"a governance retention locks it until {until:%Y-%m-%dT}"
     with pytest.raises(SourceRefused, match=said) as refused:
         erase_records(spark, store, SHOP, asked(spark, ORDERS))
-    assert "then run the same again" in refused.value.remedy or "run the same again after that" in refused.value.remedy
+    assert (
+        "then run the same command again" in refused.value.remedy
+        or "run the same command again after that" in refused.value.remedy
+    )
     assert whole_now(spark, store)
     if lock == "hold":
         for one in versions:

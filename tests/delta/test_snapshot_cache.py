@@ -63,7 +63,7 @@ def test_what_another_process_commits_is_seen(spark: SparkSession, tmp_path: Pat
     table, log = _written(spark, tmp_path / "t")
     for version in (3, 4):
         _append(tmp_path / "t")
-        assert table.pin_snapshot("w"), "somebody else has written"
+        assert table.pin_snapshot("w"), "another writer has committed"
         assert (table.version(), len(table.files())) == (version, version + 1)
     assert log.listings == 2
 

@@ -126,7 +126,7 @@ def test_each_byte_of_the_signatures_counts(certificate: Certificate, tmp_path: 
     [
         (replace(REPORT, findings=(Finding("p", "f", "its bytes", "email", "as given"),)), "1 residues were found"),
         (replace(REPORT, canaries=()), "had none"),
-        (replace(REPORT, places=("Kafka at broker:9092",)), "none of 1 places could be looked into"),
+        (replace(REPORT, places=("Kafka at broker:9092",)), "none of 1 places could be scanned"),
         (replace(REPORT, canaries=(CanaryCheck("files", "gzip", 44, ("canary: hex",)),)), "missed 1 canaries"),
     ],
 )
@@ -163,7 +163,7 @@ def test_a_key_among_the_data_signs_nothing(tmp_path: Path) -> None:
     make_key_pair(lakehouse / "a.pem")
     (tmp_path / "link.pem").symlink_to(lakehouse / "a.pem")
     for file in (lakehouse / "a.pem", tmp_path / "link.pem"):
-        with pytest.raises(ConfigError, match="about which it is to sign"):
+        with pytest.raises(ConfigError, match="whose erasures it certifies"):
             signing_key(file, [lakehouse])
     make_key_pair(tmp_path / "b.pem")
     assert signing_key(tmp_path / "b.pem", [lakehouse])

@@ -75,7 +75,7 @@ def test_a_table_that_is_another_than_the_file_says_is_refused(tmp_path: Path) -
     subjects = subjects_of(loaded(tmp_path, TABLES).tables)
     subjects.require_columns("public.photos", ("claim_id", "number"), ("claim_id", "number"))
     for table, key, columns, problem in (
-        ("public.members", ("number",), ("number",), "told apart by id"),
+        ("public.members", ("number",), ("number",), "identified by id"),
         ("public.claims", ("id", "year"), ("id", "year", "member_id"), "2 columns"),
         ("public.photos", ("id",), ("id", "claim"), "no column 'claim_id'"),
     ):

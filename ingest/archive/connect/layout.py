@@ -59,8 +59,8 @@ class ConnectorArchive:
         Raises ConfigError where they are needed and the connector doesn't write them."""
         if timed and connector == "confluent":
             raise ConfigError(
-                "the sink connector of confluent does not write when its records were written",
-                "leave out what needs it: a window (--from, --to), source: {epochs: ...}",
+                "the sink connector of confluent writes no timestamps of records",
+                "leave out what needs them: a window (--from, --to), source: {epochs: ...}",
             )
         self._spark = spark
         self._store = store
@@ -104,7 +104,7 @@ class ConnectorArchive:
             raise ConfigError(
                 f"{holding} objects in {self._store.uri} may hold records that are to be erased: the sink connector of "
                 f"{self._connector} writes them, and ingest only reads them",
-                "have these records removed by who runs the connector, in every version of the objects, and scan the "
+                "ask the connector's operator to remove these records in every version of the objects, and scan the "
                 "bucket afterwards (ingest scan)",
             )
 

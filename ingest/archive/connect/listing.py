@@ -81,7 +81,7 @@ def _parts(
         if name.part in same:
             raise SourceRefused(
                 f"{one.key} and {same[name.part][1].key} in the archive hold the same records",
-                "leave the one that the connector wrote last",
+                "keep the one that the connector wrote last",
             )
         same[name.part] = (name, one)
     return found
@@ -122,7 +122,7 @@ def _in_sequence(run: Sequence[ConnectorObject]) -> Iterator[ConnectorObject]:
             raise ChangelogUnusable(
                 f"{one.key} and {after.key} in the archive both begin with offset {one.first_offset} of topic "
                 f"{one.topic}, partition {one.partition}",
-                "leave one of them: a topic that was created again needs an archive and a pipeline of its own",
+                "keep one of them: a topic that was created again needs an archive and a pipeline of its own",
             )
         yield with_end(one, after.first_offset - 1, after.first_offset)
     yield from run[-1:]

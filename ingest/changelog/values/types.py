@@ -94,7 +94,7 @@ class LogicalType:
         )
         if len(self.elements) != wanted or not decimal_ok or (self.kind is Kind.BITS and self.precision < 1):
             raise ConfigError(
-                f"the type {self} can't be",
+                f"the type {self} is invalid",
                 "give decimal 1 to 38 digits and a scale within them, bits a length, array one, map two",
             )
 

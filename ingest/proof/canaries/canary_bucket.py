@@ -14,7 +14,7 @@ from ingest.proof.scan import Bucket
 
 _ALLOW = "let the credentials of the scan write, list and delete below this prefix, where it puts objects of its own"
 _SERVER_ERROR = 500
-_TRY_AGAIN = "see that the store runs and can be reached, then run the same again"
+_TRY_AGAIN = "see that the store runs and can be reached, then run the same command again"
 
 
 class CanaryBucket:

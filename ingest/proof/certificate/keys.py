@@ -46,7 +46,7 @@ def signing_key(file: Path, excluded_folders: Iterable[Path] = ()) -> Ed25519Pri
     for folder in excluded_folders:
         if path.is_relative_to(folder.resolve()):
             raise ConfigError(
-                f"the key {file} lies in {folder}, about which it is to sign", "keep it where the data don't lie"
+                f"the key {file} is in {folder}, whose erasures it certifies", "keep it outside of the data's folders"
             )
     try:
         with path.open("rb") as opened:
@@ -55,7 +55,9 @@ def signing_key(file: Path, excluded_folders: Iterable[Path] = ()) -> Ed25519Pri
     except OSError as failure:
         raise ConfigError(f"the key {file} can't be read ({type(failure).__name__})", _MAKE_KEY) from failure
     if status.st_mode & _OTHER_USERS:
-        raise ConfigError(f"others may read the key {file}", f"chmod 600 {file}; who has read it can sign in your name")
+        raise ConfigError(
+            f"others may read the key {file}", f"chmod 600 {file}; anyone who has read it can sign in your name"
+        )
     try:
         key = serialization.load_pem_private_key(pem, None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as failure:

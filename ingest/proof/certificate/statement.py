@@ -69,7 +69,7 @@ def _proven_places(erasure: Erasure, report: Report) -> list[str]:
         missed = sum(len(s.missed) for s in report.canaries)
         raise ProofFailed(
             f"request {erasure.request}: the scan missed {missed:,} canaries, or had none",
-            "what it did not find may be there all the same: see its report, and scan again",
+            "residues may remain that it can't find: see its report, and scan again",
         )
     if not report.clean:
         raise ProofFailed(
@@ -80,7 +80,7 @@ def _proven_places(erasure: Erasure, report: Report) -> list[str]:
     places = [place for place in report.places if place not in unlistable]
     if not places:
         raise ProofFailed(
-            f"request {erasure.request}: none of {len(report.places):,} places could be looked into",
+            f"request {erasure.request}: none of {len(report.places):,} places could be scanned",
             "see with `ingest scan` why, and scan again",
         )
     return places
