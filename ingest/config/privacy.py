@@ -214,7 +214,7 @@ class Shredding(Section):
     )
     master_key_file: Text = Field(
         description="A file with the master keys that wrap the data keys: on each line `VERSION HEX`, 32 bytes, the "
-        "highest version for new keys. Readable by its owner alone (0600). Whoever can read it can "
+        "highest version for new keys. Readable by its owner alone (0600). Anyone who can read it can "
         "decrypt."
     )
 

@@ -137,7 +137,7 @@ def airflow(shop: tuple[Shop, Path]) -> Iterator[Airflow]:
         yield running
 
 
-def test_a_backfill_whose_job_is_killed_in_the_middle_ends_with_silver_as_its_source(
+def test_backfill_with_a_killed_job_is_completed(
     airflow: Airflow, shop: tuple[Shop, Path], spark: SparkSession
 ) -> None:
     source, root = shop
@@ -154,7 +154,7 @@ def test_a_backfill_whose_job_is_killed_in_the_middle_ends_with_silver_as_its_so
     airflow.wait("the consumer", lambda: sorted(airflow.rows(RUNS, "consumer")) == [(k, "success") for k in keys])
 
 
-def test_what_the_user_has_to_change_is_not_tried_again(airflow: Airflow) -> None:
+def test_user_errors_are_not_retried(airflow: Airflow) -> None:
     airflow.wait("its end", lambda: airflow.rows(f"{RUNS} AND state = 'failed'", "secret.upkeep"))
     ((_, tries, _),) = airflow.rows(TRIES, "secret.upkeep", "gc")
     logs = sorted(airflow.home.glob("logs/dag_id=secret.upkeep/*/task_id=gc/attempt=*.log"))
@@ -166,7 +166,7 @@ def test_what_the_user_has_to_change_is_not_tried_again(airflow: Airflow) -> Non
     assert ended == [(f"attempt={tries}", True)], "\n".join(command_output)
 
 
-def test_what_spark_submit_starts_changes_nothing_in_silver_that_is_right(
+def test_spark_submit_backfill_changes_no_merged_row(
     airflow: Airflow, shop: tuple[Shop, Path], spark: SparkSession
 ) -> None:
     source, root = shop
@@ -180,9 +180,7 @@ def test_what_spark_submit_starts_changes_nothing_in_silver_that_is_right(
     assert silver_of(root, spark) == sorted(source.rows.items())
 
 
-def test_a_row_that_somebody_took_away_fails_the_verification_at_once(
-    airflow: Airflow, shop: tuple[Shop, Path], spark: SparkSession
-) -> None:
+def test_missing_row_fails_the_verification(airflow: Airflow, shop: tuple[Shop, Path], spark: SparkSession) -> None:
     source, root = shop
     DeltaTable.forPath(spark, str(silver_path(root))).delete(F.col("id") == min(source.rows))
     airflow.cli("dags", "unpause", "shop.verify", "--yes")

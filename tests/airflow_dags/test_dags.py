@@ -85,7 +85,7 @@ def dags(root: Path) -> dict[str, Any]:
     return found
 
 
-def test_the_shipped_pipeline_has_dags_and_only_configuration_is_read_for_them(tmp_path: Path) -> None:
+def test_shipped_pipeline_has_dags_and_needs_no_spark(tmp_path: Path) -> None:
     found = read(tmp_path)
     assert {"claims.backfill", "claims.upkeep", "claims.verify"} <= set(found["dags"])
     read_for_them = {"ingest", "ingest.errors", "ingest.names"}
@@ -101,7 +101,7 @@ def test_each_pipeline_has_its_dags(dags: dict[str, Any]) -> None:
     assert "--no-keys" in dags["people.verify"]["tasks"]["prove"]["arguments"]
 
 
-def test_what_a_pipeline_says_of_airflow_is_in_its_dags(dags: dict[str, Any], root: Path) -> None:
+def test_airflow_settings_are_in_the_dags(dags: dict[str, Any], root: Path) -> None:
     file = str(root / "conf" / "pipelines" / "shop.yaml")
     assert dags["shop.run"]["tasks"]["run"] == {
         "operator": "Job",
@@ -118,7 +118,7 @@ def test_what_a_pipeline_says_of_airflow_is_in_its_dags(dags: dict[str, Any], ro
     assert backfill["backfill"]["retries"] == 5
 
 
-def test_upkeep_and_verification_are_the_commands_that_the_pipeline_has(dags: dict[str, Any]) -> None:
+def test_upkeep_and_verify_follow_the_pipeline(dags: dict[str, Any]) -> None:
     commands = {
         f"{dag}.{name}": task["arguments"][:-1]
         for dag in ("shop.upkeep", "shop.verify", "sunk.upkeep", "sunk.verify", "plain.upkeep", "plain.verify")
@@ -143,7 +143,7 @@ def test_upkeep_and_verification_are_the_commands_that_the_pipeline_has(dags: di
     }
 
 
-def test_every_command_of_a_dag_is_one_of_ingest(dags: dict[str, Any]) -> None:
+def test_dags_run_existing_commands(dags: dict[str, Any]) -> None:
     said = [task["arguments"] for dag in dags.values() for task in dag["tasks"].values() if "arguments" in task]
     commands = {tuple(a for a in arguments if not a.endswith(".yaml")) for arguments in said}
     assert len(commands) == 9
@@ -154,7 +154,7 @@ def test_every_command_of_a_dag_is_one_of_ingest(dags: dict[str, Any]) -> None:
         assert [option for option in command if option.startswith("--") and option not in command_output.output] == []
 
 
-def test_a_cluster_is_told_what_spark_must_know_and_no_secret(dags: dict[str, Any], root: Path) -> None:
+def test_submitted_settings_hold_no_secret(dags: dict[str, Any], root: Path) -> None:
     assert "hunter2" not in str(dags)
     gc = dags["cluster.upkeep"]["tasks"]["gc"]
     assert (gc["operator"], gc["templated"]) == ("SubmittedJob", [])
@@ -162,11 +162,11 @@ def test_a_cluster_is_told_what_spark_must_know_and_no_secret(dags: dict[str, An
     assert gc["conf"] == {"spark.executor.memory": "4g"}
 
 
-def test_a_secret_is_needed_where_jobs_run_and_not_where_dags_are_made(dags: dict[str, Any]) -> None:
+def test_dags_are_made_without_secrets(dags: dict[str, Any]) -> None:
     assert "secret.backfill" in dags
 
 
-def test_a_file_that_is_wrong_says_so_and_takes_no_other_pipeline_away(dags: dict[str, Any]) -> None:
+def test_invalid_file_has_a_refused_dag_and_affects_no_other(dags: dict[str, Any]) -> None:
     assert "airflow.run: should be a cron expression" in dags["wrong.refused"]["description"]
     assert "has the same name as" in dags["the_other_plain.refused"]["description"]
     assert not [name for name in dags if name.startswith(("wrong.", "the_other_plain.")) and "refused" not in name]

@@ -82,18 +82,18 @@ def outcomes(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_task_ends_as_its_job_did(case: str, outcomes: dict[str, Any]) -> None:
+def test_task_ends_like_its_job(case: str, outcomes: dict[str, Any]) -> None:
     assert outcomes[case][0] == CASES[case][2], outcomes[case]
 
 
-def test_a_failure_says_what_it_means(outcomes: dict[str, Any]) -> None:
+def test_failure_explains_the_exit_code(outcomes: dict[str, Any]) -> None:
     assert "its last lines say what to do" in outcomes["the user has to change something"][1]
     assert "ended by signal 9" in outcomes["killed"][1]
     assert "airflow: command" in outcomes["a program that isn't there"][1]
 
 
 @pytest.mark.parametrize("case", ["told", "interrupted"])
-def test_a_job_is_told_to_end_and_may_finish_its_batch(case: str, outcomes: dict[str, Any], folder: Path) -> None:
+def test_killed_task_lets_the_job_finish_its_batch(case: str, outcomes: dict[str, Any], folder: Path) -> None:
     deadline = time.monotonic() + 120
     while not (folder / case).exists():
         assert time.monotonic() < deadline
@@ -133,19 +133,19 @@ def plans(folder: Path) -> Any:
     return command_output(PLAN, cases, environment={"AIRFLOW_HOME": str(folder)})
 
 
-def test_a_window_ends_where_the_next_begins(plans: Any) -> None:
+def test_window_ends_where_the_next_begins(plans: Any) -> None:
     for (_, (start, end)), jobs in zip(WINDOWS.values(), plans, strict=False):
         command = [*COMMAND, f"--from={start}", f"--to={end}"]
         assert jobs == [{"arguments": command, "assets": ["silver/shop/a"]}]
 
 
-def test_a_window_that_can_not_be_whole_is_refused(plans: Any) -> None:
+def test_incomplete_window_is_refused(plans: Any) -> None:
     for (_, sentence), refused in zip(REFUSED.values(), plans[len(WINDOWS) :], strict=False):
         assert refused[0] == FOR_GOOD
         assert sentence in refused[1]
 
 
-def test_each_table_that_is_asked_for_has_one_job(plans: Any) -> None:
+def test_each_chosen_table_has_one_job(plans: Any) -> None:
     window = ["--from=2026-01-01T00:00:00+00:00", "--to=2026-01-02T00:00:00+00:00", "--source=archive"]
     assert plans[-1] == [
         {"arguments": [*COMMAND, *window, "--table=a"], "assets": ["silver/shop/a"]},

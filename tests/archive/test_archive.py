@@ -60,9 +60,7 @@ def rows(frame: DataFrame) -> list[Any]:
     return sorted(frame.select(*RECORD.names).collect(), key=lambda r: (r.topic, r.partition, r.offset))
 
 
-def test_what_is_read_from_the_archive_is_what_was_captured(
-    spark: SparkSession, tmp_path: Path, store: ObjectStore
-) -> None:
+def test_archive_holds_the_captured_records(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
     bronze = from_file(spark, tmp_path)
     found = archived(spark, bronze, store)
     assert len(found) > 1
@@ -73,7 +71,7 @@ def test_what_is_read_from_the_archive_is_what_was_captured(
     assert again.captured().offsets == bronze.captured().offsets
 
 
-def test_silver_out_of_the_archive_is_silver_out_of_the_stream(
+def test_silver_from_the_archive_equals_silver_from_the_stream(
     spark: SparkSession, tmp_path: Path, store: ObjectStore
 ) -> None:
     bronze = from_file(spark, tmp_path, batch=100)
@@ -91,7 +89,7 @@ def test_silver_out_of_the_archive_is_silver_out_of_the_stream(
 
 
 @pytest.mark.long
-def test_what_only_the_archive_holds_comes_into_a_lakehouse_that_began_late(
+def test_backfill_from_the_archive_fills_a_later_lakehouse(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive_command, "running", lambda *_: nullcontext(spark))
@@ -127,7 +125,7 @@ def test_what_only_the_archive_holds_comes_into_a_lakehouse_that_began_late(
     assert sum(a.read for a in short.step().accounts) == 3
 
 
-def test_a_run_that_is_repeated_adds_nothing(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
+def test_repeated_run_adds_nothing(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
     bronze = from_file(spark, tmp_path)
     archived(spark, bronze, store)
     before = names(store)
@@ -136,7 +134,7 @@ def test_a_run_that_is_repeated_adds_nothing(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.long
-def test_a_run_that_died_before_its_manifest_is_repeated(
+def test_run_that_died_before_its_manifest_is_repeated(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Died(Exception):
@@ -170,7 +168,7 @@ def test_two_runs_at_once_write_one_manifest(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.long
-def test_a_topic_partition_is_cut_into_objects(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
+def test_topic_partition_is_split_into_objects(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 3)
     try:
         bronze = from_file(spark, tmp_path, batch=100)
@@ -211,7 +209,7 @@ in_both_ways = pytest.mark.parametrize("reads", [read_anew, read_as_they_are])
     ],
     ids=["missing", "truncated", "altered"],
 )
-def test_an_object_that_is_harmed_is_found_and_never_read_as_less(
+def test_damaged_object_is_detected(
     spark: SparkSession,
     tmp_path: Path,
     store: ObjectStore,
@@ -254,7 +252,7 @@ def test_an_object_that_is_harmed_is_found_and_never_read_as_less(
     ],
     ids=["count", "last offset", "first offset", "partition", "hash", "size"],
 )
-def test_a_manifest_that_lies_is_found_and_never_believed(
+def test_forged_manifest_is_detected(
     spark: SparkSession,
     tmp_path: Path,
     store: ObjectStore,
@@ -278,7 +276,7 @@ def test_a_manifest_that_lies_is_found_and_never_believed(
 
 
 @pytest.mark.long
-def test_a_manifest_that_names_an_object_twice_doubles_nothing(store: ObjectStore, whole: Sequence[Manifest]) -> None:
+def test_manifest_with_a_repeated_object_is_refused(store: ObjectStore, whole: Sequence[Manifest]) -> None:
     first = whole[0].objects[0]
     body = replace(whole[0], objects=(*whole[0].objects, first)).to_json().encode()
     overwrite_object(store, manifest_key(SHOP, whole[0].after_batch), body)
@@ -287,9 +285,7 @@ def test_a_manifest_that_names_an_object_twice_doubles_nothing(store: ObjectStor
 
 
 @pytest.mark.long
-def test_a_manifest_that_was_changed_or_is_missing_stops_the_reading(
-    store: ObjectStore, whole: Sequence[Manifest]
-) -> None:
+def test_changed_or_missing_manifest_is_refused(store: ObjectStore, whole: Sequence[Manifest]) -> None:
     key = manifest_key(SHOP, whole[0].after_batch)
     text = store.get(key)
     said = json.loads(text)
@@ -307,7 +303,7 @@ def test_a_manifest_that_was_changed_or_is_missing_stops_the_reading(
     assert ArchiveSource(ManifestArchive(store, SHOP)).pending({}, 100) is not None
 
 
-def test_names_in_the_store_are_ours(store: ObjectStore, whole: Sequence[Manifest]) -> None:
+def test_object_names_are_in_the_archive_layout(store: ObjectStore, whole: Sequence[Manifest]) -> None:
     for name in names(store):
         assert name.startswith((manifests_folder(SHOP), objects_folder(SHOP)))
         assert name.isascii()
@@ -315,7 +311,7 @@ def test_names_in_the_store_are_ours(store: ObjectStore, whole: Sequence[Manifes
 
 
 @pytest.mark.long
-def test_a_store_that_refuses_or_is_gone_says_so(store: ObjectStore) -> None:
+def test_refused_or_unreachable_store_is_reported(store: ObjectStore) -> None:
     guessed = ObjectStore(store.uri, {**store.client_options, "aws_secret_access_key": "guessed"})
     with pytest.raises(SourceRefused, match="SignatureDoesNotMatch") as refused:
         list(guessed.keys(""))
@@ -329,7 +325,7 @@ def test_a_store_that_refuses_or_is_gone_says_so(store: ObjectStore) -> None:
         ObjectStore(store.uri, {**store.client_options, "endpoint_url": "nowhere"}).get("x")
 
 
-def test_the_commands_archive_and_verify(
+def test_commands_archive_and_verify(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bronze = from_file(spark, tmp_path)
@@ -354,7 +350,7 @@ def test_the_commands_archive_and_verify(
 
 
 @pytest.mark.long
-def test_on_a_terminal_archiving_and_verifying_show_how_far_they_are(
+def test_terminal_shows_the_progress_of_run_and_verify(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from_file(spark, tmp_path)

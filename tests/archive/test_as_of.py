@@ -34,7 +34,7 @@ def as_of(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 
 
 @pytest.mark.parametrize("more", [{}, OTHERWISE_NAMED])
-def test_it_is_what_bronze_says(
+def test_as_of_from_the_archive_equals_bronze(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, as_of: Callable[..., Any], more: dict[str, Any]
 ) -> None:
     bronze = from_file(spark, tmp_path, batch=3)
@@ -61,7 +61,7 @@ def test_it_is_what_bronze_says(
     assert not (lost / "lakehouse").exists(), "the live one is left alone"
 
 
-def test_what_cannot_be_told_is_said(tmp_path: Path, store: ObjectStore, as_of: Callable[..., Any]) -> None:
+def test_impossible_as_of_is_refused(tmp_path: Path, store: ObjectStore, as_of: Callable[..., Any]) -> None:
     file, out = pipeline_file(tmp_path, store), tmp_path / "then"
     nothing = as_of(file, "--out", out, "--position", "45")
     assert "no event of pipeline Shop 1 was ever merged" in str(nothing.exception)

@@ -88,7 +88,7 @@ def ends(records: list[Record]) -> dict[str, dict[int, int]]:
         pytest.param("aiven", True, partial(aiven_parquet, size=5), {}, id="aiven, Parquet"),
     ],
 )
-def test_the_tables_are_those_of_the_stream(
+def test_tables_equal_those_of_the_stream(
     spark: SparkSession,
     tmp_path: Path,
     store: ObjectStore,
@@ -113,7 +113,7 @@ def test_the_tables_are_those_of_the_stream(
     assert digests(spark, shop) == streamed, "the same events once more change nothing"
 
 
-def test_an_archive_with_a_hole_is_not_read_as_less(
+def test_archive_with_a_gap_is_refused(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, command: Callable[..., Any]
 ) -> None:
     """As Debezium's deletes come: each with a null tombstone, which is in an object of its own."""
@@ -129,7 +129,7 @@ def test_an_archive_with_a_hole_is_not_read_as_less(
     assert hole in [d["key"] for d in damaged]
 
 
-def test_what_a_layout_can_not_tell_is_not_asked_of_it(
+def test_layout_without_timestamps_refuses_windows(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, command: Callable[..., Any]
 ) -> None:
     file = str(pipeline_file(tmp_path, store, "confluent"))
@@ -144,7 +144,7 @@ def test_what_a_layout_can_not_tell_is_not_asked_of_it(
     assert "is written by the sink connector of confluent" in written.problem
 
 
-def test_a_window_of_records_that_tell_their_time(
+def test_window_of_records_with_timestamps(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, command: Callable[..., Any]
 ) -> None:
     stored(store, aiven(events(), 4))

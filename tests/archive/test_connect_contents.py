@@ -110,7 +110,7 @@ def without(objects: Objects, *names: str) -> Objects:
         "Parquet cut off",
     ],
 )
-def test_offsets_that_values_do_not_tell_are_never_guessed(
+def test_missing_offsets_are_never_guessed(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, objects: Objects, key: str, what: str
 ) -> None:
     found = damages(spark, tmp_path, store, objects, **DECLARED_KEYS)
@@ -139,7 +139,7 @@ def fields_without(*names: str) -> Objects:
         ({"shop.orders-0-0": b'{"key":1,"value":null,"offset":0}\n{"key":1,"val'}, {}, "can't be read to its end"),
     ],
 )
-def test_records_that_tell_their_offsets_are_held_against_them(
+def test_offsets_in_records_are_checked(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, objects: Objects, more: dict[str, Any], what: str | None
 ) -> None:
     found = damages(spark, tmp_path, store, objects, "aiven", **more)
@@ -147,9 +147,7 @@ def test_records_that_tell_their_offsets_are_held_against_them(
     assert bool(found) == (what is not None)
 
 
-def test_an_object_that_is_written_anew_is_not_taken_for_the_one_that_was_listed(
-    spark: SparkSession, tmp_path: Path, store: ObjectStore
-) -> None:
+def test_object_rewritten_after_the_listing_is_refused(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
     shop = pipeline(tmp_path, store, "confluent")
     stored(store, confluent(events(tombstones=False), 4))
     archive = layout_of(spark, shop)
@@ -186,7 +184,7 @@ HEADERS = '[{"key": "trace", "value": "1"}, {"key": "none", "value": null}]'
         ),
     ],
 )
-def test_records_are_what_they_were_to_the_last_digit(
+def test_records_keep_every_digit(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, layout: str, objects: dict[str, str]
 ) -> None:
     """The second of each went through a converter of texts."""

@@ -16,7 +16,7 @@ def objects(connector: str, *names: str, wanted: TopicSelection = SHOP) -> list[
     return list_objects([ObjectInfo(name, 7, "etag") for name in names], connector, wanted)
 
 
-def test_an_object_ends_where_the_next_one_begins_in_whatever_folder_that_is() -> None:
+def test_object_ends_where_the_next_one_begins() -> None:
     first, second = AT.format(0), AT.format(1234567890123)
     found = objects("confluent", f"year=2026/hour=09/{first}.json", f"year=2026/hour=08/{second}.json.gz")
     assert [(o.topic, o.partition, o.first_offset, o.next_offset) for o in found] == [
@@ -26,7 +26,7 @@ def test_an_object_ends_where_the_next_one_begins_in_whatever_folder_that_is() -
     assert found[0].description.endswith("topic shop.public.orders, partition 0, offsets 0 to 1234567890122")
 
 
-def test_keys_and_headers_are_found_beside_their_values_and_null_tombstones_in_their_folder() -> None:
+def test_keys_headers_and_null_tombstones_are_found() -> None:
     values, deleted = f"partition=0/{AT.format(0)}", f"tombstone/{AT.format(9)}"
     found = objects(
         "confluent", f"{values}.json", f"{values}.keys.json", f"{values}.headers.json", f"{deleted}.keys.json"
@@ -38,7 +38,7 @@ def test_keys_and_headers_are_found_beside_their_values_and_null_tombstones_in_t
     assert (found[0].next_offset, found[1].next_offset) == (9, -1)
 
 
-def test_objects_of_aiven_are_named_with_and_without_an_ending() -> None:
+def test_aiven_objects_may_have_a_file_extension() -> None:
     found = objects("aiven", "2026/shop.a-b-3-40.gz", "shop.a-b-3-00000000000000000007", "shop.a-b-3-50.parquet")
     assert [(o.topic, o.partition, o.first_offset, o.next_offset) for o in found] == [
         ("shop.a-b", 3, 7, 40),
@@ -47,7 +47,7 @@ def test_objects_of_aiven_are_named_with_and_without_an_ending() -> None:
     ]
 
 
-def test_topics_that_the_pipeline_does_not_read_are_left_alone() -> None:
+def test_other_topics_are_ignored() -> None:
     assert objects("confluent", "other/partition=0/other+0+0000000000.avro") == []
     named = TopicSelection(topics=("shop.a",), tables=frozenset({"a"}))
     (one,) = objects("confluent", "shop.a+0+0000000000.json", "shop.ab+0+0000000000.json", wanted=named)
@@ -72,12 +72,12 @@ def test_topics_that_the_pipeline_does_not_read_are_left_alone() -> None:
         ),
     ],
 )
-def test_what_names_do_not_tell_is_refused(connector: str, names: list[str], kind: type[Exception], said: str) -> None:
+def test_ambiguous_names_are_refused(connector: str, names: list[str], kind: type[Exception], said: str) -> None:
     with pytest.raises(kind, match=said):
         objects(connector, *names)
 
 
-def test_a_topic_without_keys_is_read_where_its_table_is_named_and_its_rows_are_told_apart() -> None:
+def test_topic_without_keys_needs_a_declared_table_and_key() -> None:
     routed = TopicSelection(pattern=".*", tables=frozenset({"public.orders"}), topic_tables={"all": "public.orders"})
     assert len(objects("confluent", "all+0+0000000000.json", wanted=routed)) == 1
     elsewhere = TopicSelection(

@@ -46,7 +46,7 @@ def left_of(row: dict[str, Any], asked: set[int]) -> dict[str, Any]:
     "asked", [set(), {1, 99}, {0, 14}, {38, 46}, set(range(0, 48, 2)), set(range(0, 48, 6))], ids=len
 )
 @pytest.mark.parametrize(("begin", "end"), [(0, len(ROWS)), (5, len(ROWS) - 1), (19, 20), (3, 3)])
-def test_a_record_that_is_asked_for_keeps_its_place(begin: int, end: int, asked: set[int]) -> None:
+def test_emptied_record_keeps_its_place(begin: int, end: int, asked: set[int]) -> None:
     requests = pa.table({"offset": pa.array(sorted(asked), pa.int64()), "request_min": ["r"] * len(asked)})
     requests = requests.cast(pa.schema([("offset", pa.int64()), ("request_min", pa.string())]))
     batch = pa.RecordBatch.from_pylist(ROWS, schema=SCHEMA).slice(begin, end - begin)

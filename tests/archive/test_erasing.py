@@ -94,7 +94,7 @@ def listing(store: ObjectStore) -> list[Any]:
     return sorted((v.key, v.id) for v in store.versions(""))
 
 
-def test_what_the_records_said_is_nowhere_and_all_else_is_as_it_was(
+def test_erased_records_are_gone_and_others_unchanged(
     spark: SparkSession, store: ObjectStore, whole: list[Manifest]
 ) -> None:
     before = read(spark, store)
@@ -129,7 +129,7 @@ def test_what_the_records_said_is_nowhere_and_all_else_is_as_it_was(
     assert done.versions >= len(touched)
 
 
-def test_the_same_again_changes_nothing(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
+def test_repeated_erasure_changes_nothing(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
     del whole
     first = erase_records(spark, store, SHOP, asked(spark, [*ORDERS, ORDERS[0]]))
     assert first.records == len(ORDERS)
@@ -145,12 +145,12 @@ def test_the_same_again_changes_nothing(spark: SparkSession, store: ObjectStore,
 
 
 @only_plain
-def test_an_empty_archive_holds_nothing_to_erase(spark: SparkSession, store: ObjectStore) -> None:
+def test_empty_archive_has_nothing_to_erase(spark: SparkSession, store: ObjectStore) -> None:
     assert erase_records(spark, store, SHOP, asked(spark, ORDERS)) == NOTHING
 
 
 @only_plain
-def test_who_restores_gets_empty_records_that_mean_nothing(
+def test_restore_gives_empty_records_without_effect(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, whole: list[Manifest]
 ) -> None:
     before = captured(spark, ArchiveSource(ManifestArchive(store, SHOP)), tmp_path / "before", 100)
@@ -171,7 +171,7 @@ class Died(Exception):
 
 
 @pytest.mark.parametrize("step", ["versions", "replace", "remove", "abort_uploads"])
-def test_a_run_that_died_anywhere_is_repeated(
+def test_erasure_that_died_anywhere_is_repeated(
     spark: SparkSession, store: ObjectStore, whole: list[Manifest], monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     coordinates = asked(spark, [*ORDERS, *ITEMS])
@@ -194,7 +194,7 @@ def test_a_run_that_died_anywhere_is_repeated(
     assert erase_records(spark, store, SHOP, coordinates) == NOTHING
 
 
-def test_a_run_that_died_half_way_through_the_manifests_is_repeated(
+def test_erasure_that_died_between_manifests_is_repeated(
     spark: SparkSession, store: ObjectStore, whole: list[Manifest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert len(whole) > 1
@@ -216,7 +216,7 @@ def test_a_run_that_died_half_way_through_the_manifests_is_repeated(
     assert all(v.is_latest for v in store.versions(""))
 
 
-def test_a_manifest_that_somebody_renews_meanwhile_is_contended(
+def test_concurrently_replaced_manifest_is_contended(
     spark: SparkSession, store: ObjectStore, whole: list[Manifest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another run erases more while this one has written its objects: it is never named what the other one removed."""
@@ -241,7 +241,7 @@ def test_a_manifest_that_somebody_renews_meanwhile_is_contended(
 
 
 @only_plain
-def test_an_object_that_another_run_removes_is_not_taken_for_the_new_one(
+def test_object_removed_by_another_run_is_not_the_new_one(
     spark: SparkSession, store: ObjectStore, whole: list[Manifest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first run died and left its object; the second one is about to remove it; the third one wants the same."""
@@ -271,7 +271,7 @@ def test_an_object_that_another_run_removes_is_not_taken_for_the_new_one(
     assert erase_records(spark, store, SHOP, coordinates) == NOTHING
 
 
-def test_what_a_run_under_way_has_written_stays(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
+def test_objects_of_a_running_archive_run_stay(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
     bronze = from_file(spark, tmp_path)
     archiving = Archiving(spark, bronze, store, SHOP, 10)
     first = archiving.step()
@@ -292,7 +292,7 @@ def test_what_a_run_under_way_has_written_stays(spark: SparkSession, tmp_path: P
     assert erase_records(spark, store, SHOP, asked(spark, ORDERS[:1])).unnamed == 0
 
 
-def test_an_upload_that_nobody_finished_is_gone(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
+def test_unfinished_upload_is_removed(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
     own, other = whole[0].objects[0].key, "another/objects/x"
     for key in (own, other):
         place: Any = {"Bucket": store.bucket, "Key": f"some/prefix/{key}"}
@@ -304,9 +304,7 @@ def test_an_upload_that_nobody_finished_is_gone(spark: SparkSession, store: Obje
 
 
 @only_versioned
-def test_what_was_deleted_but_not_removed_goes_too(
-    spark: SparkSession, store: ObjectStore, whole: list[Manifest]
-) -> None:
+def test_deleted_versions_are_removed(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
     """Somebody else tidied up: a mark stands before the versions."""
     gone = replace(whole[0].objects[0])
     key = gone.key.replace(gone.sha256[:16], "0" * 16)
@@ -319,7 +317,7 @@ def test_what_was_deleted_but_not_removed_goes_too(
 
 
 @only_plain
-def test_an_object_that_is_damaged_stops_all_before_anything_goes(
+def test_damaged_object_stops_the_erasure_before_any_removal(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, whole: list[Manifest]
 ) -> None:
     hit = next(o for m in whole for o in m.objects if o.topic == "shop.orders")
@@ -341,7 +339,7 @@ def locked(s3: S3, name: str) -> ObjectStore:
 
 
 @pytest.mark.parametrize("lock", ["retention", "hold"])
-def test_a_lock_is_named_with_what_to_do(spark: SparkSession, tmp_path: Path, s3: S3, lock: str) -> None:
+def test_locked_object_is_named_with_a_remedy(spark: SparkSession, tmp_path: Path, s3: S3, lock: str) -> None:
     store = locked(s3, f"locked-{lock}")
     archived(spark, from_file(spark, tmp_path), store)
     versions = list(store.versions(objects_folder(SHOP)))
@@ -370,7 +368,7 @@ def test_a_lock_is_named_with_what_to_do(spark: SparkSession, tmp_path: Path, s3
 
 @only_plain
 @pytest.mark.parametrize("layout", ["confluent", "aiven"])
-def test_a_connectors_archive_is_left_to_who_writes_it(
+def test_archive_of_a_connector_is_not_erased(
     spark: SparkSession, tmp_path: Path, s3: S3, store: ObjectStore, layout: str
 ) -> None:
     sunk = ObjectStore(f"s3://{store.bucket}/topics", s3.client_options)
@@ -384,7 +382,7 @@ def test_a_connectors_archive_is_left_to_who_writes_it(
 
 
 @only_plain
-def test_a_pipeline_without_an_archive_has_nothing_to_erase_there(
+def test_pipeline_without_an_archive_has_nothing_to_erase(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, whole: list[Manifest]
 ) -> None:
     del whole
@@ -396,7 +394,7 @@ def test_a_pipeline_without_an_archive_has_nothing_to_erase_there(
 
 
 @only_plain
-def test_no_statistics_are_written(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
+def test_erasure_writes_no_statistics(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
     before = {o.key for m in whole for o in m.objects}
     erase_records(spark, store, SHOP, asked(spark, ORDERS))
     new = [o.key for m in manifests(store, SHOP) for o in m.objects if o.key not in before]

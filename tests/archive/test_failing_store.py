@@ -68,7 +68,7 @@ def wholly_archived(store: ObjectStore) -> bool:
     return sum(o.records for o in objects) == len(events()) and len(names(store)) == len(found) + len(objects)
 
 
-def test_a_store_that_fails_for_a_while_is_asked_again(
+def test_temporary_store_failures_are_retried(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, proxy: FaultyProxy, command: Command
 ) -> None:
     from_file(spark, tmp_path, batch=100)
@@ -104,7 +104,7 @@ def test_a_store_that_fails_for_a_while_is_asked_again(
         ("manifests", ("backfill", "--source", "archive")),
     ],
 )
-def test_a_store_that_answers_503_for_longer_is_waited_for(
+def test_store_that_answers_503_is_waited_for(
     spark: SparkSession,
     tmp_path: Path,
     store: ObjectStore,
@@ -125,7 +125,7 @@ def test_a_store_that_answers_503_for_longer_is_waited_for(
         assert Bronze(spark, Lakehouse(str(again / "lakehouse")).bronze(SHOP)).rows().count() == len(events())
 
 
-def test_a_store_that_is_away_is_waited_for(
+def test_unreachable_store_is_waited_for(
     spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """With a process of its own, which says what it waits for."""
@@ -156,7 +156,7 @@ def test_a_store_that_is_away_is_waited_for(
 
 
 @pytest.mark.parametrize("path", ["objects", "manifests"])
-def test_a_run_that_could_not_write_is_repeated(
+def test_run_that_could_not_write_is_repeated(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, proxy: FaultyProxy, command: Command, path: str
 ) -> None:
     from_file(spark, tmp_path)
@@ -171,7 +171,7 @@ def test_a_run_that_could_not_write_is_repeated(
     assert wholly_archived(store)
 
 
-def test_a_write_whose_answer_was_lost_is_no_other_run(
+def test_write_with_a_lost_response_is_recognised(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, proxy: FaultyProxy
 ) -> None:
     proxy.faults = [Fault("lost", "PUT", path, times=1) for path in ("objects", "manifests")]
@@ -191,7 +191,7 @@ def test_a_write_whose_answer_was_lost_is_no_other_run(
     ],
     ids=lambda value: value.kind if isinstance(value, Fault) else " ".join(value),
 )
-def test_a_reading_that_failed_goes_on_where_it_stood(
+def test_failed_read_continues(
     spark: SparkSession,
     tmp_path: Path,
     store: ObjectStore,
@@ -215,7 +215,7 @@ def test_a_reading_that_failed_goes_on_where_it_stood(
     assert rows.dropDuplicates(["topic", "partition", "offset"]).count() == rows.count() == len(events())
 
 
-def test_wrong_credentials_are_the_readers_business_and_are_not_shown(
+def test_wrong_credentials_are_a_user_error_and_not_shown(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from_file(spark, tmp_path)

@@ -79,7 +79,7 @@ def rows(frame: DataFrame) -> list[Any]:
     return sorted(frame.select(*CAPTURED.names).collect(), key=lambda r: (r.topic, r.partition, r.offset))
 
 
-def test_it_is_the_bronze_that_was_lost(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
+def test_restored_bronze_equals_the_lost_one(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
     lost = from_file(spark, tmp_path, batch=3)
     found = archived(spark, lost, store)
     assert len(found) > 1
@@ -92,7 +92,7 @@ def test_it_is_the_bronze_that_was_lost(spark: SparkSession, tmp_path: Path, sto
     assert files == {o.sha256 for m in found for o in m.objects}, "nothing was written anew"
 
 
-def test_silver_is_what_it_was(
+def test_restored_silver_equals_the_lost_one(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where it was stopped in between, with what was captured and not merged yet."""
@@ -107,7 +107,7 @@ def test_silver_is_what_it_was(
         assert silver_in(spark, again) == silver_in(spark, slow), turns
 
 
-def test_nothing_is_counted_twice(
+def test_imported_batches_are_not_counted_again(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archived(spark, from_file(spark, tmp_path, batch=3), store)
@@ -116,7 +116,7 @@ def test_nothing_is_counted_twice(
     assert sum(a.read for s in steps for a in s.accounts) == len(events())
 
 
-def test_who_dies_before_the_commit_has_left_nothing_but_files(
+def test_import_that_dies_before_the_commit_leaves_only_files(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = from_file(spark, tmp_path, batch=3)
@@ -131,7 +131,7 @@ def test_who_dies_before_the_commit_has_left_nothing_but_files(
     assert rows(bronze_of(spark, made).rows()) == rows(lost.rows())
 
 
-def test_another_naming_reads_the_records_again(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
+def test_changed_naming_parses_the_records_again(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
     archived(spark, from_file(spark, tmp_path, batch=3), store)
     source = {
         "kafka": {"bootstrap.servers": "127.0.0.1:9"},
@@ -142,7 +142,7 @@ def test_another_naming_reads_the_records_again(spark: SparkSession, tmp_path: P
     assert silver_in(spark, tmp_path / "again").keys() == {"my.own", "public.orders"}
 
 
-def test_an_archive_of_the_first_format_is_read(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
+def test_archive_of_the_first_format_is_read(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
     """Also after an erasure in it, and with manifests of today's format behind it."""
     lost = from_file(spark, tmp_path, batch=3)
     found = archived(spark, lost, store)
@@ -181,9 +181,7 @@ def as_in_the_first_format(store: ObjectStore, manifest: Manifest) -> None:
     overwrite_object(store, key, json.dumps({**said, "sha256": whole}).encode())
 
 
-def test_what_an_erasure_has_emptied_is_read_as_an_empty_record(
-    spark: SparkSession, tmp_path: Path, store: ObjectStore
-) -> None:
+def test_emptied_record_is_read_as_empty(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
     archived(spark, from_file(spark, tmp_path, batch=3), store, most=6)
     places = [("shop.orders", 0, 1, "r-1"), ("shop.orders", 0, 9, "r-2"), ("shop.items", 1, 70, "r-1")]
     request = "topic string, partition int, offset bigint, request string"
@@ -204,9 +202,7 @@ def test_what_an_erasure_has_emptied_is_read_as_an_empty_record(
         assert silver_in(spark, tmp_path / folder) == silver_in(spark, slow)
 
 
-def test_what_is_counted_in_parts_is_what_is_counted_at_once(
-    spark: SparkSession, tmp_path: Path, store: ObjectStore
-) -> None:
+def test_statistics_of_parts_equal_those_of_the_whole(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
     """And nothing of it tells more of values than the names of columns."""
     lost = from_file(spark, tmp_path, batch=2)
     found = archived(spark, lost, store, most=5)
@@ -226,7 +222,7 @@ def _typed(group: Group) -> tuple[Group, tuple[Column, ...]]:
 
 
 @pytest.mark.parametrize("dies", [False, True])
-def test_a_window_of_positions_out_of_the_archive_is_the_one_out_of_bronze(
+def test_window_of_positions_from_the_archive_equals_bronze(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
     """Null tombstones stand where the change before them does, be that in the window or not."""
@@ -264,7 +260,7 @@ def _to_its_end(backfill: Backfill) -> Backfill:
     return backfill
 
 
-def test_numbers_of_batches_may_be_far_apart(spark: SparkSession, tmp_path: Path) -> None:
+def test_batch_numbers_may_have_gaps(spark: SparkSession, tmp_path: Path) -> None:
     """As in a lakehouse of which the archive holds the beginning no more."""
     bronze = Bronze(spark, str(tmp_path / "bronze"))
     lost = from_file(spark, tmp_path, batch=8)

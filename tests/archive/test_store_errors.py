@@ -46,7 +46,7 @@ def answered(status: int, code: str) -> IngestError:
     ("status", "code"),
     [(403, "AccessDenied"), (404, "NoSuchBucket"), (400, "InvalidBucketName"), (403, "InvalidObjectState")],
 )
-def test_a_refusal_is_not_tried_again(status: int, code: str) -> None:
+def test_refusal_is_not_retried(status: int, code: str) -> None:
     error = answered(status, code)
     assert isinstance(error, SourceRefused)
     assert not error.retried
@@ -55,5 +55,5 @@ def test_a_refusal_is_not_tried_again(status: int, code: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("status", "code"), [(429, "TooManyRequests"), (408, "Whatever")])
-def test_a_store_that_asks_for_patience_is_tried_again(status: int, code: str) -> None:
+def test_throttling_is_retried(status: int, code: str) -> None:
     assert isinstance(answered(status, code), Unreachable)

@@ -65,7 +65,7 @@ def done(spark: SparkSession, shop: Pipeline, asked: BackfillRequest) -> Backfil
 
 
 @pytest.mark.long
-def test_a_table_that_is_new_is_filled_by_windows_in_any_order(
+def test_windows_in_any_order_fill_a_new_table(
     spark: SparkSession, shop: tuple[Pipeline, Bronze], whole: dict[str, Digest]
 ) -> None:
     random = Random(3)
@@ -87,7 +87,7 @@ def test_a_table_that_is_new_is_filled_by_windows_in_any_order(
 
 
 @pytest.mark.long
-def test_one_that_died_goes_on_where_it_stood(
+def test_backfill_that_died_continues(
     spark: SparkSession, shop: tuple[Pipeline, Bronze], whole: dict[str, Digest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = BackfillRequest("bronze", tables=(ITEMS,))
@@ -106,7 +106,7 @@ def test_one_that_died_goes_on_where_it_stood(
     assert Backfill(spark, shop[0], asked).run.number == 2, "one that has ended is not gone on with"
 
 
-def test_what_is_there_already_stays_as_it_is(
+def test_backfill_changes_no_merged_row(
     spark: SparkSession, shop: tuple[Pipeline, Bronze], whole: dict[str, Digest]
 ) -> None:
     backfill = done(spark, shop[0], BackfillRequest("bronze", Point.parse("0/BB8"), Point.parse("0/1F40"), (ORDERS,)))
@@ -120,12 +120,12 @@ def test_what_is_there_already_stays_as_it_is(
     assert tuple(row) == (inside + deletes, 0), "a null tombstone stands where its delete does"
 
 
-def test_a_topic_is_not_cut_by_positions() -> None:
+def test_backfill_from_kafka_refuses_positions() -> None:
     with pytest.raises(ConfigError, match="takes only times"):
         BackfillRequest("kafka", Point.parse("0/10"))
 
 
-def test_the_command_counts_fills_and_says_what_it_did(
+def test_backfill_command_counts_and_merges(
     spark: SparkSession,
     tmp_path: Path,
     shop: tuple[Pipeline, Bronze],
@@ -153,7 +153,7 @@ def test_the_command_counts_fills_and_says_what_it_did(
         assert result.exception.remedy == f"did you mean {ITEMS}?"
 
 
-def test_a_point_is_a_time_or_a_position() -> None:
+def test_point_is_a_time_or_a_position() -> None:
     assert Point.parse("2026-01-01").time == Point.parse("2026-01-01T00:00:00Z").time
     assert Point.parse("0/16B3748") == Point.parse(str(0x16B3748))
     binlog = Point.parse("mysql-bin.000003:4567")

@@ -54,7 +54,7 @@ def proved(spark: SparkSession, shop: Pipeline) -> None:
     assert all(p.equal for p in proofs)
 
 
-def test_a_stream(
+def test_batches_equal_a_stream(
     spark: SparkSession, tmp_path: Path, available_now: dict[str, Digest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of which bronze is folded while it goes on."""
@@ -82,7 +82,7 @@ def test_a_stream(
 
 
 @pytest.mark.long
-def test_who_is_far_behind_merges_more_at_once(
+def test_run_that_is_far_behind_merges_more_at_once(
     spark: SparkSession, tmp_path: Path, available_now: dict[str, Digest]
 ) -> None:
     """What is captured in small batches is merged in larger slices while more waits, and at once at the end."""
@@ -104,7 +104,7 @@ def test_who_is_far_behind_merges_more_at_once(
     ("windows", "dies"),
     [(1, False), pytest.param(4, False, marks=pytest.mark.long), pytest.param(3, True, marks=pytest.mark.long)],
 )
-def test_a_backfill(
+def test_backfill_equals_a_stream(
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

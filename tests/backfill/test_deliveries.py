@@ -111,7 +111,7 @@ RIGHT = {NOTES: ["later", "twice the same", "twice the same"], LOG: ["line"] * 3
 
 
 @pytest.mark.long
-def test_what_backfills_have_captured_once_more_counts_once(shop: Shop) -> None:
+def test_records_captured_by_several_writers_count_once(shop: Shop) -> None:
     shop.stream(changelog())
     shop.backfill(changelog())
     shop.backfill(changelog(), life="")
@@ -124,7 +124,7 @@ def test_what_backfills_have_captured_once_more_counts_once(shop: Shop) -> None:
 
 
 @pytest.mark.long
-def test_a_rebuild_counts_what_lies_before_the_stream_and_leaves_what_is_yet_to_come(shop: Shop) -> None:
+def test_rebuild_counts_records_before_the_stream_but_not_later_ones(shop: Shop) -> None:
     """The stream begins at offset 2, where the topic began by then, and has come as far as offset 4."""
     notes = [r for r in changelog() if r["topic"] == "shop.notes"]
     shop.stream(notes[2:5])
@@ -139,7 +139,7 @@ def test_a_rebuild_counts_what_lies_before_the_stream_and_leaves_what_is_yet_to_
 
 
 @pytest.mark.long
-def test_a_topic_that_was_created_anew_delivers_other_records(shop: Shop) -> None:
+def test_recreated_topic_delivers_other_records(shop: Shop) -> None:
     anew = Topic("shop.log", ("public", "log"), key=())
     anew.change("c", 30, {"v": "line"})
     anew.change("c", 90, {"v": "of another life"})
@@ -151,7 +151,7 @@ def test_a_topic_that_was_created_anew_delivers_other_records(shop: Shop) -> Non
     assert shop.proof(LOG).deliveries == 5
 
 
-def test_a_proof_sees_rows_that_count_twice(shop: Shop, spark: SparkSession) -> None:
+def test_prove_detects_rows_that_count_twice(shop: Shop, spark: SparkSession) -> None:
     shop.stream(changelog())
     path = shop.pipeline.layout.silver("shop", LOG)
     spark.read.format("delta").load(path).write.format("delta").mode("append").save(path)

@@ -39,7 +39,7 @@ def said(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.long
-def test_a_dump_and_the_changes_after_it_are_the_table(spark: SparkSession, tmp_path: Path, said: Any) -> None:
+def test_dump_and_later_changes_give_the_table(spark: SparkSession, tmp_path: Path, said: Any) -> None:
     early = [r for r in events() if r["timestamp"] < DAY_BEGINS + 5 * HOUR]
     whole, before = pipeline(tmp_path / "whole"), pipeline(tmp_path / "before")
     merged(spark, whole, captured(spark, whole, tmp_path / "whole", events()))
@@ -58,7 +58,7 @@ def test_a_dump_and_the_changes_after_it_are_the_table(spark: SparkSession, tmp_
     assert all(p.equal for p in prove(spark, shop, shop.layout.scratch("proof")))
 
 
-def test_every_type_of_a_dump_comes_as_it_is(spark: SparkSession, tmp_path: Path, said: Any) -> None:
+def test_every_type_of_a_dump_is_kept(spark: SparkSession, tmp_path: Path, said: Any) -> None:
     columns = {
         "id": "7L",
         "small": "cast(3 as smallint)",
@@ -85,7 +85,7 @@ def test_every_type_of_a_dump_comes_as_it_is(spark: SparkSession, tmp_path: Path
     assert tuple(place) == (3, 77, 0)
 
 
-def test_what_is_no_dump_is_said(tmp_path: Path, spark: SparkSession, said: Any) -> None:
+def test_invalid_dump_is_refused(tmp_path: Path, spark: SparkSession, said: Any) -> None:
     pipeline(tmp_path)
     spark.range(1).write.parquet(str(tmp_path / "keyless"))
     for words, problem in (

@@ -44,7 +44,7 @@ def shop(spark: SparkSession, folder: Path) -> tuple[Pipeline, Bronze]:
     return made, bronze
 
 
-def test_silver_is_what_its_events_say_and_a_row_that_was_tampered_with_is_named(
+def test_prove_names_a_tampered_row(
     spark: SparkSession, folder: Path, shop: tuple[Pipeline, Bronze], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prove_command, "running", lambda *_: nullcontext(spark))
@@ -82,9 +82,7 @@ def says(record: Record, key: int) -> bool:
 
 
 @pytest.mark.long
-def test_what_the_stream_has_merged_meanwhile_is_no_difference(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prove_ignores_concurrent_merges(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shop, before = first_half(spark, tmp_path)
     more = captured(spark, shop, tmp_path, events())
     version_at = Silver.version_at
@@ -101,7 +99,7 @@ def test_what_the_stream_has_merged_meanwhile_is_no_difference(
 
 
 @pytest.mark.parametrize("hours", [1, pytest.param(6, marks=pytest.mark.long)])
-def test_silver_as_of_a_time_is_the_fold_of_what_was_committed_by_then(
+def test_as_of_a_time_equals_a_merge_of_earlier_commits(
     spark: SparkSession, folder: Path, shop: tuple[Pipeline, Bronze], tmp_path: Path, hours: int
 ) -> None:
     until = Point.parse(f"2026-01-01T{hours - 1:02}:59:00Z")
@@ -148,7 +146,7 @@ def transactions() -> list[Record]:
         (191, [1, 2, 3, 4, 5, 6, 7]),
     ],
 )
-def test_a_position_cuts_no_transaction(
+def test_as_of_a_position_splits_no_transaction(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, log: Pipeline, position: int, ids: list[int]
 ) -> None:
     then = Lakehouse(str(tmp_path_factory.mktemp("then") / "lakehouse"))
@@ -165,7 +163,7 @@ def log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pipeli
     return made
 
 
-def test_the_command_writes_tables_that_can_be_queried(
+def test_as_of_writes_tables_that_can_be_queried(
     spark: SparkSession, folder: Path, shop: tuple[Pipeline, Bronze], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(as_of_command, "running", lambda *_: nullcontext(spark))

@@ -27,7 +27,7 @@ class Died(Exception):
 
 
 @pytest.mark.long
-def test_a_rebuild_puts_right_what_is_wrong_and_takes_a_new_definition(
+def test_rebuild_repairs_rows_and_applies_new_settings(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop, right = first_half(spark, tmp_path)
@@ -54,7 +54,7 @@ def test_a_rebuild_puts_right_what_is_wrong_and_takes_a_new_definition(
 
 
 @pytest.mark.long
-def test_what_the_stream_merges_meanwhile_is_in_it_and_one_that_died_goes_on(
+def test_rebuild_continues_after_a_crash_and_includes_concurrent_merges(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = pipeline(tmp_path)

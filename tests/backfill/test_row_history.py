@@ -78,7 +78,7 @@ EXPECTED = {
 
 
 @pytest.mark.long
-def test_every_version_is_kept_and_a_backfill_tells_those_from_before_it_was_asked_for(
+def test_backfill_adds_versions_from_before_history_was_set(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = {(i, v, DAY_BEGINS + since, until and DAY_BEGINS + until) for i, v, since, until in EXPECTED}
@@ -102,7 +102,7 @@ def test_every_version_is_kept_and_a_backfill_tells_those_from_before_it_was_ask
 
 
 @pytest.mark.long
-def test_the_life_of_a_row_is_told_whether_its_history_is_kept_or_not(
+def test_history_command_works_without_a_history_table(
     spark: SparkSession, folder: Path, shop: Pipeline, tmp_path: Path, said: Any
 ) -> None:
     kept = pipeline(tmp_path, tables=HISTORY)
@@ -122,7 +122,7 @@ def test_the_life_of_a_row_is_told_whether_its_history_is_kept_or_not(
     assert not list((Path(shop.lakehouse) / "beside").glob("*"))
 
 
-def test_what_is_asked_wrongly_is_said(folder: Path, shop: Pipeline, said: Any) -> None:
+def test_invalid_arguments_of_history_are_refused(folder: Path, shop: Pipeline, said: Any) -> None:
     for words, problem in (
         ((ORDERS, "20"), "given as column=value"),
         ((ORDERS, "number=20"), "the key of public.orders is id"),
@@ -132,7 +132,7 @@ def test_what_is_asked_wrongly_is_said(folder: Path, shop: Pipeline, said: Any) 
             said(folder, *words)
 
 
-def test_a_key_of_several_columns_is_named_whole(spark: SparkSession, tmp_path: Path, said: Any) -> None:
+def test_history_needs_all_columns_of_the_key(spark: SparkSession, tmp_path: Path, said: Any) -> None:
     lines = Topic("shop.lines", ("public", "lines"), key=("order_id", "line"))
     for lsn, (line, v) in enumerate([(1, "a"), (2, "b"), (1, "c")], start=10):
         lines.change("u", lsn, {"order_id": 7, "line": line, "v": v})

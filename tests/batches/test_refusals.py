@@ -38,7 +38,7 @@ def _keys_that_name_another_column() -> tuple[list[Record], dict[str, Any], str]
 @pytest.mark.parametrize(
     "case", [_declared_key_that_no_event_holds, _keys_without_json, _keys_that_name_another_column]
 )
-def test_the_reason_says_what_is_wrong_with_the_key(spark: SparkSession, tmp_path: Path, case: Any) -> None:
+def test_reason_explains_the_missing_key(spark: SparkSession, tmp_path: Path, case: Any) -> None:
     records, settings, reason = case()
     folder = write(tmp_path / "events", records, settings)
     files = Case("refused", (folder / "events.jsonl",), folder / "tables.json", tmp_path / "out")

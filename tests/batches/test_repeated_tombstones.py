@@ -60,7 +60,7 @@ def merged(
 
 
 @pytest.mark.parametrize("at_hand", [True, False], ids=["at hand", "from files"])
-def test_nobody_looks_for_what_is_right_before_them(
+def test_tombstone_after_its_delete_needs_no_search(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_hand: bool
 ) -> None:
     records = [r for topic in both_tables() for r in topic.records]
@@ -105,7 +105,7 @@ def alone(topic: Topic) -> None:
 
 
 @pytest.mark.parametrize("story", [apart, of_another_key, after_a_gap, behind_an_update, alone])
-def test_another_one_is_looked_for(
+def test_repeated_tombstone_is_searched(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, story: Any
 ) -> None:
     taken, left = both_tables()
@@ -126,7 +126,7 @@ def test_another_one_is_looked_for(
 
 
 @pytest.mark.parametrize("others", [0, 1], ids=["right before it", "further back"])
-def test_all_of_bronze_is_read_only_where_its_end_tells_nothing(
+def test_whole_bronze_is_read_only_if_its_end_is_not_enough(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int
 ) -> None:
     """A batch may begin with a tombstone, whose delete ends the one before: bronze may have grown large by then."""

@@ -417,11 +417,11 @@ DISGUISES: list[Case] = [
     [NUMBERS, DECIMALS, TIMES, REST, DISGUISES],
     ids=["numbers", "decimals", "times", "rest", "disguises"],
 )
-def test_a_value_is_read_exactly_or_reported(spark: SparkSession, cases: list[Case]) -> None:
+def test_value_is_decoded_exactly_or_refused(spark: SparkSession, cases: list[Case]) -> None:
     check(spark, cases)
 
 
-def test_times_out_of_range_become_what_the_rule_says(spark: SparkSession) -> None:
+def test_times_out_of_range_follow_the_rule(spark: SparkSession) -> None:
     def ruled(rule: OutOfRange, written: Any) -> Read:
         own = column(written)
         return Read(replace(own, wire=own.wire.with_out_of_range(rule)), own.type)
@@ -459,11 +459,11 @@ def test_decimals_of_any_width_are_exact(spark: SparkSession) -> None:
         ("struct<a:int64,b:date>", [("struct<a:int8>", '{"a":1}', {"a": 1, "b": None})]),
     ],
 )
-def test_a_value_is_read_into_a_wider_column(spark: SparkSession, target: str, cases: list[Case]) -> None:
+def test_value_is_decoded_into_a_wider_column(spark: SparkSession, target: str, cases: list[Case]) -> None:
     check(spark, cases, target)
 
 
-def test_the_stored_type_is_the_logical_types(spark: SparkSession) -> None:
+def test_stored_type_matches_the_logical_type(spark: SparkSession) -> None:
     for written, _, _ in [*NUMBERS, *DECIMALS, *TIMES, *REST]:
         own = column(written)
         frame = spark.range(1).select(F.lit(None).cast(wire_spark_type(own.wire)).alias("v"))
@@ -471,7 +471,7 @@ def test_the_stored_type_is_the_logical_types(spark: SparkSession) -> None:
         assert stored.simpleString() == spark_type(own.type).simpleString(), written
 
 
-def test_a_placeholder_in_hexadecimal_means_its_bytes(spark: SparkSession) -> None:
+def test_hexadecimal_placeholder_means_its_bytes(spark: SparkSession) -> None:
     texts = ["connect:string", "connect:bytes", array({"type": "int32"})]
     reads = [Read(found, found.type) for found in map(column, texts)]
     cases = list(zip(reads, ['"no\xff"', '"bm//"', "[110,111,-1]"], strict=True))
@@ -480,6 +480,6 @@ def test_a_placeholder_in_hexadecimal_means_its_bytes(spark: SparkSession) -> No
         is_unavailable(F.lit("a"), reads[0].column.wire, "hex:xyz")
 
 
-def test_a_column_can_not_be_read_as_another_kind(spark: SparkSession) -> None:
+def test_incompatible_kinds_are_refused(spark: SparkSession) -> None:
     with pytest.raises(ChangelogUnusable, match="can't become int32"):
         decode(F.lit("a"), column("connect:string").wire, parse("int32"))

@@ -6,13 +6,13 @@ from ingest.changelog.naming import Naming
 from ingest.changelog.origin import TableNaming
 
 
-def test_the_digest_of_a_naming_stays_that_of_stored_archives() -> None:
+def test_naming_digest_is_stable() -> None:
     one = TableNaming("server.schema.table", frozenset({"a'b"}))
     assert Naming().digest == "57b29c07ac6a3e7a"
     assert Naming(topic_tables=(("a", "b"),), names=one).digest == "431ab2bb492feb09"
 
 
-def test_the_digest_does_not_depend_on_the_order_of_topics() -> None:
+def test_naming_digest_is_independent_of_the_order_of_topics() -> None:
     names = [TableNaming(mapped=frozenset(topics)) for topics in (("x.y", "b", "c"), ("c", "x.y", "b"))]
     assert {Naming(names=n).digest for n in names} == {Naming(names=names[0]).digest}
     assert Naming(

@@ -15,7 +15,7 @@ def columns(*names: str) -> list[Column]:
     return [declared_column(name, "string") for name in names]
 
 
-def test_another_case_is_the_same_column() -> None:
+def test_names_that_differ_in_case_are_one_column() -> None:
     outcome = evolve([TableColumn("email", parse("string"))], columns("Email", "NO"))
     assert [c.name for c in outcome.columns] == ["email", "NO"]
     assert Spelling().table_names(["Email", "no"], ["email", "NO"]) == {"Email": "email", "no": "NO"}
@@ -36,13 +36,13 @@ def test_names_are_compared_as_java_does(one: str, other: str, same: bool) -> No
     assert (caseless(one) == caseless(other)) is same
 
 
-def test_two_columns_of_one_image_are_not_taken_for_one() -> None:
+def test_two_spellings_in_one_image_are_refused() -> None:
     outcome = evolve([], columns("id", "email", "Email"))
     assert outcome.conflicts == (EqualNames(("email", "Email")),)
     assert outcome.columns == ()
 
 
-def test_a_column_is_renamed_as_the_file_says() -> None:
+def test_column_is_renamed_by_the_file() -> None:
     spelling = Spelling(renamed=(("Email", "email_2"), ("_position", "position")))
     outcome = evolve([], columns("email", "Email", "_position"), spelling)
     assert not outcome.conflicts

@@ -39,7 +39,7 @@ _types = st.recursive(
 
 
 @given(_types)
-def test_a_type_is_read_back_from_its_text(one: LogicalType) -> None:
+def test_type_round_trips_through_its_text(one: LogicalType) -> None:
     assert parse(str(one)) == one
 
 
@@ -95,7 +95,7 @@ def test_widest_is_idempotent_and_unknown_is_its_least_element(one: LogicalType)
         ("struct<a:int8>", "struct<a:date>", None),
     ],
 )
-def test_widest(a: str, b: str, expected: str | None) -> None:
+def test_widest_of_two_types(a: str, b: str, expected: str | None) -> None:
     assert widest(parse(a), parse(b)) == (None if expected is None else parse(expected))
 
 
@@ -116,7 +116,7 @@ def test_widest(a: str, b: str, expected: str | None) -> None:
         ("struct<a:array<date>,`b c`:map<string,int8>>", "struct<a:array<date>,b c:map<string,tinyint>>"),
     ],
 )
-def test_silver_stores(text: str, stored: str) -> None:
+def test_stored_types_of_silver(text: str, stored: str) -> None:
     assert spark_type(parse(text)).simpleString() == stored
 
 
@@ -124,7 +124,7 @@ def test_silver_stores(text: str, stored: str) -> None:
     "text",
     ["decimal", "decimal(39,2)", "decimal(2,3)", "bits", "int", "array<", "array<int8", "map<int8>", "x y"],
 )
-def test_what_is_no_type_is_refused(text: str) -> None:
+def test_invalid_type_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse(text)
 
@@ -153,12 +153,12 @@ def _decimal(**parameters: str) -> dict[str, object]:
         ({"type": "bytes", "name": "io.debezium.data.Bits", "parameters": {"length": "9"}}, "bits(9)"),
     ],
 )
-def test_the_type_of_a_connect_schema(schema: dict[str, object], expected: str) -> None:
+def test_types_of_connect_schemas(schema: dict[str, object], expected: str) -> None:
     (column,) = columns_of({"type": "struct", "fields": [schema | {"field": "c"}]})
     assert str(column.type) == expected
 
 
-def test_a_column_keeps_whether_it_has_a_default() -> None:
+def test_column_keeps_its_default_flag() -> None:
     fields = [
         {"type": "int32", "field": "a", "optional": False, "default": 7},
         {"type": "string", "field": "b", "optional": True, "default": None},
@@ -171,7 +171,7 @@ def test_a_column_keeps_whether_it_has_a_default() -> None:
 
 
 @pytest.mark.parametrize("schema", [{"type": "string"}, {"type": "struct", "fields": [{"type": "x", "field": "a"}]}])
-def test_a_schema_that_is_none_of_a_row_is_refused(schema: dict[str, object]) -> None:
+def test_schema_without_a_row_is_refused(schema: dict[str, object]) -> None:
     with pytest.raises(ChangelogUnusable):
         columns_of(schema)
 
@@ -193,12 +193,12 @@ def test_a_schema_that_is_none_of_a_row_is_refused(schema: dict[str, object]) ->
         ("unknown", Encoding.NOTHING, "unknown"),
     ],
 )
-def test_a_declared_type_says_how_it_is_written(text: str, encoding: Encoding, expected: str) -> None:
+def test_declared_type_has_an_encoding(text: str, encoding: Encoding, expected: str) -> None:
     column = declared_column("c", text)
     assert (column.wire.encoding, str(column.type)) == (encoding, expected)
 
 
 @pytest.mark.parametrize("text", ["timestamp_from_years", "interval", "decimal(3)", "int64(2)", "string<int8>"])
-def test_what_can_not_be_declared_is_refused(text: str) -> None:
+def test_invalid_declared_type_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         declared_column("c", text)

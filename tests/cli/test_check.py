@@ -49,7 +49,7 @@ def run(*arguments: object) -> str:
     return result.stdout
 
 
-def test_the_plan_says_where_everything_lands(pipeline: Path) -> None:
+def test_plan_shows_all_paths(pipeline: Path) -> None:
     plan = json.loads(run(pipeline, "--json"))
     assert plan["bronze"] == "/data/bronze/shop"
     assert plan["quarantine"] == "/data/system/quarantine"
@@ -64,7 +64,7 @@ def test_the_plan_says_where_everything_lands(pipeline: Path) -> None:
     assert plan["modes"] == ["available-now", "continuous"]
 
 
-def test_people_see_the_same_as_a_table_with_every_character(pipeline: Path) -> None:
+def test_plan_is_printed_as_a_table_without_truncation(pipeline: Path) -> None:
     shown = run(pipeline)
     for text in (
         "/data/bronze/shop",
@@ -77,13 +77,13 @@ def test_people_see_the_same_as_a_table_with_every_character(pipeline: Path) -> 
 
 
 @pytest.mark.parametrize("option", [(), ("--json",)])
-def test_no_plan_shows_a_secret(pipeline: Path, option: tuple[str, ...]) -> None:
+def test_plan_shows_no_secret(pipeline: Path, option: tuple[str, ...]) -> None:
     shown = run(pipeline, *option)
     assert "sasl.jaas.config" in shown
     assert "hunter2" not in shown
 
 
-def test_the_schema_is_printed_as_it_is_shipped() -> None:
+def test_printed_schema_is_the_shipped_one() -> None:
     assert run("--schema") == json_schema_text()
     assert CliRunner().invoke(commands, ["schema"]).stdout == json_schema_text()
     jsonschema.Draft202012Validator.check_schema(json.loads(run("--schema")))
@@ -106,7 +106,7 @@ def test_the_schema_is_printed_as_it_is_shipped() -> None:
         ("airflow: {tables: [public.ordres]}", "did you mean 'public.orders'?"),
     ],
 )
-def test_a_declaration_that_cant_be_is_refused(tmp_path: Path, lines: str, sentence: str) -> None:
+def test_invalid_declaration_is_refused(tmp_path: Path, lines: str, sentence: str) -> None:
     topics = "source: {kafka: {bootstrap.servers: 'b:1'}, topics: [shop.public.orders, shop.public.items]}\n"
     assert sentence in refusal(tmp_path, f"{topics}lakehouse: /data\n{lines}\n")
 
@@ -121,7 +121,7 @@ def test_a_declaration_that_cant_be_is_refused(tmp_path: Path, lines: str, sente
         ("topic_pattern: 'a.*', start_offsets: {b: {0: 1}}", "topic_pattern doesn't match 'b'"),
     ],
 )
-def test_a_table_that_no_topic_can_hold_is_refused(tmp_path: Path, source: str, sentence: str) -> None:
+def test_table_without_a_possible_topic_is_refused(tmp_path: Path, source: str, sentence: str) -> None:
     text = f"source: {{kafka: {{bootstrap.servers: 'b:1'}}, {source}}}\nlakehouse: /data\n"
     assert sentence in refusal(tmp_path, text + "tables: {sales.orders: {primary_key: [id]}}\n")
 
@@ -137,7 +137,7 @@ def test_a_table_that_no_topic_can_hold_is_refused(tmp_path: Path, source: str, 
         "topic_pattern: '.*'",
     ],
 )
-def test_a_table_that_a_topic_may_hold_is_not_refused(tmp_path: Path, source: str) -> None:
+def test_table_with_a_possible_topic_is_accepted(tmp_path: Path, source: str) -> None:
     path = tmp_path / "shop.yaml"
     path.write_text(
         f"source: {{kafka: {{bootstrap.servers: 'b:1'}}, {source}}}\nlakehouse: /data\n"
@@ -147,7 +147,7 @@ def test_a_table_that_a_topic_may_hold_is_not_refused(tmp_path: Path, source: st
 
 
 @pytest.mark.parametrize("topics", ["topics: [shop.public.orders]", "topic_pattern: 'shop\\.public\\..*'"])
-def test_a_table_that_is_named_by_its_database_is_not_refused(tmp_path: Path, topics: str) -> None:
+def test_table_named_by_its_database_is_accepted(tmp_path: Path, topics: str) -> None:
     path = tmp_path / "shop.yaml"
     path.write_text(
         f"source: {{kafka: {{bootstrap.servers: 'b:1'}}, {topics}, table_names: database.schema.table}}\n"
@@ -165,7 +165,7 @@ def refusal(tmp_path: Path, text: str) -> str:
     return caught.value.problem
 
 
-def test_the_plan_shows_history_archive_and_declared_columns(tmp_path: Path) -> None:
+def test_plan_shows_history_archive_and_declared_columns(tmp_path: Path) -> None:
     path = tmp_path / "shop.yaml"
     path.write_text(
         "source: {kafka: {bootstrap.servers: 'b:1'}, topics: [shop.public.orders]}\nlakehouse: /data\n"
@@ -183,13 +183,13 @@ def test_the_plan_shows_history_archive_and_declared_columns(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("arguments", [(), ("no-such-pipeline",)])
-def test_a_failure_is_for_people(arguments: tuple[str, ...]) -> None:
+def test_failure_is_one_sentence(arguments: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as caught:
         run(*arguments)
     assert caught.value.exit_code == EXIT_USER
 
 
-def test_what_checking_uses_loads_no_spark() -> None:
+def test_check_loads_no_spark() -> None:
     code = (
         "import sys, ingest.config, ingest.sources.kafka_admin, "
         "ingest.sources.captured; sys.exit('pyspark' in sys.modules)"
@@ -199,7 +199,7 @@ def test_what_checking_uses_loads_no_spark() -> None:
     assert done.returncode == 0
 
 
-def test_captured_offsets_are_those_of_the_newest_commit_that_says(tmp_path: Path) -> None:
+def test_captured_offsets_come_from_the_newest_commit_with_offsets(tmp_path: Path) -> None:
     path = str(tmp_path / "bronze")
     assert captured_offsets(path) is None
     rows = pa.table({"value": [1]})
@@ -217,12 +217,12 @@ def test_captured_offsets_are_those_of_the_newest_commit_that_says(tmp_path: Pat
     assert captured_offsets(path) == {"a": {0: 9, 1: 2}}
 
 
-def test_captured_offsets_of_an_object_store_are_refused_not_guessed() -> None:
+def test_captured_offsets_of_an_object_store_are_refused() -> None:
     with pytest.raises(ConfigError, match="on this machine"):
         captured_offsets("s3a://bucket/bronze/shop")
 
 
-def test_a_damaged_log_is_an_error_not_an_empty_lakehouse(tmp_path: Path) -> None:
+def test_damaged_log_is_an_error(tmp_path: Path) -> None:
     log = tmp_path / "bronze" / "_delta_log"
     log.mkdir(parents=True)
     (log / "00000000000000000000.json").write_text("{")

@@ -51,7 +51,7 @@ def test_a_key_comes_from_arguments_a_file_or_stdin(tmp_path: Path, monkeypatch:
     assert "anna" not in str(refused.value)
 
 
-def test_a_file_that_cant_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     for file in (tmp_path / "absent", tmp_path / "binary", tmp_path):
         with pytest.raises(ConfigError, match="can't be read"):

@@ -16,14 +16,14 @@ from ingest.errors import ConfigError
 NAMES = r"shop\.[a-z]+ [red]:key:"
 
 
-def test_names_and_values_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_and_values_are_printed_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     table = Table("topics")
     table.add_row(NAMES)
     plain_console().print(table)
     assert NAMES in capsys.readouterr().out
 
 
-def test_a_failure_shows_them_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_print_names_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     def command() -> None:
         raise ConfigError(f"no topic matches {NAMES}", f"correct {NAMES}")
 
@@ -32,17 +32,17 @@ def test_a_failure_shows_them_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == f"error: no topic matches {NAMES}\nwhat to do: correct {NAMES}\n"
 
 
-def test_no_command_has_a_console_that_changes_them() -> None:
+def test_all_commands_use_the_plain_console() -> None:
     modules = Path(cli.__file__).parent.rglob("*.py")
     assert [m.name for m in modules if "Console(" in m.read_text(encoding="utf-8")] == ["printing.py"]
 
 
-def test_a_folder_of_changelogs_is_no_changelog(tmp_path: Path) -> None:
+def test_folder_is_no_changelog_file(tmp_path: Path) -> None:
     said = CliRunner().invoke(cli.app, ["replay", str(tmp_path), "--out", str(tmp_path / "out")])
     assert str(said.exception) == f"{tmp_path} is a folder → add --each, or give the files in it"
 
 
-def test_cells_are_never_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_are_never_truncated(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Times least of all. In a file or a pipe each cell is in one line; a narrow terminal folds it."""
     cells = ("2026-01-01T02:00:00.030000+00:00", "changed" * 10, "0:16B3748:0:0")
     for columns in (None, "60"):

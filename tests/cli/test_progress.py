@@ -20,22 +20,22 @@ def progress(seconds: float = 2.0) -> Progress:
     return Progress(100, ACCOUNTS, seconds, 4321, NOW - timedelta(seconds=1.5))
 
 
-def test_figures_tell_rate_and_lag() -> None:
+def test_progress_shows_rate_and_lag() -> None:
     shown = figures(progress(), NOW)
     assert (shown["events_per_second"], shown["behind"], shown["lag_seconds"]) == (50.0, 4321, 1.5)
     assert shown["tables"]["shop.orders"]["applied"] == 80
     assert shown["without_table"]["suppressed"] == 10
 
 
-def test_what_is_not_known_is_not_told() -> None:
+def test_unknown_figures_are_omitted() -> None:
     assert figures(Progress(7, []), NOW) == {"captured": 7, "seconds": 0.0, "tables": {}}
 
 
-def test_a_clock_that_is_ahead_makes_no_negative_lag() -> None:
+def test_lag_is_never_negative() -> None:
     assert figures(progress(), NOW - timedelta(minutes=1))["lag_seconds"] == 0.0
 
 
-def test_a_batch_is_a_json_object_or_some_lines() -> None:
+def test_batch_is_printed_as_json_or_lines() -> None:
     for as_json in (True, False):
         text = StringIO()
         with progress_display("shop", as_json, Console(file=text, width=40)) as show:
@@ -55,7 +55,7 @@ def test_a_batch_is_a_json_object_or_some_lines() -> None:
             ]
 
 
-def test_nothing_merged_is_no_rate_of_zero() -> None:
+def test_no_rate_without_merged_events() -> None:
     text = StringIO()
     with progress_display("shop", False, Console(file=text)) as show:
         show(Progress(1, [], 0.25, 0))
@@ -67,7 +67,7 @@ def test_nothing_merged_is_no_rate_of_zero() -> None:
     ]
 
 
-def test_a_terminal_shows_what_a_run_has_done_in_one_table() -> None:
+def test_terminal_shows_one_table_per_run() -> None:
     text = StringIO()
     with progress_display("shop", False, Console(file=text, force_terminal=True, width=140)) as show:
         show(progress())

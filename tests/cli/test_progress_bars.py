@@ -10,7 +10,7 @@ from rich.console import Console
 from ingest.cli.progress_bars import progress_bar
 
 
-def test_a_terminal_shows_how_many_of_how_many_are_done() -> None:
+def test_terminal_shows_a_progress_bar() -> None:
     text = StringIO()
     console = Console(file=text, force_terminal=True, no_color=True, width=80)
     with progress_bar("records", False, lambda: 1000, console) as advance:
@@ -21,7 +21,7 @@ def test_a_terminal_shows_how_many_of_how_many_are_done() -> None:
 
 
 @pytest.mark.parametrize(("as_json", "terminal"), [(True, True), (False, False)])
-def test_elsewhere_nothing_is_shown_and_nothing_is_counted_for_it(as_json: bool, terminal: bool) -> None:
+def test_no_progress_bar_without_a_terminal(as_json: bool, terminal: bool) -> None:
     text = StringIO()
 
     def counted() -> int:

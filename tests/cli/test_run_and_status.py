@@ -66,7 +66,7 @@ def ended(*arguments: str) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.long
-def test_a_run_says_what_it_waits_for_and_where_it_stands(shop: Shop) -> None:
+def test_run_prints_its_waits_and_progress(shop: Shop) -> None:
     log = shop.log
     shop.produce(log.change("c", 10, {"id": 1, "v": "a"}), log.change("c", 20, {"id": 2, "v": "b"}))
     out, err = ended("run", str(shop.file), "--available-now")
@@ -100,7 +100,7 @@ def test_a_run_says_what_it_waits_for_and_where_it_stands(shop: Shop) -> None:
     assert {path.name for path in shop.file.parent.iterdir()} == {"shop.yaml", "lakehouse"}
 
 
-def test_status_tells_lag_last_batch_and_changed_schemas(shop: Shop, standing: Callable[..., Any]) -> None:
+def test_status_shows_lag_last_batch_and_schema_changes(shop: Shop, standing: Callable[..., Any]) -> None:
     log = shop.log
     shop.send(log.change("c", 10, {"id": 1, "v": "a"}))
     shop.send(log.change("c", 20, {"id": 2, "v": "b", "n": 1}))
@@ -121,7 +121,7 @@ def test_status_tells_lag_last_batch_and_changed_schemas(shop: Shop, standing: C
     assert "set aside: no table\n" in text
 
 
-def test_status_without_a_broker_says_so_and_tells_the_rest(shop: Shop, standing: Callable[..., Any]) -> None:
+def test_status_without_a_broker_shows_the_rest(shop: Shop, standing: Callable[..., Any]) -> None:
     shop.send(shop.log.change("c", 10, {"id": 1, "v": "a"}))
     servers = shop.kafka["bootstrap.servers"]
     shop.file.write_text(shop.file.read_text(encoding="utf-8").replace(servers, "127.0.0.1:1"), encoding="utf-8")
@@ -140,7 +140,7 @@ def test_status_of_a_pipeline_that_never_ran(shop: Shop, standing: Callable[...,
     assert "-1" not in standing()
 
 
-def test_a_stream_that_goes_on_meanwhile_is_never_ahead_of_bronze(
+def test_status_never_shows_more_merged_than_captured(
     shop: Shop, standing: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by users: status read bronze first, then accounts, and told of -1 batches."""

@@ -30,7 +30,7 @@ print(said[0][0].strip(), *said[0][1])
 """
 
 
-def test_the_first_line_comes_before_any_library_is_imported() -> None:
+def test_first_line_is_printed_before_libraries_load() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
     said = done.stdout.splitlines()[0]
     assert said.startswith("ingest ")
@@ -48,7 +48,7 @@ def test_the_first_line_comes_before_any_library_is_imported() -> None:
         ([], ""),
     ],
 )
-def test_only_a_run_is_announced(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_run_announces_its_start(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     announce(arguments)
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -56,7 +56,7 @@ def test_only_a_run_is_announced(arguments: list[str], said: str, capsys: pytest
     assert bool(printed.err) == bool(said)
 
 
-def test_many_topics_are_named_by_their_first() -> None:
+def test_long_lists_of_topics_are_shortened() -> None:
     assert listed(["a", "b"]) == "a, b"
     assert listed([f"t{n}" for n in range(1005)]) == "t0, t1, t2, t3, t4 and 1,000 more"
     assert [count_text(n, "batch") for n in (0, 1, 2000)] == ["0 batches", "1 batch", "2,000 batches"]

@@ -56,7 +56,7 @@ def refusal(path: Path, environment: Mapping[str, str] | None = None) -> ConfigE
     return caught.value
 
 
-def test_a_pipeline_for_ones_own_database_is_short_and_complete(write: Write) -> None:
+def test_short_pipeline_is_complete(write: Write) -> None:
     assert len(SMALLEST.splitlines()) < 15
     pipeline = load(write(SMALLEST), {"KAFKA_LOGIN": SECRET})
     assert pipeline.name == "shop"
@@ -69,7 +69,7 @@ def test_a_pipeline_for_ones_own_database_is_short_and_complete(write: Write) ->
     assert pipeline.layout.bronze(pipeline.name) == "/data/lakehouse/bronze/shop"
 
 
-def test_every_key_is_understood(write: Write) -> None:
+def test_every_key_is_read(write: Write) -> None:
     pipeline = load(
         write(
             with_source(
@@ -103,25 +103,25 @@ def test_every_key_is_understood(write: Write) -> None:
 @pytest.mark.parametrize(
     ("said", "seconds"), [("1h", 3600), ("90s", 90), ("1h 30m", 5400), ("2d", 172_800), ("0s", 0), ("1m30s", 90)]
 )
-def test_a_run_gives_up_after_a_duration(write: Write, said: str, seconds: int) -> None:
+def test_retry_limit_is_a_duration(write: Write, said: str, seconds: int) -> None:
     text = with_source("topics: [a]", f"retry: {{give_up_after: {said}}}\n")
     assert load(write(text), {}).retry.limit.total_seconds() == seconds
     jsonschema.validate(yaml.safe_load(text), json_schema())
 
 
-def test_a_run_gives_up_after_an_hour_unless_told(write: Write) -> None:
+def test_retry_limit_defaults_to_an_hour(write: Write) -> None:
     assert load(write(with_source("topics: [a]")), {}).retry.limit.total_seconds() == 3600
 
 
 @pytest.mark.parametrize("said", ["90", "1", "an hour", "-1h", "1.5h", "PT1H", "''", "1w"])
-def test_a_duration_has_units(write: Write, said: str) -> None:
+def test_durations_need_units(write: Write, said: str) -> None:
     text = with_source("topics: [a]", f"retry: {{give_up_after: {said}}}\n")
     assert "retry.give_up_after: should be numbers with a unit" in refusal(write(text)).problem
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(yaml.safe_load(text), json_schema())
 
 
-def test_the_older_name_of_the_heartbeat_prefix_is_understood(write: Write) -> None:
+def test_older_name_of_the_heartbeat_prefix_is_read(write: Write) -> None:
     path = write(with_source("topics: [a]\ndebezium: {heartbeat.topics.prefix: beat}"))
     assert load(path, {}).source.debezium.heartbeat_prefix == "beat"
 
@@ -211,17 +211,17 @@ def test_the_older_name_of_the_heartbeat_prefix_is_understood(write: Write) -> N
         ("a: [", "is not valid YAML at line 1"),
     ],
 )
-def test_a_mistake_is_named_where_it_is(write: Write, text: str, sentence: str) -> None:
+def test_mistake_is_named_with_its_location(write: Write, text: str, sentence: str) -> None:
     assert sentence in refusal(write(text)).problem
 
 
-def test_several_mistakes_are_all_named_at_once(write: Write) -> None:
+def test_all_mistakes_are_named_at_once(write: Write) -> None:
     problem = refusal(write(with_source("topics: [a]", "lakehous: x\nbatch: {max_events: 0}\n"))).problem
     assert "lakehous" in problem
     assert "max_events" in problem
 
 
-def test_a_missing_variable_is_named_with_its_key_and_file(write: Write) -> None:
+def test_missing_variable_is_named_with_key_and_file(write: Write) -> None:
     error = refusal(write(SMALLEST))
     assert "source.kafka.sasl.jaas.config: the environment variable KAFKA_LOGIN is not set" in error.problem
     assert error.remedy == "set KAFKA_LOGIN, or write ${KAFKA_LOGIN:-default}"
@@ -240,7 +240,7 @@ def test_a_missing_variable_is_named_with_its_key_and_file(write: Write) -> None
         ("${A}", {"A": "${B}"}, "${B}"),
     ],
 )
-def test_variables_are_put_in_as_a_shell_does(
+def test_variables_are_expanded_like_in_a_shell(
     write: Write, written: str, environment: dict[str, str], read: str
 ) -> None:
     text = with_source("topics: [a]").replace("lakehouse: /data", f"lakehouse: '{written}'")
@@ -248,7 +248,7 @@ def test_variables_are_put_in_as_a_shell_does(
 
 
 @pytest.mark.parametrize("broken", ["${A", "${A-x}", "${file:/etc/x:key}"])
-def test_a_broken_reference_is_refused(write: Write, broken: str) -> None:
+def test_malformed_variable_reference_is_refused(write: Write, broken: str) -> None:
     error = refusal(write(with_source(f"topics: ['{broken}']")), {"A": "x"})
     assert "source.topics[0]: a '${' that is neither" in error.problem
 
@@ -267,7 +267,7 @@ def test_a_broken_reference_is_refused(write: Write, broken: str) -> None:
         SMALLEST.replace("/data/lakehouse", "s3a://me:hunter2@bucket/x"),
     ],
 )
-def test_no_refusal_shows_a_secret(write: Write, text: str) -> None:
+def test_errors_show_no_secrets(write: Write, text: str) -> None:
     error = refusal(write(text), {"KAFKA_LOGIN": SECRET})
     assert "hunter2" not in str(error)
     cause: BaseException | None = error
@@ -287,7 +287,7 @@ def test_no_refusal_shows_a_secret(write: Write, text: str) -> None:
         "spark.hadoop.fs.s3a.session.token",
     ],
 )
-def test_a_secret_is_given_to_who_asks_for_it_and_shown_to_nobody(write: Write, key: str) -> None:
+def test_secret_is_readable_but_never_printed(write: Write, key: str) -> None:
     section = "spark" if key.startswith("spark") else "kafka"
     values = f"{{{key}: hunter2}}"
     text = (
@@ -302,7 +302,7 @@ def test_a_secret_is_given_to_who_asks_for_it_and_shown_to_nobody(write: Write, 
         assert "hunter2" not in shown
 
 
-def test_a_pipeline_is_frozen(write: Write) -> None:
+def test_pipeline_is_frozen(write: Write) -> None:
     pipeline = load(write(with_source("topics: [a]")), {})
     with pytest.raises(ValidationError):
         pipeline.lakehouse = "elsewhere"
@@ -312,7 +312,7 @@ def test_a_pipeline_is_frozen(write: Write) -> None:
         pipeline.layout.root = "elsewhere"  # type: ignore[misc]
 
 
-def test_a_bare_name_is_a_file_of_conf_pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bare_name_is_a_file_of_conf_pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "conf" / "pipelines"
     folder.mkdir(parents=True)
     (folder / "shop.yaml").write_text(with_source("topics: [a]"))
@@ -327,23 +327,23 @@ def test_a_bare_name_is_a_file_of_conf_pipelines(tmp_path: Path, monkeypatch: py
         load("elsewhere/shop.yaml", {})
 
 
-def test_the_shipped_pipelines_are_right_and_follow_the_schema() -> None:
+def test_shipped_pipelines_are_valid() -> None:
     for path in sorted((ROOT / "conf" / "pipelines").glob("*.yaml")):
         assert isinstance(load(path, {}), Pipeline)
         assert path.read_text().startswith("# yaml-language-server: $schema=../pipeline.schema.json\n")
         jsonschema.validate(yaml.safe_load(path.read_text()), json_schema())
 
 
-def test_the_shipped_schema_is_the_one_that_the_code_prints() -> None:
+def test_shipped_schema_is_current() -> None:
     assert (ROOT / "conf" / "pipeline.schema.json").read_text(encoding="utf-8") == json_schema_text()
     jsonschema.Draft202012Validator.check_schema(json.loads(json_schema_text()))
 
 
-def test_the_schema_refuses_an_unknown_key_too() -> None:
+def test_schema_refuses_unknown_keys() -> None:
     with pytest.raises(jsonschema.ValidationError, match="topcs"):
         jsonschema.validate(yaml.safe_load(with_source("topcs: [a]")), json_schema())
 
 
-def test_reading_a_pipeline_needs_no_spark() -> None:
+def test_loading_a_pipeline_needs_no_spark() -> None:
     code = "import sys, ingest.config; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT).returncode == 0

@@ -58,7 +58,7 @@ def _check(out: Path, summary: dict[str, Any], tables: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_case_folds_to_what_its_peer_asserts(case: Path, folded: Folded) -> None:
+def test_case_gives_the_rows_of_its_peer(case: Path, folded: Folded) -> None:
     out, summary = folded[case.name]
     expected = _expected(case)
     _check(out, summary, expected.get("tables", {}))
@@ -91,7 +91,9 @@ def test_incompatible_type_is_quarantined_with_column_and_types(folded: Folded) 
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", [c for c in CASES if "stages" in _expected(c)], ids=lambda c: c.name)
-def test_every_stage_is_as_asserted(case: Path, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_every_stage_gives_the_expected_rows(
+    case: Path, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     text = (case / "events.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     root = tmp_path_factory.mktemp("stages")
     stages = _expected(case)["stages"]

@@ -42,7 +42,7 @@ def folded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory
 
 
 @pytest.mark.parametrize("name", THERE)
-def test_report_folds_to_what_is_right(name: str, folded: Folded) -> None:
+def test_report_gives_the_expected_rows(name: str, folded: Folded) -> None:
     out, summary = folded[name]
     assert not summary["quarantined"]
     expected = json.loads((FOLDER / "reports" / name / "expected.json").read_text(encoding="utf-8"))["tables"]
@@ -57,7 +57,7 @@ TWO_DATABASES = FOLDER / "reports" / "two-databases-same-table"
 
 @pytest.mark.skipif(not TWO_DATABASES.is_dir(), reason=f"the report is not at {FOLDER}")
 @pytest.mark.parametrize("delivery", DELIVERIES)
-def test_two_databases_are_two_tables_or_one_is_refused(spark: SparkSession, tmp_path: Path, delivery: str) -> None:
+def test_tables_of_two_databases_are_separate_or_refused(spark: SparkSession, tmp_path: Path, delivery: str) -> None:
     named = tmp_path / "tables.json"
     named.write_text(json.dumps({"table_names": "server.schema.table"}), encoding="utf-8")
     right = json.loads((TWO_DATABASES / "expected.json").read_text(encoding="utf-8"))["tables"]

@@ -21,7 +21,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("size", [0, 1])
-def test_reports_fold_to_what_is_right(spark: SparkSession, tmp_path: Path, size: int) -> None:
+def test_reports_give_the_expected_values(spark: SparkSession, tmp_path: Path, size: int) -> None:
     cases = [Case(n, (FOLDER / n / "events.jsonl",), FOLDER / n / "tables.json", tmp_path / n) for n in REPORTS]
     for case, summary in replay(spark, cases, Delivery(size), "jsonl"):
         expected = json.loads((FOLDER / case.name / "expected.json").read_text(encoding="utf-8"))

@@ -84,7 +84,7 @@ def results(spark: SparkSession) -> dict[str, tuple[Any, bool, bool]]:
     return {row.id: (json.loads(row.json)[names[columns[row.id]]], row.unavailable, row.undecodable) for row in found}
 
 
-def test_every_case_decodes_to_the_value_that_its_source_asserts(
+def test_every_case_decodes_to_the_value_of_its_source(
     results: dict[str, tuple[Any, bool, bool]],
 ) -> None:
     cases = [json.loads(line) for line in (FOLDER / "types.jsonl").read_text().splitlines()]
@@ -98,7 +98,7 @@ def test_every_case_decodes_to_the_value_that_its_source_asserts(
     assert wrong == {}
 
 
-def test_the_types_survive_their_text() -> None:
+def test_types_round_trip_through_their_text() -> None:
     for line in (FOLDER / "types.jsonl").read_text().splitlines():
         own = column_of(json.loads(line)).type
         assert parse(str(own)) == own

@@ -62,9 +62,7 @@ def pipeline(stack: Stack, tmp_path: Path, registered: str) -> Pipeline:
     return load(file)
 
 
-def test_null_stays_null_and_truncate_empties(
-    pipeline: Pipeline, stack: Stack, spark: SparkSession, registered: str
-) -> None:
+def test_nulls_and_truncates_arrive(pipeline: Pipeline, stack: Stack, spark: SparkSession, registered: str) -> None:
     with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
         connection.execute(
             "INSERT INTO recipe.orders VALUES (2, NULL, NULL, 'streamed', '1 year 2 mons', "
@@ -94,7 +92,7 @@ def rows(spark: SparkSession, pipeline: Pipeline, table: str) -> list[dict[str, 
     return [row.asDict() for row in silver.rows().collect()]
 
 
-def test_the_slot_moves_on_while_only_others_write(registered: str, stack: Stack) -> None:
+def test_heartbeat_advances_the_slot(registered: str, stack: Stack) -> None:
     with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE IF NOT EXISTS public.unread (v text)")
         for _ in range(3):
@@ -129,7 +127,7 @@ def checked(file: Path, *options: str) -> tuple[int, dict[str, Any]]:
     return result.exit_code, json.loads(result.stdout)["live"]
 
 
-def test_a_check_finds_no_fault_with_the_recipe(judged: Path) -> None:
+def test_check_accepts_the_recipe(judged: Path) -> None:
     code, live = checked(judged)
     assert [risk for risk in live["risks"] if risk["loses"]] == []
     assert (live["connector"]["state"], live["problems"], code) == ("RUNNING", [], 0)
@@ -137,7 +135,7 @@ def test_a_check_finds_no_fault_with_the_recipe(judged: Path) -> None:
     assert "None of its settings loses data." in shown.stdout
 
 
-def test_a_check_names_what_a_connector_of_defaults_loses(judged: Path, stack: Stack) -> None:
+def test_check_names_the_losses_of_default_settings(judged: Path, stack: Stack) -> None:
     """Registered without waiting for it: its configuration is judged, whatever it does."""
     defaults = {k: v for k, v in stack.postgres.connector("lossy").items() if k.startswith(("connector.", "database."))}
     defaults |= {"topic.prefix": "lossy", "plugin.name": "pgoutput", "slot.name": "lossy", "slot.drop.on.stop": "true"}
@@ -165,14 +163,14 @@ def test_a_check_names_what_a_connector_of_defaults_loses(judged: Path, stack: S
     assert "skipped.operations=none" in shown
 
 
-def test_an_absent_connector_is_refused_with_the_nearest_name(judged: Path) -> None:
+def test_absent_connector_is_refused_with_the_nearest_name(judged: Path) -> None:
     judged.write_text(judged.read_text().replace("connector: recipe}", "connector: recpie}"))
     with pytest.raises(SourceRefused, match="no connector 'recpie'") as refused:
         CliRunner().invoke(app, ["check", str(judged), "--live"], catch_exceptions=False)
     assert "did you mean 'recipe'?" in refused.value.remedy
 
 
-def test_a_check_says_that_a_connector_has_failed(judged: Path, stack: Stack) -> None:
+def test_check_reports_a_failed_connector(judged: Path, stack: Stack) -> None:
     config = stack.postgres.connector("broken", ["recipe.orders"])
     stack.connect.connectors.put(
         "broken", config | {"publication.autocreate.mode": "disabled", "publication.name": "absent"}
@@ -190,7 +188,7 @@ def test_a_check_says_that_a_connector_has_failed(judged: Path, stack: Stack) ->
     assert "log" in refused.value.remedy
 
 
-def test_a_check_refuses_what_the_newest_events_contradict(judged: Path) -> None:
+def test_check_refuses_declarations_that_events_contradict(judged: Path) -> None:
     judged.write_text(judged.read_text().replace("primary_key: [id]", "primary_key: [idd]"))
     with pytest.raises(ConfigError, match="no column 'idd': did you mean 'id'"):
         CliRunner().invoke(app, ["check", str(judged), "--live"], catch_exceptions=False)

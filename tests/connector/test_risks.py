@@ -22,7 +22,7 @@ def config(**changes: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def test_the_recipe_has_no_risk() -> None:
+def test_recipe_has_no_risk() -> None:
     assert risks(config(), ReaderSettings("shop")) == []
 
 
@@ -33,7 +33,7 @@ def test_numbers_as_text_keep_their_precision() -> None:
     assert risks(settings, ReaderSettings("shop")) == []
 
 
-def test_a_recipe_of_a_whole_schema_says_what_becomes_of_new_tables() -> None:
+def test_recipe_of_a_schema_explains_new_tables() -> None:
     (found,) = risks({s.name: s.value for s in recipe(Placement("shop", schemas=["public"]))}, ReaderSettings("shop"))
     assert (found.setting, found.loses) == ("publication.autocreate.mode", False)
     assert "restart" in found.remedy
@@ -74,7 +74,7 @@ def test_a_recipe_of_a_whole_schema_says_what_becomes_of_new_tables() -> None:
         ({"connector__class": "io.confluent.connect.jdbc.JdbcSourceConnector"}, "connector.class"),
     ],
 )  # fmt: skip
-def test_a_setting_that_loses_data_is_named_with_its_remedy(changes: dict[str, str], setting: str) -> None:
+def test_setting_that_loses_data_is_named_with_its_remedy(changes: dict[str, str], setting: str) -> None:
     (found,) = risks(config(**changes), ReaderSettings("shop"))
     assert (found.setting, found.loses) == (setting, True)
     assert found.effect
@@ -101,7 +101,7 @@ def test_a_setting_that_loses_data_is_named_with_its_remedy(changes: dict[str, s
         ({"transforms": "own", "transforms__own__type": "com.example.Own$Value"}, "transforms.own.type"),
     ],
 )  # fmt: skip
-def test_a_setting_that_was_chosen_is_named_and_loses_nothing_unawares(changes: dict[str, str], setting: str) -> None:
+def test_chosen_setting_is_named_as_accepted(changes: dict[str, str], setting: str) -> None:
     (found,) = risks(config(**changes), ReaderSettings("shop"))
     assert (found.setting, found.loses) == (setting, False)
 
@@ -121,40 +121,40 @@ def test_a_setting_that_was_chosen_is_named_and_loses_nothing_unawares(changes: 
         {"transforms": "h", "transforms__h__type": "org.apache.kafka.connect.transforms.InsertHeader"},
     ],
 )
-def test_a_harmless_setting_is_not_named(changes: dict[str, str]) -> None:
+def test_harmless_setting_is_not_named(changes: dict[str, str]) -> None:
     assert risks(config(**changes), ReaderSettings("shop")) == []
 
 
-def test_a_snapshot_of_some_rows_is_no_risk_where_the_pipeline_knows_of_it() -> None:
+def test_partial_snapshot_is_no_risk_if_declared() -> None:
     overrides = config(snapshot__select__statement__overrides="public.orders")
     assert risks(overrides, ReaderSettings("shop", snapshots="partial")) == []
 
 
-def test_a_converters_setting_without_the_converter_has_no_effect() -> None:
+def test_setting_of_an_unset_converter_has_no_effect() -> None:
     (found,) = risks(config(value__converter=""), ReaderSettings("shop"))
     assert "value.converter.replace.null.with.default has no effect" in found.effect
     assert "REST interface doesn't show" in found.effect
 
 
-def test_the_salt_of_a_hash_is_not_shown() -> None:
+def test_salt_of_a_hash_is_not_shown() -> None:
     hashed = config() | {"column.mask.hash.SHA-256.with.salt.hunter2": "public.orders.email"}
     (found,) = risks(hashed, ReaderSettings("shop"))
     assert "hunter2" not in str(found)
 
 
-def test_rules_of_postgres_are_not_those_of_another_database() -> None:
+def test_postgres_rules_apply_only_to_postgres() -> None:
     found = risks(config(connector__class="io.debezium.connector.mysql.MySqlConnector", interval__handling__mode=""),
                   ReaderSettings("shop"))  # fmt: skip
     assert found == []
 
 
 @pytest.mark.parametrize(("version", "count"), [("3.3.1.Final", 1), ("3.7.0.Final", 0), ("4.0.0.Alpha1", 0), ("", 0)])
-def test_a_version_that_loses_rows_at_restarts_is_named(version: str, count: int) -> None:
+def test_version_that_loses_rows_at_restarts_is_named(version: str, count: int) -> None:
     assert len(version_risks(POSTGRES, version)) == count
     assert version_risks("io.debezium.connector.mysql.MySqlConnector", version) == []
 
 
-def test_a_topic_that_is_only_compacted_is_named_with_the_hours_that_a_delete_stays() -> None:
+def test_compacted_topic_is_named_with_its_delete_retention() -> None:
     (found,) = topic_risks({
         "a": {"cleanup.policy": "compact", "delete.retention.ms": "7200000"},
         "b": {"cleanup.policy": "delete"},
@@ -170,7 +170,7 @@ def run(*arguments: str) -> str:
     return result.stdout
 
 
-def test_the_command_writes_what_connect_takes_without_a_secret() -> None:
+def test_recipe_json_holds_no_secret() -> None:
     document = json.loads(run("--name", "shop", "--table", "public.orders", "--host", "db", "--json"))
     assert document["name"] == "shop"
     assert document["config"]["database.password"] == "${env:POSTGRES_PASSWORD}"
@@ -179,13 +179,13 @@ def test_the_command_writes_what_connect_takes_without_a_secret() -> None:
     assert all(isinstance(value, str) for value in document["config"].values())
 
 
-def test_people_see_the_same_with_a_reason_for_each_setting() -> None:
+def test_recipe_text_gives_a_reason_per_setting() -> None:
     lines = run("--name", "shop").splitlines()
     assert "skipped.operations=none" in lines
     assert all(line.startswith("# ") for line in lines[::2])
 
 
-def test_a_pipeline_names_its_connector(tmp_path: Path) -> None:
+def test_pipeline_names_its_connector(tmp_path: Path) -> None:
     file = tmp_path / "orders.yaml"
     file.write_text(
         "source:\n  kafka: {bootstrap.servers: 'b:9092'}\n  topics: [shop.public.orders, 'shop.public.Odd Name']\n"
@@ -197,7 +197,7 @@ def test_a_pipeline_names_its_connector(tmp_path: Path) -> None:
     assert document["config"]["unavailable.value.placeholder"] == "gone"
 
 
-def test_a_pattern_of_topics_names_prefix_and_schema(tmp_path: Path) -> None:
+def test_topic_pattern_gives_prefix_and_schema(tmp_path: Path) -> None:
     file = tmp_path / "orders.yaml"
     file.write_text(
         "source:\n  kafka: {bootstrap.servers: 'b:9092'}\n  topic_pattern: shop\\.public\\..*\n"

@@ -5,5 +5,5 @@ from __future__ import annotations
 from tests.mutants import MUTANTS, misplaced
 
 
-def test_each_mutant_has_its_text_in_the_code() -> None:
+def test_text_of_each_mutant_is_in_the_code() -> None:
     assert misplaced(MUTANTS) == []

@@ -19,7 +19,7 @@ PLAIN = st.from_regex(r"[a-z][a-z0-9_]{4,20}(\.[a-z0-9_]{1,10}){0,2}", fullmatch
 
 
 @given(NAMES)
-def test_a_segment_is_safe_on_every_file_system(name: str) -> None:
+def test_segment_is_safe_on_every_file_system(name: str) -> None:
     segment = path_segment(name)
     assert re.fullmatch(r"[a-z0-9][a-z0-9_.-]{0,127}", segment)
     assert ".." not in segment
@@ -27,7 +27,7 @@ def test_a_segment_is_safe_on_every_file_system(name: str) -> None:
 
 
 @given(NAMES)
-def test_a_segment_never_leaves_its_folder(name: str) -> None:
+def test_segment_never_leaves_its_folder(name: str) -> None:
     root = Path("/lakehouse/silver")
     assert (root / path_segment(name)).resolve().parent == root
 
@@ -38,19 +38,19 @@ def test_different_names_have_different_segments(one: str, other: str) -> None:
 
 
 @given(st.text(alphabet=string.ascii_letters, min_size=1, max_size=8))
-def test_names_that_differ_only_in_case_stay_apart(name: str) -> None:
+def test_names_that_differ_in_case_have_different_segments(name: str) -> None:
     spellings = {name, name.lower(), name.upper(), name.capitalize()}
     assert len({path_segment(s).casefold() for s in spellings}) == len(spellings)
 
 
 @given(NAMES)
-def test_a_segment_is_never_mistaken_for_the_name_it_looks_like(name: str) -> None:
+def test_segment_differs_from_names_that_look_like_it(name: str) -> None:
     segment = path_segment(name)
     assert segment == name or path_segment(segment) != segment
 
 
 @given(PLAIN)
-def test_a_plain_name_stays_as_it_is(name: str) -> None:
+def test_plain_name_is_its_own_segment(name: str) -> None:
     assert path_segment(name) == name
 
 
@@ -63,18 +63,18 @@ def test_a_plain_name_stays_as_it_is(name: str) -> None:
         ("claims/members", "claims_members-46e50221c9"),
     ],
 )
-def test_a_segment_is_the_same_for_ever(name: str, segment: str) -> None:
+def test_segments_never_change(name: str, segment: str) -> None:
     assert path_segment(name) == segment
 
 
 @pytest.mark.parametrize("name", ["_delta_log", ".hidden", "con", "nul.txt", "x" * 200])
-def test_a_segment_that_readers_or_systems_treat_specially_is_avoided(name: str) -> None:
+def test_special_segments_are_avoided(name: str) -> None:
     assert path_segment(name) != name
     assert not path_segment(name).startswith(("_", ".", "con-", "nul"))
 
 
 @given(NAMES)
-def test_an_identifier_reads_back_as_its_name(name: str) -> None:
+def test_quoted_identifier_is_parsed_as_its_name(name: str) -> None:
     quoted = identifier(name)
     assert quoted[0] == quoted[-1] == "`"
     inner = quoted[1:-1]
@@ -83,19 +83,19 @@ def test_an_identifier_reads_back_as_its_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a\0b"])
-def test_a_table_name_that_no_source_can_have_is_refused(name: str) -> None:
+def test_impossible_table_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="a table name can't"):
         TableName(name)
 
 
 @pytest.mark.parametrize("make", [path_segment, identifier])
-def test_an_empty_name_is_refused(make: object) -> None:
+def test_empty_name_is_refused(make: object) -> None:
     assert callable(make)
     with pytest.raises(ValueError, match="can't be empty"):
         make("")
 
 
-def test_a_lakehouse_keeps_each_table_in_its_own_folder() -> None:
+def test_each_table_has_its_own_folder() -> None:
     lakehouse = Lakehouse("s3a://bucket/prefix/")
     assert lakehouse.bronze("claims") == "s3a://bucket/prefix/bronze/claims"
     assert lakehouse.silver("claims", TableName("claims.members")) == (

@@ -39,7 +39,9 @@ def ids(spark: SparkSession, folder: Path) -> Sequence[Any]:
     return sorted(row.id for row in spark.read.format("delta").load(str(folder)).collect())
 
 
-def test_a_commit_does_not_wait_for_one(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_does_not_wait_for_a_checkpoint(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done, write = Event(), checkpoints._write
 
     def late(*arguments: Any) -> None:
@@ -55,12 +57,12 @@ def test_a_commit_does_not_wait_for_one(spark: SparkSession, tmp_path: Path, mon
     assert ids(spark, tmp_path / "t") == list(range(2 * EVERY + 2))
 
 
-def test_who_is_no_stream_has_it_with_the_commit(spark: SparkSession, tmp_path: Path) -> None:
+def test_checkpoint_is_written_with_the_commit_outside_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     committed(spark, tmp_path / "t", EVERY + 1)
     assert made(tmp_path / "t") == [EVERY]
 
 
-def test_of_a_table_that_says_so_itself_it_is_written_once(
+def test_checkpoint_interval_of_the_table_is_respected(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "_write", None)
@@ -68,7 +70,7 @@ def test_of_a_table_that_says_so_itself_it_is_written_once(
     assert made(tmp_path / "t") == [EVERY]
 
 
-def test_one_that_fails_stops_nothing(
+def test_failing_checkpoint_stops_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Fails as a checkpoint does while the log can't be read."""

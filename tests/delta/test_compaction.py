@@ -56,7 +56,7 @@ def offsets(rows: DataFrame) -> list[int]:
     return sorted(r.offset for r in rows.select("offset").collect())
 
 
-def test_what_was_captured_little_by_little_lies_in_few_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_small_captured_files_are_compacted(spark: SparkSession, tmp_path: Path) -> None:
     bronze = Bronze(spark, str(tmp_path / "b"))
     capture(spark, bronze, range(1, FILES_PER_SIZE + 4))
     before = bronze.rows().orderBy("offset").collect()
@@ -73,7 +73,7 @@ def test_what_was_captured_little_by_little_lies_in_few_files(spark: SparkSessio
     assert offsets(bronze.between(0, FILES_PER_SIZE + 3)) == [r.offset for r in before]
 
 
-def test_capture_goes_on_where_it_stood(spark: SparkSession, tmp_path: Path) -> None:
+def test_capture_continues_after_a_compaction(spark: SparkSession, tmp_path: Path) -> None:
     mine, path = Bronze(spark, str(tmp_path / "b")), str(tmp_path / "b")
     capture(spark, mine, range(1, FILES_PER_SIZE + 1))
     Bronze(spark, path).compact(FILES_PER_SIZE)
@@ -85,7 +85,7 @@ def test_capture_goes_on_where_it_stood(spark: SparkSession, tmp_path: Path) -> 
     assert compaction["operation"] == "OPTIMIZE"
 
 
-def test_a_compacted_file_is_bounded(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compacted_file_is_bounded(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An erasure rewrites each file that it touches: its cost must not grow with what lies around the events."""
     monkeypatch.setattr("ingest.lakehouse.bronze._COMPACTED_ROWS", 12)
     bronze = Bronze(spark, str(tmp_path / "b"))
@@ -110,7 +110,7 @@ def test_batches_of_a_large_file_are_read_by_page(
     assert offsets(some) == list(range(9, 15))
 
 
-def test_files_are_folded_in_the_order_in_which_they_were_captured(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_are_compacted_in_the_order_of_capture(spark: SparkSession, tmp_path: Path) -> None:
     bronze = Bronze(spark, str(tmp_path / "b"))
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
     bronze.compact(FILES_PER_SIZE)
@@ -150,7 +150,7 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
         found.allowed.set()
 
 
-def test_a_stream_goes_on_while_bronze_is_folded(spark: SparkSession, tmp_path: Path, stream: Stream) -> None:
+def test_stream_continues_during_a_compaction(spark: SparkSession, tmp_path: Path, stream: Stream) -> None:
     bronze = Bronze(spark, str(tmp_path / "b"))
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
     assert bronze.compact(FILES_PER_SIZE), "it begins"
@@ -166,7 +166,7 @@ def test_a_stream_goes_on_while_bronze_is_folded(spark: SparkSession, tmp_path: 
     assert not bronze.compact(FILES_PER_SIZE + 2)
 
 
-def test_at_the_end_of_a_stream_bronze_is_folded(spark: SparkSession, tmp_path: Path) -> None:
+def test_deferred_compaction_runs_at_the_end_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     bronze = Bronze(spark, str(tmp_path / "b"))
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
     with deferred_jobs():
@@ -175,7 +175,7 @@ def test_at_the_end_of_a_stream_bronze_is_folded(spark: SparkSession, tmp_path: 
     assert offsets(bronze.rows()) == list(range(3, 3 * FILES_PER_SIZE + 3))
 
 
-def test_what_is_erased_while_bronze_is_folded_stays_away(spark: SparkSession, tmp_path: Path, stream: Stream) -> None:
+def test_erasure_during_a_compaction_wins(spark: SparkSession, tmp_path: Path, stream: Stream) -> None:
     bronze, other = (Bronze(spark, str(tmp_path / "b")) for _ in range(2))
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
     bronze.compact(FILES_PER_SIZE)
@@ -199,7 +199,7 @@ def test_accounts_of_several_pipelines_share_files(spark: SparkSession, tmp_path
         assert sorted(r.upto_batch for r in accounts.rows().collect()) == list(range(1, FILES_PER_SIZE + 1))
 
 
-def test_two_pipelines_that_fold_at_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_pipelines_compact_at_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = (Accounts(spark, str(tmp_path / "a"), name) for name in ("one", "other"))
     for upto in range(1, FILES_PER_SIZE):
         one.add(upto - 1, upto, [Account("s.t", 5, 3, 2)])
@@ -220,9 +220,7 @@ def test_two_pipelines_that_fold_at_once(spark: SparkSession, tmp_path: Path, mo
 
 
 @pytest.mark.long
-def test_a_slice_waits_for_one_table_to_be_folded(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_table_is_compacted_per_slice(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All tables gather the same number of files per slice; one is compacted at a time."""
     monkeypatch.setattr(silver, "_REWRITABLE", 0)
     folds: dict[int, list[str]] = defaultdict(list)

@@ -41,18 +41,18 @@ def _assert_each_is_told(table: Table) -> None:
         assert _found(table.run_prepared(some, _high, (5,))) == _found(_high(5, table.rows_in(some)))
 
 
-def test_an_answer_is_that_of_its_own_files(table: Table) -> None:
+def test_reused_plan_reads_the_given_files(table: Table) -> None:
     _assert_each_is_told(table)
 
 
-def test_rows_that_have_gone_are_not_asked(table: Table) -> None:
+def test_reused_plan_skips_deleted_rows(table: Table) -> None:
     _assert_each_is_told(table)
     table.delete(F.col("id").isin(7, 12, 13, 25))
     assert any(f.deleted_rows for f in table.files().values())
     _assert_each_is_told(table)
 
 
-def test_columns_that_come_are_asked_for(spark: SparkSession, table: Table) -> None:
+def test_added_columns_are_read(spark: SparkSession, table: Table) -> None:
     _assert_each_is_told(table)
     more = spark.range(30, 31).select("id", F.lit("m").alias("name"), F.lit(1.5).alias("more")).coalesce(1)
     more.write.format("delta").mode("append").option("mergeSchema", "true").save(table.path)
@@ -65,14 +65,14 @@ def _more(least: int, rows: DataFrame) -> DataFrame:
     return rows.where(F.col("id") >= least)
 
 
-def test_it_is_planned_once_for_a_table(table: Table) -> None:
+def test_plan_is_made_once_per_table(table: Table) -> None:
     planned = prepared._scan.cache_info().misses
     for file in table.files().values():
         assert len(_found(table.run_prepared([file], _high, (0,)))) == 10
     assert prepared._scan.cache_info().misses == planned + 1
 
 
-def test_what_joins_rows_of_several_tasks_is_planned_anew(table: Table) -> None:
+def test_aggregations_over_several_files_are_planned_anew(table: Table) -> None:
     files = list(table.files().values())
     assert _found(table.run_prepared(files[:1], _counted)) == ["Row(count=10)"]
     assert _found(table.run_prepared(files, _counted)) == ["Row(count=30)"]

@@ -30,7 +30,7 @@ _SIZES = st.integers(1, 3 * LARGE) | st.integers(LARGE // 2, LARGE - 1)
     st.lists(st.floats(0.6, 1.5), min_size=1, max_size=20),
     st.sampled_from([FILES_PER_SIZE, FILES_PER_SIZE_UNREAD]),
 )
-def test_what_is_written_together_comes_to_rest(sizes: list[int], presses: list[float], together: int) -> None:
+def test_compaction_schedule_converges(sizes: list[int], presses: list[float], together: int) -> None:
     """Each time rows are written they may take more bytes or fewer than before."""
     files = [File(size) for size in sizes]
     turns = 0

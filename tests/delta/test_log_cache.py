@@ -75,9 +75,7 @@ def in_place_of(spark: SparkSession, folder: Path) -> Table:
     return Table(spark, str(folder))
 
 
-def test_what_delta_itself_and_other_programs_commit_is_followed(
-    spark: SparkSession, tmp_path: Path, asked: list[str]
-) -> None:
+def test_commits_of_other_writers_are_read(spark: SparkSession, tmp_path: Path, asked: list[str]) -> None:
     table = written(spark, tmp_path / "t")
     # Some rows of a file, all of another.
     table.delete(F.col("id").isin(3, 4) | (F.col("id") >= 2 * ROWS))
@@ -89,7 +87,7 @@ def test_what_delta_itself_and_other_programs_commit_is_followed(
     assert asked == []
 
 
-def test_what_one_has_committed_another_knows(spark: SparkSession, tmp_path: Path, asked: list[str]) -> None:
+def test_cache_is_shared_between_tables_objects(spark: SparkSession, tmp_path: Path, asked: list[str]) -> None:
     one = written(spark, tmp_path / "t", log_cache._READ_ONE_BY_ONE + 5)
     other = in_place_of(spark, tmp_path / "t")
     files = list(other.files().values())
@@ -98,7 +96,7 @@ def test_what_one_has_committed_another_knows(spark: SparkSession, tmp_path: Pat
     assert asked == []
 
 
-def test_a_long_log_is_delta_s_to_read(spark: SparkSession, tmp_path: Path, asked: list[str]) -> None:
+def test_long_log_is_read_by_delta(spark: SparkSession, tmp_path: Path, asked: list[str]) -> None:
     written(spark, tmp_path / "t", log_cache._READ_ONE_BY_ONE + 1)
     log_cache._shared.cache_clear()
     table = in_place_of(spark, tmp_path / "t")
@@ -109,7 +107,7 @@ def test_a_long_log_is_delta_s_to_read(spark: SparkSession, tmp_path: Path, aske
     assert len(asked) == 1
 
 
-def test_what_is_in_a_checkpoint_alone_is_there(spark: SparkSession, tmp_path: Path, asked: list[str]) -> None:
+def test_log_that_begins_with_a_checkpoint_is_read(spark: SparkSession, tmp_path: Path, asked: list[str]) -> None:
     table = written(spark, tmp_path / "t")
     table._log.checkpoint(table._snapshots.newest(), table._delta.none)
     for version in range(2):
@@ -119,7 +117,7 @@ def test_what_is_in_a_checkpoint_alone_is_there(spark: SparkSession, tmp_path: P
     assert len(asked) == 1
 
 
-def test_a_file_of_which_nothing_was_known_is_a_reason_to_ask(
+def test_removal_of_an_unknown_file_falls_back_to_delta(
     spark: SparkSession, tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another program may write the name of a removed file in another form."""
@@ -131,7 +129,7 @@ def test_a_file_of_which_nothing_was_known_is_a_reason_to_ask(
     assert len(asked) == 1
 
 
-def test_another_table_in_its_place_is_another_one(spark: SparkSession, tmp_path: Path) -> None:
+def test_replaced_table_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
     """The other table has the same number of versions."""
     table = written(spark, tmp_path / "t")
     is_right(spark, table)
@@ -141,9 +139,7 @@ def test_another_table_in_its_place_is_another_one(spark: SparkSession, tmp_path
     is_right(spark, table, in_place_of(spark, tmp_path / "t"))
 
 
-def test_of_many_files_a_reader_asks_delta(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_delta_reads_tables_of_many_files(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Delta skips most of them by their statistics."""
     table = written(spark, tmp_path / "t")
     assert _ASKS not in table.rows()._jdf.queryExecution().toString()
@@ -152,14 +148,14 @@ def test_of_many_files_a_reader_asks_delta(
     is_right(spark, table)
 
 
-def test_of_no_table_there_are_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_absent_table_has_no_files(spark: SparkSession, tmp_path: Path) -> None:
     """Reading a table that must exist fails, rather than return no rows."""
     with pytest.raises(AnalysisException, match=r"PATH_NOT_FOUND|DELTA_MISSING_DELTA_TABLE|DELTA_PATH_DOES_NOT_EXIST"):
         Table(spark, str(tmp_path / "t")).rows().collect()
     assert Table(spark, str(tmp_path / "t")).files() == {}
 
 
-def test_a_version_is_the_same_when_others_have_come(spark: SparkSession, tmp_path: Path) -> None:
+def test_old_version_stays_readable_after_commits(spark: SparkSession, tmp_path: Path) -> None:
     table = written(spark, tmp_path / "t")
     newest, before = table.rows_at(2), table.rows_at(1)
     table.delete(F.col("id") >= 0)

@@ -85,14 +85,14 @@ def delta_would(spark: SparkSession, table: Table, hours: int | None) -> set[str
 
 
 @pytest.mark.parametrize(("hours", "age"), [(0, 0), (1, 2), (1, 0.5), (None, 2)])
-def test_it_is_what_delta_would_let_go(spark: SparkSession, table: Table, hours: int | None, age: float) -> None:
+def test_orphans_equal_those_of_vacuum(spark: SparkSession, table: Table, hours: int | None, age: float) -> None:
     is_what_delta_lets_go(spark, older(spark, table, age), hours)
     if hours == 0 or age > 1:
         assert {"never-committed.parquet", "deletion_vector_of_nobody.bin", "a/b/c"}.isdisjoint(below(Path(table.path)))
     assert {"_not_its_own/x", ".hidden"} <= below(Path(table.path))
 
 
-def test_so_it_is_without_deletion_vectors(spark: SparkSession, tmp_path: Path) -> None:
+def test_orphans_equal_those_of_vacuum_without_deletion_vectors(spark: SparkSession, tmp_path: Path) -> None:
     table = eventful(spark, tmp_path / "t", KEPT | {"delta.enableDeletionVectors": "false"})
     is_what_delta_lets_go(spark, older(spark, table, 2), None)
 
@@ -109,7 +109,7 @@ def is_what_delta_lets_go(spark: SparkSession, table: Table, hours: int | None) 
     assert sorted(row.id for row in spark.read.format("delta").load(table.path).collect()) == ids
 
 
-def test_what_a_version_needs_that_is_asked_for_can_be_read(spark: SparkSession, table: Table) -> None:
+def test_kept_versions_stay_readable(spark: SparkSession, table: Table) -> None:
     def counts() -> list[int]:
         as_of = (spark.read.format("delta").option("versionAsOf", v) for v in range(table.version() + 1))
         return [version.load(table.path).count() for version in as_of]
@@ -119,7 +119,7 @@ def test_what_a_version_needs_that_is_asked_for_can_be_read(spark: SparkSession,
     assert counts() == before
 
 
-def test_a_table_of_other_making_is_left_to_delta(
+def test_unsupported_table_is_left_to_vacuum(
     spark: SparkSession, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In parts by a column; of many files; of many commits in the time that counts; with a log that doesn't reach so
@@ -139,7 +139,7 @@ def test_a_table_of_other_making_is_left_to_delta(
     assert not orphan_files.delete_orphans(spark, table.path, 1)
 
 
-def test_such_a_table_loses_the_same(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vacuum_cleans_unsupported_tables(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orphan_files, "_LISTED", 1)
     time.sleep(0.01)
     vacuum.remove_old_files(spark, [table.path], 0)

@@ -55,9 +55,7 @@ def _written(spark: SparkSession, path: Path, frame: DataFrame, few: bool, new: 
 
 
 @pytest.mark.parametrize("new", [_PROPERTIES, _KEY_ALONE, NO_STATISTICS], ids=["all", "key", "none"])
-def test_a_file_and_its_statistics_are_those_of_deltas_writer(
-    spark: SparkSession, tmp_path: Path, new: dict[str, str]
-) -> None:
+def test_file_and_statistics_equal_those_of_delta(spark: SparkSession, tmp_path: Path, new: dict[str, str]) -> None:
     rows = _rows(spark, _ROWS)
     ours, deltas = (_written(spark, tmp_path / str(few), rows, few, new) for few in (True, False))
     assert json.loads(ours["add"]["stats"]) == json.loads(deltas["add"]["stats"])
@@ -71,7 +69,7 @@ def test_a_file_and_its_statistics_are_those_of_deltas_writer(
 
 
 @pytest.mark.parametrize("few", [True, False])
-def test_what_changed_goes_to_the_change_data_feed(spark: SparkSession, tmp_path: Path, few: bool) -> None:
+def test_changes_are_in_the_change_data_feed(spark: SparkSession, tmp_path: Path, few: bool) -> None:
     _written(spark, tmp_path, _rows(spark, ()), few, _PROPERTIES)
     kept, changed = (_rows(spark, _ROWS).withColumn("_change_type", v) for v in (F.lit(None), F.lit("insert")))
     both = run_prepared(_as_they_are, (), kept.unionByName(changed), is_small=few)
@@ -90,7 +88,7 @@ def test_no_row_makes_no_file(spark: SparkSession, tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.parquet")) == []
 
 
-def test_what_a_table_asks_for_beyond_rows_in_files_is_done(spark: SparkSession, tmp_path: Path) -> None:
+def test_constraints_of_the_table_are_enforced(spark: SparkSession, tmp_path: Path) -> None:
     table = Table(spark, str(tmp_path))
     frame = run_prepared(_as_they_are, (), _rows(spark, _ROWS))
     table.commit(frame, properties=_PROPERTIES, is_small=True)
@@ -102,7 +100,7 @@ def test_what_a_table_asks_for_beyond_rows_in_files_is_done(spark: SparkSession,
     assert table.rows().count() == 2 * len(_ROWS)
 
 
-def test_several_are_written_at_a_time(spark: SparkSession, tmp_path: Path) -> None:
+def test_concurrent_writes(spark: SparkSession, tmp_path: Path) -> None:
     rows = [run_prepared(_as_they_are, (), _rows(spark, (_ROWS[i % 3],) * (i + 1)), once=True) for i in range(12)]
 
     def write(number: int) -> list[tuple[int, str]]:

@@ -51,7 +51,7 @@ def _append(path: Path) -> None:
     write_deltalake(str(path), pa.table({"id": pa.array([100], pa.int64())}), mode="append")
 
 
-def test_of_a_table_that_is_its_own_the_log_is_not_listed(spark: SparkSession, tmp_path: Path) -> None:
+def test_log_is_not_listed_without_other_writers(spark: SparkSession, tmp_path: Path) -> None:
     table, log = _written(spark, tmp_path / "t")
     for number in range(3):
         assert not table.pin_snapshot("w")
@@ -59,7 +59,7 @@ def test_of_a_table_that_is_its_own_the_log_is_not_listed(spark: SparkSession, t
     assert (table.version(), len(table.files()), log.listings) == (5, 6, 0)
 
 
-def test_what_another_process_commits_is_seen(spark: SparkSession, tmp_path: Path) -> None:
+def test_commits_of_another_process_are_seen(spark: SparkSession, tmp_path: Path) -> None:
     table, log = _written(spark, tmp_path / "t")
     for version in (3, 4):
         _append(tmp_path / "t")
@@ -68,7 +68,7 @@ def test_what_another_process_commits_is_seen(spark: SparkSession, tmp_path: Pat
     assert log.listings == 2
 
 
-def test_another_table_in_its_place_is_seen(spark: SparkSession, tmp_path: Path) -> None:
+def test_replaced_table_is_seen(spark: SparkSession, tmp_path: Path) -> None:
     """The other table has the same number of versions."""
     table, _ = _written(spark, tmp_path / "t")
     before = table._snapshots.newest().metadata().id()

@@ -95,7 +95,7 @@ def test_ctrl_c_while_services_start_leaves_nothing_behind(tmp_path: Path) -> No
     assert not list(tmp_path.glob("ingest-demo-*"))
 
 
-def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
+def test_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     done = subprocess.run(
         [*INGEST, "demo", "--folder", str(tmp_path)], capture_output=True, text=True, timeout=900, check=False
@@ -157,7 +157,7 @@ def summary_of(comparison: Comparison) -> Summary:
     return Summary(1, [comparison], 0, 0, {}, {}, None, [], 0.0)
 
 
-def test_the_same_rows_are_equal_whatever_their_types(spark: SparkSession, source_dsn: str, silver: DataFrame) -> None:
+def test_equal_rows_of_different_types_are_equal(spark: SparkSession, source_dsn: str, silver: DataFrame) -> None:
     found = compare_with_postgres(spark, source_dsn, TABLE, silver)
     assert found == Comparison(TABLE, source_rows=3, silver_rows=3)
     assert found.equal
@@ -181,7 +181,7 @@ _CHANGED = {
 }
 
 
-def test_one_value_of_each_column_is_found(spark: SparkSession, source_dsn: str, silver: DataFrame) -> None:
+def test_difference_in_any_column_is_found(spark: SparkSession, source_dsn: str, silver: DataFrame) -> None:
     changed = {c: F.when(F.col("id") == 1, F.expr(sql)).otherwise(F.col(c)) for c, sql in _CHANGED.items()}
     found = compare_with_postgres(spark, source_dsn, TABLE, silver.withColumns(changed))
     assert found.columns == dict.fromkeys(_CHANGED, 1)
@@ -189,9 +189,7 @@ def test_one_value_of_each_column_is_found(spark: SparkSession, source_dsn: str,
     assert exit_code(summary_of(found)) == 1
 
 
-def test_a_missing_an_extra_and_a_repeated_row_are_found(
-    spark: SparkSession, source_dsn: str, silver: DataFrame
-) -> None:
+def test_missing_extra_and_repeated_rows_are_found(spark: SparkSession, source_dsn: str, silver: DataFrame) -> None:
     other = silver.where("id = 1").withColumn("id", F.lit(4).cast("bigint"))
     rows = silver.where("id <> 2").unionByName(silver.where("id = 3")).unionByName(other)
     found = compare_with_postgres(spark, source_dsn, TABLE, rows)
@@ -199,21 +197,19 @@ def test_a_missing_an_extra_and_a_repeated_row_are_found(
     assert (found.source_rows, found.silver_rows, found.equal) == (3, 4, False)
 
 
-def test_a_column_that_is_absent_or_of_another_type_is_found(
-    spark: SparkSession, source_dsn: str, silver: DataFrame
-) -> None:
+def test_absent_or_retyped_column_is_found(spark: SparkSession, source_dsn: str, silver: DataFrame) -> None:
     rows = silver.drop("raw").withColumn("amount", F.col("amount").cast("double"))
     found = compare_with_postgres(spark, source_dsn, TABLE, rows)
     assert set(found.mistyped) == {"raw", "amount"}
     assert (found.differing, found.equal) == (0, False)
 
 
-def test_what_silver_adds_of_its_own_does_not_count(spark: SparkSession, source_dsn: str, silver: DataFrame) -> None:
+def test_columns_that_silver_adds_are_not_compared(spark: SparkSession, source_dsn: str, silver: DataFrame) -> None:
     assert compare_with_postgres(spark, source_dsn, TABLE, silver.withColumn("_position", F.lit(1))).equal
 
 
 @pytest.mark.parametrize("table", ["compared.absent", "compared.keyless", "compared.spans"])
-def test_a_table_that_can_not_be_compared_is_refused(
+def test_table_that_cannot_be_compared_is_refused(
     spark: SparkSession, source_dsn: str, silver: DataFrame, table: str
 ) -> None:
     with psycopg.connect(source_dsn) as connection:

@@ -35,7 +35,7 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-def test_every_link_leads_to_a_page_and_a_heading_of_it(texts: dict[Path, str]) -> None:
+def test_links_lead_to_pages_and_headings(texts: dict[Path, str]) -> None:
     wrong = []
     for page, text in texts.items():
         for link in re.findall(r"\]\(([^)\s]+)\)", without_code(text)):
@@ -49,20 +49,20 @@ def test_every_link_leads_to_a_page_and_a_heading_of_it(texts: dict[Path, str]) 
     assert wrong == []
 
 
-def test_the_architecture_has_a_sentence_for_each_package() -> None:
+def test_architecture_lists_every_package() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     packages = sorted(file.parent.name for file in (ROOT / "ingest").glob("*/__init__.py"))
     assert [name for name in packages if f"| `{name}` |" not in text] == []
 
 
-def test_every_file_of_the_code_that_a_page_names_exists() -> None:
+def test_named_source_files_exist() -> None:
     named = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|xml|toml))`")
     files = {name for text in pages().values() for name in named.findall(text)}
     assert files
     assert [name for name in sorted(files) if not ((ROOT / name).exists() or (ROOT / "ingest" / name).exists())] == []
 
 
-def test_every_code_of_the_quarantine_has_a_remedy() -> None:
+def test_quarantine_codes_are_documented() -> None:
     text = (ROOT / "docs" / "data-engineer" / "errors.md").read_text(encoding="utf-8")
     codes = {
         *(NOT_JSON, REGISTRY_FRAME, CLOUD_EVENT, UNWRAPPED_ROW, UNKNOWN_OP, NO_SEQUENCE),
@@ -80,7 +80,7 @@ def test_every_page_is_in_the_navigation() -> None:
     ] == []
 
 
-def test_the_reference_names_every_command_and_every_setting(texts: dict[Path, str]) -> None:
+def test_reference_lists_commands_and_settings(texts: dict[Path, str]) -> None:
     commands, configuration = (texts[GENERATED / name] for name in ("commands.md", "configuration.md"))
     names = [c.name or c.callback.__name__ for c in app.registered_commands if c.callback]
     assert [name for name in names if f"## ingest {name}\n" not in commands] == []
@@ -89,7 +89,7 @@ def test_the_reference_names_every_command_and_every_setting(texts: dict[Path, s
     assert [key for key in keys if f"`{key}`" not in configuration] == []
 
 
-def test_the_reference_has_the_remedies_of_the_code(texts: dict[Path, str]) -> None:
+def test_reference_lists_remedies(texts: dict[Path, str]) -> None:
     text = texts[GENERATED / "errors.md"]
     assert "| there is no pipeline file … | give the path of a YAML file, or a pipeline's name |" in text
     assert all(f"## {kind}\n" in text for kind in ("ConfigError", "Contended", "SourceRefused", "Unreachable"))

@@ -28,7 +28,7 @@ ANSWERS = {
 TEXT = "\n".join(pages().values())
 
 
-def test_every_make_target_that_is_named_exists() -> None:
+def test_named_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     named = set(re.findall(r"(?:^|`)make ([a-z]+(?:-[a-z]+)*)", TEXT, flags=re.MULTILINE))
     assert {"demo", "test", "test-all", "check"} <= named
@@ -46,14 +46,14 @@ def test_pipeline_files_load_and_are_short(tmp_path: Path) -> None:
         assert pipeline.lakehouse == "/data/lakehouse"
 
 
-def test_the_connectors_settings_are_those_of_the_recipe() -> None:
+def test_connector_settings_are_those_of_the_recipe() -> None:
     (text,) = set(blocks("properties"))
     settings = {setting.name: setting.value for setting in recipe(Placement("shop"))}
     named = dict(line.split("=", 1) for line in text.splitlines())
     assert named == {name: settings[name] for name in named}
 
 
-def test_every_command_that_is_named_exists_with_its_options() -> None:
+def test_named_commands_and_options_exist() -> None:
     groups = {group.name for group in app.registered_groups}
     for _, *arguments in commands("ingest"):
         command = arguments[: 2 if arguments[0] in groups else 1]
@@ -63,7 +63,7 @@ def test_every_command_that_is_named_exists_with_its_options() -> None:
             assert option in completed.output
 
 
-def test_every_command_is_on_a_page() -> None:
+def test_every_command_is_documented() -> None:
     commands_there = [c.name or c.callback.__name__ for c in app.registered_commands if c.callback]
     groups = [g.name for g in app.registered_groups]
     assert len(commands_there) >= 6
@@ -113,14 +113,14 @@ def test_reading_examples_run(number: int, lakehouse: Path, tmp_path: Path) -> N
     assert "1234.21" in completed.stdout or "1234.11" in completed.stdout
 
 
-def test_every_package_of_a_reading_example_is_named() -> None:
+def test_packages_of_reading_examples_are_named() -> None:
     (line,) = re.findall(r"`pip install (duckdb [^`]+)`", TEXT)
     modules = {name.split(".")[0] for name in re.findall(r"^(?:from|import) (\S+)", blocks("python")[0], re.MULTILINE)}
     assert modules <= {name.replace("-", "_") for name in line.split()}
 
 
 @pytest.mark.spark
-def test_queries_by_name_answer(lakehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sql_examples_answer(lakehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first in a process of its own, as a reader's would be; the others in the session that is there."""
     # What is read in clear needs a pipeline and its keys: tests/shredding/test_shredding.py has them.
     asked = {c[-1]: [*c[1:], "--json"] for c in commands("ingest") if c[1:4] == ["sql", "--lakehouse", "lakehouse"]}

@@ -74,7 +74,7 @@ def gone(log: Path, text: str, roll: Callable[[], None]) -> list[str]:
     return found
 
 
-def test_a_tombstone_takes_a_value_off_the_disk_once_its_segment_rolls(stack: Stack) -> None:
+def test_null_tombstone_removes_a_record_when_its_segment_rolls(stack: Stack) -> None:
     servers: dict[str, Any] = {"bootstrap.servers": stack.kafka.bootstrap_servers}
     name, admin, producer = f"compacted.{uuid4().hex}", AdminClient(servers), Producer(servers)
     admin.create_topics([NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})])[name].result()
@@ -156,7 +156,7 @@ class Topics:
             answer.result()
 
 
-def test_an_erasure_writes_tombstones_and_loses_nothing_that_comes_meanwhile(
+def test_erasure_writes_null_tombstones_and_keeps_concurrent_records(
     stack: Stack, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "running", lambda *_: nullcontext(spark))

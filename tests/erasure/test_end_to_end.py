@@ -224,7 +224,7 @@ def restore(servers: str, kept: list[Message]) -> None:
 
 
 @pytest.mark.long
-def test_a_person_is_gone_and_does_not_come_back(insurance: Insurance, stack: Stack, spark: SparkSession) -> None:
+def test_erased_person_is_gone_and_stays_gone(insurance: Insurance, stack: Stack, spark: SparkSession) -> None:
     insurance.take_in(BEN, "Ben", "ben@example.org", "hail")
     insurance.take_in(ANNA, NAME, EMAIL, TEXT)
     insurance.follow("insured")

@@ -100,9 +100,7 @@ def certified(spark: SparkSession, pipeline: Pipeline, keys: Path) -> dict[str, 
     return {what: certificate[what] for what in ("subject", "cut_offs", "needles", "forms", "residues")}
 
 
-def test_an_erasure_that_is_killed_at_each_step_ends_as_one_that_lived(
-    spark: SparkSession, s3: S3, tmp_path: Path
-) -> None:
+def test_erasure_killed_at_each_step_is_completed(spark: SparkSession, s3: S3, tmp_path: Path) -> None:
     killed, lived = (held(spark, tmp_path / name, s3) for name in ("killed", "lived"))
     subject = ("--subject", f"member:{ANNA}", "--upto", "bronze")
     for step in STEPS:

@@ -162,7 +162,7 @@ def is_folded(spark: SparkSession, pipeline: Pipeline, beside: Path) -> bool:
 
 
 @pytest.mark.long
-def test_a_row_stays_without_what_was_personal(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+def test_masked_row_keeps_its_other_columns(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     before = claims(spark, pipeline)
     assert holds(before[60], WHOLE)
     outcome = remove(spark, pipeline)
@@ -184,7 +184,9 @@ def test_a_row_stays_without_what_was_personal(spark: SparkSession, pipeline: Pi
 
 
 @pytest.mark.long
-def test_what_comes_later_wins_until_it_is_erased_too(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+def test_later_change_of_a_masked_row_wins_until_erased(
+    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
+) -> None:
     remove(spark, pipeline)
     later = [*STORY, said(CLAIMS, "u", 5, 31, 60, **CLAIM | {"paid": 99, "text": "personal again"})]
     merge(spark, pipeline, tmp_path / "later", later)
@@ -198,7 +200,7 @@ def test_what_comes_later_wins_until_it_is_erased_too(spark: SparkSession, pipel
 
 
 @pytest.mark.long
-def test_a_removal_that_dies_loses_no_row(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+def test_removal_that_dies_loses_no_masked_row(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     steps: list[tuple[Any, str]] = [(Masking, "save"), (Silver, "remove"), (Silver, "apply")]
     for owner, method in steps:
         with dying_after(owner, method):
@@ -211,7 +213,7 @@ def test_a_removal_that_dies_loses_no_row(spark: SparkSession, pipeline: Pipelin
     assert is_folded(spark, pipeline, tmp_path / "beside")
 
 
-def test_what_never_ends_has_no_year(spark: SparkSession) -> None:
+def test_infinite_times_are_not_generalised(spark: SparkSession) -> None:
     for kind in ("timestamp", "timestamp_tz"):
         column = TableColumn("t", parse(kind))
         year = mask_column("public.claims", column, {"t": Generalised(generalise="year")})
@@ -225,7 +227,9 @@ def test_what_never_ends_has_no_year(spark: SparkSession) -> None:
 
 
 @pytest.mark.long
-def test_a_mask_that_does_not_fit_takes_no_row_away(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+def test_mask_that_does_not_fit_the_type_removes_no_row(
+    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
+) -> None:
     wrong: dict[str, dict[str, Any]] = {
         "on_erasure.code is for another type: the column holds string": {"code": {"generalise": 10}},
         "on_erasure.paid: the constant is no value of its type": {"paid": {"constant": "nothing"}},

@@ -8,7 +8,7 @@ from ingest.erasure.places import ARCHIVE, BRONZE, DELTA_PLACES, OLD_FILES, TOPI
 from tests.erasure.people import insured
 
 
-def test_a_pipeline_has_the_places_that_its_file_names(tmp_path: Path) -> None:
+def test_places_follow_the_pipeline_file(tmp_path: Path) -> None:
     assert used_places(insured(tmp_path)) == [*DELTA_PLACES, OLD_FILES]
     assert DELTA_PLACES[-1] == BRONZE, "its events are needed to find the rest"
     archived = insured(tmp_path, archive={"uri": f"s3://bucket/{tmp_path.name}"})

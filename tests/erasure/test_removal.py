@@ -154,9 +154,7 @@ def adds_up(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_removal_that_dies_after_each_step_leaves_nothing_in_the_end(
-    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
-) -> None:
+def test_removal_killed_after_each_step_is_completed(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     assert {place for _, place in found(pipeline)} >= PERSONAL
     whole = shutil.copytree(pipeline.lakehouse, tmp_path / "before")
     others = {t: {k: r for k, r in rows(spark, pipeline, t).items() if k not in (ANNA, 70)} for t in TABLES}
@@ -185,9 +183,7 @@ def test_a_removal_that_dies_after_each_step_leaves_nothing_in_the_end(
 
 
 @pytest.mark.long
-def test_events_that_wait_for_their_table_hold_a_removal_open(
-    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
-) -> None:
+def test_waiting_events_keep_a_removal_open(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     """Whose they are, nothing tells before the table is mended."""
     alike = [*STORY, said(CLAIMS, "c", 6, 95, 63, member_id=BEN, text="a wall", Text="a wall")]
     merge(spark, pipeline, tmp_path / "alike", alike)
@@ -209,7 +205,7 @@ def test_events_that_wait_for_their_table_hold_a_removal_open(
 
 
 @pytest.mark.long
-def test_what_a_backfill_has_read_goes_too(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+def test_events_of_backfills_are_removed(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     """Its events lie in a bronze of their own."""
     remove(spark, pipeline)
     dump, columns = str(tmp_path / "dump"), "id bigint, name string"
@@ -228,7 +224,7 @@ def test_what_a_backfill_has_read_goes_too(spark: SparkSession, pipeline: Pipeli
 
 
 @pytest.mark.long
-def test_what_comes_again_goes_again_and_a_new_life_stays(
+def test_repeated_events_are_removed_again_and_a_new_life_stays(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:
     remove(spark, pipeline)
@@ -245,7 +241,7 @@ def test_what_comes_again_goes_again_and_a_new_life_stays(
 
 
 @pytest.mark.long
-def test_old_files_stay_until_nobody_reads_them(spark: SparkSession, pipeline: Pipeline) -> None:
+def test_old_files_are_deleted_after_their_time(spark: SparkSession, pipeline: Pipeline) -> None:
     outcome = Removal(spark, pipeline).run()
     assert outcome.remain_until is not None
     assert rows(spark, pipeline, MEMBERS).keys() == {BEN}

@@ -74,7 +74,7 @@ def counts(summary: dict[str, Any]) -> dict[tuple[str, str], int]:
 
 
 @pytest.mark.long
-def test_what_would_go_is_counted_place_by_place(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+def test_dry_run_counts_rows_per_place(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     summary = erase(tmp_path, "--subject", f"member:{STRIDE}", "--dry-run")
     assert counts(summary) == {
         ("bronze", MEMBERS): 1,
@@ -95,7 +95,7 @@ def test_what_would_go_is_counted_place_by_place(spark: SparkSession, pipeline: 
     assert not Path(pipeline.layout.ledger).exists()
 
 
-def test_what_is_asked_for_stands_in_the_ledger_and_comes_no_more(
+def test_request_is_in_the_ledger_and_its_events_are_suppressed(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:
     summary = erase(tmp_path, "--subject", f"member:{STRIDE}", "--upto", "bronze", "--reason", "a letter", "--ask-only")
@@ -112,7 +112,7 @@ def test_what_is_asked_for_stands_in_the_ledger_and_comes_no_more(
     assert rows(spark, pipeline, MEMBERS)[STRIDE] == {"name": "anew"}
 
 
-def test_a_file_names_many_and_each_is_a_request(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+def test_file_of_subjects_makes_a_request_for_each(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     names = tmp_path / "names"
     names.write_text(f"member:{STRIDE}\n\nmember:{STRIDE + 1}\nmember:{STRIDE}\n", encoding="utf-8")
     summary = erase(tmp_path, "--all", str(names), "--upto", "bronze", "--ask-only")
@@ -131,9 +131,7 @@ DELETED = [
 
 
 @pytest.mark.long
-def test_a_delete_at_the_source_asks_where_the_table_says_so(
-    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
-) -> None:
+def test_delete_at_the_source_requests_an_erasure(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     tables = SETTINGS | {
         MEMBERS: SETTINGS[MEMBERS] | {"erase_on_delete": True},
         CLAIMS: SETTINGS[CLAIMS] | {"history": True},
@@ -152,7 +150,7 @@ def test_a_delete_at_the_source_asks_where_the_table_says_so(
     assert erase(tmp_path)["deleted_at_source"] == 0
 
 
-def test_who_is_not_named_as_a_subject_is_refused_without_being_shown() -> None:
+def test_invalid_subject_is_refused_and_not_shown() -> None:
     assert "42" not in repr(SubjectId.parse("member:42"))
     with pytest.raises(ConfigError) as caught:
         SubjectId.parse("anna@example.org")

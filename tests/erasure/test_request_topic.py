@@ -32,7 +32,7 @@ def produce(stack: Stack, *values: Any) -> None:
     assert producer.flush(60) == 0
 
 
-def test_a_topic_of_requests_is_worked_off(
+def test_requests_of_a_topic_are_erased_once(
     stack: Stack, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "running", lambda *_: nullcontext(spark))

@@ -91,7 +91,7 @@ def read(spark: SparkSession, pipeline: Pipeline, folder: Path, story: Iterable[
 
 
 @pytest.mark.long
-def test_an_erasure_opens_what_names_its_subject_and_no_more(
+def test_erasure_reads_only_batches_that_name_its_subject(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingest.erasure.subject_index._EVENTS", 5)
@@ -124,7 +124,7 @@ def test_an_erasure_opens_what_names_its_subject_and_no_more(
 
 
 @pytest.mark.long
-def test_what_comes_later_and_what_died_in_between_is_found(
+def test_later_events_and_interrupted_searches_are_found(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingest.erasure.subject_index._EVENTS", 5)
@@ -155,7 +155,7 @@ def test_what_comes_later_and_what_died_in_between_is_found(
 
 
 @pytest.mark.long
-def test_the_index_tells_of_no_key(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_holds_no_keys(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingest.erasure.subject_index._EVENTS", 5)
     pipeline = insured(tmp_path)
     read(spark, pipeline, tmp_path / "events", HISTORY)
@@ -170,7 +170,7 @@ def test_the_index_tells_of_no_key(spark: SparkSession, tmp_path: Path, monkeypa
 
 
 @pytest.mark.long
-def test_other_settings_make_another_index(spark: SparkSession, tmp_path: Path) -> None:
+def test_changed_settings_rebuild_the_index(spark: SparkSession, tmp_path: Path) -> None:
     """Photos lead to claims from now on: what was searched before is searched once more, for them."""
     before = insured(tmp_path, tables={t: settings for t, settings in people.SETTINGS.items() if t != PHOTOS})
     read(spark, before, tmp_path / "events", HISTORY)

@@ -262,7 +262,7 @@ def folded(
 
 
 @pytest.mark.parametrize("number", range(len(HISTORIES)), ids=list(HISTORIES))
-def test_table_holds_every_column(number: int, folded: tuple[list[TableCase], Case, dict[str, Any]]) -> None:
+def test_added_columns_hold_their_values(number: int, folded: tuple[list[TableCase], Case, dict[str, Any]]) -> None:
     every, case, summary = folded
     table_case = every[number]
     assert summary["quarantine"] == []
@@ -270,7 +270,7 @@ def test_table_holds_every_column(number: int, folded: tuple[list[TableCase], Ca
     assert comparable([json.loads(line) for line in lines]) == comparable(table_case.rows)
 
 
-def test_other_engines_read_them(folded: tuple[list[TableCase], Case, dict[str, Any]]) -> None:
+def test_duckdb_reads_added_columns(folded: tuple[list[TableCase], Case, dict[str, Any]]) -> None:
     every, case, _ = folded
     duckdb.sql("LOAD delta")
     for table_case in every:

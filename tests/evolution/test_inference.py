@@ -42,9 +42,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
         ("unknown", "int64", False),
     ],
 )
-def test_a_column_is_plain_where_every_value_was_seen_to_be_of_its_type(
-    seen: str, stored_column: str, proven: bool
-) -> None:
+def test_column_is_proven_if_every_value_has_its_type(seen: str, stored_column: str, proven: bool) -> None:
     columns = (declared_column("v", stored_column), declared_column("elsewhere", "int64"))
     kinds = "OBJECT<id: OBJECT<int53: BOOLEAN>, v: OBJECT<%s: BOOLEAN, unknown: BOOLEAN>>"
     assert proven_columns(columns, kinds % seen) == ({"v"} if proven else frozenset())
@@ -53,7 +51,7 @@ def test_a_column_is_plain_where_every_value_was_seen_to_be_of_its_type(
 _CASES = 400
 
 
-def test_joined_shapes_are_the_shape_of_all_values(spark: SparkSession) -> None:
+def test_union_of_kinds_equals_the_kinds_of_all_values(spark: SparkSession) -> None:
     """Those of some values and of some others, against that of all."""
     seed = 7
     random = Random(seed)
@@ -101,7 +99,7 @@ def _value(random: Random, depth: int) -> Any:
     return None
 
 
-def test_of_nothing_and_a_shape_that_shape_is_left() -> None:
+def test_union_with_nothing_changes_nothing() -> None:
     assert union_of_kinds(None, None) is None
     assert union_of_kinds(None, "OBJECT<>") == union_of_kinds("OBJECT<>", None) == "OBJECT<>"
 
@@ -132,7 +130,7 @@ _KINDS = [
 ]
 
 
-def test_the_kind_of_a_value(spark: SparkSession) -> None:
+def test_kinds_of_values(spark: SparkSession) -> None:
     rows = [(n, f'{{"after": {{"v": {text}}}}}') for n, (text, _) in enumerate(_KINDS)]
     opened = spark.createDataFrame(rows, "n int, value string").withColumn("_i", parsed_images(F.col("value")))
     found = opened.groupBy("n").agg(column_kinds(F.col("_i"), F.lit(False)).alias("kinds")).collect()
@@ -140,12 +138,12 @@ def test_the_kind_of_a_value(spark: SparkSession) -> None:
     assert {text: types[n] for n, (text, _) in enumerate(_KINDS)} == dict(_KINDS)
 
 
-def test_numbers_of_too_many_digits_are_found(spark: SparkSession) -> None:
+def test_inexact_numbers_are_found(spark: SparkSession) -> None:
     of_value = {"1" * 39: True, "1" * 38: False, "-0." + "1" * 39: True, "1e308": False, "1e309": True, "2E-400": True}
     of_value |= {"1.2345678901234567e-5": False, "1.234567890123456789e5": True, '"' + "1" * 50 + '"': False}
     values = spark.createDataFrame([(v, f'{{"a": [0, {v}]}}') for v in of_value], "v string, value string")
     assert dict(values.select("v", is_inexact(F.col("value"))).collect()) == of_value
 
 
-def test_without_a_shape_nothing_is_plain() -> None:
+def test_no_column_is_proven_without_kinds() -> None:
     assert proven_columns((declared_column("v", "int64"),), None) == frozenset()

@@ -48,7 +48,7 @@ def test_join_is_associative_commutative_and_idempotent() -> None:
         ("array<array<unknown>> array<unknown>", "array<array<unknown>>"),
     ],
 )
-def test_types_join(types: str, expected: str) -> None:
+def test_join_of_types(types: str, expected: str) -> None:
     assert join_all(map(parse, types.split())) == parse(expected)
 
 
@@ -56,12 +56,12 @@ def test_types_join(types: str, expected: str) -> None:
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("only_texts", [False, True])
 @pytest.mark.parametrize("target", TYPES, ids=str)
-def test_a_value_can_be_read_for_every_type(target: LogicalType, only_texts: bool) -> None:
+def test_every_inferred_type_can_be_decoded(target: LogicalType, only_texts: bool) -> None:
     wire = wire_of(target, only_texts)
     assert isinstance(decode(F.lit(None).cast(wire_spark_type(wire)), wire, target), Column)
 
 
-def test_a_column_that_comes_back_as_it_is_stored_stays_inferred() -> None:
+def test_stored_type_of_an_inferred_column_stays_inferred() -> None:
     """A mask's rows, and a dump's, leave the column open for what comes later."""
     have = TableColumn("amount", parse("int53"), inferred=True)
     back = replace(declared_column("amount", "int53"), as_stored=True)

@@ -21,7 +21,7 @@ def _value() -> Column:
     return F.concat(F.lit('{"after":{"v":"'), text, F.lit('","n":'), number, F.lit("}}"))
 
 
-def test_a_text_of_21_million_characters_is_read(spark: SparkSession) -> None:
+def test_text_of_21_million_characters_is_read(spark: SparkSession) -> None:
     value = spark.range(1).select(_value().alias("value"))
     for found in (opened(F.col("value").cast("binary"), _INTO), parsed(F.col("value"), _INTO)):
         read = value.select(found.alias("found")).select(
@@ -30,6 +30,6 @@ def test_a_text_of_21_million_characters_is_read(spark: SparkSession) -> None:
         assert read.collect() == [(_LONG, 2000, None)]
 
 
-def test_an_image_with_such_a_text_is_whole(spark: SparkSession) -> None:
+def test_image_with_a_long_text_is_parsed(spark: SparkSession) -> None:
     value = spark.range(1).select(parsed_images(_value()).alias("images"))
     assert value.select(are_parsed(F.col("images"))).collect() == [(True,)]

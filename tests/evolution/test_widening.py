@@ -53,7 +53,7 @@ def widened_at(spark: SparkSession, path: str) -> int:
 
 
 @pytest.mark.long
-def test_a_widening_is_silent_in_the_feed_and_every_reader_reads_its_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_widening_adds_nothing_to_the_feed_and_all_readers_read_it(spark: SparkSession, tmp_path: Path) -> None:
     shop = pipeline(tmp_path)
     changes = (("c", 1, 1, NARROW), ("c", 2, 2, NARROW), ("d", 2, 2, NARROW), ("c", 3, BIG, WIDE), ("u", 1, 7, WIDE))
     records = orders(*((op, {"id": key, "q": q}, columns) for op, key, q, columns in changes))
@@ -74,7 +74,7 @@ def test_a_widening_is_silent_in_the_feed_and_every_reader_reads_its_rows(spark:
     assert [tuple(row.values()) for row in found] == rows
 
 
-def test_a_column_that_is_filled_with_a_default_is_in_the_feed(spark: SparkSession, tmp_path: Path) -> None:
+def test_filling_a_column_with_its_default_is_in_the_feed(spark: SparkSession, tmp_path: Path) -> None:
     """Its rows have changed: whoever follows the feed has to see the default."""
     shop = pipeline(tmp_path)
     filled = {"field": "n", "type": "int32", "optional": False, "default": 5}
@@ -86,7 +86,7 @@ def test_a_column_that_is_filled_with_a_default_is_in_the_feed(spark: SparkSessi
     assert shown == [(1, 1, 5, "insert"), (1, 1, None, "delete"), (2, 2, 9, "insert")]
 
 
-def test_names_that_parquet_cant_hold_widen_twice(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_with_special_names_widen_twice(spark: SparkSession, tmp_path: Path) -> None:
     shop = pipeline(tmp_path)
     kinds = ("int16", "int32", "int64")
     columns = [schema(("id", "int64"), ("unit price", kind)) for kind in kinds]
@@ -98,9 +98,7 @@ def test_names_that_parquet_cant_hold_widen_twice(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.parametrize("history", [pytest.param(False, marks=pytest.mark.long), True], ids=["refolded", "kept"])
-def test_the_life_of_a_row_from_before_columns_came_and_widened(
-    spark: SparkSession, tmp_path: Path, history: bool
-) -> None:
+def test_row_history_spans_added_and_widened_columns(spark: SparkSession, tmp_path: Path, history: bool) -> None:
     """With the columns of today: null where the source had none, the default where it fills rows from before."""
     shop = pipeline(tmp_path, tables={ORDERS: {"history": history}})
     added = schema(

@@ -30,7 +30,7 @@ def ended(what: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.spark
-def test_a_command_whose_engine_is_killed_may_be_tried_again() -> None:
+def test_killed_engine_is_transient() -> None:
     process = ended(KILLED)
     assert process.returncode == 75, process.stderr
     assert "a command: Spark's process ended with -9" in process.stderr
@@ -38,7 +38,7 @@ def test_a_command_whose_engine_is_killed_may_be_tried_again() -> None:
 
 
 @pytest.mark.spark
-def test_an_error_while_the_engine_lives_stays_what_it_is() -> None:
+def test_other_errors_keep_their_exit_code() -> None:
     process = ended("raise ValueError('a defect')")
     assert process.returncode == 1
     assert "ValueError: a defect" in process.stderr

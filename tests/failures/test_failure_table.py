@@ -101,7 +101,7 @@ def small_disk(folder: Path, options: str) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_a_broadcast_that_takes_too_long_is_not_blamed_on_kafka(spark: SparkSession, pipeline: Pipeline) -> None:
+def test_broadcast_timeout_is_not_a_kafka_failure(spark: SparkSession, pipeline: Pipeline) -> None:
     slow = spark.range(4).mapInArrow(_slowly, "id long")
     spark.conf.set("spark.sql.broadcastTimeout", "1")
     try:
@@ -123,7 +123,7 @@ def _slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @pytest.mark.parametrize("kind", [Unreachable, SourceRefused, ChangelogUnusable, Contended])
 @pytest.mark.parametrize("setting", ["", "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"])
-def test_our_own_error_comes_out_of_a_worker_as_it_is(
+def test_ingest_error_in_a_worker_keeps_its_class(
     spark: SparkSession, pipeline: Pipeline, kind: type[IngestError], setting: str
 ) -> None:
     problem, remedy = 'what → happened: "ingest-cause: {}"\nin two lines', "ingest.errors.Contended: do → this"
@@ -138,7 +138,7 @@ def test_our_own_error_comes_out_of_a_worker_as_it_is(
     assert (error.problem, error.remedy) == (problem, remedy)
 
 
-def test_a_refusal_in_a_worker_keeps_its_class_through_the_store(spark: SparkSession, pipeline: Pipeline) -> None:
+def test_store_error_in_a_worker_keeps_its_class(spark: SparkSession, pipeline: Pipeline) -> None:
     options = {"endpoint_url": "http://127.0.0.1:1", "region_name": "x", "aws_access_key_id": "a"}
     store = ObjectStore("s3://bucket/some", options | {"aws_secret_access_key": "b"})
 
@@ -166,7 +166,7 @@ def test_a_refusal_in_a_worker_keeps_its_class_through_the_store(spark: SparkSes
         (lambda: ValueError("data loss, TimeoutException, Connection refused"), RunFailed, "ValueError"),
     ],
 )
-def test_a_failure_in_a_worker_is_told_by_its_class(
+def test_failure_in_a_worker_is_matched_by_class(
     spark: SparkSession, pipeline: Pipeline, what: Callable[[], Exception], kind: type[IngestError], word: str
 ) -> None:
     error = raised_error(in_a_worker(spark, what), pipeline)
@@ -183,19 +183,19 @@ def test_a_failure_in_a_worker_is_told_by_its_class(
         (psycopg.OperationalError(PERSONAL), Unreachable),
     ],
 )
-def test_a_failure_in_the_driver_is_told_by_its_class(
+def test_failure_in_the_driver_is_matched_by_class(
     spark: SparkSession, pipeline: Pipeline, what: Exception, kind: type[IngestError]
 ) -> None:
     assert type(to_ingest_error(what, pipeline)) is kind
 
 
-def test_a_defect_of_the_project_stays_what_it_is(spark: SparkSession, pipeline: Pipeline) -> None:
+def test_defects_of_ingest_are_not_converted(spark: SparkSession, pipeline: Pipeline) -> None:
     assert to_ingest_error(KeyError("Connection refused"), pipeline) is None
     assert to_ingest_error(AssertionError(), pipeline) is None
     assert to_ingest_error(BrokenPipeError(32, "of the reader of the output"), pipeline) is None
 
 
-def test_a_worker_that_is_killed(spark: SparkSession, pipeline: Pipeline) -> None:
+def test_killed_worker_is_an_overload(spark: SparkSession, pipeline: Pipeline) -> None:
     def die(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -206,7 +206,7 @@ def test_a_worker_that_is_killed(spark: SparkSession, pipeline: Pipeline) -> Non
     assert "Python worker" in error.problem
 
 
-def test_too_little_memory(spark: SparkSession, pipeline: Pipeline) -> None:
+def test_out_of_memory_is_an_overload(spark: SparkSession, pipeline: Pipeline) -> None:
     jvm: Any = spark._jvm
     arrays = jvm.java.lang.reflect.Array
     # More than any heap of a test has, and no more than an array may have.
@@ -215,7 +215,7 @@ def test_too_little_memory(spark: SparkSession, pipeline: Pipeline) -> None:
     assert "memory" in error.problem
 
 
-def test_another_writer(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+def test_conflict_with_another_writer_is_contention(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     path = delta_table(spark, tmp_path / "t")
     table = Table(spark, str(path))
     files = list(table.files().values())
@@ -229,7 +229,7 @@ def test_another_writer(spark: SparkSession, pipeline: Pipeline, tmp_path: Path)
 
 
 @pytest.mark.parametrize("damage", ["data file", "log file", "corrupt data", "corrupt log"])
-def test_files_that_are_missing_or_damaged(
+def test_missing_or_damaged_files_are_damage(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path, damage: str
 ) -> None:
     path = delta_table(spark, tmp_path / "t")
@@ -248,11 +248,11 @@ def test_files_that_are_missing_or_damaged(
     assert (path.name in error.problem) or (str(pipeline.lakehouse) in error.problem)
 
 
-def test_a_table_that_is_not_there(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+def test_missing_table_is_damage(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     assert isinstance(raised_error(lambda: rows(spark, tmp_path / "none"), pipeline), LakehouseDamaged)
 
 
-def test_a_table_of_a_newer_delta(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+def test_table_of_a_newer_delta_is_refused(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     path = delta_table(spark, tmp_path / "t")
     commit = path / "_delta_log" / f"{0:020}.json"
     features = {"readerFeatures": ["martian"], "writerFeatures": ["martian"]}
@@ -265,7 +265,7 @@ def test_a_table_of_a_newer_delta(spark: SparkSession, pipeline: Pipeline, tmp_p
     assert "features" in error.problem
 
 
-def test_a_full_disk(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+def test_full_disk_is_refused_storage(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "size=200k") as disk:
         there = pipeline.model_copy(update={"lakehouse": str(disk / "lakehouse")})
         many = spark.range(100_000).select(F.rand().alias("x"))
@@ -274,7 +274,7 @@ def test_a_full_disk(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) ->
     assert "is full" in error.problem
 
 
-def test_a_lakehouse_that_may_not_be_written(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+def test_read_only_lakehouse_is_refused_storage(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "size=2m,ro") as disk:
         there = pipeline.model_copy(update={"lakehouse": str(disk / "lakehouse")})
         error = raised_error(lambda: delta_table(spark, disk / "lakehouse" / "t"), there)
@@ -282,7 +282,7 @@ def test_a_lakehouse_that_may_not_be_written(spark: SparkSession, pipeline: Pipe
     assert "refuses this user" in error.problem
 
 
-def test_storage_whose_jar_is_missing(spark: SparkSession, pipeline: Pipeline) -> None:
+def test_missing_jar_of_a_storage_is_named(spark: SparkSession, pipeline: Pipeline) -> None:
     error = raised_error(lambda: spark.read.format("delta").load("s3a://bucket/t").collect(), pipeline)
     assert isinstance(error, PrerequisiteMissing)
     assert "hadoop-aws" in error.remedy
@@ -297,7 +297,7 @@ def test_storage_whose_jar_is_missing(spark: SparkSession, pipeline: Pipeline) -
         (lambda spark: spark.sql("SELECT 1 / 0").collect(), "DIVIDE_BY_ZERO"),
     ],
 )
-def test_what_the_table_does_not_know_is_named_by_its_condition(
+def test_unknown_failure_is_named_by_its_condition(
     spark: SparkSession, pipeline: Pipeline, what: Callable[[SparkSession], object], condition: str
 ) -> None:
     error = raised_error(lambda: what(spark), pipeline)
@@ -306,7 +306,7 @@ def test_what_the_table_does_not_know_is_named_by_its_condition(
     assert "report it" in error.remedy
 
 
-def test_python_classes_in_the_table_are_there() -> None:
+def test_python_classes_of_the_table_exist() -> None:
     """Those named by text: loading their libraries takes longer than a command."""
     named = [c for f in FAILURES for c in f.classes if c.startswith(("psycopg", "sqlalchemy", "requests", "botocore"))]
     assert len(named) >= 7
@@ -315,7 +315,7 @@ def test_python_classes_in_the_table_are_there() -> None:
         assert issubclass(getattr(importlib.import_module(module), kind), Exception)
 
 
-def test_every_function_in_workers_goes_through_one_door() -> None:
+def test_worker_functions_use_map_in_arrow() -> None:
     """Otherwise what it raises comes out without its class."""
     root = Path(__file__).parents[2] / "ingest"
     doors = re.compile(r"\.(mapIn|applyIn|mapPartitions|foreach\w*|udf)\w*\(|pandas_udf|F\.udf")

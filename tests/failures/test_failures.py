@@ -50,13 +50,13 @@ def assert_clear(completed: subprocess.CompletedProcess[str], code: int, *words:
         assert word in completed.stderr
 
 
-def test_unknown_key_names_the_nearest(tmp_path: Path) -> None:
+def test_unknown_key_suggests_the_nearest(tmp_path: Path) -> None:
     file = pipeline(tmp_path, "source: {kafka: {bootstrap.servers: 'x:1'}, topcs: [a]}")
     assert_clear(ingest("run", file), EXIT_USER, "topcs", "topics")
 
 
 @pytest.mark.long
-def test_unreachable_broker(tmp_path: Path) -> None:
+def test_unreachable_broker_is_transient(tmp_path: Path) -> None:
     with socket.socket() as bound:  # which refuses connections, and keeps its port from others
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"
@@ -75,7 +75,7 @@ def test_unreachable_broker(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "code"), [pytest.param((), 0, marks=pytest.mark.long), (("--available-now",), EXIT_TRANSIENT)]
 )
-def test_a_run_that_waits_ends_at_once_where_it_is_told_to(tmp_path: Path, mode: tuple[str, ...], code: int) -> None:
+def test_signal_ends_a_waiting_run(tmp_path: Path, mode: tuple[str, ...], code: int) -> None:
     file = pipeline(tmp_path, "source: {kafka: {bootstrap.servers: '127.0.0.1:1'}, topics: [a]}")
     with subprocess.Popen(
         [sys.executable, "-c", "from ingest.cli import main; main()", "run", file, "--json", *mode],
@@ -94,7 +94,7 @@ def test_a_run_that_waits_ends_at_once_where_it_is_told_to(tmp_path: Path, mode:
     assert "Traceback" not in errors
 
 
-def test_absent_topic(tmp_path: Path, stack: Stack) -> None:
+def test_absent_topic_is_a_user_error(tmp_path: Path, stack: Stack) -> None:
     name = f"absent-{uuid.uuid4().hex}"
     servers = stack.kafka.bootstrap_servers
     file = pipeline(tmp_path, f"source: {{kafka: {{bootstrap.servers: '{servers}'}}, topics: [{name}]}}")
@@ -106,7 +106,7 @@ def test_debug_shows_the_trace(tmp_path: Path) -> None:
     assert "Traceback" in ingest("run", file, "--debug").stderr
 
 
-def test_bad_events_wait_in_quarantine_and_the_rest_flows(tmp_path: Path, stack: Stack, spark: SparkSession) -> None:
+def test_bad_events_are_quarantined_and_others_merged(tmp_path: Path, stack: Stack, spark: SparkSession) -> None:
     topic = f"bad-{uuid.uuid4().hex}"
     producer = Producer({"bootstrap.servers": stack.kafka.bootstrap_servers})
     source = '"source": {"connector": "postgresql", "schema": "s", "table": "t", "lsn": %d, "ts_ms": 1}'

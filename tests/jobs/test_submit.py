@@ -57,7 +57,7 @@ def submitted(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_what_the_submitter_sets_stands(tmp_path: Path) -> None:
+def test_submitted_settings_take_precedence(tmp_path: Path) -> None:
     options = ("--master", "local[3]", "--name", "mine", "--conf", "spark.sql.shuffle.partitions=7")
     completed = submitted(tmp_path, *options, "--conf", "spark.sql.adaptive.enabled=true")
     assert completed.returncode == 0, completed.stderr[-2000:]
@@ -76,7 +76,7 @@ def test_what_the_submitter_sets_stands(tmp_path: Path) -> None:
     assert "spark.sql.shuffle.partitions: the submitter's value stands" in completed.stdout
 
 
-def test_a_setting_on_which_results_depend_is_refused(tmp_path: Path) -> None:
+def test_setting_on_which_results_depend_is_refused(tmp_path: Path) -> None:
     completed = submitted(tmp_path, "--master", "local[1]", "--conf", "spark.sql.session.timeZone=Europe/Berlin")
     assert completed.returncode == EXIT_USER
     assert "the submitter sets spark.sql.session.timeZone" in completed.stdout
@@ -84,7 +84,7 @@ def test_a_setting_on_which_results_depend_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_capture_and_merge_submitted_apart_fill_silver(tmp_path: Path, stack: Stack, spark: SparkSession) -> None:
+def test_separate_capture_and_merge_jobs_fill_silver(tmp_path: Path, stack: Stack, spark: SparkSession) -> None:
     topic = f"submitted-{uuid.uuid4().hex}"
     producer = Producer({"bootstrap.servers": stack.kafka.bootstrap_servers})
     source = '"source": {"connector": "postgresql", "schema": "s", "table": "t", "lsn": 5, "ts_ms": 1}'

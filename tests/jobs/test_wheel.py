@@ -80,7 +80,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Program:
     return program
 
 
-def test_a_changelog_is_folded(installed: Program, tmp_path: Path) -> None:
+def test_wheel_replays_a_changelog(installed: Program, tmp_path: Path) -> None:
     topic = Topic("shop.public.orders", ("public", "orders"))
     topic.change("c", 10, {"id": 1, "total": 5})
     topic.change("c", 11, {"id": 2, "total": 6})
@@ -92,7 +92,7 @@ def test_a_changelog_is_folded(installed: Program, tmp_path: Path) -> None:
     assert summary["tables"]["public.orders"]["rows"] == 1
 
 
-def test_a_pipelines_file_is_checked_and_jobs_are_modules(installed: Program, tmp_path: Path) -> None:
+def test_wheel_checks_a_pipeline_and_runs_jobs_as_modules(installed: Program, tmp_path: Path) -> None:
     file = tmp_path / "shop.yaml"
     file.write_text(PIPELINE, encoding="utf-8")
     plan = json.loads(installed("ingest", "check", file, "--json"))

@@ -78,7 +78,7 @@ def test_executors_use_the_library(on_a_cluster: dict[str, str], tmp_path: Path)
     }
 
 
-def test_a_replay_is_the_same_on_a_cluster(on_a_cluster: dict[str, str], tmp_path: Path) -> None:
+def test_replay_on_a_cluster_gives_the_same_tables(on_a_cluster: dict[str, str], tmp_path: Path) -> None:
     images = [{"op": "c", "after": {"id": n % 7, "n": n}} for n in range(20)] + [{"op": "d", "before": {"id": 3}}]
     keys = [n % 7 for n in range(20)] + [3]
     lines = (

@@ -40,7 +40,7 @@ def broken_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     digest.cache_clear()
 
 
-def test_processes_that_compile_at_one_time_make_one_jar_beside_that_of_another_version(cache: Path) -> None:
+def test_concurrent_processes_compile_one_jar_per_version(cache: Path) -> None:
     cache.mkdir()
     other = cache / "ingest-000000000000.jar"
     other.write_bytes(b"of another version")
@@ -52,7 +52,7 @@ def test_processes_that_compile_at_one_time_make_one_jar_beside_that_of_another_
     assert other.read_bytes() == b"of another version"
 
 
-def test_a_cache_that_can_not_be_written_to_costs_a_compilation_per_process(cache: Path) -> None:
+def test_read_only_cache_compiles_once_per_process(cache: Path) -> None:
     cache.write_text("a file where the folder would be")
     command = [sys.executable, "-c", f"{_PRINT}; assert library_jar().is_file()"]
     made = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=True)
@@ -61,7 +61,7 @@ def test_a_cache_that_can_not_be_written_to_costs_a_compilation_per_process(cach
     assert not jar.exists(), "it goes with its process"
 
 
-def test_a_jar_says_of_which_version_it_is() -> None:
+def test_jar_has_its_version_in_the_manifest() -> None:
     with zipfile.ZipFile(library_jar()) as jar:
         assert f"Implementation-Version: {digest()}" in jar.read("META-INF/MANIFEST.MF").decode()
         classes = {name for name in jar.namelist() if name.endswith(".class")}
@@ -70,14 +70,14 @@ def test_a_jar_says_of_which_version_it_is() -> None:
 
 
 @pytest.mark.usefixtures("broken_sources")
-def test_sources_that_do_not_compile_are_said_in_one_sentence(cache: Path) -> None:
+def test_compiler_errors_are_reported_with_a_remedy(cache: Path) -> None:
     with pytest.raises(PrerequisiteMissing, match="don't compile with PySpark") as failed:
         library_jar()
     assert f"{ENVIRONMENT}=off" in failed.value.remedy
     assert [file.name for file in cache.iterdir()] == [".lock"]
 
 
-def test_where_it_is_off_nothing_is_compiled(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_compiled_if_the_library_is_off(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = session_jars({SWITCH: "off"})
     monkeypatch.setenv(ENVIRONMENT, "off")
     assert session_jars() == listed

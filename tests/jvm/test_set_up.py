@@ -39,26 +39,26 @@ def program(file: Path, script: str) -> None:
     file.chmod(0o755)
 
 
-def test_a_machine_without_java_is_told_what_to_install(machine: Path) -> None:
+def test_missing_java_is_reported_with_a_remedy(machine: Path) -> None:
     with pytest.raises(PrerequisiteMissing, match="no Java on the PATH") as missing:
         jars("kafka")
     assert "install a Java 17 runtime" in missing.value.remedy
 
 
-def test_a_java_home_without_java_is_named(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_without_java_is_named(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(machine / "nothing"))
     with pytest.raises(PrerequisiteMissing, match="nothing"):
         require_java()
 
 
 @pytest.mark.parametrize(("version", "release"), [("1.8.0_412", "8"), ("11.0.22", "11")])
-def test_an_older_java_is_told_by_its_release(machine: Path, version: str, release: str) -> None:
+def test_older_java_is_refused(machine: Path, version: str, release: str) -> None:
     program(machine / "java", f"""echo 'openjdk version "{version}" 2024-01-16' >&2""")
     with pytest.raises(PrerequisiteMissing, match=f"is Java {release}"):
         require_java()
 
 
-def test_an_unknown_configuration_is_answered_with_the_known_ones() -> None:
+def test_unknown_configuration_lists_the_known_ones() -> None:
     with pytest.raises(PrerequisiteMissing, match="no configuration 'flink'") as missing:
         jars("flink")
     assert "compiler, connect, debezium, kafka, spark" in missing.value.remedy
@@ -79,7 +79,7 @@ def test_jars_in_the_cache_need_neither_java_nor_a_network() -> None:
     assert again.stdout.split() == [str(jar) for jar in fetched]
 
 
-def test_a_fetch_that_fails_leaves_nothing_that_looks_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_fetch_leaves_no_complete_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = tmp_path / "settings.xml"
     settings.write_text(NO_NETWORK_SETTINGS.format(folder=tmp_path / "empty"))
     monkeypatch.setenv("INGEST_CACHE", str(tmp_path / "cache"))
@@ -98,7 +98,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_class_archive_that_can_not_be_written_leaves_nothing(environment: Path) -> None:
+def test_failed_class_archive_leaves_no_file(environment: Path) -> None:
     assert java_options([]) == ""
     half = "import os; open(os.environ['INGEST_CLASS_ARCHIVE'], 'w').write('half'); raise SystemExit('no space left')"
     with pytest.raises(PrerequisiteMissing, match="no space left"):
@@ -107,7 +107,7 @@ def test_a_class_archive_that_can_not_be_written_leaves_nothing(environment: Pat
     assert java_options([]) == ""
 
 
-def test_a_class_archive_is_written_once(environment: Path) -> None:
+def test_class_archive_is_written_once(environment: Path) -> None:
     whole = "import os; open(os.environ['INGEST_CLASS_ARCHIVE'], 'w').write('whole')"
     made = make([sys.executable, "-c", whole])
     assert made.parent == environment / "classes"
@@ -117,20 +117,20 @@ def test_a_class_archive_is_written_once(environment: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.spark
-def test_the_classes_of_a_session_are_written_as_its_jvm_ends(environment: Path) -> None:
+def test_class_archive_is_written_when_the_jvm_ends(environment: Path) -> None:
     session = "from ingest.spark.session import running\nwith running('classes') as spark: spark.range(1).count()"
     assert make([sys.executable, "-c", session]).stat().st_size > 10_000_000
 
 
 @pytest.mark.spark
-def test_a_session_maps_the_class_archive(spark: SparkSession) -> None:
+def test_session_maps_the_class_archive(spark: SparkSession) -> None:
     if not archive(session_jars()).is_file():
         pytest.skip("no archive was written: `make test` does, or `ingest jars --archive`")
     pid = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
     assert str(archive(session_jars())) in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
 
 
-def test_another_version_of_delta_or_pyspark_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_version_of_delta_or_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     require_versions()
     monkeypatch.setitem(VERSIONS, "delta-spark", "9.*")
     with pytest.raises(PrerequisiteMissing, match=r"delta-spark .* is installed, .* of 9\.\*") as failed:
@@ -138,6 +138,6 @@ def test_another_version_of_delta_or_pyspark_is_said_in_one_sentence(monkeypatch
     assert failed.value.remedy == "install delta-spark==9.*"
 
 
-def test_the_versions_of_constructors_are_those_that_are_pinned() -> None:
+def test_supported_versions_are_the_pinned_ones() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert {f"{name}=={versions}" for name, versions in VERSIONS.items()} <= set(project["dependencies"])

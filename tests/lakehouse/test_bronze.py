@@ -34,7 +34,7 @@ def read(events: DataFrame) -> BatchStats:
     return [group.to_json() for group in groups_by_slice(events, F.lit(0), is_small=True)[0]]
 
 
-def test_what_was_captured_last_is_read_from_no_file(spark: SparkSession, tmp_path: Path) -> None:
+def test_last_captured_batch_is_read_from_the_cache(spark: SparkSession, tmp_path: Path) -> None:
     shop = pipeline(tmp_path)
     path = shop.layout.bronze(shop.name)
     bronze = Bronze(spark, path, EPOCHS)
@@ -53,7 +53,7 @@ def test_what_was_captured_last_is_read_from_no_file(spark: SparkSession, tmp_pa
     assert as_sets(bronze.between(0, 2)) == as_sets(Bronze(spark, path, EPOCHS).between(0, 2))
 
 
-def test_a_start_reads_one_commit_and_no_events(
+def test_start_reads_one_commit_and_no_events(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Holds as well if the newest batch is empty, and if files were compacted or rewritten since."""
@@ -79,7 +79,7 @@ def test_a_start_reads_one_commit_and_no_events(
     assert Bronze(spark, path).captured() == CaptureState(at.batch + 1, ends, at.topic_ids)
 
 
-def test_where_no_commit_says_how_far_capture_came_the_rows_do_and_that_is_kept(
+def test_missing_capture_state_is_computed_from_rows_and_stored(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(tmp_path / "bronze")
@@ -99,7 +99,7 @@ def test_where_no_commit_says_how_far_capture_came_the_rows_do_and_that_is_kept(
     assert delta_table.Table(spark, path).version() == version + 1
 
 
-def test_many_events_are_read_from_files_and_counted_all_the_same(
+def test_large_batches_are_read_from_files_with_equal_counts(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingest.loop.capture.SMALL_SLICE_EVENTS", 9)
@@ -112,7 +112,7 @@ def test_many_events_are_read_from_files_and_counted_all_the_same(
     assert bronze.batch_stats() == {0: (1, read(bronze.between(0, 1)))}
 
 
-def test_what_was_counted_is_forgotten_where_events_have_been_erased_since(spark: SparkSession, tmp_path: Path) -> None:
+def test_erasure_invalidates_stored_statistics(spark: SparkSession, tmp_path: Path) -> None:
     shop = pipeline(tmp_path)
     path = shop.layout.bronze(shop.name)
     bronze, other = Bronze(spark, path), Bronze(spark, path)

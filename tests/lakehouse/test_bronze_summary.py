@@ -45,7 +45,7 @@ def read_spans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return read
 
 
-def test_it_says_what_the_events_say(bronze: Bronze) -> None:
+def test_summary_equals_the_events(bronze: Bronze) -> None:
     last = bronze.last_batch()
     ends = BronzeSummary(bronze, "p").log_ends(last)
     rows = bronze.rows().where("op in ('c', 'u', 'd', 'r')")
@@ -55,7 +55,7 @@ def test_it_says_what_the_events_say(bronze: Bronze) -> None:
     assert offsets_of(ends) == bronze.captured().offsets
 
 
-def test_each_batch_is_read_once_and_by_no_later_start(
+def test_each_batch_is_summarised_once(
     spark: SparkSession, bronze: Bronze, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingest.lakehouse.bronze_summary._STORED_EVERY", 15)
@@ -82,7 +82,7 @@ def test_each_batch_is_read_once_and_by_no_later_start(
     assert read == [(0, 6)], "another reader's is its own"
 
 
-def test_a_history_in_the_place_of_another_is_read_anew(
+def test_replaced_bronze_is_summarised_again(
     spark: SparkSession, bronze: Bronze, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingest.lakehouse.bronze_summary._STORED_EVERY", 1)
@@ -94,7 +94,7 @@ def test_a_history_in_the_place_of_another_is_read_anew(
     assert read == [(0, 5)]
 
 
-def test_what_is_kept_replaces_what_was(spark: SparkSession, tmp_path: Path) -> None:
+def test_stored_fact_replaces_the_older_one(spark: SparkSession, tmp_path: Path) -> None:
     one, other = (HistoryFacts(spark, str(tmp_path / "known")) for _ in range(2))
     assert one.load("p", "kind", "basis") is None
     for upto in (3, 7):
@@ -107,7 +107,7 @@ def test_what_is_kept_replaces_what_was(spark: SparkSession, tmp_path: Path) -> 
     assert one._table.rows().count() == 2
 
 
-def test_who_has_read_what_another_has_replaced_since_replaces_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_stale_fact_does_not_replace_a_newer_one(spark: SparkSession, tmp_path: Path) -> None:
     one, other = (HistoryFacts(spark, str(tmp_path / "known")) for _ in range(2))
     one.store("p", "kind", "basis", HistoryFact(1, {}))
     assert other.load("p", "kind", "basis") == HistoryFact(1, {})

@@ -23,7 +23,7 @@ def events() -> list[Record]:
 
 
 @pytest.mark.spark
-def test_a_personal_key_is_in_no_log_and_its_rows_change(spark: SparkSession, tmp_path: Path) -> None:
+def test_personal_key_is_in_no_log(spark: SparkSession, tmp_path: Path) -> None:
     settings = {"personal": ["email", "name"], "history": True}
     shop = pipeline(tmp_path, tables={"public.people": settings}, batch={"max_events": 2})
     merged(spark, shop, captured(spark, shop, tmp_path, events(), batch=2))
@@ -35,7 +35,7 @@ def test_a_personal_key_is_in_no_log_and_its_rows_change(spark: SparkSession, tm
 
 
 @pytest.mark.spark
-def test_a_key_that_is_called_personal_later_gets_into_the_log_no_more(spark: SparkSession, tmp_path: Path) -> None:
+def test_key_declared_personal_later_leaves_the_log(spark: SparkSession, tmp_path: Path) -> None:
     shop = pipeline(tmp_path)
     bronze = captured(spark, shop, tmp_path, events()[:2])
     merged(spark, shop, bronze)

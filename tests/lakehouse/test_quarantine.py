@@ -56,7 +56,7 @@ def read_files(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("topic", ["t", _LONG])
-def test_a_batch_opens_only_the_files_that_may_hold_its_events(
+def test_batch_reads_only_files_that_may_hold_its_events(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str
 ) -> None:
     quarantine = Quarantine(spark, str(tmp_path / "q"), "p")
@@ -70,7 +70,7 @@ def test_a_batch_opens_only_the_files_that_may_hold_its_events(
     assert held(quarantine) == [(topic, o) for o in range(70)]
 
 
-def test_each_event_is_there_once_however_it_comes_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_repeated_events_are_stored_once(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "q")
     one, other = Quarantine(spark, path, "p"), Quarantine(spark, path, "other")
     one.add(events(spark, "t", range(5), 1))
@@ -82,7 +82,7 @@ def test_each_event_is_there_once_however_it_comes_again(spark: SparkSession, tm
     assert held(other) == [("t", o) for o in range(3)]
 
 
-def test_small_files_are_written_together_and_events_stay_erasable(spark: SparkSession, tmp_path: Path) -> None:
+def test_compacted_events_can_be_removed(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "q")
     quarantine, table = Quarantine(spark, path, "p"), delta_table.Table(spark, path)
     for batch in range(compaction.FILES_PER_SIZE_UNREAD):
@@ -96,7 +96,7 @@ def test_small_files_are_written_together_and_events_stay_erasable(spark: SparkS
     assert held(quarantine) == [("t", o) for o in range(2 * compaction.FILES_PER_SIZE_UNREAD) if o != 3]
 
 
-def test_an_older_table_without_statistics_is_read_and_has_them_from_then_on(
+def test_older_table_without_statistics_gets_them(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(tmp_path / "q")

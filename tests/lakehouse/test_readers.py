@@ -25,9 +25,7 @@ _BEFORE = "1650-01-01 00:00:00.000001"
 
 
 @pytest.mark.parametrize("few", [False, True], ids=["many", "few"])
-def test_times_beyond_the_reach_of_nanoseconds_are_what_they_are(
-    spark: SparkSession, tmp_path: Path, few: bool
-) -> None:
+def test_times_outside_of_nanosecond_range_are_read(spark: SparkSession, tmp_path: Path, few: bool) -> None:
     """A source's "for ever" and its founding day, which 64 bits of nanoseconds don't hold."""
     import_extension("delta")
     frame = spark.sql(f"SELECT timestamp'{_NEVER}' AS until, timestamp'{_BEFORE}' AS since").coalesce(1)
@@ -46,7 +44,7 @@ _MICROS = {"9999-12-31 23:59:59.999999": (9223372036825200000, 60106031229012345
 _MICROS["0001-01-01 00:00:00"] = (-9223372036832400000, -62135596800000001)
 
 
-def test_infinite_and_far_off_times_are_dates_that_every_reader_has(spark: SparkSession, tmp_path: Path) -> None:
+def test_out_of_range_times_are_readable_by_every_reader(spark: SparkSession, tmp_path: Path) -> None:
     """Dates and both kinds of timestamp; nothing else of their rows is lost, and keys stay apart."""
     import_extension("delta")
     time = "io.debezium.time."
@@ -89,7 +87,7 @@ def test_infinite_and_far_off_times_are_dates_that_every_reader_has(spark: Spark
 
 
 @pytest.mark.parametrize("size", [0, 1])
-def test_times_in_a_key_never_become_one(spark: SparkSession, tmp_path: Path, size: int) -> None:
+def test_out_of_range_key_times_stay_distinct(spark: SparkSession, tmp_path: Path, size: int) -> None:
     """Infinite ones are the ends; a finite one out of range is set aside, for two of them would be one row."""
     name = {"field": "until", "type": "int64", "optional": True, "name": "io.debezium.time.MicroTimestamp"}
     embedded, topic = schema(("id", "int32"), name, ("v", "string")), Topic(key=("id", "until"))

@@ -77,7 +77,7 @@ def feed(spark: SparkSession, table: Silver, since: int) -> Iterator[tuple[Any, 
         yield tuple(row)
 
 
-def test_rows_that_go_are_marked_and_the_feed_tells_of_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_removed_rows_are_marked_and_in_the_feed(spark: SparkSession, tmp_path: Path) -> None:
     table = Silver(spark, str(tmp_path / "t"))
     table.apply(written(spark.range(10).withColumn("said", F.lit("first")), INSERT), table_schema(), {})
     (file,) = table._table.files()
@@ -100,7 +100,7 @@ def test_rows_that_go_are_marked_and_the_feed_tells_of_them(spark: SparkSession,
     ]
 
 
-def test_a_file_of_which_nothing_is_left_goes(spark: SparkSession, tmp_path: Path) -> None:
+def test_file_without_live_rows_is_removed(spark: SparkSession, tmp_path: Path) -> None:
     table = Silver(spark, str(tmp_path / "t"))
     table.apply(written(spark.range(4).withColumn("said", F.lit("x")), INSERT), table_schema(), {})
     table.apply(written(spark.range(4, 6).withColumn("said", F.lit("x")), INSERT), table_schema(), {})
@@ -110,7 +110,7 @@ def test_a_file_of_which_nothing_is_left_goes(spark: SparkSession, tmp_path: Pat
     assert rows(table) == [(4, "x"), (5, "x")]
 
 
-def test_small_files_are_written_together_and_nothing_changes(spark: SparkSession, tmp_path: Path) -> None:
+def test_compaction_changes_no_row(spark: SparkSession, tmp_path: Path) -> None:
     table = Silver(spark, str(tmp_path / "t"))
     for n in range(compaction.FILES_PER_SIZE):
         table.compact(table_schema())
@@ -135,7 +135,7 @@ def test_small_files_are_written_together_and_nothing_changes(spark: SparkSessio
     assert list(feed(spark, table, version.version + 1)) == []
 
 
-def test_what_was_written_together_is_not_due_again(
+def test_compacted_files_are_not_due_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows so narrow that as many as a first load puts into a file make a small one: such a table was once written
@@ -153,7 +153,7 @@ def test_what_was_written_together_is_not_due_again(
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_keys_are_found_by_page(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_keys_are_found_by_the_page_index(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     name = "a `strange` key.name"
     table = Silver(spark, str(tmp_path / "t"))
     all_rows = spark.range(1000).select(F.expr(KEYS[kind]).alias(name), F.lit("x").alias("said"))
@@ -182,9 +182,7 @@ def test_pages_without_a_key_are_not_read(spark: SparkSession, tmp_path: Path) -
     assert 0 < scan.metrics().apply("numOutputRows").value() <= 4000
 
 
-def test_a_table_that_another_writer_has_made_since_one_looked_is_looked_at_again(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_table_created_by_another_writer_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
     one, other = (delta_table.Table(spark, str(tmp_path / "t")) for _ in range(2))
     for name, table in (("one", one), ("other", other)):
         table.pin_snapshot(name)

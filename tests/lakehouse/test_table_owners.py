@@ -68,7 +68,7 @@ def older(spark: SparkSession, path: str) -> None:
 
 
 @pytest.mark.parametrize("first", ["eu", pytest.param("us", marks=pytest.mark.long)])
-def test_the_first_one_seen_keeps_its_table(spark: SparkSession, tmp_path: Path, first: str) -> None:
+def test_first_database_seen_owns_the_table(spark: SparkSession, tmp_path: Path, first: str) -> None:
     """Each change is a batch of its own, with a restart after it."""
     made = shop(tmp_path)
     bronze = captured(spark, made, tmp_path, records(first), batch=1)
@@ -94,7 +94,7 @@ def test_the_first_one_seen_keeps_its_table(spark: SparkSession, tmp_path: Path,
     }
 
 
-def test_of_two_writers_the_first_to_record_the_table_has_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_first_of_two_writers_owns_the_table(spark: SparkSession, tmp_path: Path) -> None:
     """Both read the catalog before the other writes."""
     made = shop(tmp_path)
     eu = captured(spark, made, tmp_path, [r for r in records("eu") if r["topic"].startswith("eu")])
@@ -110,7 +110,7 @@ def test_of_two_writers_the_first_to_record_the_table_has_it(spark: SparkSession
 
 
 @pytest.mark.parametrize("merged_before", [5, pytest.param(10, marks=pytest.mark.long)], ids=["one", "both"])
-def test_a_lakehouse_from_before_goes_by_what_it_has_captured_and_a_rebuild_tells_apart_what_was_merged(
+def test_older_lakehouse_gets_owners_from_bronze_and_a_rebuild_separates_databases(
     spark: SparkSession, tmp_path: Path, merged_before: int
 ) -> None:
     made = shop(tmp_path)

@@ -42,7 +42,7 @@ def tombstone_rows(rows: DataFrame, ids: DataFrame, *columns: str) -> list[Row]:
     return sorted(rows.join(ids, TOMBSTONE_KEY).select("id", f"{POSITION_COLUMN}.major", *columns).collect())
 
 
-def test_moves_are_remembered_each_and_when_files_are_written_together(spark: SparkSession, tmp_path: Path) -> None:
+def test_moves_are_kept_by_compaction(spark: SparkSession, tmp_path: Path) -> None:
     tombstones = Tombstones(spark, str(tmp_path / "t"))
     moves = [(1, 40, 2), (1, 10, 2), (1, 60, 3), (1, 90, None), (4, 50, None)]
     for move in moves:
@@ -57,7 +57,7 @@ def test_moves_are_remembered_each_and_when_files_are_written_together(spark: Sp
     assert tombstone_rows(tombstones.moves(asked), asked, MOVED_TO) == [(1, 40, '{"id":2}'), (1, 60, '{"id":3}')]
 
 
-def test_they_are_found_by_the_columns_of_the_key(spark: SparkSession, tmp_path: Path) -> None:
+def test_tombstones_are_found_by_key_columns(spark: SparkSession, tmp_path: Path) -> None:
     """Two states of a key look up one tombstone: a change that can't be applied, and one that can."""
     tombstones = Tombstones(spark, str(tmp_path / "t"))
     tombstones.write(buried(spark, (1, 40, 2), (1, 60, None), (4, 50, None), (5, 70, None)))
@@ -67,7 +67,7 @@ def test_they_are_found_by_the_columns_of_the_key(spark: SparkSession, tmp_path:
     assert sorted(rows) == [(1, 60, 40), (4, 50, None)]
 
 
-def test_with_a_forgotten_key_it_is_forgotten_that_rows_moved_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_removing_a_key_removes_moves_to_it(spark: SparkSession, tmp_path: Path) -> None:
     """The rows that moved may be another subject's: their tombstones stay."""
     tombstones = Tombstones(spark, str(tmp_path / "t"))
     tombstones.write(buried(spark, (1, 40, 2), (1, 60, 3), (2, 39, None), (2, 50, 4)))

@@ -31,7 +31,7 @@ NEXT = [
 
 
 @pytest.mark.parametrize("archive", VERSIONS, ids=lambda path: path.name)
-def test_a_lakehouse_of_an_earlier_version_goes_on(spark: SparkSession, tmp_path: Path, archive: Path) -> None:
+def test_lakehouse_of_an_earlier_version_is_continued(spark: SparkSession, tmp_path: Path, archive: Path) -> None:
     with tarfile.open(archive) as packed:
         packed.extractall(tmp_path, filter="data")
     made = insured(tmp_path, tables=SETTINGS | {CLAIMS: SETTINGS[CLAIMS] | {"history": True}})

@@ -23,9 +23,7 @@ ORDERS = "public.orders"
 
 
 @pytest.mark.parametrize("other", [False, True], ids=["the same", "another"])
-def test_what_stands_where_its_row_does_counts_if_it_says_something_else(
-    spark: SparkSession, tmp_path: Path, other: bool
-) -> None:
+def test_event_at_its_rows_position_counts_if_it_differs(spark: SparkSession, tmp_path: Path, other: bool) -> None:
     t = Topic()
     for i in (1, 2, 3, 4, 7):
         t.change("c", 10 + i, {"id": i, "v": "a"})
@@ -52,7 +50,7 @@ def test_what_stands_where_its_row_does_counts_if_it_says_something_else(
     )
 
 
-def test_of_an_image_that_is_named_twice_the_last_one_counts(spark: SparkSession, tmp_path: Path) -> None:
+def test_last_of_repeated_image_fields_counts(spark: SparkSession, tmp_path: Path) -> None:
     t = Topic()
     t.change("c", 10, {"id": 1, "v": "a"})
     first, last = (f'"after": {{"id": 1, "v": "{said}"}}' for said in ("first", "last"))

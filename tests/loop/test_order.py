@@ -61,7 +61,7 @@ def checked(spark: SparkSession, bronze: Bronze, *slices: tuple[int, int], few: 
     [[(0, 1), (1, 2), (2, 3)], [(2, 3)], [(0, 3)]],
     ids=["batch by batch", "a run that starts", "all at once"],
 )
-def test_a_log_that_begins_anew_stops_the_merge(
+def test_restarted_log_stops_the_merge(
     spark: SparkSession, captured: Bronze, slices: list[tuple[int, int]], few: bool
 ) -> None:
     with pytest.raises(ChangelogUnusable) as stopped:
@@ -73,7 +73,7 @@ def test_a_log_that_begins_anew_stops_the_merge(
 
 
 @pytest.mark.parametrize("back", [False, True], ids=["on and on", "back"])
-def test_batches_that_were_counted_tell_whether_the_log_goes_on_from_one_to_the_next(
+def test_batch_statistics_detect_position_regressions_between_batches(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back: bool
 ) -> None:
     lsns = [100, 200, 300, *([150, 350, 400] if back else [350, 400, 500])]
@@ -95,7 +95,7 @@ def test_batches_that_were_counted_tell_whether_the_log_goes_on_from_one_to_the_
     assert [a.applied for a in merge.step(capture.captured.batch)] == [6]
 
 
-def test_of_mysql_the_stop_names_the_transaction_by_its_gtid(spark: SparkSession, tmp_path: Path) -> None:
+def test_position_regression_of_mysql_names_the_gtid(spark: SparkSession, tmp_path: Path) -> None:
     """By which one can look it up on both servers."""
     topic = Topic()
     for file, pos, gtid in ((7, 100, "a:1"), (7, 200, "a:2"), (1, 50, "b:1")):
@@ -111,12 +111,12 @@ def test_of_mysql_the_stop_names_the_transaction_by_its_gtid(spark: SparkSession
         checked(spark, bronze, (0, 1))
 
 
-def test_what_a_connector_sends_again_is_no_restart(spark: SparkSession, captured: Bronze) -> None:
+def test_repeated_events_are_no_position_regression(spark: SparkSession, captured: Bronze) -> None:
     checked(spark, captured, (0, 1), (1, 2))
     checked(spark, captured, (0, 2), few=False)
 
 
-def test_a_key_in_two_partitions_without_positions_is_said_or_stops(
+def test_key_in_two_partitions_without_positions_warns_or_stops(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     records = []
@@ -139,7 +139,7 @@ def test_a_key_in_two_partitions_without_positions_is_said_or_stops(
 
 
 @pytest.mark.parametrize("partial", [False, True], ids=["whole images", "partial images"])
-def test_an_event_older_than_the_gc_horizon_is_quarantined(spark: SparkSession, tmp_path: Path, partial: bool) -> None:
+def test_event_older_than_the_gc_horizon_is_quarantined(spark: SparkSession, tmp_path: Path, partial: bool) -> None:
     v = DEFAULT_PLACEHOLDER if partial else "late"
     topic = Topic()
     topic.change("c", 10, {"id": 1, "v": "lives"})

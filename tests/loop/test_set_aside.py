@@ -97,7 +97,7 @@ def whole(spark: SparkSession, folder: Path) -> tuple[Pipeline, dict[str, dict[s
 
 
 @pytest.mark.long
-def test_a_table_is_set_aside_and_catches_up(spark: SparkSession, tmp_path: Path, cli: Callable[..., Any]) -> None:
+def test_table_is_set_aside_and_catches_up(spark: SparkSession, tmp_path: Path, cli: Callable[..., Any]) -> None:
     shop, file = pipeline(tmp_path), str(tmp_path / "shop.yaml")
     captured(spark, shop, tmp_path, changelog()[:24])
     assert cli("merge", file).exit_code == 0
@@ -143,7 +143,7 @@ def test_a_table_is_set_aside_and_catches_up(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.long
-def test_a_table_that_is_left_out_waits_no_more(spark: SparkSession, tmp_path: Path) -> None:
+def test_excluded_table_waits_no_more(spark: SparkSession, tmp_path: Path) -> None:
     shop = pipeline(tmp_path)
     bronze = captured(spark, shop, tmp_path, changelog())
     merged(spark, shop, bronze)
@@ -155,7 +155,7 @@ def test_a_table_that_is_left_out_waits_no_more(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.long
-def test_a_backfill_that_sets_a_table_aside_stands_in_status(
+def test_status_shows_a_table_set_aside_by_a_backfill(
     spark: SparkSession, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
     shop, file = pipeline(tmp_path, source={"exclude_tables": "items"}), str(tmp_path / "shop.yaml")
@@ -174,7 +174,7 @@ def test_a_backfill_that_sets_a_table_aside_stands_in_status(
 
 
 @pytest.mark.long
-def test_a_rebuild_mends_it_beside_a_stream(spark: SparkSession, tmp_path: Path, cli: Callable[..., Any]) -> None:
+def test_rebuild_repairs_a_table_next_to_a_stream(spark: SparkSession, tmp_path: Path, cli: Callable[..., Any]) -> None:
     """The stream, which has started before, sees it and goes on with the table."""
     shop = pipeline(tmp_path)
     records = changelog()
@@ -210,7 +210,7 @@ def mongo(topic: str, number: int, described: bool) -> Record:
 
 
 @pytest.mark.parametrize("size", [0, 1])
-def test_documents_stop_no_table(spark: SparkSession, tmp_path: Path, size: int) -> None:
+def test_documents_set_only_their_table_aside(spark: SparkSession, tmp_path: Path, size: int) -> None:
     orders = Topic()
     records = []
     for number in range(3):
@@ -233,7 +233,7 @@ class Died(Exception):
     """In place of SIGKILL: nothing after it in this run is done."""
 
 
-def test_only_a_tables_own_fault_sets_it_aside(spark: SparkSession, tmp_path: Path) -> None:
+def test_only_a_fault_of_the_table_sets_it_aside(spark: SparkSession, tmp_path: Path) -> None:
     def raised(make: Callable[[], Any]) -> Exception:
         with pytest.raises(Exception) as caught:  # Which one, is the question.
             make()

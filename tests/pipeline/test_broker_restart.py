@@ -49,9 +49,7 @@ def table(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ch
         yield made
 
 
-def test_a_broker_and_a_connect_worker_that_restart_cost_time_and_no_event(
-    table: ChangingTable, spark: SparkSession
-) -> None:
+def test_restarts_of_kafka_and_connect_lose_no_event(table: ChangingTable, spark: SparkSession) -> None:
     stack = table.stack
     with table.changing(), stream(table.file) as running:
         assert running.stdout is not None

@@ -237,7 +237,7 @@ def bag_of(rows: list[Any]) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row) for row in rows)
 
 
-def test_silver_is_what_the_database_says(pipeline: Path, stack: Stack, spark: SparkSession) -> None:
+def test_silver_equals_the_database(pipeline: Path, stack: Stack, spark: SparkSession) -> None:
     loaded = load(str(pipeline))
     layout = Lakehouse(loaded.lakehouse)
     writing = threading.Thread(target=Workload(stack.postgres.dsn).run, args=(TURNS,))

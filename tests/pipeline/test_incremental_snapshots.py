@@ -83,7 +83,9 @@ class Shop:
 
 
 @pytest.mark.timeout(400)
-def test_reads_repair_and_open_transactions_win(stack: Stack, spark: SparkSession, tmp_path: Path) -> None:
+def test_snapshot_reads_repair_rows_and_open_transactions_win(
+    stack: Stack, spark: SparkSession, tmp_path: Path
+) -> None:
     shop = Shop(stack, spark, tmp_path)
     shop.until(lambda: shop.in_silver() == shop.in_database())
     for kind, lost in (("incremental", 7), ("blocking", 8)):

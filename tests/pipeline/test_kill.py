@@ -22,7 +22,7 @@ def table(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ch
         yield made
 
 
-def test_killed_anywhere_silver_ends_as_the_source(table: ChangingTable, spark: SparkSession) -> None:
+def test_silver_equals_the_source_after_kills(table: ChangingTable, spark: SparkSession) -> None:
     choose, file = random.Random(SEED), str(table.file)
     with table.changing():
         with process("jobs/capture.py", file):

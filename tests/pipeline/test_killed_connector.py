@@ -55,7 +55,7 @@ def pipeline(stack: Stack, tmp_path: Path, table: str) -> Pipeline:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("table", ["killed_in_copy"], indirect=True)
-def test_a_connector_stopped_inside_a_copy_loses_no_row(
+def test_connector_killed_during_a_copy_loses_no_row(
     table: str, pipeline: Pipeline, stack: Stack, spark: SparkSession
 ) -> None:
     """Rows that one COPY writes to a page share their position in the log."""
@@ -73,7 +73,7 @@ def test_a_connector_stopped_inside_a_copy_loses_no_row(
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("table", ["killed_in_transaction"], indirect=True)
-def test_a_connector_stopped_inside_a_transaction_loses_no_row(
+def test_connector_killed_during_a_transaction_loses_no_row(
     table: str, pipeline: Pipeline, stack: Stack, spark: SparkSession
 ) -> None:
     """It begins before others that are read first, goes on while the connector is away, and is itself cut in two."""

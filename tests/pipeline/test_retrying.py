@@ -62,7 +62,7 @@ def away() -> Unreachable:
     return Unreachable("it is away", "wait")
 
 
-def test_what_may_pass_is_tried_again_ever_more_slowly(spark: SparkSession, shop: Pipeline) -> None:
+def test_temporary_failures_are_retried_with_growing_waits(spark: SparkSession, shop: Pipeline) -> None:
     states: States = []
     work = Work(away(), Contended("another one", "wait"), None)
     assert Retries(spark, shop, Stop(), states.append)(work) == "done"
@@ -80,14 +80,14 @@ def test_what_may_pass_is_tried_again_ever_more_slowly(spark: SparkSession, shop
     assert resumed.seconds >= 3
 
 
-def test_a_step_that_succeeds_ends_the_count(spark: SparkSession, shop: Pipeline) -> None:
+def test_successful_step_resets_the_time_limit(spark: SparkSession, shop: Pipeline) -> None:
     states: States = []
     assert Retries(spark, shop, Stop(), states.append)(Work(away(), None, away(), None, None)) == "done"
     assert [s.failures if isinstance(s, Waiting) else "on" for s in states] == [1, "on", 1, "on"]
 
 
 @pytest.mark.parametrize("error", [ConfigError("a", "b"), SourceRefused("a", "b"), ValueError("a defect")])
-def test_what_will_not_pass_ends_it(spark: SparkSession, shop: Pipeline, error: Exception) -> None:
+def test_permanent_failure_ends_the_run(spark: SparkSession, shop: Pipeline, error: Exception) -> None:
     states: States = []
     with pytest.raises(type(error)) as raised:
         Retries(spark, shop, Stop(), states.append)(Work(error))
@@ -96,7 +96,7 @@ def test_what_will_not_pass_ends_it(spark: SparkSession, shop: Pipeline, error: 
 
 
 @pytest.mark.parametrize(("limit", "waits"), [("0s", 0), ("2s", 1), ("4s", 2)])
-def test_it_gives_up_after_a_while(spark: SparkSession, tmp_path: Path, limit: str, waits: int) -> None:
+def test_run_gives_up_after_the_time_limit(spark: SparkSession, tmp_path: Path, limit: str, waits: int) -> None:
     """Pauses of one second, two, four: the one that would end after the limit is not begun."""
     states: States = []
     shop = pipeline(tmp_path, retry={"give_up_after": limit})
@@ -105,7 +105,7 @@ def test_it_gives_up_after_a_while(spark: SparkSession, tmp_path: Path, limit: s
     assert len(states) == waits
 
 
-def test_a_library_failure_is_tried_again_by_its_class(spark: SparkSession, shop: Pipeline, quick: None) -> None:
+def test_library_failures_are_retried_by_class(spark: SparkSession, shop: Pipeline, quick: None) -> None:
     states: States = []
     work = Work(ConnectionResetError(104, "gone"), MemoryError(), KeyError("a defect"))
     with pytest.raises(KeyError):
@@ -116,7 +116,7 @@ def test_a_library_failure_is_tried_again_by_its_class(spark: SparkSession, shop
     ]
 
 
-def test_it_ends_while_it_waits(spark: SparkSession, shop: Pipeline) -> None:
+def test_stop_ends_a_wait(spark: SparkSession, shop: Pipeline) -> None:
     stop, work = Stop(), Work(*(away() for _ in range(99)))
 
     def end(_: Waiting | Resumed) -> None:
@@ -148,7 +148,7 @@ def _failing(monkeypatch: pytest.MonkeyPatch, kinds: list[Callable[[], Exception
 
 
 @pytest.mark.parametrize("mode", ["available-now", pytest.param("continuous", marks=pytest.mark.long)])
-def test_a_failure_in_the_middle_of_any_step_leaves_nothing_half_known(
+def test_failure_inside_any_step_leaves_no_partial_state(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None, mode: str
 ) -> None:
     records = events()
@@ -195,7 +195,7 @@ def _run(spark: SparkSession, shop: Pipeline, file: Path, mode: str, stop: Stop,
     Retries(spark, shop, stop, states.append)(life)
 
 
-def test_an_engine_that_is_killed_is_not_waited_for(tmp_path: Path) -> None:
+def test_killed_engine_ends_the_run_at_once(tmp_path: Path) -> None:
     (tmp_path / "shop.yaml").write_text(
         "source: {kafka: {bootstrap.servers: '127.0.0.1:1'}, topics: [t]}\nlakehouse: " + str(tmp_path / "l")
     )

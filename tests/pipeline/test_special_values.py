@@ -52,7 +52,7 @@ STREAMED = 10
 """What is added to the id of a row that is inserted after the snapshot."""
 
 
-def test_special_values_arrive(stack: Stack, spark: SparkSession, tmp_path: Path) -> None:
+def test_special_values_arrive_unchanged(stack: Stack, spark: SparkSession, tmp_path: Path) -> None:
     with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
         connection.execute(DDL)
         try:

@@ -125,7 +125,7 @@ def until_it_reads(running: subprocess.Popen[str]) -> None:
     pytest.fail("it ended before it read anything")
 
 
-def test_two_streams_of_one_pipeline(shop: Shop) -> None:
+def test_two_streams_of_one_pipeline_merge_every_event_once(shop: Shop) -> None:
     shop.change(0)
     with shop.run() as one, shop.run() as other:
         for running in (one, other):
@@ -146,7 +146,7 @@ def test_two_streams_of_one_pipeline(shop: Shop) -> None:
     shop.is_right()
 
 
-def test_two_runs_of_what_is_there_now(shop: Shop) -> None:
+def test_two_available_now_runs_merge_every_event_once(shop: Shop) -> None:
     """From a lakehouse that isn't there yet: each makes the tables that the other makes."""
     for number in range(ROUNDS):
         shop.change(number)

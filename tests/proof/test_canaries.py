@@ -26,7 +26,7 @@ def test_every_canary_is_found() -> None:
     assert sum(s.canaries for s in seen) > 1000
 
 
-def test_canaries_are_in_every_form_and_in_every_kind_that_is_decoded() -> None:
+def test_canaries_cover_every_encoding_and_format() -> None:
     birds = canaries()
     assert {c.encoding for c in birds} == set(ENCODINGS)
     kinds = {kind_of(p.file.rsplit("/", 1)[-1], p.body[:4096]) for p in canary_files(birds, number_canary())}
@@ -58,7 +58,7 @@ BLIND: list[tuple[object, str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("module", "name", "instead", "shows"), BLIND, ids=[b[1] for b in BLIND])
-def test_a_scanner_that_lost_an_eye_is_caught(
+def test_scanner_without_a_decoder_is_caught(
     module: object, name: str, instead: Any, shows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, name, instead)

@@ -46,7 +46,7 @@ def certificate(pair: tuple[Path, Path]) -> Certificate:
     return issue_certificate(ERASURE, REPORT, signing_key(pair[0]), AT)
 
 
-def test_it_says_what_was_done(certificate: Certificate) -> None:
+def test_certificate_describes_the_erasure(certificate: Certificate) -> None:
     said = certificate.content
     assert said["request"] == "2026-17"
     assert said["cut_offs"] == {"shop": "0/16B3748 <&>"}
@@ -58,7 +58,7 @@ def test_it_says_what_was_done(certificate: Certificate) -> None:
     assert said["needles"] == [{"label": "email", "columns": []}, {"label": "member", "columns": ["id"]}]
 
 
-def test_the_page_shows_all_of_it_and_loads_nothing(certificate: Certificate) -> None:
+def test_page_shows_the_document_and_loads_nothing(certificate: Certificate) -> None:
     page = certificate.page.decode()
     for text in (
         "2026-17",
@@ -75,7 +75,9 @@ def test_the_page_shows_all_of_it_and_loads_nothing(certificate: Certificate) ->
     assert not any(word in page for word in ("http://", "https://", "<script", "<img", "<link", "url("))
 
 
-def test_it_verifies_from_its_files_alone(certificate: Certificate, pair: tuple[Path, Path], tmp_path: Path) -> None:
+def test_certificate_verifies_from_its_files_alone(
+    certificate: Certificate, pair: tuple[Path, Path], tmp_path: Path
+) -> None:
     for file in certificate.write(tmp_path, "erasure-17"):
         known = verify_certificate(file, public_key(pair[1]))
         assert (known.genuine, known.broken, known.open) == (True, (), ())
@@ -89,7 +91,7 @@ def test_it_verifies_from_its_files_alone(certificate: Certificate, pair: tuple[
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
-def test_a_byte_that_is_altered_shows(
+def test_altered_byte_is_detected(
     data: st.DataObject, certificate: Certificate, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     body = data.draw(st.sampled_from([certificate.document, certificate.page]))
@@ -110,7 +112,7 @@ def test_a_byte_that_is_altered_shows(
     assert not verify_certificate(file).genuine
 
 
-def test_each_byte_of_the_signatures_counts(certificate: Certificate, tmp_path: Path) -> None:
+def test_altered_signature_is_detected(certificate: Certificate, tmp_path: Path) -> None:
     """The last character of a base64 text has bits that decoders pass over."""
     body = certificate.page
     file = tmp_path / "page.html"
@@ -130,18 +132,18 @@ def test_each_byte_of_the_signatures_counts(certificate: Certificate, tmp_path: 
         (replace(REPORT, canaries=(CanaryCheck("files", "gzip", 44, ("canary: hex",)),)), "missed 1 canaries"),
     ],
 )
-def test_it_is_refused_where_nothing_is_proved(report: Report, said: str, pair: tuple[Path, Path]) -> None:
+def test_certificate_is_refused_without_proof(report: Report, said: str, pair: tuple[Path, Path]) -> None:
     with pytest.raises(ProofFailed, match=said):
         issue_certificate(ERASURE, report, signing_key(pair[0]), AT)
 
 
-def test_one_value_has_one_text() -> None:
+def test_canonical_json_is_unique() -> None:
     assert canonical({"b": [1, "ü"], "a": None}) == '{"a":null,"b":[1,"ü"]}'.encode()
     with pytest.raises(TypeError):
         canonical({"a": 1.5})
 
 
-def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_key_files_are_private(tmp_path: Path) -> None:
     file = tmp_path / "a.pem"
     before = os.umask(0)
     try:
@@ -157,7 +159,7 @@ def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
         signing_key(file)
 
 
-def test_a_key_among_the_data_signs_nothing(tmp_path: Path) -> None:
+def test_key_inside_the_lakehouse_is_refused(tmp_path: Path) -> None:
     lakehouse = tmp_path / "lakehouse"
     lakehouse.mkdir()
     make_key_pair(lakehouse / "a.pem")
@@ -169,7 +171,7 @@ def test_a_key_among_the_data_signs_nothing(tmp_path: Path) -> None:
     assert signing_key(tmp_path / "b.pem", [lakehouse])
 
 
-def test_what_is_no_key_is_refused(tmp_path: Path) -> None:
+def test_invalid_key_is_refused(tmp_path: Path) -> None:
     other = generate_private_key(SECP256R1())
     curve = other.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -186,7 +188,7 @@ def test_what_is_no_key_is_refused(tmp_path: Path) -> None:
         signing_key(tmp_path / "absent")
 
 
-def test_the_commands(tmp_path: Path) -> None:
+def test_certificate_commands(tmp_path: Path) -> None:
     run = CliRunner().invoke
     file = tmp_path / "erasure.pem"
     assert run(app, ["certificate", "key", str(file)]).exit_code == 0

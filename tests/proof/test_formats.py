@@ -68,7 +68,7 @@ def test_compressed_files_are_read(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in PACKED if "two" not in n and "parquet" not in n])
-def test_one_that_is_cut_is_listed(name: str, tmp_path: Path) -> None:
+def test_truncated_file_is_listed(name: str, tmp_path: Path) -> None:
     whole = PACKED[name](NOISE)
     found = planted(tmp_path, {name: whole[: len(whole) // 2]})
     assert any("can't be read to its end" in why for _, why in unread(found)), unread(found)
@@ -114,7 +114,7 @@ NESTED: dict[str, pa.Array] = {
 
 
 @pytest.mark.parametrize("shape", NESTED)
-def test_values_are_found_however_deep(shape: str, tmp_path: Path) -> None:
+def test_nested_values_are_found(shape: str, tmp_path: Path) -> None:
     table = pa.table({"c": NESTED[shape]})
     found = planted(tmp_path, {"a.parquet": parquet(table, compression="zstd", write_statistics=False)})
     assert any(part.startswith("row group 0, column c") and n == "email" for part, n, _ in seen(found))
@@ -132,7 +132,7 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("kind", NUMBERS)
-def test_numbers_count_in_named_columns_alone(kind: str, tmp_path: Path) -> None:
+def test_numbers_count_only_in_named_columns(kind: str, tmp_path: Path) -> None:
     named, other = pa.table({"member_id": NUMBERS[kind]}), pa.table({"amount": NUMBERS[kind]})
     assert ("member", IN_COLUMN) in in_file(planted(tmp_path / "a", {"a.parquet": parquet(named)}), "a")
     assert planted(tmp_path / "b", {"b.parquet": parquet(other)}).findings == {}
@@ -140,7 +140,7 @@ def test_numbers_count_in_named_columns_alone(kind: str, tmp_path: Path) -> None
     assert planted(tmp_path / "c", {"c.parquet": parquet(too_small)}).findings == {}
 
 
-def test_a_number_in_a_map_counts_under_its_key(tmp_path: Path) -> None:
+def test_number_in_a_map_counts_under_its_key(tmp_path: Path) -> None:
     partition = pa.array([[("id", str(NUMBER)), ("day", "1")]], pa.map_(pa.string(), pa.string()))
     found = planted(tmp_path, {"a.checkpoint.parquet": parquet(pa.table({"partitionValues": partition}))})
     assert ("row group 0, column partitionValues.id", "member", IN_COLUMN) in seen(found)
@@ -153,7 +153,7 @@ def test_statistics_and_the_footer_are_read(tmp_path: Path) -> None:
     assert ("row group 0, statistics of id", "member", IN_COLUMN) in found
 
 
-def test_a_dictionary_is_read_though_no_row_refers_to_its_entry(tmp_path: Path) -> None:
+def test_unused_dictionary_entries_are_read(tmp_path: Path) -> None:
     """Every row's index is made that of another entry; the entry stays."""
     other = "o" * len(EMAIL.encode())
     body = parquet(pa.table({"mail": [other, EMAIL]}), compression="none", write_statistics=False)
@@ -165,14 +165,14 @@ def test_a_dictionary_is_read_though_no_row_refers_to_its_entry(tmp_path: Path) 
     assert ("row group 0, dictionary of mail", "email", "as given") in found
 
 
-def test_two_values_side_by_side_are_not_one(tmp_path: Path) -> None:
+def test_adjacent_values_are_not_joined(tmp_path: Path) -> None:
     half = len(EMAIL) // 2
     table = pa.table({"mail": [EMAIL[:half], EMAIL[half:]]})
     body = parquet(table, use_dictionary=False, compression="zstd")
     assert planted(tmp_path, {"a.parquet": body}).findings == {}
 
 
-def test_a_column_that_log_calls_otherwise_is_known(tmp_path: Path) -> None:
+def test_mapped_column_names_are_known(tmp_path: Path) -> None:
     metadata = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1f"}
     inner = {"type": "struct", "fields": [{"name": "ID", "type": "long", "nullable": True, "metadata": metadata}]}
     outer = {"name": "s", "type": {"type": "array", "elementType": inner}, "nullable": True, "metadata": {}}
@@ -188,7 +188,7 @@ def test_a_column_that_log_calls_otherwise_is_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("border", [HEAD, HEAD + PIECE, HEAD + 2 * PIECE])
-def test_a_value_across_a_border_is_found_once(border: int, tmp_path: Path) -> None:
+def test_value_across_a_chunk_border_is_found_once(border: int, tmp_path: Path) -> None:
     body = b" " * (border - 9) + LINE + b" " * 100
     found = planted(tmp_path, {"a.json": body})
     assert {(f.needle, f.count) for f in found.findings.values()} == {("email", 1), ("member", 1)}
@@ -205,7 +205,7 @@ def test_names_of_files_and_folders_are_read_and_not_shown(tmp_path: Path) -> No
     }
 
 
-def test_a_value_in_a_name_is_masked(tmp_path: Path) -> None:
+def test_value_in_a_file_name_is_masked(tmp_path: Path) -> None:
     needle = SearchTerm("email", "anna.muster@mail.example")
     (tmp_path / needle.value).mkdir()
     (tmp_path / needle.value / "a").write_bytes(b"\x00\x01")
@@ -230,7 +230,7 @@ def test_a_value_in_a_name_is_masked(tmp_path: Path) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_can_not_be_decoded_is_listed_and_its_bytes_are_searched(
+def test_undecodable_file_is_listed_and_its_bytes_are_searched(
     name: str, body: bytes, said: str, tmp_path: Path
 ) -> None:
     found = planted(tmp_path, {name: body + EMAIL.encode()})
@@ -238,7 +238,7 @@ def test_what_can_not_be_decoded_is_listed_and_its_bytes_are_searched(
     assert ("its bytes", "email", "as given") in seen(found)
 
 
-def test_a_damaged_column_is_listed_and_the_others_are_read(tmp_path: Path) -> None:
+def test_damaged_column_is_listed_and_others_are_read(tmp_path: Path) -> None:
     table = pa.table({"a": ["x" * 5000 + str(i) for i in range(50)], "mail": [EMAIL] * 50})
     body = bytearray(parquet(table, compression="zstd", use_dictionary=False, write_statistics=False))
     at = pq.ParquetFile(io.BytesIO(bytes(body))).metadata.row_group(0).column(0).data_page_offset
@@ -248,7 +248,7 @@ def test_a_damaged_column_is_listed_and_the_others_are_read(tmp_path: Path) -> N
     assert ("row group 0, column mail", "email", "as given") in seen(found)
 
 
-def test_links_and_what_may_not_be_read_are_listed(tmp_path: Path) -> None:
+def test_links_and_unreadable_files_are_listed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").symlink_to("/etc")
     os.mkfifo(tmp_path / "pipe")
     assert sorted(unread(scan(tmp_path))) == [
@@ -258,7 +258,7 @@ def test_links_and_what_may_not_be_read_are_listed(tmp_path: Path) -> None:
     assert unread(scan(tmp_path / "absent")) == [("", "there is no such folder, or it may not be looked into")]
 
 
-def test_a_file_that_goes_while_it_is_scanned_is_listed(tmp_path: Path) -> None:
+def test_file_deleted_during_the_scan_is_listed(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     (entry,) = Folder(tmp_path).entries()
     (tmp_path / "a").unlink()
@@ -286,9 +286,7 @@ FILES = list(formats.canary_files(canaries(), number_canary()))
 
 @settings(max_examples=400, deadline=None)
 @given(data=st.data())
-def test_a_damaged_file_is_listed_or_read_but_never_stops_a_scan(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_damaged_file_never_stops_a_scan(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = data.draw(st.sampled_from([f for f in FILES if len(f.body) < 1 << 20]))
     body = bytearray(file.body)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -306,7 +304,7 @@ DAY = SearchTerm("born", "1961-02-03")
 
 
 @pytest.mark.parametrize("kind", [pa.date32(), pa.date64(), pa.timestamp("us"), pa.timestamp("ms", "UTC")])
-def test_dates_are_found_as_they_are_written(kind: pa.DataType, tmp_path: Path) -> None:
+def test_dates_are_found_in_each_spelling(kind: pa.DataType, tmp_path: Path) -> None:
     days = pa.array(["1950-01-01", DAY.value, None], pa.string()).cast(pa.timestamp("s")).cast(kind)
     (tmp_path / "a.parquet").write_bytes(parquet(pa.table({"born": days, "other": days})))
     for needle, columns in ((DAY, {"born", "other"}), (SearchTerm("born", DAY.value, ("born",)), {"born"})):
@@ -315,7 +313,7 @@ def test_dates_are_found_as_they_are_written(kind: pa.DataType, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("kind", "most"), [(pa.date32(), 2**31 - 1), (pa.timestamp("us", "UTC"), 9223372036825200000)])
-def test_dates_are_found_beside_one_that_never_comes(kind: pa.DataType, most: int, tmp_path: Path) -> None:
+def test_dates_are_found_next_to_an_infinite_one(kind: pa.DataType, most: int, tmp_path: Path) -> None:
     """What Postgres' "infinity" becomes: a year that Python has no date for."""
     physical = pa.int32() if kind == pa.date32() else pa.int64()
     day = pa.array([DAY.value]).cast(pa.timestamp("s")).cast(kind)
@@ -327,11 +325,11 @@ def test_dates_are_found_beside_one_that_never_comes(kind: pa.DataType, most: in
     assert unread(found) == []
 
 
-def test_a_bloom_filter_is_listed(tmp_path: Path) -> None:
+def test_bloom_filter_is_listed(tmp_path: Path) -> None:
     body = parquet(pa.table({"mail": [EMAIL]}), bloom_filter_options={"mail": {"ndv": 10, "fpp": 0.01}})
     assert any("Bloom filter of mail" in why for _, why in unread(planted(tmp_path, {"a.parquet": body})))
 
 
-def test_a_log_that_does_not_tell_names_is_listed(tmp_path: Path) -> None:
+def test_log_without_column_names_is_listed(tmp_path: Path) -> None:
     found = planted(tmp_path, {"t/_delta_log/00000000000000000000.json": b'{"metaData": {"schemaString": 1'})
     assert [file for file, why in unread(found) if "other names" in why] == ["t/_delta_log/00000000000000000000.json"]

@@ -48,7 +48,7 @@ def scan(pipeline: Path, *more: str, needles: str = NEEDLES) -> Result:
     return result
 
 
-def test_nothing_is_found_where_nothing_is(pipeline: Path) -> None:
+def test_clean_lakehouse_has_no_findings(pipeline: Path) -> None:
     scanned = scan(pipeline)
     assert scanned.exit_code == 0, scanned.output
     assert "nothing was found in what was scanned" in scanned.stdout
@@ -56,7 +56,7 @@ def test_nothing_is_found_where_nothing_is(pipeline: Path) -> None:
     assert "only as a whole value of a column or JSON key: member in id" in scanned.stdout
 
 
-def test_what_is_left_is_found_and_named(pipeline: Path) -> None:
+def test_residue_is_found_and_named(pipeline: Path) -> None:
     table = pa.table({"id": [1, NUMBER], "mail": ["x", EMAIL]})
     pq.write_table(table, pipeline.parent / "lakehouse" / "silver" / "b.parquet", compression="zstd")
     assert scan(pipeline).exit_code == 1
@@ -77,7 +77,7 @@ def test_another_folder_is_scanned_too(pipeline: Path, tmp_path: Path) -> None:
     assert all(f["file"].startswith("shop.orders-0/") for f in json.loads(scanned.stdout)["findings"])
 
 
-def test_needles_may_come_from_stdin(pipeline: Path) -> None:
+def test_search_terms_may_come_from_stdin(pipeline: Path) -> None:
     scanned = CliRunner().invoke(app, ["scan", str(pipeline), "--needle-file", "-"], input=NEEDLES)
     assert scanned.exit_code == 0, scanned.output
     refused = CliRunner().invoke(app, ["scan", str(pipeline), "--needle-file", "-"], input=EMAIL)
@@ -87,7 +87,7 @@ def test_needles_may_come_from_stdin(pipeline: Path) -> None:
     assert "can't be read" in str(absent.exception)
 
 
-def test_a_scan_that_missed_a_canary_is_none(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scan_that_missed_a_canary_fails(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "check_canaries", lambda _: (CanaryCheck("files", "gzip", 2, ("canary: hex",)),))
     scanned = scan(pipeline)
     assert isinstance(scanned.exception, ProofFailed)
@@ -95,7 +95,7 @@ def test_a_scan_that_missed_a_canary_is_none(pipeline: Path, monkeypatch: pytest
     assert all(not s.missed for s in check_canaries([]))
 
 
-def test_places_come_from_the_file(tmp_path: Path) -> None:
+def test_places_come_from_the_pipeline_file(tmp_path: Path) -> None:
     s3a = {"spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:9", "spark.hadoop.fs.s3a.secret.key": "hidden"}
     events = {"spark.eventLog.enabled": True, "spark.eventLog.dir": "file:///tmp/spark%20events"}
     more: dict[str, object] = {

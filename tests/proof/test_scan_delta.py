@@ -125,17 +125,17 @@ def test_checkpoints_are_read(name: str, found: PlaceScan, lakehouse: Path) -> N
     assert hits == {"email", "member"}
 
 
-def test_deletion_vectors_are_known(found: PlaceScan) -> None:
+def test_deletion_vectors_are_decoded(found: PlaceScan) -> None:
     kinds = {k.kind: k.files for k in found.read()}
     assert kinds["deletion vector"] >= 1
     assert kinds["parquet"] >= 14
 
 
-def test_nothing_of_a_table_is_left_unread(found: PlaceScan) -> None:
+def test_every_file_of_a_table_is_read(found: PlaceScan) -> None:
     assert unread(found) == []
 
 
-def test_purged_and_vacuumed_tables_still_tell_in_their_log(spark: SparkSession, lakehouse: Path) -> None:
+def test_log_of_a_vacuumed_table_still_holds_values(spark: SparkSession, lakehouse: Path) -> None:
     path = lakehouse / "vectors"
     spark.sql(f"REORG TABLE delta.`{path}` APPLY (PURGE)")
     spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS")
@@ -144,7 +144,7 @@ def test_purged_and_vacuumed_tables_still_tell_in_their_log(spark: SparkSession,
     assert all(file.startswith("_delta_log/") for file in left), left
 
 
-def test_a_table_that_never_knew_the_subject_is_clean(spark: SparkSession, tmp_path: Path) -> None:
+def test_table_without_the_subject_is_clean(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "clean"
     frame = others(spark, 20_000)
     frame.write.format("delta").save(str(path))
@@ -155,7 +155,7 @@ def test_a_table_that_never_knew_the_subject_is_clean(spark: SparkSession, tmp_p
     assert {f.needle for f in ours.findings.values()} == {"member"}
 
 
-def test_a_partition_is_found_by_its_folder(spark: SparkSession, tmp_path: Path) -> None:
+def test_partition_value_in_a_folder_name_is_found(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "by_mail"
     frame = spark.createDataFrame([(NUMBER, EMAIL, 1), (2, "b@mail.example", 1)], "id BIGINT, mail STRING, n INT")
     frame.write.format("delta").partitionBy("id", "mail").save(str(path))
@@ -166,7 +166,7 @@ def test_a_partition_is_found_by_its_folder(spark: SparkSession, tmp_path: Path)
     assert not any(EMAIL in f.file for f in scan(path).findings.values())
 
 
-def test_the_state_of_a_stream_is_read_and_said_to_be_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_state_of_a_stream_is_read_as_rows(spark: SparkSession, tmp_path: Path) -> None:
     source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
     frame = spark.createDataFrame([(NUMBER, EMAIL)], "id BIGINT, mail STRING")
     frame.write.format("delta").save(str(source))

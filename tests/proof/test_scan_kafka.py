@@ -66,7 +66,7 @@ def test_other_files_of_the_broker_are_read(found: PlaceScan) -> None:
     assert ours == []
 
 
-def test_a_topic_that_never_knew_the_subject_is_clean(stack: Stack, found: PlaceScan, tmp_path: Path) -> None:
+def test_topic_without_the_subject_is_clean(stack: Stack, found: PlaceScan, tmp_path: Path) -> None:
     producer = Producer({"bootstrap.servers": stack.kafka.bootstrap_servers, "compression.type": "zstd"})
     for i in range(300):
         producer.produce("scan.clean", json.dumps({"id": i, "mail": f"{i}@mail.example"}))

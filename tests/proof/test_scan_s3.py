@@ -50,7 +50,7 @@ def scan(place: Bucket) -> PlaceScan:
     return found
 
 
-def test_an_object_is_read_and_decoded(client: S3Client, place: Bucket) -> None:
+def test_object_is_read_and_decoded(client: S3Client, place: Bucket) -> None:
     put(client, place, "a.json.gz", gzip.compress(EMAIL.encode()))
     put(client, place, "clean.json", b"{}")
     put(client, place, "large", b" " * (40 << 20) + EMAIL.encode())
@@ -60,7 +60,7 @@ def test_an_object_is_read_and_decoded(client: S3Client, place: Bucket) -> None:
     assert unread(found) == []
 
 
-def test_what_was_replaced_or_deleted_is_read_while_a_version_of_it_is_there(client: S3Client, place: Bucket) -> None:
+def test_all_versions_of_objects_are_read(client: S3Client, place: Bucket) -> None:
     put(client, place, "replaced", EMAIL.encode())
     put(client, place, "replaced", b"{}")
     put(client, place, "deleted", EMAIL.encode())
@@ -84,7 +84,7 @@ def test_metadata_tags_and_names_are_read(client: S3Client, place: Bucket) -> No
     assert ("tagged", "the store's metadata") in found
 
 
-def test_an_upload_that_nobody_finished_is_listed(client: S3Client, place: Bucket) -> None:
+def test_unfinished_upload_is_listed(client: S3Client, place: Bucket) -> None:
     bucket, prefix = place.location
     upload = client.create_multipart_upload(Bucket=bucket, Key=f"{prefix}half")["UploadId"]
     part = EMAIL.encode() * 200_000
@@ -96,13 +96,13 @@ def test_an_upload_that_nobody_finished_is_listed(client: S3Client, place: Bucke
     assert unread(scan(place)) == []
 
 
-def test_a_bucket_that_is_not_there_is_listed(s3: S3) -> None:
+def test_absent_bucket_is_listed(s3: S3) -> None:
     ((file, why),) = unread(scan(Bucket("s3://absent", s3.client_options)))
     assert (file, why) == ("", "its object versions can't be listed (NoSuchBucket)")
 
 
 @pytest.mark.parametrize("bucket", ["scanned", "plain"])
-def test_canaries_are_found_in_a_bucket_and_leave_nothing(bucket: str, s3: S3, client: S3Client) -> None:
+def test_canaries_in_a_bucket_are_found_and_removed(bucket: str, s3: S3, client: S3Client) -> None:
     place = Bucket(f"s3://{bucket}/canaries", s3.client_options)
     seen = [s for s in check_canaries([place]) if s.place == place.name]
     assert {s.format: s.missed for s in seen if s.missed} == {}
@@ -112,7 +112,7 @@ def test_canaries_are_found_in_a_bucket_and_leave_nothing(bucket: str, s3: S3, c
     assert listed.get("DeleteMarkers", []) == []
 
 
-def test_a_bucket_that_lets_no_canaries_in_proves_nothing(s3: S3, client: S3Client) -> None:
+def test_bucket_without_write_access_proves_nothing(s3: S3, client: S3Client) -> None:
     del client
     guessed = s3.client_options | {"aws_secret_access_key": "guessed"}
     for place in (Bucket("s3://absent", s3.client_options), Bucket("s3://plain", guessed)):
@@ -124,7 +124,7 @@ def test_a_bucket_that_lets_no_canaries_in_proves_nothing(s3: S3, client: S3Clie
     assert refused.value.retried
 
 
-def test_the_archive_of_a_pipeline_is_scanned(client: S3Client, place: Bucket, s3: S3, tmp_path: Path) -> None:
+def test_archive_of_a_pipeline_is_scanned(client: S3Client, place: Bucket, s3: S3, tmp_path: Path) -> None:
     put(client, place, "shop/objects/a.json", EMAIL.encode())
     (tmp_path / "lakehouse").mkdir()
     said = {

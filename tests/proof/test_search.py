@@ -63,7 +63,7 @@ def forms(search: PatternSearch, body: bytes) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("form", "body"), WRITTEN, ids=[f"{i} {form}" for i, (form, _) in enumerate(WRITTEN)])
-def test_each_form_is_found(form: str, body: bytes) -> None:
+def test_each_encoding_is_found(form: str, body: bytes) -> None:
     assert ("email", form) in forms(SEARCH, b"before " + body + b" after")
 
 
@@ -76,12 +76,12 @@ def test_base64_for_urls_is_found() -> None:
         assert forms(search, body) == {("reference", "base64url")}
 
 
-def test_every_form_that_is_told_has_a_test() -> None:
+def test_every_listed_encoding_is_tested() -> None:
     assert {form for form, _ in WRITTEN} | {"base64url"} == set(ENCODINGS)
 
 
 @given(st.sampled_from(WRITTEN), st.binary(max_size=40), st.binary(max_size=40), st.data())
-def test_bytes_may_be_cut_anywhere(
+def test_values_across_chunks_are_found(
     written: tuple[str, bytes], before: bytes, after: bytes, data: st.DataObject
 ) -> None:
     form, body = written
@@ -120,7 +120,7 @@ NAMED = [
 
 @pytest.mark.parametrize("text", NAMED)
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_a_number_counts_where_a_named_column_has_it(text: str, size: int) -> None:
+def test_number_counts_in_a_named_column(text: str, size: int) -> None:
     assert {(m.label, m.encoding) for m in SEARCH.in_stream(cut_in(text.encode(), size))} == {("member", IN_COLUMN)}
 
 
@@ -137,7 +137,7 @@ def test_a_number_counts_where_a_named_column_has_it(text: str, size: int) -> No
         '"id","4711"',
     ],
 )
-def test_a_number_counts_nowhere_else(text: str) -> None:
+def test_number_counts_nowhere_else(text: str) -> None:
     assert list(SEARCH.in_bytes(text.encode())) == []
 
 
@@ -152,7 +152,7 @@ def test_hashes_of_a_key_count_everywhere(key: dict[str, object]) -> None:
     assert forms(SEARCH, digest.hexdigest().encode()) == {("member", "sha256")}
 
 
-def test_a_short_text_counts_in_its_column() -> None:
+def test_short_text_counts_in_its_column() -> None:
     search = PatternSearch([SearchTerm("name", "Zoë", ("first_name",))])
     assert forms(search, '{"first_name":"Zoë"}'.encode()) == {("name", IN_COLUMN)}
     assert forms(search, json.dumps({"first_name": "Zoë"}).encode()) == {("name", IN_COLUMN)}
@@ -160,16 +160,16 @@ def test_a_short_text_counts_in_its_column() -> None:
 
 
 @given(st.binary(max_size=3000))
-def test_nothing_is_found_where_nothing_is(body: bytes) -> None:
+def test_clean_bytes_have_no_findings(body: bytes) -> None:
     assert list(SEARCH.in_stream(cut_in(body, 97))) == []
 
 
-def test_names_are_shown_without_values() -> None:
+def test_file_names_are_shown_without_values() -> None:
     assert SEARCH.mask(f"silver/email={quote(EMAIL, safe='')}/id=4711/x") == "silver/email=‹email›/id‹member›/x"
     assert SEARCH.mask("silver/claims") == "silver/claims"
 
 
-def test_needles_come_from_json() -> None:
+def test_search_terms_are_parsed_from_json() -> None:
     said = {"email": [EMAIL, "another@mail.example"], "member": {"value": NUMBER, "columns": ["id"]}}
     needles = parse_search_terms(json.dumps(said))
     assert [(n.label, n.value, n.columns) for n in needles] == [
@@ -194,10 +194,10 @@ def test_needles_come_from_json() -> None:
         ('{"name": null}', "neither a text nor a number"),
         ('{"name": {"value": "Anna Muster", "column": "x"}}', "neither"),
         ('{"name": {"value": "Anna Muster", "columns": [1]}}', "columns that are no names"),
-        ('{"mail anna.muster@mail.example": "anna.muster@mail.example"}', "label holds its value"),
+        ('{"mail anna.muster@mail.example": "anna.muster@mail.example"}', "label of a searched value holds the value"),
     ],
 )
-def test_needles_that_prove_nothing_are_refused_without_their_values(text: str, said: str) -> None:
+def test_unspecific_search_terms_are_refused_without_their_values(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as refused:
         parse_search_terms(text)
     assert "Anna" not in str(refused.value)

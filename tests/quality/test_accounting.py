@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 TYPES = {"id": parse("int64"), "v": parse("string"), "d": parse("decimal(10,2)")}
 
 
-def test_a_digest_depends_on_rows_alone(spark: SparkSession) -> None:
+def test_digest_depends_only_on_rows(spark: SparkSession) -> None:
     def digest(rows: str) -> str:
         return digest_of(spark.sql(f"SELECT * FROM VALUES {rows} AS t(id, v, d)"), TYPES).digest
 
@@ -38,7 +38,7 @@ def test_a_digest_depends_on_rows_alone(spark: SparkSession) -> None:
     assert twice not in (rows, digest("(2L, 'b', 1.50BD), (2L, 'b', 1.50BD)"))
 
 
-def test_accounts_miss_nothing_and_say_what_is_missing(spark: SparkSession, tmp_path: Path) -> None:
+def test_audit_finds_missing_events(spark: SparkSession, tmp_path: Path) -> None:
     topic = Topic()
     for i in range(6):
         topic.change("c", 10 + i, {"id": i, "v": "a"})
@@ -65,7 +65,7 @@ def test_accounts_miss_nothing_and_say_what_is_missing(spark: SparkSession, tmp_
     assert any("public.orders: 6 read are not 8 applied" in p for p in tampered.problems)
 
 
-def test_status_tells_what_is_live_what_waits_and_what_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+def test_status_counts_live_pending_and_deleted_rows(spark: SparkSession, tmp_path: Path) -> None:
     topic = Topic()
     for i in range(4):
         topic.change("c", 10 + i, {"id": i, "v": "a"})
@@ -83,7 +83,7 @@ def test_status_tells_what_is_live_what_waits_and_what_is_gone(spark: SparkSessi
 
 
 @pytest.mark.parametrize("placed", [1, 0], ids=["positions", "offsets alone"])
-def test_a_slice_that_is_merged_again_writes_no_row(spark: SparkSession, tmp_path: Path, placed: int) -> None:
+def test_second_merge_of_a_slice_writes_no_row(spark: SparkSession, tmp_path: Path, placed: int) -> None:
     topic = Topic()
     topic.change("c", 10 * placed, {"id": 1, "v": "a"})
     topic.change("c", 11 * placed, {"id": 2, "v": "b"})
@@ -102,9 +102,7 @@ def test_a_slice_that_is_merged_again_writes_no_row(spark: SparkSession, tmp_pat
 
 
 @pytest.mark.parametrize("partial", [False, True], ids=["whole images", "a partial image"])
-def test_what_a_source_sends_again_at_its_position_is_superseded(
-    spark: SparkSession, tmp_path: Path, partial: bool
-) -> None:
+def test_repeated_event_at_its_position_is_superseded(spark: SparkSession, tmp_path: Path, partial: bool) -> None:
     topic = Topic()
     for _ in range(2):
         topic.change("c", 10, {"id": 1, "v": "a", "w": None})

@@ -27,7 +27,7 @@ def by_owner(store: KeyStore, owners: list[str]) -> dict[str, DataKey]:
     return {key.owner: key for key in store.ensure(owners)}
 
 
-def test_an_owner_has_one_key_whoever_asks(tmp_path: Path) -> None:
+def test_owner_has_one_key(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: by_owner(opened(tmp_path), OWNERS), range(4)))
     assert found[0].keys() == set(OWNERS)
@@ -36,7 +36,7 @@ def test_an_owner_has_one_key_whoever_asks(tmp_path: Path) -> None:
     assert by_owner(opened(tmp_path, "another"), OWNERS[:1])[OWNERS[0]] != found[0][OWNERS[0]]
 
 
-def test_a_key_that_was_destroyed_is_gone_from_the_file_and_a_new_life_has_another(tmp_path: Path) -> None:
+def test_destroyed_key_is_gone_from_the_file(tmp_path: Path) -> None:
     store, file = opened(tmp_path), tmp_path / "keys.db"
     old = by_owner(store, OWNERS[:600])
     assert old[OWNERS[0]].wrapped in file.read_bytes()
@@ -53,7 +53,7 @@ def test_a_key_that_was_destroyed_is_gone_from_the_file_and_a_new_life_has_anoth
     }
 
 
-def test_a_destroying_that_dies_has_destroyed_nothing(tmp_path: Path) -> None:
+def test_interrupted_destruction_destroys_nothing(tmp_path: Path) -> None:
     store = opened(tmp_path)
     old = by_owner(store, OWNERS[:1000])
 
@@ -67,7 +67,7 @@ def test_a_destroying_that_dies_has_destroyed_nothing(tmp_path: Path) -> None:
     assert by_owner(store, OWNERS[:1000]) == old
 
 
-def test_keys_are_wrapped_anew_by_a_newer_master(tmp_path: Path) -> None:
+def test_keys_are_wrapped_again_by_a_newer_master_key(tmp_path: Path) -> None:
     old = by_owner(opened(tmp_path), OWNERS[:600])
     both = MASTERS | {2: bytes(reversed(range(32)))}
     store = opened(tmp_path, masters=both)
@@ -83,14 +83,14 @@ def test_keys_are_wrapped_anew_by_a_newer_master(tmp_path: Path) -> None:
         by_owner(opened(tmp_path), OWNERS[:1])
 
 
-def test_owners_that_were_hashed_by_another_secret_are_not_mixed(tmp_path: Path) -> None:
+def test_owners_hashed_by_another_secret_are_refused(tmp_path: Path) -> None:
     opened(tmp_path)
     other = KeyStore(f"sqlite:///{tmp_path}/keys.db", "insured", MASTERS)
     with pytest.raises(ConfigError, match="another secret"):
         other.initialise("another check")
 
 
-def test_a_store_that_is_none_is_told_without_its_password(tmp_path: Path) -> None:
+def test_invalid_key_store_is_reported_without_its_password(tmp_path: Path) -> None:
     for url in ("no url", "nothing://user:geheim@host/db", "mysql://user:geheim@host/db"):
         with pytest.raises(ConfigError) as caught:
             KeyStore(url, "insured", MASTERS)
@@ -102,7 +102,7 @@ def test_a_store_that_is_none_is_told_without_its_password(tmp_path: Path) -> No
         KeyStore(f"sqlite:///{tmp_path}/no/such/folder/keys.db", "insured", MASTERS).initialise("check")
 
 
-def test_a_master_key_has_32_bytes(tmp_path: Path) -> None:
+def test_master_key_has_32_bytes(tmp_path: Path) -> None:
     file = tmp_path / "master.key"
     file.write_text("1 " + "5a" * 33, encoding="ascii")
     file.chmod(0o600)

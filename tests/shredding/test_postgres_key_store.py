@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 OWNERS = [f"{n:064x}" for n in range(1200)]
 
 
-def test_keys_are_told_once_and_destroyed(stack: Stack) -> None:
+def test_concurrent_callers_get_one_key_and_destroyed_keys_are_gone(stack: Stack) -> None:
     there = stack.postgres
     url = sa.URL.create("postgresql+psycopg", there.user, there.password, there.host, there.port, there.dbname)
 

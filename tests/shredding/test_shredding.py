@@ -74,7 +74,7 @@ def ask(spark: SparkSession, pipeline: Pipeline, member: int, cutoff: Cutoff) ->
 
 
 @pytest.mark.parametrize("seed", [3])
-def test_in_clear_the_tables_are_what_the_reference_says(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_decrypted_tables_equal_the_oracle(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     """Rows that move, lead to others, come late and twice. In other batches the sealed texts are the same ones."""
     random = Random(seed)
     lives = {case: people.random_history(random, case, 14, settled=False) for case in range(1, 9)}
@@ -96,7 +96,7 @@ def test_in_clear_the_tables_are_what_the_reference_says(spark: SparkSession, tm
 
 
 @pytest.mark.long
-def test_of_an_erased_subject_no_copy_tells_anything(spark: SparkSession, tmp_path: Path) -> None:
+def test_copies_hold_no_readable_value_of_an_erased_subject(spark: SparkSession, tmp_path: Path) -> None:
     """A copy of the whole lakehouse from before. Nothing was removed anywhere yet; others and a new life are read."""
     pipeline = shredding(tmp_path)
     take(spark, pipeline, tmp_path / "events", people.records(STORY[:-2], 1))
@@ -123,7 +123,7 @@ def test_of_an_erased_subject_no_copy_tells_anything(spark: SparkSession, tmp_pa
 
 
 @pytest.mark.long
-def test_an_erasure_that_dies_before_its_keys_are_destroyed_destroys_them(
+def test_erasure_that_died_destroys_its_keys_when_repeated(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = shredding(tmp_path)
@@ -139,7 +139,7 @@ def test_an_erasure_that_dies_before_its_keys_are_destroyed_destroys_them(
     assert states[0] == DATA_KEYS
 
 
-def test_values_of_all_types_come_back(spark: SparkSession, tmp_path: Path) -> None:
+def test_decrypted_values_keep_their_types(spark: SparkSession, tmp_path: Path) -> None:
     """Beside the same table unshredded: what is read in clear is what it holds, with its types."""
     columns = [
         ("id", "int64"),
@@ -189,7 +189,7 @@ def test_values_of_all_types_come_back(spark: SparkSession, tmp_path: Path) -> N
     assert sorted(found.collect()) == sorted(expected.collect(), key=lambda r: r.id)
 
 
-def test_what_is_kept_is_what_the_book_says(spark: SparkSession, tmp_path: Path) -> None:
+def test_sealed_text_has_the_documented_format(spark: SparkSession, tmp_path: Path) -> None:
     """A sealed text is opened by hand: AES-256-GCM, under the owner's key, for this table and column only."""
     pipeline = shredding(tmp_path)
     take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
@@ -209,7 +209,7 @@ def test_what_is_kept_is_what_the_book_says(spark: SparkSession, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("whole_plans")
-def test_no_plan_shows_a_key(spark: SparkSession, tmp_path: Path) -> None:
+def test_plans_show_no_key(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = shredding(tmp_path)
     take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
     plan_text = decrypted_rows(spark, pipeline, MEMBERS)._jdf.queryExecution().toString()
@@ -220,7 +220,7 @@ def test_no_plan_shows_a_key(spark: SparkSession, tmp_path: Path) -> None:
     assert "keys.db" not in plan_text
 
 
-def test_a_value_that_can_not_be_read_is_sealed_as_a_whole(spark: SparkSession, tmp_path: Path) -> None:
+def test_unparseable_value_is_sealed_as_a_whole(spark: SparkSession, tmp_path: Path) -> None:
     """It names a field twice, or is torn, and waits in quarantine, where nobody reads it either."""
     pipeline = shredding(tmp_path)
     topic = Topic("insured.members", ("public", "members"))
@@ -239,7 +239,7 @@ def test_a_value_that_can_not_be_read_is_sealed_as_a_whole(spark: SparkSession, 
     assert scan(Path(pipeline.lakehouse), VALUES).findings == {}
 
 
-def test_an_owner_that_events_write_otherwise_than_keys_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_owner_of_an_unsupported_type_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = shredding(tmp_path)
     topic = Topic("insured.members", ("public", "members"))
     day = {"field": "id", "type": "int32", "name": "io.debezium.time.Date", "optional": False}
@@ -250,7 +250,7 @@ def test_an_owner_that_events_write_otherwise_than_keys_is_refused(spark: SparkS
 
 
 @pytest.mark.long
-def test_a_mask_stands_in_clear(spark: SparkSession, tmp_path: Path) -> None:
+def test_masks_are_not_encrypted(spark: SparkSession, tmp_path: Path) -> None:
     """The row stays without its key: what the mask put there was never encrypted."""
     masks = {"name": {"constant": "—"}}
     pipeline = shredding(tmp_path, tables={MEMBERS: SHRED[MEMBERS] | {"on_erasure": masks}})
@@ -260,7 +260,7 @@ def test_a_mask_stands_in_clear(spark: SparkSession, tmp_path: Path) -> None:
     assert clear(spark, pipeline, MEMBERS) == {ANNA: {"name": "—"}, BEN: {"name": "Ben"}}
 
 
-def test_queries_in_clear_ask_for_both_keys(spark: SparkSession, tmp_path: Path) -> None:
+def test_decrypting_needs_both_key_files(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = shredding(tmp_path)
     take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
     register_decrypted_views(spark, pipeline)
@@ -276,7 +276,7 @@ def test_queries_in_clear_ask_for_both_keys(spark: SparkSession, tmp_path: Path)
         register_decrypted_views(spark, insured(tmp_path / "plain"))
 
 
-def test_keys_are_wrapped_by_a_newer_master(spark: SparkSession, tmp_path: Path) -> None:
+def test_rewrap_uses_the_newest_master_key(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = shredding(tmp_path)
     take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
     master = tmp_path / "master.key"

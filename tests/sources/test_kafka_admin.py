@@ -153,12 +153,12 @@ def test_offsets_are_those_of_the_log(servers: str, topic: str, admin: KafkaAdmi
     assert lag(admin.end_offsets([topic]), {topic: {1: 2}}) == {topic: {0: 0, 1: 1}}
 
 
-def test_a_moment_without_a_time_zone_is_refused(topic: str, admin: KafkaAdmin) -> None:
+def test_time_without_zone_is_refused(topic: str, admin: KafkaAdmin) -> None:
     with pytest.raises(ValueError, match="time zone"):
         admin.offsets_at([topic], datetime(2026, 1, 1))
 
 
-def test_a_question_before_every_batch_takes_no_new_connection(
+def test_repeated_requests_reuse_the_connection(
     servers: str, topic: str, admin: KafkaAdmin, attempts: list[float]
 ) -> None:
     admin.end_offsets(admin.topics([topic]))
@@ -182,7 +182,7 @@ def test_topics_are_found_by_name_and_by_whole_name_pattern(servers: str, topic:
     assert "__consumer_offsets" not in admin.topics(pattern=".*")
 
 
-def test_an_absent_topic_is_named_with_those_that_look_like_it(topic: str, admin: KafkaAdmin) -> None:
+def test_absent_topic_is_named_with_similar_ones(topic: str, admin: KafkaAdmin) -> None:
     with pytest.raises(SourceRefused) as caught:
         admin.topics([topic, f"{topic}x"])
     assert repr(f"{topic}x") in caught.value.problem
@@ -193,7 +193,7 @@ def test_an_absent_topic_is_named_with_those_that_look_like_it(topic: str, admin
     assert f"{topic}x" not in admin.topics(pattern=".*"), "asking for a topic must not create it"
 
 
-def test_a_topic_that_is_recreated_or_deleted_is_noticed(servers: str, topic: str, admin: KafkaAdmin) -> None:
+def test_recreated_or_deleted_topic_is_detected(servers: str, topic: str, admin: KafkaAdmin) -> None:
     produce(servers, topic, 0, [datetime.now(UTC)] * 4)
     captured = admin.end_offsets([topic])
     delete(servers, topic)
@@ -215,7 +215,7 @@ def create_again(servers: str, topic: str) -> None:
     create(servers, topic, 1)
 
 
-def test_a_broker_that_does_not_answer_is_unreachable_in_time(
+def test_unreachable_broker_times_out(
     capfd: pytest.CaptureFixture[str], closed_port: int, attempts: list[float]
 ) -> None:
     with pytest.raises(Unreachable) as caught:
@@ -229,7 +229,7 @@ def test_a_broker_that_does_not_answer_is_unreachable_in_time(
 
 
 @pytest.mark.long
-def test_a_broker_that_stops_and_returns_is_asked_again(password_kafka: PasswordKafka) -> None:
+def test_client_reconnects_to_a_restarted_broker(password_kafka: PasswordKafka) -> None:
     admin = KafkaAdmin({"bootstrap.servers": password_kafka.bootstrap_servers}, timeout=2)
     assert admin.brokers() == (password_kafka.bootstrap_servers,)
     password_kafka.stop()
@@ -247,9 +247,7 @@ def test_a_broker_that_stops_and_returns_is_asked_again(password_kafka: Password
 
 
 @pytest.mark.long
-def test_a_wrong_password_is_refused_at_once_and_not_shown(
-    password_kafka: PasswordKafka, attempts: list[float]
-) -> None:
+def test_wrong_password_is_refused_at_once_and_not_shown(password_kafka: PasswordKafka, attempts: list[float]) -> None:
     create(password_kafka.bootstrap_servers, "orders", 1)
     assert KafkaAdmin(password_kafka.login("right")).topics(["orders"]) == ("orders",)
     attempts.clear()
@@ -262,7 +260,7 @@ def test_a_wrong_password_is_refused_at_once_and_not_shown(
 
 
 @pytest.mark.long
-def test_a_mechanism_that_the_broker_lacks_is_refused(password_kafka: PasswordKafka) -> None:
+def test_unsupported_mechanism_is_refused(password_kafka: PasswordKafka) -> None:
     with pytest.raises(SourceRefused, match="SCRAM-SHA-256"):
         KafkaAdmin(password_kafka.login("right") | {"sasl.mechanism": "SCRAM-SHA-256"}).brokers()
 
@@ -283,7 +281,7 @@ def test_properties_that_cannot_be_used_are_refused_before_connecting(properties
     assert named in caught.value.problem
 
 
-def test_properties_for_reading_records_do_not_disturb(servers: str) -> None:
+def test_consumer_properties_are_ignored(servers: str) -> None:
     reading = {"max.partition.fetch.bytes": "1000000", "group.id": "g", "request.timeout.ms": "30000"}
     assert KafkaAdmin({"bootstrap.servers": servers, **reading}).brokers()
 
@@ -315,7 +313,7 @@ def test_check_live_shows_topics_offsets_and_lag(servers: str, topic: str, tmp_p
     assert servers in live()
 
 
-def test_check_live_without_a_broker_may_succeed_later(tmp_path: Path, closed_port: int) -> None:
+def test_check_live_without_a_broker_is_transient(tmp_path: Path, closed_port: int) -> None:
     path = tmp_path / "shop.yaml"
     path.write_text(PIPELINE.format(servers=f"{HOST}:{closed_port}", topic="orders", lakehouse=tmp_path))
     with pytest.raises(Unreachable) as caught:

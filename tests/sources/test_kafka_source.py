@@ -59,7 +59,7 @@ def _consumers(spark: SparkSession) -> set[str]:
     return {str(name) for name in names if name is not None}
 
 
-def test_batches_share_a_consumer(spark: SparkSession, servers: str) -> None:
+def test_batches_share_one_consumer(spark: SparkSession, servers: str) -> None:
     """Consumers of other tests don't count: Spark closes those that were idle for some minutes, at any moment."""
     topic = f"source.{uuid4().hex[:8]}"
     _make(servers, topic, "")
@@ -80,7 +80,7 @@ def test_batches_share_a_consumer(spark: SparkSession, servers: str) -> None:
     assert len(own) == 1, "the first batch's consumer serves all"
 
 
-def test_nothing_is_read_ahead_of_a_topic_that_another_one_follows(spark: SparkSession, servers: str) -> None:
+def test_records_prefetched_from_a_recreated_topic_are_dropped(spark: SparkSession, servers: str) -> None:
     topic = f"source.{uuid4().hex[:8]}"
     _make(servers, topic, "old ")
     source = KafkaSource({"bootstrap.servers": servers}, [topic], None)
@@ -103,7 +103,7 @@ def failure(what: Callable[[], object], servers: str) -> IngestError | None:
     return to_ingest_error(failed.value, pipeline)
 
 
-def test_offsets_that_are_gone_are_told_by_their_condition(spark: SparkSession, servers: str) -> None:
+def test_deleted_offsets_are_refused(spark: SparkSession, servers: str) -> None:
     topic = f"source.{uuid4().hex[:8]}"
     _make(servers, topic, "")
     source = KafkaSource({"bootstrap.servers": servers}, [topic], None)
@@ -117,7 +117,7 @@ def test_offsets_that_are_gone_are_told_by_their_condition(spark: SparkSession, 
     assert f"Kafka at {servers} no longer holds offsets" in error.problem
 
 
-def test_a_topic_whose_records_do_not_come_in_time_is_tried_again(spark: SparkSession, servers: str) -> None:
+def test_records_that_time_out_are_retried(spark: SparkSession, servers: str) -> None:
     """The range ends after the topic does: the reader waits for what isn't there, as for a broker that stalls."""
     topic = f"source.{uuid4().hex[:8]}"
     _make(servers, topic, "")

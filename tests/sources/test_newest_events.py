@@ -30,7 +30,7 @@ def text(document: Any) -> bytes:
     return json.dumps(document).encode()
 
 
-def test_a_record_with_a_schema_shows_columns_types_and_key() -> None:
+def test_record_with_a_schema_gives_columns_types_and_key() -> None:
     value = {"schema": {"type": "struct", "fields": [AFTER]}, "payload": {"op": "c", "after": ROW, "source": SOURCE}}
     key = {"schema": {}, "payload": {"id": 1}}
     types = {"id": "int32", "total": "decimal(10,2)"}
@@ -39,7 +39,7 @@ def test_a_record_with_a_schema_shows_columns_types_and_key() -> None:
     )
 
 
-def test_a_record_without_a_schema_shows_its_names() -> None:
+def test_record_without_a_schema_gives_names() -> None:
     value = {"op": "d", "before": ROW, "after": None, "source": SOURCE}
     assert shape_of(TOPIC, b"", text(value)) == RecordShape(TOPIC, "public.orders", ("id", "total"), ())
     assert shape_of("routed", b"", text({"op": "c", "after": ROW}), "public.mine") == RecordShape(
@@ -57,7 +57,7 @@ def test_a_record_without_a_schema_shows_its_names() -> None:
         (text(ROW), "without an envelope"),
     ],
 )
-def test_records_that_are_no_change_events_are_named(value: bytes, reason: str) -> None:
+def test_records_that_are_no_change_events_are_reported(value: bytes, reason: str) -> None:
     found = shape_of(TOPIC, b"", value)
     assert isinstance(found, UnreadableTopic)
     assert reason in found.reason
@@ -67,7 +67,7 @@ def test_records_that_are_no_change_events_are_named(value: bytes, reason: str) 
     "value",
     [{"ts_ms": 1}, {"status": "BEGIN", "id": "7", "ts_ms": 1}, {"op": "t", "source": SOURCE, "after": None}],
 )
-def test_a_record_that_says_nothing_of_a_row_is_none(value: dict[str, Any]) -> None:
+def test_record_without_a_row_is_skipped(value: dict[str, Any]) -> None:
     assert shape_of(TOPIC, b"", text(value)) is None
 
 
@@ -98,12 +98,12 @@ SHAPE = RecordShape(TOPIC, "public.orders", ("id", "Total"), ("id",))
         ("{public.ordres: {primary_key: [id]}}", "is of 'public.ordres': did you mean 'public.orders'?"),
     ],
 )
-def test_a_declaration_that_the_events_contradict_is_named(tmp_path: Path, tables: str, sentence: str) -> None:
+def test_contradicted_declaration_is_reported(tmp_path: Path, tables: str, sentence: str) -> None:
     (found,) = mismatches(pipeline(tmp_path, tables), [SHAPE])
     assert sentence in found
 
 
-def test_what_fits_is_not_named(tmp_path: Path) -> None:
+def test_matching_declaration_is_not_reported(tmp_path: Path) -> None:
     folded = pipeline(tmp_path, "{public.orders: {primary_key: [ID], columns: {total: string}}}",
                       ", case_insensitive: true")  # fmt: skip
     assert mismatches(folded, [SHAPE]) == []
@@ -116,7 +116,7 @@ def test_what_fits_is_not_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tables", ["{public.orders: {personal: [email]}}",
                                     "{public.orders: {columns: {totals: string, Total: string}}}"])  # fmt: skip
-def test_a_column_that_may_have_been_dropped_is_noted_and_not_refused(tmp_path: Path, tables: str) -> None:
+def test_possibly_dropped_column_is_only_noted(tmp_path: Path, tables: str) -> None:
     read = pipeline(tmp_path, tables)
     assert mismatches(read, [SHAPE]) == []
     (note,) = unseen_columns(read, [SHAPE])
@@ -132,7 +132,7 @@ def test_a_column_that_may_have_been_dropped_is_noted_and_not_refused(tmp_path: 
         ("server.database.schema.table", "shop.eu.public.orders"),
     ],
 )
-def test_a_table_is_named_as_the_file_says(tmp_path: Path, parts: str, name: str) -> None:
+def test_table_is_named_by_the_file(tmp_path: Path, parts: str, name: str) -> None:
     value = text({"op": "c", "after": ROW, "source": SOURCE | {"name": "shop", "db": "eu"}})
     found = shape_of(TOPIC, b"", value, table_names=parts)
     assert isinstance(found, RecordShape)
@@ -148,6 +148,6 @@ def test_mysql_has_no_schema_but_its_database() -> None:
     assert found.table == "shop.eu.orders"
 
 
-def test_a_topic_that_cant_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_topic_is_named(tmp_path: Path) -> None:
     (found,) = mismatches(pipeline(tmp_path, "{}"), [UnreadableTopic("t", "CloudEvents")])
     assert found == "topic t: its records are CloudEvents"

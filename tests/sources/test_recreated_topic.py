@@ -14,9 +14,7 @@ from tests.topic_shop import Shop
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
-def test_it_is_noticed_though_it_has_grown_past_what_was_captured(
-    tmp_path: Path, stack: Stack, spark: SparkSession
-) -> None:
+def test_recreated_topic_is_detected_even_if_longer(tmp_path: Path, stack: Stack, spark: SparkSession) -> None:
     shop = Shop(spark, stack.kafka.bootstrap_servers, tmp_path)
     log = shop.log
     shop.send(log.change("c", 10, {"id": 1, "v": "a"}))

@@ -17,12 +17,12 @@ def settings(spark: SparkSession) -> Any:
     return spark._jsparkSession.sessionState().newHadoopConf()
 
 
-def test_nobody_carries_where_hadoop_has_its_settings_from(settings: Any) -> None:
+def test_provenance_of_hadoop_defaults_is_dropped(settings: Any) -> None:
     known = settings.getValByRegex(r"^(ipc|yarn|mapreduce)\.")
     assert known.size() > 500
     assert [name for name in known if settings.getPropertySources(name) is not None] == []
 
 
-def test_what_spark_was_told_keeps_its_origin(settings: Any) -> None:
+def test_provenance_of_spark_settings_is_kept(settings: Any) -> None:
     assert settings.get(_OF_SPARK) == "1000"
     assert list(settings.getPropertySources(_OF_SPARK)) == ["Set by Spark from keys starting with 'spark.hadoop'"]

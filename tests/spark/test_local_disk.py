@@ -24,7 +24,7 @@ def configuration(spark: SparkSession) -> Any:
     return spark.sparkContext._jsc.hadoopConfiguration()
 
 
-def test_one_of_many_commits_takes_the_number(jvm: Any, configuration: Any, tmp_path: Path) -> None:
+def test_one_of_concurrent_commits_succeeds(jvm: Any, configuration: Any, tmp_path: Path) -> None:
     """Hadoop's own class lets several of them succeed, of which all but the last are lost: Delta's store makes its own
     writers wait for each other, but every process has a store of its own."""
     stores = [jvm.io.delta.storage.HDFSLogStore(configuration) for _ in range(_AT_ONCE)]
@@ -48,7 +48,7 @@ def test_one_of_many_commits_takes_the_number(jvm: Any, configuration: Any, tmp_
     assert left == [f"{number:020}.json" for number in range(_ROUNDS)], "what lost is cleaned up"
 
 
-def test_a_commit_starts_no_process(spark: SparkSession, tmp_path: Path) -> None:
+def test_commit_starts_no_process(spark: SparkSession, tmp_path: Path) -> None:
     """A process takes longer than all else of it."""
     jvm: Any = spark._jvm
     started = _processes_ended(jvm)
@@ -58,7 +58,7 @@ def test_a_commit_starts_no_process(spark: SparkSession, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o750, 0o1777])
-def test_permissions(jvm: Any, configuration: Any, tmp_path: Path, mode: int) -> None:
+def test_set_permission(jvm: Any, configuration: Any, tmp_path: Path, mode: int) -> None:
     folder = tmp_path / "it's a folder"
     folder.mkdir()
     files = jvm.org.apache.hadoop.fs.FileSystem.get(configuration)
@@ -66,7 +66,7 @@ def test_permissions(jvm: Any, configuration: Any, tmp_path: Path, mode: int) ->
     assert folder.stat().st_mode & 0o7777 == mode
 
 
-def test_links_are_told_from_files(jvm: Any, configuration: Any, tmp_path: Path) -> None:
+def test_links_are_distinguished_from_files(jvm: Any, configuration: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("four")
     (tmp_path / "link").symlink_to(tmp_path / "file")
     files = jvm.org.apache.hadoop.fs.FileSystem.get(configuration)

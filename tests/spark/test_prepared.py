@@ -53,7 +53,7 @@ def _sent_around(rows: DataFrame, others: DataFrame) -> DataFrame:
 
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("once", [True, False])
-def test_an_answer_is_that_of_its_own_rows(spark: SparkSession, parts: int, once: bool) -> None:
+def test_reused_plan_reads_the_given_rows(spark: SparkSession, parts: int, once: bool) -> None:
     with checkpoint_scope():
         answers = [run_prepared(_names, (2,), _frame(spark, rows, parts), once=once) for rows in _ROWS]
         # Not before all have been asked: what one is given doesn't reach the other.
@@ -62,14 +62,14 @@ def test_an_answer_is_that_of_its_own_rows(spark: SparkSession, parts: int, once
 
 
 @pytest.mark.parametrize("query", [_joined, _sent_around])
-def test_whatever_a_query_needs_it_is_answered_for_these_rows(spark: SparkSession, query: Query) -> None:
+def test_reused_plan_of_any_query_reads_the_given_rows(spark: SparkSession, query: Query) -> None:
     for rows in _ROWS:
         for others in _ROWS:
             given = (_frame(spark, rows, 2), _frame(spark, others, 2))
             assert _found(run_prepared(query, (), *given)) == _found(query(*given))
 
 
-def test_of_an_answer_more_is_asked(spark: SparkSession) -> None:
+def test_result_can_be_queried_again(spark: SparkSession) -> None:
     for rows in _ROWS:
         frame = _frame(spark, rows)
         first = run_prepared(_names, (1,), frame, once=True)
@@ -78,7 +78,7 @@ def test_of_an_answer_more_is_asked(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("few", [True, False])
-def test_it_is_told_by_column(spark: SparkSession, few: bool) -> None:
+def test_collected_values_are_json(spark: SparkSession, few: bool) -> None:
     for rows in _ROWS:
         given = [row | {"blob": base64.b64encode(b"\0\1").decode()} for row in map(_as_told, rows)]
         assert collect_prepared(_with_blob, (), _frame(spark, rows), is_small=few) == given
@@ -96,7 +96,7 @@ def _named(rows: DataFrame) -> DataFrame:
     return rows.withColumn("id", F.col("id") + 1)
 
 
-def test_it_is_planned_once(spark: SparkSession) -> None:
+def test_plan_is_made_once(spark: SparkSession) -> None:
     planned = []
 
     def counted(rows: DataFrame) -> DataFrame:
@@ -108,7 +108,7 @@ def test_it_is_planned_once(spark: SparkSession) -> None:
     assert len(planned) == 1
 
 
-def test_rows_with_other_columns_are_planned_for(spark: SparkSession) -> None:
+def test_other_columns_are_planned_anew(spark: SparkSession) -> None:
     for rows in _ROWS[:2]:
         frame = _frame(spark, rows)
         turned = frame.select("name", "id", F.lit(5).alias("more"))
@@ -116,7 +116,7 @@ def test_rows_with_other_columns_are_planned_for(spark: SparkSession) -> None:
             assert _found(run_prepared(_names, (0,), given)) == _found(_names(0, given))
 
 
-def test_what_is_computed_once_is_not_computed_again(spark: SparkSession) -> None:
+def test_checkpointed_result_is_computed_once(spark: SparkSession) -> None:
     with checkpoint_scope():
         answer = run_prepared(_drawn, (), _frame(spark, _ROWS[0]), once=True)
         assert _found(answer) == _found(answer)
@@ -128,7 +128,7 @@ def _drawn(rows: DataFrame) -> DataFrame:
     return rows.withColumn("drawn", F.expr("reflect('java.util.UUID', 'randomUUID')"))
 
 
-def test_several_may_ask_at_a_time(spark: SparkSession) -> None:
+def test_concurrent_queries(spark: SparkSession) -> None:
     def ask(number: int) -> bool:
         rows = [(number, str(n)) for n in range(number)]
         return _found(run_prepared(_names, (0,), _frame(spark, rows))) == _found(_names(0, _frame(spark, rows)))
@@ -137,7 +137,7 @@ def test_several_may_ask_at_a_time(spark: SparkSession) -> None:
         assert all(several.map(ask, range(1, 20)))
 
 
-def test_a_copy_is_one_tasks_until_it_comes_back(spark: SparkSession) -> None:
+def test_copy_belongs_to_one_task_until_returned(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     copies = java_class(jvm, "ingest.prepared.Copies")(java_class(jvm, "java.util.ArrayList")())
     one, other = copies.take(), copies.take()

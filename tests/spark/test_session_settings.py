@@ -31,7 +31,7 @@ DELTA = "io.delta.sql.DeltaSparkSessionExtension"
         ({}, {}, {PARTITIONS: "5"}, "5"),
     ],
 )
-def test_the_strongest_stands(
+def test_precedence_of_settings(
     defaults: dict[str, str], file: dict[str, str], submitted: dict[str, str], stands: str
 ) -> None:
     set_on_top = resolved(on_one_machine(2), file, submitted, defaults)
@@ -39,7 +39,7 @@ def test_the_strongest_stands(
     assert PARTITIONS not in submitted or PARTITIONS not in set_on_top, "what is submitted isn't touched"
 
 
-def test_on_a_cluster_the_shuffle_is_sparks_own_or_the_users() -> None:
+def test_cluster_keeps_its_own_shuffle_settings() -> None:
     assert PARTITIONS not in resolved(EVERYWHERE, {}, {})
     for name in ("spark.databricks.delta.snapshotPartitions", "spark.sql.adaptive.enabled", "spark.ui.enabled"):
         assert name not in resolved(EVERYWHERE, {}, {})
@@ -48,7 +48,7 @@ def test_on_a_cluster_the_shuffle_is_sparks_own_or_the_users() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(REQUIRED))
-def test_what_results_depend_on_is_refused_loudly(name: str) -> None:
+def test_settings_on_which_results_depend_are_refused(name: str) -> None:
     for file, submitted in (({name: "other"}, {}), ({}, {name: "other"})):
         with pytest.raises(ConfigError, match=name):
             resolved(EVERYWHERE, file, submitted)
@@ -58,13 +58,13 @@ def test_what_results_depend_on_is_refused_loudly(name: str) -> None:
     assert resolved(EVERYWHERE, {}, {}, {name: "other"})[name] == REQUIRED[name]
 
 
-def test_deltas_extension_stands_beside_others() -> None:
+def test_delta_extension_is_added_to_others() -> None:
     for file, submitted in (({"spark.sql.extensions": "a.B"}, {}), ({}, {"spark.sql.extensions": "a.B"})):
         assert resolved(EVERYWHERE, file, submitted)["spark.sql.extensions"] == f"a.B,{DELTA}"
     assert resolved(EVERYWHERE, {}, {"spark.sql.extensions": DELTA})["spark.sql.extensions"] == DELTA
 
 
-def test_a_setting_that_the_file_loses_is_named_without_its_value(caplog: pytest.LogCaptureFixture) -> None:
+def test_overridden_setting_is_logged_without_its_value(caplog: pytest.LogCaptureFixture) -> None:
     resolved({}, {"spark.x.password": "one"}, {"spark.x.password": "two"})
     assert "spark.x.password" in caplog.text
     assert "one" not in caplog.text.replace("another one", "")
@@ -75,15 +75,15 @@ def test_a_setting_that_the_file_loses_is_named_without_its_value(caplog: pytest
     ("master", "cores"),
     [("local", 1), ("local[3]", 3), ("local[2, 4]", 2), ("local-cluster[1,1,1024]", None), ("spark://host:7077", None)],
 )
-def test_how_many_cores_a_master_has(master: str, cores: int | None) -> None:
+def test_local_cores_of_a_master(master: str, cores: int | None) -> None:
     assert local_cores(master) == cores
 
 
-def test_all_cores_of_this_machine() -> None:
+def test_local_star_uses_all_cores() -> None:
     assert (local_cores("local[*]") or 0) >= 1
 
 
-def test_settings_out_of_a_file_and_out_of_arguments(tmp_path: Path) -> None:
+def test_settings_are_read_from_files_and_arguments(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text("# no setting\nspark.a  1\nspark.b=2 3\n\n  spark.c : x=y \n")
     assert from_defaults_file({"SPARK_CONF_DIR": str(tmp_path)}) == {"spark.a": "1", "spark.b": "2 3", "spark.c": "x=y"}
     assert from_defaults_file({"SPARK_HOME": str(tmp_path)}) == {}

@@ -64,7 +64,7 @@ def commits(folder: Path) -> list[str]:
     return sorted(str(file) for file in (folder / "lakehouse").rglob("*") if file.is_file())
 
 
-def test_both_tables_of_a_name_are_reached_and_none_shadows_the_other(ask: Callable[..., Result]) -> None:
+def test_equal_table_names_need_the_pipeline(ask: Callable[..., Result]) -> None:
     for name in ("shop", "store"):
         assert rows(ask(f"SELECT v FROM {name}.public.orders")) == [{"v": f"{name} again"}]
         assert rows(ask(f"SELECT v FROM {name}.public.`{ODD}`")) == [{"v": f"{name} again"}]
@@ -77,7 +77,7 @@ def test_both_tables_of_a_name_are_reached_and_none_shadows_the_other(ask: Calla
     )
 
 
-def test_a_name_without_a_pipeline_is_of_the_one_that_is_asked(ask: Callable[..., Result], folder: Path) -> None:
+def test_unqualified_name_is_a_table_of_the_chosen_pipeline(ask: Callable[..., Result], folder: Path) -> None:
     for name in ("shop", "store"):
         file = str(folder / f"{name}.json.yaml")
         assert rows(ask("SELECT v FROM public.orders", "--pipeline", file)) == [{"v": f"{name} again"}]
@@ -85,7 +85,7 @@ def test_a_name_without_a_pipeline_is_of_the_one_that_is_asked(ask: Callable[...
     assert rows(there) == [{"v": "store again"}]
 
 
-def test_histories_versions_and_the_lakehouse_s_own_tables_are_there(ask: Callable[..., Result]) -> None:
+def test_histories_versions_and_system_tables_can_be_queried(ask: Callable[..., Result]) -> None:
     for absent in ("system.quarantine", "store.public.orders__history"):
         assert f"nothing was ever written to {absent}" in str(ask(f"SELECT * FROM {absent}").exception)
     kept = rows(ask("SELECT v FROM shop.public.orders__history ORDER BY _position.major"))
@@ -96,7 +96,7 @@ def test_histories_versions_and_the_lakehouse_s_own_tables_are_there(ask: Callab
     assert [(row["v"], row["_change_type"]) for row in changes] == [("shop again", "insert")]
 
 
-def test_what_is_there_is_shown(ask: Callable[..., Result], folder: Path) -> None:
+def test_show_describe_and_explain_work(ask: Callable[..., Result], folder: Path) -> None:
     tables = {row["tableName"] for row in rows(ask("SHOW TABLES IN shop.public"))}
     assert tables == {"orders", ODD, "orders__history"}
     assert {row["namespace"] for row in rows(ask("SHOW SCHEMAS"))} >= {"system", "shop", "store"}
@@ -126,7 +126,7 @@ SELECT reflect('java.io.File', 'createTempFile', 'a', 'b')
 """
 
 
-def test_nothing_is_written(ask: Callable[..., Result], folder: Path) -> None:
+def test_writing_statements_are_refused(ask: Callable[..., Result], folder: Path) -> None:
     path = folder / "lakehouse" / "silver" / "shop" / "public.orders"
     before = commits(folder)
     for statement in WRITING.strip().splitlines():
@@ -138,7 +138,7 @@ def test_nothing_is_written(ask: Callable[..., Result], folder: Path) -> None:
     assert commits(folder) == before
 
 
-def test_the_catalog_itself_changes_nothing(ask: Callable[..., Result], folder: Path, spark: SparkSession) -> None:
+def test_catalog_refuses_changes(ask: Callable[..., Result], folder: Path, spark: SparkSession) -> None:
     """Were a statement ever let through: names lead to nothing that can be written."""
     spark.conf.set("spark.sql.catalog.lakehouse", "org.apache.spark.sql.connector.catalog.NamedTables")
     rows(ask("SELECT v FROM shop.public.orders"))
@@ -154,7 +154,7 @@ def test_the_catalog_itself_changes_nothing(ask: Callable[..., Result], folder: 
             spark.sql(statement)
 
 
-def test_what_a_name_is_like_is_suggested(ask: Callable[..., Result]) -> None:
+def test_similar_names_are_suggested(ask: Callable[..., Result]) -> None:
     for query, like in (
         ("SELECT * FROM shop.public.order", "did you mean shop.public.orders"),
         ("SELECT * FROM SHOP.PUBLIC.ORDERS", "did you mean shop.public.orders"),
@@ -168,7 +168,7 @@ def test_what_a_name_is_like_is_suggested(ask: Callable[..., Result]) -> None:
         assert like in failed.remedy
 
 
-def test_a_failure_in_the_middle_is_a_sentence_without_values(ask: Callable[..., Result]) -> None:
+def test_failing_query_shows_no_values(ask: Callable[..., Result]) -> None:
     for query, condition in (
         ("SELECT cast(v AS int) FROM shop.public.orders", "CAST_INVALID_INPUT"),
         ("SELECT 1 / 0", "DIVIDE_BY_ZERO"),
@@ -181,12 +181,12 @@ def test_a_failure_in_the_middle_is_a_sentence_without_values(ask: Callable[...,
         assert "zora" not in str(failed)
 
 
-def test_a_query_is_read_from_stdin(ask: Callable[..., Result]) -> None:
+def test_query_is_read_from_stdin(ask: Callable[..., Result]) -> None:
     """A value that may be personal needn't stand in a shell's history."""
     assert rows(ask("-", input="SELECT v FROM shop.public.orders\nWHERE v = 'shop again'\n")) == [{"v": "shop again"}]
 
 
-def test_a_pipeline_s_spark_settings_are_taken(
+def test_spark_settings_of_the_pipeline_apply(
     folder: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: dict[str, str] = {}
@@ -205,7 +205,7 @@ def test_a_pipeline_s_spark_settings_are_taken(
     assert taken["spark.sql.catalogImplementation"] == "in-memory"
 
 
-def test_a_feed_that_cant_be_read_as_a_whole_names_what_can(
+def test_error_of_a_change_feed_names_the_readable_versions(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(spark), "stop", lambda _: None)

@@ -14,7 +14,7 @@ def paths(names: QueryNames) -> dict[str, str]:
     return {one.text: one.path for one in names.tables}
 
 
-def test_a_name_that_two_pipelines_have_needs_the_pipeline() -> None:
+def test_name_of_two_pipelines_needs_the_pipeline() -> None:
     names = query_names([A, B, C], {})
     assert paths(names) == {
         "a.public.x": "/a/public.x",
@@ -27,7 +27,7 @@ def test_a_name_that_two_pipelines_have_needs_the_pipeline() -> None:
     )
 
 
-def test_the_pipeline_that_is_asked_wins_where_it_has_the_table() -> None:
+def test_tables_of_the_chosen_pipeline_come_first() -> None:
     assert paths(query_names([A, B, C], {}, preferred="a"))["public.x"] == "/a/public.x"
     assert paths(query_names([A, B, C], {}, preferred="a"))["public.y"] == "/b/public.y"
 
@@ -44,7 +44,7 @@ def test_the_pipeline_that_is_asked_wins_where_it_has_the_table() -> None:
     ],
     ids=["qualified", "history", "pipeline"],
 )
-def test_no_name_ever_means_two_tables(sources: list[PipelineTable]) -> None:
+def test_no_name_means_two_tables(sources: list[PipelineTable]) -> None:
     names = query_names(sources, {"system.accounts": "/accounts"})
     found = paths(names)
     assert len(found) == len(names.tables)
@@ -54,19 +54,19 @@ def test_no_name_ever_means_two_tables(sources: list[PipelineTable]) -> None:
             assert other in found or other in {"delta.`/1`", "delta.`/2`"}
 
 
-def test_a_table_of_the_source_that_is_called_as_one_of_the_lakehouse() -> None:
+def test_source_table_named_like_a_system_table() -> None:
     names = query_names([PipelineTable("a", "system.accounts", {"": "/own"})], {"system.accounts": "/accounts"})
     assert names.several == {"system.accounts": ("a.system.accounts", "delta.`/accounts`")}
 
 
-def test_a_lakehouse_without_tables_is_told_apart_from_a_misspelt_name() -> None:
+def test_remedy_depends_on_whether_the_lakehouse_has_tables() -> None:
     own = {"system.accounts": "/accounts"}
     assert "the right folder" in query_names([], own).absent("public.x").remedy
     assert "did you mean public.y" in query_names([C], own).absent("public.yy").remedy
     assert "nothing was ever written" in query_names([C], own).absent("system.accounts").problem
 
 
-def test_what_is_called_much_like_it_is_suggested() -> None:
+def test_nearest_names_are_suggested() -> None:
     known = ["public.orders", "public.items", "shop.public.orders"]
     assert nearest("public.order", known, "") == "did you mean public.orders or shop.public.orders?"
     assert nearest("PUBLIC.ITEMS", known, "") == "did you mean public.items?"

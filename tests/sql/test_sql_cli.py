@@ -20,13 +20,11 @@ def asked(query: str, lakehouse: Path, spark: SparkSession, monkeypatch: pytest.
     return CliRunner().invoke(app, ["sql", "--lakehouse", str(lakehouse), query, *options])
 
 
-def test_values_are_what_they_are(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_printed_unchanged(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "[red]x :key:" in asked("SELECT '[red]x :key:' AS v", tmp_path, spark, monkeypatch).output
 
 
-def test_a_query_that_cant_be_run_is_logged_nowhere(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_query_is_not_logged(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[logging.LogRecord] = []
     listener = logging.Handler()
     monkeypatch.setattr(listener, "emit", heard.append)
@@ -39,9 +37,7 @@ def test_a_query_that_cant_be_run_is_logged_nowhere(
     assert heard == []
 
 
-def test_an_explained_query_shows_its_columns(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_explain_shows_all_columns(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "spark.sql.debug.maxToStringFields"
     short = spark.conf.get(name)
     try:

@@ -183,13 +183,13 @@ def lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line]
 
 
-def test_what_reads_passes(spark: SparkSession) -> None:
+def test_reading_statements_pass(spark: SparkSession) -> None:
     for text in lines(READING):
         ReadOnlyStatement(spark, text)
 
 
 @pytest.mark.long
-def test_whatever_else_the_parser_knows_is_refused(spark: SparkSession) -> None:
+def test_all_other_statements_are_refused(spark: SparkSession) -> None:
     passed = []
     for text in lines(CHANGING):
         try:
@@ -201,13 +201,13 @@ def test_whatever_else_the_parser_knows_is_refused(spark: SparkSession) -> None:
     assert passed == []
 
 
-def test_several_statements_are_none(spark: SparkSession) -> None:
+def test_several_statements_are_refused(spark: SparkSession) -> None:
     for text in lines(NO_STATEMENT):
         with pytest.raises(ParseException):
             ReadOnlyStatement(spark, text)
 
 
-def test_a_substituted_variable_is_judged_as_what_it_stands_for(spark: SparkSession) -> None:
+def test_variables_are_substituted_before_the_check(spark: SparkSession) -> None:
     name = "spark.ingest.test.statement"
     spark.conf.set(name, "delete from t")
     try:
@@ -217,7 +217,7 @@ def test_a_substituted_variable_is_judged_as_what_it_stands_for(spark: SparkSess
         spark.conf.unset(name)
 
 
-def test_the_classes_that_may_run_exist_and_are_no_other_commands(spark: SparkSession) -> None:
+def test_allowed_plan_classes_exist(spark: SparkSession) -> None:
     """A name that isn't there any more may come to mean something else."""
     jvm = spark._jvm
     named = java_class(jvm, "java.lang.Class").forName
@@ -240,7 +240,7 @@ def test_the_classes_that_may_run_exist_and_are_no_other_commands(spark: SparkSe
             assert name.rpartition(".")[2].startswith(("Show", "Describe", "Explain")), name
 
 
-def test_functions_that_do_more_than_compute_are_known_by_name(spark: SparkSession) -> None:
+def test_functions_with_side_effects_are_refused(spark: SparkSession) -> None:
     """A function that a new version of Spark brings is looked at before it may run."""
     refused = {name for name in functions(spark) if name.isidentifier() and not is_pure(spark, name)}
     assert refused == {"java_method", "reflect", "try_reflect"}

@@ -11,7 +11,7 @@ from ingest.stack.ports import remembered_ports
 AT_ONCE = 4
 
 
-def test_all_that_ask_at_once_are_told_the_same(tmp_path: Path) -> None:
+def test_concurrent_requests_get_the_same_ports(tmp_path: Path) -> None:
     begin = Barrier(AT_ONCE, timeout=300)
 
     def asked(_: int) -> list[dict[str, int]]:

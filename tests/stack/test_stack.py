@@ -123,7 +123,7 @@ def operation(value: dict[str, Any] | None) -> tuple[str, int | None]:
     return (value["op"], value["after"]["id"] if value["after"] else None)
 
 
-def test_all_parts_answer_where_they_say(stack: Stack) -> None:
+def test_all_services_answer_at_their_addresses(stack: Stack) -> None:
     assert [(part.service, part.state, part.healthy) for part in stack.status()] == [
         ("postgres", "running", True),
         ("kafka", "running", True),
@@ -158,7 +158,7 @@ def test_changes_of_a_row_arrive_as_debezium_events(stack: Stack) -> None:
 
 
 @pytest.mark.long
-def test_a_killed_worker_goes_on_after_its_last_offset(stack: Stack) -> None:
+def test_killed_worker_continues_after_its_last_offset(stack: Stack) -> None:
     with table_with_connector(stack, "resumes"):
         execute(stack, "insert into resumes values (2, 'two')")
         events(stack, "resumes", until_id=2)
@@ -179,7 +179,7 @@ def test_a_killed_worker_goes_on_after_its_last_offset(stack: Stack) -> None:
 
 
 @pytest.mark.long
-def test_a_killed_broker_comes_back_with_its_topics(stack: Stack) -> None:
+def test_killed_broker_restarts_with_its_topics(stack: Stack) -> None:
     with table_with_connector(stack, "broker"):
         events(stack, "broker", until_id=1)
         stack.kafka.kill()
@@ -189,7 +189,7 @@ def test_a_killed_broker_comes_back_with_its_topics(stack: Stack) -> None:
 
 
 @pytest.mark.long
-def test_a_killed_postgres_comes_back_with_its_rows(stack: Stack) -> None:
+def test_killed_postgres_restarts_with_its_rows(stack: Stack) -> None:
     execute(stack, "create table survives (id int)", "insert into survives values (7)")
     stack.postgres.kill()
     stack.postgres.start()
@@ -197,7 +197,7 @@ def test_a_killed_postgres_comes_back_with_its_rows(stack: Stack) -> None:
         assert connection.execute("select id from survives").fetchone() == (7,)
 
 
-def test_a_wrong_configuration_is_refused_with_its_reason(stack: Stack) -> None:
+def test_invalid_connector_configuration_is_refused_with_the_reason(stack: Stack) -> None:
     config = {**connector_config(stack, "refused"), "database.password": "not-the-password"}
     with pytest.raises(SourceRefused, match="password authentication failed") as refusal:
         stack.connect.register("refused", config)
@@ -206,7 +206,7 @@ def test_a_wrong_configuration_is_refused_with_its_reason(stack: Stack) -> None:
 
 
 @pytest.mark.long
-def test_a_kept_folder_keeps_its_data_and_ports(tmp_path: Path) -> None:
+def test_kept_folder_keeps_data_and_ports(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     with Stack(folder, ("postgres",), keep=True) as first:
         execute(first, "create table kept (id int)")
@@ -217,7 +217,7 @@ def test_a_kept_folder_keeps_its_data_and_ports(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_folder_that_is_not_kept_is_gone(tmp_path: Path) -> None:
+def test_temporary_folder_is_deleted(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     with Stack(folder, ("postgres",)):
         assert folder.exists()
@@ -225,7 +225,7 @@ def test_a_folder_that_is_not_kept_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_postgres_runs_below_a_folder_that_is_closed_to_others(tmp_path: Path) -> None:
+def test_postgres_runs_in_a_private_folder(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     with Stack(closed / "stack", ("postgres",)) as stack:
@@ -233,7 +233,7 @@ def test_postgres_runs_below_a_folder_that_is_closed_to_others(tmp_path: Path) -
     assert closed.stat().st_mode & 0o777 == 0o700
 
 
-def test_an_external_address_replaces_a_part(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_external_address_replaces_a_service(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INGEST_POSTGRES_DSN", stack.postgres.dsn)
     monkeypatch.setenv("INGEST_KAFKA_BOOTSTRAP_SERVERS", stack.kafka.bootstrap_servers)
     monkeypatch.setenv("INGEST_CONNECT_URL", stack.connect.url)
@@ -246,7 +246,7 @@ def test_an_external_address_replaces_a_part(stack: Stack, tmp_path: Path, monke
     assert all(part.healthy for part in stack.status()), "an external part was stopped"
 
 
-def test_an_external_address_where_nobody_answers_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_external_address_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INGEST_POSTGRES_DSN", "host=127.0.0.1 port=1 user=nobody password=hush")
     with (
         pytest.raises(Unreachable, match=r"Postgres at 127\.0\.0\.1:1") as raised,
@@ -257,7 +257,7 @@ def test_an_external_address_where_nobody_answers_is_told(tmp_path: Path, monkey
 
 
 @pytest.mark.long
-def test_a_failed_start_names_the_log_and_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_start_names_the_log_and_leaves_no_process(tmp_path: Path) -> None:
     folder = tmp_path / "broken"
     with Stack(folder, ("postgres",), keep=True):
         pass
@@ -323,7 +323,7 @@ def test_up_status_and_down_work_across_commands(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_another_part_leaves_the_first_as_it_is_and_down_stops_both(tmp_path: Path) -> None:
+def test_adding_a_service_keeps_the_others(tmp_path: Path) -> None:
     folder = tmp_path / "parts"
     try:
         assert command("up", "--folder", str(folder), "--part", "postgres").returncode == 0

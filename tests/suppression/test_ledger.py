@@ -54,7 +54,7 @@ def written(spark: SparkSession, folder: Path) -> Ledger:
     return ledger
 
 
-def test_a_key_file_is_read_by_its_owner_alone(tmp_path: Path) -> None:
+def test_key_file_must_be_private_and_valid(tmp_path: Path) -> None:
     read = read_keys(key_file(tmp_path, f"{SECRET}\n\n12 {'ab' * 40}"))
     assert read.newest == 12
     assert "5a5a" not in repr(read)
@@ -72,7 +72,7 @@ def test_a_key_file_is_read_by_its_owner_alone(tmp_path: Path) -> None:
         read_keys(str(tmp_path / "absent"))
 
 
-def test_a_key_that_is_gone_or_another_one_is_noticed(tmp_path: Path) -> None:
+def test_missing_or_changed_key_is_detected(tmp_path: Path) -> None:
     read = read_keys(key_file(tmp_path))
     read.require(1, read.check(1))
     with pytest.raises(ConfigError, match="another key"):
@@ -81,14 +81,14 @@ def test_a_key_that_is_gone_or_another_one_is_noticed(tmp_path: Path) -> None:
         read.require(2, read.check(1))
 
 
-def test_a_cut_off_is_what_it_says() -> None:
+def test_cutoff_round_trips_through_json() -> None:
     assert Cutoff.from_json(CUTOFF.to_json()) == CUTOFF
 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("whole_plans")
 @pytest.mark.parametrize("secret", [b"k" * 32, b"k" * 64, b"k" * 100])
-def test_spark_hashes_as_python_does_and_its_plan_shows_no_secret(
+def test_spark_and_python_hash_equally_and_the_plan_shows_no_secret(
     spark: SparkSession, tmp_path: Path, secret: bytes
 ) -> None:
     read = read_keys(key_file(tmp_path, f"1 {secret.hex()}"))
@@ -108,7 +108,7 @@ def test_spark_hashes_as_python_does_and_its_plan_shows_no_secret(
 
 
 @pytest.mark.spark
-def test_a_key_has_one_text_whatever_column_holds_it(spark: SparkSession) -> None:
+def test_key_text_is_independent_of_the_column_type(spark: SparkSession) -> None:
     row = spark.sql(
         "SELECT 42 AS a, 42L AS b, CAST(42 AS decimal(12,2)) AS c, '42' AS d, CAST(42.5 AS decimal(12,2)) AS e, "
         "X'00ff' AS f, CAST(100 AS decimal(10,0)) AS g, CAST(null AS int) AS h, 'a,\"' AS `i.j`"
@@ -126,7 +126,7 @@ def test_a_key_has_one_text_whatever_column_holds_it(spark: SparkSession) -> Non
 
 
 @pytest.mark.spark
-def test_entries_follow_each_other_and_hold_what_was_asked(spark: SparkSession, tmp_path: Path) -> None:
+def test_entries_are_numbered_and_hold_the_requests(spark: SparkSession, tmp_path: Path) -> None:
     ledger = written(spark, tmp_path)
     entries = list(ledger.entries())
     assert [(e.number, e.kind, e.request, e.keys) for e in entries] == [
@@ -147,7 +147,7 @@ def test_entries_follow_each_other_and_hold_what_was_asked(spark: SparkSession, 
 
 
 @pytest.mark.spark
-def test_two_who_ask_at_once_stand_one_after_the_other(spark: SparkSession, tmp_path: Path) -> None:
+def test_concurrent_appends_are_numbered_consecutively(spark: SparkSession, tmp_path: Path) -> None:
     one, other = (Ledger(spark, str(tmp_path / "ledger"), "shop") for _ in range(2))
     for n in range(3):
         one.append([LedgerEntry(REQUESTED, f"one {n}")])
@@ -189,7 +189,7 @@ def swap(table: DeltaTable) -> None:
         (swap, 1),
     ],
 )
-def test_whatever_is_done_to_it_shows(
+def test_tampering_is_detected(
     spark: SparkSession, tmp_path: Path, tamper: Callable[[DeltaTable], None], number: int
 ) -> None:
     ledger = written(spark, tmp_path)

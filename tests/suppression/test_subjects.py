@@ -47,7 +47,7 @@ def refused(folder: Path, tables: dict[str, Any], **more: Any) -> str:
     return caught.value.problem
 
 
-def test_rows_lead_over_several_tables_to_their_subject(tmp_path: Path) -> None:
+def test_foreign_keys_link_rows_to_their_subject(tmp_path: Path) -> None:
     rules = rules_of(loaded(tmp_path, TABLES | {"public.log": {}}))
     assert rules.subjects.tables == ["public.members", "public.claims", "public.photos"]
     assert rules.subjects.root_table("member") == "public.members"
@@ -56,7 +56,7 @@ def test_rows_lead_over_several_tables_to_their_subject(tmp_path: Path) -> None:
     assert rules.personal == {"public.members": {"name"}, "public.claims": {"text", "born"}}
 
 
-def test_the_plan_says_whose_rows_are_whose(tmp_path: Path) -> None:
+def test_plan_shows_the_subjects_of_tables(tmp_path: Path) -> None:
     assert plan(loaded(tmp_path, TABLES | {"public.log": {}}))["subjects"] == {
         "public.members": "member by id; a delete at the source asks for erasure",
         "public.claims": "member_id → public.members",
@@ -64,14 +64,14 @@ def test_the_plan_says_whose_rows_are_whose(tmp_path: Path) -> None:
     }
 
 
-def test_an_unknown_kind_names_those_that_there_are(tmp_path: Path) -> None:
+def test_unknown_kind_of_subject_lists_the_known_ones(tmp_path: Path) -> None:
     subjects = subjects_of(loaded(tmp_path, TABLES).tables)
     with pytest.raises(ConfigError, match="'doctor'") as caught:
         subjects.root_table("doctor")
     assert "member" in caught.value.remedy
 
 
-def test_a_table_that_is_another_than_the_file_says_is_refused(tmp_path: Path) -> None:
+def test_table_that_contradicts_the_file_is_refused(tmp_path: Path) -> None:
     subjects = subjects_of(loaded(tmp_path, TABLES).tables)
     subjects.require_columns("public.photos", ("claim_id", "number"), ("claim_id", "number"))
     for table, key, columns, problem in (
@@ -108,7 +108,7 @@ def test_a_table_that_is_another_than_the_file_says_is_refused(tmp_path: Path) -
         ({"public.members": MEMBERS | {"sequence": "name"}}, "orders its changes by the personal column 'name'"),
     ],
 )
-def test_what_can_not_be_is_refused(tmp_path: Path, changed: dict[str, Any], problem: str) -> None:
+def test_contradictory_subjects_are_refused(tmp_path: Path, changed: dict[str, Any], problem: str) -> None:
     assert problem in refused(tmp_path, TABLES | changed)
 
 
@@ -124,17 +124,17 @@ NAMED = {"subject": {"of": "member", "key": "id"}, "personal": ["name"], "shred"
         ({"on_erasure": {"name": {"generalise": "year"}}}, "which is shredded"),
     ],
 )
-def test_what_can_not_be_shredded_is_refused(tmp_path: Path, changed: dict[str, Any], problem: str) -> None:
+def test_columns_that_cannot_be_shredded_are_refused(tmp_path: Path, changed: dict[str, Any], problem: str) -> None:
     assert problem in refused(tmp_path, {"public.members": NAMED | changed}, privacy=shredding(tmp_path))
 
 
-def test_a_row_with_two_ways_to_its_subject_has_no_key_of_its_own(tmp_path: Path) -> None:
+def test_shredded_row_needs_exactly_one_subject(tmp_path: Path) -> None:
     two = {"through": {"buyer": "public.members", "seller": "public.members"}}
     tables = {"public.members": NAMED, "public.sales": {"subject": two, "personal": ["text"], "shred": ["text"]}}
     assert "exactly one subject" in refused(tmp_path, tables, privacy=shredding(tmp_path))
 
 
-def test_the_data_keys_are_named_and_lie_elsewhere(tmp_path: Path) -> None:
+def test_data_keys_must_be_outside_the_lakehouse(tmp_path: Path) -> None:
     tables = {"public.members": NAMED}
     assert "privacy.shredding" in refused(tmp_path, tables)
     for settings in (
@@ -155,7 +155,7 @@ def shredding(folder: Path) -> dict[str, Any]:
     return {"key_file": f"{folder}/ledger.key", "shredding": settings}
 
 
-def test_the_keys_of_the_ledger_are_named_and_lie_elsewhere(tmp_path: Path) -> None:
+def test_ledger_keys_must_be_outside_the_lakehouse(tmp_path: Path) -> None:
     assert "privacy.key_file" in refused(tmp_path, TABLES, privacy=None)
     inside = {"key_file": str(tmp_path / "lakehouse" / "system" / "ledger.key")}
     assert "lies in the lakehouse" in refused(tmp_path, TABLES, privacy=inside)

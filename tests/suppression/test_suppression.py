@@ -116,7 +116,7 @@ def compare(
 
 
 @pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2)])
-def test_silver_is_the_changelog_without_the_old_life(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_silver_equals_the_changelog_without_suppressed_events(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     """The requests come first: nobody knows which rows lead to their subjects but by what the events say, in any order
     of the tables."""
     random = Random(seed)
@@ -136,7 +136,7 @@ def test_silver_is_the_changelog_without_the_old_life(spark: SparkSession, tmp_p
 
 
 @pytest.mark.long
-def test_tables_that_are_rebuilt_hold_nothing_of_the_old_life(spark: SparkSession, tmp_path: Path) -> None:
+def test_rebuilt_tables_hold_no_suppressed_event(spark: SparkSession, tmp_path: Path) -> None:
     """Rows were merged before anybody asked, some had moved, or led to a subject once and do so no more."""
     random = Random(3)
     lives = {case: people.random_history(random, case, LENGTH, settled=False) for case in range(1, CASES // 2)}
@@ -171,7 +171,7 @@ def story() -> list[TableEvent]:
     ]
 
 
-def test_a_photo_that_came_before_its_claim_goes_and_a_new_life_stays(spark: SparkSession, tmp_path: Path) -> None:
+def test_late_children_are_removed_and_a_new_life_stays(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = insured(tmp_path)
     ledger = ask(spark, pipeline, {STRIDE: people.cutoff(1, story()[:4])})
     bronze = captured(spark, pipeline, tmp_path / "events", people.records(story(), 1), None, 1)
@@ -190,7 +190,7 @@ class Died(Exception):
 @pytest.mark.parametrize(
     "place", [(LateChildren, "remove"), (LateChildren, "_remove_from_table"), (Suppression, "_without_events")]
 )
-def test_a_merge_that_dies_after_the_ledger_is_healed_by_itself(
+def test_merge_that_dies_after_the_ledger_commit_is_completed_by_the_next(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[type, str]
 ) -> None:
     pipeline = insured(tmp_path)
@@ -209,7 +209,7 @@ def test_a_merge_that_dies_after_the_ledger_is_healed_by_itself(
     assert rows(spark, pipeline, CLAIMS) == rows(spark, pipeline, PHOTOS) == {}
 
 
-def test_an_event_of_which_nothing_tells_its_age_waits(spark: SparkSession, tmp_path: Path) -> None:
+def test_event_of_unknown_age_is_quarantined(spark: SparkSession, tmp_path: Path) -> None:
     """In a partition that nobody knew of, without a position."""
     pipeline = insured(tmp_path)
     ask(spark, pipeline, {STRIDE: Cutoff({"insured.members": {1: 9}}, {WHOLE_SOURCE: (0, 50, 0, 0, 1, 0, 0)})})
@@ -221,7 +221,7 @@ def test_an_event_of_which_nothing_tells_its_age_waits(spark: SparkSession, tmp_
     assert [(r.code, r["table"], r.offset) for r in held] == [("old-or-new-life", MEMBERS, 0)]
 
 
-def test_without_a_request_no_event_is_looked_at(
+def test_no_event_is_examined_without_a_request(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: Sequence[object] = []
@@ -232,7 +232,7 @@ def test_without_a_request_no_event_is_looked_at(
     assert len(rows(spark, pipeline, MEMBERS)) == 2
 
 
-def test_a_read_is_of_the_life_in_which_it_stands(spark: SparkSession) -> None:
+def test_snapshot_read_belongs_to_the_life_of_its_position(spark: SparkSession) -> None:
     """Reads of incremental snapshots, and a transaction that was open when the erasure was asked for."""
     topic = Topic("t")
 

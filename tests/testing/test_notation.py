@@ -14,13 +14,13 @@ from ingest.testing.changelogs import COLUMNS, random_changelog
 
 @settings(deadline=None)
 @given(st.integers(0, 2**32))
-def test_a_line_says_the_events_that_it_was_written_from(seed: int) -> None:
+def test_line_parses_to_its_events(seed: int) -> None:
     events = random_changelog(Random(seed), 12, truncates=seed % 2 == 0)
     assert parse_events(format_events(events, COLUMNS), COLUMNS) == events
 
 
 @pytest.mark.parametrize("word", ["x1@10", "c1@10(x)", "c1@", "d@@3"])
-def test_what_is_no_event_is_named(word: str) -> None:
+def test_invalid_event_is_named(word: str) -> None:
     with pytest.raises(ValueError, match=r"c1@10\(x\)|is no event"):
         parse_events(f"d1@5 {word}", COLUMNS)
 
@@ -43,13 +43,13 @@ def test_what_is_no_event_is_named(word: str) -> None:
         ("c1@10(x,1) d1>2@20 d2@25 c2@30(y,?)", {}),
     ],
 )
-def test_the_reference_does_what_each_event_says(line: str, rows: dict[int, tuple[object, ...]]) -> None:
+def test_oracle_folds_each_kind_of_event(line: str, rows: dict[int, tuple[object, ...]]) -> None:
     assert fold(parse_events(line, ("v", "big")), ("v", "big")) == {
         key: {"v": v, "big": big} for key, (v, big) in rows.items()
     }
 
 
-def test_a_failing_changelog_shrinks_to_what_fails() -> None:
+def test_failing_changelog_shrinks() -> None:
     events = random_changelog(Random(1), 60)
     needed = {events[3].offset, events[len(events) // 2].offset, events[-2].offset}
 
@@ -59,6 +59,6 @@ def test_a_failing_changelog_shrinks_to_what_fails() -> None:
     assert {e.offset for e in shrink(events, fails)} == needed  # type: ignore[arg-type]
 
 
-def test_an_unavailable_value_is_none_of_the_others() -> None:
+def test_unavailable_value_equals_no_other() -> None:
     others: list[object] = [None, "", 0, "?"]
     assert UNAVAILABLE not in others

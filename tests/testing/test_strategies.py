@@ -102,7 +102,7 @@ def carries(events: Iterable[Event]) -> bool:
     return False
 
 
-def test_a_changelog_means_the_same_however_it_is_delivered() -> None:
+def test_result_is_independent_of_the_delivery() -> None:
     for one in samples():
         assert fold(one.sent, NAMES) == fold(one.said, NAMES), str(one)
         assert set(map(identity, one.sent)) == set(map(identity, one.said)), str(one)
@@ -110,14 +110,14 @@ def test_a_changelog_means_the_same_however_it_is_delivered() -> None:
             assert [*dict.fromkeys(map(identity, one.sent))] == [*dict.fromkeys(map(identity, one.said))], str(one)
 
 
-def test_batches_are_the_events_one_after_another_by_their_numbers() -> None:
+def test_batches_are_in_the_order_of_offsets() -> None:
     for one in [*samples(), *samples(bags)]:
         assert all(one.cut)
         for events in (one.said, one.sent):
             assert [e.offset for e in events] == [*range(len(events))], str(one)
 
 
-def test_a_line_says_any_changelog() -> None:
+def test_notation_round_trips_any_changelog() -> None:
     for one in [*samples(), *samples(bags)]:
         for events in (one.said, one.sent):
             assert parse_events(format_events(events, NAMES), NAMES) == events
@@ -138,14 +138,14 @@ def highest(events: Iterable[Event]) -> Rows:
     return {key: row for key, (at, row) in newest.items() if row is not None and at > emptied}
 
 
-def test_of_whole_images_the_highest_position_decides() -> None:
+def test_highest_position_decides_among_whole_images() -> None:
     whole = [one for one in samples() if not any(map(lacks, one.said))]
     assert len(whole) > 50
     for one in whole:
         assert highest(one.sent) == fold(one.said, NAMES), str(one)
 
 
-def test_a_changelog_keeps_to_what_the_merge_can_know() -> None:
+def test_changelogs_are_decidable() -> None:
     for events, _ in samples():
         said, line = [e for e in events if e.op != "null"], format_events(events, NAMES)
         if any(e.before is not None for e in events):
@@ -179,7 +179,7 @@ def places(events: Sequence[Event]) -> set[tuple[Hashable, ...]]:
     return found
 
 
-def test_a_null_tombstone_stands_after_the_change_before_it() -> None:
+def test_null_tombstone_is_placed_after_the_change_before_it() -> None:
     for one in samples():
         assert places(one.sent) == places(one.said), str(one)
 
@@ -195,7 +195,7 @@ def test_a_null_tombstone_stands_after_the_change_before_it() -> None:
         "c0@10(x,0,long) u0@20(y,0,?)[x,0,long] d0@30 c0@40(x,0,~) u0@50(y,0,?)[x,0,was]",
     ],
 )
-def test_a_changelog_that_someone_wrote_means_the_same(line: str) -> None:
+def test_example_changelogs_have_one_result(line: str) -> None:
     said = parse_events(line, NAMES)
 
     @settings(DRAWS, max_examples=40)
@@ -262,12 +262,12 @@ def occurs(holds: Callable[[Drawn], bool]) -> bool:
 
 
 @pytest.mark.parametrize("kind", SAID)
-def test_a_source_says_every_kind_of_thing(kind: str) -> None:
+def test_changelogs_cover_every_kind_of_event(kind: str) -> None:
     assert occurs(lambda one: SAID[kind](one.said))
 
 
 @pytest.mark.parametrize("kind", SENT)
-def test_a_transport_does_every_kind_of_thing(kind: str) -> None:
+def test_deliveries_cover_every_kind_of_reordering(kind: str) -> None:
     assert occurs(SENT[kind])
 
 
@@ -281,11 +281,11 @@ def test_a_transport_does_every_kind_of_thing(kind: str) -> None:
     ],
     ids=["a delete before its row", "an event after others", "a run within a move", "a run with its null tombstone"],
 )
-def test_a_transport_may_deliver(line: str, ops: str) -> None:
+def test_possible_delivery_is_generated(line: str, ops: str) -> None:
     assert shrink(deliveries(parse_events(line, NAMES)), lambda sent: [e.op for e in sent] == ops.split())
 
 
-def test_a_changelog_gets_small() -> None:
+def test_changelog_shrinks() -> None:
     found = shrink(changelogs(), revived)
     assert len(found) <= 3, format_events(found, NAMES)
     assert {e.image.get("plain", "x") for e in found} == {"x"}
@@ -301,12 +301,12 @@ def by_arrival(events: Iterable[Event]) -> Rows:
     return rows
 
 
-def test_what_a_wrong_pipeline_fails_at_gets_small() -> None:
+def test_failure_of_a_wrong_pipeline_shrinks() -> None:
     found = shrink(drawn(changelogs(unavailable=())), lambda one: by_arrival(one.sent) != fold(one.said, NAMES))
     assert len(found.sent) <= 4, str(found)
 
 
-def test_a_bag_counts_what_a_run_tells_again_once() -> None:
+def test_bag_counts_repeated_records_once() -> None:
     for one in samples(bags):
         credit = Counter(tuple(sorted(e.image.items())) for e in one.said if e.image)
         debt = Counter(tuple(sorted(e.before.items())) for e in one.said if e.before is not None)
@@ -319,7 +319,7 @@ def test_a_bag_counts_what_a_run_tells_again_once() -> None:
         assert once == Counter(map(identity, one.said)), str(one)
 
 
-def test_a_bag_says_every_kind_of_thing() -> None:
+def test_bags_cover_every_kind_of_event() -> None:
     bag = samples(bags)
     assert any({e.op for e in one.said} == {"c", "u", "d"} for one in bag)
     assert any(neighbours(one.said, lambda a, b: identity(a) == identity(b)) for one in bag)
@@ -327,7 +327,7 @@ def test_a_bag_says_every_kind_of_thing() -> None:
     assert any(neighbours(one.sent, lambda a, b: b.lsn < a.lsn) for one in bag)
 
 
-def test_columns_are_those_that_are_given() -> None:
+def test_changelogs_use_the_given_columns() -> None:
     only = shrink(changelogs({"total": st.just(7)}, unavailable=["total"]), SAID["a value that was not sent"])
     assert {frozenset(e.image) for e in only} == {frozenset(["total"])}
     assert NAMES == random_changelogs.COLUMNS
@@ -335,7 +335,7 @@ def test_columns_are_those_that_are_given() -> None:
         changelogs(unavailable=["total"])
 
 
-def test_the_reference_needs_no_hypothesis() -> None:
+def test_oracle_needs_no_hypothesis() -> None:
     program = "import sys; sys.modules['hypothesis'] = None; import ingest.testing.changelogs"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=600)
 
@@ -358,7 +358,7 @@ class ByArrival(ByTheReference):
         return by_arrival(self._merged)
 
 
-def test_the_example_of_the_docs_tells_right_from_wrong() -> None:
+def test_example_of_the_docs_catches_a_wrong_pipeline() -> None:
     (example,) = blocks("py")
 
     def test_of(pipeline: type[ByTheReference]) -> Callable[[], None]:

@@ -42,7 +42,7 @@ def collected(shop: Shop, *options: str) -> dict[str, Any]:
     return dict(table)
 
 
-def test_the_horizon_follows_what_the_topic_still_holds(shop: Shop) -> None:
+def test_gc_horizon_follows_the_topic(shop: Shop) -> None:
     log = shop.log
     shop.send(
         log.change("c", 10, {"id": 1, "v": "a"}),
@@ -63,7 +63,7 @@ def test_the_horizon_follows_what_the_topic_still_holds(shop: Shop) -> None:
     assert shop.quarantined() == [(5, "older-than-horizon")]
 
 
-def test_what_only_the_archive_still_holds_may_come_again(shop: Shop, s3: S3) -> None:
+def test_gc_horizon_follows_the_archive(shop: Shop, s3: S3) -> None:
     log, bucket = shop.log, f"gc-{uuid.uuid4().hex}"
     boto3.client("s3", **s3.client_options).create_bucket(Bucket=bucket)
     shop.send(
@@ -77,7 +77,7 @@ def test_what_only_the_archive_still_holds_may_come_again(shop: Shop, s3: S3) ->
     assert collected(shop, "--keep-days", "0")["forgotten"] == 1
 
 
-def test_who_says_for_how_long_is_obeyed(shop: Shop) -> None:
+def test_keep_days_overrides_the_horizon(shop: Shop) -> None:
     log = shop.log
     shop.send(
         log.change("c", 10, {"id": 1, "v": "a"}),

@@ -37,7 +37,9 @@ def kept_up(spark: SparkSession, shop: Pipeline, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.long
-def test_what_only_old_versions_need_goes(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_old_versions_are_deleted(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shop = shop_keeping(tmp_path, 0)
     merged(spark, shop, captured(spark, shop, tmp_path, events()))
     before, orders = digests(spark, shop), Path(shop.layout.silver(shop.name, ORDERS))
@@ -50,7 +52,7 @@ def test_what_only_old_versions_need_goes(spark: SparkSession, tmp_path: Path, m
         assert Table(spark, str(orders)).property(name) == kept
 
 
-def test_files_that_went_a_moment_ago_stay_for_a_fraction_of_an_hour(
+def test_files_are_kept_for_a_fraction_of_an_hour(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Delta rounds hours: of these it would make none, and take the files of whoever is about to commit."""
@@ -62,7 +64,7 @@ def test_files_that_went_a_moment_ago_stay_for_a_fraction_of_an_hour(
     assert {f.name for f in orders.glob("*.parquet")} == written
 
 
-def test_it_is_not_time_to_at_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_first_upkeep_waits(spark: SparkSession, tmp_path: Path) -> None:
     shop = shop_keeping(tmp_path, 1)
     merged(spark, shop, captured(spark, shop, tmp_path, events()[:50]))
     orders = Table(spark, shop.layout.silver(shop.name, ORDERS))
@@ -72,7 +74,7 @@ def test_it_is_not_time_to_at_once(spark: SparkSession, tmp_path: Path) -> None:
     assert orders.version() == before
 
 
-def test_a_session_of_the_pipeline_makes_tables_that_say_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_have_the_retention_of_the_pipeline(spark: SparkSession, tmp_path: Path) -> None:
     shop = pipeline(tmp_path, old_versions={"keep_hours": 7})
     try:
         for name, value in shop.session.items():
@@ -87,7 +89,7 @@ def test_a_session_of_the_pipeline_makes_tables_that_say_so(spark: SparkSession,
     assert shop.old_versions.properties["delta.logRetentionDuration"] == "interval 25200 seconds"
 
 
-def test_a_log_is_shortened_up_to_what_the_newest_version_is_told_by(spark: SparkSession, tmp_path: Path) -> None:
+def test_log_is_deleted_up_to_the_last_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     shop = pipeline(tmp_path)
     merged(spark, shop, captured(spark, shop, tmp_path, events()))
     before, path = digests(spark, shop), shop.layout.silver(shop.name, ORDERS)

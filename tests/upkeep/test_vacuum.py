@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 ORDERS = "public.orders"
 
 
-def test_old_versions_go_and_the_newest_stays(spark: SparkSession, tmp_path: Path) -> None:
+def test_vacuum_deletes_old_versions(spark: SparkSession, tmp_path: Path) -> None:
     shop = pipeline(tmp_path)
     merged(spark, shop, captured(spark, shop, tmp_path, events()))
     before, orders = digests(spark, shop), Path(shop.layout.silver(shop.name, ORDERS))
