@@ -502,7 +502,7 @@ MUTANTS = [
     ),
     Mutant(
         "some of many keys are not searched",
-        "lakehouse/page_index.py",
+        "jvm/page_filter.py",
         "range(0, values.size(), _VALUES_A_FILTER)",
         "range(_VALUES_A_FILTER, values.size(), _VALUES_A_FILTER)",
         ("tests/delta", "tests/lakehouse"),

@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 from ingest.backfill.source_readers import SourceReader
 from ingest.config import Pipeline
 from ingest.errors import ConfigError
+from ingest.jvm.folders import deleted_afterwards
 from ingest.lakehouse.bronze import Bronze
 from ingest.loop.capture import Capture
 from ingest.names import Lakehouse
 from ingest.pipeline.composition import archive_import_of, layout_of, rules_of
 from ingest.pipeline.shredding import sealing_of
 from ingest.sources.archive import ArchiveSource
-from ingest.spark.folders import deleted_afterwards
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from ingest.config import Pipeline
 from ingest.delta.commit_log import THROUGH_BATCH, WRITER
 from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.errors import ChangelogUnusable, Contended
+from ingest.jvm.folders import delete_folder
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.backfills import REBUILD, BackfillRun, Backfills
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
@@ -26,7 +27,6 @@ from ingest.loop.set_aside import SetAsideTables
 from ingest.names import Lakehouse
 from ingest.pipeline.composition import rules_of
 from ingest.reconcile import TableState, table_state
-from ingest.spark.folders import delete_folder
 
 _LEASE_SECONDS = 300.0
 

@@ -19,8 +19,7 @@ from pyspark.sql import types as T
 from ingest.batches.group_stats import CHANGE, Group, in_transport_order
 from ingest.changelog.origin import ORIGIN
 from ingest.evolution.inference import are_parsed, column_kinds, parsed_images
-from ingest.jvm.classes import java_class
-from ingest.jvm.expressions import invoke
+from ingest.jvm.expressions import JavaAccumulator
 from ingest.jvm.library import tasks_have_library
 from ingest.merge.key_changes import names_new_key
 from ingest.spark.local_rows import local_rows
@@ -45,9 +44,7 @@ class BatchCounter:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        jvm: Any = spark._jvm
-        self._counts = java_class(jvm, "ingest.batches.BatchStats")()
-        spark._jsc.sc().register(self._counts)
+        self._counts = JavaAccumulator(spark, "ingest.batches.BatchStats")
 
     @staticmethod
     def is_available(spark: SparkSession) -> bool:
@@ -58,11 +55,11 @@ class BatchCounter:
         """Returns `batch` as a column that counts each event for which it is evaluated. `position`, `table`: the
         event's position and table, as bronze places it."""
         observed = (_observed(position, table), batch)
-        return invoke(self._spark._jvm, self._counts, "observe", T.LongType(), observed, pure=False)
+        return self._counts.updated_by("observe", T.LongType(), observed)
 
     def groups_json(self) -> list[dict[str, Any]] | None:
         """Returns `Group.to_json` of each group, once all events are written. None where not all could be counted."""
-        text = self._counts.toJson()
+        text = self._counts.to_json()
         if text is None:
             return None
         counted = json.loads(text)

@@ -12,11 +12,11 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from ingest.batches.schema_novelty import is_novel
 from ingest.changelog.envelope import CHANGES, TOMBSTONE
 from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import is_unplaced_read_at
 from ingest.evolution.inference import are_parsed, column_kinds, parsed_images, union_of_kinds
+from ingest.jvm.schema_novelty import is_novel
 from ingest.merge.key_changes import names_new_key
 
 Coordinates = tuple[str, int, int]

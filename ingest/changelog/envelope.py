@@ -25,8 +25,8 @@ from ingest.changelog.position import (
     progress,
     source_numbers,
 )
-from ingest.changelog.projection import Projection
-from ingest.spark.plain_json import CORRUPT, opened
+from ingest.jvm.plain_json import CORRUPT, opened
+from ingest.jvm.projection import Projection
 
 RECORD = T.StructType(
     [

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from ingest.changelog.values.columns import Column
 from ingest.changelog.values.types import OutOfRange
 from ingest.changelog.values.wire_types import wire_spark_type
-from ingest.spark.plain_json import CORRUPT
+from ingest.jvm.plain_json import CORRUPT
 
 
 class ImageChoice(Enum):

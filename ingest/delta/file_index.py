@@ -7,7 +7,6 @@ the rest, and longer the more files there are. The subclass here returns the fil
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from functools import cache
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,25 +14,11 @@ from pyspark.sql import functions as F
 
 from ingest.delta.classes import delta_classes
 from ingest.internal_columns import LOCATION
-from ingest.jvm.classes import java_class, scala_object
-from ingest.jvm.constructors import batch_file_index
+from ingest.jvm.classes import java_class
+from ingest.jvm.constructors import batch_file_index, logical_relation
 from ingest.jvm.library import has_library
+from ingest.jvm.plans import frame_of
 from ingest.spark.prepared import Files, Query, scanned
-
-
-class _Classes:
-    """Classes of the JVM, looked up once per session (see `delta.classes`)."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        jvm: Any = spark._jvm
-        sql = jvm.org.apache.spark.sql
-        self.relations = scala_object(sql.execution.datasources, "LogicalRelation")
-        self.datasets = scala_object(sql.classic, "Dataset")
-
-
-@cache
-def _classes(spark: SparkSession) -> _Classes:
-    return _Classes(spark)
 
 
 def rows_of(spark: SparkSession, log: Any, snapshot: Any, actions: Sequence[Any]) -> DataFrame:
@@ -75,9 +60,4 @@ def _index(spark: SparkSession, log: Any, snapshot: Any, actions: Sequence[Any])
 
 def _rows(spark: SparkSession, log: Any, snapshot: Any, index: Any) -> DataFrame:
     relation = log.buildHadoopFsRelationWithFileIndex(snapshot, index, delta_classes(spark).none, True)
-    return frame_of(spark, _classes(spark).relations.apply(relation, False))
-
-
-def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
-    """Returns the frame of a logical plan of the JVM."""
-    return DataFrame(_classes(spark).datasets.ofRows(spark._jsparkSession, plan), spark)
+    return frame_of(spark, logical_relation(spark._jvm, relation))

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
@@ -26,6 +25,7 @@ from ingest.demo.story import Story
 from ingest.demo.summary import Summary
 from ingest.errors import SourceRefused, StackFailed
 from ingest.failures.conversion import converting_errors
+from ingest.jvm.causes import JVM_ENDED
 from ingest.pipeline.composition import Run
 from ingest.quality import Comparison, compare_with_postgres
 from ingest.sources.kafka_admin import KafkaAdmin
@@ -92,7 +92,7 @@ def _spark_beside() -> Iterator[Future[SparkSession]]:
         finally:
             if not future.cancel() and future.exception() is None:
                 # A SIGTERM to the whole process group (as `timeout` sends it) has ended Spark's JVM already.
-                with suppress(Py4JError, OSError):
+                with suppress(*JVM_ENDED):
                     future.result().stop()
 
 

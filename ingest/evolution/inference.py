@@ -23,8 +23,8 @@ from ingest.changelog.values.json_text import NUMBER, plain_number
 from ingest.changelog.values.types import Kind, parse
 from ingest.evolution.inferred_types import is_inferable, join_all, wire_of
 from ingest.evolution.policies import TableColumn
+from ingest.jvm.plain_json import WITHOUT_LIMITS
 from ingest.names import identifier
-from ingest.spark.plain_json import WITHOUT_LIMITS
 
 _OUTSIDE_QUOTES = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
 _IMAGES = "before variant, after variant"

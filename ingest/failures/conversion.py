@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from pyspark import SparkContext
-
 from ingest.config import Pipeline
 from ingest.errors import IngestError
 from ingest.failures.table import FAILURES
-from ingest.spark.causes import Cause, causes, own_error
+from ingest.jvm.causes import Cause, causes, own_error
 
 _LIBRARIES = ("pyspark", "py4j", "delta", "deltalake", "confluent_kafka", "cimpl", "botocore", "psycopg", "sqlalchemy")
 """Packages whose exceptions are converted; any other exception is a defect of this project. `cimpl` is part of
@@ -33,7 +31,7 @@ def to_ingest_error(error: Exception, pipeline: Pipeline) -> IngestError | None:
         return None
     if (project_error := own_error(error)) is not None:
         return project_error
-    chain = causes(error, SparkContext._jvm)
+    chain = causes(error)
     failure = next((f for f in FAILURES if f.applies(chain, pipeline)), None)
     if failure is not None:
         return failure.kind(f"pipeline {pipeline.name}: {_fill(failure.problem, chain, pipeline)}", failure.remedy)

@@ -28,7 +28,7 @@ from ingest.errors import (
     StorageRefused,
     Unreachable,
 )
-from ingest.spark.causes import Cause, python_names
+from ingest.jvm.causes import Cause, python_names
 
 _NEARLY_FULL_BYTES = 64 << 20
 _CHECK_SERVICE = "check that it runs and can be reached; the same command continues where it stopped"

@@ -18,6 +18,7 @@ VERSIONS = {"pyspark": "4.2.*", "delta-spark": "4.4.*"}
 """The packages and their versions. `pyproject.toml` pins the same."""
 _SQL = "org.apache.spark.sql"
 _DELTA = f"{_SQL}.delta"
+_PARQUET = f"{_SQL}.execution.datasources.parquet"
 
 
 def require_versions() -> None:
@@ -102,6 +103,12 @@ def row_bitmap(jvm: Any, row_number: Any) -> Any:
     return java_class(jvm, f"{_SQL}.catalyst.expressions.aggregation.BitmapAggregator")(row_number, 0, 0, "Portable")
 
 
+def object_literal(jvm: Any, value: Any) -> Any:
+    """Returns Spark's `Literal` of an object of the JVM: value, dataType, of which an `ObjectType` has: cls."""
+    object_type = java_class(jvm, f"{_SQL}.types.ObjectType")(value.getClass())
+    return java_class(jvm, f"{_SQL}.catalyst.expressions.Literal")(value, object_type)
+
+
 def invocation(
     jvm: Any, target: Any, method: str, data_type: Any, arguments: Sequence[Any], nothing: Any, pure: bool
 ) -> Any:
@@ -118,8 +125,46 @@ def json_evaluator(jvm: Any, options: Any, data_type: Any, corrupt: str, time_zo
     return make(options, data_type, corrupt, time_zone, False)
 
 
+def function_identifier(jvm: Any, name: str) -> Any:
+    """Returns Spark's `FunctionIdentifier` of a function without a database: funcName."""
+    return java_class(jvm, f"{_SQL}.catalyst.FunctionIdentifier")(name)
+
+
+def parquet_schemas(jvm: Any, settings: Any) -> Any:
+    """Returns Spark's `SparkToParquetSchemaConverter`: conf."""
+    return java_class(jvm, f"{_PARQUET}.SparkToParquetSchemaConverter")(settings)
+
+
+def proleptic_calendar(jvm: Any) -> Any:
+    """Returns Spark's `RebaseSpec` of times in the proleptic Gregorian calendar: mode, originTimeZone."""
+    mode = java_class(jvm, f"{_SQL}.internal.LegacyBehaviorPolicy$.MODULE$").CORRECTED()
+    return java_class(jvm, f"{_SQL}.catalyst.util.RebaseDateTime$RebaseSpec")(mode, jvm.scala.Option.empty())
+
+
+def in_filter(jvm: Any, name: str, values: Any) -> Any:
+    """Returns Spark's `In` of the sources' filters: attribute, values."""
+    return java_class(jvm, f"{_SQL}.sources.In")(name, values)
+
+
 def parquet_filters(jvm: Any, schema: Any, most_values: int, calendar: Any) -> Any:
     """Returns Spark's `ParquetFilters`: schema, pushDownDate, pushDownTimestamp, pushDownDecimal,
     pushDownStringPredicate, pushDownInFilterThreshold, caseSensitive, datetimeRebaseSpec."""
-    make = java_class(jvm, f"{_SQL}.execution.datasources.parquet.ParquetFilters")
+    make = java_class(jvm, f"{_PARQUET}.ParquetFilters")
     return make(schema, True, True, True, True, most_values, True, calendar)
+
+
+def logical_relation(jvm: Any, relation: Any) -> Any:
+    """Returns Spark's `LogicalRelation`: relation, isStreaming."""
+    return java_class(jvm, f"{_SQL}.execution.datasources.LogicalRelation$.MODULE$").apply(relation, False)
+
+
+def relation_with_options(relation: Any, options: Any, session: Any) -> Any:
+    """Returns a copy of a `HadoopFsRelation`: location, partitionSchema, dataSchema, bucketSpec, fileFormat, options,
+    sparkSession."""
+    location, partitions, columns = relation.location(), relation.partitionSchema(), relation.dataSchema()
+    return relation.copy(location, partitions, columns, relation.bucketSpec(), relation.fileFormat(), options, session)
+
+
+def scan_of_relation(scan: Any, relation: Any) -> Any:
+    """Returns a copy of a `LogicalRelation`: relation, output, catalogTable, isStreaming, stream."""
+    return scan.copy(relation, scan.output(), scan.catalogTable(), scan.isStreaming(), scan.stream())

@@ -1,28 +1,23 @@
 """Reads the rows of a few keys out of large files, by Parquet's column index: it has the bounds of each page, and
 readers skip the pages outside of a filter. A file sorted by key has few pages that may hold a key.
-
-Spark pushes filters down as literals of the plan, which end up in event logs. Keys may be personal: here they go to the
-Parquet readers alone, as a filter in their configuration.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import quoted
-from ingest.changelog.projection import Projection
 from ingest.delta import file_index
 from ingest.delta.data_file import DataFile
 from ingest.delta.delta_table import Table
-from ingest.jvm.classes import scala_object
-from ingest.jvm.constructors import parquet_filters
+from ingest.jvm.page_filter import CollectedValues, with_page_filter
+from ingest.jvm.projection import Projection
 from ingest.merge.key_join import joined_by_key
-from ingest.names import identifier
 from ingest.spark.checkpoints import checkpoint
 from ingest.spark.prepared import Query
 
@@ -32,19 +27,8 @@ _IN_ONE_TASK = 4 << 20
 """Bytes of files up to which one task is as fast as several."""
 FEW_KEYS = 5000
 """With more keys hardly a page can be skipped, and comparing with each costs more than it saves."""
-_VALUES_A_FILTER = 128
-"""Values of one IN filter, which makes a chain of comparisons. Such filters are combined into a balanced tree, because
-readers recurse into them."""
 _ROWS_OF_A_PARTITION = (1 << 33) - 1
 """The part of Spark's increasing ids that numbers the rows of a partition."""
-_FILTER = "parquet.private.read.filter.predicate"
-_OPTIONS = {
-    # These filter whole row groups, and would search every dictionary for every key.
-    "parquet.filter.dictionary.enabled": "false",
-    "parquet.filter.bloom.enabled": "false",
-    # Reads neighbouring pages at once; in an object store each would be a request.
-    "parquet.hadoop.vectored.io.enabled": "true",
-}
 
 
 def matching(
@@ -112,17 +96,13 @@ def _scan(
     rows = table.rows_in(files)
     if sum(f.size for f in files) <= _SEARCHED:
         return rows, False
-    spark = rows.sparkSession
     keyed, summary = _key_summary(column)
-    found = keyed.of(wanted).agg(*summary)
-    # The values stay in the JVM: through Python they would have to be converted there and back exactly.
-    row = found._jdf.collectAsList().get(0)
-    if row.getLong(1) > FEW_KEYS or row.getLong(2):
+    found = CollectedValues(keyed.of(wanted).agg(*summary))
+    if found.rows > FEW_KEYS or found.nulls:
         return rows, False
     name = stored or column
     in_files = rows.select(quoted(name).alias(table.physical_name(name)))
-    predicate = _in_filter(spark, in_files, row.getList(0))
-    return rows if predicate is None else _with_options(spark, rows, _OPTIONS | {_FILTER: predicate}), True
+    return with_page_filter(rows, in_files, found), True
 
 
 @lru_cache(maxsize=512)
@@ -135,77 +115,3 @@ def _key_summary(column: str) -> tuple[Projection, tuple[Column, Column, Column]
     keys = F.sort_array(F.collect_set(F.when(F.col("early"), F.col("key"))))
     nulls = F.count_if(F.col("key").isNull()).alias("nulls")
     return keyed, (keys.alias("keys"), F.count("key").alias("rows"), nulls)
-
-
-class _Classes:
-    """Classes of Parquet and of Spark's Parquet source, each looked up once (see `delta.classes`)."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        jvm: Any = spark._jvm
-        sql = jvm.org.apache.spark.sql
-        self.schemas = sql.execution.datasources.parquet.SparkToParquetSchemaConverter
-        self.one_of = sql.sources.In
-        policies = scala_object(sql.internal, "LegacyBehaviorPolicy")
-        calendar = getattr(sql.catalyst.util, "RebaseDateTime$RebaseSpec")
-        self.calendar = calendar(policies.CORRECTED(), jvm.scala.Option.empty())
-        self.either = getattr(jvm.org.apache.parquet.filter2.predicate.FilterApi, "or")
-        self.input = jvm.org.apache.parquet.hadoop.ParquetInputFormat
-        self.configuration = jvm.org.apache.hadoop.conf.Configuration
-        # A reader has one filter: one that Spark pushes down (a joined key is not null) would replace it.
-        self.session = spark._jsparkSession.newSession()
-        self.session.conf().set("spark.sql.parquet.filterPushdown", "false")
-        # Each task parses the filter, and reads almost nothing of its files.
-        self.session.conf().set("spark.sql.files.maxPartitionBytes", str(128 << 20))
-
-
-@cache
-def _classes(spark: SparkSession) -> _Classes:
-    return _Classes(spark)
-
-
-def _in_filter(spark: SparkSession, column: DataFrame, values: Any) -> str | None:
-    """Returns the filter that `column` is one of `values`, as Parquet serializes it into a configuration; None if
-    Parquet can't compare the type, or without values."""
-    classes = _classes(spark)
-    schema = column._jdf.schema()
-    message = classes.schemas(spark._jsparkSession.sessionState().conf()).convert(schema)
-    filters = parquet_filters(spark._jvm, message, FEW_KEYS + 1, classes.calendar)
-    # In Spark's filters a name with dots is a path unless it is quoted.
-    name = schema.apply(0).name()
-    name = identifier(name) if "." in name else name
-    parts = []
-    for at in range(0, values.size(), _VALUES_A_FILTER):
-        chunk = values.subList(at, min(at + _VALUES_A_FILTER, values.size())).toArray()
-        predicate = filters.createFilter(classes.one_of(name, chunk))
-        if predicate.isEmpty():
-            return None
-        parts.append(predicate.get())
-    while len(parts) > 1:
-        pairs = [classes.either(*parts[i : i + 2]) for i in range(0, len(parts) - 1, 2)]
-        parts = pairs + parts[len(pairs) * 2 :]
-    if not parts:
-        return None
-    configuration = classes.configuration(False)
-    classes.input.setFilterPredicate(configuration, parts[0])
-    return str(configuration.get(_FILTER))
-
-
-def _with_options(spark: SparkSession, rows: DataFrame, options: dict[str, str]) -> DataFrame:
-    """Returns the same scan with `options` for its Parquet readers."""
-    scan = rows._jdf.queryExecution().analyzed()
-    relation = scan.relation()
-    all_options = relation.options()
-    for key, value in options.items():
-        all_options = all_options.updated(key, value)
-    classes = _classes(spark)
-    new = relation.copy(
-        relation.location(),
-        relation.partitionSchema(),
-        relation.dataSchema(),
-        relation.bucketSpec(),
-        relation.fileFormat(),
-        all_options,
-        classes.session,
-    )
-    plan = scan.copy(new, scan.output(), scan.catalogTable(), scan.isStreaming(), scan.stream())
-    return file_index.frame_of(spark, plan)

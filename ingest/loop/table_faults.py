@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext
-from pyspark.errors import PySparkException
-
 from ingest.delta.conflict_retry import CONFLICTS
 from ingest.errors import ChangelogUnusable, ConfigError, IngestError, LakehouseDamaged, StopRequested, TableUnusable
 from ingest.failures.table import FAILURES
-from ingest.spark.causes import Cause, causes
+from ingest.jvm.causes import JAVA_ERRORS, Cause, causes
 
 UNUSABLE, SETTINGS, DAMAGED, ENGINE = "table-unusable", "table-settings", "table-damaged", "engine-error"
 _CODES: tuple[tuple[type[IngestError], str], ...] = (
@@ -19,7 +15,7 @@ _CODES: tuple[tuple[type[IngestError], str], ...] = (
     (ConfigError, SETTINGS),
     (LakehouseDamaged, DAMAGED),
 )
-_UNEXPECTED = (PySparkException, Py4JJavaError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_UNEXPECTED = (*JAVA_ERRORS, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Failures of unforeseen causes that a table's data or schema may lead to."""
 FAULTS = (IngestError, *_UNEXPECTED)
 """Errors that may be a table's fault. All others stop a run."""
@@ -46,7 +42,7 @@ def reason_of(table: str, error: BaseException) -> Reason | None:
     if not isinstance(error, _UNEXPECTED):
         return None
     # The error's kind, not its text, which may quote rows and literals.
-    chain = causes(error, SparkContext._jvm)
+    chain = causes(error)
     known = {failure.kind for failure in FAILURES if failure.matches(chain)}
     if LakehouseDamaged in known and not any(kind.retried for kind in known):
         return Reason(

@@ -19,8 +19,8 @@ from ingest.changelog.values.types import spark_type
 from ingest.changelog.values.unavailable import is_unavailable
 from ingest.changelog.values.wire_types import wire_spark_type
 from ingest.evolution.policies import TableColumn
+from ingest.jvm.plain_json import WITHOUT_LIMITS
 from ingest.merge.table_schema import TableSchema
-from ingest.spark.plain_json import WITHOUT_LIMITS
 
 
 def decoded_column(target: TableColumn, table_schema: TableSchema, reader: ImageReader) -> SparkColumn:

@@ -22,15 +22,15 @@ from ingest.changelog.change import (
     quoted,
 )
 from ingest.changelog.image_reader import ImageChoice, ImageReader, before_type, image, key_type, value_type
-from ingest.changelog.projection import Projection
 from ingest.changelog.refusal import refusal
 from ingest.evolution.inference import are_parsed, is_inexact, parsed_images
+from ingest.jvm.plain_json import CORRUPT, WITHOUT_LIMITS, opened
+from ingest.jvm.projection import Projection
 from ingest.merge.image_columns import column_positions, decoded_column, lists_of_columns, unavailable_flags
 from ingest.merge.image_keys import key_columns, named_key_columns, needs_key, new_key, old_key
 from ingest.merge.key_changes import new_key_text
 from ingest.merge.moves import split_key_updates
 from ingest.merge.table_schema import TableSchema
-from ingest.spark.plain_json import CORRUPT, WITHOUT_LIMITS, opened
 
 _EVENT = ("topic", "partition", "offset", "op", "wrapped", "position", "source_ts")
 """Columns of an event that a change is built from, besides the JSON of key and value."""

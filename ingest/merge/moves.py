@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import CODE, COLUMN_POSITIONS, DELETED, MOVED, NEW_KEY, quoted
-from ingest.changelog.projection import Projection
+from ingest.jvm.projection import Projection
 
 
 def split_key_updates(changes: DataFrame, key: Sequence[str]) -> DataFrame:

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import RECORD
-from ingest.changelog.projection import Projection
 from ingest.errors import SourceRefused
+from ingest.jvm.projection import Projection
 from ingest.sources.contract import OffsetRange, Offsets
 from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.sources.kafka_properties import spark_options

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import types as T
 
-from ingest.spark.causes import describe
+from ingest.jvm.causes import describe
 
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 

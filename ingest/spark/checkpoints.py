@@ -9,6 +9,8 @@ from typing import TypeVar
 
 from pyspark.sql import DataFrame
 
+from ingest.jvm.plans import unpersist_checkpoint
+
 _OF_THREAD = threading.local()
 _T = TypeVar("_T")
 
@@ -75,4 +77,4 @@ def _in_scope(scope: list[DataFrame] | None) -> Iterator[None]:
 def unpersist(rows: DataFrame) -> None:
     """Unpersists a checkpointed frame. Frames derived from it become invalid, unless they are checkpointed themselves
     and computed."""
-    rows._jdf.queryExecution().logical().rdd().unpersist(False)
+    unpersist_checkpoint(rows)

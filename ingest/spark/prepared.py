@@ -8,7 +8,7 @@ files, and run over others. It runs in one task, so it may not contain a shuffle
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -16,8 +16,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.jvm.classes import java_class
 from ingest.jvm.library import tasks_have_library
+from ingest.jvm.prepared_plans import JavaFrames, RowPlan, ScanPlan
 from ingest.spark.checkpoints import add_to_scope, checkpoint
 
 _AT_HAND = 1024
@@ -37,20 +37,22 @@ def run_prepared(
 
     Joins in the query need the hint `shuffle_hash`, and inputs in one partition (`coalesce(1)`): a query with a shuffle
     or a broadcast is planned anew each time."""
-    given = _listed(rows)
-    plan = _planned(query, by, rows, given) if is_small else None
+    given = JavaFrames(rows)
+    plan = _planned(query, by, given) if is_small else None
     if plan is None:
         answer = query(*by, *rows)
         return checkpoint(answer) if once else answer
-    return plan.answer(given, once)
+    answer = plan.answer(given, once)
+    # Local tasks find a plan as long as the driver references it.
+    return add_to_scope(answer, plan) if once else answer
 
 
 def collect_prepared(
     query: Query, by: tuple[Hashable, ...], *rows: DataFrame, is_small: bool = True
 ) -> list[dict[str, Any]]:
     """Returns the few rows of `run_prepared` as dictionaries in JSON's types: without nulls, and bytes in base64."""
-    given = _listed(rows)
-    plan = _planned(_in_json, (query, *by), rows, given) if is_small else None
+    given = JavaFrames(rows)
+    plan = _planned(_in_json, (query, *by), given) if is_small else None
     if plan is None:
         return [json.loads(row[0]) for row in _in_json(query, *by, *rows).collect()]
     found: list[dict[str, Any]] = json.loads(plan.to_json(given))
@@ -74,84 +76,29 @@ def scanned(query: Query, by: tuple[Hashable, ...], files: Files) -> DataFrame:
     plan = _scan(query, by, files) if tasks_have_library(files.spark.sparkContext) else None
     if plan is None or not plan.repeats:
         return query(*by, files.rows()).coalesce(1)
-    return plan.answer(files)
+    answer = plan.answer(files.index)
+    vars(answer)["computed_from"] = plan  # Local tasks find a plan as long as the driver references it.
+    return answer
 
 
 def _in_json(query: Query, *of: Any) -> DataFrame:
     return query(*of).select(F.to_json(F.struct("*")))
 
 
-def _listed(rows: Sequence[DataFrame]) -> Any:
-    """Returns the frames as a Java list."""
-    listed = java_class(rows[0].sparkSession._jvm, "java.util.ArrayList")()
-    for frame in rows:
-        listed.add(frame._jdf)
-    return listed
-
-
-def _planned(query: Query, by: tuple[Hashable, ...], rows: Sequence[DataFrame], given: Any) -> _Plan | None:
+def _planned(query: Query, by: tuple[Hashable, ...], given: JavaFrames) -> RowPlan | None:
     """Returns the plan of `query` for rows with the columns of `given`; None if it can't be run again."""
-    spark = rows[0].sparkSession
-    if not tasks_have_library(spark.sparkContext):
+    if not tasks_have_library(given.spark.sparkContext):
         return None
-    plan = _plan(spark, query, by, _java(spark).columns(given))
+    plan = _plan(given.spark, query, by, given.columns())
     return plan if plan.repeats else None
 
 
-class _Plan:
-    """The plan of a query over rows with these columns."""
-
-    def __init__(self, spark: SparkSession, query: Query, by: tuple[Hashable, ...], columns: Any) -> None:
-        self._spark = spark
-        self._classes = _java(spark)
-        slots = self._classes.slots(spark._jsparkSession, columns)
-        self._planned = query(*by, *(DataFrame(slots.get(number), spark) for number in range(slots.size())))
-        self._plan = self._classes.plan(self._planned._jdf, slots)
-
-    @property
-    def repeats(self) -> bool:
-        """Returns True if the plan can be run again."""
-        return self._plan is not None
-
-    def answer(self, given: Any, once: bool) -> DataFrame:
-        answer = DataFrame(self._classes.answer(self._planned._jdf, self._plan, given, once), self._spark)
-        # Local tasks find a plan as long as the driver references it.
-        return add_to_scope(answer, self) if once else answer
-
-    def to_json(self, given: Any) -> str:
-        """Returns the result of a query whose rows are objects in JSON, as a JSON array."""
-        return str(self._classes.toJson(self._plan, given))
-
-
 @lru_cache(maxsize=_AT_HAND)
-def _plan(spark: SparkSession, query: Query, by: tuple[Hashable, ...], columns: Any) -> _Plan:
+def _plan(spark: SparkSession, query: Query, by: tuple[Hashable, ...], columns: Hashable) -> RowPlan:
     # Two threads may make one each.
-    return _Plan(spark, query, by, columns)
-
-
-class _Scan:
-    """The plan of a query over the rows of files."""
-
-    def __init__(self, query: Query, by: tuple[Hashable, ...], files: Files) -> None:
-        self._spark = files.spark
-        self._planned = query(*by, files.rows())
-        self._plan = _java(self._spark).scan(self._planned._jdf)
-
-    @property
-    def repeats(self) -> bool:
-        """Returns True if the plan can be run over other files."""
-        return self._plan is not None
-
-    def answer(self, files: Files) -> DataFrame:
-        answer = DataFrame(_java(self._spark).scanned(self._planned._jdf, self._plan, files.index), self._spark)
-        vars(answer)["computed_from"] = self  # Local tasks find a plan as long as the driver references it.
-        return answer
+    return RowPlan(spark, query, by, columns)
 
 
 @lru_cache(maxsize=_SCANS_AT_HAND)
-def _scan(query: Query, by: tuple[Hashable, ...], files: Files) -> _Scan:
-    return _Scan(query, by, files)
-
-
-def _java(spark: SparkSession) -> Any:
-    return java_class(spark._jvm, "ingest.prepared.PreparedQuery")
+def _scan(query: Query, by: tuple[Hashable, ...], files: Files) -> ScanPlan:
+    return ScanPlan(query, by, files.rows())

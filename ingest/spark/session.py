@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import subprocess
 import sys
@@ -11,22 +10,22 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from ingest.errors import EngineDied
+from ingest.jvm.causes import JVM_ENDED
 from ingest.jvm.class_archive import is_writing, java_options
 from ingest.jvm.constructors import require_versions
+from ingest.jvm.gateway import cache_classes, connect_to_jvm, is_stopped, jvm_process, silence_lost_connections
+from ingest.jvm.hadoop_settings import forget_origins
 from ingest.jvm.jars import require_java
 from ingest.jvm.jit_options import PATIENT_COMPILER
 from ingest.jvm.library import is_enabled, session_jars
 from ingest.jvm.output import engine_output
 from ingest.spark import local_disk
-from ingest.spark.hadoop_settings import forget_origins
 from ingest.spark.settings import (
     EVERYWHERE,
     from_defaults_file,
@@ -62,11 +61,6 @@ SHORT_LIVED = SMALL | {
     # It opens more tables than it commits to: from a checksum Delta reads a table's schema without a query.
     "spark.databricks.delta.writeChecksumFile.enabled": "true",
 }
-_LOOKED_UP = {
-    "functions": "org.apache.spark.sql.functions",
-    "PythonUtils": "org.apache.spark.api.python.PythonUtils",
-    "PythonSQLUtils": "org.apache.spark.sql.api.python.PythonSQLUtils",
-}
 _PLAN_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers of PySpark that print a failed plan with the values in it, although the failure is raised."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -84,8 +78,7 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     defaults = from_defaults_file()
     if is_submitted:
-        # Before there is a JVM a `SparkConf` is empty.
-        SparkContext._ensure_initialized()
+        connect_to_jvm()
         # The JVM has the settings of `--conf` and of the defaults file; equal ones are taken for defaults.
         submitted = {k: v for k, v in SparkConf().getAll() if defaults.get(k) != v}
     else:
@@ -115,19 +108,14 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         session = builder.getOrCreate()
         if not is_submitted:
             forget_origins(session)
-    _remember(session.sparkContext._jvm)
-    # When Spark's process dies, py4j logs a traceback although it raises.
-    logging.getLogger().addFilter(_is_not_of_py4j)
+    cache_classes(session)
+    silence_lost_connections()
     for logger in _PLAN_LOGGERS:
         PySparkLogger.getLogger(logger).disabled = True
     # Objects that exist by now stay: Python's garbage collector, which runs at each slice, can skip them.
     gc.collect()
     gc.freeze()
     return session
-
-
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    return "py4j" not in Path(record.pathname).parts
 
 
 def _own_process(has_library: bool) -> dict[str, str]:
@@ -170,7 +158,7 @@ def _sent_to_executors(added: Sequence[Path], listed: str) -> dict[str, str]:
 def running(name: str, properties: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """Yields a session and stops it at the end. Raises EngineDied if Spark's process ended before."""
     session = spark_session(name, properties)
-    process: subprocess.Popen[bytes] | None = getattr(session.sparkContext._gateway, "proc", None)
+    process = jvm_process(session)
     try:
         yield session
     except Exception as error:
@@ -189,8 +177,8 @@ def running(name: str, properties: Mapping[str, str] | None = None) -> Iterator[
 def is_running(session: SparkSession) -> bool:
     """Returns True if Spark still takes work: its process may have been killed, or its cluster may have ended it."""
     try:
-        return not session.sparkContext._jsc.sc().isStopped()
-    except (Py4JError, OSError):
+        return not is_stopped(session)
+    except JVM_ENDED:
         return False
 
 
@@ -200,11 +188,3 @@ def _ended(process: subprocess.Popen[bytes]) -> int | None:
         return process.wait(0.5)
     except subprocess.TimeoutExpired:
         return None
-
-
-def _remember(jvm: Any) -> None:
-    """Caches the classes that PySpark looks up by name for each expression, for which py4j searches all jars."""
-    for short, name in _LOOKED_UP.items():
-        vars(jvm)[short] = vars(jvm)[name] = getattr(jvm, name)
-    for member in dir(jvm.functions):
-        vars(jvm.functions)[member] = getattr(jvm.functions, member)

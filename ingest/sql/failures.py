@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import SparkSession
 
 from ingest.errors import ConfigError, IngestError
+from ingest.jvm.causes import ENGINE_ERRORS
 from ingest.sql.feed import readable_since
 from ingest.sql.query_names import SEE_TABLES, QueryNames
 
@@ -45,7 +45,7 @@ def explain_query_failures(
     query = Query(spark, elsewhere)
     try:
         yield query
-    except (PySparkException, Py4JError, OSError) as error:
+    except (*ENGINE_ERRORS, OSError) as error:
         raise _to_ingest_error(error, query) from error
 
 
@@ -69,7 +69,7 @@ def _types_changed(query: Query) -> ConfigError:
     readable_feeds = []
     for feed in sorted(query.feeds):
         # The answer leaves out a table that can't be read.
-        with suppress(PySparkException, Py4JError):
+        with suppress(*ENGINE_ERRORS):
             readable_feeds.append(
                 f"that of {feed} from version {readable_since(query.spark, query.tables.path(feed) or feed)}"
             )

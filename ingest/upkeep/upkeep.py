@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
 from ingest.delta import vacuum
 from ingest.delta.conflict_retry import retry_on_conflict
+from ingest.jvm.causes import ENGINE_ERRORS
 from ingest.upkeep.old_files import every_table, existing_tables
 
 _log = logging.getLogger(__name__)
@@ -67,7 +66,7 @@ class _Upkeep:
         for path in tables:
             try:
                 vacuum.remove_old_versions(self._spark, [path])
-            except (PySparkException, Py4JError) as error:
+            except ENGINE_ERRORS as error:
                 # A failed vacuum doesn't stop the stream; the next one is due in `_interval` seconds.
                 _log.warning(
                     "old versions of %s stay for another %.0f minutes: %s",

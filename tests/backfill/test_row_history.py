@@ -16,8 +16,8 @@ from ingest.cli import app
 from ingest.cli.lakehouse import history as command
 from ingest.cli.pipeline import backfill as backfill_command
 from ingest.config import Pipeline
+from ingest.jvm.folders import deleted_afterwards
 from ingest.reconcile.scd2 import row_history_of
-from ingest.spark.folders import deleted_afterwards
 from tests.changelogs import Topic
 from tests.shop import DAY_BEGINS, HOUR, captured, events, merged, pipeline
 

@@ -16,7 +16,7 @@ _PHASES = (
     ("localCheckpoint", "parse"),
     ("ingest/reconcile/", "compact, find"),
     ("ingest/spark/prepared.py", "compact, find"),  # what judging asks of more than few rows
-    ("collectAsList", "compact, find"),  # in page_index.py, whose look stays in the JVM
+    ("collectAsList", "compact, find"),  # in page_filter.py, whose look stays in the JVM
     ("small query as JSON", "compact, find"),
     ("small write", "write"),
     ("isEmpty at", "compact, find"),

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.evolution.inference import are_parsed, parsed_images
-from ingest.spark.plain_json import CORRUPT, opened, parsed
+from ingest.jvm.plain_json import CORRUPT, opened, parsed
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 _LONG = 21_000_000

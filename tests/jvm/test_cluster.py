@@ -15,11 +15,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 _SCRIPT = """
 import json, os, sys
 from pyspark.sql import functions as F, types as T
-from ingest.batches.schema_novelty import is_novel
+from ingest.jvm.schema_novelty import is_novel
 from ingest.delta.delta_table import Table
 from ingest.delta.txn_versions import TxnVersion
 from ingest.jvm.library import tasks_have_library
-from ingest.spark.plain_json import CORRUPT, opened
+from ingest.jvm.plain_json import CORRUPT, opened
 from ingest.spark.prepared import run_prepared, collect_prepared
 from ingest.spark.session import SMALL, running
 

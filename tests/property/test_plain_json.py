@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.jvm.expressions import invoke
-from ingest.spark.plain_json import CORRUPT, opened, parsed, plain_row, reader
+from ingest.jvm.plain_json import CORRUPT, opened, parsed, plain_row, reader
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.batches.rules import DEFAULT_PLACEHOLDER, Rules
+from ingest.jvm.prepared_plans import RowPlan, ScanPlan
 from ingest.lakehouse.bronze import Bronze
 from ingest.loop.capture import Capture
 from ingest.loop.merge import Merge
@@ -31,18 +32,18 @@ def test_no_later_batch_of_few_changes_is_planned_anew(
 ) -> None:
     made = list[tuple[str, bool]]()
 
-    class Told(prepared._Plan):
+    class Told(RowPlan):
         def __init__(self, spark: SparkSession, query: prepared.Query, *of: Any) -> None:
             super().__init__(spark, query, *of)
             made.append((query.__name__, self.repeats))
 
-    class Scanned(prepared._Scan):
+    class Scanned(ScanPlan):
         def __init__(self, query: prepared.Query, *of: Any) -> None:
             super().__init__(query, *of)
             made.append((query.__name__, self.repeats))
 
-    monkeypatch.setattr(prepared, "_Plan", Told)
-    monkeypatch.setattr(prepared, "_Scan", Scanned)
+    monkeypatch.setattr(prepared, "RowPlan", Told)
+    monkeypatch.setattr(prepared, "ScanPlan", Scanned)
     prepared._plan.cache_clear()  # Tables with the same columns share plans: those of other tests.
     file = tmp_path / "events.jsonl"
     changes = parse_events(f"{_FIRST} {_MORE}", COLUMNS)

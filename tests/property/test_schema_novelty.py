@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.batches.group_stats import groups_by_slice
-from ingest.batches.schema_novelty import is_novel
 from ingest.changelog.envelope import EVENT
 from ingest.changelog.position import POSITION, position_literal
 from ingest.evolution.inference import are_parsed, column_kinds, inferred_columns, parsed_images
+from ingest.jvm.schema_novelty import is_novel
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ingest.batches.rules import DEFAULT_PLACEHOLDER, Rules
 from ingest.delta.delta_table import Table
+from ingest.jvm.prepared_plans import RowPlan
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.silver import Silver
 from ingest.loop.capture import Capture
@@ -81,7 +82,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
         plan: Any = frame._jdf.queryExecution().optimizedPlan()
         found.append((step, len(_NODE.findall(plan.toString()))))
 
-    planned, checkpoint, written = prepared._Plan.__init__, DataFrame.localCheckpoint, Table._written
+    planned, checkpoint, written = RowPlan.__init__, DataFrame.localCheckpoint, Table._written
 
     def planning(
         of: Any, spark: SparkSession, query: Query, by: tuple[Any, ...], columns: Any, *more: Any, **others: Any
@@ -99,7 +100,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
         return written(transaction, frame, *more, **others)
 
     with monkeypatch.context() as watched:
-        watched.setattr(prepared._Plan, "__init__", planning)
+        watched.setattr(RowPlan, "__init__", planning)
         watched.setattr(DataFrame, "localCheckpoint", cutting)
         watched.setattr(Table, "_written", staticmethod(writing))
         yield found

@@ -26,9 +26,9 @@ from ingest.cli.progress_bars import event_bar
 from ingest.config import Pipeline, load
 from ingest.errors import ConfigError
 from ingest.failures.conversion import converting_errors
+from ingest.jvm.folders import is_empty
 from ingest.lakehouse.catalog import Catalog
 from ingest.names import Lakehouse
-from ingest.spark.folders import is_empty
 from ingest.spark.session import running
 
 

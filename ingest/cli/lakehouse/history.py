@@ -17,7 +17,7 @@ from ingest.cli.printing import plain_console
 from ingest.config import load
 from ingest.errors import ConfigError
 from ingest.failures.conversion import converting_errors
-from ingest.spark.folders import deleted_afterwards
+from ingest.jvm.folders import deleted_afterwards
 from ingest.spark.session import running
 
 

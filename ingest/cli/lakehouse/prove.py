@@ -19,10 +19,10 @@ from ingest.cli.progress_bars import event_bar
 from ingest.config import load
 from ingest.errors import EXIT_DIFFERS
 from ingest.failures.conversion import converting_errors
+from ingest.jvm.folders import deleted_afterwards
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.catalog import Catalog
 from ingest.loop.set_aside import require_all_merged
-from ingest.spark.folders import deleted_afterwards
 from ingest.spark.session import running
 
 

@@ -12,8 +12,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+
 from ingest.errors import IngestError
 
+JAVA_ERRORS = (PySparkException, Py4JJavaError)
+"""Exceptions of code in the JVM: as PySpark converts them, and as they are where it does not."""
+ENGINE_ERRORS = (PySparkException, Py4JError)
+"""The same, and a lost connection to the JVM."""
+JVM_ENDED = (Py4JError, OSError)
+"""Exceptions of calls into a JVM that has ended."""
 _NOTE = "ingest-cause: "
 _DEEPEST = 20
 _FRAMES = 3
@@ -39,16 +49,14 @@ class Cause:
         return self.condition or self.classes[0].rpartition(".")[2]
 
 
-def causes(error: BaseException, jvm: Any) -> list[Cause]:
-    """Returns the chain of `error`, the outermost first: through Python's causes, into the JVM's, and into a worker's.
-
-    `jvm`: of the session in which it was raised."""
+def causes(error: BaseException) -> list[Cause]:
+    """Returns the chain of `error`, outermost first: through Python's causes, into the JVM's, and into a worker's."""
     found: list[Cause] = []
     for one in _python_chain(error):
         found.append(_python_cause(one))
         throwable = _throwable(one)
         if throwable is not None:
-            found += _java_causes(throwable, jvm)
+            found += _java_causes(throwable)
     return found
 
 
@@ -103,11 +111,11 @@ def _throwable(error: BaseException) -> Any:
     return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
 
 
-def _java_causes(throwable: Any, jvm: Any) -> list[Cause]:
+def _java_causes(throwable: Any) -> list[Cause]:
     found: list[Cause] = []
     while throwable is not None and len(found) < _DEEPEST:
         names = _class_names(throwable)
-        condition, parameters = _condition(throwable, jvm)
+        condition, parameters = _condition(throwable)
         frames = throwable.getStackTrace()
         raised_in = tuple(str(frames[n].getClassName()) for n in range(min(_FRAMES, len(frames))))
         found.append(Cause(names, condition, parameters, raised_in))
@@ -125,7 +133,8 @@ def _class_names(throwable: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _condition(throwable: Any, jvm: Any) -> tuple[str | None, Mapping[str, str]]:
+def _condition(throwable: Any) -> tuple[str | None, Mapping[str, str]]:
+    jvm: Any = SparkContext._jvm
     if not jvm.java.lang.Class.forName(_CONDITIONED).isInstance(throwable):
         return None, {}
     condition = jvm.PythonErrorUtils.getCondition(throwable)

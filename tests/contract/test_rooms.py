@@ -1,0 +1,100 @@
+"""Only two packages use what lies below the public interfaces of Spark and Delta."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CODE = ("ingest", "jobs", "airflow_dags", "tools")
+BELOW = ("ingest/delta/", "ingest/jvm/")
+"""The only packages below Spark's and Delta's public interface."""
+PRIVATE = frozenset({"_sc", "_gateway", "_active_spark_context", "_ensure_initialized"})
+"""Attributes of PySpark's classes that lead into the JVM; all others begin with `_j`."""
+LIBRARIES = ("pyspark.", "delta.")
+INTERNAL_MODULES = ("py4j.", "pyspark.sql.classic.", "ingest.jvm.classes.", "ingest.jvm.constructors.")
+PUBLIC_NAMES = frozenset({"ingest.jvm.constructors.require_versions"})
+"""Names of these modules that all may import."""
+
+
+def modules(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_j") or name in PRIVATE
+
+
+def imported(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """Returns the full names that a statement imports."""
+    prefix = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+    return [prefix + alias.name for alias in node.names]
+
+
+def is_internal(name: str) -> bool:
+    """Returns True for a module, or a name in one, that only `BELOW` may import."""
+    is_private_part = f"{name}.".startswith(LIBRARIES) and any(part.startswith("_") for part in name.split("."))
+    return is_private_part or (f"{name}.".startswith(INTERNAL_MODULES) and name not in PUBLIC_NAMES)
+
+
+def uses_of_internals(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yields line and name of each use of what is below the public interface of Spark or Delta."""
+    libraries = {
+        alias.asname or alias.name.partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and any(f"{name}.".startswith(LIBRARIES) for name in imported(node))
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((node.lineno, name) for name in imported(node) if is_internal(name))
+        match node:
+            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                pass
+            case ast.Attribute(attr=name) if is_private(name):
+                yield node.lineno, name
+            case ast.Attribute(value=ast.Name(id=owner), attr=name) if owner in libraries and re.match("_[^_]", name):
+                yield node.lineno, f"{owner}.{name}"
+            case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *_]) if is_private(name):
+                yield node.lineno, name
+
+
+def test_only_two_packages_go_below_the_public_interface() -> None:
+    found = [
+        f"{file.relative_to(ROOT)}:{line}: {name}"
+        for file in modules(*CODE)
+        if not file.relative_to(ROOT).as_posix().startswith(BELOW)
+        for line, name in uses_of_internals(parsed(file))
+    ]
+    assert found == [], "a module of ingest/jvm or ingest/delta does this, with DataFrames and Columns as its interface"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "spark._jvm.java.lang.System.exit(0)",
+        "frame._jdf.count()",
+        "getattr(column, '_jc')",
+        "SparkContext._gateway",
+        "from py4j.protocol import Py4JError",
+        "import py4j.protocol",
+        "from pyspark.sql.classic import dataframe",
+        "from pyspark.sql.classic.column import Column",
+        "from pyspark import _globals",
+        "from pyspark.sql import DataFrame\nDataFrame._repr_html_",
+        "from ingest.jvm import constructors",
+        "from ingest.jvm.classes import java_class",
+    ],
+)
+def test_what_is_below_the_public_interface_is_recognised(text: str) -> None:
+    assert [*uses_of_internals(ast.parse(text))]
