@@ -184,7 +184,7 @@ def test_random_changelogs_with_and_without_the_java_library(
 ) -> None:
     monkeypatch.setenv(ENVIRONMENT, "on" if lane == "with the library" else "off")
     assert tasks_have_library(spark.sparkContext) == (lane == "with the library")
-    said = sampled(Random(SEED), 40, 0)
+    said = sampled(Random(SEED), 16, 0)
     holds(spark, tmp_path / "in batches", said, batches=3, tables=2)
     said = [parse_events(text, COLUMNS) for text in (*FOUND, *LATE_EVENTS)]
     should = [fold(one, COLUMNS) for one in said]

@@ -75,7 +75,8 @@ def writer(spark: SparkSession, folder: Path, name: str, records: Sequence[dict[
     return Merge(spark, SHOP, layout, Rules(), bronze, slice_events=1, writer=name)
 
 
-@pytest.mark.parametrize("size", ["small", pytest.param("large", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("size", ["small", "large"])
 def test_two_writers_of_a_table_agree(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str
 ) -> None:
