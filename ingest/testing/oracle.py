@@ -1,15 +1,19 @@
 """The oracle: a naive in-memory reference of a changelog's result. It sorts the events into source order and applies
-one after another, without batches, joins or column positions.
+one after another, without batches, joins or column positions. A change of the table's definition is applied to all of
+its rows at once, as the source does.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-Op = Literal["c", "u", "d", "r", "t", "null"]
+from ingest.testing.casts import cast
+from ingest.testing.source_table import UNKNOWN, SourceColumn, SourceTable, TableChange, changed, key_of, same_name
+
+Op = Literal["c", "u", "d", "r", "t", "null", "ddl"]
 Row = dict[str, Any]
 
 
@@ -22,18 +26,25 @@ UNAVAILABLE = _Unavailable()
 """Marks a value in an image that the source did not send."""
 
 
+_STREAMED = {"ddl": -1, "r": 0}
+"""The order of events at one position, by their op; 1 for others."""
+
+
 @dataclass(frozen=True)
 class Event:
     """A change event.
 
     Attributes:
-        op: as Debezium's; `null` is a null tombstone.
+        op: as Debezium's; `null` is a null tombstone, `ddl` a change of the table's definition.
         offset: in the single partition of the table's topic.
         lsn: the position in the source.
-        key: the row's key; None for a keyless table and for a truncate.
+        key: the row's key; None for a keyless table, a truncate and a change of the definition.
         image, before: the after and the before image.
         old_key: the previous key, for an update that changes it.
         new_key: the next key, for a delete that is the first half of a key change.
+        ddl: the change of the definition. It stands below every event at its position.
+        carried: the definition that the record carries: the columns of its schema, and the columns of its key; of a
+            `ddl`, the definition after it.
     """
 
     op: Op
@@ -44,6 +55,8 @@ class Event:
     before: Mapping[str, Any] | None = None
     old_key: Hashable = None
     new_key: Hashable = None
+    ddl: TableChange | None = None
+    carried: SourceTable | None = None
 
 
 @dataclass
@@ -63,9 +76,18 @@ class _RowState:
     unknown: set[str] = field(default_factory=set)
 
 
-def fold(events: Iterable[Event], columns: Iterable[str]) -> dict[Hashable, Row]:
-    """Returns key → row after all events, without rows that have unknown columns. `columns`: those besides the key."""
-    *_, (_, rows) = (0, {}), *_replay(events, list(columns))
+def fold(
+    events: Iterable[Event], columns: Iterable[str] = (), key: tuple[str, ...] | None = None
+) -> dict[Hashable, Row]:
+    """Returns key → row after all events, without rows that have unknown columns. The rows of a keyless table have keys
+    that mean nothing.
+
+    A dropped column stays in the rows of a keyed table that were not written since. A value that only the source knows
+    is `UNKNOWN`.
+
+    `columns`: those at the start, besides the key if `key` is None. `key`: the key columns at the start, () for a
+    keyless table, whose events must be given once. Both may be left out if the events begin with `create.table`."""
+    *_, (_, rows) = (0, {}), *_replay(events, columns, key)
     return {key: state.row for key, state in rows.items() if not state.unknown}
 
 
@@ -80,10 +102,11 @@ class RowVersion:
 
 
 def fold_versions(events: Iterable[Event], columns: Iterable[str]) -> list[RowVersion]:
-    """Returns all versions of all rows (SCD 2) without unknown columns and with `since` < `until`."""
+    """Returns all versions of all rows (SCD 2) without unknown columns and with `since` < `until`. The events must have
+    no changes of the definition."""
     open_versions: dict[Hashable, tuple[int, _RowState]] = {}
     found = []
-    for lsn, rows in _replay(events, list(columns)):
+    for lsn, rows in _replay(events, columns, None):
         for key, (since, state) in list(open_versions.items()):
             if rows.get(key) is not state or state.unknown:
                 found.append(RowVersion(key, since, lsn, state.row))
@@ -95,13 +118,22 @@ def fold_versions(events: Iterable[Event], columns: Iterable[str]) -> list[RowVe
     return [version for version in found if version.since != version.until]
 
 
-def _replay(events: Iterable[Event], names: list[str]) -> Iterator[tuple[int, dict[Hashable, _RowState]]]:
+def _replay(
+    events: Iterable[Event], columns: Iterable[str], key: tuple[str, ...] | None
+) -> Iterator[tuple[int, dict[Hashable, _RowState]]]:
     """Yields the position of each event, in source order, and the rows after it."""
+    table = SourceTable({name: SourceColumn() for name in columns}, key)
     rows: dict[Hashable, _RowState] = {}
     carried: dict[Hashable, _RowState] = {}
     for lsn, event in _in_source_order(list(events)):
         moved = carried.pop(event.key, None)
-        if event.op == "t":
+        if event.ddl is not None:
+            carried.clear()
+            before, table = table, changed(table, event.ddl)
+            rows = _altered(rows, before, table, event.ddl)
+        elif table.keyless:
+            _apply_keyless(event, rows, [*table.columns])
+        elif event.op == "t":
             rows.clear()
             carried.clear()
         elif event.op in ("d", "null"):
@@ -114,7 +146,7 @@ def _replay(events: Iterable[Event], names: list[str]) -> Iterator[tuple[int, di
             if event.old_key is not None and event.old_key != event.key:
                 _vacate_key(event.key, event.lsn, rows, carried)
                 moved = rows.pop(event.old_key, moved if moved and moved.lsn == event.lsn else None)
-            rows[event.key] = _apply(event, rows.get(event.key), moved, names)
+            rows[event.key] = _apply(event, rows.get(event.key), moved, table.columns)
         yield lsn, rows
 
 
@@ -125,6 +157,63 @@ def _vacate_key(key: Hashable, lsn: int, rows: dict[Hashable, _RowState], carrie
             del states[key]
     if key in rows:
         rows[key].unknown |= {name for name, since in rows[key].since.items() if since < lsn}
+
+
+def _altered(
+    rows: dict[Hashable, _RowState], before: SourceTable, after: SourceTable, change: TableChange
+) -> dict[Hashable, _RowState]:
+    """Returns the rows after a change of the definition."""
+    if change.kind in ("create.table", "drop.table"):
+        return rows if change.kind == "create.table" else {}
+    for state in rows.values():
+        _alter(state, change)
+        if after.keyless:
+            state.row = {name: value for name, value in state.row.items() if name in after.columns}
+    if after.keyless:
+        return rows if before.keyless else {object(): state for state in rows.values()}
+    if after.key is None or (before.key == after.key and change.kind != "alter.column.type"):
+        return rows
+    return {key_of(state.row, after.key): state for state in sorted(rows.values(), key=lambda state: state.lsn)}
+
+
+def _alter(state: _RowState, change: TableChange) -> None:
+    """Changes one row as the source does; a dropped column keeps its value until the row is written again."""
+    name, to = change.column, change.to
+    match change.kind:
+        case "add.column" if to is not None:
+            _rename(state, {}, name)
+            state.row[name], state.since[name] = to.default, state.lsn
+        case "drop.column":
+            state.since.pop(name, None)
+            state.weak.discard(name)
+            state.unknown.discard(name)
+        case "rename.column":
+            _rename(state, {name: change.name}, change.name)
+        case "alter.column.type" if to is not None and name not in state.unknown:
+            state.row[name] = UNKNOWN if change.using else cast(state.row[name], to.type)
+
+
+def _rename(state: _RowState, renamed: Mapping[str, str], taken: str) -> None:
+    """Renames columns; what other columns of the name `taken` have left behind goes."""
+
+    def names(old: Iterable[str]) -> dict[str, str]:
+        return {name: renamed.get(name, name) for name in old if name in renamed or not same_name(name, taken)}
+
+    state.row = {new: state.row[old] for old, new in names(state.row).items()}
+    state.since = {new: state.since[old] for old, new in names(state.since).items()}
+    state.weak, state.unknown = set(names(state.weak).values()), set(names(state.unknown).values())
+
+
+def _apply_keyless(event: Event, rows: dict[Hashable, _RowState], names: Sequence[str]) -> None:
+    """Applies an event to a bag of rows, which are told apart by their values in all columns."""
+    if event.op == "t":
+        rows.clear()
+    if event.op in ("u", "d") and (old := event.before) is not None:
+        found = (key for key, state in rows.items() if all(state.row.get(n) == old.get(n) for n in names))
+        likely = (key for key, s in rows.items() if all(s.row.get(n) in (old.get(n), UNKNOWN) for n in names))
+        rows.pop(next(found, next(likely, None)), None)
+    if event.op in ("c", "r", "u"):
+        rows[object()] = _RowState({name: event.image.get(name) for name in names}, event.lsn)
 
 
 def fold_bag(events: Iterable[Event]) -> Counter[tuple[tuple[str, Any], ...]]:
@@ -138,7 +227,7 @@ def fold_bag(events: Iterable[Event]) -> Counter[tuple[tuple[str, Any], ...]]:
     return +rows
 
 
-def _apply(event: Event, earlier: _RowState | None, moved: _RowState | None, names: list[str]) -> _RowState:
+def _apply(event: Event, earlier: _RowState | None, moved: _RowState | None, names: Iterable[str]) -> _RowState:
     """Returns the row after an event with an image. `earlier`: the row of this key. `moved`: the row that a key change
     brings from its old key.
 
@@ -168,16 +257,14 @@ def _apply(event: Event, earlier: _RowState | None, moved: _RowState | None, nam
 
 
 def _in_source_order(events: list[Event]) -> list[tuple[int, Event]]:
-    """Returns (position, event) in source order: by position, snapshot reads before streamed events, then by offset. A
-    null tombstone takes the position of the change of its key that precedes it in the partition."""
-    place: dict[int, tuple[int, int, int]] = {}
+    """Returns (position, event) in source order: by position, snapshot reads before streamed events, changes of the
+    definition before both, then by offset. A null tombstone takes the position of the change of its key that precedes
+    it in the partition."""
+    places: list[tuple[int, int, Event]] = []
     newest: dict[Hashable, tuple[int, int]] = {}
     for event in sorted(events, key=lambda e: e.offset):
-        if event.op == "null":
-            lsn, streamed = newest.get(event.key, (0, 1))
-            place[event.offset] = (lsn, streamed, event.offset)
-            continue
-        here = (event.lsn, 0 if event.op == "r" else 1)
-        place[event.offset] = (*here, event.offset)
-        newest[event.key] = here
-    return [(place[e.offset][0], e) for e in sorted(events, key=lambda e: place[e.offset])]
+        place = newest.get(event.key, (0, 1)) if event.op == "null" else (event.lsn, _STREAMED.get(event.op, 1))
+        if event.op not in ("null", "ddl"):
+            newest[event.key] = place
+        places.append((*place, event))
+    return [(lsn, event) for lsn, _, event in sorted(places, key=lambda place: place[:2])]
