@@ -1,4 +1,4 @@
-"""Measurements, side by side with others: run by hand, never by the tests. Results stay out of git, in `.bench`."""
+"""Benchmarks against other systems: run by hand, never by the tests. Results are stored in `.bench`, outside of git."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""`make bench`: the same work done by each contender, one after the other; medians, ratios, and what was wrong."""
+"""`make bench`: runs each contender on the same workload, one after the other, and prints medians, ratios and wrong
+rows."""
 
 from __future__ import annotations
 
@@ -22,16 +23,15 @@ from tests.bench.workload import Workload
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 console = Console(highlight=False)
-OF_ONE_TABLE = tuple(name for name in CONTENDERS if name != "naive-tables")
+SINGLE_TABLE = tuple(name for name in CONTENDERS if name != "naive-tables")
 PARTS = {
-    "small": (Workload(1_000_000, 500, 45), 15, (1,), OF_ONE_TABLE),
+    "small": (Workload(1_000_000, 500, 45), 15, (1,), SINGLE_TABLE),
     "tables": (Workload(100_000, 1000, 6, tables=100), 3, (1,), ("ingest", "naive-tables")),
-    "catch-up": (Workload(1_000_000, 50_000, 40), 20, (1, 10), OF_ONE_TABLE),
-    "skewed": (Workload(1_000_000, 50_000, 40, "zipf"), 20, (1, 10), OF_ONE_TABLE),
-    "append": (Workload(1_000_000, 50_000, 40, "append"), 20, (1, 10), OF_ONE_TABLE),
+    "catch-up": (Workload(1_000_000, 50_000, 40), 20, (1, 10), SINGLE_TABLE),
+    "skewed": (Workload(1_000_000, 50_000, 40, "zipf"), 20, (1, 10), SINGLE_TABLE),
+    "append": (Workload(1_000_000, 50_000, 40, "append"), 20, (1, 10), SINGLE_TABLE),
 }
-"""name → the work, how many batches warm a contender up before the clock counts, how many are taken at once (who is
-behind may choose), and who can do it."""
+"""Part → workload, number of warm-up batches, numbers of batches that are merged at once, and its contenders."""
 
 ALL = ", ".join((*PARTS, "topic", "archive", "erasure", "shredding", "starts", "wide"))
 
@@ -39,65 +39,68 @@ ALL = ", ".join((*PARTS, "topic", "archive", "erasure", "shredding", "starts", "
 @app.command()
 def main(
     part: Annotated[str, typer.Argument(help=f"One of {ALL}.")],
-    rows: Annotated[int | None, typer.Option(help="Rows in the table before.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Events in a batch.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Rows of the initial table.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Events per batch.")] = None,
     batches: Annotated[
-        int | None, typer.Option(help="How many; turns of topic, archive, shredding and starts, subjects of erasure.")
+        int | None,
+        typer.Option(help="Number of batches; of runs (topic, archive, shredding, starts); of subjects (erasure)."),
     ] = None,
-    at_once: Annotated[list[int] | None, typer.Option(help="Batches that are taken as one.")] = None,
-    only: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(CONTENDERS)}; all that can otherwise.")] = None,
-    where: Annotated[bool, typer.Option("--where", help="Show where the CPU of a batch goes.")] = False,
-    memory: Annotated[str, typer.Option(help="Of each contender's JVM.")] = "4g",
+    at_once: Annotated[list[int] | None, typer.Option(help="Batches that are merged at once.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help=f"Of {', '.join(CONTENDERS)}; default: all of the part.")
+    ] = None,
+    where: Annotated[bool, typer.Option("--where", help="Show the CPU time per phase of a batch.")] = False,
+    memory: Annotated[str, typer.Option(help="Heap of each contender's JVM.")] = "4g",
 ) -> None:
     """Example: python -m tests.bench small --rows 5000000"""
     if part == "topic":
-        topic.race(rows or 500_000, batch or 4_500_000, batches or 3, console)
+        topic.run_benchmark(rows or 500_000, batch or 4_500_000, batches or 3, console)
         return
     if part == "archive":
-        archive.race(rows or 500_000, batch or 4_500_000, batches or 3, console)
+        archive.run_benchmark(rows or 500_000, batch or 4_500_000, batches or 3, console)
         return
     if part == "erasure":
-        erasure.race(rows or 1_000_000, batch or 200_000, batches or 1000, console)
+        erasure.run_benchmark(rows or 1_000_000, batch or 200_000, batches or 1000, console)
         return
     if part == "shredding":
-        shredding.race(rows or 500_000, batches or 3, console)
+        shredding.run_benchmark(rows or 500_000, batches or 3, console)
         return
     if part == "starts":
-        starts.race(rows or 1_000_000, batches or 3, console)
+        starts.run_benchmark(rows or 1_000_000, batches or 3, console)
         return
     if part == "wide":
-        wide.race(batch or 1000, batches or 5, console)
+        wide.run_benchmark(batch or 1000, batches or 5, console)
         return
     if part not in PARTS:
         raise typer.BadParameter(f"choose one of {ALL}")
-    known, warm, several, able = PARTS[part]
-    said = {"rows": rows, "batch": batch, "batches": batches}
-    workload = Workload(**(asdict(known) | {k: v for k, v in said.items() if v is not None}))
+    known, warm, several, contenders = PARTS[part]
+    given = {"rows": rows, "batch": batch, "batches": batches}
+    workload = Workload(**(asdict(known) | {k: v for k, v in given.items() if v is not None}))
     warm = min(warm, workload.batches - 1)
     found = {}
     with TemporaryDirectory(prefix="bench-") as prepared:
         _prepare(workload, prepared, memory)
-        for together in at_once or several:
-            for name in only or able:
-                one = _run(name, prepared, workload.batches, warm, together, memory, where)
+        for merged_at_once in at_once or several:
+            for name in only or contenders:
+                one = _run(name, prepared, workload.batches, warm, merged_at_once, memory, where)
                 if one is not None:
-                    found[name if together == 1 else f"{name}, {together} at once"] = one
+                    found[name if merged_at_once == 1 else f"{name}, {merged_at_once} at once"] = one
     RESULTS.mkdir(exist_ok=True)
     now = datetime.now(UTC)
     machine = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
-    kept = {"part": part, "work": asdict(workload), "warm": warm, "at": now.isoformat(), **machine, "found": found}
+    result = {"part": part, "work": asdict(workload), "warm": warm, "at": now.isoformat(), **machine, "found": found}
     file = RESULTS / f"{part}-{workload.rows}-{workload.batch}-{now:%Y%m%dT%H%M%S}.json"
-    file.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     _show(part, workload, found)
     console.print(f"[dim]{file}")
 
 
 def _prepare(workload: Workload, folder: str, memory: str) -> None:
-    console.print(f"[dim]making: {workload.events:,} events")
+    console.print(f"[dim]preparing: {workload.events:,} events")
     made = (workload.rows, workload.batch, workload.batches, workload.keys, workload.tables)
-    told = [str(v) for v in (*made, folder, memory)]
+    arguments = [str(v) for v in (*made, folder, memory)]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.prepared", *told], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "tests.bench.prepared", *arguments], capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
         console.print("[red]the workload can't be made:[/]", done.stderr[-3000:])
@@ -107,11 +110,11 @@ def _prepare(workload: Workload, folder: str, memory: str) -> None:
 def _run(
     name: str, prepared: str, batches: int, warm: int, at_once: int, memory: str, where: bool
 ) -> dict[str, Any] | None:
-    """In a process of its own: nobody's classes are warm because another one ran before. None where a peer died: the
-    others race without it."""
+    """Runs a contender in its own process, so that all JVMs start cold. Returns None if a peer failed; the others run
+    without it."""
     console.print(f"[dim]running: {name}, {at_once} at once")
-    told = [name, prepared, *map(str, (batches, warm, at_once)), memory, *(["where"] if where else [])]
-    command = [CONTENDERS[name].python(), "-m", "tests.bench.race", *told]
+    arguments = [name, prepared, *map(str, (batches, warm, at_once)), memory, *(["where"] if where else [])]
+    command = [CONTENDERS[name].python(), "-m", "tests.bench.run_contender", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         console.print(f"[red]{name} died and is left out:[/]", done.stderr[-3000:])
@@ -124,14 +127,14 @@ def _run(
 
 def _show(part: str, workload: Workload, found: dict[str, dict[str, Any]]) -> None:
     title = f"{part}: {workload.batch} events a batch on {workload.rows} rows, median of a batch"
-    columns = ("contender", "Spark", "CPU s", "mean", "wall s", "events/s", "mean, of the naive", "wrong rows")
+    columns = ("contender", "Spark", "CPU s", "mean", "wall s", "events/s", "mean, ratio to naive", "wrong rows")
     table = Table(*columns, title=title)
     naive = next((one["mean"] for name, one in found.items() if name.startswith("naive")), None)
     for name, one in found.items():
         cpu, wall = one["median"]["cpu"], one["median"]["wall"]
         ratio = f"{one['mean']['cpu'] / naive['cpu']:.2f}" if naive else ""
         wrong = str(one["missing"] + one["extra"])
-        # Who compacts now and then does it in few of the batches: a median doesn't see it.
+        # The mean includes compactions, which are in few batches and not in the median.
         mean = f"{one['mean']['cpu']:.2f}"
         table.add_row(
             name, one["spark"], f"{cpu:.2f}", mean, f"{wall:.2f}", f"{workload.batch / wall:.0f}", ratio, wrong

@@ -1,6 +1,6 @@
-"""What all who run the race have in common: they take the same records, batch by batch, into a table of their own.
+"""The interface of contenders, and what they share. Each merges the same records, batch by batch, into its own table.
 
-Nothing here or in `workload` needs more than a PySpark of some kind: each contender runs in an environment of its own.
+This module and `workload` need only some version of PySpark: each contender runs in its own environment.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ ENVELOPE = f"before struct<id bigint>, after struct<{IMAGE}>, op string, source 
 
 
 class Contender(Protocol):
-    """In the order of the calls."""
+    """A system to benchmark. Methods in the order of their calls."""
 
     def load(self, snapshot: DataFrame) -> None:
-        """A part of the table as it was before; several parts may come."""
+        """Loads a part of the initial table. May be called several times."""
 
-    def hand_over(self, batch: DataFrame) -> None:
-        """The next batch, to lie ready where the contender reads from."""
+    def enqueue(self, batch: DataFrame) -> None:
+        """Stores a batch where the contender reads it from. Not timed."""
 
     def apply(self) -> None:
-        """The oldest batch that lies ready, into the table: the clock runs."""
+        """Merges the oldest stored batch into the table. Timed."""
 
     def rows(self) -> DataFrame:
-        """The table, with the columns of the workload."""
+        """Returns the table, with the columns of the workload."""
 
 
-class Waiting:
-    """Batches of raw records that lie ready as Parquet files, the oldest first."""
+class BatchQueue:
+    """A queue of batches of raw records, in Parquet files."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
@@ -42,23 +42,24 @@ class Waiting:
         self._count = 0
 
     def add(self, batch: DataFrame) -> None:
-        """At the end."""
+        """Appends a batch."""
         path = str(self._folder / f"batch-{self._count}")
         batch.write.parquet(path)
         self._ready.append(path)
         self._count += 1
 
     def next_path(self) -> str:
-        """The folder of the oldest one, which waits no longer."""
+        """Removes the oldest batch and returns its folder."""
         return self._ready.pop(0)
 
     def next(self) -> DataFrame:
-        """The oldest one, which waits no longer."""
+        """Removes the oldest batch and returns its records."""
         return self._spark.read.parquet(self.next_path())
 
 
-def parsed(records: DataFrame, *more: str) -> DataFrame:
-    """A row for each event: the columns of the table, `lsn`, whether it is `gone`, and `more` columns of the record."""
+def parse(records: DataFrame, *more: str) -> DataFrame:
+    """Returns a row per event: the columns of the table, `lsn`, `gone` (true for a delete), and `more` columns of the
+    record."""
     event = records.select(*more, F.from_json(F.col("value").cast("string"), ENVELOPE).alias("e"))
     key = F.coalesce("e.after.id", "e.before.id").alias("id")
     image = [F.col(f"e.after.{column}").alias(column) for column in COLUMNS[1:]]
@@ -66,7 +67,7 @@ def parsed(records: DataFrame, *more: str) -> DataFrame:
     return event.select(*more, key, *image, F.col("e.source.lsn").alias("lsn"), gone)
 
 
-def newest(changes: DataFrame) -> DataFrame:
-    """Of each key the last change alone: a MERGE refuses two."""
+def newest_per_key(changes: DataFrame) -> DataFrame:
+    """Returns the newest change per key, since a MERGE refuses two."""
     last_first = Window.partitionBy("id").orderBy(F.desc("lsn"))
     return changes.withColumn("nth", F.row_number().over(last_first)).where("nth = 1").drop("nth")

@@ -1,8 +1,8 @@
-"""What each contender runs in: a Python, its PySpark, the jars and what a session is told.
+"""The environment of each contender: a Python with its PySpark, jars and session properties.
 
-The formats are behind Spark by a version or more, so each has the newest PySpark that it works with, in an environment
-that is made when it is first asked for (`.venv-peers/<version>`). All sessions have the same cores, memory, collector
-and settings of shuffles; what differs is what a format needs.
+The table formats support only older versions of Spark, so each has the newest PySpark that it works with, in an
+environment that is created at the first use (`.venv-peers/<version>`). All sessions have the same cores, memory,
+garbage collector and shuffle settings; other properties are those that a format needs.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tests.bench.contenders import Contender
 _FOLDER = RESULTS.parent / ".venv-peers"
 _CATALOG = "spark.sql.catalog.peer"
 _FILES_WITH_A_SCHEME = {"spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem"}
-"""These formats ask the file system for its scheme, which the raw one can't say."""
+"""These formats need a file system with a scheme, which the raw local one doesn't have."""
 _JAVA_OPTIONS = f"-XX:+UseParallelGC {PATIENT_COMPILER}"
-"""As of a session of `ingest.spark.session`, which can't be imported beside an older PySpark."""
+"""Those of `ingest.spark.session`, which can't be imported with an older PySpark."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """`made`: module and class. `pyspark`: its version, None for the project's own. `jars`: coordinates."""
+    """`made`: module and class of the contender. `pyspark`: its version; None: the project's. `jars`: coordinates."""
 
     made: str
     pyspark: str | None = None
@@ -41,13 +41,13 @@ class Environment:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def contender(self, spark: SparkSession, folder: Path) -> Contender:
-        """Made anew, with nothing in its table."""
+        """Returns a new contender with an empty table."""
         module, _, name = self.made.partition(":")
         made: Contender = getattr(importlib.import_module(f"tests.bench.{module}"), name)(spark, folder)
         return made
 
     def python(self) -> str:
-        """The interpreter to run it with. Its environment is made where it isn't there yet."""
+        """Returns the interpreter. Creates the environment if it doesn't exist."""
         if self.pyspark is None:
             return sys.executable
         folder = _FOLDER / self.pyspark
@@ -61,7 +61,7 @@ class Environment:
 
     @contextmanager
     def session(self, name: str, more: Mapping[str, str]) -> Iterator[SparkSession]:
-        """For as long as one run needs it."""
+        """Yields a session, and stops it at the end."""
         if self.pyspark is None:
             from ingest.spark.session import running
 
@@ -85,7 +85,7 @@ class Environment:
 
 
 def _like_ours() -> dict[str, str]:
-    """What `ingest.spark.session` tells its own, as far as it is no matter of Delta's."""
+    """Returns the properties of `ingest.spark.session` that don't concern Delta."""
     return {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(os.cpu_count()),

@@ -1,5 +1,5 @@
-"""`make bench PART=erasure`: many subjects are erased at once out of a lakehouse of a million rows: how long each step
-takes, and how many bytes are written anew. Beside it, one subject alone: what follows the files that are touched."""
+"""`make bench PART=erasure`: erases one subject, then many at once, from a lakehouse of a million rows; prints the time
+of each step and the rewritten bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ingest.pipeline.composition import Run, bronze_of, rules_of
 from ingest.spark.session import running
 from ingest.suppression.cutoff import Cutoff
 from tests.bench import RESULTS
-from tests.bench.clock import taken
+from tests.bench.timing import measure
 from tests.bench.workload import TABLE, Workload
 
 NAME, CUSTOMERS, EVERY_BATCH = "bench", "shop.customers", 100_000
@@ -36,7 +36,7 @@ def pipeline(folder: Path) -> Pipeline:
     key = folder / "ledger.key"
     key.write_text("1 " + "5a" * 32, encoding="ascii")
     key.chmod(0o600)
-    told = {
+    document = {
         "name": NAME,
         "source": {"kafka": {"bootstrap.servers": "127.0.0.1:9"}, "topic_pattern": "bench.*", "restarts": "ignore"},
         "lakehouse": str(folder / "lakehouse"),
@@ -46,11 +46,11 @@ def pipeline(folder: Path) -> Pipeline:
             TABLE: {"subject": {"through": {"customer": CUSTOMERS}}, "personal": ["email", "note"]},
         },
     }
-    return Pipeline.model_validate(told)
+    return Pipeline.model_validate(document)
 
 
 def customers(spark: SparkSession) -> DataFrame:
-    """Records that read all customers."""
+    """Returns snapshot reads of all customers."""
     name = F.concat(F.lit("customer number "), F.col("id")).alias("name")
     source = F.struct(F.lit("shop").alias("schema"), F.lit("customers").alias("table"), F.lit(1000).alias("lsn"))
     value = F.to_json(F.struct(F.struct("id", name).alias("after"), F.lit("r").alias("op"), source.alias("source")))
@@ -79,34 +79,34 @@ def fill(spark: SparkSession, made: Pipeline, rows: int, changes: int) -> None:
 
 
 def erased(spark: SparkSession, made: Pipeline, first: int, count: int) -> dict[str, Any]:
-    """So many customers, and what that took."""
+    """Erases `count` customers and returns the times, counts and bytes."""
     before, steps = _files(made), dict[str, Any]()
     subjects = [SubjectId("customer", str(n)) for n in range(first, first + count)]
-    with taken() as clock:
+    with measure() as clock:
         cutoff: Cutoff = current_cutoff(spark, made, topics=False)
-        asked = plan_erasure(spark, made, subjects, None, cutoff)
-        request_erasure(spark, made, asked)
+        planned = plan_erasure(spark, made, subjects, None, cutoff)
+        request_erasure(spark, made, planned)
     steps["ask"] = {"wall": clock.wall, "cpu": clock.cpu}
-    with taken() as clock:
+    with measure() as clock:
         outcome = Removal(spark, made).run()
     steps["remove"] = {"wall": clock.wall, "cpu": clock.cpu}
     after = _files(made)
     new = sum(size for name, size in after.items() if name not in before)
     left = Silver(spark, made.layout.silver(NAME, TABLE)).rows()
     wrong = left.where(F.col("customer").between(first, first + count - 1)).count()
-    taken_away = {place: dict(taken) for place, taken in outcome.taken.items()}
+    taken = {place: dict(counts) for place, counts in outcome.taken.items()}
     return {
-        "subjects": count, "steps": steps, "taken": taken_away, "bytes_before": sum(before.values()),
+        "subjects": count, "steps": steps, "taken": taken, "bytes_before": sum(before.values()),
         "bytes_written": new, "left": wrong,
     }  # fmt: skip
 
 
 def _files(made: Pipeline) -> Mapping[str, int]:
-    """Parquet files of the lakehouse and their sizes."""
+    """Returns the Parquet files of the lakehouse and their sizes."""
     return {str(f): f.stat().st_size for f in Path(made.lakehouse).rglob("*.parquet") if f.is_file()}
 
 
-def race(rows: int, changes: int, subjects: int, console: Console) -> None:
+def run_benchmark(rows: int, changes: int, subjects: int, console: Console) -> None:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         made = pipeline(Path(folder))
         with running("bench erasure", {"spark.driver.memory": "4g"}) as spark:

@@ -1,4 +1,4 @@
-"""Contenders on Delta tables, in the project's own environment: this project, and what is written instead."""
+"""Contenders on Delta tables, in the project's environment: ingest, and hand-written MERGE jobs."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.lakehouse.catalog import Catalog
 from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
-from tests.bench.contenders import Waiting, newest, parsed
+from tests.bench.contenders import BatchQueue, newest_per_key, parse
 from tests.bench.workload import COLUMNS
 
 PIPELINE = "bench"
-_SIDE_BY_SIDE = 4
+_PARALLEL_MERGES = 4
 
 
 class Ingest:
-    """This project: bronze to silver."""
+    """ingest, from bronze to silver."""
 
     def __init__(self, spark: SparkSession, folder: Path, slice_events: int = 1) -> None:
         self._spark = spark
         lakehouse = Lakehouse(str(folder))
         self._catalog = Catalog(spark, lakehouse.tables)
-        # One for both, as in a run that captures and merges.
+        # One object for both, as in a run that captures and merges.
         self._bronze = Bronze(spark, lakehouse.bronze(PIPELINE))
         self._captured = CaptureState()
-        # Late events are what the race is about, not a log that begins anew.
+        # The workload has late events on purpose.
         rules = Rules(stops_at_restart=False)
         self._merge = Merge(spark, PIPELINE, lakehouse, rules, self._bronze, slice_events)
 
     def load(self, snapshot: DataFrame) -> None:
-        self.hand_over(snapshot)
+        self.enqueue(snapshot)
         self.apply()
 
-    def hand_over(self, batch: DataFrame) -> None:
+    def enqueue(self, batch: DataFrame) -> None:
         self._captured = CaptureState(self._captured.batch + 1, {})
-        # As a run does that merges what it captures.
+        # As in a run that merges what it captures.
         self._bronze.append(events(batch, Rules().naming), self._captured, BatchCounter(self._spark))
 
     def apply(self) -> None:
@@ -57,66 +57,66 @@ class Ingest:
 
 
 class NaiveDelta:
-    """What is written instead: parse, the newest of each key in the batch, a MERGE."""
+    """A hand-written job: parse, take the newest per key of the batch, MERGE."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
         self._path = str(folder / "table")
-        self._waiting = Waiting(spark, folder)
+        self._queue = BatchQueue(spark, folder)
 
     def load(self, snapshot: DataFrame) -> None:
-        """A row each."""
-        rows = parsed(snapshot).select(*COLUMNS, "lsn")
+        """Appends a row per record."""
+        rows = parse(snapshot).select(*COLUMNS, "lsn")
         rows.write.format("delta").mode("append").save(self._path)
 
-    def hand_over(self, batch: DataFrame) -> None:
-        """As Parquet files."""
-        self._waiting.add(batch)
+    def enqueue(self, batch: DataFrame) -> None:
+        """Writes Parquet files."""
+        self._queue.add(batch)
 
     def apply(self) -> None:
-        """One commit."""
-        merged(DeltaTable.forPath(self._spark, self._path), parsed(self._waiting.next()))
+        """Merges in one commit."""
+        merged(DeltaTable.forPath(self._spark, self._path), parse(self._queue.next()))
 
     def rows(self) -> DataFrame:
-        """The table as it is."""
+        """Returns the table."""
         return self._spark.read.format("delta").load(self._path).select(*COLUMNS)
 
 
 class NaiveTables:
-    """What is written instead for many tables: the batch is parsed and kept once, then a MERGE for each table that is
-    in it, some side by side."""
+    """A hand-written job for many tables: parse and cache the batch once, then run a MERGE per table of the batch, some
+    in parallel."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
         self._folder = folder
-        self._waiting = Waiting(spark, folder)
+        self._queue = BatchQueue(spark, folder)
 
     def load(self, snapshot: DataFrame) -> None:
-        """A table each."""
+        """Writes a Delta table per source table."""
         rows = self._named(snapshot).persist()
         for name in self._names(rows):
-            mine = rows.where(F.col("name") == name).select(*COLUMNS, "lsn")
-            mine.coalesce(1).write.format("delta").mode("append").save(self._path(name))
+            rows_of_table = rows.where(F.col("name") == name).select(*COLUMNS, "lsn")
+            rows_of_table.coalesce(1).write.format("delta").mode("append").save(self._path(name))
         rows.unpersist()
 
-    def hand_over(self, batch: DataFrame) -> None:
-        """As Parquet files."""
-        self._waiting.add(batch)
+    def enqueue(self, batch: DataFrame) -> None:
+        """Writes Parquet files."""
+        self._queue.add(batch)
 
     def apply(self) -> None:
-        """One commit for each table."""
-        batch = self._named(self._waiting.next()).persist()
+        """Merges in one commit per table."""
+        batch = self._named(self._queue.next()).persist()
 
         def merge(name: str) -> None:
             table = DeltaTable.forPath(self._spark, self._path(name))
             merged(table, batch.where(F.col("name") == name).drop("name"))
 
-        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        with ThreadPoolExecutor(_PARALLEL_MERGES) as pool:
             list(pool.map(merge, self._names(batch)))
         batch.unpersist()
 
     def rows(self) -> DataFrame:
-        """All tables as one."""
+        """Returns the union of all tables."""
         tables = sorted(self._folder.glob("table-*"))
         return reduce(DataFrame.unionByName, (self._spark.read.format("delta").load(str(t)) for t in tables)).select(
             *COLUMNS
@@ -127,7 +127,7 @@ class NaiveTables:
 
     @staticmethod
     def _named(records: DataFrame) -> DataFrame:
-        return parsed(records.withColumn("name", F.element_at(F.split("topic", r"\."), -1)), "name")
+        return parse(records.withColumn("name", F.element_at(F.split("topic", r"\."), -1)), "name")
 
     @staticmethod
     def _names(rows: DataFrame) -> list[str]:
@@ -135,11 +135,11 @@ class NaiveTables:
 
 
 def merged(table: DeltaTable, changes: DataFrame) -> None:
-    """The newest change of each key, into the table."""
+    """Merges the newest change per key into the table."""
     values: dict[str, str | Column] = {c: F.col(f"s.{c}") for c in (*COLUMNS, "lsn")}
     (
         table.alias("t")
-        .merge(newest(changes).alias("s"), "t.id = s.id")
+        .merge(newest_per_key(changes).alias("s"), "t.id = s.id")
         .whenMatchedDelete("s.gone AND s.lsn > t.lsn")
         .whenMatchedUpdate("s.lsn > t.lsn", values)
         .whenNotMatchedInsert("NOT s.gone", values)

@@ -1,7 +1,7 @@
-"""Other table formats, each fed and used by its own means.
+"""Other table formats, each used in its own way.
 
-None of them remembers a deleted row: what is older and comes later would bring it back. So each keeps a deleted row as
-a mark (`gone`) with its position, and its readers leave marks out; otherwise its result would be wrong, and not count.
+None of them keeps deleted keys: a late event would restore a deleted row, and the result would be wrong. So a delete is
+written as a row with `gone` and its position, and readers leave such rows out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.bench.contenders import Waiting, newest, parsed
+from tests.bench.contenders import BatchQueue, newest_per_key, parse
 from tests.bench.workload import COLUMNS, IMAGE
 
 CATALOG = "peer"
@@ -21,19 +21,19 @@ _ROW = f"{IMAGE}, lsn bigint, gone boolean"
 
 
 class _InSpark:
-    """What the peers in Spark share."""
+    """Base of the contenders that use Spark."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
         self._folder = folder
-        self._waiting = Waiting(spark, folder)
+        self._queue = BatchQueue(spark, folder)
 
-    def hand_over(self, batch: DataFrame) -> None:
-        self._waiting.add(batch)
+    def enqueue(self, batch: DataFrame) -> None:
+        self._queue.add(batch)
 
 
 class _InCatalog(_InSpark):
-    """Those whose tables lie in a catalogue: a folder here."""
+    """Base of the contenders whose tables are in a catalog, here a folder."""
 
     using: ClassVar[str]
     columns: ClassVar[str] = _ROW
@@ -41,18 +41,18 @@ class _InCatalog(_InSpark):
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         super().__init__(spark, folder)
-        # Read when the catalogue is first used, which is now.
+        # The catalog reads this when it is first used, below.
         spark.conf.set(f"spark.sql.catalog.{CATALOG}.warehouse", f"file:{folder}/warehouse")
-        said = ", ".join(f"'{key}' = '{value}'" for key, value in self.properties.items())
+        properties_sql = ", ".join(f"'{key}' = '{value}'" for key, value in self.properties.items())
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.race")
-        spark.sql(f"CREATE TABLE {_TABLE} ({self.columns}) USING {self.using} TBLPROPERTIES ({said})")
+        spark.sql(f"CREATE TABLE {_TABLE} ({self.columns}) USING {self.using} TBLPROPERTIES ({properties_sql})")
 
     def rows(self) -> DataFrame:
         return self._spark.table(_TABLE).where("NOT gone").select(*COLUMNS)
 
 
 class Iceberg(_InCatalog):
-    """MERGE INTO a table that is merged on read."""
+    """MERGE INTO a merge-on-read table."""
 
     using = "iceberg"
     properties: ClassVar = {
@@ -64,10 +64,10 @@ class Iceberg(_InCatalog):
     }
 
     def load(self, snapshot: DataFrame) -> None:
-        parsed(snapshot).writeTo(_TABLE).append()
+        parse(snapshot).writeTo(_TABLE).append()
 
     def apply(self) -> None:
-        newest(parsed(self._waiting.next())).createOrReplaceTempView("changes")
+        newest_per_key(parse(self._queue.next())).createOrReplaceTempView("changes")
         self._spark.sql(
             f"MERGE INTO {_TABLE} t USING changes s ON t.id = s.id "
             "WHEN MATCHED AND s.lsn > t.lsn THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
@@ -75,7 +75,7 @@ class Iceberg(_InCatalog):
 
 
 class Paimon(_InCatalog):
-    """A table with a primary key: of a key the row with the highest lsn stays, whatever came last."""
+    """A primary-key table that keeps the row with the highest lsn per key."""
 
     using = "paimon"
     columns = _ROW.replace("id bigint", "id bigint NOT NULL", 1)
@@ -89,15 +89,14 @@ class Paimon(_InCatalog):
     }
 
     def load(self, snapshot: DataFrame) -> None:
-        parsed(snapshot).write.insertInto(_TABLE)
+        parse(snapshot).write.insertInto(_TABLE)
 
     def apply(self) -> None:
-        parsed(self._waiting.next()).write.insertInto(_TABLE)
+        parse(self._queue.next()).write.insertInto(_TABLE)
 
 
 class Hudi(_InSpark):
-    """Upserts into a table that is merged on read; a hash tells the bucket of a key, and of two changes the one with
-    the higher lsn stays."""
+    """Upserts into a merge-on-read table with a bucket index; the change with the higher lsn wins."""
 
     _OPTIONS: ClassVar = {
         "hoodie.table.name": "orders",
@@ -112,16 +111,16 @@ class Hudi(_InSpark):
         "hoodie.index.bucket.engine": "SIMPLE",
         "hoodie.bucket.index.num.buckets": "2",
         "hoodie.upsert.shuffle.parallelism": "2",
-        # On local files a listing is cheaper than a table of files; a server within the driver serves nobody else.
+        # On local files a listing is cheaper than the metadata table. The timeline server would have no clients.
         "hoodie.metadata.enable": "false",
         "hoodie.embed.timeline.server": "false",
     }
 
     def load(self, snapshot: DataFrame) -> None:
-        self._upsert(parsed(snapshot))
+        self._upsert(parse(snapshot))
 
     def apply(self) -> None:
-        self._upsert(parsed(self._waiting.next()))
+        self._upsert(parse(self._queue.next()))
 
     def rows(self) -> DataFrame:
         return self._spark.read.format("hudi").load(self._path).where("NOT gone").select(*COLUMNS)
@@ -135,26 +134,26 @@ class Hudi(_InSpark):
 
 
 class DeltaRs:
-    """No Spark in it: DuckDB opens the records, delta-rs merges. Where no clock runs Spark is asked."""
+    """DuckDB reads the records, delta-rs merges. Spark is used only outside of the timed part."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
         self._path = str(folder / "table")
-        self._waiting = Waiting(spark, folder)
+        self._queue = BatchQueue(spark, folder)
 
     def load(self, snapshot: DataFrame) -> None:
         from deltalake import write_deltalake
 
-        self._waiting.add(snapshot)
-        write_deltalake(self._path, _newest_by_duckdb(self._waiting.next_path()), mode="append")
+        self._queue.add(snapshot)
+        write_deltalake(self._path, _newest_by_duckdb(self._queue.next_path()), mode="append")
 
-    def hand_over(self, batch: DataFrame) -> None:
-        self._waiting.add(batch)
+    def enqueue(self, batch: DataFrame) -> None:
+        self._queue.add(batch)
 
     def apply(self) -> None:
         from deltalake import DeltaTable
 
-        changes = _newest_by_duckdb(self._waiting.next_path())
+        changes = _newest_by_duckdb(self._queue.next_path())
         values = {column: f"s.{column}" for column in (*COLUMNS, "lsn", "gone")}
         merge = DeltaTable(self._path).merge(changes, "t.id = s.id", "s", "t", streamed_exec=False)
         merge.when_matched_update(values, "s.lsn > t.lsn").when_not_matched_insert(values).execute()
@@ -164,7 +163,7 @@ class DeltaRs:
 
 
 def _newest_by_duckdb(folder: str) -> Any:
-    """The newest change of each key in a batch, as an Arrow table."""
+    """Returns the newest change per key of a batch, as an Arrow table."""
     import duckdb
 
     types = {"bigint": "BIGINT", "double": "DOUBLE", "string": "VARCHAR", "boolean": "BOOLEAN"}

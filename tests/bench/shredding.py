@@ -1,5 +1,5 @@
-"""`make bench PART=shredding`: what sealing two columns of ten costs where events are captured, with data keys that
-have to be made and with known ones, and what reading in clear costs. Medians of turns in one process."""
+"""`make bench PART=shredding`: times the capture of events with two of ten columns sealed, with new and with existing
+data keys, and the reading of decrypted rows. Prints medians of runs in one process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ingest.pipeline.composition import Run, bronze_of, rules_of
 from ingest.pipeline.shredding import decrypted_rows, sealing_of
 from ingest.spark.session import running
 from tests.bench import RESULTS, erasure
-from tests.bench.clock import Taken, taken
+from tests.bench.timing import Timing, measure
 from tests.bench.workload import TABLE, Workload
 
 SEALED = ("email", "note")
@@ -31,25 +31,25 @@ Seal = Callable[[DataFrame], DataFrame]
 
 
 def pipeline(folder: Path) -> Pipeline:
-    """That of the erasures, with two columns shredded."""
+    """Returns the pipeline of `erasure`, with two shredded columns."""
     made = erasure.pipeline(folder)
     master = folder / "master.key"
     master.write_text("1 " + "a5" * 32, encoding="ascii")
     master.chmod(0o600)
-    told = made.model_dump(by_alias=True, exclude_unset=True)
-    told["privacy"]["shredding"] = {"key_store": f"sqlite:///{folder}/keys.db", "master_key_file": str(master)}
-    told["tables"][TABLE]["shred"] = SEALED
-    return Pipeline.model_validate(told)
+    document = made.model_dump(by_alias=True, exclude_unset=True)
+    document["privacy"]["shredding"] = {"key_store": f"sqlite:///{folder}/keys.db", "master_key_file": str(master)}
+    document["tables"][TABLE]["shred"] = SEALED
+    return Pipeline.model_validate(document)
 
 
-def race(rows: int, turns: int, console: Console) -> None:
-    """Each turn takes in `rows` events, of `erasure.CUSTOMER_COUNT` customers or fewer."""
-    found: dict[str, list[Taken]] = {}
+def run_benchmark(rows: int, turns: int, console: Console) -> None:
+    """Captures and reads `rows` events, of at most `erasure.CUSTOMER_COUNT` customers, `turns` times."""
+    found: dict[str, list[Timing]] = {}
 
     def timed(name: str, what: Callable[[], object]) -> None:
-        with taken() as clock:
+        with measure() as clock:
             what()
-        found.setdefault(name, []).append(Taken(clock.wall, clock.cpu))
+        found.setdefault(name, []).append(Timing(clock.wall, clock.cpu))
 
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         made = pipeline(Path(folder))
@@ -59,7 +59,7 @@ def race(rows: int, turns: int, console: Console) -> None:
             read = events(spark.read.parquet(raw), rules_of(made).naming)
 
             def captured(name: str, seal: Seal) -> None:
-                # Asking for keys is a job of its own, which runs where sealing is planned.
+                # The lookup of keys is a separate Spark job, which runs when sealing is planned.
                 Bronze(spark, f"{folder}/{name}").append(seal(read), CaptureState(1, {}))
 
             def all_read(rows: Callable[[], DataFrame]) -> None:
@@ -69,7 +69,7 @@ def race(rows: int, turns: int, console: Console) -> None:
                 Path(folder, "keys.db").unlink(missing_ok=True)
                 seal = sealing_of(made)
                 ways: dict[str, Seal] = {
-                    "as it came": lambda part: part,
+                    "not sealed": lambda part: part,
                     "sealed, new keys": seal,
                     "sealed, known keys": seal,
                 }
@@ -81,14 +81,14 @@ def race(rows: int, turns: int, console: Console) -> None:
                 pass
             silver = Silver(spark, made.layout.silver(made.name, TABLE))
             for _ in range(turns + 1):
-                timed("read as it is", partial(all_read, silver.rows))
-                timed("read in clear", partial(all_read, partial(decrypted_rows, spark, made, TABLE)))
+                timed("read sealed", partial(all_read, silver.rows))
+                timed("read decrypted", partial(all_read, partial(decrypted_rows, spark, made, TABLE)))
             wrong = decrypted_rows(spark, made, TABLE).where("email is null or email like 'sealed:%'").count()
     _show(found, rows, wrong, console)
 
 
-def _show(found: dict[str, list[Taken]], rows: int, wrong: int, console: Console) -> None:
-    """Without the first turn, which warms up."""
+def _show(found: dict[str, list[Timing]], rows: int, wrong: int, console: Console) -> None:
+    """Prints the medians without the first run, which warms up."""
     table = Table("what", "CPU s", "wall s", "rows/s", title=f"{rows:,} rows, {wrong} wrong")
     medians = {
         name: {k: statistics.median(getattr(one, k) for one in turns[1:]) for k in ("cpu", "wall")}

@@ -1,7 +1,6 @@
-"""`make soak MINUTES=…`: a real Postgres changes at a steady rate, through Debezium and Kafka into silver; what drifts?
-
-Of each window: the lag from a change's commit in the source to the commit that brought it to silver, as the tables
-themselves tell it, and how many files, how much of a log and how much memory there are at its end.
+"""`make soak MINUTES=…`: changes a real Postgres at a steady rate, streams the changes through Debezium and Kafka into
+silver, and prints per window what may drift: the lag from a commit in the source to the commit in silver, read from the
+tables, and the number of files, the size of logs and the memory at the window's end.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ NAME = "soak"
 TABLE = "shop.orders"
 _TICK_SECONDS = 0.1
 _SENDS_SECONDS = 10
-"""So long the connector may take for what was committed last."""
+"""The time that the connector may take for the last commits."""
 _DDL = """
 CREATE SCHEMA shop;
 CREATE TABLE shop.orders (id bigint PRIMARY KEY, customer bigint, amount double precision, status text, quantity int,
@@ -73,7 +72,7 @@ class Window:
 
 
 class Writer(threading.Thread):
-    """Seven updates in ten, the rest half inserts, half deletes of the oldest rows; ten transactions a second."""
+    """Writes ten transactions a second: 70 % updates, 15 % inserts, 15 % deletes of the oldest rows."""
 
     def __init__(self, dsn: str, rows: int, rate: float, stop: threading.Event) -> None:
         super().__init__(name="writer", daemon=True)
@@ -98,7 +97,7 @@ class Writer(threading.Thread):
 
 
 class Backfiller(threading.Thread):
-    """Merges windows of a few batches of bronze once more, one after the other, chosen at random."""
+    """Merges random windows of a few batches of bronze again, one after the other."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, stop: threading.Event) -> None:
         super().__init__(name="backfiller", daemon=True)
@@ -123,7 +122,7 @@ class Backfiller(threading.Thread):
 
 
 class Soak:
-    """The pipeline in this thread, the writer and the one who looks in two others."""
+    """Runs the pipeline in this thread, the writer and the observer in two others."""
 
     def __init__(
         self, spark: SparkSession, stack: Stack, folder: Path, old_versions: OldVersions, console: Console
@@ -155,11 +154,11 @@ class Soak:
         if backfiller.failure is not None:
             raise backfiller.failure
         if backfills:
-            self._console.print(f"beside it {backfiller.done} backfills merged {backfiller.events:,} events once more")
+            self._console.print(f"meanwhile {backfiller.done} backfills merged {backfiller.events:,} events again")
         self._judge(dsn)
 
     def _judge(self, dsn: str) -> None:
-        """Once all is captured and merged: silver is its source, and every event has one account of each writer."""
+        """Captures and merges the rest, then checks that silver equals its source and that the accounts balance."""
         for _ in range(_SENDS_SECONDS):
             Run(self._spark, self._pipeline).available_now(threading.Event(), lambda _: None)
             time.sleep(1)
@@ -220,7 +219,7 @@ def table(windows: list[Window]) -> Table:
 
 @contextmanager
 def source(rows: int) -> Iterator[Stack]:
-    """Services whose Postgres holds `rows` orders, and a connector that reads them."""
+    """Yields services with `rows` orders in Postgres and a registered connector."""
     with Stack() as stack:
         with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
             connection.execute(_DDL)
@@ -231,18 +230,16 @@ def source(rows: int) -> Iterator[Stack]:
 
 
 def main(
-    minutes: Annotated[float, typer.Option(help="How long, once the snapshot is in silver.")] = 10.0,
-    rate: Annotated[float, typer.Option(help="Changes a second.")] = 500.0,
-    rows: Annotated[int, typer.Option(help="Rows in the table before.")] = 100_000,
-    every: Annotated[float, typer.Option(help="Minutes of a window.")] = 1.0,
+    minutes: Annotated[float, typer.Option(help="Duration after the snapshot is in silver.")] = 10.0,
+    rate: Annotated[float, typer.Option(help="Changes per second.")] = 500.0,
+    rows: Annotated[int, typer.Option(help="Rows of the initial table.")] = 100_000,
+    every: Annotated[float, typer.Option(help="Minutes per window.")] = 1.0,
     keep: Annotated[float, typer.Option(help="Minutes for which old versions are kept.")] = 5.0,
-    backfills: Annotated[
-        bool, typer.Option("--backfills", help="Meanwhile, windows of history are merged once more.")
-    ] = False,
+    backfills: Annotated[bool, typer.Option("--backfills", help="Meanwhile merge windows of history again.")] = False,
 ) -> None:
     """Example: python -m tests.bench.soak --minutes 60 --every 5"""
     console = Console(highlight=False)
-    # A pipeline's file has to leave hours for a batch, which no soak could wait for.
+    # The configuration allows only whole hours, which is too long for a soak.
     old = OldVersions.model_construct(keep_hours=keep / 60)
     with (
         tempfile.TemporaryDirectory(prefix="soak-") as folder,
@@ -267,7 +264,7 @@ def _size(file: Path) -> int:
     try:
         return file.stat().st_size if file.is_file() else 0
     except FileNotFoundError:
-        # What a writer had there for a moment.
+        # A temporary file of a writer.
         return 0
 
 

@@ -1,5 +1,5 @@
-"""`make bench PART=starts`: what a start takes, and the erasure of one person, after a history, and after one ten times
-as long. The people that are erased are in the first events of both; what follows is about others."""
+"""`make bench PART=starts`: times a start and the erasure of one person, after a history and after one ten times as
+long. The erased persons are in the first events of both histories; later events are about others."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from ingest.pipeline.composition import Run, bronze_of, rules_of
 from ingest.sources.files import FileSource
 from ingest.spark.session import running
 from tests.bench import RESULTS, erasure
-from tests.bench.clock import Taken, taken
+from tests.bench.timing import Timing, measure
 from tests.bench.workload import TABLE, Workload
 
 _BATCH = 50_000
 _FIRST = 50_000
-"""Rows of the table, of customers that may be erased."""
+"""Number of the first rows, those of customers who may be erased."""
 _OTHERS = 1_000_000
-"""The number of the first customer of whom the rest of the history tells."""
+"""The first customer number of the later events."""
 
 
 def fill(spark: SparkSession, made: Pipeline, count: int) -> None:
-    """So many events, of which the first are merged and the others said to be: what silver holds is the same in both
-    histories."""
+    """Writes `count` events to bronze. Merges the first ones and marks the others as merged, so that silver is the same
+    for both histories."""
     bronze, naming = bronze_of(spark, made), rules_of(made).naming
     ends = {f"bench.{erasure.CUSTOMERS}": {0: erasure.CUSTOMER_COUNT}, f"bench.{TABLE}": {0: _FIRST + 1}}
     bronze.append(events(erasure.customers(spark), naming), CaptureState(1, ends))
@@ -54,7 +54,7 @@ def fill(spark: SparkSession, made: Pipeline, count: int) -> None:
         bronze.append(events(part, naming), CaptureState(batch + 1, ends))
         accounts.add(batch, batch + 1, [])
         batch += 1
-    # As a stream does meanwhile.
+    # A stream compacts while it runs.
     while bronze.compact(batch):
         pass
 
@@ -69,7 +69,7 @@ def _of_others(records: DataFrame) -> DataFrame:
 
 
 def start(spark: SparkSession, made: Pipeline) -> None:
-    """All that is known of a history when a run begins, and whether its log went back."""
+    """Starts a run: reads the state of the history and checks for position regressions."""
     log_cache._shared.cache_clear()
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
     bronze = Bronze(spark, made.layout.bronze(made.name))
@@ -81,7 +81,7 @@ def start(spark: SparkSession, made: Pipeline) -> None:
 
 
 def measured(spark: SparkSession, folder: Path, count: int, turns: int) -> dict[str, Any]:
-    """Medians for a history of so many events."""
+    """Returns the medians for a history of `count` events."""
     folder.mkdir()
     made = erasure.pipeline(folder)
     fill(spark, made, count)
@@ -101,14 +101,14 @@ def measured(spark: SparkSession, folder: Path, count: int, turns: int) -> dict[
     }
 
 
-def _timed(work: Callable[[], object]) -> Taken:
-    with taken() as clock:
+def _timed(work: Callable[[], object]) -> Timing:
+    with measure() as clock:
         work()
     return clock
 
 
-def race(count: int, turns: int, console: Console) -> None:
-    """After `count` events, and after ten times as many."""
+def run_benchmark(count: int, turns: int, console: Console) -> None:
+    """Times starts and erasures after `count` events and after ten times as many."""
     found = []
     temporary = tempfile.TemporaryDirectory(prefix="bench-")
     with temporary as folder, running("bench starts", {"spark.driver.memory": "4g"}) as spark:
@@ -120,7 +120,7 @@ def race(count: int, turns: int, console: Console) -> None:
     for one in found[1:]:
         away = ", ".join(f"{e['events']} in {e['files']}" for e in one["erased"])
         table.add_row(f"{one['events']:,}", *(f"{one[name]:.2f}" for name in names), away, str(one["left"]))
-    table.add_row("of the first", *(f"{found[2][name] / found[1][name]:.2f}" for name in names), "", "")
+    table.add_row("ratio", *(f"{found[2][name] / found[1][name]:.2f}" for name in names), "", "")
     console.print(table)
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"starts-{count}-{datetime.now(UTC):%Y%m%dT%H%M%S}.json"

@@ -1,5 +1,5 @@
-"""`make bench PART=wide`: batches of a table of 1,200 columns, and of one of ten columns with as many cells: what a
-warm batch takes of each. A quarter of the columns each are numbers, texts, fractions and flags."""
+"""`make bench PART=wide`: times batches of a table of 1,200 columns, and of one of ten columns with as many cells. A
+quarter of the columns each are integers, texts, fractions and booleans."""
 
 from __future__ import annotations
 
@@ -27,40 +27,42 @@ from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
 from ingest.spark.session import running
 from tests.bench import RESULTS
-from tests.bench.clock import taken
+from tests.bench.timing import measure
 
 NARROW, WIDE = 10, 1200
 _WARM = 3
 
 
 def value(number: int, column: int) -> Any:
-    """The value of a column in the image with this number."""
+    """Returns the value of a column in the image with this number."""
     base = number * 7 + column
     return (base, f"text {base}", base / 4, base % 2 == 0)[column % 4]
 
 
 def image(key: int, version: int, columns: int) -> dict[str, Any]:
-    """The row of a key at a version."""
+    """Returns the row of a key at a version."""
     return {"id": key} | {f"c{n}": value(key + version, n) for n in range(1, columns)}
 
 
 def records(columns: int, keys: int, version: int) -> Iterator[tuple[bytes, bytes]]:
-    """Key and value of an event for each key: read at version 0, updated later."""
+    """Yields key and value of an event per key: a snapshot read at version 0, else an update."""
     source = {"connector": "postgresql", "schema": "shop", "table": "wide", "ts_ms": 1}
     for key in range(keys):
         at = {"lsn": 1000 + 10 * (version * keys + key), "snapshot": "true" if version == 0 else "false"}
         op = "r" if version == 0 else "u"
-        said = {"before": None, "after": image(key, version, columns), "source": source | at, "op": op, "ts_ms": 1}
-        yield json.dumps({"id": key}).encode(), json.dumps(said).encode()
+        envelope = {"before": None, "after": image(key, version, columns), "source": source | at, "op": op, "ts_ms": 1}
+        yield json.dumps({"id": key}).encode(), json.dumps(envelope).encode()
 
 
 def as_read(spark: SparkSession, folder: Path, columns: int, keys: int, version: int) -> DataFrame:
-    """The same as a Kafka consumer has them."""
-    both = list(zip(*records(columns, keys, version), strict=True))
+    """Returns the events as a Kafka consumer gets them."""
+    keys_and_values = list(zip(*records(columns, keys, version), strict=True))
     offsets = range(version * keys, (version + 1) * keys)
-    held = pa.table({"offset": pa.array(offsets, pa.int64()), "key": both[0], "value": both[1]})
+    records_table = pa.table(
+        {"offset": pa.array(offsets, pa.int64()), "key": keys_and_values[0], "value": keys_and_values[1]}
+    )
     file = folder / f"{columns}-{version}.parquet"
-    pq.write_table(held, file)
+    pq.write_table(records_table, file)
     nothing = F.lit(None).cast("array<struct<key:string,value:binary>>").alias("headers")
     written = F.timestamp_millis(F.lit(1_760_000_000_000)).alias("timestamp")
     place = F.lit("wide").alias("topic"), F.lit(0).alias("partition"), F.col("offset")
@@ -68,14 +70,14 @@ def as_read(spark: SparkSession, folder: Path, columns: int, keys: int, version:
 
 
 def batches(spark: SparkSession, folder: Path, columns: int, keys: int, count: int) -> dict[str, Any]:
-    """Medians of the warm ones, and how many rows are wrong in the end."""
+    """Returns the medians of the warm batches, and the number of wrong rows."""
     lakehouse, name = Lakehouse(str(folder / f"of-{columns}")), "wide"
     bronze = Bronze(spark, lakehouse.bronze(name))
     merge = Merge(spark, name, lakehouse, Rules(stops_at_restart=False), bronze)
     clocks = []
     for version in range(count + _WARM):
         read = as_read(spark, folder, columns, keys, version)
-        with taken() as clock:
+        with measure() as clock:
             bronze.append(events(read, Rules().naming), CaptureState(version + 1, {}), BatchCounter(spark))
             merge.step(version + 1)
         clocks.append(clock)
@@ -86,13 +88,13 @@ def batches(spark: SparkSession, folder: Path, columns: int, keys: int, count: i
     return {"columns": columns, "events": keys, **median, "first": clocks[0].cpu, "wrong": keys - right}
 
 
-def race(keys: int, count: int, console: Console) -> None:
-    """`keys` events of a wide row in a batch, `count` batches."""
+def run_benchmark(keys: int, count: int, console: Console) -> None:
+    """Times `count` batches of `keys` wide rows, and of narrow rows with as many cells."""
     temporary = tempfile.TemporaryDirectory(prefix="bench-")
     with temporary as folder, running("bench wide", {"spark.driver.memory": "4g"}) as spark:
         shapes = ((NARROW, keys * WIDE // NARROW), (WIDE, keys))
         found = [batches(spark, Path(folder), columns, events, count) for columns, events in shapes]
-    table = Table("columns", "events", "CPU s", "wall s", "first batch, CPU s", "of the narrow", "wrong rows")
+    table = Table("columns", "events", "CPU s", "wall s", "first batch, CPU s", "ratio to narrow", "wrong rows")
     for one in found:
         figures = (f"{one['cpu']:.2f}", f"{one['wall']:.2f}", f"{one['first']:.1f}")
         ratio = f"{one['cpu'] / found[0]['cpu']:.2f}"

@@ -1,8 +1,7 @@
-"""A changelog of a table with ten columns, or of many, made from a seed: what a race is run on, and what its result
-must be.
+"""The workload of the benchmarks: a changelog of one or more tables with ten columns, and the expected rows.
 
 Debezium's JSON without schemas: 70 % updates, 10 % inserts, 20 % deletes. One event in a hundred is delivered twice,
-another one late. Nothing is random but by hash: the same workload comes out on every machine.
+another one late. Random choices are hashes of a seed, so every machine makes the same workload.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ IMAGE = (
 )
 Keys = Literal["uniform", "zipf", "append"]
 _LATE_WITHIN = 2000
-"""By so many events a late one is late, at most; and the second delivery of one that comes twice."""
+"""The maximum delay, in events, of a late event and of a second delivery."""
 _SNAPSHOT_LSN = 1000
 _SKEW = 4
-"""Of a Zipf-like choice of keys: half of all changes meet a sixteenth of the rows."""
+"""The skew of the Zipf-like choice of keys: half of all changes are to a sixteenth of the rows."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """`rows` in the table before; then `batches` of `batch` events each. `keys`: which rows change. `tables`: among so
-    many they are shared out."""
+    """`rows`: rows of the initial table. `batches` of `batch` events follow. `keys`: which rows change. `tables`: the
+    number of tables among which the rows are divided."""
 
     rows: int
     batch: int
@@ -44,16 +43,16 @@ class Workload:
     def events(self) -> int:
         return self.batch * self.batches
 
-    def snapshot(self, spark: SparkSession, after: int = 0, upto: int | None = None) -> DataFrame:
-        """Records that read the table's first rows, `after` < id ≤ `upto`, in order of the key."""
-        ids = spark.range(after + 1, (self.rows if upto is None else upto) + 1)
+    def snapshot(self, spark: SparkSession, after: int = 0, through: int | None = None) -> DataFrame:
+        """Returns snapshot reads of the rows `after` < id ≤ `through`, in order of the key."""
+        ids = spark.range(after + 1, (self.rows if through is None else through) + 1)
         said = ids.select("id", *self._image(F.lit(0)), F.lit("r").alias("op"), F.lit(_SNAPSHOT_LSN).alias("lsn"))
         return _records(said, F.col("id"), self._table())
 
     def changes(self, spark: SparkSession) -> DataFrame:
-        """Records with their number `batch`, from 0, in the order of delivery."""
+        """Returns records with their number `batch`, from 0, in the order of delivery."""
         delivered = self._delivered(spark)
-        # Of one key several may be delivered in one place: the number keeps their offsets apart.
+        # Several events may be delivered in one place: the number makes their offsets different.
         offset = F.lit(self.rows + 1) + F.col("place") * (4 * _LATE_WITHIN) + F.col("number") % (4 * _LATE_WITHIN)
         batch = F.floor(F.col("place") / self.batch).cast("int").alias("batch")
         return _records(delivered.where(F.col("place") < self.events), offset, self._table(), batch)
@@ -62,7 +61,7 @@ class Workload:
         return F.lit("orders") if self.tables == 1 else F.concat(F.lit("orders_"), F.col("id") % self.tables)
 
     def result(self, spark: SparkSession) -> DataFrame:
-        """The rows that are there after all batches: the newest of each key, were it not deleted."""
+        """Returns the expected rows after all batches: the newest per key, unless it was deleted."""
         delivered = self._delivered(spark).where(F.col("place") < self.events)
         newest = delivered.groupBy("id").agg(F.max_by(F.struct(*COLUMNS[1:], "op"), "number").alias("last"))
         first = spark.range(1, self.rows + 1).select("id", *self._image(F.lit(0)))
@@ -70,16 +69,16 @@ class Workload:
         return untouched.unionByName(newest.where(F.col("last.op") != "d").select("id", "last.*").drop("op"))
 
     def _delivered(self, spark: SparkSession) -> DataFrame:
-        """What is said of each key, at the `place` where it is delivered; what is late comes over the end."""
-        said = self._said(spark)
+        """Returns the events with the `place` of their delivery. Late ones may be delivered after the last batch."""
+        said = self._drawn_events(spark)
         draw = self._hash("number", "place") % 100
         later = 1 + F.pmod(self._hash("number", "later"), F.lit(_LATE_WITHIN))
         places = F.when(draw == 0, F.array(F.col("number"), F.col("number") + later))
         places = places.when(draw == 1, F.array(F.col("number") + later)).otherwise(F.array("number"))
         return said.select("*", F.explode(places).alias("place"))
 
-    def _said(self, spark: SparkSession) -> DataFrame:
-        """`number`, `id`, `op` and the image. Right after its delete a row is inserted, whatever was drawn."""
+    def _drawn_events(self, spark: SparkSession) -> DataFrame:
+        """Returns `number`, `id`, `op` and the image. The event after a delete of its key is always an insert."""
         drawn = spark.range(self.events).withColumnRenamed("id", "number").withColumn("id", self._key())
         draw = F.pmod(self._hash("number", "op"), F.lit(100))
         inserts = ((draw >= 70) & (draw < 80)) | (F.col("id") > self.rows)
@@ -98,7 +97,7 @@ class Workload:
     def _key(self) -> Column:
         even = F.pmod(self._hash("number", "key"), F.lit(1 << 30)) / (1 << 30)
         if self.keys == "append":
-            # Nine in ten are about rows of which the log has not said a word yet.
+            # Nine in ten are inserts of new rows.
             new = self.rows + 1 + F.col("number")
             old = 1 + F.floor(even * self.rows)
             return F.when(F.pmod(self._hash("number", "new"), F.lit(10)) < 9, new).otherwise(old).cast("bigint")
@@ -126,7 +125,7 @@ class Workload:
 
 
 def _records(said: DataFrame, offset: Column, table: Column, *more: Column) -> DataFrame:
-    """As a Kafka consumer has them."""
+    """Returns the records as a Kafka consumer gets them."""
     row = F.struct(*COLUMNS)
     deleted = F.col("op") == "d"
     before = F.when(deleted, F.struct("id"))

@@ -1,4 +1,4 @@
-"""What a piece of work takes: seconds by the wall, and of CPU in this process and its JVM."""
+"""Measures wall time and the CPU time of this process and its JVM, in seconds."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import psutil
 
 
 @dataclass
-class Taken:
-    """Seconds."""
+class Timing:
+    """Wall and CPU time in seconds."""
 
     wall: float = 0.0
     cpu: float = 0.0
 
 
 @contextmanager
-def taken() -> Iterator[Taken]:
-    """Filled in when the work is done. A JVM's compiler and garbage collector count, and processes that it started for
-    a moment: they are part of the price."""
-    found = Taken()
+def measure() -> Iterator[Timing]:
+    """Yields a `Timing` that is filled when the block ends. CPU includes the JVM's compiler and garbage collector, and
+    short-lived child processes."""
+    timing = Timing()
     wall, cpu = time.perf_counter(), _cpu()
     try:
-        yield found
+        yield timing
     finally:
-        found.wall, found.cpu = time.perf_counter() - wall, _cpu() - cpu
+        timing.wall, timing.cpu = time.perf_counter() - wall, _cpu() - cpu
 
 
 def _cpu() -> float:

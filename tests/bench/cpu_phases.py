@@ -1,5 +1,5 @@
-"""Where the time of batches goes, by Spark's own event log: CPU of tasks, by what their stages were for; and the rest,
-which is planning, commits, the JVM's compiler and its collector."""
+"""Reads from Spark's event log where the time of batches goes: the CPU time of tasks per phase, and the rest, which is
+planning, commits, the JVM's compiler and garbage collector."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 Window = tuple[float, float]
-"""From when until when, in seconds since 1970."""
+"""Begin and end in seconds since 1970."""
 _PHASES = (
     ("batches/group_stats.py", "profile"),
     ("localCheckpoint", "parse"),
     ("ingest/reconcile/", "compact, find"),
-    ("ingest/spark/prepared.py", "compact, find"),  # what judging asks of more than few rows
-    ("collectAsList", "compact, find"),  # in page_filter.py, whose look stays in the JVM
+    ("ingest/spark/prepared.py", "compact, find"),  # lookups for large batches
+    ("collectAsList", "compact, find"),  # of page_filter.py
     ("small query as JSON", "compact, find"),
     ("small write", "write"),
     ("isEmpty at", "compact, find"),
@@ -25,19 +25,19 @@ _PHASES = (
     ("withThreadLocalCaptured", "commit"),
     ("Delta", "commit"),
 )
-"""What stands in the name of a stage, and what it is for; the first that fits."""
+"""Text in the name of a stage, and its phase; the first match counts."""
 
 
 def properties(folder: Path) -> dict[str, str]:
-    """What a session is told so that `phases` finds its log."""
+    """Returns the Spark properties that write the event log for `phases`."""
     folder.mkdir(parents=True)
     log = {"enabled": "true", "dir": folder.as_uri(), "rolling.enabled": "false", "compress": "false"}
     return {f"spark.eventLog.{name}": value for name, value in log.items()}
 
 
 def phases(folder: Path, windows: Sequence[Window], wall: float, cpu: float) -> dict[str, float]:
-    """Seconds of CPU, by phase; `rest` is what the process took beside its tasks, and `idle` seconds of wall in which
-    no stage ran. `wall`, `cpu`: what all windows took."""
+    """Returns seconds of CPU per phase; `rest`: CPU outside of tasks; `idle`: wall time without a running stage.
+    `windows`: the timed batches. `wall`, `cpu`: their total times."""
     found: Counter[str] = Counter()
     busy: list[Window] = []
     for stage in _stages(folder):
@@ -46,8 +46,8 @@ def phases(folder: Path, windows: Sequence[Window], wall: float, cpu: float) -> 
             figures = {a["Name"]: a.get("Value", 0) for a in stage["Accumulables"]}
             found[_phase(stage["Stage Name"])] += int(figures.get("internal.metrics.executorCpuTime", 0))
             busy.append((begin, end))
-    told = {name: nanos / 1e9 for name, nanos in found.most_common()}
-    return told | {"rest": cpu - sum(told.values()), "idle": wall - _covered(busy)}
+    seconds = {name: nanos / 1e9 for name, nanos in found.most_common()}
+    return seconds | {"rest": cpu - sum(seconds.values()), "idle": wall - _covered(busy)}
 
 
 def _stages(folder: Path) -> Iterator[dict[str, Any]]:
@@ -63,7 +63,7 @@ def _phase(name: str) -> str:
 
 
 def _covered(spans: Sequence[Window]) -> float:
-    """How long any of them lasted: stages of several tables run side by side."""
+    """Returns the length of the union of the spans: stages of several tables run in parallel."""
     covered, reached = 0.0, 0.0
     for begin, end in sorted(spans):
         covered += max(0.0, end - max(begin, reached))

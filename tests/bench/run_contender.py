@@ -1,5 +1,5 @@
-"""One contender's run in a process of its own: the table is loaded, batches are taken in, the result is held against
-what it must be. Prints one JSON object."""
+"""Runs one contender in its own process: loads the table, merges batches, compares the result with the expected rows.
+Prints one JSON object."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.bench.clock import Taken, taken
 from tests.bench.contenders import Contender
+from tests.bench.cpu_phases import phases, properties
 from tests.bench.environments import CONTENDERS
 from tests.bench.prepared import Prepared
-from tests.bench.where import phases, properties
+from tests.bench.timing import Timing, measure
 
 
 def run(
     spark: SparkSession, contender: Contender, prepared: Prepared, batches: int, warm: int, at_once: int
 ) -> dict[str, Any]:
-    """The figures of one run, by batch of the workload. The first `warm` batches are not in the medians. `at_once`: so
-    many batches are handed over as one."""
-    with taken() as loading:
+    """Returns the times of one run, per batch of the workload. The first `warm` batches are not in the medians.
+    `at_once`: the number of batches that are merged as one."""
+    with measure() as loading:
         for part in prepared.before(spark):
             contender.load(part)
     groups = [range(n, min(n + at_once, batches)) for n in range(0, batches, at_once)]
     first = [group for group in groups if group.start < warm]
     figures, windows = [], []
-    # Who looks ahead while it warms up sees nothing of what is timed.
+    # Enqueued in two parts: a contender that prefetches must not see timed batches while it warms up.
     for waiting in (first, groups[len(first) :]):
         for group in waiting:
-            contender.hand_over(prepared.changes(spark, group))
+            contender.enqueue(prepared.changes(spark, group))
         for group in waiting:
             begun = time.time()
-            with taken() as several:
+            with measure() as several:
                 contender.apply()
             windows += [(begun, time.time())] * len(group)
-            figures += [Taken(several.wall / len(group), several.cpu / len(group))] * len(group)
+            figures += [Timing(several.wall / len(group), several.cpu / len(group))] * len(group)
     expected, found = prepared.result(spark), contender.rows()
     missing, extra = expected.exceptAll(found).count(), found.exceptAll(expected).count()
-    # Who takes many at once is warm after the first of them.
+    # If many batches are merged at once, the first such group warms up.
     warm = sum(map(len, first))
     timed = figures[warm:] or figures
     return {
@@ -61,7 +61,7 @@ def run(
 
 
 def main() -> None:
-    """`name prepared batches warm at_once memory [where]`, as `make bench` calls it."""
+    """Arguments: name prepared batches warm at_once memory [where]."""
     name, prepared, batches, warm, at_once, memory, *where = sys.argv[1:]
     folder = Path(tempfile.mkdtemp(prefix=f"bench-{name}-"))
     try:
