@@ -1,5 +1,5 @@
 """Draws names and types of columns for tests. The names are those that the code itself uses, collected from its syntax
-trees, so that a name which the code begins to use is drawn without a change here."""
+trees, so a new internal name is covered without a change here."""
 
 from __future__ import annotations
 

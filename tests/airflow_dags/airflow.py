@@ -1,4 +1,4 @@
-"""Starts Airflow in its own environment, with the database and the processes that a test needs, and stops them."""
+"""Starts Airflow in its own environment, with its database and processes, and stops them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ NOTHING_SPECIAL = {"PATH": os.environ["PATH"], "HOME": str(Path.home()), "NO_PRO
 
 
 def command_output(script: str, argument: object, environment: Mapping[str, str], cwd: Path = ROOT) -> Any:
-    """What a script says that Airflow's Python runs in `cwd`: its last line, as JSON like its one argument."""
+    """Runs a script with Airflow's Python in `cwd` and returns its last line of output, parsed as JSON. The argument is
+    passed as JSON."""
     done = subprocess.run(
         [PROGRAMS / "python", "-c", script, json.dumps(argument)],
         cwd=cwd,
@@ -39,7 +40,7 @@ def command_output(script: str, argument: object, environment: Mapping[str, str]
 
 
 class Airflow:
-    """`airflow standalone` with SQLite, in the folder `home`, with the DAGs of the folder `dags`."""
+    """`airflow standalone` with SQLite in the folder `home`, with the DAGs of the folder `dags`."""
 
     def __init__(self, home: Path, dags: Path, environment: Mapping[str, str]) -> None:
         home.mkdir()
@@ -91,7 +92,7 @@ class Airflow:
         self.end()
 
     def end(self) -> None:
-        """Kills all that runs: its own processes, their tasks, and the jobs of these."""
+        """Kills its processes, their tasks, and the jobs of these."""
         while running := self.processes():
             for process in running:
                 with suppress(psutil.NoSuchProcess):
@@ -99,7 +100,8 @@ class Airflow:
             psutil.wait_procs(running, timeout=10)
 
     def processes(self) -> list[psutil.Process]:
-        """Jobs have sessions of their own, and Airflow's processes write their titles over their environment."""
+        """Returns all processes of this Airflow. Jobs have their own sessions, and Airflow overwrites its processes'
+        environment with titles."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error, ProcessLookupError):
@@ -111,7 +113,7 @@ class Airflow:
         return found
 
     def job(self, argument: str) -> psutil.Process | None:
-        """The process of the job that has this argument, while it runs."""
+        """Returns the process of the running job with this argument."""
         for process in sorted(self.processes(), key=lambda p: p.pid):
             with suppress(psutil.Error):
                 if argument in process.cmdline():
@@ -119,7 +121,7 @@ class Airflow:
         return None
 
     def cli(self, *arguments: str) -> str:
-        """What `airflow` with these arguments prints."""
+        """Returns the output of `airflow` with these arguments."""
         done = subprocess.run(
             [PROGRAMS / "airflow", *arguments],
             env=self.environment,
@@ -132,7 +134,7 @@ class Airflow:
         return done.stdout
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Rows of Airflow's database, as long as it is there."""
+        """Returns rows of Airflow's database."""
         if not (file := self.home / "airflow.db").is_file():
             return []
         with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30)) as connection:
@@ -142,7 +144,7 @@ class Airflow:
                 return []
 
     def wait(self, what: str, ask: Callable[[], Any], seconds: float = 600) -> Any:
-        """The first answer that isn't empty."""
+        """Returns the first result that isn't empty."""
         deadline = time.monotonic() + seconds
         while not (answer := ask()):
             log = self._log.read_text(errors="replace")[-4000:]

@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.skipif(not PROGRAMS.is_dir(), reason="Airflow's environment is made by `make test`"),
 ]
 EVENTS = [200, 600, 200]
-"""So many in each window. The second takes several slices, which gives time to kill its job between two of them."""
+"""Events per window. The second window takes several slices, so that its job can be killed between two of them."""
 TABLE = "public.orders"
 SUBMITTED = {"submit": "spark", "application": str(ROOT / "jobs" / "command.py"), "run": "@daily", "retries": 0}
 RUNS = "SELECT partition_key, state FROM dag_run WHERE dag_id = ?"
@@ -57,7 +57,7 @@ with DAG("consumer", schedule=PartitionedAssetTimetable(assets=Asset("silver/sho
 
 
 class Shop:
-    """A table, each of whose windows (an hour) holds inserts, updates and deletes; `rows` is what it holds now."""
+    """A table whose windows of an hour each hold inserts, updates and deletes. `rows`: the rows that it has now."""
 
     def __init__(self) -> None:
         self.log = Topic(f"windows-{uuid.uuid4().hex}")
@@ -66,7 +66,7 @@ class Shop:
         self._lsn = 0
 
     def send(self, servers: str) -> None:
-        """Everything, each record with a time in its window."""
+        """Produces all records, each with a time in its window."""
         producer = Producer({"bootstrap.servers": servers})
         for window in range(len(EVENTS)):
             begun = int((self.first + timedelta(hours=window)).timestamp() * 1000)
@@ -92,7 +92,7 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def shop(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> tuple[Shop, Path]:
-    """A changelog in Kafka that nobody has captured, and the folder of its lakehouse-to-be and its `conf`."""
+    """Returns a changelog in Kafka that is not captured yet, with a folder for its lakehouse and its `conf`."""
     root = tmp_path_factory.mktemp("airflow")
     shop = Shop()
     shop.send(stack.kafka.bootstrap_servers)
@@ -200,7 +200,7 @@ def silver_of(root: Path, spark: SparkSession) -> list[tuple[Any, ...]]:
 
 
 def kill_in_the_middle(airflow: Airflow, argument: str, silver: Path) -> None:
-    """SIGKILL for the job with this argument, once it has changed silver and while it has more to do."""
+    """Sends SIGKILL to the job with this argument after its first commit to silver and before its last."""
     job = airflow.wait("the job", lambda: airflow.job(argument))
     commits = len(list(silver.glob("_delta_log/*.json")))
     airflow.wait("its first commit", lambda: len(list(silver.glob("_delta_log/*.json"))) > commits)

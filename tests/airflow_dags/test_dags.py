@@ -71,7 +71,7 @@ def read(home: Path, **environment: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `conf`."""
+    """Returns a folder with `conf`."""
     root = tmp_path_factory.mktemp("dags")
     (root / "conf" / "pipelines").mkdir(parents=True)
     for name, text in PIPELINES.items():

@@ -62,7 +62,8 @@ def captured(spark: SparkSession, source: ChangelogSource, path: Path, batch: in
 
 
 def import_archive(spark: SparkSession, store: ObjectStore, path: Path, limit: int) -> Bronze:
-    """A bronze out of the archive's objects as they are: of those from one on that would have to be read, none."""
+    """Returns a bronze with the archive's objects imported unchanged, up to the first one that would have to be parsed
+    again."""
     bronze = Bronze(spark, Lakehouse(str(path)).bronze(SHOP))
     archive_import = ArchiveImport(spark, store, SHOP, bronze, Rules().naming.digest, counted=True)
     state = bronze.captured()

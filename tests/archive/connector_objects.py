@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from tests.changelogs import Record
 
 Objects = dict[str, bytes]
-"""name → body."""
+"""Name → body."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONG = pa.int64()
 _SOURCE = pa.struct(
@@ -91,7 +91,7 @@ def aiven(records: Sequence[Record], size: int, *left_out: str) -> Objects:
 
 
 def aiven_parquet(records: Sequence[Record], size: int) -> Objects:
-    """Returns objects with format.output.type=parquet and file.compression.type=none, whose names have no ending."""
+    """Returns objects with format.output.type=parquet and file.compression.type=none, whose names have no extension."""
     found: Objects = {}
     for flush in flushes(records, size):
         key = pa.struct([("id", pa.int32())])

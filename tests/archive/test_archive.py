@@ -261,7 +261,7 @@ def test_forged_manifest_is_detected(
     lie: Any,
     said: str,
 ) -> None:
-    """Its own hash is right: who changed it has thought of that."""
+    """The manifest's own hash is correct: a forger would have updated it."""
     first, *others = whole[0].objects
     lying = replace(first, **lie(first))
     body = replace(whole[0], objects=(lying, *others)).to_json().encode()

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 OTHERWISE_NAMED = {
     "source": {"kafka": {"bootstrap.servers": "127.0.0.1:9"}, "topics": ["x"], "topic_tables": {"x": "y"}}
 }
-"""Records are read otherwise than when they were archived, so none comes as it is."""
+"""Settings with which records are parsed differently than when they were archived, so none is imported unchanged."""
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def store(s3: S3, request: pytest.FixtureRequest) -> ObjectStore:
 
 @pytest.fixture
 def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Runs a command: its JSON, or its error."""
+    """Returns a function that runs a command and returns its JSON, or its error."""
     for module in (archive_command, backfill_command):
         monkeypatch.setattr(module, "running", lambda *_: nullcontext(spark))
 
@@ -55,7 +55,7 @@ def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..
 
 @pytest.fixture(scope="module")
 def streamed(spark: SparkSession, s3: S3, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Digest]:
-    """The tables of the same events, as they came by a stream."""
+    """Returns the digests of the tables after a stream of the same events."""
     folder = tmp_path_factory.mktemp("streamed")
     shop = pipeline(folder, ObjectStore("s3://none", s3.client_options), "ingest")
     merged(spark, shop, captured(spark, shop, folder, events()))
@@ -116,7 +116,7 @@ def test_tables_equal_those_of_the_stream(
 def test_archive_with_a_gap_is_refused(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, command: Callable[..., Any]
 ) -> None:
-    """As Debezium's deletes come: each with a null tombstone, which is in an object of its own."""
+    """Each delete has a null tombstone, which is in an object of its own."""
     stored(store, confluent(events(), 5))
     shop = pipeline(tmp_path, store, "confluent")
     refused = command("archive", "restore", str(tmp_path / "shop.yaml"))

@@ -187,7 +187,7 @@ HEADERS = '[{"key": "trace", "value": "1"}, {"key": "none", "value": null}]'
 def test_records_keep_every_digit(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, layout: str, objects: dict[str, str]
 ) -> None:
-    """The second of each went through a converter of texts."""
+    """The second object of each layout was written by a converter that sends texts."""
     stored(store, {name: text.encode() for name, text in objects.items()})
     archive = layout_of(spark, pipeline(tmp_path, store, layout))
     for row in archive.records(spark, archive.objects()).collect():

@@ -76,7 +76,7 @@ def whole_now(spark: SparkSession, store: ObjectStore) -> bool:
 
 
 def bodies(store: ObjectStore) -> Iterator[tuple[str, bytes]]:
-    """Every version of everything in the bucket, as it lies there and decoded."""
+    """Returns every version of every object in the bucket, raw and decoded."""
     for version in store.versions(""):
         assert not version.is_delete_marker
         place: Any = {"Bucket": store.bucket, "Key": f"some/prefix/{version.key}", "VersionId": version.id}
@@ -219,7 +219,8 @@ def test_erasure_that_died_between_manifests_is_repeated(
 def test_concurrently_replaced_manifest_is_contended(
     spark: SparkSession, store: ObjectStore, whole: list[Manifest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another run erases more while this one has written its objects: it is never named what the other one removed."""
+    """Another run erases more after this one has written its objects: no manifest may name an object that the other run
+    removed."""
     look = ObjectStore.versions
     others: list[ArchiveErasure] = []
 
@@ -244,7 +245,8 @@ def test_concurrently_replaced_manifest_is_contended(
 def test_object_removed_by_another_run_is_not_the_new_one(
     spark: SparkSession, store: ObjectStore, whole: list[Manifest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first run died and left its object; the second one is about to remove it; the third one wants the same."""
+    """The first run died and left its object, the second is about to remove it, and the third writes the same
+    object."""
     del whole
     coordinates = asked(spark, ORDERS[:1])
 
@@ -305,7 +307,7 @@ def test_unfinished_upload_is_removed(spark: SparkSession, store: ObjectStore, w
 
 @only_versioned
 def test_deleted_versions_are_removed(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
-    """Somebody else tidied up: a mark stands before the versions."""
+    """The objects have delete markers, so that only older versions hold values."""
     gone = replace(whole[0].objects[0])
     key = gone.key.replace(gone.sha256[:16], "0" * 16)
     overwrite_object(store, key, b"no json either")

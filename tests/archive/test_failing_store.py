@@ -33,9 +33,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 ROOT = Path(__file__).parents[2]
 Command = Callable[..., Any]
 AT_ONCE = {"give_up_after": "0s"}
-"""The first failure ends a run."""
+"""Settings with which the first failure ends a run."""
 ONE_REQUEST = 6
-"""So often the client itself sends a request."""
+"""The number of attempts of the S3 client per request."""
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def through(proxy: FaultyProxy, store: ObjectStore) -> ObjectStore:
 
 @pytest.fixture
 def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Runs a command; gives its error, or the code with which it ends."""
+    """Runs a command and returns its error, or its exit code."""
     for module in (archive_command, backfill_command):
         monkeypatch.setattr(module, "running", lambda *_: nullcontext(spark))
 
@@ -62,7 +62,7 @@ def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Command:
 
 
 def wholly_archived(store: ObjectStore) -> bool:
-    """Each event once, and nothing beside."""
+    """Returns True if the archive holds each event once, and no other object."""
     found = list(manifests(store, SHOP))
     objects = [o for m in found for o in m.objects]
     return sum(o.records for o in objects) == len(events()) and len(names(store)) == len(found) + len(objects)
@@ -128,7 +128,7 @@ def test_store_that_answers_503_is_waited_for(
 def test_unreachable_store_is_waited_for(
     spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """With a process of its own, which says what it waits for."""
+    """Runs in a process of its own, which prints what it waits for."""
     with Stack(tmp_path_factory.mktemp("s3") / "stack", parts=("s3",)) as stack:
         boto3.client("s3", **stack.s3.client_options).create_bucket(Bucket="archive")
         store = ObjectStore("s3://archive/some/prefix", stack.s3.client_options)

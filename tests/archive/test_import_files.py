@@ -53,7 +53,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 class Stop:
-    """Says so before the turn after `turns`."""
+    """An event that is set before turn `turns`."""
 
     def __init__(self, turns: int) -> None:
         self._left = turns
@@ -68,7 +68,7 @@ def pipeline(folder: Path, store: ObjectStore, **more: Any) -> Pipeline:
 
 
 def restored(spark: SparkSession, made: Pipeline, *turns: int) -> list[Progress]:
-    """Stopped after so many turns each time, and then to the end."""
+    """Restores in steps: stops after each of these numbers of turns, then runs to the end."""
     steps: list[Progress] = []
     for most in (*turns, 1000):
         restore(spark, made, Stop(most), steps.append)  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def test_restored_bronze_equals_the_lost_one(spark: SparkSession, tmp_path: Path
 def test_restored_silver_equals_the_lost_one(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where it was stopped in between, with what was captured and not merged yet."""
+    """Also after stops in between, and with captured batches that are not merged yet."""
     archived(spark, from_file(spark, tmp_path, batch=3), store)
     slow = tmp_path / "slow"
     bronze = captured(spark, ArchiveSource(ManifestArchive(store, SHOP)), slow / "lakehouse", 100)
@@ -143,7 +143,7 @@ def test_changed_naming_parses_the_records_again(spark: SparkSession, tmp_path: 
 
 
 def test_archive_of_the_first_format_is_read(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
-    """Also after an erasure in it, and with manifests of today's format behind it."""
+    """Also after an erasure, and with later manifests of the current format."""
     lost = from_file(spark, tmp_path, batch=3)
     found = archived(spark, lost, store)
     for manifest in found[:2]:
@@ -162,7 +162,7 @@ def test_archive_of_the_first_format_is_read(spark: SparkSession, tmp_path: Path
 
 
 def as_in_the_first_format(store: ObjectStore, manifest: Manifest) -> None:
-    """Objects with records alone, in a manifest that says nothing else of them."""
+    """Rewrites the archive as the first version did: objects with records only, and a manifest without parts."""
     objects = []
     for one in manifest.objects:
         body, _ = fetch_object(store, one)
@@ -203,7 +203,7 @@ def test_emptied_record_is_read_as_empty(spark: SparkSession, tmp_path: Path, st
 
 
 def test_statistics_of_parts_equal_those_of_the_whole(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
-    """And nothing of it tells more of values than the names of columns."""
+    """The statistics hold no values, only names of columns."""
     lost = from_file(spark, tmp_path, batch=2)
     found = archived(spark, lost, store, most=5)
     bronze = import_archive(spark, store, tmp_path / "again" / "lakehouse", 10)
@@ -217,7 +217,7 @@ def test_statistics_of_parts_equal_those_of_the_whole(spark: SparkSession, tmp_p
 
 
 def _typed(group: Group) -> tuple[Group, tuple[Column, ...]]:
-    """A group with its columns in place of the kinds of their values."""
+    """Returns the group with inferred columns in place of the kinds of values."""
     return replace(group, kinds=None, goes_back=None), inferred_columns(group.kinds)
 
 
@@ -225,7 +225,7 @@ def _typed(group: Group) -> tuple[Group, tuple[Column, ...]]:
 def test_window_of_positions_from_the_archive_equals_bronze(
     spark: SparkSession, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
-    """Null tombstones stand where the change before them does, be that in the window or not."""
+    """Null tombstones have the position of the preceding change, inside or outside of the window."""
     begin, end = Point.parse("0/BB8"), Point.parse("0/1F40")
     archive = {"uri": store.uri, "s3": dict(store.client_options)}
     found = {}
@@ -261,7 +261,7 @@ def _to_its_end(backfill: Backfill) -> Backfill:
 
 
 def test_batch_numbers_may_have_gaps(spark: SparkSession, tmp_path: Path) -> None:
-    """As in a lakehouse of which the archive holds the beginning no more."""
+    """As in a lakehouse whose archive lacks the first batches."""
     bronze = Bronze(spark, str(tmp_path / "bronze"))
     lost = from_file(spark, tmp_path, batch=8)
     for number, batch in enumerate(batches(lost), start=1):

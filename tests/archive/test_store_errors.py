@@ -14,7 +14,7 @@ _BODY = "<?xml version='1.0'?><Error><Code>{}</Code><Message>Unreachable, 503, S
 
 
 def answered(status: int, code: str) -> IngestError:
-    """What is made of a server that answers so."""
+    """Returns the error for a server that answers with this status and body."""
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -25,7 +25,7 @@ def answered(status: int, code: str) -> IngestError:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Says nothing."""
+            """Suppresses the server's log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     thread = Thread(target=server.serve_forever)

@@ -34,7 +34,7 @@ class Died(Exception):
 
 @pytest.fixture(scope="module")
 def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Digest]:
-    """What the stream gives of all tables."""
+    """Returns the digests of all tables after a stream."""
     folder = tmp_path_factory.mktemp("whole")
     shop = pipeline(folder)
     merged(spark, shop, captured(spark, shop, folder, events()))
@@ -45,7 +45,7 @@ def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
 
 @pytest.fixture
 def shop(spark: SparkSession, tmp_path: Path) -> tuple[Pipeline, Bronze]:
-    """Of which only orders were wanted until now."""
+    """Returns a shop that has merged only orders so far."""
     before = pipeline(tmp_path, source={"include_tables": "orders"})
     bronze = captured(spark, before, tmp_path, events())
     merged(spark, before, bronze)

@@ -57,7 +57,7 @@ def proved(spark: SparkSession, shop: Pipeline) -> None:
 def test_batches_equal_a_stream(
     spark: SparkSession, tmp_path: Path, available_now: dict[str, Digest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of which bronze is folded while it goes on."""
+    """Bronze is compacted during the stream."""
     shop, stop, read = pipeline(tmp_path, batch={"max_events": 9, "poll_seconds": 0}), threading.Event(), list[int]()
     folds, exchange = list[int](), Table.commit_rewrite
 
@@ -85,7 +85,7 @@ def test_batches_equal_a_stream(
 def test_run_that_is_far_behind_merges_more_at_once(
     spark: SparkSession, tmp_path: Path, available_now: dict[str, Digest]
 ) -> None:
-    """What is captured in small batches is merged in larger slices while more waits, and at once at the end."""
+    """Small capture batches are merged in larger slices while more are waiting, and all at once at the end."""
     shop, steps = pipeline(tmp_path, batch={"max_events": 7, "merge_events": 20}), list[Progress]()
     Run(spark, shop, source=source(tmp_path)).available_now(threading.Event(), steps.append)
     read = [sum(a.read for a in progress.accounts) for progress in steps]
@@ -112,7 +112,7 @@ def test_backfill_equals_a_stream(
     windows: int,
     dies: bool,
 ) -> None:
-    """Of tables that nobody wanted before, in windows of random size and order; one that dies is asked for again."""
+    """Fills new tables in windows of random size and order; windows that die are repeated."""
     random = Random(windows)
     nothing = pipeline(tmp_path, source={"include_tables": "none"})
     merged(spark, nothing, captured(spark, nothing, tmp_path, events()))

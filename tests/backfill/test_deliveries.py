@@ -28,7 +28,7 @@ SETTINGS = {"tables": {LOG: {"append_only": True}}}
 
 
 class Delivered(FileSource):
-    """Records of topics with these ids, as Kafka tells them."""
+    """A source of records whose topics have these ids."""
 
     def __init__(self, file: Path, topic_ids: dict[str, str]) -> None:
         super().__init__(list(lines([file])))
@@ -40,7 +40,7 @@ class Delivered(FileSource):
 
 
 def changelog() -> list[Record]:
-    """Of a table without a key, one that is append-only, and one with a key. A run of notes is delivered again."""
+    """Returns events of a keyless table, an append-only one, and one with a key. Some notes are delivered again."""
     records: list[Record] = []
     notes = Topic("shop.notes", ("public", "notes"), key=(), records=records)
     log = Topic("shop.log", ("public", "log"), key=(), records=records)
@@ -125,7 +125,7 @@ def test_records_captured_by_several_writers_count_once(shop: Shop) -> None:
 
 @pytest.mark.long
 def test_rebuild_counts_records_before_the_stream_but_not_later_ones(shop: Shop) -> None:
-    """The stream begins at offset 2, where the topic began by then, and has come as far as offset 4."""
+    """The stream begins at offset 2, the beginning of the topic at that time, and has reached offset 4."""
     notes = [r for r in changelog() if r["topic"] == "shop.notes"]
     shop.stream(notes[2:5])
     shop.backfill(notes)

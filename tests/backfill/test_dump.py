@@ -21,7 +21,7 @@ from tests.shop import DAY_BEGINS, HOUR, captured, digests, events, merged, pipe
 pytestmark = pytest.mark.spark
 ORDERS, KINDS = "public.orders", "public.kinds"
 BETWEEN = "0/157C"
-"""5500: after what hour 4 has said, and before hour 5."""
+"""Position 5500: after the events of hour 4 and before those of hour 5."""
 
 
 @pytest.fixture

@@ -112,7 +112,8 @@ def test_as_of_a_time_equals_a_merge_of_earlier_commits(
 
 
 def transactions() -> list[Record]:
-    """Of Postgres: rows of transactions that were open at the same time; each tells of the commit before its own."""
+    """Returns events of Postgres from transactions that were open at the same time; each names the last commit before
+    its own."""
     said = [  # (lsn, the last commit before, id)
         (100, 90, 1),
         (110, 90, 2),

@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shop(spark: SparkSession, folder: Path) -> Pipeline:
-    """Whose history is not kept."""
+    """Returns a shop without `history`."""
     made = pipeline(folder)
     merged(spark, made, captured(spark, made, folder, events()))
     return made
@@ -59,7 +59,7 @@ def versions(spark: SparkSession, shop: Pipeline) -> set[tuple[Any, ...]]:
 
 
 def proved(spark: SparkSession, shop: Pipeline) -> dict[str, bool | None]:
-    """table → whether its history is what its events say."""
+    """Returns table → whether its history equals its events."""
     scratch = shop.layout.scratch("proof")
     with deleted_afterwards(spark, scratch.root):
         proofs = prove(spark, shop, scratch)
@@ -74,7 +74,7 @@ EXPECTED = {
     *((10 * hour + 2, f"hour {hour}", hour * HOUR + 2, None) for hour in range(10)),
     *((90 + n, "hour 9", 9 * HOUR + n, None) for n in range(2)),
 }
-"""id, v, since and until in milliseconds after the day's begin."""
+"""`id`, `v`, and begin and end of the version in milliseconds after the day's begin."""
 
 
 @pytest.mark.long

@@ -25,7 +25,7 @@ RULES = Rules(stops_at_restart=False, exclude_tables="public.left_out")
 
 
 def deleted(topic: Topic, lsn: int, *ids: int) -> None:
-    """Rows that come and go, each delete with its tombstone right behind it."""
+    """Appends creates and deletes of these rows, each delete followed by its null tombstone."""
     for n in ids:
         topic.change("c", lsn + n, {"id": n, "v": "a"})
         topic.change("d", lsn + 10 + n, before={"id": n, "v": "a"})
@@ -43,7 +43,7 @@ def both_tables() -> tuple[Topic, Topic]:
 def merged(
     spark: SparkSession, folder: Path, records: list[Record], at_hand: bool, limit: int = 100
 ) -> tuple[list[Account], list[Any], int]:
-    """The accounts, the rows of silver, and how many keys are buried. `limit`: so many records are in a batch."""
+    """Returns the accounts, the rows of silver, and the number of tombstones. `limit`: records per batch."""
     file = write(folder / "events", records, None) / "events.jsonl"
     lakehouse = Lakehouse(str(folder / "lake"))
     bronze = Bronze(spark, lakehouse.bronze("shop"))
@@ -129,7 +129,7 @@ def test_repeated_tombstone_is_searched(
 def test_whole_bronze_is_read_only_if_its_end_is_not_enough(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int
 ) -> None:
-    """A batch may begin with a tombstone, whose delete ends the one before: bronze may have grown large by then."""
+    """A batch may begin with a tombstone whose delete ends the preceding batch, when bronze is large already."""
     topic = Topic()
     topic.change("c", 10, {"id": 1, "v": "a"})
     topic.change("d", 20, before={"id": 1, "v": "a"})

@@ -1,7 +1,5 @@
-"""Values as a connector writes them, through `from_json`, against the plain JSON of what silver stores.
-
-Each table of cases is one Spark job with one `from_json` for all of them, as an event is read.
-"""
+"""Values as a connector writes them are parsed by `from_json`, decoded, and compared with the plain JSON of what silver
+stores. Each table of cases is one Spark job with one `from_json` for all of them, as in a merge."""
 
 from __future__ import annotations
 
@@ -46,7 +44,8 @@ class Read:
 
 
 def column(written: Any) -> Column:
-    """A declared type, or a Connect schema as `type` or `type name` or a whole one."""
+    """Returns a column. The text is a declared type, `type` or `type name` of a Connect schema, or a whole Connect
+    schema."""
     if isinstance(written, str) and not written.startswith("connect:"):
         return declared_column("v", written)
     if isinstance(written, str):
@@ -80,7 +79,7 @@ def unscaled(number: int) -> bytes:
 
 
 def as_digits(kind: str, length: int, scale: int | None = None) -> dict[str, Any]:
-    """A number as its digits, with the type of its column at the source."""
+    """Returns a number as its digits, with the type of its column at the source."""
     source = {"type": kind, "length": str(length)} | ({} if scale is None else {"scale": str(scale)})
     parameters = {f"__debezium.source.column.{name}": value for name, value in source.items()}
     items = {"type": "array", "items": {"type": "string"}} if kind.startswith("_") else {"type": "string"}
@@ -95,7 +94,7 @@ VARIABLE = {
 
 
 def outcomes(spark: SparkSession, cases: Sequence[tuple[Read, str]], placeholder: str = PLACEHOLDER) -> list[Any]:
-    """Per case: the plain JSON value, or why there is none."""
+    """Returns per case the plain JSON value, or why there is none."""
     reads = {read: f"c{i}" for i, read in enumerate(dict.fromkeys(read for read, _ in cases))}
     schema = T.StructType([T.StructField(n, wire_spark_type(r.column.wire)) for r, n in reads.items()])
     schema.add("_corrupt", T.StringType())

@@ -1,4 +1,4 @@
-"""The digest of a naming: archives store it, so it may change with the naming alone."""
+"""The digest of a naming. Archives store it, so it may change only with the naming."""
 
 from __future__ import annotations
 

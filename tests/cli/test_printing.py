@@ -43,7 +43,7 @@ def test_folder_is_no_changelog_file(tmp_path: Path) -> None:
 
 
 def test_cells_are_never_truncated(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Times least of all. In a file or a pipe each cell is in one line; a narrow terminal folds it."""
+    """In a file or a pipe each cell is on one line; a narrow terminal folds it."""
     cells = ("2026-01-01T02:00:00.030000+00:00", "changed" * 10, "0:16B3748:0:0")
     for columns in (None, "60"):
         table = Table("committed at", "what changed", "position")

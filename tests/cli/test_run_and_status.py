@@ -35,7 +35,7 @@ def shop(tmp_path: Path, stack: Stack, spark: SparkSession) -> Shop:
 
 @pytest.fixture
 def standing(shop: Shop, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Runs `ingest status`: returns its text, or its figures."""
+    """Runs `ingest status` and returns its text, or its JSON."""
     monkeypatch.setattr(status_command, "running", lambda *_: nullcontext(spark))
 
     def run(*options: str) -> Any:
@@ -143,7 +143,7 @@ def test_status_of_a_pipeline_that_never_ran(shop: Shop, standing: Callable[...,
 def test_status_never_shows_more_merged_than_captured(
     shop: Shop, standing: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found by users: status read bronze first, then accounts, and told of -1 batches."""
+    """A regression: status read bronze before the accounts, and showed -1 batches."""
     shop.send(shop.log.change("c", 10, {"id": 1, "v": "a"}))
     rows = Accounts.rows
 

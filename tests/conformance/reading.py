@@ -1,4 +1,4 @@
-"""Compares a folded table with what a case expects, each value read by the type that the case declares."""
+"""Compares a merged table with the expected rows of a case. Each value is read by the type that the case declares."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
-    """The rows of a JSON lines file, numbers exact."""
+    """Returns the rows of a JSON lines file, with exact numbers."""
     return [json.loads(line, parse_float=Decimal) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
@@ -67,7 +67,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def read(value: Any, logical: str) -> Any:
-    """A value as its declared type reads it, in a form that compares and hashes."""
+    """Returns a value, read by its declared type, in a form that compares and hashes."""
     if value is None:
         return None
     if logical.startswith("decimal(") and logical[8:-1].split(",")[-1].isdigit():
@@ -77,5 +77,5 @@ def read(value: Any, logical: str) -> Any:
 
 
 def bag(rows: list[dict[str, Any]], columns: dict[str, str]) -> Counter[tuple[Any, ...]]:
-    """Rows as a multiset over the declared columns."""
+    """Returns rows as a multiset over the declared columns."""
     return Counter(tuple(read(row.get(name), kind) for name, kind in columns.items()) for row in rows)

@@ -1,4 +1,4 @@
-"""Changelogs from other systems' tests, folded in one batch and in small batches."""
+"""Changelogs from other systems' tests, merged in one batch and in small batches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _expected(case: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=["one batch", pytest.param("three records a batch", marks=pytest.mark.long)])
 def folded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Folded:
-    """delivery → case → (its folder, its accounts); all cases in one session."""
+    """Returns case → (its folder, its accounts) for a delivery; all cases run in one session."""
     root = tmp_path_factory.mktemp("folded")
     cases = [Case(c.name, (c / "events.jsonl",), c / "tables.json", root / c.name) for c in CASES]
     delivery = DELIVERIES[request.param]

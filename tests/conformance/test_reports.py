@@ -1,4 +1,4 @@
-"""Changelogs from public problem reports, folded in one batch and record by record."""
+"""Changelogs from public problem reports, merged in one batch and record by record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPORTS = (
     "names-with-spaces-widen-twice",
     "timestamp-column-is-added",
 )
-"""Those that fold to what `expected.json` says."""
+"""The reports that must give the rows in `expected.json`."""
 THERE = [name for name in REPORTS if (FOLDER / "reports" / name).is_dir()]
 pytestmark = [
     pytest.mark.spark,

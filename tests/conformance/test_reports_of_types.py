@@ -1,4 +1,4 @@
-"""Changelogs from public problem reports on types and nulls in keys, folded in one batch and record by record."""
+"""Changelogs from public problem reports on types and nulls in keys, merged in one batch and record by record."""
 
 from __future__ import annotations
 

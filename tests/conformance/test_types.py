@@ -1,7 +1,5 @@
-"""Each value of the shared conformance cases: its Connect schema and encoded value against logical value.
-
-The folder is named by INGEST_CONFORMANCE, else it lies beside the repository.
-"""
+"""Compares each value of the shared conformance cases, decoded by its Connect schema, with its logical value.
+INGEST_CONFORMANCE names the folder; default: next to the repository."""
 
 from __future__ import annotations
 
@@ -43,7 +41,8 @@ def column_of(case: dict[str, Any]) -> Column:
 
 
 def equal(got: Any, expected: Any) -> bool:
-    """Equal as JSON; decimals as text are equal where they are the same number, so is 3 and 3.0."""
+    """Returns True if the values are equal as JSON. Decimals as text are equal if their numbers are, as are 3 and
+    3.0."""
     if isinstance(expected, dict) and isinstance(got, dict):
         return got.keys() == expected.keys() and all(equal(got[k], expected[k]) for k in expected)
     if isinstance(expected, list) and isinstance(got, list):
@@ -58,7 +57,8 @@ def equal(got: Any, expected: Any) -> bool:
 
 @pytest.fixture(scope="module")
 def results(spark: SparkSession) -> dict[str, tuple[Any, bool, bool]]:
-    """Per case: the rendered value, unavailable?, undecodable?; by one `from_json` for all, as in an event."""
+    """Returns per case the rendered value, unavailable?, undecodable?; one `from_json` parses all cases, as in a
+    merge."""
     cases = [json.loads(line) for line in (FOLDER / "types.jsonl").read_text().splitlines()]
     columns = {case["id"]: column_of(case) for case in cases}
     names = {column: f"c{i}" for i, column in enumerate(dict.fromkeys(columns.values()))}

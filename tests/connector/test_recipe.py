@@ -38,7 +38,7 @@ DDL = """
 
 @pytest.fixture(scope="module")
 def registered(stack: Stack) -> Iterator[str]:
-    """The connector runs with what the command wrote: its references to the database are resolved by the worker."""
+    """Registers the connector with the command's output; the worker resolves the references to the database."""
     with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
         connection.execute(DDL)
     tables = ("--table", "recipe.orders", "--table", "recipe.emptied")
@@ -110,7 +110,7 @@ def test_heartbeat_advances_the_slot(registered: str, stack: Stack) -> None:
 
 @pytest.fixture
 def judged(stack: Stack, tmp_path: Path, registered: str) -> Path:
-    """A pipeline file that names its connector."""
+    """Returns a pipeline file that names the connector."""
     file = tmp_path / "judged.yaml"
     file.write_text(
         f"source:\n  kafka: {{bootstrap.servers: '{stack.kafka.bootstrap_servers}'}}\n"
@@ -136,7 +136,7 @@ def test_check_accepts_the_recipe(judged: Path) -> None:
 
 
 def test_check_names_the_losses_of_default_settings(judged: Path, stack: Stack) -> None:
-    """Registered without waiting for it: its configuration is judged, whatever it does."""
+    """The connector needn't run: only its configuration is checked."""
     defaults = {k: v for k, v in stack.postgres.connector("lossy").items() if k.startswith(("connector.", "database."))}
     defaults |= {"topic.prefix": "lossy", "plugin.name": "pgoutput", "slot.name": "lossy", "slot.drop.on.stop": "true"}
     stack.connect.connectors.put("lossy", defaults)

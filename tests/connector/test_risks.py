@@ -16,7 +16,7 @@ POSTGRES = "io.debezium.connector.postgresql.PostgresConnector"
 
 
 def config(**changes: str) -> dict[str, str]:
-    """The recipe with other values; `__` in a name stands for a dot, an empty value for no setting."""
+    """Returns the recipe with other values; `__` in a name stands for a dot, an empty value removes the setting."""
     found = {s.name: s.value for s in recipe(Placement("shop", ["public.orders"]))}
     found |= {name.replace("__", "."): value for name, value in changes.items()}
     return {name: value for name, value in found.items() if value}

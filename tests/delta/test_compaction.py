@@ -32,7 +32,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compacts append-only tables as often as others: the same happens, after fewer commits."""
+    """Compacts append-only tables as often as others, so that fewer commits are needed."""
     monkeypatch.setattr(compaction, "FILES_PER_SIZE_UNREAD", FILES_PER_SIZE)
 
 
@@ -86,7 +86,7 @@ def test_capture_continues_after_a_compaction(spark: SparkSession, tmp_path: Pat
 
 
 def test_compacted_file_is_bounded(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An erasure rewrites each file that it touches: its cost must not grow with what lies around the events."""
+    """An erasure rewrites each touched file, so its cost must not grow with the events around the erased ones."""
     monkeypatch.setattr("ingest.lakehouse.bronze._COMPACTED_ROWS", 12)
     bronze = Bronze(spark, str(tmp_path / "b"))
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))

@@ -27,7 +27,7 @@ def _found(rows: DataFrame) -> list[str]:
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> Table:
-    """A table of three files with ten rows each."""
+    """Returns a table of three files with ten rows each."""
     made = Table(spark, str(tmp_path / "a table"))
     for start in (0, 10, 20):
         rows = spark.range(start, start + 10).select("id", F.concat(F.lit("n"), "id").alias("name")).coalesce(1)

@@ -14,7 +14,7 @@ from ingest.delta.data_file import DataFile
 
 @dataclass(frozen=True)
 class File:
-    """As much of a `DataFile` as decides."""
+    """The properties of a `DataFile` that decide about compaction."""
 
     live_bytes: int
     rows: int = 1
@@ -22,7 +22,7 @@ class File:
 
 
 _SIZES = st.integers(1, 3 * LARGE) | st.integers(LARGE // 2, LARGE - 1)
-"""Many are nearly large: as a load writes them whose rows are narrow."""
+"""Many are nearly large, like the files of a first load with narrow rows."""
 
 
 @given(
@@ -31,7 +31,7 @@ _SIZES = st.integers(1, 3 * LARGE) | st.integers(LARGE // 2, LARGE - 1)
     st.sampled_from([FILES_PER_SIZE, FILES_PER_SIZE_UNREAD]),
 )
 def test_compaction_schedule_converges(sizes: list[int], presses: list[float], together: int) -> None:
-    """Each time rows are written they may take more bytes or fewer than before."""
+    """Each rewrite may change the size of the rows."""
     files = [File(size) for size in sizes]
     turns = 0
     while found := files_due(cast(list[DataFile], files), files_per_size=together):

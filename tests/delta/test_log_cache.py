@@ -140,7 +140,7 @@ def test_replaced_table_is_read_again(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_delta_reads_tables_of_many_files(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delta skips most of them by their statistics."""
+    """Delta skips most of their files by statistics."""
     table = written(spark, tmp_path / "t")
     assert _ASKS not in table.rows()._jdf.queryExecution().toString()
     monkeypatch.setattr(log_cache, "_FEW", 2)
@@ -149,7 +149,7 @@ def test_delta_reads_tables_of_many_files(spark: SparkSession, tmp_path: Path, m
 
 
 def test_absent_table_has_no_files(spark: SparkSession, tmp_path: Path) -> None:
-    """Reading a table that must exist fails, rather than return no rows."""
+    """Reading a table that must exist fails, rather than returning no rows."""
     with pytest.raises(AnalysisException, match=r"PATH_NOT_FOUND|DELTA_MISSING_DELTA_TABLE|DELTA_PATH_DOES_NOT_EXIST"):
         Table(spark, str(tmp_path / "t")).rows().collect()
     assert Table(spark, str(tmp_path / "t")).files() == {}

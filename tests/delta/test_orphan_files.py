@@ -26,7 +26,7 @@ HOUR = 3600
 
 
 def eventful(spark: SparkSession, folder: Path, table_properties: dict[str, str]) -> Table:
-    """Rows came, went in part, twice in a file, and were written together; and some were never committed."""
+    """Returns a table with inserts, deletes (twice in one file), a compaction, and files that were never committed."""
     table = Table(spark, str(folder))
     for n in range(4):
         table.commit(spark.range(10 * n, 10 * n + 10, numPartitions=1), properties=table_properties)
@@ -50,12 +50,12 @@ def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture
 def table(spark: SparkSession, whole: Path, tmp_path: Path) -> Table:
-    """Of its own for each test."""
+    """Returns a copy of the table for one test."""
     return Table(spark, str(shutil.copytree(whole, tmp_path / "t")))
 
 
 def older(spark: SparkSession, table: Table, hours: float) -> Table:
-    """As if all had been written, and gone, some time ago."""
+    """Returns the table as if all had been written and removed `hours` earlier."""
 
     def before(said: re.Match[str]) -> str:
         return said[1] + str(int(said[2]) - int(hours * HOUR * 1000))
@@ -75,7 +75,7 @@ def below(folder: Path) -> set[str]:
 
 
 def delta_would(spark: SparkSession, table: Table, hours: int | None) -> set[str]:
-    """Of its files those that Delta would let go."""
+    """Returns the files of the table that VACUUM would delete."""
     settings = {vacuum._SHORT_RETENTION: "false", vacuum._LISTING_TASKS: "2"}
     retain = "" if hours is None else f"RETAIN {hours} HOURS"
     with vacuum._settings(spark, settings):
@@ -122,8 +122,8 @@ def test_kept_versions_stay_readable(spark: SparkSession, table: Table) -> None:
 def test_unsupported_table_is_left_to_vacuum(
     spark: SparkSession, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In parts by a column; of many files; of many commits in the time that counts; with a log that doesn't reach so
-    far back."""
+    """Tables with partitions, with many files, with many commits in the retention time, or with a log that begins
+    later."""
     frame = spark.range(4, numPartitions=1).withColumn("part", F.lit(1))
     frame.write.format("delta").partitionBy("part").save(str(tmp_path / "parts"))
     assert not orphan_files.delete_orphans(spark, str(tmp_path / "parts"), 0)

@@ -1,4 +1,4 @@
-"""The pages that people wrote: the README and `docs`, without the generated reference."""
+"""The hand-written pages: the README and `docs`, without the generated reference."""
 
 from __future__ import annotations
 

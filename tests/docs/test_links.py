@@ -21,7 +21,7 @@ from tools import reference
 
 @pytest.fixture(scope="module")
 def texts() -> dict[Path, str]:
-    """All pages, the generated ones too."""
+    """Returns the text of all pages, including the generated ones."""
     return pages() | {GENERATED / name: text for name, text in reference.pages().items()}
 
 

@@ -24,7 +24,7 @@ ANSWERS = {
     "system.quarantine": '"code": "unknown-op", "count(1)": 1',
     "system.accounts": '"quarantined": 1',
 }
-"""What stands in the answer to the query that names the table."""
+"""A part of the answer to the query that names the table."""
 TEXT = "\n".join(pages().values())
 
 
@@ -72,7 +72,7 @@ def test_every_command_is_documented() -> None:
 
 @pytest.fixture(scope="module")
 def lakehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small lakehouse as the demo leaves it, with an update and a delete behind it."""
+    """Returns a small lakehouse like the demo's, with an update and a delete."""
     root = tmp_path_factory.mktemp("readme")
     amount = {
         "field": "amount",
@@ -99,7 +99,7 @@ def lakehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.mark.spark
 @pytest.mark.parametrize("number", range(len(blocks("python"))))
 def test_reading_examples_run(number: int, lakehouse: Path, tmp_path: Path) -> None:
-    """As printed, by a user who has installed nothing but what pip brings."""
+    """Runs the examples as printed, with nothing installed but what pip brings."""
     completed = subprocess.run(
         [sys.executable, "-c", blocks("python")[number]],
         cwd=lakehouse,
@@ -121,7 +121,7 @@ def test_packages_of_reading_examples_are_named() -> None:
 
 @pytest.mark.spark
 def test_sql_examples_answer(lakehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first in a process of its own, as a reader's would be; the others in the session that is there."""
+    """Runs the first query in its own process, like a user; the others in this session."""
     # What is read in clear needs a pipeline and its keys: tests/shredding/test_shredding.py has them.
     asked = {c[-1]: [*c[1:], "--json"] for c in commands("ingest") if c[1:4] == ["sql", "--lakehouse", "lakehouse"]}
     first, *others = [next(query for query in asked if text in query) for text in ANSWERS]

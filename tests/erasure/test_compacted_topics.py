@@ -51,7 +51,7 @@ SECONDS = 300
 
 
 def left(log: Path, text: str = EMAIL) -> list[str]:
-    """The parts of the topic's segments in which something of her is."""
+    """Returns the parts of the topic's segments that hold a value of the subject."""
     (found,) = scan_places([Folder(log)], (SearchTerm("text", text),))
     return sorted({f.part for f in found.findings.values()})
 
@@ -63,8 +63,8 @@ def hurry(admin: AdminClient, topic: str) -> None:
 
 
 def gone(log: Path, text: str, roll: Callable[[], None]) -> list[str]:
-    """Waits until nothing of `text` is left, and returns what is. `roll` writes a record: one more rolls a segment that
-    is old enough, once the broker follows its new settings."""
+    """Waits until `text` is gone and returns what is left. `roll` writes a record: one more record rolls a segment that
+    is old enough, once the broker applies its new settings."""
     deadline = time.monotonic() + SECONDS
     while found := left(log, text):
         if time.monotonic() > deadline:
@@ -123,11 +123,11 @@ AGAIN = TableEvent(MEMBERS, Event("c", 0, 900, ANNA, {"name": "Anna again"}))
 
 
 class Died(Exception):
-    """As a process does in the middle."""
+    """Simulates the death of the process."""
 
 
 class Topics:
-    """Those of the three tables, of which the photos' is not compacted."""
+    """The topics of the three tables; that of photos is not compacted."""
 
     def __init__(self, servers: str) -> None:
         self.servers: dict[str, Any] = {"bootstrap.servers": servers}
@@ -144,7 +144,7 @@ class Topics:
         assert self._producer.flush(60) == 0
 
     def lasts(self, table: str) -> dict[int, Any]:
-        """key → what its topic says of it last, None where that is a tombstone."""
+        """Returns key → its last value in the topic; None for a tombstone."""
         found = {}
         for record in read_records(self.servers, topic(table)):
             assert record.key is not None

@@ -57,7 +57,7 @@ SETTINGS = {
 
 
 class Insurance:
-    """Its database, the changelog of it, and the pipeline that reads it."""
+    """The database, its changelog, and the pipeline that reads it."""
 
     def __init__(self, stack: Stack, s3: S3, spark: SparkSession, folder: Path) -> None:
         self._stack = stack
@@ -97,7 +97,7 @@ class Insurance:
         )
 
     def follow(self, slot: str) -> None:
-        """A new connector reads the database as it is, into the same topics."""
+        """Registers a new connector that takes a snapshot into the same topics."""
         properties = {"schema.include.list": "insured", "slot.name": slot}
         self._stack.connect.register(slot, self._stack.postgres.connector("insured") | properties)
 
@@ -109,7 +109,7 @@ class Insurance:
         self.follow("insured_again")
 
     def merged(self, until: Callable[[], bool]) -> None:
-        """What the topics hold, into the tables and the archive."""
+        """Merges and archives all records of the topics."""
         source = self.pipeline.source
         there = retry_if_exception_type(SourceRefused)
         Retrying(retry=there, stop=stop_after_delay(300), wait=wait_fixed(0.5), reraise=True)(
@@ -131,7 +131,7 @@ class Insurance:
         return found
 
     def stored(self) -> dict[str, list[tuple[Any, ...]]]:
-        """What the database says."""
+        """Returns the rows of the database."""
         with psycopg.connect(self._stack.postgres.dsn) as connection:
             return {
                 t: sorted(connection.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier("insured", t))))
@@ -152,7 +152,7 @@ class Insurance:
         return found
 
     def left(self) -> set[str]:
-        """The parts of the lakehouse and of the archive in which something of her is."""
+        """Returns the parts of the lakehouse and of the archive that hold values of the subject."""
         summary = self.said("scan", str(self.file), "--needle-file", str(self._folder / "needles.json"), "--json")
         report = json.loads(summary.stdout)
         assert not any(s["missed"] for s in report["canaries"])
@@ -160,14 +160,14 @@ class Insurance:
 
     @contextmanager
     def archived_elsewhere(self, value: str) -> Iterator[None]:
-        """Meanwhile an object lies in the archive that no manifest names."""
+        """Writes an object into the archive that no manifest names."""
         bucket, client = "insurance", boto3.client("s3", **self._s3.client_options)
         client.put_object(Bucket=bucket, Key="changelogs/insured/kept.jsonl.gz", Body=gzip.compress(value.encode()))
         yield
         client.delete_object(Bucket=bucket, Key="changelogs/insured/kept.jsonl.gz")
 
     def certified(self, request: str, *more: str) -> Path:
-        """Raises what the command does."""
+        """Issues a certificate. Raises the command's error."""
         needles, key = self._folder / "needles.json", self._folder / "erasure.pem"
         summary = self.said(
             *("certificate", "issue", str(self.file), request, "--needle-file", str(needles)),
@@ -203,7 +203,7 @@ def insurance(
 
 
 def backup(servers: str, topics: list[str]) -> list[Message]:
-    """Returns all that the topics hold."""
+    """Returns all records of the topics."""
     ends = KafkaAdmin({"bootstrap.servers": servers}).end_offsets(topics)
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "backup", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0) for topic in topics])

@@ -65,7 +65,7 @@ STORY = [
 
 
 def held(spark: SparkSession, folder: Path, s3: S3) -> Pipeline:
-    """With everything merged and archived, mails encrypted, and a record in quarantine."""
+    """Returns a pipeline with everything merged and archived, encrypted mails, and a record in quarantine."""
     settings = {MEMBERS: SETTINGS[MEMBERS] | {"personal": ["id", "name", "mail"], "shred": ["mail"], "history": True}}
     boto3.client("s3", **s3.client_options).create_bucket(Bucket=folder.name)
     archive = {"uri": f"s3://{folder.name}/insured", "s3": s3.client_options}
@@ -81,13 +81,13 @@ def held(spark: SparkSession, folder: Path, s3: S3) -> Pipeline:
 
 
 def erase(file: Path, step: str, *more: str) -> subprocess.CompletedProcess[bytes]:
-    """Killed once the step is done."""
+    """Runs an erasure that is killed after the step."""
     command = [sys.executable, "-c", KILLED, step, "erase", str(file), "--keep-old-files", "0", *more]
     return subprocess.run(command, check=False, capture_output=True, timeout=900)
 
 
 def certified(spark: SparkSession, pipeline: Pipeline, keys: Path) -> dict[str, Any]:
-    """What the certificate says of any lakehouse that holds the same."""
+    """Returns the statements of the certificate that are equal for equal lakehouses."""
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
     (request,) = (e.request for e in ledger.entries() if e.kind == REQUESTED)
     keys.mkdir()

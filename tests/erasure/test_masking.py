@@ -103,7 +103,7 @@ STORY = [
 
 
 def tables(**claims: Any) -> dict[str, Any]:
-    """Claims are masked; of members and photos nothing is left."""
+    """Returns settings with masks on claims; rows of members and photos are removed."""
     settings = {"columns": COLUMNS, "primary_key": ["id"], "on_erasure": MASKS, "personal": [*MASKS], "history": True}
     return SETTINGS | {CLAIMS: SETTINGS[CLAIMS] | settings | claims}
 

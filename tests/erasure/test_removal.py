@@ -44,7 +44,7 @@ pytestmark = pytest.mark.spark
 ANNA, BEN = 481516, 481517
 NAME, TEXT = "Änne Übelhör", "broke her left wrist in Vaduz"
 PERSONAL = {"bronze", "silver", "system", "history", "changes"}
-"""Parts of the lakehouse that hold values of hers; of tombstones only hashes are there."""
+"""Parts of the lakehouse that hold values of the subject; tombstones hold only hashes."""
 NEEDLES = (
     SearchTerm("name", NAME),
     SearchTerm("text", TEXT),
@@ -75,12 +75,12 @@ NEW_LIFE = [*SENT_AGAIN, said(MEMBERS, "c", 3, 90, ANNA, name="Anna again")]
 
 
 class Died(Exception):
-    """In place of SIGKILL."""
+    """Stands for SIGKILL."""
 
 
 @pytest.fixture
 def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
-    """With everything merged and asked for, and a record in quarantine."""
+    """Returns a pipeline with everything merged, an erasure requested, and a record in quarantine."""
     members, claims = (
         SETTINGS[MEMBERS] | {"personal": ["id", "name"]},
         SETTINGS[CLAIMS] | {"personal": ["id", "text"]},
@@ -99,13 +99,13 @@ def merge(spark: SparkSession, pipeline: Pipeline, folder: Path, story: list[Tab
 
 
 def found(pipeline: Pipeline) -> set[tuple[str, str]]:
-    """Needle and part of the lakehouse of whatever is left."""
+    """Returns label and part of the lakehouse for each residue."""
     folder = Path(pipeline.lakehouse)
     return {(f.needle, f.file.split("/")[0]) for f in scan(folder, NEEDLES).findings.values()}
 
 
 def certifies(spark: SparkSession, pipeline: Pipeline, keys: Path, before: Path) -> None:
-    """The request, and no more so once a file from before the removal lies in any place again."""
+    """Checks that the request is certified, and no longer once an old file is put back into any place."""
     keys.mkdir()
     make_key_pair(keys / "sign.pem")
     signer = signing_key(keys / "sign.pem", [Path(pipeline.lakehouse)])
@@ -130,7 +130,7 @@ def certifies(spark: SparkSession, pipeline: Pipeline, keys: Path, before: Path)
 
 @contextmanager
 def dying_after(owner: Any, method: str) -> Iterator[None]:
-    """Whoever calls it dies once it is done."""
+    """Makes calls of the method raise `Died` after they are done."""
     whole: Callable[..., Any] = getattr(owner, method)
 
     def dying(*arguments: Any, **named: Any) -> Any:
@@ -147,7 +147,7 @@ def remove(spark: SparkSession, pipeline: Pipeline) -> RemovalOutcome:
 
 
 def adds_up(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
-    """Every event is accounted for, and silver is what bronze says."""
+    """Checks that every event is accounted for, and that silver equals bronze."""
     bronze = bronze_of(spark, pipeline)
     assert audit(bronze.rows(), Accounts(spark, pipeline.layout.accounts, pipeline.name).rows()).problems == []
     assert [p.table for p in prove(spark, pipeline, Lakehouse(str(tmp_path))) if not p.equal] == []
@@ -184,7 +184,7 @@ def test_removal_killed_after_each_step_is_completed(spark: SparkSession, pipeli
 
 @pytest.mark.long
 def test_waiting_events_keep_a_removal_open(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
-    """Whose they are, nothing tells before the table is mended."""
+    """The subjects of waiting events are unknown until the table is merged again."""
     alike = [*STORY, said(CLAIMS, "c", 6, 95, 63, member_id=BEN, text="a wall", Text="a wall")]
     merge(spark, pipeline, tmp_path / "alike", alike)
     late = [*alike, said(CLAIMS, "c", 7, 20, 99150, member_id=ANNA, text=TEXT)]
@@ -206,7 +206,7 @@ def test_waiting_events_keep_a_removal_open(spark: SparkSession, pipeline: Pipel
 
 @pytest.mark.long
 def test_events_of_backfills_are_removed(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
-    """Its events lie in a bronze of their own."""
+    """A backfill has a bronze of its own."""
     remove(spark, pipeline)
     dump, columns = str(tmp_path / "dump"), "id bigint, name string"
     spark.createDataFrame([(ANNA, NAME), (BEN, "Ben"), (481518, "Cem")], columns).write.parquet(dump)

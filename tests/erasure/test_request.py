@@ -27,7 +27,8 @@ pytestmark = pytest.mark.spark
 
 
 def story() -> list[TableEvent]:
-    """Two members. Of the first: a claim that was another's before, one that was deleted, and a photo of each."""
+    """Returns events of two members. The first one has a claim that was the other's before, a deleted claim, and a
+    photo of each."""
     said = []
     for n in range(2):
         said.append(TableEvent(MEMBERS, Event("c", n, 10 + n, STRIDE + n, {"name": f"name {n}"})))
@@ -48,7 +49,7 @@ LATE = [
 
 @pytest.fixture
 def pipeline(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    """With everything merged, and the commands in this session."""
+    """Returns a pipeline with everything merged, whose commands run in this session."""
 
     @contextmanager
     def here(*_: object) -> Iterator[SparkSession]:

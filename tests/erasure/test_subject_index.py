@@ -47,7 +47,7 @@ HISTORY = [
 
 
 class Watched:
-    """The spans that were indexed and the ones that were opened."""
+    """Records the spans of batches that are indexed and those that are read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.indexed: list[Span] = []
@@ -78,7 +78,7 @@ def erased(spark: SparkSession, pipeline: Pipeline, *members: int) -> RemovalOut
 
 
 def empty(spark: SparkSession, pipeline: Pipeline) -> set[tuple[str, int]]:
-    """Topic and offset of the events of which nothing is left."""
+    """Returns topic and offset of the emptied events."""
     return {(row["topic"], row["offset"]) for row in bronze_of(spark, pipeline).emptied().collect()}
 
 
@@ -171,7 +171,7 @@ def test_index_holds_no_keys(spark: SparkSession, tmp_path: Path, monkeypatch: p
 
 @pytest.mark.long
 def test_changed_settings_rebuild_the_index(spark: SparkSession, tmp_path: Path) -> None:
-    """Photos lead to claims from now on: what was searched before is searched once more, for them."""
+    """Photos are linked to claims now, so batches searched before are searched again for photos."""
     before = insured(tmp_path, tables={t: settings for t, settings in people.SETTINGS.items() if t != PHOTOS})
     read(spark, before, tmp_path / "events", HISTORY)
     assert erased(spark, before, ANNA).taken[BRONZE]["events"] == 4

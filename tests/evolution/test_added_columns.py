@@ -85,7 +85,7 @@ TYPES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     ),
     "composite": ({"type": "struct", "fields": _COMPOSITE}, {"a b": 1, "c,d": "e"}, {"a b": 1, "c,d": "e"}),
 }
-"""Of Postgres → the field in an event's schema, a value as it is sent, the same as it is read."""
+"""Postgres type → the field in an event's schema, a value as it is sent, the same value as it is read."""
 
 NAMES = [
     "unit price",
@@ -123,7 +123,7 @@ NAMES = [
 
 @dataclass
 class TableCase:
-    """A table in the making: its changelog, and its rows as they should be."""
+    """A table under construction: its changelog and its expected rows."""
 
     name: str
     key: str
@@ -182,7 +182,7 @@ HISTORIES: dict[str, tuple[str, bool]] = {
     "versions": ("id", True),
     "versions of a mapped table": ("a.b,c", True),
 }
-"""What happened to a table before → its key, and whether all versions of its rows are kept."""
+"""History of a table before the columns are added → its key, and whether it keeps row versions."""
 
 
 def tables() -> list[TableCase]:
@@ -190,7 +190,7 @@ def tables() -> list[TableCase]:
 
 
 def add(table_case: TableCase, added: Sequence[tuple[str, str]]) -> None:
-    """Adds columns, and a row that holds them; each row from before reads null there."""
+    """Adds columns and a row with values; older rows read null there."""
     for name, kind in added:
         table_case.columns.append(column(name, kind))
         for row in table_case.rows:
@@ -202,7 +202,7 @@ def add(table_case: TableCase, added: Sequence[tuple[str, str]]) -> None:
 
 
 def changelog(seed: int) -> tuple[list[TableCase], list[list[Record]]]:
-    """The tables, and the records of each batch."""
+    """Returns the tables, and the records of each batch."""
     random = Random(seed)
     kinds, names = [*TYPES], [*NAMES]
     every = tables()

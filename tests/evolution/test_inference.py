@@ -52,7 +52,7 @@ _CASES = 400
 
 
 def test_union_of_kinds_equals_the_kinds_of_all_values(spark: SparkSession) -> None:
-    """Those of some values and of some others, against that of all."""
+    """Compares the union of the kinds of two parts with the kinds of the whole."""
     seed = 7
     random = Random(seed)
     rows = [
@@ -73,7 +73,7 @@ def test_union_of_kinds_equals_the_kinds_of_all_values(spark: SparkSession) -> N
 
 
 def _said(kinds: str | None) -> str | None:
-    """In one way of writing it."""
+    """Returns the text in canonical form."""
     return union_of_kinds(union_of_kinds(kinds, "OBJECT<`zz`: VOID>"), "OBJECT<>")
 
 

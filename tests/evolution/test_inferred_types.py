@@ -62,7 +62,7 @@ def test_every_inferred_type_can_be_decoded(target: LogicalType, only_texts: boo
 
 
 def test_stored_type_of_an_inferred_column_stays_inferred() -> None:
-    """A mask's rows, and a dump's, leave the column open for what comes later."""
+    """Rows of masks and of dumps leave an inferred column open for later types."""
     have = TableColumn("amount", parse("int53"), inferred=True)
     back = replace(declared_column("amount", "int53"), as_stored=True)
     assert evolve([have], [back]).columns == (have,)

@@ -46,7 +46,7 @@ def feed(spark: SparkSession, path: str, since: int, columns: tuple[str, ...] = 
 
 
 def widened_at(spark: SparkSession, path: str) -> int:
-    """The one version that changed the types of columns."""
+    """Returns the version that changed the types of columns."""
     shown = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").select("version", "userMetadata").collect()
     (version,) = (row.version for row in shown if "types" in json.loads(row.userMetadata or "{}"))
     return int(version)
@@ -75,7 +75,7 @@ def test_widening_adds_nothing_to_the_feed_and_all_readers_read_it(spark: SparkS
 
 
 def test_filling_a_column_with_its_default_is_in_the_feed(spark: SparkSession, tmp_path: Path) -> None:
-    """Its rows have changed: whoever follows the feed has to see the default."""
+    """The rows have changed, so readers of the feed must see the default."""
     shop = pipeline(tmp_path)
     filled = {"field": "n", "type": "int32", "optional": False, "default": 5}
     more = schema(("id", "int64"), ("q", "int64"), filled)
@@ -99,7 +99,7 @@ def test_columns_with_special_names_widen_twice(spark: SparkSession, tmp_path: P
 
 @pytest.mark.parametrize("history", [pytest.param(False, marks=pytest.mark.long), True], ids=["refolded", "kept"])
 def test_row_history_spans_added_and_widened_columns(spark: SparkSession, tmp_path: Path, history: bool) -> None:
-    """With the columns of today: null where the source had none, the default where it fills rows from before."""
+    """Old versions have the current columns: null where the source had none, the default where it fills older rows."""
     shop = pipeline(tmp_path, tables={ORDERS: {"history": history}})
     added = schema(
         ("id", "int64"),

@@ -56,7 +56,7 @@ def raised(what: Callable[[], object]) -> Exception:
 
 
 def raised_error(what: Callable[[], object], pipeline: Pipeline) -> IngestError:
-    """What a user reads: never a trace, a plan or a value."""
+    """Returns the error as users see it, which must hold no trace, plan or value."""
     error = to_ingest_error(raised(what), pipeline)
     assert error is not None
     for text in (error.problem, error.remedy):
@@ -75,7 +75,7 @@ def rows(spark: SparkSession, path: Path) -> list[Any]:
 
 
 def anew(spark: SparkSession) -> None:
-    """Delta forgets which snapshots it has read."""
+    """Clears Delta's cache of snapshots."""
     jvm: Any = spark._jvm
     jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
@@ -307,7 +307,7 @@ def test_unknown_failure_is_named_by_its_condition(
 
 
 def test_python_classes_of_the_table_exist() -> None:
-    """Those named by text: loading their libraries takes longer than a command."""
+    """They are named by text, because importing their libraries would slow every command."""
     named = [c for f in FAILURES for c in f.classes if c.startswith(("psycopg", "sqlalchemy", "requests", "botocore"))]
     assert len(named) >= 7
     for name in named:
@@ -316,7 +316,7 @@ def test_python_classes_of_the_table_exist() -> None:
 
 
 def test_worker_functions_use_map_in_arrow() -> None:
-    """Otherwise what it raises comes out without its class."""
+    """Other ways to run Python in workers lose the class of an exception."""
     root = Path(__file__).parents[2] / "ingest"
     doors = re.compile(r"\.(mapIn|applyIn|mapPartitions|foreach\w*|udf)\w*\(|pandas_udf|F\.udf")
     calls = {f.name for f in root.rglob("*.py") if doors.search(f.read_text(encoding="utf-8"))}

@@ -41,7 +41,7 @@ run_command(show)
 
 
 def submitted(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """What a job finds set that is submitted with these options, on a machine with defaults of its own."""
+    """Returns the settings of a job that is submitted with these options, on a machine with defaults of its own."""
     (folder / "conf").mkdir()
     (folder / "conf" / "spark-defaults.conf").write_text("spark.sql.files.maxPartitionBytes 12345\n")
     (folder / "job.py").write_text(SETTINGS)

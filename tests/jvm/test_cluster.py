@@ -1,4 +1,4 @@
-"""The library's classes at work in executors, which are processes of their own."""
+"""The library's classes are used in executors, which are separate processes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _MASTER = "--master local-cluster[2,1,1024] --conf spark.executor.memory=1g pysp
 
 @pytest.fixture
 def on_a_cluster(tmp_path: Path) -> dict[str, str]:
-    """The environment of a process whose session has two executors."""
+    """Returns the environment of a process whose session has two executors."""
     installed, home = Path(pyspark.__file__).parent, tmp_path / "spark"
     home.mkdir()  # Executors work in here.
     for name in ("bin", "jars", "sbin"):

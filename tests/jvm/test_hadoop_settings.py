@@ -13,7 +13,7 @@ _OF_SPARK = "parquet.page.row.count.limit"
 
 @pytest.fixture
 def settings(spark: SparkSession) -> Any:
-    """As a scan is given them."""
+    """Returns the Hadoop settings of a scan."""
     return spark._jsparkSession.sessionState().newHadoopConf()
 
 

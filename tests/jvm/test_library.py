@@ -21,7 +21,7 @@ _PRINT = "from ingest.jvm.library import library_jar; print(library_jar())"
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder that has the fetched jars and no compiled one."""
+    """Returns a cache folder with the fetched jars and no compiled one."""
     fetched = jars_folder("compiler").parent
     folder = tmp_path / "cache"
     (folder / "jars").mkdir(parents=True)

@@ -25,7 +25,7 @@ NO_NETWORK_SETTINGS = """<ivysettings>
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of programs that is the whole PATH, and an empty cache."""
+    """Returns a folder that is the whole PATH, with an empty cache."""
     programs = tmp_path / "programs"
     programs.mkdir()
     monkeypatch.setenv("PATH", str(programs))
@@ -93,7 +93,7 @@ def test_failed_fetch_leaves_no_complete_folder(tmp_path: Path, monkeypatch: pyt
 
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An environment without a class archive."""
+    """Returns an environment without a class archive."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     return tmp_path
 

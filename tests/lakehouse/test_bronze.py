@@ -22,7 +22,7 @@ from tests.shop import events, pipeline
 
 pytestmark = pytest.mark.spark
 EPOCHS = (datetime(2020, 1, 1, tzinfo=UTC),)
-"""The time from which all positions have another epoch than the source gave."""
+"""The time from which all positions have another epoch."""
 
 
 def as_sets(rows: DataFrame) -> list[str]:
@@ -30,7 +30,7 @@ def as_sets(rows: DataFrame) -> list[str]:
 
 
 def read(events: DataFrame) -> BatchStats:
-    """Returns the statistics of events that are read."""
+    """Returns the statistics of the events, computed by reading them."""
     return [group.to_json() for group in groups_by_slice(events, F.lit(0), is_small=True)[0]]
 
 
@@ -56,7 +56,7 @@ def test_last_captured_batch_is_read_from_the_cache(spark: SparkSession, tmp_pat
 def test_start_reads_one_commit_and_no_events(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Holds as well if the newest batch is empty, and if files were compacted or rewritten since."""
+    """Also if the newest batch is empty, or if files were compacted or rewritten since."""
     path = str(tmp_path / "bronze")
     bronze = Bronze(spark, path)
     shop = pipeline(tmp_path)

@@ -1,4 +1,4 @@
-"""No value of a personal column gets into a table's statistics; rows are found all the same."""
+"""No value of a personal column gets into a table's statistics; rows are still found."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _LONG = "a-topic-whose-name-is-longer-than-the-thirty-two-characters-of-a-statis
 
 
 def events(spark: SparkSession, topic: str, offsets: Iterable[int], batch: int) -> DataFrame:
-    """Events as a merge sets them aside."""
+    """Returns events as a merge quarantines them."""
     common = {
         "partition": 0,
         "timestamp": datetime(2026, 1, 1, tzinfo=UTC),
@@ -42,7 +42,7 @@ def held(quarantine: Quarantine) -> list[tuple[str, int]]:
 
 
 def read_files(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of files that each read of known files opens from here on."""
+    """Records the number of files that each read opens."""
     opened: list[int] = []
     rows_in = delta_table.Table.rows_in
 

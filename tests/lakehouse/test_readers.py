@@ -26,7 +26,7 @@ _BEFORE = "1650-01-01 00:00:00.000001"
 
 @pytest.mark.parametrize("few", [False, True], ids=["many", "few"])
 def test_times_outside_of_nanosecond_range_are_read(spark: SparkSession, tmp_path: Path, few: bool) -> None:
-    """A source's "for ever" and its founding day, which 64 bits of nanoseconds don't hold."""
+    """Such as a "never" or a founding date, which 64 bits of nanoseconds can't hold."""
     import_extension("delta")
     frame = spark.sql(f"SELECT timestamp'{_NEVER}' AS until, timestamp'{_BEFORE}' AS since").coalesce(1)
     Table(spark, str(tmp_path)).commit(
@@ -45,7 +45,7 @@ _MICROS["0001-01-01 00:00:00"] = (-9223372036832400000, -62135596800000001)
 
 
 def test_out_of_range_times_are_readable_by_every_reader(spark: SparkSession, tmp_path: Path) -> None:
-    """Dates and both kinds of timestamp; nothing else of their rows is lost, and keys stay apart."""
+    """Dates and both kinds of timestamp; other values of the rows are kept, and keys stay distinct."""
     import_extension("delta")
     time = "io.debezium.time."
     embedded = schema(
@@ -88,7 +88,8 @@ def test_out_of_range_times_are_readable_by_every_reader(spark: SparkSession, tm
 
 @pytest.mark.parametrize("size", [0, 1])
 def test_out_of_range_key_times_stay_distinct(spark: SparkSession, tmp_path: Path, size: int) -> None:
-    """Infinite ones are the ends; a finite one out of range is set aside, for two of them would be one row."""
+    """Infinite times become the ends of the range; finite ones out of range are quarantined, because two of them would
+    become one key."""
     name = {"field": "until", "type": "int64", "optional": True, "name": "io.debezium.time.MicroTimestamp"}
     embedded, topic = schema(("id", "int32"), name, ("v", "string")), Topic(key=("id", "until"))
     infinite, minus, far = 9223372036825200000, -9223372036832400000, -62200000000000000

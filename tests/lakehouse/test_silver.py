@@ -41,7 +41,7 @@ def table_schema(kind: str = "int64", name: str = "id") -> TableSchema:
 
 
 def states(rows: DataFrame, action: str) -> DataFrame:
-    """`rows`: the table's columns, and perhaps a `LOCATION`."""
+    """Returns states. `rows`: the table's columns, and optionally `LOCATION`."""
     fixed = {f.name: F.lit(1).cast(f.dataType) for f in POSITION.fields}
     added = {
         "_position": F.struct(*(value.alias(name) for name, value in fixed.items())),
@@ -138,8 +138,7 @@ def test_compaction_changes_no_row(spark: SparkSession, tmp_path: Path) -> None:
 def test_compacted_files_are_not_due_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows so narrow that as many as a first load puts into a file make a small one: such a table was once written
-    anew, whole, at every batch."""
+    """Rows so narrow that the files of a first load are small: such a table was once rewritten at every batch."""
     monkeypatch.setattr(file_layout, "_ROWS_A_TASK", 10)
     monkeypatch.setattr(file_layout, "_ROWS_A_FILE", 50)
     table = Silver(spark, str(tmp_path / "t"))

@@ -60,7 +60,7 @@ def refused(spark: SparkSession, made: Pipeline) -> list[tuple[str, str]]:
 
 
 def older(spark: SparkSession, path: str) -> None:
-    """A table that is older than the column of origins."""
+    """Removes the column of origins, as in tables of older versions."""
     kept = spark.read.format("delta").load(path).drop("origin").toPandas()
     schema = spark.read.format("delta").load(path).drop("origin").schema
     shutil.rmtree(path)
@@ -69,7 +69,7 @@ def older(spark: SparkSession, path: str) -> None:
 
 @pytest.mark.parametrize("first", ["eu", pytest.param("us", marks=pytest.mark.long)])
 def test_first_database_seen_owns_the_table(spark: SparkSession, tmp_path: Path, first: str) -> None:
-    """Each change is a batch of its own, with a restart after it."""
+    """Each change is its own batch, followed by a restart."""
     made = shop(tmp_path)
     bronze = captured(spark, made, tmp_path, records(first), batch=1)
     for upto in range(1, bronze.last_batch() + 1):
@@ -95,7 +95,7 @@ def test_first_database_seen_owns_the_table(spark: SparkSession, tmp_path: Path,
 
 
 def test_first_of_two_writers_owns_the_table(spark: SparkSession, tmp_path: Path) -> None:
-    """Both read the catalog before the other writes."""
+    """Both read the catalog before the other one writes."""
     made = shop(tmp_path)
     eu = captured(spark, made, tmp_path, [r for r in records("eu") if r["topic"].startswith("eu")])
     one = Merge(spark, "shop", made.layout, rules_of(made), eu)

@@ -26,7 +26,7 @@ def at(lsn: int) -> tuple[int, ...]:
 
 
 def buried(spark: SparkSession, *tombstones: tuple[int, int, int | None]) -> DataFrame:
-    """Key, position, and the key to which the row moved."""
+    """Returns tombstones: key, position, and the key to which the row moved."""
     rows = [(key, at(lsn), None if target is None else (target,)) for key, lsn, target in tombstones]
     tombstone_rows = spark.createDataFrame(rows, BURIED).withColumn(TOMBSTONE_KEY, tombstone_key(["id"]))
     return tombstone_rows.withColumn(MOVED_TO, F.to_json(NEW_KEY, LOSSLESS_JSON)).select(
@@ -58,7 +58,7 @@ def test_moves_are_kept_by_compaction(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_tombstones_are_found_by_key_columns(spark: SparkSession, tmp_path: Path) -> None:
-    """Two states of a key look up one tombstone: a change that can't be applied, and one that can."""
+    """A refused and an applicable change of one key look up the same tombstone."""
     tombstones = Tombstones(spark, str(tmp_path / "t"))
     tombstones.write(buried(spark, (1, 40, 2), (1, 60, None), (4, 50, None), (5, 70, None)))
     found = tombstones.matching(keys(spark, 1, 1, 4, 9), ["id"])
@@ -68,7 +68,7 @@ def test_tombstones_are_found_by_key_columns(spark: SparkSession, tmp_path: Path
 
 
 def test_removing_a_key_removes_moves_to_it(spark: SparkSession, tmp_path: Path) -> None:
-    """The rows that moved may be another subject's: their tombstones stay."""
+    """The tombstones of the moved rows stay, because these rows may belong to another subject."""
     tombstones = Tombstones(spark, str(tmp_path / "t"))
     tombstones.write(buried(spark, (1, 40, 2), (1, 60, 3), (2, 39, None), (2, 50, 4)))
     tombstones.remove(buried(spark, (2, 50, None)).select(TOMBSTONE_KEY, POSITION_COLUMN))

@@ -1,8 +1,6 @@
-"""A lakehouse that an earlier version of this project wrote is readable, and goes on.
-
-Each archive in `versions/` holds a lakehouse of three members, their claims (with row history) and photos, out of which
-one member was erased: created rows, an update, a delete, a row that moved to another key.
-"""
+"""Lakehouses written by earlier versions are read and continued. Each archive in `versions/` holds three members, their
+claims (with row history) and photos, without one erased member: created rows, an update, a delete, and a row that moved
+to another key."""
 
 from __future__ import annotations
 

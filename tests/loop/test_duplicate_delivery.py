@@ -61,7 +61,7 @@ def test_last_of_repeated_image_fields_counts(spark: SparkSession, tmp_path: Pat
 
 
 def merged(spark: SparkSession, root: Path, topic: Topic) -> tuple[Silver, Tombstones, list[Account]]:
-    """Five events at a time; the account of each slice."""
+    """Merges five events per batch and returns the account of each slice."""
     folder = write(root / "events", topic.records, None)
     lakehouse = Lakehouse(str(root / "lake"))
     bronze = Bronze(spark, lakehouse.bronze("shop"))

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.spark
 
 
 def sent(*lsns: int) -> list[Record]:
-    """Events in this order, each right after the commit before it."""
+    """Returns events in this order, each right after the commit before it."""
     topic = Topic()
     for lsn in lsns:
         record = topic.change("u", lsn, {"id": lsn, "v": "a"}, timestamp=lsn)
@@ -38,7 +38,7 @@ def sent(*lsns: int) -> list[Record]:
 
 @pytest.fixture(scope="module")
 def captured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Bronze:
-    """In three batches: a connector that started again after 300, and then one whose log began anew."""
+    """Returns three batches: a connector restarts after position 300, then the log restarts."""
     root = tmp_path_factory.mktemp("restarts")
     folder = write(root / "events", sent(100, 200, 300, 200, 300, 400, 150, 250, 600), None)
     bronze = Bronze(spark, str(root / "bronze"))
@@ -96,7 +96,7 @@ def test_batch_statistics_detect_position_regressions_between_batches(
 
 
 def test_position_regression_of_mysql_names_the_gtid(spark: SparkSession, tmp_path: Path) -> None:
-    """By which one can look it up on both servers."""
+    """Users can look the GTID up on both servers."""
     topic = Topic()
     for file, pos, gtid in ((7, 100, "a:1"), (7, 200, "a:2"), (1, 50, "b:1")):
         record = topic.change("u", pos, {"id": pos})

@@ -41,7 +41,8 @@ BOTH = schema(("id", "int32"), ("email", "string"), ("Email", "string"))
 
 
 def changelog() -> list[Record]:
-    """From its second third on the items have two columns that differ in case only; the last ones hold deletes."""
+    """Returns events. In the last two thirds the items have two columns that differ only in case; the last events are
+    deletes."""
     records: list[Record] = []
     orders = Topic("shop.orders", ("public", "orders"), records=records)
     items = Topic("shop.items", ("public", "items"), records=records)
@@ -61,7 +62,7 @@ def changelog() -> list[Record]:
 
 @pytest.fixture
 def cli(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Runs a command in this session; its arguments, then what came of it."""
+    """Returns a function that runs a command in this session."""
     for command in (run_command, backfill_command, prove_command, status_command):
         monkeypatch.setattr(command, "running", lambda *_: nullcontext(spark))
     job = run_command.job("merge")
@@ -79,7 +80,7 @@ def waiting(spark: SparkSession, shop: Pipeline) -> int:
 
 
 def checked(spark: SparkSession, shop: Pipeline) -> dict[str, dict[str, int]]:
-    """The sums of the accounts, once they are found to be right."""
+    """Checks the accounts and returns their sums."""
     bronze, accounts = bronze_of(spark, shop), Accounts(spark, shop.layout.accounts, "shop").rows()
     found = audit(bronze.rows(), accounts)
     assert found.problems == []
@@ -90,7 +91,7 @@ def checked(spark: SparkSession, shop: Pipeline) -> dict[str, dict[str, int]]:
 
 
 def whole(spark: SparkSession, folder: Path) -> tuple[Pipeline, dict[str, dict[str, int]]]:
-    """The same shop, whose file was right from the beginning."""
+    """Returns the same shop with a correct file from the beginning."""
     shop = pipeline(folder, tables=RENAMED)
     merged(spark, shop, captured(spark, shop, folder, changelog()))
     return shop, checked(spark, shop)
@@ -175,7 +176,7 @@ def test_status_shows_a_table_set_aside_by_a_backfill(
 
 @pytest.mark.long
 def test_rebuild_repairs_a_table_next_to_a_stream(spark: SparkSession, tmp_path: Path, cli: Callable[..., Any]) -> None:
-    """The stream, which has started before, sees it and goes on with the table."""
+    """The stream was started before the rebuild; it detects the rebuilt table and continues with it."""
     shop = pipeline(tmp_path)
     records = changelog()
     bronze = captured(spark, shop, tmp_path, records[:80])
@@ -230,7 +231,7 @@ def test_documents_set_only_their_table_aside(spark: SparkSession, tmp_path: Pat
 
 
 class Died(Exception):
-    """In place of SIGKILL: nothing after it in this run is done."""
+    """Stands for SIGKILL: the run does nothing after it."""
 
 
 def test_only_a_fault_of_the_table_sets_it_aside(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
-"""Rules side by side in one lakehouse, each told from the others by keys or by tables of its own.
-
-A merge of one table costs as much for a handful of rows as for one. So rules that speak of plain rows of `orders`
-alone share a table, in which each has a range of ids and a partition; every other rule has a schema of its own.
-"""
+"""Several rules in one lakehouse, separated by keys or tables. A merge of a table costs as much for one row as for a
+few. So rules about plain rows of `orders` share a table, in which each has a range of ids and a partition; every other
+rule has its own schema."""
 
 from __future__ import annotations
 
@@ -18,13 +16,14 @@ from tests.merge.rules import UNAVAILABLE, Rows, Rule
 
 _IDS = 1000
 _ROWS, _PARTIAL_ROWS = "rows", "partial"
-"""Apart, as a batch of whole images is judged in another way than one in which a value is missing."""
+"""Separate, because batches of whole images and batches with unavailable values are merged by different code."""
 _HEARTBEAT = {"topic": "__debezium-heartbeat.turns", "partition": 0, "key": {}, "value": {"ts_ms": 1}}
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Rule number `number`, moved to where none of the others is. `shared`: the schema of the table it shares."""
+    """A rule with its own names and ids. `number`: the rule's number. `shared`: the schema of the shared table; None if
+    the rule has its own."""
 
     number: int
     rule: Rule
@@ -55,7 +54,7 @@ class Placed:
         return tables
 
     def own(self, found: dict[str, Rows]) -> dict[str, Rows]:
-        """Of the lakehouse's tables those of this rule, as its text has them."""
+        """Returns the rule's tables among those of the lakehouse, with the names and ids of the rule's text."""
         if self.shared is None:
             return {t: rows for t, rows in found.items() if t in self.expected()}
         (table,) = self.expected()
@@ -67,12 +66,13 @@ class Placed:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The rules that one lakehouse takes, as they take turns: a record of each, and heartbeats of who has none left."""
+    """Rules that share one lakehouse. Their records alternate; heartbeats replace the records of rules that have none
+    left."""
 
     rules: tuple[Placed, ...]
 
     def turns(self) -> Iterator[tuple[Record, Placed | None, int]]:
-        """Record, whose it is, and which of its rule's it is."""
+        """Yields a record, its rule, and its number within the rule."""
         heartbeats = 0
         for at, turn in enumerate(zip_longest(*(one.records() for one in self.rules))):
             for one, record in zip(self.rules, turn, strict=True):
@@ -88,7 +88,7 @@ class Neighbours:
 
 
 def _shared(rule: Rule) -> str | None:
-    """Whether it speaks of rows of one table alone, known by numbers."""
+    """Returns True if the rule is about rows of one table with numeric ids."""
 
     def speaks_of_a_row(record: Record) -> bool:
         key, value = record["key"], record["value"] or {}
@@ -103,7 +103,7 @@ def _shared(rule: Rule) -> str | None:
 
 
 def neighbours(rules: Sequence[Rule]) -> list[Neighbours]:
-    """All rules, those together that are told the same of the whole lakehouse."""
+    """Returns groups of rules with equal settings of the whole lakehouse."""
     together: dict[str, list[Placed]] = defaultdict(list)
     for number, rule in enumerate(rules):
         one = Placed(number, rule, _shared(rule))

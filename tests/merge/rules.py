@@ -287,7 +287,7 @@ def unreadable_events() -> Rule:
 
 
 def _rates(settings: dict[str, Any] | None) -> list[Record]:
-    """Changes of a key of two columns of which one may be null; `told`: the envelope's schema, if any."""
+    """Returns changes of a key of two columns, one of which may be null. `told`: the envelope's schema, if any."""
     t, more = Topic(key=("tenant", "code")), {} if settings is None else {"schema": settings}
 
     def rate(tenant: str | None, rate: int) -> dict[str, Any]:
@@ -725,7 +725,7 @@ def key_that_was_not_sent() -> Rule:
 
 
 def unplaced(topic: Topic, op: str, after: dict[str, Any] | None, before: dict[str, Any] | None = None) -> None:
-    """An event of a source that gives no position."""
+    """Returns an event of a source without positions."""
     source = {"connector": "other", "schema": "public", "table": "orders"}
     key = {"id": (after or before or {})["id"]}
     topic.record(key, {"op": op, "before": before, "after": after, "source": source})

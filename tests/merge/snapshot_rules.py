@@ -9,14 +9,14 @@ from tests.merge.rules import ORDERS, Rule, row, rule, unplaced
 
 
 def stream(t: Topic, op: str, lsn: int, committed: int | None, i: int, v: str | None) -> None:
-    """A change of Postgres. `committed`: the last commit before its transaction."""
+    """Appends a change of Postgres. `committed`: the last commit before its transaction."""
     before, after = (row(i, ""), None) if op == "d" else (None, row(i, v))
     source = t.change(op, lsn, after, before)["value"]["source"]
     source["sequence"] = f'["{committed}","{lsn}"]' if committed is not None else f'[null,"{lsn}"]'
 
 
 def read(t: Topic, committed: int | None, i: int, v: str, **source: Any) -> None:
-    """A read of an incremental snapshot, as Debezium's Postgres connector sends it."""
+    """Appends a read of an incremental snapshot, as Debezium's Postgres connector sends it."""
     said = t.change("r", 0, row(i, v))["value"]["source"]
     said |= {"lsn": None, "snapshot": "incremental"} | source
     if committed is not None:

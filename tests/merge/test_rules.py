@@ -1,4 +1,4 @@
-"""Each rule of the changelog, folded in one batch, in a large batch, and one record at a time."""
+"""Each rule of the changelog, merged in one batch and one record at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DELIVERIES = ["one batch", pytest.param("one record a batch", marks=pytest.mark.
 
 @dataclass
 class Outcome:
-    """What became of a rule: its tables, and its records that were set aside, by number."""
+    """The tables of a rule, and the codes of its quarantined records by number."""
 
     tables: dict[str, Rows] = field(default_factory=dict)
     expected: dict[str, Rows] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Outcome:
 class Folded:
     outcomes: dict[int, Outcome]
     counts: list[tuple[dict[str, int], dict[str, int]]]
-    """Of each lakehouse, what was counted and what is right."""
+    """The actual and the expected counts of each lakehouse."""
 
 
 def _outcomes(together: Neighbours, case: Case, summary: dict[str, Any]) -> Iterator[tuple[int, Outcome]]:

@@ -1,4 +1,4 @@
-"""A table under constant change, and the invariants that must hold at the end, whatever was killed."""
+"""A table under constant change, and the invariants that must hold at the end, after any kills."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SEED = 20
 
 
 class Writer(threading.Thread):
-    """Inserts, updates and deletes, some thirty rows a second, until it is told to stop."""
+    """Writes about thirty inserts, updates and deletes per second until it is stopped."""
 
     def __init__(self, dsn: str, schema: str) -> None:
         super().__init__(daemon=True)
@@ -71,7 +71,7 @@ class Writer(threading.Thread):
 
 @dataclass(frozen=True)
 class ChangingTable:
-    """`name`: of the pipeline, of its connector, and of the schema in which the table `items` is."""
+    """`name`: of the pipeline, its connector, and the schema of the table `items`."""
 
     stack: Stack
     name: str
@@ -88,7 +88,7 @@ class ChangingTable:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Rows change meanwhile."""
+        """Changes rows during the block."""
         writer = Writer(self.stack.postgres.dsn, self.name)
         writer.start()
         try:
@@ -97,7 +97,7 @@ class ChangingTable:
             writer.stop()
 
     def require_equal_in_the_end(self, spark: SparkSession) -> None:
-        """Runs batches until silver equals the source. Debezium may still be behind at the first of them."""
+        """Runs batches until silver equals the source. Debezium may lag behind at first."""
         with process(*cli("run", str(self.file), "--available-now")) as running:
             assert running.wait(600) == 0
         run = Run(spark, load(str(self.file)))
@@ -127,7 +127,7 @@ class ChangingTable:
 
 @contextmanager
 def captured_table(stack: Stack, folder: Path, name: str) -> Iterator[ChangingTable]:
-    """A table, its connector, a pipeline file, and a lakehouse."""
+    """Yields a table, its connector, a pipeline file, and a lakehouse."""
     items = sql.Identifier(name, "items")
     with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
@@ -148,7 +148,7 @@ def captured_table(stack: Stack, folder: Path, name: str) -> Iterator[ChangingTa
 
 @contextmanager
 def process(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of its own, with the JVM that it starts in its process group; killed whole at the end."""
+    """Yields a process with its JVM in its own process group, which is killed at the end."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     running = subprocess.Popen([sys.executable, *arguments], env=environment, start_new_session=True)
     try:

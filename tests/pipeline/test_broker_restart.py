@@ -35,7 +35,7 @@ def stream(file: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def until_it_says(output: IO[str], event: str) -> dict[str, Any]:
-    """Reads on to an object with this event, or to a batch."""
+    """Reads the output up to an object with this event, or up to a batch."""
     for line in output:
         said: dict[str, Any] = json.loads(line)
         if event in said or said.get("event") == event:

@@ -64,7 +64,7 @@ COLUMNS = [c.strip().split()[0] for c in TYPED.strip("() \n").replace("(12,2)", 
 
 
 class Workload:
-    """Two sessions, each with rows of its own (by the remainder of a number), whose transactions interleave."""
+    """Two sessions with interleaving transactions, each with its own rows (by the remainder of a number)."""
 
     def __init__(self, dsn: str) -> None:
         self.random = Random(SEED)
@@ -132,7 +132,7 @@ class Workload:
         session.execute(text, list(row.values()))
 
     def update(self, session: psycopg.Connection[Any], who: int) -> None:
-        """A few columns; what is stored apart and not among them does not reach the log."""
+        """Updates a few columns; unchanged TOASTed values do not reach the log."""
         chosen = self.random.sample(COLUMNS, self.random.randint(1, 3))
         values = self.values()
         sets = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(c), sql.Placeholder()) for c in chosen)
@@ -152,7 +152,7 @@ class Workload:
         session.execute(sql.SQL("DELETE FROM {} WHERE id = {}").format(self.table(), sql.Literal(self.key(who))))
 
     def copy(self, session: psycopg.Connection[Any], who: int) -> None:
-        """Rows that share one position of the log."""
+        """Copies rows, which share one position of the log."""
         table = self.table()
         session.execute(sql.SQL("DELETE FROM {} WHERE id % 2 = {} AND id >= 24").format(table, sql.Literal(who)))
         with session.cursor().copy(sql.SQL("COPY {} (id, t, big) FROM STDIN").format(table)) as copy:
@@ -182,11 +182,11 @@ class Workload:
         session.execute(chosen, (self.random.randrange(3) * 2 + who,))
 
     def note(self, session: psycopg.Connection[Any], who: int) -> None:
-        """Without a replica identity Postgres lets no row be changed, only added."""
+        """Inserts a row: without a replica identity Postgres allows no updates or deletes."""
         session.execute("INSERT INTO truth.noted (v) VALUES (%s)", (f"{who}: {self.random.random()}",))
 
     def truncate(self) -> None:
-        """Takes a lock on whole tables, so nobody may hold a row."""
+        """Truncates. Needs locks on whole tables, so no session may hold a row lock."""
         for session in self.sessions:
             session.commit()
         which = self.random.choice(["truth.typed", "truth.typed, truth.whole", "truth.bag"])
@@ -196,7 +196,7 @@ class Workload:
 
 @pytest.fixture
 def pipeline(stack: Stack, tmp_path: Path) -> Iterator[Path]:
-    """Its file; the tables exist, hold rows that the snapshot finds, and have a connector."""
+    """Returns the pipeline file; the tables exist, hold rows for the snapshot, and have a connector."""
     with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
         connection.execute(DDL)
     Workload(stack.postgres.dsn).run(20)
@@ -218,7 +218,7 @@ def connector(stack: Stack, slot: str) -> dict[str, str]:
 
 
 def lose_the_slot(stack: Stack) -> None:
-    """Rows change and vanish while nobody listens; a new connector begins with a snapshot, into the same topics."""
+    """Changes and deletes rows while no connector runs; then a new connector takes a snapshot into the same topics."""
     stack.connect.delete("truth")
     with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
         for attempt in Retrying(stop=stop_after_delay(120), wait=wait_fixed(0.5), reraise=True):
@@ -273,7 +273,7 @@ def test_silver_equals_the_database(pipeline: Path, stack: Stack, spark: SparkSe
 def differences_after(
     run: Run, spark: SparkSession, layout: Lakehouse, dsn: str, writing: threading.Thread
 ) -> list[str]:
-    """Of silver and its source once no more changes come; waits for Debezium."""
+    """Returns the differences of silver and its source after the last change; waits for Debezium."""
     differing = ["nothing was compared in time"]
     deadline = time.monotonic() + 600
     while time.monotonic() < deadline:

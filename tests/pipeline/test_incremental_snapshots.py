@@ -48,7 +48,7 @@ class Shop:
         there(KafkaAdmin(self.pipeline.source.kafka).topics, self.pipeline.source.topics, None)
 
     def open(self, statement: str) -> psycopg.Connection[Any]:
-        """A transaction that has written, and goes on."""
+        """Opens a transaction that has written and is not committed yet."""
         session = psycopg.connect(self.dsn)
         session.execute(statement)
         return session
@@ -59,7 +59,7 @@ class Shop:
         self.database.execute("INSERT INTO reads.signals VALUES (%s, %s, %s)", values)
 
     def lose(self, statement: str) -> None:
-        """A change that the log's readers never hear of."""
+        """Makes a change that never reaches the log's readers."""
         self.database.execute("ALTER PUBLICATION reads DROP TABLE reads.stock")
         self.database.execute(statement)
         self.database.execute("ALTER PUBLICATION reads ADD TABLE reads.stock")

@@ -29,7 +29,7 @@ SECONDS = 600
 
 @pytest.fixture
 def table(stack: Stack, request: pytest.FixtureRequest) -> Iterator[str]:
-    """An empty table `NAME.rows`; its connector, slot and topics bear the same name."""
+    """Creates an empty table `NAME.rows`; its connector, slot and topics have the same name."""
     name: str = request.param
     with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}")
@@ -76,7 +76,8 @@ def test_connector_killed_during_a_copy_loses_no_row(
 def test_connector_killed_during_a_transaction_loses_no_row(
     table: str, pipeline: Pipeline, stack: Stack, spark: SparkSession
 ) -> None:
-    """It begins before others that are read first, goes on while the connector is away, and is itself cut in two."""
+    """The transaction begins before others that are read first, continues while the connector is down, and is split by
+    the restart."""
     rows = sql_of_rows(table)
     with psycopg.connect(stack.postgres.dsn) as long, psycopg.connect(stack.postgres.dsn, autocommit=True) as short:
         long.execute(rows, {"first": 0, "last": ROWS // 2 - 1})
@@ -103,7 +104,7 @@ def sql_of_rows(table: str) -> str:
 
 
 def end_inside(stack: Stack, table: str, end: Callable[[], None]) -> None:
-    """End the worker once it has stored an offset from inside the rows 0 to ROWS - 1, before it has sent the last."""
+    """Kills the worker after it has stored an offset inside the rows 0 to ROWS - 1, before it has sent the last."""
     before = stack.connect.connectors.offsets(table)
     reached = max(last_row(stack, table), 0)
     for attempt in waiting(0.05):
@@ -121,7 +122,7 @@ def await_row(stack: Stack, table: str, row: int) -> None:
 
 
 def await_stored_offset(stack: Stack, table: str) -> None:
-    """Returns once the worker would go on after the record that it has sent last."""
+    """Returns once the worker would resume after the last record that it sent."""
     for attempt in waiting(0.2):
         with attempt:
             stored = [offset["lsn"] for offset in stack.connect.connectors.offsets(table)]
@@ -130,7 +131,7 @@ def await_stored_offset(stack: Stack, table: str) -> None:
 
 
 def last_row(stack: Stack, table: str) -> int:
-    """The id in the topic's last record; -1000 where there is no topic yet."""
+    """Returns the id in the topic's last record; -1000 if there is no topic yet."""
     try:
         row: int = last_record(stack, table)["after"]["id"]
     except KafkaException:
@@ -139,7 +140,7 @@ def last_row(stack: Stack, table: str) -> int:
 
 
 def last_record(stack: Stack, table: str) -> dict[str, Any]:
-    """The envelope of the topic's last record."""
+    """Returns the envelope of the topic's last record."""
     consumer = Consumer({"bootstrap.servers": stack.kafka.bootstrap_servers, "group.id": "last"})
     try:
         topic = f"{table}.{table}.rows"
@@ -166,7 +167,7 @@ def waiting(pause: float) -> Retrying:
 
 
 def differences_at_the_end(spark: SparkSession, pipeline: Pipeline, stack: Stack, table: str) -> str:
-    """Of silver and its source once the last row has arrived; empty where there are none."""
+    """Returns the differences of silver and its source after the last row has arrived."""
     await_row(stack, table, ROWS - 1)
     run = Run(spark, pipeline)
     silver = Silver(spark, Lakehouse(pipeline.lakehouse).silver(pipeline.name, f"{table}.rows"))

@@ -32,7 +32,7 @@ States = list[Waiting | Resumed]
 
 
 class Work:
-    """Fails as it is told, and then succeeds."""
+    """A step with a list of failures, which succeeds after them."""
 
     def __init__(self, *steps: Exception | None) -> None:
         self.steps = list(steps)
@@ -97,7 +97,7 @@ def test_permanent_failure_ends_the_run(spark: SparkSession, shop: Pipeline, err
 
 @pytest.mark.parametrize(("limit", "waits"), [("0s", 0), ("2s", 1), ("4s", 2)])
 def test_run_gives_up_after_the_time_limit(spark: SparkSession, tmp_path: Path, limit: str, waits: int) -> None:
-    """Pauses of one second, two, four: the one that would end after the limit is not begun."""
+    """Waits one second, two, four: a wait that would end after the limit does not begin."""
     states: States = []
     shop = pipeline(tmp_path, retry={"give_up_after": limit})
     with pytest.raises(Unreachable, match="away"):
@@ -129,7 +129,7 @@ def test_stop_ends_a_wait(spark: SparkSession, shop: Pipeline) -> None:
 
 
 def _failing(monkeypatch: pytest.MonkeyPatch, kinds: list[Callable[[], Exception]]) -> list[IngestError]:
-    """Lets one commit in five fail: before it is written, or right after."""
+    """Makes one commit in five fail: before it is written, or right after."""
     random, commit, failures = Random(7), Table.commit, list[Any]()
 
     def fails(*arguments: Any, **named: Any) -> Any:

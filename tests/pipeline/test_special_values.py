@@ -49,7 +49,7 @@ STORED = {
     4: (FIRST, FIRST, FIRST_ZONED, "0001-01-01", "23:59:59.999999", "1.5", "1.5", None, None),
 }
 STREAMED = 10
-"""What is added to the id of a row that is inserted after the snapshot."""
+"""Added to the id of rows that are inserted after the snapshot."""
 
 
 def test_special_values_arrive_unchanged(stack: Stack, spark: SparkSession, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def send_times(connection: psycopg.Connection[Any], stack: Stack) -> None:
 
 
 def send_numbers(connection: psycopg.Connection[Any], stack: Stack) -> None:
-    """Writes NaN and Infinity, at which the recipe's connector stops; it goes on with numbers as text."""
+    """Writes NaN and Infinity, which stop the recipe's connector; it continues with numbers as text."""
     stack.connect.register("numbers", recipe_of_numbers())
     await_ends(stack, {"numbers.odd.numbers": 1})
     connection.execute("INSERT INTO odd.numbers VALUES (1, 12.5, 'NaN', '{1,2.5}', 'Infinity')")

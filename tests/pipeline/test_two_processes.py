@@ -31,7 +31,7 @@ WAIT_SECONDS = 900
 
 
 class Shop:
-    """A topic of a table with a key and one of a table without, and the pipeline that reads both."""
+    """A topic of a table with a key, one of a keyless table, and the pipeline that reads both."""
 
     def __init__(self, spark: SparkSession, servers: str, folder: Path) -> None:
         self._spark = spark
@@ -51,7 +51,7 @@ class Shop:
         self._layout = Lakehouse(f"{folder}/lakehouse")
 
     def change(self, number: int) -> None:
-        """One round: some keys get a new value or go; rows of the bag come, and some of them go."""
+        """Makes one round of changes: updates and deletes of some keys; inserts and deletes in the keyless table."""
         for key in range(number % 3, KEYS, 3):
             if (key + number) % 7 == 0 and key in self.keyed:
                 del self.keyed[key]
@@ -147,7 +147,7 @@ def test_two_streams_of_one_pipeline_merge_every_event_once(shop: Shop) -> None:
 
 
 def test_two_available_now_runs_merge_every_event_once(shop: Shop) -> None:
-    """From a lakehouse that isn't there yet: each makes the tables that the other makes."""
+    """The lakehouse doesn't exist yet, so both runs create the same tables."""
     for number in range(ROUNDS):
         shop.change(number)
     with shop.run("--available-now") as one, shop.run("--available-now") as other:

@@ -113,7 +113,7 @@ def test_altered_byte_is_detected(
 
 
 def test_altered_signature_is_detected(certificate: Certificate, tmp_path: Path) -> None:
-    """The last character of a base64 text has bits that decoders pass over."""
+    """The last character of a base64 text has bits that decoders ignore."""
     body = certificate.page
     file = tmp_path / "page.html"
     for at in range(len(body) - 160, len(body)):

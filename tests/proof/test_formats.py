@@ -41,7 +41,7 @@ def parquet(table: pa.Table, **options: Any) -> bytes:
 
 
 def members(others: int = 2000) -> pa.Table:
-    """The subject among others; neither the first nor the last, so that no statistics name it."""
+    """Returns rows with the subject in the middle, so that no statistics name it."""
     ids = [*range(others), NUMBER, *range(10_000, 10_000 + others)]
     mails = [f"{i}@mail.example" if i != NUMBER else EMAIL for i in ids]
     return pa.table({"id": pa.array(ids, pa.int64()), "mail": mails})
@@ -154,7 +154,7 @@ def test_statistics_and_the_footer_are_read(tmp_path: Path) -> None:
 
 
 def test_unused_dictionary_entries_are_read(tmp_path: Path) -> None:
-    """Every row's index is made that of another entry; the entry stays."""
+    """All rows are changed to refer to another entry; the entry stays in the file."""
     other = "o" * len(EMAIL.encode())
     body = parquet(pa.table({"mail": [other, EMAIL]}), compression="none", write_statistics=False)
     hidden = body.replace(EMAIL.encode(), other.encode())
@@ -314,7 +314,7 @@ def test_dates_are_found_in_each_spelling(kind: pa.DataType, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("kind", "most"), [(pa.date32(), 2**31 - 1), (pa.timestamp("us", "UTC"), 9223372036825200000)])
 def test_dates_are_found_next_to_an_infinite_one(kind: pa.DataType, most: int, tmp_path: Path) -> None:
-    """What Postgres' "infinity" becomes: a year that Python has no date for."""
+    """Postgres' "infinity" becomes a year that Python's date doesn't support."""
     physical = pa.int32() if kind == pa.date32() else pa.int64()
     day = pa.array([DAY.value]).cast(pa.timestamp("s")).cast(kind)
     born = pa.concat_arrays([day, pa.array([most], physical).cast(kind)])

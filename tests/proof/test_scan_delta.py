@@ -52,7 +52,8 @@ TABLES: dict[str, dict[str, str]] = {
 
 
 def table(spark: SparkSession, path: Path, properties: dict[str, str]) -> None:
-    """Two files: others alone, and one with the subject, whose mail is its greatest; it is updated, then deleted."""
+    """Writes two files: one with others only, and one with the subject, whose mail is its maximum. The subject is
+    updated, then deleted."""
     said = ", ".join(f"'{k}' = '{v}'" for k, v in properties.items())
     spark.sql(
         f"CREATE TABLE delta.`{path}` (id BIGINT, mail STRING, note STRING) USING delta"
@@ -102,7 +103,7 @@ def test_statistics_and_predicates_are_found_in_commits(name: str, found: PlaceS
 
 
 def test_the_predicate_of_a_delete_is_found(found: PlaceScan) -> None:
-    """Where the statistics are not: the last commit of a table whose rows are marked by vectors."""
+    """The last commit of a table with deletion vectors holds a predicate and no statistics."""
     last = "vectors/_delta_log/00000000000000000004.json"
     assert ("member", IN_COLUMN) in in_file(found, last)
 

@@ -75,7 +75,7 @@ def ask(spark: SparkSession, pipeline: Pipeline, member: int, cutoff: Cutoff) ->
 
 @pytest.mark.parametrize("seed", [3])
 def test_decrypted_tables_equal_the_oracle(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    """Rows that move, lead to others, come late and twice. In other batches the sealed texts are the same ones."""
+    """Rows move, change their subject, arrive late and twice. Other batches give the same sealed texts."""
     random = Random(seed)
     lives = {case: people.random_history(random, case, 14, settled=False) for case in range(1, 9)}
     records = [record for case, life in lives.items() for record in people.records(life, case)]
@@ -97,7 +97,7 @@ def test_decrypted_tables_equal_the_oracle(spark: SparkSession, tmp_path: Path, 
 
 @pytest.mark.long
 def test_copies_hold_no_readable_value_of_an_erased_subject(spark: SparkSession, tmp_path: Path) -> None:
-    """A copy of the whole lakehouse from before. Nothing was removed anywhere yet; others and a new life are read."""
+    """Checks a copy of the lakehouse from before the erasure; values of others and of a new life are readable."""
     pipeline = shredding(tmp_path)
     take(spark, pipeline, tmp_path / "events", people.records(STORY[:-2], 1))
     assert scan(Path(pipeline.lakehouse), VALUES).findings == {}
@@ -140,7 +140,7 @@ def test_erasure_that_died_destroys_its_keys_when_repeated(
 
 
 def test_decrypted_values_keep_their_types(spark: SparkSession, tmp_path: Path) -> None:
-    """Beside the same table unshredded: what is read in clear is what it holds, with its types."""
+    """Compares the decrypted table with the same table without `shred`."""
     columns = [
         ("id", "int64"),
         {"field": "born", "type": "int32", "name": "io.debezium.time.Date", "optional": True},
@@ -190,7 +190,8 @@ def test_decrypted_values_keep_their_types(spark: SparkSession, tmp_path: Path) 
 
 
 def test_sealed_text_has_the_documented_format(spark: SparkSession, tmp_path: Path) -> None:
-    """A sealed text is opened by hand: AES-256-GCM, under the owner's key, for this table and column only."""
+    """Decrypts a sealed text without the project's code: AES-256-GCM, under the owner's key, bound to table and
+    column."""
     pipeline = shredding(tmp_path)
     take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
     text = rows(spark, pipeline, MEMBERS)[ANNA]["name"]
@@ -221,7 +222,7 @@ def test_plans_show_no_key(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_unparseable_value_is_sealed_as_a_whole(spark: SparkSession, tmp_path: Path) -> None:
-    """It names a field twice, or is torn, and waits in quarantine, where nobody reads it either."""
+    """The value repeats a field, or is truncated; it is unreadable in quarantine too."""
     pipeline = shredding(tmp_path)
     topic = Topic("insured.members", ("public", "members"))
     topic.change("c", 10, {"id": BEN, "name": "Ben"})
@@ -251,7 +252,7 @@ def test_owner_of_an_unsupported_type_is_refused(spark: SparkSession, tmp_path: 
 
 @pytest.mark.long
 def test_masks_are_not_encrypted(spark: SparkSession, tmp_path: Path) -> None:
-    """The row stays without its key: what the mask put there was never encrypted."""
+    """The key is destroyed and the row stays: masks are stored unencrypted."""
     masks = {"name": {"constant": "—"}}
     pipeline = shredding(tmp_path, tables={MEMBERS: SHRED[MEMBERS] | {"on_erasure": masks}})
     take(spark, pipeline, tmp_path / "events", people.records(STORY[:3], 1))

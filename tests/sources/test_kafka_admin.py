@@ -1,4 +1,4 @@
-"""The admin client with a real broker: offsets, absent topics, a broker that is away, one that refuses the user."""
+"""The admin client with a real broker: offsets, absent topics, an unreachable broker, one that refuses the user."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ app.command()(check)
 
 
 class PasswordKafka(Kafka):
-    """A broker with a second listener, which asks for a user name and a password."""
+    """A broker with a second listener that requires a user name and a password."""
 
     port_names: ClassVar[tuple[str, ...]] = ("broker", "controller", "sasl")
 
@@ -57,7 +57,7 @@ class PasswordKafka(Kafka):
         }
 
     def login(self, password: str) -> dict[str, str]:
-        """Properties of a client that logs in with `password`."""
+        """Returns properties of a client that logs in with `password`."""
         return {
             "bootstrap.servers": f"{HOST}:{self.ports['sasl']}",
             "security.protocol": "SASL_PLAINTEXT",
@@ -103,7 +103,7 @@ def produce(servers: str, topic: str, partition: int, timestamps: list[datetime]
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A port that refuses connections and that no other process can take meanwhile."""
+    """Yields a port that refuses connections and that no other process can take meanwhile."""
     with socket.socket() as bound:
         bound.bind((HOST, 0))
         yield int(bound.getsockname()[1])
@@ -207,7 +207,7 @@ def test_recreated_or_deleted_topic_is_detected(servers: str, topic: str, admin:
 
 
 def create_again(servers: str, topic: str) -> None:
-    """Kafka deletes in the background: for a moment the name is still taken."""
+    """Creates the topic again. Kafka deletes in the background, so its name may still be in use for a moment."""
     deadline = time.monotonic() + 120
     while topic in AdminClient({"bootstrap.servers": servers}).list_topics(timeout=5).topics:
         assert time.monotonic() < deadline

@@ -44,7 +44,7 @@ def _values(spark: SparkSession, source: KafkaSource, span: OffsetRange) -> list
 
 
 def _consumers(spark: SparkSession) -> set[str]:
-    """Returns the names of the consumers that live in the JVM, as Kafka's client registers them."""
+    """Returns the names of the consumers in the JVM, from its MBeans."""
     jvm: Any = spark._jvm
     gateway: Any = spark._sc._gateway
     server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
@@ -60,7 +60,7 @@ def _consumers(spark: SparkSession) -> set[str]:
 
 
 def test_batches_share_one_consumer(spark: SparkSession, servers: str) -> None:
-    """Consumers of other tests don't count: Spark closes those that were idle for some minutes, at any moment."""
+    """Consumers of other tests don't count: Spark closes idle ones at any time."""
     topic = f"source.{uuid4().hex[:8]}"
     _make(servers, topic, "")
     source = KafkaSource({"bootstrap.servers": servers}, [topic], None)
@@ -118,7 +118,7 @@ def test_deleted_offsets_are_refused(spark: SparkSession, servers: str) -> None:
 
 
 def test_records_that_time_out_are_retried(spark: SparkSession, servers: str) -> None:
-    """The range ends after the topic does: the reader waits for what isn't there, as for a broker that stalls."""
+    """The range ends after the topic does, so the reader waits for missing records, as for a slow broker."""
     topic = f"source.{uuid4().hex[:8]}"
     _make(servers, topic, "")
     reader = spark.read.format("kafka").options(**spark_options({"bootstrap.servers": servers}))

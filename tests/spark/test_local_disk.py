@@ -25,8 +25,8 @@ def configuration(spark: SparkSession) -> Any:
 
 
 def test_one_of_concurrent_commits_succeeds(jvm: Any, configuration: Any, tmp_path: Path) -> None:
-    """Hadoop's own class lets several of them succeed, of which all but the last are lost: Delta's store makes its own
-    writers wait for each other, but every process has a store of its own."""
+    """With Hadoop's own class several of them succeed and all but the last are lost: Delta's store serialises writers
+    only within a process."""
     stores = [jvm.io.delta.storage.HDFSLogStore(configuration) for _ in range(_AT_ONCE)]
 
     def commit(number: int, by: int) -> int | None:
@@ -49,7 +49,7 @@ def test_one_of_concurrent_commits_succeeds(jvm: Any, configuration: Any, tmp_pa
 
 
 def test_commit_starts_no_process(spark: SparkSession, tmp_path: Path) -> None:
-    """A process takes longer than all else of it."""
+    """Starting a process would take longer than the rest of a commit."""
     jvm: Any = spark._jvm
     started = _processes_ended(jvm)
     spark.range(3).write.format("delta").save(str(tmp_path / "table"))
@@ -81,7 +81,7 @@ def _path(jvm: Any, path: Path) -> Any:
 
 
 def _processes_ended(jvm: Any) -> int:
-    """What the kernel has counted of the JVM's children that ended: their time, and the pages that they touched."""
+    """Returns the kernel's counters of the JVM's ended children: CPU time and page faults."""
     pid = jvm.java.lang.ProcessHandle.current().pid()
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     # cminflt, as proc(5) has it: the smallest process touches pages before it can do anything.

@@ -35,7 +35,7 @@ def records(prefix: str, text: str) -> list[Record]:
 
 @pytest.fixture(scope="module")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pipelines `shop` and `store`, each with its file, in one lakehouse."""
+    """Returns a folder with the pipelines `shop` and `store` in one lakehouse."""
     root = tmp_path_factory.mktemp("two")
     for name in ("shop", "store"):
         made = pipeline(root, name=name, tables={"public.orders": {"history": name == "shop"}})
@@ -139,7 +139,7 @@ def test_writing_statements_are_refused(ask: Callable[..., Result], folder: Path
 
 
 def test_catalog_refuses_changes(ask: Callable[..., Result], folder: Path, spark: SparkSession) -> None:
-    """Were a statement ever let through: names lead to nothing that can be written."""
+    """A second guard: if a statement passed the check, the catalog would still refuse to write."""
     spark.conf.set("spark.sql.catalog.lakehouse", "org.apache.spark.sql.connector.catalog.NamedTables")
     rows(ask("SELECT v FROM shop.public.orders"))
     for statement in (
@@ -182,7 +182,7 @@ def test_failing_query_shows_no_values(ask: Callable[..., Result]) -> None:
 
 
 def test_query_is_read_from_stdin(ask: Callable[..., Result]) -> None:
-    """A value that may be personal needn't stand in a shell's history."""
+    """Keeps personal values out of the shell's history."""
     assert rows(ask("-", input="SELECT v FROM shop.public.orders\nWHERE v = 'shop again'\n")) == [{"v": "shop again"}]
 
 

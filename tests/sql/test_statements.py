@@ -218,7 +218,7 @@ def test_variables_are_substituted_before_the_check(spark: SparkSession) -> None
 
 
 def test_allowed_plan_classes_exist(spark: SparkSession) -> None:
-    """A name that isn't there any more may come to mean something else."""
+    """A name without a class could later be that of another one."""
     jvm = spark._jvm
     named = java_class(jvm, "java.lang.Class").forName
     loader = java_class(jvm, "java.lang.Thread").currentThread().getContextClassLoader()
@@ -241,7 +241,7 @@ def test_allowed_plan_classes_exist(spark: SparkSession) -> None:
 
 
 def test_functions_with_side_effects_are_refused(spark: SparkSession) -> None:
-    """A function that a new version of Spark brings is looked at before it may run."""
+    """A new function of Spark has to be reviewed before it may run."""
     refused = {name for name in functions(spark) if name.isidentifier() and not is_pure(spark, name)}
     assert refused == {"java_method", "reflect", "try_reflect"}
     assert len(functions(spark)) > 400

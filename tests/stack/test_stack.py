@@ -29,7 +29,7 @@ EVENT_TIMEOUT_SECONDS = 300
 
 
 def connector_config(stack: Stack, name: str) -> dict[str, str]:
-    """A Debezium connector for table `public.<name>`, topics below `<name>`, slot `<name>`."""
+    """Returns a Debezium connector for table `public.<name>`, with topics and slot named `<name>`."""
     return {
         **stack.postgres.connector(name),
         "table.include.list": f"public.{name}",
@@ -50,7 +50,7 @@ def execute(stack: Stack, *statements: str) -> None:
 
 @contextmanager
 def table_with_connector(stack: Stack, name: str) -> Iterator[None]:
-    """Table `name (id, word)` with row 1, its connector running; both gone afterwards."""
+    """Yields a table `name (id, word)` with row 1 and a running connector; removes both at the end."""
     execute(
         stack,
         f"create table {name} (id int primary key, word text)",
@@ -76,22 +76,21 @@ def table_with_connector(stack: Stack, name: str) -> Iterator[None]:
     reraise=True,
 )
 def drop_slot(stack: Stack, name: str) -> None:
-    """A slot can be dropped a moment after its reader went."""
+    """Drops the slot, which is possible a moment after its reader has ended."""
     execute(stack, f"select pg_drop_replication_slot('{name}')")
 
 
 @retry(retry=retry_if_exception_type(AssertionError), stop=stop_after_delay(120), wait=wait_fixed(0.1), reraise=True)
 def await_offset_after_snapshot(stack: Stack, name: str) -> None:
-    """Killed before its snapshot's offset is stored, the worker takes the snapshot again, as it should."""
+    """Waits for the snapshot's offset: a worker killed before that takes the snapshot again."""
     offsets = stack.connect.connectors.offsets(name)
     assert offsets, "no offset stored"
     assert all("snapshot" not in offset for offset in offsets), offsets
 
 
 def events(stack: Stack, name: str, until_id: int) -> list[tuple[str, int | None]]:
-    """`(op, id after)` of the table's topic from its beginning, up to the event of `until_id`; a null
-    tombstone is `("tombstone", None)`.
-    """
+    """Returns `(op, id after)` of the table's topic from its beginning to the event of `until_id`; a null tombstone is
+    `("tombstone", None)`."""
     consumer = Consumer(
         {
             "bootstrap.servers": stack.kafka.bootstrap_servers,
@@ -362,7 +361,7 @@ def command(*arguments: str, **variables: str) -> subprocess.CompletedProcess[st
 
 
 def services_below(folder: Path) -> list[psutil.Process]:
-    """Living services that have `folder` on their command line, and their children."""
+    """Returns running services that have `folder` on their command line, and their children."""
     found: list[psutil.Process] = []
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or [""]

@@ -33,13 +33,13 @@ def key_file(folder: Path, text: str = SECRET, mode: int = 0o600) -> str:
 
 
 def keys(spark: SparkSession, *rows: tuple[str, str, str]) -> DataFrame:
-    """Of (request, table, hash)."""
+    """Returns a frame of keys from (request, table, hash)."""
     named = [{"request": r, "table": t, "key_hash": h, "key_version": 1} for r, t, h in rows]
     return local_rows(spark, named, KEYS)
 
 
 def written(spark: SparkSession, folder: Path) -> Ledger:
-    """Two requests, in the end one of them done in silver."""
+    """Returns a ledger with two requests, one of them completed in silver."""
     ledger = Ledger(spark, str(folder / "ledger"), "shop")
     asked = [
         LedgerEntry(REQUESTED, r, "member", "public.members", f"h{r}", 1, "c", "left", CUTOFF.to_json())

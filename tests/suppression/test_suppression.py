@@ -44,7 +44,7 @@ CASES, LENGTH, BATCHES = 25, 14, 6
 
 
 def ask(spark: SparkSession, pipeline: Pipeline, cutoffs: dict[int, Cutoff]) -> Ledger:
-    """member → the end of its old life. Of nothing else is known that it belongs to anybody."""
+    """Writes requests for these members with their cutoffs. The ledger knows no other keys of theirs."""
     assert pipeline.privacy is not None
     keys = read_keys(pipeline.privacy.key_file)
     entries = [
@@ -67,7 +67,7 @@ def captured(
     batch: int,
     first: int = 0,
 ) -> Bronze:
-    """`seed`: in another order, the `first` records before the others."""
+    """Captures the records and returns the bronze. `seed`: shuffles them, the `first` ones before the others."""
     file = write(folder, records, None) / "events.jsonl"
     given = list(lines([file]))
     bronze = bronze_of(spark, pipeline)
@@ -81,7 +81,7 @@ def captured(
 
 
 def merged(spark: SparkSession, pipeline: Pipeline, bronze: Bronze, most: int) -> dict[str, int]:
-    """What became of the events."""
+    """Merges the batches and returns the sums of the accounts."""
     merge = Merge(spark, pipeline.name, pipeline.layout, rules_of(pipeline), bronze, most)
     sums: dict[str, int] = {}
     while accounts := merge.step():
@@ -107,7 +107,7 @@ def of_case(found: dict[int, dict[str, Any]], case: int) -> dict[int, dict[str, 
 def compare(
     spark: SparkSession, pipeline: Pipeline, lives: dict[int, list[TableEvent]], points: dict[int, int]
 ) -> dict[str, dict[int, dict[str, Any]]]:
-    """The rows of each table, which are what the reference says."""
+    """Returns the rows of each table after comparing them with the oracle's."""
     found = {table: rows(spark, pipeline, table) for table in TABLES}
     for case, said in lives.items():
         expected = people.left(said, points[case], STRIDE * case)
@@ -117,8 +117,8 @@ def compare(
 
 @pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2)])
 def test_silver_equals_the_changelog_without_suppressed_events(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    """The requests come first: nobody knows which rows lead to their subjects but by what the events say, in any order
-    of the tables."""
+    """The requests come first, so only the events show which rows belong to the subjects, in any order of the
+    tables."""
     random = Random(seed)
     lives = {case: people.random_history(random, case, LENGTH, settled=True) for case in range(1, CASES + 1)}
     points = {case: random.randrange(len(said) + 1) for case, said in lives.items()}
@@ -137,7 +137,7 @@ def test_silver_equals_the_changelog_without_suppressed_events(spark: SparkSessi
 
 @pytest.mark.long
 def test_rebuilt_tables_hold_no_suppressed_event(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows were merged before anybody asked, some had moved, or led to a subject once and do so no more."""
+    """Rows were merged before the request; some have moved, or belonged to a subject earlier."""
     random = Random(3)
     lives = {case: people.random_history(random, case, LENGTH, settled=False) for case in range(1, CASES // 2)}
     points = {case: random.randrange(len(said) + 1) for case, said in lives.items()}
@@ -160,7 +160,7 @@ def test_rebuilt_tables_hold_no_suppressed_event(spark: SparkSession, tmp_path: 
 
 
 def story() -> list[TableEvent]:
-    """A member, a claim, and a photo of it; the photo is told before the claim."""
+    """Returns events of a member, a claim, and a photo of it, which arrives before the claim."""
     member, claim = {"name": "x"}, {"member_id": STRIDE, "text": "x"}
     return [
         TableEvent(MEMBERS, Event("c", 0, 10, STRIDE, member)),
@@ -210,7 +210,7 @@ def test_merge_that_dies_after_the_ledger_commit_is_completed_by_the_next(
 
 
 def test_event_of_unknown_age_is_quarantined(spark: SparkSession, tmp_path: Path) -> None:
-    """In a partition that nobody knew of, without a position."""
+    """The event has no position and is in a partition without a cutoff."""
     pipeline = insured(tmp_path)
     ask(spark, pipeline, {STRIDE: Cutoff({"insured.members": {1: 9}}, {WHOLE_SOURCE: (0, 50, 0, 0, 1, 0, 0)})})
     said = [TableEvent(MEMBERS, Event("c", n, 0, STRIDE + n, {"name": "x"})) for n in range(2)]
@@ -233,7 +233,7 @@ def test_no_event_is_examined_without_a_request(
 
 
 def test_snapshot_read_belongs_to_the_life_of_its_position(spark: SparkSession) -> None:
-    """Reads of incremental snapshots, and a transaction that was open when the erasure was asked for."""
+    """Reads of incremental snapshots, and a transaction that was open at the time of the request."""
     topic = Topic("t")
 
     def sent(partition: int, offset: int, lsn: int | None, sequence: str | None) -> None:

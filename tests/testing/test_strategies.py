@@ -60,7 +60,7 @@ def drawn(said: st.SearchStrategy[list[Event]]) -> st.SearchStrategy[Drawn]:
 
 @cache
 def samples(what: Callable[..., st.SearchStrategy[list[Event]]] = changelogs) -> list[Drawn]:
-    """The same in every run, and each once."""
+    """Returns the distinct samples of a strategy, the same in every run."""
     found: dict[str, Drawn] = {}
     keyed = what is changelogs
 
@@ -74,12 +74,12 @@ def samples(what: Callable[..., st.SearchStrategy[list[Event]]] = changelogs) ->
 
 
 def shrink(strategy: st.SearchStrategy[T], holds: Callable[[T], bool]) -> T:
-    """The same in every run."""
+    """Returns the shrunk example, the same in every run."""
     return find(strategy, holds, settings=FINDS, random=Random(0))
 
 
 def identity(event: Event) -> tuple[Hashable, ...]:
-    """All but where it stands in the transport."""
+    """Returns the event without its transport coordinates."""
     return event.op, event.lsn, event.key, event.old_key, event.new_key, repr(event.image), repr(event.before)
 
 
@@ -92,7 +92,7 @@ def lacks(event: Event) -> bool:
 
 
 def carries(events: Iterable[Event]) -> bool:
-    """Whether a row takes values along to another key, and its old key is written again."""
+    """Returns True if a row moves to another key with unavailable values, and its old key is used again."""
     left: set[Hashable] = set()
     for event in events:
         if event.op in ("c", "r", "u") and event.key in left:
@@ -124,7 +124,7 @@ def test_notation_round_trips_any_changelog() -> None:
 
 
 def highest(events: Iterable[Event]) -> Rows:
-    """What a changelog of whole images comes to: of each key the change of the highest position."""
+    """Returns the result of a changelog of whole images: per key the change of the highest position."""
     newest: dict[Hashable, tuple[tuple[int, ...], Row | None]] = {}
     last: dict[Hashable, tuple[int, ...]] = {}
     emptied: tuple[int, ...] = ()
@@ -168,7 +168,7 @@ def behind_its_delete(null: Event, events: Sequence[Event]) -> bool:
 
 
 def places(events: Sequence[Event]) -> set[tuple[Hashable, ...]]:
-    """Of each null tombstone its key and the change before it."""
+    """Returns each null tombstone's key with the change before it."""
     before: dict[Hashable, tuple[Hashable, ...]] = {}
     found: set[tuple[Hashable, ...]] = set()
     for event in events:
@@ -292,7 +292,7 @@ def test_changelog_shrinks() -> None:
 
 
 def by_arrival(events: Iterable[Event]) -> Rows:
-    """What a pipeline comes to that takes the last to come for the latest."""
+    """Returns the result of a wrong pipeline, in which the last arrival wins."""
     rows: Rows = {}
     for event in events:
         rows.pop(event.key if event.old_key is None else event.old_key, None)
@@ -341,7 +341,7 @@ def test_oracle_needs_no_hypothesis() -> None:
 
 
 class ByTheReference:
-    """A pipeline that is right."""
+    """A correct pipeline."""
 
     def __init__(self) -> None:
         self._merged: list[Event] = []

@@ -35,7 +35,7 @@ def shop(tmp_path: Path, stack: Stack, spark: SparkSession, monkeypatch: pytest.
 
 
 def collected(shop: Shop, *options: str) -> dict[str, Any]:
-    """What the command says of the one table."""
+    """Returns the command's result for the one table."""
     summary = CliRunner().invoke(app, ["gc", str(shop.file), "--json", *options], catch_exceptions=False)
     assert summary.exit_code == 0, summary.output
     (table,) = json.loads(summary.stdout)["tables"]

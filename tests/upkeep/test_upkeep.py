@@ -22,13 +22,13 @@ _TEN_MINUTES = 600
 
 
 def shop_keeping(folder: Path, hours: float) -> Pipeline:
-    """What no file may say: less than an hour."""
+    """Returns a pipeline with a retention below an hour, which no file may set."""
     old = OldVersions.model_construct(keep_hours=hours)
     return pipeline(folder).model_copy(update={"old_versions": old})
 
 
 def kept_up(spark: SparkSession, shop: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if it were time to."""
+    """Runs upkeep as if it were due."""
     now = time.monotonic()
     with upkeep(spark, shop) as between_batches:
         monkeypatch.setattr(time, "monotonic", lambda: now + 100_000)
@@ -55,7 +55,7 @@ def test_files_of_old_versions_are_deleted(
 def test_files_are_kept_for_a_fraction_of_an_hour(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Delta rounds hours: of these it would make none, and take the files of whoever is about to commit."""
+    """Delta rounds hours down: it would delete the files of a running commit."""
     shop = shop_keeping(tmp_path, 0.4)
     merged(spark, shop, captured(spark, shop, tmp_path, events()))
     orders = Path(shop.layout.silver(shop.name, ORDERS))
