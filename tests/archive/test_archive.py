@@ -332,20 +332,20 @@ def test_commands_archive_and_verify(
     file = pipeline_file(tmp_path, store)
     monkeypatch.setattr(archive_command, "running", lambda *_: nullcontext(spark))
 
-    def said(command: str, code: int = 0) -> dict[str, Any]:
+    def run_command(command: str, code: int = 0) -> dict[str, Any]:
         result = CliRunner().invoke(app, ["archive", command, str(file), "--json"])
         assert result.exit_code == code, result.output
         assert store.client_options["aws_secret_access_key"] not in result.output
         found: dict[str, Any] = json.loads(result.output)
         return found
 
-    first = said("run")
+    first = run_command("run")
     assert (first["records"], first["upto_batch"]) == (len(events()), bronze.captured().batch)
-    assert said("run")["records"] == 0
-    assert said("verify")["damaged"] == []
+    assert run_command("run")["records"] == 0
+    assert run_command("verify")["damaged"] == []
     (one, *_) = (o for m in manifests(store, SHOP) for o in m.objects)
     overwrite_object(store, one.key, None)
-    (damaged,) = said("verify", code=1)["damaged"]
+    (damaged,) = run_command("verify", code=1)["damaged"]
     assert damaged == {"key": one.key, "what": "is missing", "events": one.description}
 
 

@@ -43,14 +43,14 @@ def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..
     for module in (archive_command, backfill_command):
         monkeypatch.setattr(module, "running", lambda *_: nullcontext(spark))
 
-    def said(*arguments: str, code: int = 0) -> Any:
+    def run(*arguments: str, code: int = 0) -> Any:
         result = CliRunner().invoke(app, [*arguments, "--json"])
         if isinstance(result.exception, IngestError):
             return result.exception
         assert result.exit_code == code, (result.output, result.exception)
         return json.loads(result.output.splitlines()[-1])
 
-    return said
+    return run
 
 
 @pytest.fixture(scope="module")

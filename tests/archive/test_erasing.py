@@ -55,11 +55,11 @@ only_versioned = pytest.mark.parametrize("store", ["versioned"], indirect=True)
 
 
 @pytest.fixture
-def whole(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> list[Manifest]:
+def archived_manifests(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> list[Manifest]:
     return archived(spark, from_file(spark, tmp_path), store)
 
 
-def asked(spark: SparkSession, places: Sequence[Place], request: str = "r-1") -> DataFrame:
+def erasure_requests(spark: SparkSession, places: Sequence[Place], request: str = "r-1") -> DataFrame:
     rows = [(*place, request) for place in places]
     return spark.createDataFrame(rows, "topic string, partition int, offset bigint, request string")
 
@@ -70,7 +70,7 @@ def read(spark: SparkSession, store: ObjectStore) -> dict[Place, Any]:
     return {(r["topic"], r["partition"], r["offset"]): r for r in rows}
 
 
-def whole_now(spark: SparkSession, store: ObjectStore) -> bool:
+def is_intact(spark: SparkSession, store: ObjectStore) -> bool:
     archive = ManifestArchive(store, SHOP)
     return archive.damages(spark, archive.objects()) == []
 
@@ -86,7 +86,7 @@ def bodies(store: ObjectStore) -> Iterator[tuple[str, bytes]]:
             yield version.key, str(pq.read_table(pa.BufferReader(body)).to_pylist()).encode()
 
 
-def said_of(store: ObjectStore, text: str) -> list[str]:
+def objects_holding(store: ObjectStore, text: str) -> list[str]:
     return [key for key, body in bodies(store) if text.encode() in body]
 
 
@@ -95,12 +95,12 @@ def listing(store: ObjectStore) -> list[Any]:
 
 
 def test_erased_records_are_gone_and_others_unchanged(
-    spark: SparkSession, store: ObjectStore, whole: list[Manifest]
+    spark: SparkSession, store: ObjectStore, archived_manifests: list[Manifest]
 ) -> None:
     before = read(spark, store)
-    assert said_of(store, "no json either"), "the planted value is there"
+    assert objects_holding(store, "no json either"), "the planted value is there"
     gone = [*ORDERS, *ITEMS]
-    done = erase_records(spark, store, SHOP, asked(spark, gone))
+    done = erase_records(spark, store, SHOP, erasure_requests(spark, gone))
     after = read(spark, store)
     assert after.keys() == before.keys()
     for place, record in before.items():
@@ -111,14 +111,14 @@ def test_erased_records_are_gone_and_others_unchanged(
             )
         else:
             assert after[place] == record
-    assert whole_now(spark, store)
-    assert said_of(store, "no json either") == []
+    assert is_intact(spark, store)
+    assert objects_holding(store, "no json either") == []
     now = list(manifests(store, SHOP))
-    assert [m.records for m in now] == [m.records for m in whole]
+    assert [m.records for m in now] == [m.records for m in archived_manifests]
     kept = ("topic", "partition", "first_offset", "last_offset", "records", "first_written", "last_written")
-    ranges = [[[getattr(o, name) for name in kept] for o in m.objects] for m in (*whole, *now)]
-    assert ranges[: len(whole)] == ranges[len(whole) :]
-    old, new = ({o.key: o for m in several for o in m.objects} for several in (whole, now))
+    ranges = [[[getattr(o, name) for name in kept] for o in m.objects] for m in (*archived_manifests, *now)]
+    assert ranges[: len(archived_manifests)] == ranges[len(archived_manifests) :]
+    old, new = ({o.key: o for m in several for o in m.objects} for several in (archived_manifests, now))
     held = [o for o in old.values() for t, p, n in gone if (t, p) == (o.topic, o.partition)]
     touched = {o.key for o in held if any(o.first_offset <= n <= o.last_offset for t, p, n in gone if t == o.topic)}
     assert old.keys() - new.keys() == touched
@@ -129,16 +129,24 @@ def test_erased_records_are_gone_and_others_unchanged(
     assert done.versions >= len(touched)
 
 
-def test_repeated_erasure_changes_nothing(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
-    del whole
-    first = erase_records(spark, store, SHOP, asked(spark, [*ORDERS, ORDERS[0]]))
+def test_repeated_erasure_changes_nothing(
+    spark: SparkSession, store: ObjectStore, archived_manifests: list[Manifest]
+) -> None:
+    del archived_manifests
+    first = erase_records(spark, store, SHOP, erasure_requests(spark, [*ORDERS, ORDERS[0]]))
     assert first.records == len(ORDERS)
     before = listing(store)
-    assert erase_records(spark, store, SHOP, asked(spark, ORDERS, "another")) == NOTHING
-    assert erase_records(spark, store, SHOP, asked(spark, [("shop.orders", 7, 1), ("no topic", 0, 1)])) == NOTHING
-    assert erase_records(spark, store, SHOP, asked(spark, [("shop.items", 1, 8), ("shop.orders", 0, 10**9)])) == NOTHING
+    assert erase_records(spark, store, SHOP, erasure_requests(spark, ORDERS, "another")) == NOTHING
+    assert (
+        erase_records(spark, store, SHOP, erasure_requests(spark, [("shop.orders", 7, 1), ("no topic", 0, 1)]))
+        == NOTHING
+    )
+    assert (
+        erase_records(spark, store, SHOP, erasure_requests(spark, [("shop.items", 1, 8), ("shop.orders", 0, 10**9)]))
+        == NOTHING
+    )
     assert listing(store) == before
-    more = erase_records(spark, store, SHOP, asked(spark, [*ORDERS, ("shop.orders", 0, 2)], "r-0"))
+    more = erase_records(spark, store, SHOP, erasure_requests(spark, [*ORDERS, ("shop.orders", 0, 2)], "r-0"))
     assert more.records == 1
     requests = {place: bytes(r["headers"][0]["value"]) for place, r in read(spark, store).items() if r["headers"]}
     assert [requests[place] for place in [*ORDERS, ("shop.orders", 0, 2)]] == [b"r-1"] * 4 + [b"r-0"]
@@ -146,19 +154,19 @@ def test_repeated_erasure_changes_nothing(spark: SparkSession, store: ObjectStor
 
 @only_plain
 def test_empty_archive_has_nothing_to_erase(spark: SparkSession, store: ObjectStore) -> None:
-    assert erase_records(spark, store, SHOP, asked(spark, ORDERS)) == NOTHING
+    assert erase_records(spark, store, SHOP, erasure_requests(spark, ORDERS)) == NOTHING
 
 
 @only_plain
 def test_restore_gives_empty_records_without_effect(
-    spark: SparkSession, tmp_path: Path, store: ObjectStore, whole: list[Manifest]
+    spark: SparkSession, tmp_path: Path, store: ObjectStore, archived_manifests: list[Manifest]
 ) -> None:
     before = captured(spark, ArchiveSource(ManifestArchive(store, SHOP)), tmp_path / "before", 100)
-    erase_records(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
+    erase_records(spark, store, SHOP, erasure_requests(spark, [*ORDERS, *ITEMS]))
     after = captured(spark, ArchiveSource(ManifestArchive(store, SHOP)), tmp_path / "after", 100)
     assert after.captured().offsets == before.captured().offsets
     rows = {(r["topic"], r["partition"], r["offset"]): r for r in after.rows().collect()}
-    assert len(rows) == sum(m.records for m in whole)
+    assert len(rows) == sum(m.records for m in archived_manifests)
     for place in (*ORDERS, *ITEMS):
         found = rows[place]
         assert (found["op"], found["key"], found["value"], found["problem"]) == (CONTROL, None, None, None)
@@ -172,9 +180,13 @@ class Died(Exception):
 
 @pytest.mark.parametrize("step", ["versions", "replace", "remove", "abort_uploads"])
 def test_erasure_that_died_anywhere_is_repeated(
-    spark: SparkSession, store: ObjectStore, whole: list[Manifest], monkeypatch: pytest.MonkeyPatch, step: str
+    spark: SparkSession,
+    store: ObjectStore,
+    archived_manifests: list[Manifest],
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
 ) -> None:
-    coordinates = asked(spark, [*ORDERS, *ITEMS])
+    coordinates = erasure_requests(spark, [*ORDERS, *ITEMS])
 
     def dies(*_: Any, **__: Any) -> Any:
         raise Died
@@ -182,11 +194,11 @@ def test_erasure_that_died_anywhere_is_repeated(
     with monkeypatch.context() as patched, pytest.raises(Died):
         patched.setattr(ObjectStore, step, dies)
         erase_records(spark, store, SHOP, coordinates)
-    assert whole_now(spark, store), "and whoever reads in between is not disturbed"
+    assert is_intact(spark, store), "and whoever reads in between is not disturbed"
     again = erase_records(spark, store, SHOP, coordinates)
     assert (again.records > 0) == (step in ("versions", "replace"))
-    assert said_of(store, "no json either") == []
-    assert whole_now(spark, store)
+    assert objects_holding(store, "no json either") == []
+    assert is_intact(spark, store)
     objects = {o.key for m in manifests(store, SHOP) for o in m.objects}
     assert {v.key for v in store.versions(objects_folder(SHOP))} == objects
     assert all(v.is_latest for v in store.versions(""))
@@ -195,9 +207,9 @@ def test_erasure_that_died_anywhere_is_repeated(
 
 
 def test_erasure_that_died_between_manifests_is_repeated(
-    spark: SparkSession, store: ObjectStore, whole: list[Manifest], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, store: ObjectStore, archived_manifests: list[Manifest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert len(whole) > 1
+    assert len(archived_manifests) > 1
     renew = ObjectStore.replace
     renewed: list[str] = []
 
@@ -209,15 +221,15 @@ def test_erasure_that_died_between_manifests_is_repeated(
 
     with monkeypatch.context() as patched, pytest.raises(Died):
         patched.setattr(ObjectStore, "replace", once)
-        erase_records(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
-    erase_records(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
-    assert said_of(store, "no json either") == []
-    assert whole_now(spark, store)
+        erase_records(spark, store, SHOP, erasure_requests(spark, [*ORDERS, *ITEMS]))
+    erase_records(spark, store, SHOP, erasure_requests(spark, [*ORDERS, *ITEMS]))
+    assert objects_holding(store, "no json either") == []
+    assert is_intact(spark, store)
     assert all(v.is_latest for v in store.versions(""))
 
 
 def test_concurrently_replaced_manifest_is_contended(
-    spark: SparkSession, store: ObjectStore, whole: list[Manifest], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, store: ObjectStore, archived_manifests: list[Manifest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another run erases more after this one has written its objects: no manifest may name an object that the other run
     removed."""
@@ -226,29 +238,29 @@ def test_concurrently_replaced_manifest_is_contended(
 
     def meanwhile(self: ObjectStore, below: str) -> Any:
         monkeypatch.setattr(ObjectStore, "versions", look)
-        others.append(erase_records(spark, store, SHOP, asked(spark, [("shop.items", 0, 2)])))
+        others.append(erase_records(spark, store, SHOP, erasure_requests(spark, [("shop.items", 0, 2)])))
         return look(self, below)
 
     monkeypatch.setattr(ObjectStore, "versions", meanwhile)
     with pytest.raises(Contended, match="was changed by another process since it was read"):
-        erase_records(spark, store, SHOP, asked(spark, ORDERS))
+        erase_records(spark, store, SHOP, erasure_requests(spark, ORDERS))
     assert others[0].records == 1
     assert others[0].versions > 1, "it took the other one's objects for left behind"
-    assert whole_now(spark, store)
-    done = erase_records(spark, store, SHOP, asked(spark, ORDERS))
+    assert is_intact(spark, store)
+    done = erase_records(spark, store, SHOP, erasure_requests(spark, ORDERS))
     assert done.records == len(ORDERS)
-    assert whole_now(spark, store)
-    assert sum(m.records for m in manifests(store, SHOP)) == sum(m.records for m in whole)
+    assert is_intact(spark, store)
+    assert sum(m.records for m in manifests(store, SHOP)) == sum(m.records for m in archived_manifests)
 
 
 @only_plain
 def test_object_removed_by_another_run_is_not_the_new_one(
-    spark: SparkSession, store: ObjectStore, whole: list[Manifest], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, store: ObjectStore, archived_manifests: list[Manifest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first run died and left its object, the second is about to remove it, and the third writes the same
     object."""
-    del whole
-    coordinates = asked(spark, ORDERS[:1])
+    del archived_manifests
+    coordinates = erasure_requests(spark, ORDERS[:1])
 
     def dies(*_: Any, **__: Any) -> Any:
         raise Died
@@ -267,9 +279,9 @@ def test_object_removed_by_another_run_is_not_the_new_one(
         return remove(self, going)
 
     monkeypatch.setattr(ObjectStore, "remove", late)
-    erase_records(spark, store, SHOP, asked(spark, []))
+    erase_records(spark, store, SHOP, erasure_requests(spark, []))
     assert third[0].records == 1
-    assert whole_now(spark, store)
+    assert is_intact(spark, store)
     assert erase_records(spark, store, SHOP, coordinates) == NOTHING
 
 
@@ -282,56 +294,62 @@ def test_objects_of_a_running_archive_run_stay(spark: SparkSession, tmp_path: Pa
     unnamed = write_objects(rest, 100, store, SHOP)
     # A run that died wrote what another one has archived since, cut in another way.
     left = write_objects(bronze.between(0, first.upto_batch).where("offset > 1"), 100, store, SHOP)
-    done = erase_records(spark, store, SHOP, asked(spark, ORDERS[:1]))
+    done = erase_records(spark, store, SHOP, erasure_requests(spark, ORDERS[:1]))
     assert (done.records, done.unnamed) == (1, len(unnamed))
     names = set(store.keys(""))
     assert {o.key for o in unnamed} <= names
     assert not {o.key for o in left} & names
     while archiving.step() is not None:
         pass
-    assert whole_now(spark, store)
+    assert is_intact(spark, store)
     assert sum(m.records for m in manifests(store, SHOP)) == len(events())
-    assert erase_records(spark, store, SHOP, asked(spark, ORDERS[:1])).unnamed == 0
+    assert erase_records(spark, store, SHOP, erasure_requests(spark, ORDERS[:1])).unnamed == 0
 
 
-def test_unfinished_upload_is_removed(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
-    own, other = whole[0].objects[0].key, "another/objects/x"
+def test_unfinished_upload_is_removed(
+    spark: SparkSession, store: ObjectStore, archived_manifests: list[Manifest]
+) -> None:
+    own, other = archived_manifests[0].objects[0].key, "another/objects/x"
     for key in (own, other):
         place: Any = {"Bucket": store.bucket, "Key": f"some/prefix/{key}"}
         upload = store._client.create_multipart_upload(**place)["UploadId"]
         store._client.upload_part(**place, UploadId=upload, PartNumber=1, Body=b"no json either")
-    assert erase_records(spark, store, SHOP, asked(spark, [])) == replace(NOTHING, uploads=1)
+    assert erase_records(spark, store, SHOP, erasure_requests(spark, [])) == replace(NOTHING, uploads=1)
     left = store._client.list_multipart_uploads(Bucket=store.bucket)["Uploads"]
     assert [u["Key"] for u in left] == [f"some/prefix/{other}"]
 
 
 @only_versioned
-def test_deleted_versions_are_removed(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
+def test_deleted_versions_are_removed(
+    spark: SparkSession, store: ObjectStore, archived_manifests: list[Manifest]
+) -> None:
     """The objects have delete markers, so that only older versions hold values."""
-    gone = replace(whole[0].objects[0])
+    gone = replace(archived_manifests[0].objects[0])
     key = gone.key.replace(gone.sha256[:16], "0" * 16)
     overwrite_object(store, key, b"no json either")
     overwrite_object(store, key, None)
     assert [v.is_delete_marker for v in store.versions(key)].count(True) == 1
-    assert erase_records(spark, store, SHOP, asked(spark, [])).versions == 3, "two, and the manifest's old one"
+    assert erase_records(spark, store, SHOP, erasure_requests(spark, [])).versions == 3, (
+        "two, and the manifest's old one"
+    )
     assert list(store.versions(key)) == []
-    assert whole_now(spark, store)
+    assert is_intact(spark, store)
 
 
 @only_plain
 def test_damaged_object_stops_the_erasure_before_any_removal(
-    spark: SparkSession, tmp_path: Path, store: ObjectStore, whole: list[Manifest]
+    spark: SparkSession, tmp_path: Path, store: ObjectStore, archived_manifests: list[Manifest]
 ) -> None:
-    hit = next(o for m in whole for o in m.objects if o.topic == "shop.orders")
+    hit = next(o for m in archived_manifests for o in m.objects if o.topic == "shop.orders")
     overwrite_object(store, hit.key, store.get(hit.key)[:-1] + b"?")
-    before = {o.key for m in whole for o in m.objects}
+    before = {o.key for m in archived_manifests for o in m.objects}
     with pytest.raises((PySparkException, Py4JError)) as failed:
-        erase_records(spark, store, SHOP, asked(spark, [*ORDERS, *ITEMS]))
+        erase_records(spark, store, SHOP, erasure_requests(spark, [*ORDERS, *ITEMS]))
     ingest_error = to_ingest_error(failed.value, load(str(pipeline_file(tmp_path, store))))
     assert isinstance(ingest_error, ChangelogUnusable)
     assert f"{hit.key} in the archive was altered" in ingest_error.problem
     assert before <= set(store.keys(""))
-    assert list(manifests(store, SHOP)) == whole
+    assert list(manifests(store, SHOP)) == archived_manifests
 
 
 def locked(s3: S3, name: str) -> ObjectStore:
@@ -354,17 +372,17 @@ def test_locked_object_is_named_with_a_remedy(spark: SparkSession, tmp_path: Pat
             store._client.put_object_retention(**place, Retention={"Mode": "GOVERNANCE", "RetainUntilDate": until})
     said = "a legal hold locks it" if lock == "hold" else f"a governance retention locks it until {until:%Y-%m-%dT}"
     with pytest.raises(SourceRefused, match=said) as refused:
-        erase_records(spark, store, SHOP, asked(spark, ORDERS))
+        erase_records(spark, store, SHOP, erasure_requests(spark, ORDERS))
     assert (
         "then run the same command again" in refused.value.remedy
         or "run the same command again after that" in refused.value.remedy
     )
-    assert whole_now(spark, store)
+    assert is_intact(spark, store)
     if lock == "hold":
         for one in versions:
             place = {"Bucket": store.bucket, "Key": f"some/prefix/{one.key}", "VersionId": one.id}
             store._client.put_object_legal_hold(**place, LegalHold={"Status": "OFF"})
-        assert erase_records(spark, store, SHOP, asked(spark, ORDERS)).records == 0
+        assert erase_records(spark, store, SHOP, erasure_requests(spark, ORDERS)).records == 0
         assert all(v.is_latest for v in store.versions(""))
 
 
@@ -375,30 +393,35 @@ def test_archive_of_a_connector_is_not_erased(
 ) -> None:
     sunk = ObjectStore(f"s3://{store.bucket}/topics", s3.client_options)
     pipeline = connector_shop.pipeline(tmp_path, sunk, layout)
-    assert erase_from_archive(spark, pipeline, asked(spark, ORDERS)) is None
+    assert erase_from_archive(spark, pipeline, erasure_requests(spark, ORDERS)) is None
     records = connector_shop.events(tombstones=False)
     connector_shop.stored(sunk, (aiven if layout == "aiven" else confluent)(records, 4))
     with pytest.raises(ConfigError, match=f"^3 objects in {sunk.uri} .*the sink connector of {layout}"):
-        erase_from_archive(spark, pipeline, asked(spark, ORDERS))
-    assert erase_from_archive(spark, pipeline, asked(spark, [("another", 0, 1)])) is None
+        erase_from_archive(spark, pipeline, erasure_requests(spark, ORDERS))
+    assert erase_from_archive(spark, pipeline, erasure_requests(spark, [("another", 0, 1)])) is None
 
 
 @only_plain
 def test_pipeline_without_an_archive_has_nothing_to_erase(
-    spark: SparkSession, tmp_path: Path, store: ObjectStore, whole: list[Manifest]
+    spark: SparkSession, tmp_path: Path, store: ObjectStore, archived_manifests: list[Manifest]
 ) -> None:
-    del whole
+    del archived_manifests
     pipeline = load(str(pipeline_file(tmp_path, store)))
-    assert erase_from_archive(spark, pipeline.model_copy(update={"archive": None}), asked(spark, ORDERS)) is None
-    done = erase_from_archive(spark, pipeline, asked(spark, ORDERS))
+    assert (
+        erase_from_archive(spark, pipeline.model_copy(update={"archive": None}), erasure_requests(spark, ORDERS))
+        is None
+    )
+    done = erase_from_archive(spark, pipeline, erasure_requests(spark, ORDERS))
     assert done is not None
     assert done.records == len(ORDERS)
 
 
 @only_plain
-def test_erasure_writes_no_statistics(spark: SparkSession, store: ObjectStore, whole: list[Manifest]) -> None:
-    before = {o.key for m in whole for o in m.objects}
-    erase_records(spark, store, SHOP, asked(spark, ORDERS))
+def test_erasure_writes_no_statistics(
+    spark: SparkSession, store: ObjectStore, archived_manifests: list[Manifest]
+) -> None:
+    before = {o.key for m in archived_manifests for o in m.objects}
+    erase_records(spark, store, SHOP, erasure_requests(spark, ORDERS))
     new = [o.key for m in manifests(store, SHOP) for o in m.objects if o.key not in before]
     assert new
     for key in new:

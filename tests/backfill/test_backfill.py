@@ -33,7 +33,7 @@ class Died(Exception):
 
 
 @pytest.fixture(scope="module")
-def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Digest]:
+def streamed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Digest]:
     """Returns the digests of all tables after a stream."""
     folder = tmp_path_factory.mktemp("whole")
     shop = pipeline(folder)
@@ -66,7 +66,7 @@ def done(spark: SparkSession, shop: Pipeline, asked: BackfillRequest) -> Backfil
 
 @pytest.mark.long
 def test_windows_in_any_order_fill_a_new_table(
-    spark: SparkSession, shop: tuple[Pipeline, Bronze], whole: dict[str, Digest]
+    spark: SparkSession, shop: tuple[Pipeline, Bronze], streamed: dict[str, Digest]
 ) -> None:
     random = Random(3)
     cuts = [0, *sorted(random.sample(range(1, 10), 2)), 24]
@@ -76,7 +76,9 @@ def test_windows_in_any_order_fill_a_new_table(
         ends = None if end == 24 else at(end)
         done(spark, shop[0], BackfillRequest("bronze", at(begin), ends))
     found = digests(spark, shop[0])
-    assert found == {t: d for t, d in whole.items() if t != NOTES}, "rows without a key can't be told from doubled ones"
+    assert found == {t: d for t, d in streamed.items() if t != NOTES}, (
+        "rows without a key can't be told from doubled ones"
+    )
     backfills = Backfills(spark, shop[0].layout.backfills, "shop").all()
     assert [b.number for b in backfills] == [1, 2, 3]
     assert all(b.ended_at for b in backfills)
@@ -88,7 +90,7 @@ def test_windows_in_any_order_fill_a_new_table(
 
 @pytest.mark.long
 def test_backfill_that_died_continues(
-    spark: SparkSession, shop: tuple[Pipeline, Bronze], whole: dict[str, Digest], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, shop: tuple[Pipeline, Bronze], streamed: dict[str, Digest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = BackfillRequest("bronze", tables=(ITEMS,))
     first = Backfill(spark, shop[0], asked)
@@ -102,15 +104,15 @@ def test_backfill_that_died_continues(
     assert again._merge.merged > 0
     while not again.done:
         again.step()
-    assert digests(spark, shop[0])[ITEMS] == whole[ITEMS]
+    assert digests(spark, shop[0])[ITEMS] == streamed[ITEMS]
     assert Backfill(spark, shop[0], asked).run.number == 2, "one that has ended is not gone on with"
 
 
 def test_backfill_changes_no_merged_row(
-    spark: SparkSession, shop: tuple[Pipeline, Bronze], whole: dict[str, Digest]
+    spark: SparkSession, shop: tuple[Pipeline, Bronze], streamed: dict[str, Digest]
 ) -> None:
     backfill = done(spark, shop[0], BackfillRequest("bronze", Point.parse("0/BB8"), Point.parse("0/1F40"), (ORDERS,)))
-    assert digests(spark, shop[0]) == {ORDERS: whole[ORDERS]}
+    assert digests(spark, shop[0]) == {ORDERS: streamed[ORDERS]}
     sums = Accounts(spark, shop[0].layout.accounts, backfill.run.writer).rows().where(f"table = '{ORDERS}'")
     row = sums.selectExpr("sum(read)", "sum(applied)").first()
     lsns = [r["value"]["source"]["lsn"] for r in events() if r["topic"] == "shop.orders" and r["value"]]
@@ -129,24 +131,24 @@ def test_backfill_command_counts_and_merges(
     spark: SparkSession,
     tmp_path: Path,
     shop: tuple[Pipeline, Bronze],
-    whole: dict[str, Digest],
+    streamed: dict[str, Digest],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(command, "running", lambda *_: nullcontext(spark))
 
-    def said(*options: str, code: int = 0) -> str:
+    def run_command(*options: str, code: int = 0) -> str:
         result = CliRunner().invoke(app, ["backfill", str(tmp_path / "shop.yaml"), *options])
         assert result.exit_code == code, result.output
         return result.output
 
     window = ("--from", "2026-01-01T00:00:00", "--to", "2026-01-01T02:00:00+00:00", "--table", ITEMS)
-    assert json.loads(said(*window, "--dry-run", "--json"))["would_read"] == {ITEMS: 6}
+    assert json.loads(run_command(*window, "--dry-run", "--json"))["would_read"] == {ITEMS: 6}
     assert Backfills(spark, shop[0].layout.backfills, "shop").all() == []
-    summary = json.loads(said(*window, "--json"))
+    summary = json.loads(run_command(*window, "--json"))
     assert (summary["complete"], summary["tables"][ITEMS]["applied"]) == (True, 6)
-    assert json.loads(said(*window, "--json"))["tables"][ITEMS]["applied"] == 0
-    assert "complete" in said("--table", ITEMS)
-    assert digests(spark, shop[0])[ITEMS] == whole[ITEMS]
+    assert json.loads(run_command(*window, "--json"))["tables"][ITEMS]["applied"] == 0
+    assert "complete" in run_command("--table", ITEMS)
+    assert digests(spark, shop[0])[ITEMS] == streamed[ITEMS]
     for more in ((), ("--dry-run",), ("--rebuild",)):
         result = CliRunner().invoke(app, ["backfill", str(tmp_path / "shop.yaml"), "--table", f"{ITEMS}s", *more])
         assert isinstance(result.exception, ConfigError)

@@ -25,7 +25,7 @@ BETWEEN = "0/157C"
 
 
 @pytest.fixture
-def said(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
+def run_command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(command, "running", lambda *_: nullcontext(spark))
 
     def run(folder: Path, *words: str) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def said(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.long
-def test_dump_and_later_changes_give_the_table(spark: SparkSession, tmp_path: Path, said: Any) -> None:
+def test_dump_and_later_changes_give_the_table(spark: SparkSession, tmp_path: Path, run_command: Any) -> None:
     early = [r for r in events() if r["timestamp"] < DAY_BEGINS + 5 * HOUR]
     whole, before = pipeline(tmp_path / "whole"), pipeline(tmp_path / "before")
     merged(spark, whole, captured(spark, whole, tmp_path / "whole", events()))
@@ -51,14 +51,14 @@ def test_dump_and_later_changes_give_the_table(spark: SparkSession, tmp_path: Pa
     merged(spark, shop, captured(spark, shop, tmp_path, [r for r in events() if r not in early]))
     assert digests(spark, shop)[ORDERS] != digests(spark, whole)[ORDERS]
     words = ("--dump", dump, "--at", BETWEEN, "--table", ORDERS)
-    assert said(tmp_path, *words, "--dry-run")["would_read"] == {ORDERS: rows.count()}
-    assert said(tmp_path, *words)["tables"][ORDERS]["read"] == rows.count()
+    assert run_command(tmp_path, *words, "--dry-run")["would_read"] == {ORDERS: rows.count()}
+    assert run_command(tmp_path, *words)["tables"][ORDERS]["read"] == rows.count()
     assert digests(spark, shop)[ORDERS] == digests(spark, whole)[ORDERS]
-    assert said(tmp_path, *words)["tables"][ORDERS]["applied"] == 0, "once more changes nothing"
+    assert run_command(tmp_path, *words)["tables"][ORDERS]["applied"] == 0, "once more changes nothing"
     assert all(p.equal for p in prove(spark, shop, shop.layout.scratch("proof")))
 
 
-def test_every_type_of_a_dump_is_kept(spark: SparkSession, tmp_path: Path, said: Any) -> None:
+def test_every_type_of_a_dump_is_kept(spark: SparkSession, tmp_path: Path, run_command: Any) -> None:
     columns = {
         "id": "7L",
         "small": "cast(3 as smallint)",
@@ -76,7 +76,7 @@ def test_every_type_of_a_dump_is_kept(spark: SparkSession, tmp_path: Path, said:
     one.write.parquet(str(tmp_path / "kinds"))
     shop = pipeline(tmp_path, tables={KINDS: {"primary_key": ["id"]}})
     words = ("--dump", str(tmp_path / "kinds"), "--at", "binlog.000003:77", "--table", KINDS)
-    assert said(tmp_path, *words)["tables"][KINDS]["applied"] == 1
+    assert run_command(tmp_path, *words)["tables"][KINDS]["applied"] == 1
     found = Silver(spark, shop.layout.silver("shop", KINDS)).rows()
     assert [(f.name, f.dataType) for f in found.select(*columns).schema] == [(f.name, f.dataType) for f in one.schema]
     assert found.select(*columns).collect() == one.collect()
@@ -85,7 +85,7 @@ def test_every_type_of_a_dump_is_kept(spark: SparkSession, tmp_path: Path, said:
     assert tuple(place) == (3, 77, 0)
 
 
-def test_invalid_dump_is_refused(tmp_path: Path, spark: SparkSession, said: Any) -> None:
+def test_invalid_dump_is_refused(tmp_path: Path, spark: SparkSession, run_command: Any) -> None:
     pipeline(tmp_path)
     spark.range(1).write.parquet(str(tmp_path / "keyless"))
     for words, problem in (
@@ -95,4 +95,4 @@ def test_invalid_dump_is_refused(tmp_path: Path, spark: SparkSession, said: Any)
         (("--dump", str(tmp_path / "x"), "--at", "2026-01-01", "--table", ORDERS), "is no position"),
     ):
         with pytest.raises(ConfigError, match=problem):
-            said(tmp_path, *words)
+            run_command(tmp_path, *words)

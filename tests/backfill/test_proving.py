@@ -49,12 +49,12 @@ def test_prove_names_a_tampered_row(
 ) -> None:
     monkeypatch.setattr(prove_command, "running", lambda *_: nullcontext(spark))
 
-    def said(*options: str, code: int) -> str:
+    def run_command(*options: str, code: int) -> str:
         result = CliRunner().invoke(app, ["prove", str(folder / "shop.yaml"), *options])
         assert result.exit_code == code, result.output
         return result.output
 
-    proofs = json.loads(said("--json", code=0))["tables"]
+    proofs = json.loads(run_command("--json", code=0))["tables"]
     assert {p["table"] for p in proofs} == {ITEMS, ORDERS, NOTES}
     assert all(p["equal"] and p["live"]["rows"] for p in proofs)
     path = shop[0].layout.silver("shop", ORDERS)
@@ -62,15 +62,15 @@ def test_prove_names_a_tampered_row(
     good = table.history(1).select("version").collect()[0][0]
     table.update("id = 20", {"v": "'something else'"})
     table.delete("id = 32")
-    (proof,) = json.loads(said("--json", "--table", ORDERS, code=1))["tables"]
+    (proof,) = json.loads(run_command("--json", "--table", ORDERS, code=1))["tables"]
     assert [(d["key"], d["live"] is None) for d in proof["differences"]] == [
         ({"id": "20"}, False),
         ({"id": "32"}, True),
     ]
     lines = [n for n, r in enumerate(e for e in events() if e["topic"] == "shop.orders") if says(r, 20)]
     assert [e.split("@")[1].split()[0] for e in proof["differences"][0]["events"]] == [str(n) for n in lines]
-    assert "id = 32" not in said("--table", ORDERS, "--no-keys", code=1)
-    assert "id = 32 is missing" in said("--table", ORDERS, code=1)
+    assert "id = 32" not in run_command("--table", ORDERS, "--no-keys", code=1)
+    assert "id = 32 is missing" in run_command("--table", ORDERS, code=1)
     table.restoreToVersion(good)
     assert not Path(shop[0].layout.scratch("x").root).parent.exists() or not list(
         Path(shop[0].layout.scratch("x").root).parent.iterdir()
@@ -114,7 +114,7 @@ def test_as_of_a_time_equals_a_merge_of_earlier_commits(
 def transactions() -> list[Record]:
     """Returns events of Postgres from transactions that were open at the same time; each names the last commit before
     its own."""
-    said = [  # (lsn, the last commit before, id)
+    run_command = [  # (lsn, the last commit before, id)
         (100, 90, 1),
         (110, 90, 2),
         (130, 120, 3),  # written before 140's row, committed after it
@@ -124,7 +124,7 @@ def transactions() -> list[Record]:
         (190, 190, 7),  # right where the commit before it ended
     ]
     records = []
-    for offset, (lsn, commit, key) in enumerate(said):
+    for offset, (lsn, commit, key) in enumerate(run_command):
         source = {"connector": "postgresql", "schema": "s", "table": "t", "lsn": lsn, "ts_ms": 1, "name": "db"}
         value = {"op": "c", "after": {"id": key}, "source": source | {"sequence": f'["{commit}","{lsn}"]'}}
         record = {"topic": "s.t", "partition": 0, "offset": offset, "key": {"id": key}, "value": value}

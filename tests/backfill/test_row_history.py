@@ -40,7 +40,7 @@ def shop(spark: SparkSession, folder: Path) -> Pipeline:
 
 
 @pytest.fixture
-def said(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
+def run_command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(command, "running", lambda *_: nullcontext(spark))
 
     def run(folder: Path, *words: str) -> str:
@@ -103,50 +103,50 @@ def test_backfill_adds_versions_from_before_history_was_set(
 
 @pytest.mark.long
 def test_history_command_works_without_a_history_table(
-    spark: SparkSession, folder: Path, shop: Pipeline, tmp_path: Path, said: Any
+    spark: SparkSession, folder: Path, shop: Pipeline, tmp_path: Path, run_command: Any
 ) -> None:
     kept = pipeline(tmp_path, tables=HISTORY)
     merged(spark, kept, captured(spark, kept, tmp_path, events()))
     for where in (folder, tmp_path):
-        listed = json.loads(said(where, ORDERS, "id=20", "--json"))["events"]
+        listed = json.loads(run_command(where, ORDERS, "id=20", "--json"))["events"]
         assert [(s["what"], s["at"], s["changed"]) for s in listed] == [
             ("appears", "2026-01-01T02:00:00+00:00", {"id": [None, 20], "v": [None, "hour 2"]}),
             ("changes", "2026-01-01T03:00:00.030000+00:00", {"v": ["hour 2", "changed in 3"]}),
         ]
-        listed = json.loads(said(where, ORDERS, "id=21", "--json", "--no-values"))["events"]
+        listed = json.loads(run_command(where, ORDERS, "id=21", "--json", "--no-values"))["events"]
         assert [(s["what"], s["changed"]) for s in listed] == [("appears", ["id", "v"]), ("vanishes", [])]
-        assert "no event names this key" in said(where, ORDERS, "id=77")
-    shown = " ".join(said(folder, ORDERS, "id=20").replace("│", " ").split())
+        assert "no event names this key" in run_command(where, ORDERS, "id=77")
+    shown = " ".join(run_command(folder, ORDERS, "id=20").replace("│", " ").split())
     assert "v: hour 2 →" in shown
     assert "changed in 3" in shown
     assert not list((Path(shop.lakehouse) / "beside").glob("*"))
 
 
-def test_invalid_arguments_of_history_are_refused(folder: Path, shop: Pipeline, said: Any) -> None:
+def test_invalid_arguments_of_history_are_refused(folder: Path, shop: Pipeline, run_command: Any) -> None:
     for words, problem in (
         ((ORDERS, "20"), "given as column=value"),
         ((ORDERS, "number=20"), "the key of public.orders is id"),
         (("public.order", "id=20"), "public.order is no table of pipeline shop → did you mean public.orders"),
     ):
         with pytest.raises(AssertionError, match=problem):
-            said(folder, *words)
+            run_command(folder, *words)
 
 
-def test_history_needs_all_columns_of_the_key(spark: SparkSession, tmp_path: Path, said: Any) -> None:
+def test_history_needs_all_columns_of_the_key(spark: SparkSession, tmp_path: Path, run_command: Any) -> None:
     lines = Topic("shop.lines", ("public", "lines"), key=("order_id", "line"))
     for lsn, (line, v) in enumerate([(1, "a"), (2, "b"), (1, "c")], start=10):
         lines.change("u", lsn, {"order_id": 7, "line": line, "v": v})
     shop = pipeline(tmp_path)
     merged(spark, shop, captured(spark, shop, tmp_path, lines.records))
-    listed = json.loads(said(tmp_path, "public.lines", "line=1", "order_id=7", "--json"))["events"]
+    listed = json.loads(run_command(tmp_path, "public.lines", "line=1", "order_id=7", "--json"))["events"]
     assert [step["changed"] for step in listed] == [
         {"order_id": [None, 7], "line": [None, 1], "v": [None, "a"]},
         {"v": ["a", "c"]},
     ]
     file = tmp_path / "key"
     file.write_text("order_id=7\nline=1\n", encoding="utf-8")
-    assert json.loads(said(tmp_path, "public.lines", "--key-file", str(file), "--json"))["events"] == listed
+    assert json.loads(run_command(tmp_path, "public.lines", "--key-file", str(file), "--json"))["events"] == listed
     with pytest.raises(
         AssertionError, match=r"the key of public.lines is order_id, line → .*public.lines order_id=… line=…"
     ):
-        said(tmp_path, "public.lines", "order_id=7")
+        run_command(tmp_path, "public.lines", "order_id=7")

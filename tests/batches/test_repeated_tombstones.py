@@ -41,14 +41,14 @@ def both_tables() -> tuple[Topic, Topic]:
 
 
 def merged(
-    spark: SparkSession, folder: Path, records: list[Record], at_hand: bool, limit: int = 100
+    spark: SparkSession, folder: Path, records: list[Record], is_cached: bool, limit: int = 100
 ) -> tuple[list[Account], list[Any], int]:
     """Returns the accounts, the rows of silver, and the number of tombstones. `limit`: records per batch."""
     file = write(folder / "events", records, None) / "events.jsonl"
     lakehouse = Lakehouse(str(folder / "lake"))
     bronze = Bronze(spark, lakehouse.bronze("shop"))
     source = FileSource(list(lines([file])))
-    capture = Capture(spark, source, bronze, RULES.naming, limit, merges=at_hand)
+    capture = Capture(spark, source, bronze, RULES.naming, limit, merges=is_cached)
     merge = Merge(spark, "shop", lakehouse, RULES, bronze, 1)
     accounts: list[Account] = []
     while capture.step():
@@ -59,16 +59,16 @@ def merged(
     return accounts, rows, tombstones
 
 
-@pytest.mark.parametrize("at_hand", [True, False], ids=["at hand", "from files"])
+@pytest.mark.parametrize("is_cached", [True, False], ids=["at hand", "from files"])
 def test_tombstone_after_its_delete_needs_no_search(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_hand: bool
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_cached: bool
 ) -> None:
     records = [r for topic in both_tables() for r in topic.records]
     with monkeypatch.context() as patched:
         patched.setattr(slices, "SMALL_SLICE_EVENTS", 0)
-        looked_for = merged(spark, tmp_path / "looked for", records, at_hand=False)
+        looked_for = merged(spark, tmp_path / "looked for", records, is_cached=False)
     monkeypatch.setattr(slices, "place_tombstones", None)
-    assert merged(spark, tmp_path / "known", records, at_hand) == looked_for
+    assert merged(spark, tmp_path / "known", records, is_cached) == looked_for
     assert looked_for[1] == [(4, "b")]
     assert [(a.table, a.read, a.suppressed) for a in looked_for[0]] == [
         ("public.left_out", 6, 6),
@@ -113,7 +113,7 @@ def test_repeated_tombstone_is_searched(
     records = [*taken.records, *left.records]
     with monkeypatch.context() as patched:
         patched.setattr(slices, "SMALL_SLICE_EVENTS", 0)
-        expected = merged(spark, tmp_path / "looked for", records, at_hand=False)
+        expected = merged(spark, tmp_path / "looked for", records, is_cached=False)
     asked = list[int]()
 
     def looking(*arguments: Any) -> placement.PlacedTombstones:
@@ -121,7 +121,7 @@ def test_repeated_tombstone_is_searched(
         return placement.place_tombstones(*arguments)
 
     monkeypatch.setattr(slices, "place_tombstones", looking)
-    assert merged(spark, tmp_path / "at hand", records, at_hand=True) == expected
+    assert merged(spark, tmp_path / "at hand", records, is_cached=True) == expected
     assert asked
 
 
@@ -144,7 +144,7 @@ def test_whole_bronze_is_read_only_if_its_end_is_not_enough(
         return whole(bronze, after, upto)
 
     monkeypatch.setattr(Bronze, "all_between", reading)
-    accounts, rows, tombstones = merged(spark, tmp_path, topic.records, at_hand=False, limit=1)
+    accounts, rows, tombstones = merged(spark, tmp_path, topic.records, is_cached=False, limit=1)
     assert sum(a.read for a in accounts) == 3 + others
     assert (len(rows), tombstones) == (others, 1)
     before = 2 + others

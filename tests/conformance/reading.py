@@ -76,6 +76,6 @@ def read(value: Any, logical: str) -> Any:
     return json.dumps(plain, sort_keys=True, default=str) if isinstance(plain, list | dict) else plain
 
 
-def bag(rows: list[dict[str, Any]], columns: dict[str, str]) -> Counter[tuple[Any, ...]]:
+def multiset(rows: list[dict[str, Any]], columns: dict[str, str]) -> Counter[tuple[Any, ...]]:
     """Returns rows as a multiset over the declared columns."""
     return Counter(tuple(read(row.get(name), kind) for name, kind in columns.items()) for row in rows)

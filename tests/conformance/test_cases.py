@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.backfill.replay import Case, Delivery, replay
-from tests.conformance.reading import bag, read, rows_of
+from tests.conformance.reading import multiset, read, rows_of
 
 FOLDER = Path(os.environ.get("INGEST_CONFORMANCE", Path(__file__).parents[3] / "shared" / "conformance"))
 CASES = sorted((FOLDER / "cases").glob("*/")) if FOLDER.is_dir() else []
@@ -27,7 +27,7 @@ DELIVERIES = {
     # One by one the rules are (tests/merge): these cases are longer.
     "three records a batch": Delivery(batch_size=3),
 }
-Folded = dict[str, tuple[Path, dict[str, Any]]]
+Replayed = dict[str, tuple[Path, dict[str, Any]]]
 
 
 def _expected(case: Path) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def _expected(case: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=["one batch", pytest.param("three records a batch", marks=pytest.mark.long)])
-def folded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Folded:
+def replayed(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
     """Returns case → (its folder, its accounts) for a delivery; all cases run in one session."""
     root = tmp_path_factory.mktemp("folded")
     cases = [Case(c.name, (c / "events.jsonl",), c / "tables.json", root / c.name) for c in CASES]
@@ -54,12 +54,12 @@ def _check(out: Path, summary: dict[str, Any], tables: dict[str, Any]) -> None:
         columns = expected["columns"]
         if rows:
             assert set(columns) <= set(rows[0])
-        assert bag(rows, columns) == bag(expected["rows"], columns)
+        assert multiset(rows, columns) == multiset(expected["rows"], columns)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_case_gives_the_rows_of_its_peer(case: Path, folded: Folded) -> None:
-    out, summary = folded[case.name]
+def test_case_gives_the_rows_of_its_peer(case: Path, replayed: Replayed) -> None:
+    out, summary = replayed[case.name]
     expected = _expected(case)
     _check(out, summary, expected.get("tables", {}))
     assert not set(expected.get("absent_tables", ())) & set(summary["tables"])
@@ -82,8 +82,8 @@ def _check_derived(out: Path, summary: dict[str, Any], derived: dict[str, Any]) 
         assert sums[row["name"]] == Decimal(str(next(v for k, v in row.items() if k != "name")))
 
 
-def test_incompatible_type_is_quarantined_with_column_and_types(folded: Folded) -> None:
-    _, summary = folded["paimon-schema-evolution-with-schema"]
+def test_incompatible_type_is_quarantined_with_column_and_types(replayed: Replayed) -> None:
+    _, summary = replayed["paimon-schema-evolution-with-schema"]
     (entry,) = summary["quarantine"]
     assert entry["code"] == "incompatible-type"
     assert "'age' is int64 in the table and string in the event" in entry["reason"]

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.backfill.replay import Case, Delivery, replay
-from tests.conformance.reading import bag, rows_of
+from tests.conformance.reading import multiset, rows_of
 from tests.conformance.test_cases import FOLDER
 
 REPORTS = (
@@ -27,11 +27,11 @@ pytestmark = [
     pytest.mark.skipif(not THERE, reason=f"the reports are not at {FOLDER}"),
 ]
 DELIVERIES = {"one batch": Delivery(), "one record a batch": Delivery(batch_size=1)}
-Folded = dict[str, tuple[Path, dict[str, Any]]]
+Replayed = dict[str, tuple[Path, dict[str, Any]]]
 
 
 @pytest.fixture(scope="module", params=DELIVERIES)
-def folded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Folded:
+def replayed(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
     root = tmp_path_factory.mktemp("reports")
     cases = []
     for name in THERE:
@@ -42,14 +42,14 @@ def folded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory
 
 
 @pytest.mark.parametrize("name", THERE)
-def test_report_gives_the_expected_rows(name: str, folded: Folded) -> None:
-    out, summary = folded[name]
+def test_report_gives_the_expected_rows(name: str, replayed: Replayed) -> None:
+    out, summary = replayed[name]
     assert not summary["quarantined"]
     expected = json.loads((FOLDER / "reports" / name / "expected.json").read_text(encoding="utf-8"))["tables"]
     assert summary["tables"].keys() == expected.keys()
     for table, right in expected.items():
         rows = rows_of(out / summary["tables"][table]["file"])
-        assert bag(rows, right["columns"]) == bag(right["rows"], right["columns"])
+        assert multiset(rows, right["columns"]) == multiset(right["rows"], right["columns"])
 
 
 TWO_DATABASES = FOLDER / "reports" / "two-databases-same-table"
@@ -76,4 +76,4 @@ def test_tables_of_two_databases_are_separate_or_refused(spark: SparkSession, tm
         for table, expected in tables.items():
             rows = rows_of(case.out / summary["tables"][table]["file"])
             columns = right[expected]["columns"]
-            assert bag(rows, columns) == bag(right[expected]["rows"], columns)
+            assert multiset(rows, columns) == multiset(right[expected]["rows"], columns)

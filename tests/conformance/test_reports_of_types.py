@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.backfill.replay import Case, Delivery, replay
-from tests.conformance.reading import bag, rows_of
+from tests.conformance.reading import multiset, rows_of
 
 FOLDER = Path(os.environ.get("INGEST_CONFORMANCE", Path(__file__).parents[3] / "shared" / "conformance")) / "reports"
 REPORTS = ["schemaless-null-then-array", "schemaless-exact-number-then-fraction", "null-in-a-composite-key"]
@@ -28,4 +28,4 @@ def test_reports_give_the_expected_values(spark: SparkSession, tmp_path: Path, s
         assert summary["quarantine"] == [], case.name
         for table, right in expected["tables"].items():
             rows = rows_of(case.out / summary["tables"][table]["file"])
-            assert bag(rows, right["columns"]) == bag(right["rows"], right["columns"]), (case.name, table)
+            assert multiset(rows, right["columns"]) == multiset(right["rows"], right["columns"]), (case.name, table)

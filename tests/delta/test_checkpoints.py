@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 EVERY = 3
 
 
-def made(folder: Path) -> list[int]:
+def checkpoint_versions(folder: Path) -> list[int]:
     """Returns the versions that have a checkpoint."""
     return sorted(int(f.name.split(".")[0]) for f in (folder / "_delta_log").glob("*.checkpoint*.parquet"))
 
@@ -44,22 +44,22 @@ def test_commit_does_not_wait_for_a_checkpoint(
 ) -> None:
     done, write = Event(), checkpoints._write
 
-    def late(*arguments: Any) -> None:
+    def delayed(*arguments: Any) -> None:
         assert done.wait(600)
         write(*arguments)
 
-    monkeypatch.setattr(checkpoints, "_write", late)
+    monkeypatch.setattr(checkpoints, "_write", delayed)
     with deferred_jobs():
         committed(spark, tmp_path / "t", 2 * EVERY + 2)
-        assert made(tmp_path / "t") == []
+        assert checkpoint_versions(tmp_path / "t") == []
         done.set()
-    assert made(tmp_path / "t") == [EVERY, 2 * EVERY]
+    assert checkpoint_versions(tmp_path / "t") == [EVERY, 2 * EVERY]
     assert ids(spark, tmp_path / "t") == list(range(2 * EVERY + 2))
 
 
 def test_checkpoint_is_written_with_the_commit_outside_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     committed(spark, tmp_path / "t", EVERY + 1)
-    assert made(tmp_path / "t") == [EVERY]
+    assert checkpoint_versions(tmp_path / "t") == [EVERY]
 
 
 def test_checkpoint_interval_of_the_table_is_respected(
@@ -67,7 +67,7 @@ def test_checkpoint_interval_of_the_table_is_respected(
 ) -> None:
     monkeypatch.setattr(checkpoints, "_write", None)
     committed(spark, tmp_path / "t", EVERY + 1, **{"delta.checkpointInterval": str(EVERY)})
-    assert made(tmp_path / "t") == [EVERY]
+    assert checkpoint_versions(tmp_path / "t") == [EVERY]
 
 
 def test_failing_checkpoint_stops_nothing(
@@ -92,5 +92,5 @@ def test_failing_checkpoint_stops_nothing(
     finally:
         spark.conf.unset(throws)
     assert "has no checkpoint of its newest commits" in caplog.text
-    assert made(tmp_path / "t") == []
+    assert checkpoint_versions(tmp_path / "t") == []
     assert ids(spark, tmp_path / "t") == list(range(EVERY + 1))

@@ -134,7 +134,7 @@ class Stream:
         defer(late, then)
         defer(self.written.set, lambda _: None)
 
-    def goes_on(self) -> None:
+    def run_deferred(self) -> None:
         """Allows the deferred jobs, waits for them, and finishes them."""
         self.allowed.set()
         assert self.written.wait(600)
@@ -159,7 +159,7 @@ def test_stream_continues_during_a_compaction(spark: SparkSession, tmp_path: Pat
     bronze.record_batch_stats(FILES_PER_SIZE + 1, FILES_PER_SIZE + 2, [{"count": 3}])
     assert not bronze.compact(FILES_PER_SIZE + 2), "one is in hand"
     assert len(bronze._table.files()) == FILES_PER_SIZE + 2
-    stream.goes_on()
+    stream.run_deferred()
     assert len(bronze._table.files()) == 3
     assert list(bronze.batch_stats()) == [FILES_PER_SIZE + 1], "who has folded is the one who has counted"
     assert offsets(bronze.rows()) == list(range(3, 3 * FILES_PER_SIZE + 9))
@@ -180,7 +180,7 @@ def test_erasure_during_a_compaction_wins(spark: SparkSession, tmp_path: Path, s
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
     bronze.compact(FILES_PER_SIZE)
     other.empty(spark.createDataFrame([("t", 0, 3, "r")], "topic string, partition int, offset long, request string"))
-    stream.goes_on()
+    stream.run_deferred()
     assert len(bronze._table.files()) == FILES_PER_SIZE
     assert [row.offset for row in bronze.emptied().collect()] == [3]
     assert bronze.compact(FILES_PER_SIZE), "what is in the way of one is not of the next"

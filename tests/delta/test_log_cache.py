@@ -37,14 +37,14 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def delta_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Records the snapshots whose files Delta had to compute."""
     found: list[str] = []
-    whole = log_cache._files_of
+    files_of = log_cache._files_of
 
     def counted(snapshot: Any) -> Any:
         found.append(str(snapshot.path()))
-        return whole(snapshot)
+        return files_of(snapshot)
 
     monkeypatch.setattr(log_cache, "_files_of", counted)
     return found
@@ -58,85 +58,85 @@ def written(spark: SparkSession, folder: Path, commits: int = 3) -> Table:
     return table
 
 
-def is_right(spark: SparkSession, *tables: Table) -> None:
+def check_against_delta(spark: SparkSession, *tables: Table) -> None:
     """Compares files, transaction versions and rows with those of Delta's own snapshot."""
     for table in tables:
         snapshot = table._snapshots.newest()
         expected = {(f.name, f.vector_id, f.rows) for f in map(data_file, snapshot.allFiles().collect())}
-        marks = {m.appId(): m.version() for m in as_list(snapshot.setTransactions())}
+        txn_versions = {m.appId(): m.version() for m in as_list(snapshot.setTransactions())}
         ids = {row.id for row in spark.read.format("delta").load(table.path).collect()}
         assert {(f.name, f.vector_id, f.rows) for f in table.files().values()} == expected
-        assert {name: table.txn_version(name) for name in marks} == marks
+        assert {name: table.txn_version(name) for name in txn_versions} == txn_versions
         assert {row.id for row in table.rows().collect()} == ids
 
 
-def in_place_of(spark: SparkSession, folder: Path) -> Table:
+def reopened(spark: SparkSession, folder: Path) -> Table:
     """Opens the table anew, without cached versions."""
     return Table(spark, str(folder))
 
 
-def test_commits_of_other_writers_are_read(spark: SparkSession, tmp_path: Path, asked: list[str]) -> None:
+def test_commits_of_other_writers_are_read(spark: SparkSession, tmp_path: Path, delta_reads: list[str]) -> None:
     table = written(spark, tmp_path / "t")
     # Some rows of a file, all of another.
     table.delete(F.col("id").isin(3, 4) | (F.col("id") >= 2 * ROWS))
-    is_right(spark, table, in_place_of(spark, tmp_path / "t"))
+    check_against_delta(spark, table, reopened(spark, tmp_path / "t"))
     write_deltalake(str(tmp_path / "t"), pa.table({"id": pa.array([100, 101], pa.int64())}), mode="append")
     table.set_property("x.y", "z")
     table.delete(F.col("id").isin(5, 100))
-    is_right(spark, table, in_place_of(spark, tmp_path / "t"))
-    assert asked == []
+    check_against_delta(spark, table, reopened(spark, tmp_path / "t"))
+    assert delta_reads == []
 
 
-def test_cache_is_shared_between_tables_objects(spark: SparkSession, tmp_path: Path, asked: list[str]) -> None:
+def test_cache_is_shared_between_tables_objects(spark: SparkSession, tmp_path: Path, delta_reads: list[str]) -> None:
     one = written(spark, tmp_path / "t", log_cache._READ_ONE_BY_ONE + 5)
-    other = in_place_of(spark, tmp_path / "t")
+    other = reopened(spark, tmp_path / "t")
     files = list(other.files().values())
     other.rewrite(files[:3], other.rows_in(files[:3]).coalesce(1))
-    is_right(spark, one, other)
-    assert asked == []
+    check_against_delta(spark, one, other)
+    assert delta_reads == []
 
 
-def test_long_log_is_read_by_delta(spark: SparkSession, tmp_path: Path, asked: list[str]) -> None:
+def test_long_log_is_read_by_delta(spark: SparkSession, tmp_path: Path, delta_reads: list[str]) -> None:
     written(spark, tmp_path / "t", log_cache._READ_ONE_BY_ONE + 1)
     log_cache._shared.cache_clear()
-    table = in_place_of(spark, tmp_path / "t")
-    is_right(spark, table)
-    assert len(asked) == 1
+    table = reopened(spark, tmp_path / "t")
+    check_against_delta(spark, table)
+    assert len(delta_reads) == 1
     table.commit(spark.range(1000, 1001))
-    is_right(spark, table)
-    assert len(asked) == 1
+    check_against_delta(spark, table)
+    assert len(delta_reads) == 1
 
 
-def test_log_that_begins_with_a_checkpoint_is_read(spark: SparkSession, tmp_path: Path, asked: list[str]) -> None:
+def test_log_that_begins_with_a_checkpoint_is_read(spark: SparkSession, tmp_path: Path, delta_reads: list[str]) -> None:
     table = written(spark, tmp_path / "t")
     table._log.checkpoint(table._snapshots.newest(), table._delta.none)
     for version in range(2):
         (tmp_path / "t" / "_delta_log" / f"{version:020}.json").unlink()
     log_cache._shared.cache_clear()
-    is_right(spark, in_place_of(spark, tmp_path / "t"))
-    assert len(asked) == 1
+    check_against_delta(spark, reopened(spark, tmp_path / "t"))
+    assert len(delta_reads) == 1
 
 
 def test_removal_of_an_unknown_file_falls_back_to_delta(
-    spark: SparkSession, tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, delta_reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another program may write the name of a removed file in another form."""
     table = written(spark, tmp_path / "t")
     snapshot = table._snapshots.newest()
     monkeypatch.setattr(table._log_cache(snapshot)._versions[-1], "files", {})
     table.delete(F.col("id") < ROWS)
-    is_right(spark, table)
-    assert len(asked) == 1
+    check_against_delta(spark, table)
+    assert len(delta_reads) == 1
 
 
 def test_replaced_table_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
     """The other table has the same number of versions."""
     table = written(spark, tmp_path / "t")
-    is_right(spark, table)
+    check_against_delta(spark, table)
     shutil.rmtree(tmp_path / "t")
     for number in range(3):
         write_deltalake(str(tmp_path / "t"), pa.table({"id": pa.array([number], pa.int64())}), mode="append")
-    is_right(spark, table, in_place_of(spark, tmp_path / "t"))
+    check_against_delta(spark, table, reopened(spark, tmp_path / "t"))
 
 
 def test_delta_reads_tables_of_many_files(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ def test_delta_reads_tables_of_many_files(spark: SparkSession, tmp_path: Path, m
     assert _ASKS not in table.rows()._jdf.queryExecution().toString()
     monkeypatch.setattr(log_cache, "_FEW", 2)
     assert _ASKS in table.rows()._jdf.queryExecution().toString()
-    is_right(spark, table)
+    check_against_delta(spark, table)
 
 
 def test_absent_table_has_no_files(spark: SparkSession, tmp_path: Path) -> None:

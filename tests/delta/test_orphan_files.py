@@ -25,7 +25,7 @@ KEPT = {
 HOUR = 3600
 
 
-def eventful(spark: SparkSession, folder: Path, table_properties: dict[str, str]) -> Table:
+def table_with_history(spark: SparkSession, folder: Path, table_properties: dict[str, str]) -> Table:
     """Returns a table with inserts, deletes (twice in one file), a compaction, and files that were never committed."""
     table = Table(spark, str(folder))
     for n in range(4):
@@ -42,23 +42,23 @@ def eventful(spark: SparkSession, folder: Path, table_properties: dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("left over") / "t"
-    eventful(spark, folder, KEPT)
+    table_with_history(spark, folder, KEPT)
     return folder
 
 
 @pytest.fixture
-def table(spark: SparkSession, whole: Path, tmp_path: Path) -> Table:
+def table(spark: SparkSession, original: Path, tmp_path: Path) -> Table:
     """Returns a copy of the table for one test."""
-    return Table(spark, str(shutil.copytree(whole, tmp_path / "t")))
+    return Table(spark, str(shutil.copytree(original, tmp_path / "t")))
 
 
-def older(spark: SparkSession, table: Table, hours: float) -> Table:
+def aged(spark: SparkSession, table: Table, hours: float) -> Table:
     """Returns the table as if all had been written and removed `hours` earlier."""
 
-    def before(said: re.Match[str]) -> str:
-        return said[1] + str(int(said[2]) - int(hours * HOUR * 1000))
+    def before(match: re.Match[str]) -> str:
+        return match[1] + str(int(match[2]) - int(hours * HOUR * 1000))
 
     for file in filter(Path.is_file, Path(table.path).rglob("*")):
         moment = file.stat().st_mtime - hours * HOUR
@@ -70,11 +70,11 @@ def older(spark: SparkSession, table: Table, hours: float) -> Table:
     return Table(spark, table.path)
 
 
-def below(folder: Path) -> set[str]:
+def files_below(folder: Path) -> set[str]:
     return {str(f.relative_to(folder)) for f in folder.rglob("*") if f.is_file() and "_delta_log" not in f.parts}
 
 
-def delta_would(spark: SparkSession, table: Table, hours: int | None) -> set[str]:
+def vacuum_deletes(spark: SparkSession, table: Table, hours: int | None) -> set[str]:
     """Returns the files of the table that VACUUM would delete."""
     settings = {vacuum._SHORT_RETENTION: "false", vacuum._LISTING_TASKS: "2"}
     retain = "" if hours is None else f"RETAIN {hours} HOURS"
@@ -86,15 +86,17 @@ def delta_would(spark: SparkSession, table: Table, hours: int | None) -> set[str
 
 @pytest.mark.parametrize(("hours", "age"), [(0, 0), (1, 2), (1, 0.5), (None, 2)])
 def test_orphans_equal_those_of_vacuum(spark: SparkSession, table: Table, hours: int | None, age: float) -> None:
-    is_what_delta_lets_go(spark, older(spark, table, age), hours)
+    is_what_delta_lets_go(spark, aged(spark, table, age), hours)
     if hours == 0 or age > 1:
-        assert {"never-committed.parquet", "deletion_vector_of_nobody.bin", "a/b/c"}.isdisjoint(below(Path(table.path)))
-    assert {"_not_its_own/x", ".hidden"} <= below(Path(table.path))
+        assert {"never-committed.parquet", "deletion_vector_of_nobody.bin", "a/b/c"}.isdisjoint(
+            files_below(Path(table.path))
+        )
+    assert {"_not_its_own/x", ".hidden"} <= files_below(Path(table.path))
 
 
 def test_orphans_equal_those_of_vacuum_without_deletion_vectors(spark: SparkSession, tmp_path: Path) -> None:
-    table = eventful(spark, tmp_path / "t", KEPT | {"delta.enableDeletionVectors": "false"})
-    is_what_delta_lets_go(spark, older(spark, table, 2), None)
+    table = table_with_history(spark, tmp_path / "t", KEPT | {"delta.enableDeletionVectors": "false"})
+    is_what_delta_lets_go(spark, aged(spark, table, 2), None)
 
 
 def is_what_delta_lets_go(spark: SparkSession, table: Table, hours: int | None) -> None:
@@ -102,10 +104,10 @@ def is_what_delta_lets_go(spark: SparkSession, table: Table, hours: int | None) 
     table.commit(spark.range(100, 110, numPartitions=1))
     table.delete(F.col("id") > 104)
     time.sleep(0.01)
-    before, ids = below(Path(table.path)), sorted(row.id for row in table.rows().collect())
-    expected = delta_would(spark, table, hours)
+    before, ids = files_below(Path(table.path)), sorted(row.id for row in table.rows().collect())
+    expected = vacuum_deletes(spark, table, hours)
     assert orphan_files.delete_orphans(spark, table.path, hours)
-    assert before - below(Path(table.path)) == expected
+    assert before - files_below(Path(table.path)) == expected
     assert sorted(row.id for row in spark.read.format("delta").load(table.path).collect()) == ids
 
 
@@ -130,9 +132,9 @@ def test_unsupported_table_is_left_to_vacuum(
     for module, name in ((orphan_files, "_LISTED"), (orphan_files, "_COMMITS"), (log_cache, "_FEW")):
         with monkeypatch.context() as patched:
             patched.setattr(module, name, 1)
-            before = below(Path(table.path))
+            before = files_below(Path(table.path))
             assert not orphan_files.delete_orphans(spark, table.path, 1)
-            assert below(Path(table.path)) == before
+            assert files_below(Path(table.path)) == before
     table._log.checkpoint(table._snapshots.newest(), table._delta.none)
     for version in range(table.version()):
         Path(table.path, "_delta_log", f"{version:020}.json").unlink()
@@ -143,5 +145,5 @@ def test_vacuum_cleans_unsupported_tables(spark: SparkSession, table: Table, mon
     monkeypatch.setattr(orphan_files, "_LISTED", 1)
     time.sleep(0.01)
     vacuum.remove_old_files(spark, [table.path], 0)
-    assert "never-committed.parquet" not in below(Path(table.path))
+    assert "never-committed.parquet" not in files_below(Path(table.path))
     assert DeltaTable.forPath(spark, table.path).toDF().count() == len(table.rows().collect())

@@ -80,7 +80,7 @@ def random_history(random: Random, case: int, length: int, settled: bool) -> lis
     return said
 
 
-def later(said: Sequence[TableEvent], after: int) -> list[TableEvent]:
+def moved_later(said: Sequence[TableEvent], after: int) -> list[TableEvent]:
     """Returns the events, with those after the first `after` ones moved to far higher positions, except
     redeliveries."""
     known = {s.event.lsn for s in said[:after]}
@@ -122,7 +122,9 @@ def cutoff(case: int, said: Sequence[TableEvent]) -> Cutoff:
     return Cutoff(offsets, {WHOLE_SOURCE: (0, last, 0, 0, 1, 0, 0)} if last else {})
 
 
-def left(said: Sequence[TableEvent], asked_after: int, member: int) -> dict[str, dict[Hashable, dict[str, Any]]]:
+def remaining_rows(
+    said: Sequence[TableEvent], asked_after: int, member: int
+) -> dict[str, dict[Hashable, dict[str, Any]]]:
     """Returns table → its rows without the events of the member's subject up to the cutoff."""
     last = max((s.event.lsn for s in said[:asked_after]), default=0)
     places = _places(said)

@@ -50,7 +50,7 @@ EMAIL = "zora.quandt@example.org"
 SECONDS = 300
 
 
-def left(log: Path, text: str = EMAIL) -> list[str]:
+def parts_holding(log: Path, text: str = EMAIL) -> list[str]:
     """Returns the parts of the topic's segments that hold a value of the subject."""
     (found,) = scan_places([Folder(log)], (SearchTerm("text", text),))
     return sorted({f.part for f in found.findings.values()})
@@ -62,11 +62,11 @@ def hurry(admin: AdminClient, topic: str) -> None:
     admin.incremental_alter_configs([resource])[resource].result()
 
 
-def gone(log: Path, text: str, roll: Callable[[], None]) -> list[str]:
+def wait_until_gone(log: Path, text: str, roll: Callable[[], None]) -> list[str]:
     """Waits until `text` is gone and returns what is left. `roll` writes a record: one more record rolls a segment that
     is old enough, once the broker applies its new settings."""
     deadline = time.monotonic() + SECONDS
-    while found := left(log, text):
+    while found := parts_holding(log, text):
         if time.monotonic() > deadline:
             break
         roll()
@@ -87,12 +87,12 @@ def test_null_tombstone_removes_a_record_when_its_segment_rolls(stack: Stack) ->
     for n in range(3):
         send("42", json.dumps({"after": {"id": 42, "email": EMAIL, "n": n}}))
     send("43", json.dumps({"after": {"id": 43, "email": "ben@example.org"}}))
-    assert left(log)
+    assert parts_holding(log)
     send("42", None)
     time.sleep(3)
-    assert left(log), "the tombstone alone takes nothing away: its segment is the one that is written"
+    assert parts_holding(log), "the tombstone alone takes nothing away: its segment is the one that is written"
     hurry(admin, name)
-    assert gone(log, EMAIL, lambda: send("44", json.dumps({"after": {"id": 44}}))) == []
+    assert wait_until_gone(log, EMAIL, lambda: send("44", json.dumps({"after": {"id": 44}}))) == []
     assert any(b"ben@example.org" in part.read_bytes() for part in log.glob("*.log")), "others stay"
     admin.delete_topics([name])[name].result()
 
@@ -143,7 +143,7 @@ class Topics:
             self._producer.produce(record["topic"], value, json.dumps(record["key"]), partition=0)
         assert self._producer.flush(60) == 0
 
-    def lasts(self, table: str) -> dict[int, Any]:
+    def last_values(self, table: str) -> dict[int, Any]:
         """Returns key → its last value in the topic; None for a tombstone."""
         found = {}
         for record in read_records(self.servers, topic(table)):
@@ -179,7 +179,7 @@ def test_erasure_writes_null_tombstones_and_keeps_concurrent_records(
     topics.say(STORY)
     merge()
     (request,) = erased("--subject", f"member:{ANNA}")["requests"]
-    assert topics.lasts(CLAIMS)[60]["text"] == TEXT, "what isn't asked for isn't written"
+    assert topics.last_values(CLAIMS)[60]["text"] == TEXT, "what isn't asked for isn't written"
 
     pipeline = insured(tmp_path, source=source, privacy=privacy | {"tombstones_in_topics": True}, spark=SHORT_LIVED)
     with pytest.raises(ProofFailed, match="nothing was removed yet from compacted topics"):
@@ -194,18 +194,23 @@ def test_erasure_writes_null_tombstones_and_keeps_concurrent_records(
     with monkeypatch.context() as patched:
         patched.setattr(CompactedTopics, "_write", dying_beside_another)
         assert isinstance(CliRunner().invoke(app, ["erase", str(tmp_path / "insured.yaml")]).exception, Died)
-    assert topics.lasts(MEMBERS)[ANNA] is None, "what came meanwhile is covered"
-    assert topics.lasts(CLAIMS)[60] is None
+    assert topics.last_values(MEMBERS)[ANNA] is None, "what came meanwhile is covered"
+    assert topics.last_values(CLAIMS)[60] is None
     killed = erase(tmp_path / "insured.yaml", TOPICS)
     assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
     assert erased()["removed"]["compacted topics"] == {"tombstones": 0}
     assert erasure_of(spark, pipeline, request).request == request
-    assert topics.lasts(MEMBERS) == {
+    assert topics.last_values(MEMBERS) == {
         ANNA: {"id": ANNA, "name": "Anna again"},
         BEN: {"id": BEN, "name": "Ben"},
     }
-    assert topics.lasts(CLAIMS) == {60: None, 61: {"id": 61, "member_id": BEN, "text": "theft"}, 62: None, 63: None}
-    assert topics.lasts(PHOTOS)[70]["text"] == TEXT, "a topic that is not compacted forgets by itself"
+    assert topics.last_values(CLAIMS) == {
+        60: None,
+        61: {"id": 61, "member_id": BEN, "text": "theft"},
+        62: None,
+        63: None,
+    }
+    assert topics.last_values(PHOTOS)[70]["text"] == TEXT, "a topic that is not compacted forgets by itself"
     assert erased()["removed"]["compacted topics"] == {"tombstones": 0}
 
     merge()
@@ -216,5 +221,5 @@ def test_erasure_writes_null_tombstones_and_keeps_concurrent_records(
     assert audit(bronze_of(spark, pipeline).rows(), accounts.rows()).problems == []
     hurry(topics.admin, topic(CLAIMS))
     hail = replace(AGAIN, table=CLAIMS, event=Event("c", 0, 990, 64, {"member_id": BEN, "text": "hail"}))
-    assert gone(stack.kafka.data / f"{topic(CLAIMS)}-0", TEXT, lambda: topics.say([hail])) == []
+    assert wait_until_gone(stack.kafka.data / f"{topic(CLAIMS)}-0", TEXT, lambda: topics.say([hail])) == []
     topics.delete()

@@ -141,19 +141,21 @@ class Insurance:
     def is_current(self) -> bool:
         return self.rows() == self.stored()
 
-    def said(self, *command: str) -> Result:
+    def run_command(self, *command: str) -> Result:
         return CliRunner().invoke(app, [*command], catch_exceptions=True)
 
     def erased(self, *more: str) -> dict[str, Any]:
-        summary = self.said("erase", str(self.file), *more, "--json")
+        summary = self.run_command("erase", str(self.file), *more, "--json")
         assert summary.exit_code == 0, summary.output
         found: dict[str, Any] = json.loads(summary.stdout)
         assert found.get("old_files_remain_until") is None
         return found
 
-    def left(self) -> set[str]:
+    def residues(self) -> set[str]:
         """Returns the parts of the lakehouse and of the archive that hold values of the subject."""
-        summary = self.said("scan", str(self.file), "--needle-file", str(self._folder / "needles.json"), "--json")
+        summary = self.run_command(
+            "scan", str(self.file), "--needle-file", str(self._folder / "needles.json"), "--json"
+        )
         report = json.loads(summary.stdout)
         assert not any(s["missed"] for s in report["canaries"])
         return {f["place"].split("/")[-1] + "/" + f["file"].split("/")[0] for f in report["findings"]}
@@ -169,7 +171,7 @@ class Insurance:
     def certified(self, request: str, *more: str) -> Path:
         """Issues a certificate. Raises the command's error."""
         needles, key = self._folder / "needles.json", self._folder / "erasure.pem"
-        summary = self.said(
+        summary = self.run_command(
             *("certificate", "issue", str(self.file), request, "--needle-file", str(needles)),
             *("--key", str(key), "--out", str(self._folder / "certificates"), *more),
         )
@@ -190,11 +192,11 @@ def insurance(
     stack: Stack, s3: S3, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Insurance]:
     @contextmanager
-    def here(*_: object) -> Iterator[SparkSession]:
+    def this_session(*_: object) -> Iterator[SparkSession]:
         yield spark
 
     for command in (erase, certificate):
-        monkeypatch.setattr(command, "running", here)
+        monkeypatch.setattr(command, "running", this_session)
     made = Insurance(stack, s3, spark, tmp_path)
     made.execute(DDL)
     yield made
@@ -236,25 +238,25 @@ def test_erased_person_is_gone_and_stays_gone(insurance: Insurance, stack: Stack
     assert len(kept) == 7
     insurance.execute(f"DELETE FROM insured.members WHERE id = {ANNA}")
     insurance.merged(insurance.is_current)
-    everywhere = insurance.left()
+    everywhere = insurance.residues()
     assert {"lakehouse/bronze", "lakehouse/silver", "lakehouse/history", "changelogs/insured"} <= everywhere
-    assert insurance.said("certificate", "key", str(insurance.file.parent / "erasure.pem")).exit_code == 0
+    assert insurance.run_command("certificate", "key", str(insurance.file.parent / "erasure.pem")).exit_code == 0
 
     asked = insurance.erased("--subject", f"member:{ANNA}", "--reason", "a letter", "--ask-only")
     (request,) = asked["requests"]
     with pytest.raises(ProofFailed, match="is not done"):
         insurance.certified(request)
     insurance.erased()
-    assert insurance.left() == set()
+    assert insurance.residues() == set()
     with insurance.archived_elsewhere(json.dumps({"after": {"email": EMAIL}})):
-        assert insurance.left() == {"changelogs/insured"}
+        assert insurance.residues() == {"changelogs/insured"}
         with pytest.raises(ProofFailed, match="residues"):
             insurance.certified(request)
     with pytest.raises(ProofFailed, match="residues"):
         # The broker keeps what it was sent until its retention has passed.
         insurance.certified(request, "--folder", str(stack.kafka.data))
     paper = insurance.certified(request)
-    summary = insurance.said("certificate", "verify", str(paper), "--json")
+    summary = insurance.run_command("certificate", "verify", str(paper), "--json")
     assert json.loads(summary.stdout)["genuine"], summary.output
     assert insurance.is_current()
 
@@ -265,7 +267,7 @@ def test_erased_person_is_gone_and_stays_gone(insurance: Insurance, stack: Stack
     with pytest.raises(ProofFailed, match="residues"):
         insurance.certified(request)
     insurance.erased()
-    assert insurance.left() == set()
+    assert insurance.residues() == set()
     assert insurance.certified(request).exists()
 
     # A new connector reads the whole database; the tables are rebuilt.
@@ -275,7 +277,7 @@ def test_erased_person_is_gone_and_stays_gone(insurance: Insurance, stack: Stack
     Rebuild(spark, insurance.pipeline).run()
     assert insurance.is_current()
     assert [row[0] for row in insurance.rows()["members"]] == [BEN]
-    assert insurance.left() == set()
+    assert insurance.residues() == set()
 
     # She comes again, of her own accord.
     insurance.take_in(ANNA, "Anna Meier", "anna.meier@example.org", "a stolen bicycle")

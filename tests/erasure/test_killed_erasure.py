@@ -28,7 +28,7 @@ from ingest.spark.session import SHORT_LIVED
 from ingest.stack import S3
 from ingest.suppression.ledger import REQUESTED, Ledger
 from tests.erasure.people import MEMBERS, SETTINGS
-from tests.erasure.test_removal import ANNA, BEN, NAME, merge, remove, said
+from tests.erasure.test_removal import ANNA, BEN, NAME, merge, remove, table_event
 from tests.shredding.test_shredding import shredding
 from tests.suppression.test_suppression import rows
 
@@ -58,13 +58,13 @@ setattr(*place, dying(getattr(*place)))
 main()
 """
 STORY = [
-    said(MEMBERS, "c", 0, 10, ANNA, name="a name before", mail=MAIL),
-    said(MEMBERS, "c", 1, 11, BEN, name="Ben", mail=OTHERS),
-    said(MEMBERS, "u", 2, 12, ANNA, name=NAME, mail=MAIL),
+    table_event(MEMBERS, "c", 0, 10, ANNA, name="a name before", mail=MAIL),
+    table_event(MEMBERS, "c", 1, 11, BEN, name="Ben", mail=OTHERS),
+    table_event(MEMBERS, "u", 2, 12, ANNA, name=NAME, mail=MAIL),
 ]
 
 
-def held(spark: SparkSession, folder: Path, s3: S3) -> Pipeline:
+def prepared(spark: SparkSession, folder: Path, s3: S3) -> Pipeline:
     """Returns a pipeline with everything merged and archived, encrypted mails, and a record in quarantine."""
     settings = {MEMBERS: SETTINGS[MEMBERS] | {"personal": ["id", "name", "mail"], "shred": ["mail"], "history": True}}
     boto3.client("s3", **s3.client_options).create_bucket(Bucket=folder.name)
@@ -101,7 +101,7 @@ def certified(spark: SparkSession, pipeline: Pipeline, keys: Path) -> dict[str, 
 
 
 def test_erasure_killed_at_each_step_is_completed(spark: SparkSession, s3: S3, tmp_path: Path) -> None:
-    killed, lived = (held(spark, tmp_path / name, s3) for name in ("killed", "lived"))
+    killed, lived = (prepared(spark, tmp_path / name, s3) for name in ("killed", "lived"))
     subject = ("--subject", f"member:{ANNA}", "--upto", "bronze")
     for step in STEPS:
         done = erase(tmp_path / "killed" / "insured.yaml", step, *(subject if step == "asked" else ()))

@@ -29,8 +29,8 @@ from ingest.names import Lakehouse
 from ingest.suppression.masks import mask_column
 from tests.column_names import draw_columns
 from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, SETTINGS, cutoff, insured
-from tests.erasure.test_removal import ANNA, BEN, NAME, TEXT, dying_after, found, merge, remove, said
-from tests.suppression.test_suppression import ask, rows
+from tests.erasure.test_removal import ANNA, BEN, NAME, TEXT, dying_after, merge, remove, residues, table_event
+from tests.suppression.test_suppression import rows, write_requests
 
 pytestmark = pytest.mark.spark
 COLUMNS = {
@@ -91,14 +91,14 @@ LEFT = {
     "code": "—",
 }
 STORY = [
-    said(MEMBERS, "c", 0, 10, ANNA, name=NAME),
-    said(MEMBERS, "c", 1, 11, BEN, name="Ben"),
-    said(CLAIMS, "c", 0, 20, 60, **CLAIM | {"text": "a text before"}),
-    said(CLAIMS, "c", 1, 21, 61, **CLAIM | {"member_id": BEN, "text": "theft"}),
-    said(CLAIMS, "c", 2, 22, 62, **CLAIM),
-    said(CLAIMS, "u", 3, 23, 60, **CLAIM),
-    said(CLAIMS, "d", 4, 24, 62),
-    said(PHOTOS, "c", 0, 30, 70, claim_id=60, text=TEXT),
+    table_event(MEMBERS, "c", 0, 10, ANNA, name=NAME),
+    table_event(MEMBERS, "c", 1, 11, BEN, name="Ben"),
+    table_event(CLAIMS, "c", 0, 20, 60, **CLAIM | {"text": "a text before"}),
+    table_event(CLAIMS, "c", 1, 21, 61, **CLAIM | {"member_id": BEN, "text": "theft"}),
+    table_event(CLAIMS, "c", 2, 22, 62, **CLAIM),
+    table_event(CLAIMS, "u", 3, 23, 60, **CLAIM),
+    table_event(CLAIMS, "d", 4, 24, 62),
+    table_event(PHOTOS, "c", 0, 30, 70, claim_id=60, text=TEXT),
 ]
 
 
@@ -123,7 +123,7 @@ DRAWN_MASKS: dict[str, Any] = {
 def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
     made = insured(tmp_path, tables=tables())
     merge(spark, made, tmp_path / "events", STORY)
-    ask(spark, made, {ANNA: cutoff(1, STORY)})
+    write_requests(spark, made, {ANNA: cutoff(1, STORY)})
     return made
 
 
@@ -144,17 +144,17 @@ def test_columns_may_have_names_that_the_code_uses(spark: SparkSession, tmp_path
     for number, column in enumerate(DRAWN):
         values |= column.values(number % 20 + 1)
     story = [
-        said(MEMBERS, "c", 0, 10, ANNA, name=NAME),
-        said(MEMBERS, "c", 1, 11, BEN, name="Ben"),
-        said(CLAIMS, "c", 0, 20, 60, **CLAIM | values),
-        said(CLAIMS, "c", 1, 21, 61, **CLAIM | {"member_id": BEN} | values),
-        said(CLAIMS, "c", 2, 22, 62, **CLAIM | values),
-        said(CLAIMS, "d", 3, 23, 62),
-        said(PHOTOS, "c", 0, 30, 70, claim_id=60, text=TEXT, **values),
-        said(PHOTOS, "c", 1, 31, 71, claim_id=61, text="hers", **values),
+        table_event(MEMBERS, "c", 0, 10, ANNA, name=NAME),
+        table_event(MEMBERS, "c", 1, 11, BEN, name="Ben"),
+        table_event(CLAIMS, "c", 0, 20, 60, **CLAIM | values),
+        table_event(CLAIMS, "c", 1, 21, 61, **CLAIM | {"member_id": BEN} | values),
+        table_event(CLAIMS, "c", 2, 22, 62, **CLAIM | values),
+        table_event(CLAIMS, "d", 3, 23, 62),
+        table_event(PHOTOS, "c", 0, 30, 70, claim_id=60, text=TEXT, **values),
+        table_event(PHOTOS, "c", 1, 31, 71, claim_id=61, text="hers", **values),
     ]
     merge(spark, made, tmp_path / "events", story)
-    ask(spark, made, {ANNA: cutoff(1, story)})
+    write_requests(spark, made, {ANNA: cutoff(1, story)})
     remove(spark, made)
     silver = (Silver(spark, made.layout.silver(made.name, table)).rows() for table in (CLAIMS, PHOTOS))
     by_id = {row["id"]: row for table_rows in silver for row in table_rows.collect()}
@@ -185,7 +185,7 @@ def test_masked_row_keeps_its_other_columns(spark: SparkSession, pipeline: Pipel
     assert after[61] == before[61]
     assert rows(spark, pipeline, MEMBERS).keys() == {BEN}
     assert rows(spark, pipeline, PHOTOS) == {}
-    assert {needle for needle, _ in found(pipeline)} <= {"member"}, "its foreign key was not masked"
+    assert {needle for needle, _ in residues(pipeline)} <= {"member"}, "its foreign key was not masked"
     versions = HistoryVersions(spark, pipeline.layout.history(pipeline.name, CLAIMS)).rows()
     assert versions.where("id = 60").count() == 1
     assert is_folded(spark, pipeline, tmp_path / "beside")
@@ -200,12 +200,12 @@ def test_later_change_of_a_masked_row_wins_until_erased(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:
     remove(spark, pipeline)
-    later = [*STORY, said(CLAIMS, "u", 5, 31, 60, **CLAIM | {"paid": 99, "text": "personal again"})]
+    later = [*STORY, table_event(CLAIMS, "u", 5, 31, 60, **CLAIM | {"paid": 99, "text": "personal again"})]
     merge(spark, pipeline, tmp_path / "later", later)
-    late = [*later, said(CLAIMS, "c", 6, 20, 60, **CLAIM)]
+    late = [*later, table_event(CLAIMS, "c", 6, 20, 60, **CLAIM)]
     merge(spark, pipeline, tmp_path / "late", late)
     assert claims(spark, pipeline)[60]["text"] == "personal again"
-    ask(spark, pipeline, {ANNA: cutoff(1, late)})
+    write_requests(spark, pipeline, {ANNA: cutoff(1, late)})
     remove(spark, pipeline)
     assert holds(claims(spark, pipeline)[60], LEFT | {"paid": 90})
     assert is_folded(spark, pipeline, tmp_path / "beside")
@@ -221,7 +221,7 @@ def test_removal_that_dies_loses_no_masked_row(spark: SparkSession, pipeline: Pi
     after = claims(spark, pipeline)
     assert after.keys() == {60, 61}
     assert holds(after[60], LEFT)
-    assert {needle for needle, _ in found(pipeline)} <= {"member"}
+    assert {needle for needle, _ in residues(pipeline)} <= {"member"}
     assert is_folded(spark, pipeline, tmp_path / "beside")
 
 

@@ -38,7 +38,7 @@ from ingest.testing import Event
 from tests.erasure import people
 from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, SETTINGS, TABLES, TableEvent, cutoff, insured
 from tests.proof.subject import scan
-from tests.suppression.test_suppression import ask, captured, merged, rows
+from tests.suppression.test_suppression import captured, merged, rows, write_requests
 
 pytestmark = pytest.mark.spark
 ANNA, BEN = 481516, 481517
@@ -53,25 +53,25 @@ NEEDLES = (
 )
 
 
-def said(table: str, op: str, offset: int, lsn: int, key: int, /, **image: Any) -> TableEvent:
+def table_event(table: str, op: str, offset: int, lsn: int, key: int, /, **image: Any) -> TableEvent:
     return TableEvent(table, Event(op, offset, lsn, key, image))  # type: ignore[arg-type]
 
 
 STORY = [
-    said(MEMBERS, "c", 0, 10, ANNA, name="a name before"),
-    said(MEMBERS, "c", 1, 11, BEN, name="Ben"),
-    said(MEMBERS, "u", 2, 12, ANNA, name=NAME),
-    said(CLAIMS, "c", 0, 20, 99150, member_id=ANNA, text=TEXT),
-    said(CLAIMS, "c", 1, 21, 61, member_id=BEN, text="theft"),
-    said(CLAIMS, "c", 2, 22, 62, member_id=BEN, text="hail"),
-    said(CLAIMS, "d", 3, 23, 62),
-    said(PHOTOS, "c", 0, 30, 70, claim_id=99150, text=TEXT),
-    said(PHOTOS, "c", 1, 31, 71, claim_id=61, text="a door"),
-    said(CLAIMS, "d", 4, 40, 99150),
+    table_event(MEMBERS, "c", 0, 10, ANNA, name="a name before"),
+    table_event(MEMBERS, "c", 1, 11, BEN, name="Ben"),
+    table_event(MEMBERS, "u", 2, 12, ANNA, name=NAME),
+    table_event(CLAIMS, "c", 0, 20, 99150, member_id=ANNA, text=TEXT),
+    table_event(CLAIMS, "c", 1, 21, 61, member_id=BEN, text="theft"),
+    table_event(CLAIMS, "c", 2, 22, 62, member_id=BEN, text="hail"),
+    table_event(CLAIMS, "d", 3, 23, 62),
+    table_event(PHOTOS, "c", 0, 30, 70, claim_id=99150, text=TEXT),
+    table_event(PHOTOS, "c", 1, 31, 71, claim_id=61, text="a door"),
+    table_event(CLAIMS, "d", 4, 40, 99150),
     TableEvent(CLAIMS, Event("null", 5, 0, 99150)),
 ]
-SENT_AGAIN = [*STORY, said(CLAIMS, "c", 6, 20, 99150, member_id=ANNA, text=TEXT)]
-NEW_LIFE = [*SENT_AGAIN, said(MEMBERS, "c", 3, 90, ANNA, name="Anna again")]
+SENT_AGAIN = [*STORY, table_event(CLAIMS, "c", 6, 20, 99150, member_id=ANNA, text=TEXT)]
+NEW_LIFE = [*SENT_AGAIN, table_event(MEMBERS, "c", 3, 90, ANNA, name="Anna again")]
 
 
 class Died(Exception):
@@ -90,7 +90,7 @@ def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
     events = bronze_of(spark, made).rows().where(f"source_table = '{CLAIMS}' and offset = 0")
     held = events.selectExpr("*", "source_table as table", "'x' as code", "'for the test' as reason")
     Quarantine(spark, made.layout.quarantine, made.name).add(held)
-    ask(spark, made, {ANNA: cutoff(1, STORY)})
+    write_requests(spark, made, {ANNA: cutoff(1, STORY)})
     return made
 
 
@@ -98,13 +98,13 @@ def merge(spark: SparkSession, pipeline: Pipeline, folder: Path, story: list[Tab
     merged(spark, pipeline, captured(spark, pipeline, folder, people.records(story, 1), None, 20), 20)
 
 
-def found(pipeline: Pipeline) -> set[tuple[str, str]]:
+def residues(pipeline: Pipeline) -> set[tuple[str, str]]:
     """Returns label and part of the lakehouse for each residue."""
     folder = Path(pipeline.lakehouse)
     return {(f.needle, f.file.split("/")[0]) for f in scan(folder, NEEDLES).findings.values()}
 
 
-def certifies(spark: SparkSession, pipeline: Pipeline, keys: Path, before: Path) -> None:
+def check_certificate(spark: SparkSession, pipeline: Pipeline, keys: Path, before: Path) -> None:
     """Checks that the request is certified, and no longer once an old file is put back into any place."""
     keys.mkdir()
     make_key_pair(keys / "sign.pem")
@@ -122,7 +122,7 @@ def certifies(spark: SparkSession, pipeline: Pipeline, keys: Path, before: Path)
         left = Path(pipeline.lakehouse, name)
         left.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(before / name, left)
-        assert {p for _, p in found(pipeline)} == {place}
+        assert {p for _, p in residues(pipeline)} == {place}
         with pytest.raises(ProofFailed):
             issue()
         left.unlink()
@@ -146,7 +146,7 @@ def remove(spark: SparkSession, pipeline: Pipeline) -> RemovalOutcome:
     return Removal(spark, pipeline, keep_hours=0).run()
 
 
-def adds_up(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+def check_accounts_and_silver(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     """Checks that every event is accounted for, and that silver equals bronze."""
     bronze = bronze_of(spark, pipeline)
     assert audit(bronze.rows(), Accounts(spark, pipeline.layout.accounts, pipeline.name).rows()).problems == []
@@ -155,7 +155,7 @@ def adds_up(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_removal_killed_after_each_step_is_completed(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
-    assert {place for _, place in found(pipeline)} >= PERSONAL
+    assert {place for _, place in residues(pipeline)} >= PERSONAL
     whole = shutil.copytree(pipeline.lakehouse, tmp_path / "before")
     others = {t: {k: r for k, r in rows(spark, pipeline, t).items() if k not in (ANNA, 70)} for t in TABLES}
     steps: list[tuple[Any, str]] = [
@@ -169,7 +169,7 @@ def test_removal_killed_after_each_step_is_completed(spark: SparkSession, pipeli
             remove(spark, pipeline)
     outcome = remove(spark, pipeline)
     assert (outcome.requests, outcome.remain_until) == (1, None)
-    assert found(pipeline) == set()
+    assert residues(pipeline) == set()
     assert {t: rows(spark, pipeline, t) for t in TABLES} == others
     assert others[MEMBERS].keys() == {BEN}
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
@@ -178,30 +178,30 @@ def test_removal_killed_after_each_step_is_completed(spark: SparkSession, pipeli
     entry_count = len(list(ledger.entries()))
     remove(spark, pipeline)
     assert len(list(ledger.entries())) == entry_count, "nothing was left, and something was taken away"
-    adds_up(spark, pipeline, tmp_path / "beside")
-    certifies(spark, pipeline, tmp_path / "keys", whole)
+    check_accounts_and_silver(spark, pipeline, tmp_path / "beside")
+    check_certificate(spark, pipeline, tmp_path / "keys", whole)
 
 
 @pytest.mark.long
 def test_waiting_events_keep_a_removal_open(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     """The subjects of waiting events are unknown until the table is merged again."""
-    alike = [*STORY, said(CLAIMS, "c", 6, 95, 63, member_id=BEN, text="a wall", Text="a wall")]
+    alike = [*STORY, table_event(CLAIMS, "c", 6, 95, 63, member_id=BEN, text="a wall", Text="a wall")]
     merge(spark, pipeline, tmp_path / "alike", alike)
-    late = [*alike, said(CLAIMS, "c", 7, 20, 99150, member_id=ANNA, text=TEXT)]
+    late = [*alike, table_event(CLAIMS, "c", 7, 20, 99150, member_id=ANNA, text=TEXT)]
     merge(spark, pipeline, tmp_path / "late", late)
     with pytest.raises(ChangelogUnusable, match=f"{CLAIMS} .*set aside"):
         remove(spark, pipeline)
     assert set(rows(spark, pipeline, MEMBERS)) == {BEN}
-    assert {place for _, place in found(pipeline)}.isdisjoint({"silver", "history", "changes"})
+    assert {place for _, place in residues(pipeline)}.isdisjoint({"silver", "history", "changes"})
     with pytest.raises(ProofFailed, match=CLAIMS):
         erasure_of(spark, pipeline, f"r{ANNA}")
     claims = SETTINGS[CLAIMS] | {"personal": ["id", "text"], "history": True, "rename": {"Text": "other_text"}}
     mended = insured(tmp_path, tables=SETTINGS | {CLAIMS: claims})
     merge(spark, mended, tmp_path / "again", late)
     remove(spark, mended)
-    assert found(mended) == set()
+    assert residues(mended) == set()
     assert erasure_of(spark, mended, f"r{ANNA}").request == f"r{ANNA}"
-    adds_up(spark, mended, tmp_path / "beside")
+    check_accounts_and_silver(spark, mended, tmp_path / "beside")
 
 
 @pytest.mark.long
@@ -215,10 +215,10 @@ def test_events_of_backfills_are_removed(spark: SparkSession, pipeline: Pipeline
     while not backfill.done:
         backfill.step()
     assert rows(spark, pipeline, MEMBERS) == {BEN: {"name": "Ben"}, 481518: {"name": "Cem"}}
-    assert found(pipeline) == {("name", "backfilled"), ("member", "backfilled")}
+    assert residues(pipeline) == {("name", "backfilled"), ("member", "backfilled")}
     outcome = remove(spark, pipeline)
     assert outcome.taken[BRONZE] == {"events": 1, "files": 1}
-    assert found(pipeline) == set()
+    assert residues(pipeline) == set()
     assert rows(spark, pipeline, MEMBERS) == {BEN: {"name": "Ben"}, 481518: {"name": "Cem"}}
     assert [p.table for p in prove(spark, pipeline, Lakehouse(str(tmp_path / "beside"))) if not p.equal] == []
 
@@ -229,15 +229,15 @@ def test_repeated_events_are_removed_again_and_a_new_life_stays(
 ) -> None:
     remove(spark, pipeline)
     merge(spark, pipeline, tmp_path / "again", SENT_AGAIN)
-    assert found(pipeline) == {("text", "bronze"), ("member", "bronze"), ("claim", "bronze")}
+    assert residues(pipeline) == {("text", "bronze"), ("member", "bronze"), ("claim", "bronze")}
     remove(spark, pipeline)
-    assert found(pipeline) == set()
+    assert residues(pipeline) == set()
     merge(spark, pipeline, tmp_path / "new", NEW_LIFE)
     assert rows(spark, pipeline, MEMBERS)[ANNA] == {"name": "Anna again"}
     outcome = remove(spark, pipeline)
     assert all(not sum(taken.values()) for taken in outcome.taken.values())
     assert rows(spark, pipeline, MEMBERS)[ANNA] == {"name": "Anna again"}
-    adds_up(spark, pipeline, tmp_path / "beside")
+    check_accounts_and_silver(spark, pipeline, tmp_path / "beside")
 
 
 @pytest.mark.long
@@ -245,6 +245,6 @@ def test_old_files_are_deleted_after_their_time(spark: SparkSession, pipeline: P
     outcome = Removal(spark, pipeline).run()
     assert outcome.remain_until is not None
     assert rows(spark, pipeline, MEMBERS).keys() == {BEN}
-    assert ("name", "silver") in found(pipeline)
+    assert ("name", "silver") in residues(pipeline)
     assert remove(spark, pipeline).remain_until is None
-    assert found(pipeline) == set()
+    assert residues(pipeline) == set()

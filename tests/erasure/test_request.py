@@ -52,10 +52,10 @@ def pipeline(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Returns a pipeline with everything merged, whose commands run in this session."""
 
     @contextmanager
-    def here(*_: object) -> Iterator[SparkSession]:
+    def this_session(*_: object) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(command, "running", here)
+    monkeypatch.setattr(command, "running", this_session)
     tables = SETTINGS | {CLAIMS: SETTINGS[CLAIMS] | {"history": True}}
     made = insured(tmp_path, tables=tables)
     merged(spark, made, captured(spark, made, tmp_path / "events", people.records(story(), 1), None, 20), 20)

@@ -48,7 +48,7 @@ def test_requests_of_a_topic_are_erased_once(
     def erase() -> Result:
         return CliRunner().invoke(app, ["erase", str(tmp_path / "insured.yaml"), "--json"])
 
-    def asked() -> list[LedgerEntry]:
+    def requests() -> list[LedgerEntry]:
         ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
         assert list(ledger.verify()) == []
         return [e for e in ledger.entries() if e.kind == REQUESTED]
@@ -58,20 +58,20 @@ def test_requests_of_a_topic_are_erased_once(
     assert (first["asked_in_topic"], first["unreadable_requests"]) == (2, [])
     assert f"topic {TOPIC}" in [beyond["place"] for beyond in first["out_of_reach"]]
     keys = read_keys(pipeline.privacy.key_file)
-    assert [(e.key_hash, e.reason) for e in asked()] == [
+    assert [(e.key_hash, e.reason) for e in requests()] == [
         (keys.hash(MEMBERS, "42"), "a letter"),
         (keys.hash(MEMBERS, "43"), None),
     ]
     assert json.loads(erase().stdout)["asked_in_topic"] == 0
 
     produce(stack, "Anna wants to go", {"subject": "pet:7"}, {"subject": "member:44"})
-    held = erase()
-    assert [u["offset"] for u in json.loads(held.stdout)["unreadable_requests"]] == [3, 4]
-    assert f"2 records of topic {TOPIC} are no requests; the first, partition 0, offset 3" in str(held.exception)
-    assert "Anna" not in held.output + str(held.exception)
-    assert [e.key_hash for e in asked()][2:] == [keys.hash(MEMBERS, "44")], "the others are not held up"
+    refused = erase()
+    assert [u["offset"] for u in json.loads(refused.stdout)["unreadable_requests"]] == [3, 4]
+    assert f"2 records of topic {TOPIC} are no requests; the first, partition 0, offset 3" in str(refused.exception)
+    assert "Anna" not in refused.output + str(refused.exception)
+    assert [e.key_hash for e in requests()][2:] == [keys.hash(MEMBERS, "44")], "the others are not held up"
     admin = AdminClient({"bootstrap.servers": servers})
     for answer in admin.delete_records([TopicPartition(TOPIC, 0, 5)]).values():
         answer.result()
     assert erase().exit_code == 0
-    assert len(asked()) == 3
+    assert len(requests()) == 3

@@ -29,19 +29,19 @@ ANNA, BEN, CARL = 481516, 481517, 481518
 OTHERS = range(600, 640)
 
 
-def said(table: str, op: str, offset: int, lsn: int, key: int, **image: object) -> TableEvent:
+def table_event(table: str, op: str, offset: int, lsn: int, key: int, **image: object) -> TableEvent:
     return TableEvent(table, Event(op, offset, lsn, key, image))  # type: ignore[arg-type]
 
 
 HISTORY = [
-    *(said(MEMBERS, "c", n, 10 + n, key, name="a name") for n, key in enumerate((ANNA, BEN, CARL))),
-    *(said(MEMBERS, "c", 3 + n, 20 + n, key, name="another name") for n, key in enumerate(OTHERS)),
-    said(CLAIMS, "c", 0, 100, 71, member_id=ANNA, text="t"),
-    said(CLAIMS, "c", 1, 101, 72, member_id=BEN, text="t"),
-    *(said(CLAIMS, "c", 2 + n, 110 + n, 900 + n, member_id=key, text="t") for n, key in enumerate(OTHERS)),
-    said(PHOTOS, "c", 0, 200, 81, claim_id=71, text="p"),
-    said(PHOTOS, "c", 1, 201, 82, claim_id=72, text="p"),
-    said(CLAIMS, "d", 2 + len(OTHERS), 210, 71),
+    *(table_event(MEMBERS, "c", n, 10 + n, key, name="a name") for n, key in enumerate((ANNA, BEN, CARL))),
+    *(table_event(MEMBERS, "c", 3 + n, 20 + n, key, name="another name") for n, key in enumerate(OTHERS)),
+    table_event(CLAIMS, "c", 0, 100, 71, member_id=ANNA, text="t"),
+    table_event(CLAIMS, "c", 1, 101, 72, member_id=BEN, text="t"),
+    *(table_event(CLAIMS, "c", 2 + n, 110 + n, 900 + n, member_id=key, text="t") for n, key in enumerate(OTHERS)),
+    table_event(PHOTOS, "c", 0, 200, 81, claim_id=71, text="p"),
+    table_event(PHOTOS, "c", 1, 201, 82, claim_id=72, text="p"),
+    table_event(CLAIMS, "d", 2 + len(OTHERS), 210, 71),
     TableEvent(CLAIMS, Event("null", 3 + len(OTHERS), 0, 71)),
 ]
 
@@ -65,15 +65,15 @@ class Watched:
         monkeypatch.setattr(SubjectIndex, "_index", indexing)
         monkeypatch.setattr(ErasedEvents, "_find_within", opening)
 
-    def anew(self) -> None:
+    def reset(self) -> None:
         self.indexed, self.opened = [], []
 
 
 def erased(spark: SparkSession, pipeline: Pipeline, *members: int) -> RemovalOutcome:
     cutoff = current_cutoff(spark, pipeline, topics=False)
-    asked = asking.plan_erasure(spark, pipeline, [SubjectId("member", str(m)) for m in members], None, cutoff)
+    planned = asking.plan_erasure(spark, pipeline, [SubjectId("member", str(m)) for m in members], None, cutoff)
     if members:
-        asking.request_erasure(spark, pipeline, asked)
+        asking.request_erasure(spark, pipeline, planned)
     return Removal(spark, pipeline).run()
 
 
@@ -107,7 +107,7 @@ def test_erasure_reads_only_batches_that_name_its_subject(
     assert merge_spans(watched.indexed) == [(0, batches)]
     assert len(set(watched.opened)) < 7, "hers, and by chance one more"
 
-    watched.anew()
+    watched.reset()
     touched = {*watched.indexed}
     outcome = erased(spark, pipeline, BEN)
     assert outcome.taken[BRONZE]["events"] == 3
@@ -118,7 +118,7 @@ def test_erasure_reads_only_batches_that_name_its_subject(
     assert len(set(watched.opened)) < 6
     assert {*rows(spark, pipeline, MEMBERS)} == {CARL, *OTHERS}
 
-    watched.anew()
+    watched.reset()
     assert erased(spark, pipeline).taken[BRONZE]["events"] == 0
     assert watched.opened == [], "nothing has come, and nobody has asked"
 
@@ -137,15 +137,15 @@ def test_later_events_and_interrupted_searches_are_found(
     # Of hers once more, and a photo of a claim that nobody knows: captured and merged.
     read_on = [
         *HISTORY,
-        said(CLAIMS, "c", 4 + len(OTHERS), 100, 71, member_id=ANNA, text="t"),
-        said(PHOTOS, "c", 2, 202, 83, claim_id=73, text="p"),
+        table_event(CLAIMS, "c", 4 + len(OTHERS), 100, 71, member_id=ANNA, text="t"),
+        table_event(PHOTOS, "c", 2, 202, 83, claim_id=73, text="p"),
     ]
     read(spark, pipeline, tmp_path / "again", read_on)
     # That claim turns out to be hers: captured alone.
     captured_only = [
         *read_on,
-        said(MEMBERS, "u", 3 + len(OTHERS), 10, ANNA, name="late"),
-        said(CLAIMS, "c", 5 + len(OTHERS), 102, 73, member_id=ANNA, text="t"),
+        table_event(MEMBERS, "u", 3 + len(OTHERS), 10, ANNA, name="late"),
+        table_event(CLAIMS, "c", 5 + len(OTHERS), 102, 73, member_id=ANNA, text="t"),
     ]
     captured(spark, pipeline, tmp_path / "last", people.records(captured_only, 1), None, 5)
     assert erased(spark, pipeline).taken[BRONZE]["events"] == 9

@@ -244,7 +244,7 @@ def comparable(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def folded(
+def replayed(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[list[TableCase], Case, dict[str, Any]]:
     every, batches = changelog(11)
@@ -262,16 +262,16 @@ def folded(
 
 
 @pytest.mark.parametrize("number", range(len(HISTORIES)), ids=list(HISTORIES))
-def test_added_columns_hold_their_values(number: int, folded: tuple[list[TableCase], Case, dict[str, Any]]) -> None:
-    every, case, summary = folded
+def test_added_columns_hold_their_values(number: int, replayed: tuple[list[TableCase], Case, dict[str, Any]]) -> None:
+    every, case, summary = replayed
     table_case = every[number]
     assert summary["quarantine"] == []
     lines = (case.out / summary["tables"][table_case.name]["file"]).read_text(encoding="utf-8").splitlines()
     assert comparable([json.loads(line) for line in lines]) == comparable(table_case.rows)
 
 
-def test_duckdb_reads_added_columns(folded: tuple[list[TableCase], Case, dict[str, Any]]) -> None:
-    every, case, _ = folded
+def test_duckdb_reads_added_columns(replayed: tuple[list[TableCase], Case, dict[str, Any]]) -> None:
+    every, case, _ = replayed
     duckdb.sql("LOAD delta")
     for table_case in every:
         silver = case.out / "silver" / case.name / table_case.name

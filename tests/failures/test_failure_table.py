@@ -74,7 +74,7 @@ def rows(spark: SparkSession, path: Path) -> list[Any]:
     return spark.read.format("delta").load(str(path)).collect()
 
 
-def anew(spark: SparkSession) -> None:
+def clear_delta_cache(spark: SparkSession) -> None:
     """Clears Delta's cache of snapshots."""
     jvm: Any = spark._jvm
     jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
@@ -235,7 +235,7 @@ def test_missing_or_damaged_files_are_damage(
     path = delta_table(spark, tmp_path / "t")
     delta_table(spark, tmp_path / "other")
     spark.range(5).write.format("delta").mode("append").save(str(path))
-    anew(spark)
+    clear_delta_cache(spark)
     place = path / "_delta_log" if "log" in damage else path
     file = sorted(place.glob("*.parquet" if "data" in damage else "*.json"))[0]
     if "corrupt" in damage:
@@ -259,7 +259,7 @@ def test_table_of_a_newer_delta_is_refused(spark: SparkSession, pipeline: Pipeli
     newer = json.dumps({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}})
     lines = [newer if "protocol" in json.loads(line) else line for line in commit.read_text().splitlines()]
     commit.write_text("\n".join(lines))
-    anew(spark)
+    clear_delta_cache(spark)
     error = raised_error(lambda: rows(spark, path), pipeline)
     assert isinstance(error, LakehouseDamaged)
     assert "features" in error.problem

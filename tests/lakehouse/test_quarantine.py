@@ -37,7 +37,7 @@ def events(spark: SparkSession, topic: str, offsets: Iterable[int], batch: int) 
     return local_rows(spark, [{"topic": topic, "offset": o, **common, **named} for o in offsets], _ADDED)
 
 
-def held(quarantine: Quarantine) -> list[tuple[str, int]]:
+def stored_events(quarantine: Quarantine) -> list[tuple[str, int]]:
     return sorted((row["topic"], row["offset"]) for row in quarantine.rows().select("topic", "offset").collect())
 
 
@@ -67,7 +67,7 @@ def test_batch_reads_only_files_that_may_hold_its_events(
     assert opened == [], "no file holds such offsets"
     quarantine.add(events(spark, topic, [5, 15], 7))
     assert opened == [2], "those of the first two batches"
-    assert held(quarantine) == [(topic, o) for o in range(70)]
+    assert stored_events(quarantine) == [(topic, o) for o in range(70)]
 
 
 def test_repeated_events_are_stored_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -78,8 +78,8 @@ def test_repeated_events_are_stored_once(spark: SparkSession, tmp_path: Path) ->
     other.add(events(spark, "t", range(3), 1))
     # A backfill numbers its batches anew, and a batch that died comes again whole.
     Quarantine(spark, path, "p").add(events(spark, "t", range(3, 8), 40))
-    assert held(one) == [*(("t", o) for o in range(8)), *(("u", o) for o in range(5))]
-    assert held(other) == [("t", o) for o in range(3)]
+    assert stored_events(one) == [*(("t", o) for o in range(8)), *(("u", o) for o in range(5))]
+    assert stored_events(other) == [("t", o) for o in range(3)]
 
 
 def test_compacted_events_can_be_removed(spark: SparkSession, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_compacted_events_can_be_removed(spark: SparkSession, tmp_path: Path) ->
     assert not quarantine.compact()
     quarantine.add(events(spark, "t", [3, 1000], 99))
     quarantine.remove(quarantine.rows().where("offset in (3, 1000)"))
-    assert held(quarantine) == [("t", o) for o in range(2 * compaction.FILES_PER_SIZE_UNREAD) if o != 3]
+    assert stored_events(quarantine) == [("t", o) for o in range(2 * compaction.FILES_PER_SIZE_UNREAD) if o != 3]
 
 
 def test_older_table_without_statistics_gets_them(
@@ -106,7 +106,7 @@ def test_older_table_without_statistics_gets_them(
     quarantine = Quarantine(spark, path, "p")
     quarantine.add(events(spark, "t", range(2, 6), 2))
     quarantine.add(events(spark, "t", range(6, 8), 3))
-    assert held(quarantine) == [("t", o) for o in range(8)]
+    assert stored_events(quarantine) == [("t", o) for o in range(8)]
     bounds = sorted(f.bounds("offset") or (-1, -1) for f in delta_table.Table(spark, path).files().values())
     assert bounds == [(-1, -1), (4, 5), (6, 7)]
     table = delta_table.Table(spark, path)

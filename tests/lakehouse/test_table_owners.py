@@ -17,7 +17,7 @@ from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.merge import Merge
 from ingest.pipeline.composition import bronze_of, rules_of
 from tests.changelogs import Record
-from tests.merge.origin_rules import US, Database, both
+from tests.merge.origin_rules import US, Database, two_databases
 from tests.merge.rules import row
 from tests.shop import captured, merged, pipeline
 
@@ -38,7 +38,7 @@ def changes(one: Database, name: str, lsn: int) -> None:
 
 
 def records(first: str) -> list[Record]:
-    eu, us, found = both()
+    eu, us, found = two_databases()
     for name in ("eu", "us") if first == "eu" else ("us", "eu"):
         changes(eu if name == "eu" else us, name, 100 if name == "eu" else 5000)
     return found

@@ -13,18 +13,18 @@ from pyspark.sql import SparkSession
 from ingest.backfill.rebuilding import Rebuild
 from ingest.suppression.cutoff import WHOLE_SOURCE, Cutoff
 from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, SETTINGS, insured, topic
-from tests.erasure.test_removal import ANNA, BEN, TEXT, adds_up, merge, remove, said
-from tests.suppression.test_suppression import ask, rows
+from tests.erasure.test_removal import ANNA, BEN, TEXT, check_accounts_and_silver, merge, remove, table_event
+from tests.suppression.test_suppression import rows, write_requests
 
 pytestmark = pytest.mark.spark
 CARL = 99002
 VERSIONS = sorted((Path(__file__).parent / "versions").glob("*.tar.xz"))
 NEXT = [
-    said(CLAIMS, "u", 6, 22, 62, member_id=CARL, text="late, and deleted since"),
-    said(CLAIMS, "u", 7, 24, 64, member_id=CARL, text="late, and moved since"),
-    said(CLAIMS, "u", 8, 23, 60, member_id=ANNA, text=TEXT),
-    said(CLAIMS, "u", 9, 40, 61, member_id=BEN, text="found again"),
-    said(CLAIMS, "c", 10, 41, 65, member_id=CARL, text="fire"),
+    table_event(CLAIMS, "u", 6, 22, 62, member_id=CARL, text="late, and deleted since"),
+    table_event(CLAIMS, "u", 7, 24, 64, member_id=CARL, text="late, and moved since"),
+    table_event(CLAIMS, "u", 8, 23, 60, member_id=ANNA, text=TEXT),
+    table_event(CLAIMS, "u", 9, 40, 61, member_id=BEN, text="found again"),
+    table_event(CLAIMS, "c", 10, 41, 65, member_id=CARL, text="fire"),
 ]
 
 
@@ -41,9 +41,9 @@ def test_lakehouse_of_an_earlier_version_is_continued(spark: SparkSession, tmp_p
         65: {"member_id": CARL, "text": "fire"},
     }
     assert rows(spark, made, CLAIMS) == claims
-    adds_up(spark, made, tmp_path / "proof")
+    check_accounts_and_silver(spark, made, tmp_path / "proof")
     ends = {topic(CLAIMS): {1: 11}, topic(MEMBERS): {1: 3}, topic(PHOTOS): {1: 2}}
-    ask(spark, made, {BEN: Cutoff(ends, {WHOLE_SOURCE: (0, 41, 0, 0, 1, 0, 0)})})
+    write_requests(spark, made, {BEN: Cutoff(ends, {WHOLE_SOURCE: (0, 41, 0, 0, 1, 0, 0)})})
     remove(spark, made)
     del claims[61]
     assert rows(spark, made, CLAIMS) == claims

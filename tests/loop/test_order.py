@@ -126,16 +126,16 @@ def test_key_in_two_partitions_without_positions_warns_or_stops(
             key = {"id": i}
             records.append({"topic": "t", "partition": partition, "offset": i, "key": key, "value": value})
 
-    def folded(name: str, settings: dict[str, Any]) -> None:
+    def replayed(name: str, settings: dict[str, Any]) -> None:
         folder = write(tmp_path / "events" / name, records, settings)
         case = Case(name, (folder / "events.jsonl",), folder / "tables.json", tmp_path / name)
         list(replay(spark, [case], Delivery(batch_size=2), "delta"))
 
-    folded("said", {})
-    (said,) = [r.getMessage() for r in caplog.records if "public.orders" in r.getMessage()]
-    assert "1 keys of a batch have changes in two partitions" in said
+    replayed("said", {})
+    (warning,) = [r.getMessage() for r in caplog.records if "public.orders" in r.getMessage()]
+    assert "1 keys of a batch have changes in two partitions" in warning
     with pytest.raises(ChangelogUnusable, match="can't be known"):
-        folded("stopped", {"keys_in_two_partitions": "stop"})
+        replayed("stopped", {"keys_in_two_partitions": "stop"})
 
 
 @pytest.mark.parametrize("partial", [False, True], ids=["whole images", "partial images"])

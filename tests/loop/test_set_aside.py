@@ -90,7 +90,7 @@ def checked(spark: SparkSession, shop: Pipeline) -> dict[str, dict[str, int]]:
     return found.tables
 
 
-def whole(spark: SparkSession, folder: Path) -> tuple[Pipeline, dict[str, dict[str, int]]]:
+def undisturbed_shop(spark: SparkSession, folder: Path) -> tuple[Pipeline, dict[str, dict[str, int]]]:
     """Returns the same shop with a correct file from the beginning."""
     shop = pipeline(folder, tables=RENAMED)
     merged(spark, shop, captured(spark, shop, folder, changelog()))
@@ -108,7 +108,7 @@ def test_table_is_set_aside_and_catches_up(spark: SparkSession, tmp_path: Path, 
     assert result.exception.exit_code == 2
     for word in (ITEMS, "'email' and 'Email'", "rename"):
         assert word in str(result.exception)
-    right, sums = whole(spark, tmp_path / "whole")
+    right, sums = undisturbed_shop(spark, tmp_path / "whole")
     now, wanted = digests(spark, shop), digests(spark, right)
     assert [now[t] for t in (ORDERS, NOTES)] == [wanted[t] for t in (ORDERS, NOTES)]
     counted = checked(spark, shop)
@@ -170,7 +170,7 @@ def test_status_shows_a_table_set_aside_by_a_backfill(
     pipeline(tmp_path, tables=RENAMED)
     assert cli(*words).exit_code == 0
     assert json.loads(cli("status", file, "--json").output)["set_aside_by_backfills"] == {}
-    right, _ = whole(spark, tmp_path / "whole")
+    right, _ = undisturbed_shop(spark, tmp_path / "whole")
     assert digests(spark, shop)[ITEMS] == digests(spark, right)[ITEMS]
 
 
@@ -193,7 +193,7 @@ def test_rebuild_repairs_a_table_next_to_a_stream(spark: SparkSession, tmp_path:
     assert json.loads(cli("status", file, "--json").output)["set_aside"] == {}
     checked(spark, shop)
     merged(spark, shop, captured(spark, shop, tmp_path, records))
-    right, _ = whole(spark, tmp_path / "whole")
+    right, _ = undisturbed_shop(spark, tmp_path / "whole")
     assert digests(spark, shop) == digests(spark, right)
     checked(spark, shop)
 

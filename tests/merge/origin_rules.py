@@ -25,14 +25,14 @@ class Database:
         self.topic.tombstone({"id": i})
 
 
-def both(key: tuple[str, ...] = ("id",)) -> tuple[Database, Database, list[Record]]:
+def two_databases(key: tuple[str, ...] = ("id",)) -> tuple[Database, Database, list[Record]]:
     records: list[Record] = []
     return Database(EU, records, key), Database(US, records, key), records
 
 
 @rule
 def another_database_of_one_name() -> Rule:
-    eu, us, records = both()
+    eu, us, records = two_databases()
     eu.change("c", 100, row(1, "eu"))
     us.change("c", 5000, row(1, "us"))
     eu.change("c", 110, row(2, "eu"))
@@ -46,7 +46,7 @@ def another_database_of_one_name() -> Rule:
 
 @rule
 def null_tombstone_of_another_database() -> Rule:
-    eu, us, records = both()
+    eu, us, records = two_databases()
     eu.change("c", 100, row(1, "eu"))
     eu.change("c", 101, row(2, "eu"))
     us.change("c", 5000, row(1, "us"))
@@ -58,7 +58,7 @@ def null_tombstone_of_another_database() -> Rule:
 
 @rule
 def truncate_of_another_database() -> Rule:
-    eu, us, records = both()
+    eu, us, records = two_databases()
     eu.change("c", 100, row(1, "eu"))
     us.change("t", 5000, key=None)
     eu.change("u", 110, row(1, "eu later"))
@@ -67,7 +67,7 @@ def truncate_of_another_database() -> Rule:
 
 @rule
 def snapshot_of_another_database() -> Rule:
-    eu, us, records = both()
+    eu, us, records = two_databases()
     eu.change("c", 100, row(1, "eu"))
     for snapshot, i in (("first", 7), ("last", 8)):
         us.change("r", 5000, row(i, "us"))
@@ -79,7 +79,7 @@ def snapshot_of_another_database() -> Rule:
 
 @rule
 def rows_without_a_key_of_another_database() -> Rule:
-    eu, us, records = both(key=())
+    eu, us, records = two_databases(key=())
     eu.change("c", 100, {"v": "a"}, key=None)
     us.change("c", 100, {"v": "a"}, key=None)
     us.change("d", 101, before={"v": "a"}, key=None)
@@ -90,7 +90,7 @@ def rows_without_a_key_of_another_database() -> Rule:
 
 @rule
 def columns_of_another_database() -> Rule:
-    eu, us, records = both()
+    eu, us, records = two_databases()
     eu.change("c", 100, row(1, "eu"))
     us.change("c", 5000, {"id": 2, "only_there": 1})
     return Rule("nor do its columns get into the table", records, {ORDERS: [row(1, "eu")]}, {1: OTHER})
@@ -115,7 +115,7 @@ def two_servers_of_mysql() -> Rule:
 
 @rule
 def events_that_name_no_source() -> Rule:
-    eu, _, records = both()
+    eu, _, records = two_databases()
     eu.change("c", 100, row(1, "eu"))
     eu.topic.change("u", 110, row(1, "names no server"))
     eu.change("u", 120, row(1, "eu later"))
@@ -124,7 +124,7 @@ def events_that_name_no_source() -> Rule:
 
 @rule
 def tables_named_by_their_server() -> Rule:
-    eu, us, records = both()
+    eu, us, records = two_databases()
     eu.change("c", 100, row(1, "eu"))
     us.change("c", 5000, row(1, "us"))
     us.change("d", 5010, before=row(1, "us"))
@@ -137,7 +137,7 @@ def tables_named_by_their_server() -> Rule:
 
 @rule
 def a_server_under_another_name() -> Rule:
-    eu, us, records = both()
+    eu, us, records = two_databases()
     eu.change("c", 100, row(1, "a"))
     us.change("u", 110, row(1, "b"))
     settings = {"renamed": {"us/shop_us": "eu/shop_eu"}}

@@ -29,15 +29,15 @@ class Placed:
     rule: Rule
     shared: str | None
 
-    def _moved(self, said: Any) -> Any:
-        return json.loads(json.dumps(said).replace("public", self.shared or f"rule{self.number}"))
+    def _moved(self, value: Any) -> Any:
+        return json.loads(json.dumps(value).replace("public", self.shared or f"rule{self.number}"))
 
-    def _with_ids(self, said: Any, by: int) -> Any:
-        if isinstance(said, list):
-            return [self._with_ids(part, by) for part in said]
-        if not isinstance(said, dict):
-            return said
-        return {k: v + by if k == "id" else self._with_ids(v, by) for k, v in said.items()}
+    def _with_ids(self, value: Any, by: int) -> Any:
+        if isinstance(value, list):
+            return [self._with_ids(part, by) for part in value]
+        if not isinstance(value, dict):
+            return value
+        return {k: v + by if k == "id" else self._with_ids(v, by) for k, v in value.items()}
 
     def records(self) -> list[Record]:
         moved: list[Record] = self._moved(self.rule.records)
@@ -53,19 +53,19 @@ class Placed:
         tables: dict[str, Rows] = self._moved(self.rule.tables)
         return tables
 
-    def own(self, found: dict[str, Rows]) -> dict[str, Rows]:
+    def rows_of_rule(self, tables_found: dict[str, Rows]) -> dict[str, Rows]:
         """Returns the rule's tables among those of the lakehouse, with the names and ids of the rule's text."""
         if self.shared is None:
-            return {t: rows for t, rows in found.items() if t in self.expected()}
+            return {t: rows for t, rows in tables_found.items() if t in self.expected()}
         (table,) = self.expected()
         columns = {c for r in self.rule.records if r["value"] for c in (r["value"].get("after") or {})}
         ids = range(_IDS * self.number, _IDS * (self.number + 1))
-        rows = [self._with_ids(row, -_IDS * self.number) for row in found[table] if row["id"] in ids]
+        rows = [self._with_ids(row, -_IDS * self.number) for row in tables_found[table] if row["id"] in ids]
         return {table: [{c: v for c, v in row.items() if c in columns or v is not None} for row in rows]}
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class RuleGroup:
     """Rules that share one lakehouse. Their records alternate; heartbeats replace the records of rules that have none
     left."""
 
@@ -102,11 +102,11 @@ def _shared(rule: Rule) -> str | None:
     return _PARTIAL_ROWS if UNAVAILABLE in json.dumps(rule.records) else _ROWS
 
 
-def neighbours(rules: Sequence[Rule]) -> list[Neighbours]:
+def rule_groups(rules: Sequence[Rule]) -> list[RuleGroup]:
     """Returns groups of rules with equal settings of the whole lakehouse."""
     together: dict[str, list[Placed]] = defaultdict(list)
     for number, rule in enumerate(rules):
         one = Placed(number, rule, _shared(rule))
-        of_all = {what: said for what, said in one.settings().items() if what != "tables"}
+        of_all = {what: value for what, value in one.settings().items() if what != "tables"}
         together[json.dumps(of_all, sort_keys=True)].append(one)
-    return [Neighbours(tuple(placed)) for placed in together.values()]
+    return [RuleGroup(tuple(placed)) for placed in together.values()]

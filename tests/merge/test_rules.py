@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from ingest.backfill.replay import Case, Delivery, replay
 from tests.changelogs import write
 from tests.merge import origin_rules, snapshot_rules  # noqa: F401 (their rules are among all)
+from tests.merge.rule_groups import RuleGroup, rule_groups
 from tests.merge.rules import Rows, Rule, rules
-from tests.merge.side_by_side import Neighbours, neighbours
 
 pytestmark = pytest.mark.spark
 RULES = list(rules())
@@ -32,41 +32,41 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Folded:
+class Replayed:
     outcomes: dict[int, Outcome]
     counts: list[tuple[dict[str, int], dict[str, int]]]
     """The actual and the expected counts of each lakehouse."""
 
 
-def _outcomes(together: Neighbours, case: Case, summary: dict[str, Any]) -> Iterator[tuple[int, Outcome]]:
+def _outcomes(group: RuleGroup, case: Case, summary: dict[str, Any]) -> Iterator[tuple[int, Outcome]]:
     found = {
         table: [json.loads(line) for line in (case.out / settings["file"]).read_text(encoding="utf-8").splitlines()]
         for table, settings in summary["tables"].items()
     }
-    turns = list(together.turns())
-    for one in together.rules:
+    turns = list(group.turns())
+    for one in group.rules:
         lines = {line: at for line, (_, whose, at) in enumerate(turns) if whose == one}
         quarantined = {lines[q["line"]]: q["code"] for q in summary["quarantine"] if q["line"] in lines}
-        yield one.number, Outcome(one.own(found), one.expected(), quarantined)
-    of_a_rule = {t for one in together.rules for t in one.expected()}
+        yield one.number, Outcome(one.rows_of_rule(found), one.expected(), quarantined)
+    of_a_rule = {t for one in group.rules for t in one.expected()}
     assert {t: rows for t, rows in found.items() if t not in of_a_rule and rows} == {}
 
 
 @pytest.fixture(scope="module", params=DELIVERIES)
-def folded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Folded:
+def replayed(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
     root = tmp_path_factory.mktemp("rules")
-    all_found = Folded({}, [])
-    for number, together in enumerate(neighbours(RULES)):
-        turns = list(together.turns())
-        folder = write(root / "events" / str(number), [record for record, _, _ in turns], together.settings())
+    all_found = Replayed({}, [])
+    for number, group in enumerate(rule_groups(RULES)):
+        turns = list(group.turns())
+        folder = write(root / "events" / str(number), [record for record, _, _ in turns], group.settings())
         case = Case("rules", (folder / "events.jsonl",), folder / "tables.json", root / str(number))
         one_each = request.param == "one record a batch"
-        ((_, summary),) = replay(spark, [case], Delivery(len(together.rules) if one_each else 0), "jsonl")
-        all_found.outcomes.update(_outcomes(together, case, summary))
+        ((_, summary),) = replay(spark, [case], Delivery(len(group.rules) if one_each else 0), "jsonl")
+        all_found.outcomes.update(_outcomes(group, case, summary))
         right = {
             "read": len(turns),
-            "quarantined": sum(len(one.rule.quarantined) for one in together.rules),
-            "suppressed": sum(one.rule.suppressed for one in together.rules) + sum(one is None for _, one, _ in turns),
+            "quarantined": sum(len(one.rule.quarantined) for one in group.rules),
+            "suppressed": sum(one.rule.suppressed for one in group.rules) + sum(one is None for _, one, _ in turns),
         }
         all_found.counts.append((summary, right))
     return all_found
@@ -77,17 +77,17 @@ def _bag(rows: Rows) -> Counter[str]:
 
 
 @pytest.mark.parametrize("number", range(len(RULES)), ids=lambda n: RULES[n].name)
-def test_rule_holds(number: int, folded: Folded) -> None:
+def test_rule_holds(number: int, replayed: Replayed) -> None:
     rule: Rule = RULES[number]
-    outcome = folded.outcomes[number]
+    outcome = replayed.outcomes[number]
     assert {t: _bag(rows) for t, rows in outcome.tables.items()} == {
         t: _bag(rows) for t, rows in outcome.expected.items()
     }
     assert outcome.quarantined == rule.quarantined
 
 
-def test_each_record_is_counted_once(folded: Folded) -> None:
-    for summary, right in folded.counts:
+def test_each_record_is_counted_once(replayed: Replayed) -> None:
+    for summary, right in replayed.counts:
         assert {what: summary[what] for what in right} == right
         counted = sum(summary[what] for what in ("applied", "superseded", "quarantined", "suppressed"))
         assert summary["read"] == counted

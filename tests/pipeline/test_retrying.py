@@ -172,7 +172,7 @@ def test_failure_inside_any_step_leaves_no_partial_state(
 
 
 def _run(spark: SparkSession, shop: Pipeline, file: Path, mode: str, stop: Stop, states: States) -> None:
-    def life(progressed: OnProgress) -> None:
+    def run_once(progressed: OnProgress) -> None:
         def reported(_: Progress) -> None:
             progressed()
 
@@ -192,7 +192,7 @@ def _run(spark: SparkSession, shop: Pipeline, file: Path, mode: str, stop: Stop,
         held = Bronze(spark, shop.layout.bronze("shop")).rows().count()
         return len(file.read_text().splitlines()) - held
 
-    Retries(spark, shop, stop, states.append)(life)
+    Retries(spark, shop, stop, states.append)(run_once)
 
 
 def test_killed_engine_ends_the_run_at_once(tmp_path: Path) -> None:

@@ -78,13 +78,13 @@ def others(spark: SparkSession, count: int) -> DataFrame:
 
 
 @pytest.fixture(scope="module")
-def found(lakehouse: Path) -> PlaceScan:
+def scanned(lakehouse: Path) -> PlaceScan:
     return scan(lakehouse)
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_deleted_rows_are_found_in_data_files(name: str, found: PlaceScan) -> None:
-    there = {(f.needle, f.part.split(",")[0], f.form) for f in found.findings.values() if is_data(name, f.file)}
+def test_deleted_rows_are_found_in_data_files(name: str, scanned: PlaceScan) -> None:
+    there = {(f.needle, f.part.split(",")[0], f.form) for f in scanned.findings.values() if is_data(name, f.file)}
     assert ("email", "row group 0", "as given") in there
     assert ("member", "row group 0", IN_COLUMN) in there
 
@@ -96,44 +96,46 @@ def is_data(name: str, file: str) -> bool:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_statistics_and_predicates_are_found_in_commits(name: str, found: PlaceScan) -> None:
-    there = in_file(found, f"{name}/_delta_log/0000000000000000000")
+def test_statistics_and_predicates_are_found_in_commits(name: str, scanned: PlaceScan) -> None:
+    there = in_file(scanned, f"{name}/_delta_log/0000000000000000000")
     assert ("email", "first 32 characters") in there
     assert ("member", IN_COLUMN) in there
 
 
-def test_the_predicate_of_a_delete_is_found(found: PlaceScan) -> None:
+def test_the_predicate_of_a_delete_is_found(scanned: PlaceScan) -> None:
     """The last commit of a table with deletion vectors holds a predicate and no statistics."""
     last = "vectors/_delta_log/00000000000000000004.json"
-    assert ("member", IN_COLUMN) in in_file(found, last)
+    assert ("member", IN_COLUMN) in in_file(scanned, last)
 
 
-def test_checksums_of_the_log_are_read(found: PlaceScan) -> None:
-    assert any(f.file.endswith(".crc") and f.file.startswith("rewritten/_delta_log/") for f in found.findings.values())
+def test_checksums_of_the_log_are_read(scanned: PlaceScan) -> None:
+    assert any(
+        f.file.endswith(".crc") and f.file.startswith("rewritten/_delta_log/") for f in scanned.findings.values()
+    )
 
 
-def test_the_change_feed_is_read(found: PlaceScan) -> None:
-    assert in_file(found, "feed/_change_data/") >= {("email", "as given"), ("member", IN_COLUMN)}
+def test_the_change_feed_is_read(scanned: PlaceScan) -> None:
+    assert in_file(scanned, "feed/_change_data/") >= {("email", "as given"), ("member", IN_COLUMN)}
 
 
 @pytest.mark.parametrize("name", ["checkpoints", "parsed", "v2"])
-def test_checkpoints_are_read(name: str, found: PlaceScan, lakehouse: Path) -> None:
+def test_checkpoints_are_read(name: str, scanned: PlaceScan, lakehouse: Path) -> None:
     where = "_sidecars" if name == "v2" else ""
     log = lakehouse / name / "_delta_log"
     files = list((log / where).glob("*.parquet" if where else "*.checkpoint*.parquet"))
     assert files
-    hits = {f.needle for f in found.findings.values() if any(f.file.endswith(file.name) for file in files)}
+    hits = {f.needle for f in scanned.findings.values() if any(f.file.endswith(file.name) for file in files)}
     assert hits == {"email", "member"}
 
 
-def test_deletion_vectors_are_decoded(found: PlaceScan) -> None:
-    kinds = {k.kind: k.files for k in found.read()}
+def test_deletion_vectors_are_decoded(scanned: PlaceScan) -> None:
+    kinds = {k.kind: k.files for k in scanned.read()}
     assert kinds["deletion vector"] >= 1
     assert kinds["parquet"] >= 14
 
 
-def test_every_file_of_a_table_is_read(found: PlaceScan) -> None:
-    assert unread(found) == []
+def test_every_file_of_a_table_is_read(scanned: PlaceScan) -> None:
+    assert unread(scanned) == []
 
 
 def test_log_of_a_vacuumed_table_still_holds_values(spark: SparkSession, lakehouse: Path) -> None:

@@ -26,7 +26,7 @@ def topic(by: str, codec: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def found(stack: Stack) -> PlaceScan:
+def scanned(stack: Stack) -> PlaceScan:
     kafka: dict[str, Any] = {"bootstrap.servers": stack.kafka.bootstrap_servers}
     admin = AdminClient(kafka)
     topics = []
@@ -51,22 +51,22 @@ def found(stack: Stack) -> PlaceScan:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("by", COMPRESSED_BY)
-def test_records_are_found_in_every_codec(by: str, codec: str, found: PlaceScan) -> None:
+def test_records_are_found_in_every_codec(by: str, codec: str, scanned: PlaceScan) -> None:
     part = "its bytes" if codec == "none" else f"records compressed by {codec}"
-    ours = [f for f in found.findings.values() if f.file.startswith(f"{topic(by, codec)}-0/")]
+    ours = [f for f in scanned.findings.values() if f.file.startswith(f"{topic(by, codec)}-0/")]
     there = {(f.part, f.needle, f.form) for f in ours}
     assert (part, "email", "JSON escapes") in there
     assert (part, "member", IN_COLUMN) in there
 
 
-def test_other_files_of_the_broker_are_read(found: PlaceScan) -> None:
-    kinds = {k.kind: k.files for k in found.read()}
+def test_other_files_of_the_broker_are_read(scanned: PlaceScan) -> None:
+    kinds = {k.kind: k.files for k in scanned.read()}
     assert kinds["kafka segment"] >= 10
-    ours = [entry for entry in unread(found) if entry[0].startswith("scan.")]
+    ours = [entry for entry in unread(scanned) if entry[0].startswith("scan.")]
     assert ours == []
 
 
-def test_topic_without_the_subject_is_clean(stack: Stack, found: PlaceScan, tmp_path: Path) -> None:
+def test_topic_without_the_subject_is_clean(stack: Stack, scanned: PlaceScan, tmp_path: Path) -> None:
     producer = Producer({"bootstrap.servers": stack.kafka.bootstrap_servers, "compression.type": "zstd"})
     for i in range(300):
         producer.produce("scan.clean", json.dumps({"id": i, "mail": f"{i}@mail.example"}))

@@ -17,15 +17,15 @@ OWNERS = [f"{n:064x}" for n in range(1200)]
 
 
 def test_concurrent_callers_get_one_key_and_destroyed_keys_are_gone(stack: Stack) -> None:
-    there = stack.postgres
-    url = sa.URL.create("postgresql+psycopg", there.user, there.password, there.host, there.port, there.dbname)
+    server = stack.postgres
+    url = sa.URL.create("postgresql+psycopg", server.user, server.password, server.host, server.port, server.dbname)
 
     def opened() -> KeyStore:
         store = KeyStore(url.render_as_string(hide_password=False), "insured", {1: bytes(range(32))})
         store.initialise("check")
         return store
 
-    def asked(_: int) -> dict[str, DataKey]:
+    def ensured_keys(_: int) -> dict[str, DataKey]:
         store = opened()
         found = {key.owner: key for key in store.ensure(OWNERS)}
         store.close()
@@ -34,14 +34,14 @@ def test_concurrent_callers_get_one_key_and_destroyed_keys_are_gone(stack: Stack
     opened().close()
     try:
         with ThreadPoolExecutor(4) as pool:
-            first, *others = pool.map(asked, range(4))
+            first, *others = pool.map(ensured_keys, range(4))
         assert first.keys() == set(OWNERS)
         assert all(other == first for other in others)
         store = opened()
         assert store.destroy("r1", iter(OWNERS[:700])) == 700
         assert store.destroy("r1", iter(OWNERS)) == 0
         assert {key.owner for key in store.by_id(key.key_id for key in first.values())} == set(OWNERS[700:])
-        with psycopg.connect(there.dsn, autocommit=True) as connection:
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
             connection.execute("CHECKPOINT")
             row = connection.execute("SELECT pg_read_binary_file(pg_relation_filepath('data_keys'))").fetchone()
             assert row is not None
@@ -49,5 +49,5 @@ def test_concurrent_callers_get_one_key_and_destroyed_keys_are_gone(stack: Stack
         assert next(store.ensure(OWNERS[:1])).key_id != first[OWNERS[0]].key_id
         store.close()
     finally:
-        with psycopg.connect(there.dsn, autocommit=True) as connection:
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
             connection.execute("DROP TABLE IF EXISTS data_keys, destroyed, hashed_by")

@@ -35,7 +35,7 @@ from ingest.testing import fold
 from tests.changelogs import Record, Topic, schema
 from tests.erasure import people
 from tests.erasure.people import CLAIMS, COLUMNS, MEMBERS, PHOTOS, SETTINGS, TABLES, insured
-from tests.erasure.test_removal import ANNA, BEN, NAME, STORY, TEXT, said
+from tests.erasure.test_removal import ANNA, BEN, NAME, STORY, TEXT, table_event
 from tests.proof.subject import scan
 from tests.suppression.test_suppression import captured, merged, rows
 
@@ -59,11 +59,13 @@ def shredding(folder: Path, **more: Any) -> Pipeline:
     return insured(folder, **{"privacy": privacy, "tables": SHRED} | more)
 
 
-def take(spark: SparkSession, pipeline: Pipeline, folder: Path, records: list[Record], batch: int = 20) -> None:
+def capture_and_merge(
+    spark: SparkSession, pipeline: Pipeline, folder: Path, records: list[Record], batch: int = 20
+) -> None:
     merged(spark, pipeline, captured(spark, pipeline, folder, records, None, batch), batch)
 
 
-def clear(spark: SparkSession, pipeline: Pipeline, table: str) -> dict[int, dict[str, Any]]:
+def decrypted(spark: SparkSession, pipeline: Pipeline, table: str) -> dict[int, dict[str, Any]]:
     found = decrypted_rows(spark, pipeline, table).collect()
     return {r.id: {c: r.asDict().get(c) for c in COLUMNS[table]} for r in found}
 
@@ -80,13 +82,13 @@ def test_decrypted_tables_equal_the_oracle(spark: SparkSession, tmp_path: Path, 
     lives = {case: people.random_history(random, case, 14, settled=False) for case in range(1, 9)}
     records = [record for case, life in lives.items() for record in people.records(life, case)]
     one, other = shredding(tmp_path), shredding(tmp_path, lakehouse=str(tmp_path / "other"))
-    take(spark, one, tmp_path / "one", records, len(records))
-    take(spark, other, tmp_path / "two", records, len(records) // 5)
+    capture_and_merge(spark, one, tmp_path / "one", records, len(records))
+    capture_and_merge(spark, other, tmp_path / "two", records, len(records) // 5)
     for table in TABLES:
         expected: dict[Any, Any] = {}
         for life in lives.values():
             expected |= fold([s.event for s in life if s.table == table], COLUMNS[table])
-        assert clear(spark, one, table) == expected, (seed, table)
+        assert decrypted(spark, one, table) == expected, (seed, table)
         sealed = rows(spark, one, table)
         assert sealed == rows(spark, other, table)
         (column,) = SHRED[table]["shred"]
@@ -99,27 +101,27 @@ def test_decrypted_tables_equal_the_oracle(spark: SparkSession, tmp_path: Path, 
 def test_copies_hold_no_readable_value_of_an_erased_subject(spark: SparkSession, tmp_path: Path) -> None:
     """Checks a copy of the lakehouse from before the erasure; values of others and of a new life are readable."""
     pipeline = shredding(tmp_path)
-    take(spark, pipeline, tmp_path / "events", people.records(STORY[:-2], 1))
+    capture_and_merge(spark, pipeline, tmp_path / "events", people.records(STORY[:-2], 1))
     assert scan(Path(pipeline.lakehouse), VALUES).findings == {}
-    assert clear(spark, pipeline, MEMBERS) == {ANNA: {"name": NAME}, BEN: {"name": "Ben"}}
+    assert decrypted(spark, pipeline, MEMBERS) == {ANNA: {"name": NAME}, BEN: {"name": "Ben"}}
     copy = tmp_path / "copy"
     shutil.copytree(pipeline.lakehouse, copy)
     ask(spark, pipeline, ANNA, people.cutoff(1, STORY[:-2]))
     backup = pipeline.model_copy(update={"lakehouse": str(copy)})
     for lakehouse in (pipeline, backup):
-        assert clear(spark, lakehouse, MEMBERS) == {ANNA: {"name": None}, BEN: {"name": "Ben"}}
-        assert clear(spark, lakehouse, CLAIMS)[99150] == {"member_id": ANNA, "text": None}
+        assert decrypted(spark, lakehouse, MEMBERS) == {ANNA: {"name": None}, BEN: {"name": "Ben"}}
+        assert decrypted(spark, lakehouse, CLAIMS)[99150] == {"member_id": ANNA, "text": None}
         # Two tables away, under the key of the claim.
-        assert clear(spark, lakehouse, PHOTOS) == {
+        assert decrypted(spark, lakehouse, PHOTOS) == {
             70: {"claim_id": 99150, "text": None},
             71: {"claim_id": 61, "text": "a door"},
         }
-    new = [*STORY[:-2], said(MEMBERS, "c", 3, 90, ANNA, name="Anna again")]
-    take(spark, pipeline, tmp_path / "new", people.records(new, 1))
+    new = [*STORY[:-2], table_event(MEMBERS, "c", 3, 90, ANNA, name="Anna again")]
+    capture_and_merge(spark, pipeline, tmp_path / "new", people.records(new, 1))
     Removal(spark, pipeline).run()
-    assert clear(spark, pipeline, MEMBERS) == {ANNA: {"name": "Anna again"}, BEN: {"name": "Ben"}}
-    assert clear(spark, pipeline, CLAIMS).keys() == {61}
-    assert clear(spark, backup, MEMBERS)[ANNA] == {"name": None}
+    assert decrypted(spark, pipeline, MEMBERS) == {ANNA: {"name": "Anna again"}, BEN: {"name": "Ben"}}
+    assert decrypted(spark, pipeline, CLAIMS).keys() == {61}
+    assert decrypted(spark, backup, MEMBERS)[ANNA] == {"name": None}
 
 
 @pytest.mark.long
@@ -127,11 +129,11 @@ def test_erasure_that_died_destroys_its_keys_when_repeated(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = shredding(tmp_path)
-    take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
+    capture_and_merge(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
     with monkeypatch.context() as dying:
         dying.setattr(request, "shred", lambda *_: None)
         ask(spark, pipeline, ANNA, people.cutoff(1, STORY))
-    assert clear(spark, pipeline, MEMBERS)[ANNA] == {"name": NAME}
+    assert decrypted(spark, pipeline, MEMBERS)[ANNA] == {"name": NAME}
     taken = Removal(spark, pipeline).run().taken
     assert taken[DATA_KEYS] == {"keys": 2}, "hers and her claim's"
     assert shred(spark, pipeline) == 0
@@ -180,8 +182,8 @@ def test_decrypted_values_keep_their_types(spark: SparkSession, tmp_path: Path) 
     settings = SETTINGS[MEMBERS] | {"personal": personal}
     plain = insured(tmp_path / "plain", tables={MEMBERS: settings})
     sealed = shredding(tmp_path / "sealed", tables={MEMBERS: settings | {"shred": personal}})
-    take(spark, plain, tmp_path / "a", topic.records, 2)
-    take(spark, sealed, tmp_path / "b", topic.records, 2)
+    capture_and_merge(spark, plain, tmp_path / "a", topic.records, 2)
+    capture_and_merge(spark, sealed, tmp_path / "b", topic.records, 2)
     whole = spark.read.format("delta").load(plain.layout.silver(plain.name, MEMBERS))
     expected = whole.select("id", *personal)
     found = decrypted_rows(spark, sealed, MEMBERS)
@@ -193,7 +195,7 @@ def test_sealed_text_has_the_documented_format(spark: SparkSession, tmp_path: Pa
     """Decrypts a sealed text without the project's code: AES-256-GCM, under the owner's key, bound to table and
     column."""
     pipeline = shredding(tmp_path)
-    take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
+    capture_and_merge(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
     text = rows(spark, pipeline, MEMBERS)[ANNA]["name"]
     found = re.fullmatch(r"sealed:1:([0-9a-f]{32}):(.+)", text)
     assert found is not None
@@ -212,7 +214,7 @@ def test_sealed_text_has_the_documented_format(spark: SparkSession, tmp_path: Pa
 @pytest.mark.usefixtures("whole_plans")
 def test_plans_show_no_key(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = shredding(tmp_path)
-    take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
+    capture_and_merge(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
     plan_text = decrypted_rows(spark, pipeline, MEMBERS)._jdf.queryExecution().toString()
     assert "aes_decrypt" in plan_text
     for secret in (MASTER, bytes.fromhex(people.SECRET.split()[1])):
@@ -231,12 +233,12 @@ def test_unparseable_value_is_sealed_as_a_whole(spark: SparkSession, tmp_path: P
     unknown = f'{{"before":null,"after":{{"id":{ANNA},"name":"{NAME}"}},"source":{source},"op":"z"}}'
     for value in (twice, twice[:-20], unknown):
         topic.record({"id": ANNA}, None, value_bytes=value)
-    take(spark, pipeline, tmp_path / "events", topic.records)
+    capture_and_merge(spark, pipeline, tmp_path / "events", topic.records)
     held = Quarantine(spark, pipeline.layout.quarantine, pipeline.name).rows().orderBy("offset").collect()
     assert [row["offset"] for row in held] == [1, 2, 3]
     assert all(re.fullmatch(rb'\{"sealed":"sealed:1:[^"]+"\}', row["value"]) for row in held[:2])
     assert json.loads(held[2]["value"])["after"]["name"].startswith("sealed:1:")
-    assert clear(spark, pipeline, MEMBERS) == {BEN: {"name": "Ben"}}
+    assert decrypted(spark, pipeline, MEMBERS) == {BEN: {"name": "Ben"}}
     assert scan(Path(pipeline.lakehouse), VALUES).findings == {}
 
 
@@ -245,7 +247,7 @@ def test_owner_of_an_unsupported_type_is_refused(spark: SparkSession, tmp_path: 
     topic = Topic("insured.members", ("public", "members"))
     day = {"field": "id", "type": "int32", "name": "io.debezium.time.Date", "optional": False}
     topic.change("c", 10, {"id": 5, "name": "x"}, schema=schema(day, ("name", "string")))
-    take(spark, pipeline, tmp_path / "events", topic.records)
+    capture_and_merge(spark, pipeline, tmp_path / "events", topic.records)
     (aside,) = Accounts(spark, pipeline.layout.accounts, pipeline.name).set_aside().values()
     assert "leads to its subject by id, a date" in aside.reason
 
@@ -255,15 +257,15 @@ def test_masks_are_not_encrypted(spark: SparkSession, tmp_path: Path) -> None:
     """The key is destroyed and the row stays: masks are stored unencrypted."""
     masks = {"name": {"constant": "—"}}
     pipeline = shredding(tmp_path, tables={MEMBERS: SHRED[MEMBERS] | {"on_erasure": masks}})
-    take(spark, pipeline, tmp_path / "events", people.records(STORY[:3], 1))
+    capture_and_merge(spark, pipeline, tmp_path / "events", people.records(STORY[:3], 1))
     ask(spark, pipeline, ANNA, people.cutoff(1, STORY[:3]))
     Removal(spark, pipeline).run()
-    assert clear(spark, pipeline, MEMBERS) == {ANNA: {"name": "—"}, BEN: {"name": "Ben"}}
+    assert decrypted(spark, pipeline, MEMBERS) == {ANNA: {"name": "—"}, BEN: {"name": "Ben"}}
 
 
 def test_decrypting_needs_both_key_files(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = shredding(tmp_path)
-    take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
+    capture_and_merge(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
     register_decrypted_views(spark, pipeline)
     assert spark.sql(f"SELECT name FROM members__decrypted WHERE id = {ANNA}").first() == (NAME,)
     other = tmp_path / "other.key"
@@ -279,10 +281,10 @@ def test_decrypting_needs_both_key_files(spark: SparkSession, tmp_path: Path) ->
 
 def test_rewrap_uses_the_newest_master_key(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = shredding(tmp_path)
-    take(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
+    capture_and_merge(spark, pipeline, tmp_path / "events", people.records(STORY, 1))
     master = tmp_path / "master.key"
     master.write_text(f"1 {MASTER.hex()}\n2 {bytes(reversed(MASTER)).hex()}\n", encoding="ascii")
     result = CliRunner().invoke(app, ["rewrap", str(tmp_path / "insured.yaml"), "--json"])
     assert json.loads(result.output) == {"rewrapped": 4, "master": 2}, "two members and two claims with photos"
     master.write_text(f"2 {bytes(reversed(MASTER)).hex()}\n", encoding="ascii")
-    assert clear(spark, pipeline, MEMBERS)[ANNA] == {"name": NAME}
+    assert decrypted(spark, pipeline, MEMBERS)[ANNA] == {"name": NAME}

@@ -45,7 +45,7 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.fixture
-def ask(folder: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+def run_sql(folder: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     monkeypatch.setattr(type(spark), "stop", lambda _: None)
 
     def run(query: str, *options: str, **more: Any) -> Result:
@@ -64,50 +64,50 @@ def commits(folder: Path) -> list[str]:
     return sorted(str(file) for file in (folder / "lakehouse").rglob("*") if file.is_file())
 
 
-def test_equal_table_names_need_the_pipeline(ask: Callable[..., Result]) -> None:
+def test_equal_table_names_need_the_pipeline(run_sql: Callable[..., Result]) -> None:
     for name in ("shop", "store"):
-        assert rows(ask(f"SELECT v FROM {name}.public.orders")) == [{"v": f"{name} again"}]
-        assert rows(ask(f"SELECT v FROM {name}.public.`{ODD}`")) == [{"v": f"{name} again"}]
+        assert rows(run_sql(f"SELECT v FROM {name}.public.orders")) == [{"v": f"{name} again"}]
+        assert rows(run_sql(f"SELECT v FROM {name}.public.`{ODD}`")) == [{"v": f"{name} again"}]
     both = "SELECT a.v, b.v AS w FROM shop.public.orders a JOIN store.public.orders b USING (id)"
-    assert rows(ask(both)) == [{"v": "shop again", "w": "store again"}]
-    failed = ask("SELECT * FROM public.orders").exception
+    assert rows(run_sql(both)) == [{"v": "shop again", "w": "store again"}]
+    failed = run_sql("SELECT * FROM public.orders").exception
     assert isinstance(failed, ConfigError)
     assert str(failed) == (
         "public.orders may be any of 2 tables → name the one that is meant: shop.public.orders or store.public.orders"
     )
 
 
-def test_unqualified_name_is_a_table_of_the_chosen_pipeline(ask: Callable[..., Result], folder: Path) -> None:
+def test_unqualified_name_is_a_table_of_the_chosen_pipeline(run_sql: Callable[..., Result], folder: Path) -> None:
     for name in ("shop", "store"):
         file = str(folder / f"{name}.json.yaml")
-        assert rows(ask("SELECT v FROM public.orders", "--pipeline", file)) == [{"v": f"{name} again"}]
-    there = ask("SELECT v FROM store.public.orders", "--pipeline", str(folder / "shop.json.yaml"))
+        assert rows(run_sql("SELECT v FROM public.orders", "--pipeline", file)) == [{"v": f"{name} again"}]
+    there = run_sql("SELECT v FROM store.public.orders", "--pipeline", str(folder / "shop.json.yaml"))
     assert rows(there) == [{"v": "store again"}]
 
 
-def test_histories_versions_and_system_tables_can_be_queried(ask: Callable[..., Result]) -> None:
+def test_histories_versions_and_system_tables_can_be_queried(run_sql: Callable[..., Result]) -> None:
     for absent in ("system.quarantine", "store.public.orders__history"):
-        assert f"nothing was ever written to {absent}" in str(ask(f"SELECT * FROM {absent}").exception)
-    kept = rows(ask("SELECT v FROM shop.public.orders__history ORDER BY _position.major"))
+        assert f"nothing was ever written to {absent}" in str(run_sql(f"SELECT * FROM {absent}").exception)
+    kept = rows(run_sql("SELECT v FROM shop.public.orders__history ORDER BY _position.major"))
     assert [row["v"] for row in kept] == ["shop", "shop again"]
-    assert rows(ask("SELECT count(*) AS n FROM system.accounts"))[0]["n"] > 0
-    assert rows(ask("SELECT v FROM shop.public.orders VERSION AS OF 0")) == [{"v": "shop again"}]
-    changes = rows(ask("SELECT v, _change_type FROM table_changes('shop.public.orders', 0)"))
+    assert rows(run_sql("SELECT count(*) AS n FROM system.accounts"))[0]["n"] > 0
+    assert rows(run_sql("SELECT v FROM shop.public.orders VERSION AS OF 0")) == [{"v": "shop again"}]
+    changes = rows(run_sql("SELECT v, _change_type FROM table_changes('shop.public.orders', 0)"))
     assert [(row["v"], row["_change_type"]) for row in changes] == [("shop again", "insert")]
 
 
-def test_show_describe_and_explain_work(ask: Callable[..., Result], folder: Path) -> None:
-    tables = {row["tableName"] for row in rows(ask("SHOW TABLES IN shop.public"))}
+def test_show_describe_and_explain_work(run_sql: Callable[..., Result], folder: Path) -> None:
+    tables = {row["tableName"] for row in rows(run_sql("SHOW TABLES IN shop.public"))}
     assert tables == {"orders", ODD, "orders__history"}
-    assert {row["namespace"] for row in rows(ask("SHOW SCHEMAS"))} >= {"system", "shop", "store"}
-    columns = [row["col_name"] for row in rows(ask("DESCRIBE store.public.orders"))]
+    assert {row["namespace"] for row in rows(run_sql("SHOW SCHEMAS"))} >= {"system", "shop", "store"}
+    columns = [row["col_name"] for row in rows(run_sql("DESCRIBE store.public.orders"))]
     assert columns[:2] == ["id", "v"]
-    detail = rows(ask("DESCRIBE DETAIL shop.public.orders"))
+    detail = rows(run_sql("DESCRIBE DETAIL shop.public.orders"))
     assert detail[0]["location"].endswith("lakehouse/silver/shop/public.orders")
-    assert rows(ask("DESCRIBE HISTORY shop.public.orders LIMIT 1"))[0]["operation"] == "WRITE"
+    assert rows(run_sql("DESCRIBE HISTORY shop.public.orders LIMIT 1"))[0]["operation"] == "WRITE"
     path = folder / "lakehouse" / "silver" / "shop" / "public.orders"
-    assert rows(ask(f"SELECT v FROM delta.`{path}`")) == [{"v": "shop again"}]
-    assert "Relation" in rows(ask("EXPLAIN EXTENDED SELECT v FROM shop.public.orders"))[0]["plan"]
+    assert rows(run_sql(f"SELECT v FROM delta.`{path}`")) == [{"v": "shop again"}]
+    assert "Relation" in rows(run_sql("EXPLAIN EXTENDED SELECT v FROM shop.public.orders"))[0]["plan"]
 
 
 WRITING = """
@@ -126,22 +126,22 @@ SELECT reflect('java.io.File', 'createTempFile', 'a', 'b')
 """
 
 
-def test_writing_statements_are_refused(ask: Callable[..., Result], folder: Path) -> None:
+def test_writing_statements_are_refused(run_sql: Callable[..., Result], folder: Path) -> None:
     path = folder / "lakehouse" / "silver" / "shop" / "public.orders"
     before = commits(folder)
     for statement in WRITING.strip().splitlines():
-        refused = ask(statement.format(path=path)).exception
+        refused = run_sql(statement.format(path=path)).exception
         assert isinstance(refused, IngestError), statement
         assert refused.exit_code == 2
         assert commits(folder) == before, statement
-    assert rows(ask("SELECT v FROM shop.public.orders")) == [{"v": "shop again"}]
+    assert rows(run_sql("SELECT v FROM shop.public.orders")) == [{"v": "shop again"}]
     assert commits(folder) == before
 
 
-def test_catalog_refuses_changes(ask: Callable[..., Result], folder: Path, spark: SparkSession) -> None:
+def test_catalog_refuses_changes(run_sql: Callable[..., Result], folder: Path, spark: SparkSession) -> None:
     """A second guard: if a statement passed the check, the catalog would still refuse to write."""
     spark.conf.set("spark.sql.catalog.lakehouse", "org.apache.spark.sql.connector.catalog.NamedTables")
-    rows(ask("SELECT v FROM shop.public.orders"))
+    rows(run_sql("SELECT v FROM shop.public.orders"))
     for statement in (
         "DELETE FROM lakehouse.shop.public.orders",
         "INSERT INTO lakehouse.shop.public.orders (id) VALUES (9)",
@@ -154,7 +154,7 @@ def test_catalog_refuses_changes(ask: Callable[..., Result], folder: Path, spark
             spark.sql(statement)
 
 
-def test_similar_names_are_suggested(ask: Callable[..., Result]) -> None:
+def test_similar_names_are_suggested(run_sql: Callable[..., Result]) -> None:
     for query, like in (
         ("SELECT * FROM shop.public.order", "did you mean shop.public.orders"),
         ("SELECT * FROM SHOP.PUBLIC.ORDERS", "did you mean shop.public.orders"),
@@ -163,27 +163,29 @@ def test_similar_names_are_suggested(ask: Callable[..., Result]) -> None:
         ("SELECT * FROM table_changes('shop.public.order', 1)", "did you mean shop.public.orders"),
         ("SELECT summ(1)", "did you mean sum"),
     ):
-        failed = ask(query).exception
+        failed = run_sql(query).exception
         assert isinstance(failed, ConfigError), failed
         assert like in failed.remedy
 
 
-def test_failing_query_shows_no_values(ask: Callable[..., Result]) -> None:
+def test_failing_query_shows_no_values(run_sql: Callable[..., Result]) -> None:
     for query, condition in (
         ("SELECT cast(v AS int) FROM shop.public.orders", "CAST_INVALID_INPUT"),
         ("SELECT 1 / 0", "DIVIDE_BY_ZERO"),
         ("SELECT raise_error('zora')", "USER_RAISED_EXCEPTION"),
     ):
-        failed = ask(query).exception
+        failed = run_sql(query).exception
         assert isinstance(failed, QueryFailed), failed
         assert condition in str(failed)
         assert "shop again" not in str(failed)
         assert "zora" not in str(failed)
 
 
-def test_query_is_read_from_stdin(ask: Callable[..., Result]) -> None:
+def test_query_is_read_from_stdin(run_sql: Callable[..., Result]) -> None:
     """Keeps personal values out of the shell's history."""
-    assert rows(ask("-", input="SELECT v FROM shop.public.orders\nWHERE v = 'shop again'\n")) == [{"v": "shop again"}]
+    assert rows(run_sql("-", input="SELECT v FROM shop.public.orders\nWHERE v = 'shop again'\n")) == [
+        {"v": "shop again"}
+    ]
 
 
 def test_spark_settings_of_the_pipeline_apply(

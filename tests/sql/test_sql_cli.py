@@ -15,26 +15,26 @@ from ingest.errors import ConfigError
 pytestmark = pytest.mark.spark
 
 
-def asked(query: str, lakehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, *options: str) -> Result:
+def run_sql(query: str, lakehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, *options: str) -> Result:
     monkeypatch.setattr(type(spark), "stop", lambda _: None)
     return CliRunner().invoke(app, ["sql", "--lakehouse", str(lakehouse), query, *options])
 
 
 def test_values_are_printed_unchanged(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "[red]x :key:" in asked("SELECT '[red]x :key:' AS v", tmp_path, spark, monkeypatch).output
+    assert "[red]x :key:" in run_sql("SELECT '[red]x :key:' AS v", tmp_path, spark, monkeypatch).output
 
 
 def test_failing_query_is_not_logged(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[logging.LogRecord] = []
+    log_records: list[logging.LogRecord] = []
     listener = logging.Handler()
-    monkeypatch.setattr(listener, "emit", heard.append)
+    monkeypatch.setattr(listener, "emit", log_records.append)
     logging.getLogger("SQLQueryContextLogger").addHandler(listener)
-    failed = asked("SELECT 'zora.quandt@example.org' FROM nowhere", tmp_path, spark, monkeypatch)
+    failed = run_sql("SELECT 'zora.quandt@example.org' FROM nowhere", tmp_path, spark, monkeypatch)
     logging.getLogger("SQLQueryContextLogger").removeHandler(listener)
     assert isinstance(failed.exception, ConfigError)
     assert "TABLE_OR_VIEW_NOT_FOUND" in str(failed.exception)
     assert "zora" not in str(failed.exception)
-    assert heard == []
+    assert log_records == []
 
 
 def test_explain_shows_all_columns(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ def test_explain_shows_all_columns(spark: SparkSession, tmp_path: Path, monkeypa
     short = spark.conf.get(name)
     try:
         query = "EXPLAIN SELECT id + 1 AS next, id * 2 AS twice FROM range(3)"
-        printed = asked(query, tmp_path, spark, monkeypatch, "--json").output
+        printed = run_sql(query, tmp_path, spark, monkeypatch, "--json").output
     finally:
         spark.conf.set(name, short or "0")
     assert "AS next" in printed and "AS twice" in printed

@@ -14,7 +14,7 @@ AT_ONCE = 4
 def test_concurrent_requests_get_the_same_ports(tmp_path: Path) -> None:
     begin = Barrier(AT_ONCE, timeout=300)
 
-    def asked(_: int) -> list[dict[str, int]]:
+    def repeated_ports(_: int) -> list[dict[str, int]]:
         found = []
         for n in range(20):
             begin.wait()
@@ -22,6 +22,6 @@ def test_concurrent_requests_get_the_same_ports(tmp_path: Path) -> None:
         return found
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        first, *others = pool.map(asked, range(AT_ONCE))
+        first, *others = pool.map(repeated_ports, range(AT_ONCE))
     assert others == [first] * (AT_ONCE - 1)
     assert all(len({*ports.values()}) == 2 for ports in first)

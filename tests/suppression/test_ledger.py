@@ -159,18 +159,18 @@ def test_concurrent_appends_are_numbered_consecutively(spark: SparkSession, tmp_
 def change(number: int, column: str, value: str, kind: str | None = None) -> Callable[[DeltaTable], None]:
     def changed(table: DeltaTable) -> None:
         which = F.col("kind") == kind if kind else F.col("kind") != KEY
-        table.update(mine() & (F.col("number") == number) & which, {column: F.lit(value)})
+        table.update(of_pipeline() & (F.col("number") == number) & which, {column: F.lit(value)})
 
     return changed
 
 
-def mine() -> Column:
+def of_pipeline() -> Column:
     return F.col("pipeline") == "shop"
 
 
 def swap(table: DeltaTable) -> None:
     other = F.when(F.col("number") == 1, 2).otherwise(1).cast("bigint")
-    table.update(mine() & F.col("number").isin(1, 2), {"number": other})
+    table.update(of_pipeline() & F.col("number").isin(1, 2), {"number": other})
 
 
 @pytest.mark.spark
@@ -182,10 +182,10 @@ def swap(table: DeltaTable) -> None:
         (change(4, "state", "there"), 4),
         (change(2, "hash", "0" * 64), 2),
         (change(3, "key_hash", "h9", KEY), 3),
-        (lambda table: table.delete(mine() & (F.col("number") == 2) & (F.col("kind") != KEY)), 2),
-        (lambda table: table.delete(mine() & (F.col("kind") == KEY) & (F.col("key_hash") == "h1")), 3),
-        (lambda table: table.delete(mine() & (F.col("number") == 4)), 4),
-        (lambda table: table.delete(mine()), 4),
+        (lambda table: table.delete(of_pipeline() & (F.col("number") == 2) & (F.col("kind") != KEY)), 2),
+        (lambda table: table.delete(of_pipeline() & (F.col("kind") == KEY) & (F.col("key_hash") == "h1")), 3),
+        (lambda table: table.delete(of_pipeline() & (F.col("number") == 4)), 4),
+        (lambda table: table.delete(of_pipeline()), 4),
         (swap, 1),
     ],
 )

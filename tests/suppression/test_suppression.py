@@ -43,7 +43,7 @@ pytestmark = pytest.mark.spark
 CASES, LENGTH, BATCHES = 25, 14, 6
 
 
-def ask(spark: SparkSession, pipeline: Pipeline, cutoffs: dict[int, Cutoff]) -> Ledger:
+def write_requests(spark: SparkSession, pipeline: Pipeline, cutoffs: dict[int, Cutoff]) -> Ledger:
     """Writes requests for these members with their cutoffs. The ledger knows no other keys of theirs."""
     assert pipeline.privacy is not None
     keys = read_keys(pipeline.privacy.key_file)
@@ -110,7 +110,7 @@ def compare(
     """Returns the rows of each table after comparing them with the oracle's."""
     found = {table: rows(spark, pipeline, table) for table in TABLES}
     for case, said in lives.items():
-        expected = people.left(said, points[case], STRIDE * case)
+        expected = people.remaining_rows(said, points[case], STRIDE * case)
         assert {t: of_case(found[t], case) for t in TABLES} == expected, (case, points[case], said)
     return found
 
@@ -123,7 +123,9 @@ def test_silver_equals_the_changelog_without_suppressed_events(spark: SparkSessi
     lives = {case: people.random_history(random, case, LENGTH, settled=True) for case in range(1, CASES + 1)}
     points = {case: random.randrange(len(said) + 1) for case, said in lives.items()}
     pipeline = insured(tmp_path)
-    ledger = ask(spark, pipeline, {STRIDE * c: people.cutoff(c, said[: points[c]]) for c, said in lives.items()})
+    ledger = write_requests(
+        spark, pipeline, {STRIDE * c: people.cutoff(c, said[: points[c]]) for c, said in lives.items()}
+    )
     records = [record for case, said in lives.items() for record in people.records(said, case)]
     size = len(records) // BATCHES + 1
     bronze = captured(spark, pipeline, tmp_path / "events", records, seed, size)
@@ -141,7 +143,7 @@ def test_rebuilt_tables_hold_no_suppressed_event(spark: SparkSession, tmp_path: 
     random = Random(3)
     lives = {case: people.random_history(random, case, LENGTH, settled=False) for case in range(1, CASES // 2)}
     points = {case: random.randrange(len(said) + 1) for case, said in lives.items()}
-    lives = {case: people.later(said, points[case]) for case, said in lives.items()}
+    lives = {case: people.moved_later(said, points[case]) for case, said in lives.items()}
     pipeline = insured(tmp_path)
     before = [record for case, said in lives.items() for record in people.records(said[: points[case]], case)]
     after = [record for case, said in lives.items() for record in people.records(said, case)[points[case] :]]
@@ -173,7 +175,7 @@ def story() -> list[TableEvent]:
 
 def test_late_children_are_removed_and_a_new_life_stays(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = insured(tmp_path)
-    ledger = ask(spark, pipeline, {STRIDE: people.cutoff(1, story()[:4])})
+    ledger = write_requests(spark, pipeline, {STRIDE: people.cutoff(1, story()[:4])})
     bronze = captured(spark, pipeline, tmp_path / "events", people.records(story(), 1), None, 1)
     sums = merged(spark, pipeline, bronze, 1)
     assert rows(spark, pipeline, MEMBERS) == {STRIDE + 1: {"name": "x"}, STRIDE: {"name": "anew"}}
@@ -194,7 +196,7 @@ def test_merge_that_dies_after_the_ledger_commit_is_completed_by_the_next(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[type, str]
 ) -> None:
     pipeline = insured(tmp_path)
-    ask(spark, pipeline, {STRIDE: people.cutoff(1, story()[:4])})
+    write_requests(spark, pipeline, {STRIDE: people.cutoff(1, story()[:4])})
     bronze = captured(spark, pipeline, tmp_path / "events", people.records(story(), 1), None, 1)
 
     def die(*_: object) -> None:
@@ -212,7 +214,9 @@ def test_merge_that_dies_after_the_ledger_commit_is_completed_by_the_next(
 def test_event_of_unknown_age_is_quarantined(spark: SparkSession, tmp_path: Path) -> None:
     """The event has no position and is in a partition without a cutoff."""
     pipeline = insured(tmp_path)
-    ask(spark, pipeline, {STRIDE: Cutoff({"insured.members": {1: 9}}, {WHOLE_SOURCE: (0, 50, 0, 0, 1, 0, 0)})})
+    write_requests(
+        spark, pipeline, {STRIDE: Cutoff({"insured.members": {1: 9}}, {WHOLE_SOURCE: (0, 50, 0, 0, 1, 0, 0)})}
+    )
     said = [TableEvent(MEMBERS, Event("c", n, 0, STRIDE + n, {"name": "x"})) for n in range(2)]
     bronze = captured(spark, pipeline, tmp_path / "events", people.records(said, 2), None, 5)
     assert merged(spark, pipeline, bronze, 5) == {"read": 2, "suppressed": 0, "quarantined": 1}
