@@ -144,8 +144,10 @@ def test_upkeep_and_verify_follow_the_pipeline(dags: dict[str, Any]) -> None:
 
 
 def test_dags_run_existing_commands(dags: dict[str, Any]) -> None:
-    said = [task["arguments"] for dag in dags.values() for task in dag["tasks"].values() if "arguments" in task]
-    commands = {tuple(a for a in arguments if not a.endswith(".yaml")) for arguments in said}
+    all_arguments = [
+        task["arguments"] for dag in dags.values() for task in dag["tasks"].values() if "arguments" in task
+    ]
+    commands = {tuple(a for a in arguments if not a.endswith(".yaml")) for arguments in all_arguments}
     assert len(commands) == 9
     for command in commands | {("backfill", "--from", "--to", "--table", "--source")}:
         words = [word for word in command if not word.startswith("--")]

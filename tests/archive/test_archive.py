@@ -201,7 +201,7 @@ in_both_ways = pytest.mark.parametrize("reads", [read_anew, read_as_they_are])
 @pytest.mark.long
 @in_both_ways
 @pytest.mark.parametrize(
-    ("harm", "said"),
+    ("harm", "problem"),
     [
         (lambda body: None, "is missing"),
         (lambda body: body[:-7], "is truncated"),
@@ -216,20 +216,24 @@ def test_damaged_object_is_detected(
     whole: Sequence[Manifest],
     reads: Callable[..., object],
     harm: Any,
-    said: str,
+    problem: str,
 ) -> None:
     objects = [o for m in whole for o in m.objects]
     assert ManifestArchive(store, SHOP).damages(spark, objects) == []
     hit = objects[1]
     overwrite_object(store, hit.key, harm(store.get(hit.key)))
     (found,) = ManifestArchive(store, SHOP).damages(spark, objects)
-    assert said in found.what
+    assert problem in found.what
     assert (found.key, found.events) == (hit.key, hit.description)
     with pytest.raises((PySparkException, Py4JError)) as failed:
         reads(spark, store, tmp_path / "again")
     ingest_error = to_ingest_error(failed.value, load(str(pipeline_file(tmp_path, store))))
     assert isinstance(ingest_error, ChangelogUnusable)
-    assert (hit.key in ingest_error.problem, said in ingest_error.problem, hit.description in ingest_error.problem) == (
+    assert (
+        hit.key in ingest_error.problem,
+        problem in ingest_error.problem,
+        hit.description in ingest_error.problem,
+    ) == (
         True,
         True,
         True,
@@ -241,7 +245,7 @@ def test_damaged_object_is_detected(
 @pytest.mark.long
 @in_both_ways
 @pytest.mark.parametrize(
-    ("lie", "said"),
+    ("lie", "problem"),
     [
         (lambda o: {"records": o.records - 1}, "does not hold the offsets that its manifest tells of"),
         (lambda o: {"last_offset": o.last_offset + 1}, "does not hold the offsets that its manifest tells of"),
@@ -259,7 +263,7 @@ def test_forged_manifest_is_detected(
     whole: Sequence[Manifest],
     reads: Callable[..., object],
     lie: Any,
-    said: str,
+    problem: str,
 ) -> None:
     """The manifest's own hash is correct: a forger would have updated it."""
     first, *others = whole[0].objects
@@ -268,10 +272,10 @@ def test_forged_manifest_is_detected(
     overwrite_object(store, manifest_key(SHOP, whole[0].after_batch), body)
     archive = ManifestArchive(store, SHOP)
     (found,) = archive.damages(spark, archive.objects())
-    assert (found.key, said in found.what, found.events) == (first.key, True, lying.description)
+    assert (found.key, problem in found.what, found.events) == (first.key, True, lying.description)
     with pytest.raises((PySparkException, Py4JError), match=f"{first.key} in the archive") as failed:
         reads(spark, store, tmp_path / "again")
-    assert said in str(failed.value)
+    assert problem in str(failed.value)
     assert Bronze(spark, Lakehouse(str(tmp_path / "again")).bronze(SHOP)).captured().batch == 0
 
 
@@ -288,9 +292,9 @@ def test_manifest_with_a_repeated_object_is_refused(store: ObjectStore, whole: S
 def test_changed_or_missing_manifest_is_refused(store: ObjectStore, whole: Sequence[Manifest]) -> None:
     key = manifest_key(SHOP, whole[0].after_batch)
     text = store.get(key)
-    said = json.loads(text)
-    said["objects"] = said["objects"][:-1]
-    overwrite_object(store, key, json.dumps(said).encode())
+    document = json.loads(text)
+    document["objects"] = document["objects"][:-1]
+    overwrite_object(store, key, json.dumps(document).encode())
     with pytest.raises(ChangelogUnusable, match="was changed after it was written"):
         ArchiveSource(ManifestArchive(store, SHOP)).pending({}, 100)
     overwrite_object(store, key, b"{")

@@ -191,8 +191,8 @@ def test_records_keep_every_digit(
     stored(store, {name: text.encode() for name, text in objects.items()})
     archive = layout_of(spark, pipeline(tmp_path, store, layout))
     for row in archive.records(spark, archive.objects()).collect():
-        for text, said in ((row.key, '{"id": 1}'), (row.value, PRECISE)):
-            assert exactly(bytes(text).decode()) == exactly(said)
+        for text, expected in ((row.key, '{"id": 1}'), (row.value, PRECISE)):
+            assert exactly(bytes(text).decode()) == exactly(expected)
         assert [(h.key, h.value and bytes(h.value)) for h in row.headers] == [("trace", b"1"), ("none", None)]
 
 

@@ -55,7 +55,7 @@ def test_other_topics_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("connector", "names", "kind", "said"),
+    ("connector", "names", "kind", "problem"),
     [
         ("confluent", ["p/_SUCCESS"], SourceRefused, "p/_SUCCESS in the archive has no name that the sink connector"),
         ("aiven", [f"{AT.format(0)}.json"], SourceRefused, "TOPIC-PARTITION-OFFSET"),
@@ -72,8 +72,8 @@ def test_other_topics_are_ignored() -> None:
         ),
     ],
 )
-def test_ambiguous_names_are_refused(connector: str, names: list[str], kind: type[Exception], said: str) -> None:
-    with pytest.raises(kind, match=said):
+def test_ambiguous_names_are_refused(connector: str, names: list[str], kind: type[Exception], problem: str) -> None:
+    with pytest.raises(kind, match=problem):
         objects(connector, *names)
 
 

@@ -35,24 +35,24 @@ ROWS = [
 ]
 
 
-def left_of(row: dict[str, Any], asked: set[int]) -> dict[str, Any]:
+def left_of(row: dict[str, Any], erased: set[int]) -> dict[str, Any]:
     empty = (row["key"], row["value"], row["headers"]) == (None, None, EMPTY)
-    if row["offset"] not in asked or empty:
+    if row["offset"] not in erased or empty:
         return row
     return row | {"headers": [{"key": ERASED, "value": b"r"}], "key": None, "value": None}
 
 
 @pytest.mark.parametrize(
-    "asked", [set(), {1, 99}, {0, 14}, {38, 46}, set(range(0, 48, 2)), set(range(0, 48, 6))], ids=len
+    "erased", [set(), {1, 99}, {0, 14}, {38, 46}, set(range(0, 48, 2)), set(range(0, 48, 6))], ids=len
 )
 @pytest.mark.parametrize(("begin", "end"), [(0, len(ROWS)), (5, len(ROWS) - 1), (19, 20), (3, 3)])
-def test_emptied_record_keeps_its_place(begin: int, end: int, asked: set[int]) -> None:
-    requests = pa.table({"offset": pa.array(sorted(asked), pa.int64()), "request_min": ["r"] * len(asked)})
+def test_emptied_record_keeps_its_place(begin: int, end: int, erased: set[int]) -> None:
+    requests = pa.table({"offset": pa.array(sorted(erased), pa.int64()), "request_min": ["r"] * len(erased)})
     requests = requests.cast(pa.schema([("offset", pa.int64()), ("request_min", pa.string())]))
     batch = pa.RecordBatch.from_pylist(ROWS, schema=SCHEMA).slice(begin, end - begin)
     now, many = empty_records(batch, requests)
-    assert now.to_pylist() == [left_of(row, asked) for row in ROWS[begin:end]]
+    assert now.to_pylist() == [left_of(row, erased) for row in ROWS[begin:end]]
     assert now.schema == SCHEMA
-    assert many == sum(left_of(row, asked) != row for row in ROWS[begin:end])
+    assert many == sum(left_of(row, erased) != row for row in ROWS[begin:end])
     again, more = empty_records(now, requests)
     assert (again.equals(now), more) == (True, 0)

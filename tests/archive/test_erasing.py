@@ -119,8 +119,8 @@ def test_erased_records_are_gone_and_others_unchanged(
     ranges = [[[getattr(o, name) for name in kept] for o in m.objects] for m in (*archived_manifests, *now)]
     assert ranges[: len(archived_manifests)] == ranges[len(archived_manifests) :]
     old, new = ({o.key: o for m in several for o in m.objects} for several in (archived_manifests, now))
-    held = [o for o in old.values() for t, p, n in gone if (t, p) == (o.topic, o.partition)]
-    touched = {o.key for o in held if any(o.first_offset <= n <= o.last_offset for t, p, n in gone if t == o.topic)}
+    holding = [o for o in old.values() for t, p, n in gone if (t, p) == (o.topic, o.partition)]
+    touched = {o.key for o in holding if any(o.first_offset <= n <= o.last_offset for t, p, n in gone if t == o.topic)}
     assert old.keys() - new.keys() == touched
     assert (done.objects, done.records) == (len(touched), len(gone))
     assert done.bytes == sum(new[key].size for key in new.keys() - old.keys())
@@ -370,8 +370,8 @@ def test_locked_object_is_named_with_a_remedy(spark: SparkSession, tmp_path: Pat
             store._client.put_object_legal_hold(**place, LegalHold={"Status": "ON"})
         else:
             store._client.put_object_retention(**place, Retention={"Mode": "GOVERNANCE", "RetainUntilDate": until})
-    said = "a legal hold locks it" if lock == "hold" else f"a governance retention locks it until {until:%Y-%m-%dT}"
-    with pytest.raises(SourceRefused, match=said) as refused:
+    problem = "a legal hold locks it" if lock == "hold" else f"a governance retention locks it until {until:%Y-%m-%dT}"
+    with pytest.raises(SourceRefused, match=problem) as refused:
         erase_records(spark, store, SHOP, erasure_requests(spark, ORDERS))
     assert (
         "then run the same command again" in refused.value.remedy

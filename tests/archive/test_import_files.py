@@ -174,11 +174,11 @@ def as_in_the_first_format(store: ObjectStore, manifest: Manifest) -> None:
         key = f"{one.key.rsplit('-', 1)[0]}-{digest[:16]}.parquet"
         assert store.put_once(key, now)
         objects.append(replace(one, key=key, size=len(now), sha256=digest))
-    said: dict[str, Any] = {"version": 1, **asdict(replace(manifest, objects=tuple(objects)))}
-    del said["read_as"], said["parts"]
-    whole = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    document: dict[str, Any] = {"version": 1, **asdict(replace(manifest, objects=tuple(objects)))}
+    del document["read_as"], document["parts"]
+    whole = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
     key = manifest_key(SHOP, manifest.after_batch)
-    overwrite_object(store, key, json.dumps({**said, "sha256": whole}).encode())
+    overwrite_object(store, key, json.dumps({**document, "sha256": whole}).encode())
 
 
 def test_emptied_record_is_read_as_empty(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
@@ -238,12 +238,12 @@ def test_window_of_positions_from_the_archive_equals_bronze(
             while archiving_of(spark, nothing).step() is not None:
                 pass
         shop = history.pipeline(folder, archive=archive)
-        asked = BackfillRequest(source, begin, end)  # type: ignore[arg-type]
+        request = BackfillRequest(source, begin, end)  # type: ignore[arg-type]
         if dies:
             with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
                 patched.setattr(Accounts, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
-                _to_its_end(Backfill(spark, shop, asked))
-        backfill = _to_its_end(Backfill(spark, shop, asked))
+                _to_its_end(Backfill(spark, shop, request))
+        backfill = _to_its_end(Backfill(spark, shop, request))
         counted = Accounts(spark, shop.layout.accounts, backfill.run.writer).rows()
         sums = counted.groupBy("table").sum("read", "applied", "superseded").collect()
         found[name] = (history.digests(spark, shop), sorted(map(tuple, sums)))

@@ -57,8 +57,8 @@ def at(hour: int) -> Point:
     return Point.parse(f"2026-01-01T{hour:02}:00:00Z")
 
 
-def done(spark: SparkSession, shop: Pipeline, asked: BackfillRequest) -> Backfill:
-    backfill = Backfill(spark, shop, asked)
+def done(spark: SparkSession, shop: Pipeline, request: BackfillRequest) -> Backfill:
+    backfill = Backfill(spark, shop, request)
     while not backfill.done:
         backfill.step()
     return backfill
@@ -92,20 +92,20 @@ def test_windows_in_any_order_fill_a_new_table(
 def test_backfill_that_died_continues(
     spark: SparkSession, shop: tuple[Pipeline, Bronze], streamed: dict[str, Digest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = BackfillRequest("bronze", tables=(ITEMS,))
-    first = Backfill(spark, shop[0], asked)
+    request = BackfillRequest("bronze", tables=(ITEMS,))
+    first = Backfill(spark, shop[0], request)
     first.step()
     with monkeypatch.context() as patched, pytest.raises(Died):
         patched.setattr(Accounts, "add", lambda *_: (_ for _ in ()).throw(Died()))
         first.step()
-    again = Backfill(spark, shop[0], asked)
+    again = Backfill(spark, shop[0], request)
     assert again.run == first.run
     assert again._merge is not None
     assert again._merge.merged > 0
     while not again.done:
         again.step()
     assert digests(spark, shop[0])[ITEMS] == streamed[ITEMS]
-    assert Backfill(spark, shop[0], asked).run.number == 2, "one that has ended is not gone on with"
+    assert Backfill(spark, shop[0], request).run.number == 2, "one that has ended is not gone on with"
 
 
 def test_backfill_changes_no_merged_row(

@@ -122,12 +122,12 @@ def test_backfill_equals_a_stream(
     pieces = list(pairwise(points))
     random.shuffle(pieces)
     for begin, end in pieces:
-        asked = BackfillRequest("bronze", begin, end)
+        request = BackfillRequest("bronze", begin, end)
         if dies:
             with monkeypatch.context() as patched, pytest.raises(Died):
                 patched.setattr(Accounts, "add", lambda *_: (_ for _ in ()).throw(Died()))
-                Backfill(spark, shop, asked).step()
-        backfill = Backfill(spark, shop, asked)
+                Backfill(spark, shop, request).step()
+        backfill = Backfill(spark, shop, request)
         while not backfill.done:
             backfill.step()
     assert digests(spark, shop) == {t: d for t, d in available_now.items() if t != NOTES}

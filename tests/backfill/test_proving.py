@@ -87,9 +87,9 @@ def test_prove_ignores_concurrent_merges(spark: SparkSession, tmp_path: Path, mo
     more = captured(spark, shop, tmp_path, events())
     version_at = Silver.version_at
 
-    def merges_first(silver: Silver, writer: str, upto: int) -> int:
+    def merges_first(silver: Silver, writer: str, through_batch: int) -> int:
         merged(spark, shop, more)
-        return version_at(silver, writer, upto)
+        return version_at(silver, writer, through_batch)
 
     monkeypatch.setattr(Silver, "version_at", merges_first)
     proofs = {p.table: p for p in prove(spark, shop, shop.layout.scratch("proof"))}
@@ -107,8 +107,8 @@ def test_as_of_a_time_equals_a_merge_of_earlier_commits(
     first = [r for r in events() if r["timestamp"] < DAY_BEGINS + hours * HOUR]
     other = pipeline(tmp_path)
     merged(spark, other, captured(spark, other, tmp_path, first))
-    there = other.model_copy(update={"lakehouse": str(tmp_path / "then")})
-    assert digests(spark, there) == digests(spark, other)
+    other_lakehouse = other.model_copy(update={"lakehouse": str(tmp_path / "then")})
+    assert digests(spark, other_lakehouse) == digests(spark, other)
 
 
 def transactions() -> list[Record]:

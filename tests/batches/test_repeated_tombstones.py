@@ -76,7 +76,7 @@ def test_tombstone_after_its_delete_needs_no_search(
     ]
 
 
-def apart(topic: Topic) -> None:
+def another_change_between(topic: Topic) -> None:
     topic.change("c", 60, {"id": 5, "v": "c"})
     topic.change("d", 61, before={"id": 5, "v": "c"})
     topic.change("c", 62, {"id": 6, "v": "d"})
@@ -104,7 +104,7 @@ def alone(topic: Topic) -> None:
     topic.tombstone({"id": 7})
 
 
-@pytest.mark.parametrize("story", [apart, of_another_key, after_a_gap, behind_an_update, alone])
+@pytest.mark.parametrize("story", [another_change_between, of_another_key, after_a_gap, behind_an_update, alone])
 def test_repeated_tombstone_is_searched(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, story: Any
 ) -> None:
@@ -114,15 +114,15 @@ def test_repeated_tombstone_is_searched(
     with monkeypatch.context() as patched:
         patched.setattr(slices, "SMALL_SLICE_EVENTS", 0)
         expected = merged(spark, tmp_path / "looked for", records, is_cached=False)
-    asked = list[int]()
+    searches = list[int]()
 
     def looking(*arguments: Any) -> placement.PlacedTombstones:
-        asked.append(1)
+        searches.append(1)
         return placement.place_tombstones(*arguments)
 
     monkeypatch.setattr(slices, "place_tombstones", looking)
     assert merged(spark, tmp_path / "at hand", records, is_cached=True) == expected
-    assert asked
+    assert searches
 
 
 @pytest.mark.parametrize("others", [0, 1], ids=["right before it", "further back"])
@@ -139,9 +139,9 @@ def test_whole_bronze_is_read_only_if_its_end_is_not_enough(
     read = list[tuple[int, int]]()
     whole = Bronze.all_between
 
-    def reading(bronze: Bronze, after: int, upto: int) -> DataFrame:
-        read.append((after, upto))
-        return whole(bronze, after, upto)
+    def reading(bronze: Bronze, after: int, through_batch: int) -> DataFrame:
+        read.append((after, through_batch))
+        return whole(bronze, after, through_batch)
 
     monkeypatch.setattr(Bronze, "all_between", reading)
     accounts, rows, tombstones = merged(spark, tmp_path, topic.records, is_cached=False, limit=1)

@@ -131,8 +131,8 @@ class Soak:
         kafka = {"bootstrap.servers": stack.kafka.bootstrap_servers}
         source = {"kafka": kafka, "topic_pattern": rf"{NAME}\.shop\..*"}
         lakehouse = str(folder / "lakehouse")
-        told = Pipeline.model_validate({"name": NAME, "source": source, "lakehouse": lakehouse})
-        self._pipeline = told.model_copy(update={"old_versions": old_versions})
+        pipeline = Pipeline.model_validate({"name": NAME, "source": source, "lakehouse": lakehouse})
+        self._pipeline = pipeline.model_copy(update={"old_versions": old_versions})
         self._view = LakehouseView(spark, self._pipeline)
         self._stop = threading.Event()
         self._batches = 0
@@ -164,11 +164,12 @@ class Soak:
             time.sleep(1)
         compared = compare_with_postgres(self._spark, dsn, TABLE, self._view.silver(TABLE), self._folder)
         accounts = Accounts(self._spark, self._pipeline.layout.accounts, NAME).rows()
-        told = audit(bronze_of(self._spark, self._pipeline).rows(), accounts)
-        right = compared.equal and not told.problems and not told.waiting
+        audited = audit(bronze_of(self._spark, self._pipeline).rows(), accounts)
+        right = compared.equal and not audited.problems and not audited.waiting
         self._console.print(
             f"silver with {compared.silver_rows:,} rows {'equals' if compared.equal else 'DIFFERS from'} its source; "
-            f"{told.merged:,} events are accounted for, {told.waiting} wait; {'; '.join(told.problems) or 'no gap'}"
+            f"{audited.merged:,} events are accounted for, {audited.waiting} wait; "
+            f"{'; '.join(audited.problems) or 'no gap'}"
         )
         if not right:
             raise typer.Exit(1)
@@ -254,9 +255,9 @@ def main(
         f"from the first window to the last: p50 {first.p50} → {last.p50} s, files {first.files} → {last.files}"
     )
     RESULTS.mkdir(exist_ok=True)
-    said = {"rate": rate, "rows": rows, "windows": [asdict(w) for w in soak.windows]}
+    result = {"rate": rate, "rows": rows, "windows": [asdict(w) for w in soak.windows]}
     file = RESULTS / f"soak-{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
-    file.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     console.print(f"[dim]{file}")
 
 

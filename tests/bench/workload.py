@@ -46,8 +46,10 @@ class Workload:
     def snapshot(self, spark: SparkSession, after: int = 0, through: int | None = None) -> DataFrame:
         """Returns snapshot reads of the rows `after` < id ≤ `through`, in order of the key."""
         ids = spark.range(after + 1, (self.rows if through is None else through) + 1)
-        said = ids.select("id", *self._image(F.lit(0)), F.lit("r").alias("op"), F.lit(_SNAPSHOT_LSN).alias("lsn"))
-        return _records(said, F.col("id"), self._table())
+        events_by_key = ids.select(
+            "id", *self._image(F.lit(0)), F.lit("r").alias("op"), F.lit(_SNAPSHOT_LSN).alias("lsn")
+        )
+        return _records(events_by_key, F.col("id"), self._table())
 
     def changes(self, spark: SparkSession) -> DataFrame:
         """Returns records with their number `batch`, from 0, in the order of delivery."""
@@ -70,12 +72,12 @@ class Workload:
 
     def _delivered(self, spark: SparkSession) -> DataFrame:
         """Returns the events with the `place` of their delivery. Late ones may be delivered after the last batch."""
-        said = self._drawn_events(spark)
+        events_by_key = self._drawn_events(spark)
         draw = self._hash("number", "place") % 100
         later = 1 + F.pmod(self._hash("number", "later"), F.lit(_LATE_WITHIN))
         places = F.when(draw == 0, F.array(F.col("number"), F.col("number") + later))
         places = places.when(draw == 1, F.array(F.col("number") + later)).otherwise(F.array("number"))
-        return said.select("*", F.explode(places).alias("place"))
+        return events_by_key.select("*", F.explode(places).alias("place"))
 
     def _drawn_events(self, spark: SparkSession) -> DataFrame:
         """Returns `number`, `id`, `op` and the image. The event after a delete of its key is always an insert."""
@@ -124,7 +126,7 @@ class Workload:
         return F.abs(F.xxhash64(F.col(column), F.lit(purpose), F.lit(self.seed)))
 
 
-def _records(said: DataFrame, offset: Column, table: Column, *more: Column) -> DataFrame:
+def _records(events_by_key: DataFrame, offset: Column, table: Column, *more: Column) -> DataFrame:
     """Returns the records as a Kafka consumer gets them."""
     row = F.struct(*COLUMNS)
     deleted = F.col("op") == "d"
@@ -146,7 +148,7 @@ def _records(said: DataFrame, offset: Column, table: Column, *more: Column) -> D
     after = F.when(~deleted, row)
     clock = (F.lit(1_760_000_000_100) + F.col("lsn")).alias("ts_ms")
     value = F.struct(before.alias("before"), after.alias("after"), source.alias("source"), "op", clock)
-    return said.select(
+    return events_by_key.select(
         *more,
         F.concat(F.lit("bench.shop."), table).alias("topic"),
         F.lit(0).alias("partition"),

@@ -203,16 +203,16 @@ def test_captured_offsets_come_from_the_newest_commit_with_offsets(tmp_path: Pat
     path = str(tmp_path / "bronze")
     assert captured_offsets(path) is None
     rows = pa.table({"value": [1]})
-    for said in (
+    for user_metadata in (
         None,
         '{"offsets": {"a": {"0": 5}}}',
         '{"batch": 2, "offsets": {"a": {"0": 9, "1": 2}}}',
         "note",
         "[]",
     ):
-        metadata = {} if said is None else {"userMetadata": said}
+        metadata = {} if user_metadata is None else {"userMetadata": user_metadata}
         write_deltalake(path, rows, mode="append", commit_properties=CommitProperties(custom_metadata=metadata))
-        if said is None:
+        if user_metadata is None:
             assert captured_offsets(path) is None
     assert captured_offsets(path) == {"a": {0: 9, 1: 2}}
 

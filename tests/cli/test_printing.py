@@ -38,8 +38,8 @@ def test_all_commands_use_the_plain_console() -> None:
 
 
 def test_folder_is_no_changelog_file(tmp_path: Path) -> None:
-    said = CliRunner().invoke(cli.app, ["replay", str(tmp_path), "--out", str(tmp_path / "out")])
-    assert str(said.exception) == f"{tmp_path} is a folder → add --each, or give the files in it"
+    result = CliRunner().invoke(cli.app, ["replay", str(tmp_path), "--out", str(tmp_path / "out")])
+    assert str(result.exception) == f"{tmp_path} is a folder → add --each, or give the files in it"
 
 
 def test_cells_are_never_truncated(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

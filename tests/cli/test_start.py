@@ -32,13 +32,13 @@ print(said[0][0].strip(), *said[0][1])
 
 def test_first_line_is_printed_before_libraries_load() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
-    said = done.stdout.splitlines()[0]
-    assert said.startswith("ingest ")
-    assert said.endswith(": starting pipeline no-such-pipeline")
+    printed_text = done.stdout.splitlines()[0]
+    assert printed_text.startswith("ingest ")
+    assert printed_text.endswith(": starting pipeline no-such-pipeline")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "printed_text"),
     [
         (["run", "--available-now", "conf/pipelines/shop.yaml"], ": starting pipeline shop\n"),
         (["run", "v1.2"], ": starting pipeline v1.2\n"),
@@ -48,12 +48,14 @@ def test_first_line_is_printed_before_libraries_load() -> None:
         ([], ""),
     ],
 )
-def test_only_run_announces_its_start(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_run_announces_its_start(
+    arguments: list[str], printed_text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     announce(arguments)
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.endswith(said)
-    assert bool(printed.err) == bool(said)
+    assert printed.err.endswith(printed_text)
+    assert bool(printed.err) == bool(printed_text)
 
 
 def test_long_lists_of_topics_are_shortened() -> None:

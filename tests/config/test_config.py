@@ -101,10 +101,10 @@ def test_every_key_is_read(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"), [("1h", 3600), ("90s", 90), ("1h 30m", 5400), ("2d", 172_800), ("0s", 0), ("1m30s", 90)]
+    ("duration", "seconds"), [("1h", 3600), ("90s", 90), ("1h 30m", 5400), ("2d", 172_800), ("0s", 0), ("1m30s", 90)]
 )
-def test_retry_limit_is_a_duration(write: Write, said: str, seconds: int) -> None:
-    text = with_source("topics: [a]", f"retry: {{give_up_after: {said}}}\n")
+def test_retry_limit_is_a_duration(write: Write, duration: str, seconds: int) -> None:
+    text = with_source("topics: [a]", f"retry: {{give_up_after: {duration}}}\n")
     assert load(write(text), {}).retry.limit.total_seconds() == seconds
     jsonschema.validate(yaml.safe_load(text), json_schema())
 
@@ -113,9 +113,9 @@ def test_retry_limit_defaults_to_an_hour(write: Write) -> None:
     assert load(write(with_source("topics: [a]")), {}).retry.limit.total_seconds() == 3600
 
 
-@pytest.mark.parametrize("said", ["90", "1", "an hour", "-1h", "1.5h", "PT1H", "''", "1w"])
-def test_durations_need_units(write: Write, said: str) -> None:
-    text = with_source("topics: [a]", f"retry: {{give_up_after: {said}}}\n")
+@pytest.mark.parametrize("duration", ["90", "1", "an hour", "-1h", "1.5h", "PT1H", "''", "1w"])
+def test_durations_need_units(write: Write, duration: str) -> None:
+    text = with_source("topics: [a]", f"retry: {{give_up_after: {duration}}}\n")
     assert "retry.give_up_after: should be numbers with a unit" in refusal(write(text)).problem
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(yaml.safe_load(text), json_schema())

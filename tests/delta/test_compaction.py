@@ -39,10 +39,10 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 def batch(spark: SparkSession, number: int) -> DataFrame:
     """Returns three records: two inserts, and a delete of a row that never existed."""
     value = '{"op":"%s","%s":{"id":%d},"source":{"lsn":%d,"schema":"s","table":"t","ts_ms":0}}'
-    said = enumerate([("c", "after"), ("c", "after"), ("d", "before")], start=3 * number)
+    changes = enumerate([("c", "after"), ("c", "after"), ("d", "before")], start=3 * number)
     records = [
         ("t", 0, offset, None, None, None, bytearray((value % (*what, offset, offset)).encode()))
-        for offset, what in said
+        for offset, what in changes
     ]
     return events(spark.createDataFrame(records, RECORD), Naming())
 
@@ -74,10 +74,10 @@ def test_small_captured_files_are_compacted(spark: SparkSession, tmp_path: Path)
 
 
 def test_capture_continues_after_a_compaction(spark: SparkSession, tmp_path: Path) -> None:
-    mine, path = Bronze(spark, str(tmp_path / "b")), str(tmp_path / "b")
-    capture(spark, mine, range(1, FILES_PER_SIZE + 1))
+    bronze, path = Bronze(spark, str(tmp_path / "b")), str(tmp_path / "b")
+    capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
     Bronze(spark, path).compact(FILES_PER_SIZE)
-    capture(spark, mine, range(FILES_PER_SIZE + 1, FILES_PER_SIZE + 2))
+    capture(spark, bronze, range(FILES_PER_SIZE + 1, FILES_PER_SIZE + 2))
     again = Bronze(spark, path).captured()
     assert (again.batch, again.offsets) == (FILES_PER_SIZE + 1, {"t": {0: 3 * FILES_PER_SIZE + 6}})
     log = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").where("version > 0").orderBy("version")
@@ -189,9 +189,9 @@ def test_erasure_during_a_compaction_wins(spark: SparkSession, tmp_path: Path, s
 def test_accounts_of_several_pipelines_share_files(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "a")
     pipelines = {name: Accounts(spark, path, name) for name in ("one", "other")}
-    for upto in range(1, FILES_PER_SIZE + 1):
+    for through_batch in range(1, FILES_PER_SIZE + 1):
         for accounts in pipelines.values():
-            accounts.add(upto - 1, upto, [Account("s.t", 5, 3, 2)])
+            accounts.add(through_batch - 1, through_batch, [Account("s.t", 5, 3, 2)])
             accounts.compact()
     assert len(pipelines["one"]._table.files()) < FILES_PER_SIZE
     for accounts in pipelines.values():
@@ -201,8 +201,8 @@ def test_accounts_of_several_pipelines_share_files(spark: SparkSession, tmp_path
 
 def test_two_pipelines_compact_at_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = (Accounts(spark, str(tmp_path / "a"), name) for name in ("one", "other"))
-    for upto in range(1, FILES_PER_SIZE):
-        one.add(upto - 1, upto, [Account("s.t", 5, 3, 2)])
+    for through_batch in range(1, FILES_PER_SIZE):
+        one.add(through_batch - 1, through_batch, [Account("s.t", 5, 3, 2)])
 
     def due_late(files: Iterable[DataFile], files_per_size: int) -> list[DataFile]:
         monkeypatch.setattr(compaction, "files_due", files_due)

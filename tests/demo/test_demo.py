@@ -88,9 +88,9 @@ def test_ctrl_c_while_services_start_leaves_nothing_behind(tmp_path: Path) -> No
         assert demo.stdout is not None
         assert "Postgres" in demo.stdout.readline()
         demo.send_signal(signal.SIGINT)
-        said = demo.stdout.read()
-        assert demo.wait(timeout=900) == 130, said
-    assert "stopped" in said
+        output = demo.stdout.read()
+        assert demo.wait(timeout=900) == 130, output
+    assert "stopped" in output
     assert marked_processes(mark) == []
     assert not list(tmp_path.glob("ingest-demo-*"))
 

@@ -123,10 +123,12 @@ def test_packages_of_reading_examples_are_named() -> None:
 def test_sql_examples_answer(lakehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs the first query in its own process, like a user; the others in this session."""
     # What is read in clear needs a pipeline and its keys: tests/shredding/test_shredding.py has them.
-    asked = {c[-1]: [*c[1:], "--json"] for c in commands("ingest") if c[1:4] == ["sql", "--lakehouse", "lakehouse"]}
-    first, *others = [next(query for query in asked if text in query) for text in ANSWERS]
+    arguments_by_query = {
+        c[-1]: [*c[1:], "--json"] for c in commands("ingest") if c[1:4] == ["sql", "--lakehouse", "lakehouse"]
+    }
+    first, *others = [next(query for query in arguments_by_query if text in query) for text in ANSWERS]
     answered = subprocess.run(
-        [sys.executable, "-c", "from ingest.cli import main; main()", *asked[first]],
+        [sys.executable, "-c", "from ingest.cli import main; main()", *arguments_by_query[first]],
         cwd=lakehouse,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -140,7 +142,7 @@ def test_sql_examples_answer(lakehouse: Path, spark: SparkSession, monkeypatch: 
     monkeypatch.chdir(lakehouse)
     monkeypatch.setattr(type(spark), "stop", lambda _: None)
     for query in others:
-        result = CliRunner().invoke(app, asked[query])
+        result = CliRunner().invoke(app, arguments_by_query[query])
         assert result.exit_code == 0, result.output
         answers.append(result.stdout)
     assert [text for text, answer in zip(ANSWERS.values(), answers, strict=True) if text not in answer] == []

@@ -59,11 +59,11 @@ def random_history(random: Random, case: int, length: int, settled: bool) -> lis
     """Returns events in source order. Images are whole; a history has before images or none; some deletes are followed
     by a null tombstone, some rows change their key, and some events are delivered again much later. `settled`: rows
     keep their key and their parent."""
-    said: list[TableEvent] = []
+    events: list[TableEvent] = []
     offsets = dict.fromkeys(TABLES, 0)
 
     def add(table: str, event: Event) -> None:
-        said.append(TableEvent(table, replace(event, offset=offsets[table])))
+        events.append(TableEvent(table, replace(event, offset=offsets[table])))
         offsets[table] += 1
 
     befores = random.random() < 0.5
@@ -74,16 +74,16 @@ def random_history(random: Random, case: int, length: int, settled: bool) -> lis
         add(table, event)
         if event.op == "d" and random.random() < 0.5:
             add(table, Event("null", 0, 0, event.key))
-        again = random.choice(said)
+        again = random.choice(events)
         if random.random() < 0.15 and again.event.op != "null":
             add(again.table, again.event)
-    return said
+    return events
 
 
-def moved_later(said: Sequence[TableEvent], after: int) -> list[TableEvent]:
+def moved_later(events: Sequence[TableEvent], after: int) -> list[TableEvent]:
     """Returns the events, with those after the first `after` ones moved to far higher positions, except
     redeliveries."""
-    known = {s.event.lsn for s in said[:after]}
+    known = {s.event.lsn for s in events[:after]}
 
     def moved(s: TableEvent) -> TableEvent:
         return (
@@ -92,7 +92,7 @@ def moved_later(said: Sequence[TableEvent], after: int) -> list[TableEvent]:
             else replace(s, event=replace(s.event, lsn=s.event.lsn + FAR))
         )
 
-    return [*said[:after], *map(moved, said[after:])]
+    return [*events[:after], *map(moved, events[after:])]
 
 
 def _event(
@@ -115,39 +115,39 @@ def _event(
     return Event(op, 0, lsn, key, image(), before, None if old == key else old)  # type: ignore[arg-type]
 
 
-def cutoff(case: int, said: Sequence[TableEvent]) -> Cutoff:
+def cutoff(case: int, events: Sequence[TableEvent]) -> Cutoff:
     """Returns the cutoff right after these events."""
-    offsets = {topic(t): {case: sum(s.table == t for s in said)} for t in TABLES}
-    last = max((s.event.lsn for s in said), default=0)
+    offsets = {topic(t): {case: sum(s.table == t for s in events)} for t in TABLES}
+    last = max((s.event.lsn for s in events), default=0)
     return Cutoff(offsets, {WHOLE_SOURCE: (0, last, 0, 0, 1, 0, 0)} if last else {})
 
 
 def remaining_rows(
-    said: Sequence[TableEvent], asked_after: int, member: int
+    events: Sequence[TableEvent], requested_after: int, member: int
 ) -> dict[str, dict[Hashable, dict[str, Any]]]:
     """Returns table → its rows without the events of the member's subject up to the cutoff."""
-    last = max((s.event.lsn for s in said[:asked_after]), default=0)
-    places = _places(said)
+    last = max((s.event.lsn for s in events[:requested_after]), default=0)
+    places = _places(events)
 
     def is_old(n: int) -> bool:
         # A snapshot read at the cutoff's position is new.
-        return n < asked_after or 0 < places[n] < last or (places[n] == last and said[n].event.op != "r")
+        return n < requested_after or 0 < places[n] < last or (places[n] == last and events[n].event.op != "r")
 
-    old = [n for n in range(len(said)) if is_old(n)]
+    old = [n for n in range(len(events)) if is_old(n)]
     fenced: set[tuple[str, Hashable]] = {(MEMBERS, member)}
     gone: set[int] = set()
-    while more := [n for n in old if n not in gone and fenced & set(_names(said[n]))]:
+    while more := [n for n in old if n not in gone and fenced & set(_names(events[n]))]:
         gone.update(more)
-        fenced.update((said[n].table, key) for n in more for key in _own(said[n].event))
-    kept = [s for n, s in enumerate(said) if n not in gone]
+        fenced.update((events[n].table, key) for n in more for key in _own(events[n].event))
+    kept = [s for n, s in enumerate(events) if n not in gone]
     return {t: fold([s.event for s in kept if s.table == t], COLUMNS[t]) for t in TABLES}
 
 
-def _places(said: Sequence[TableEvent]) -> list[int]:
+def _places(events: Sequence[TableEvent]) -> list[int]:
     """Returns the position of each event; a null tombstone has that of the preceding change of its key."""
     newest: dict[tuple[str, Hashable], int] = {}
     found = []
-    for s in said:
+    for s in events:
         if s.event.op != "null":
             newest[s.table, s.event.key] = s.event.lsn
         found.append(newest.get((s.table, s.event.key), 0))
@@ -158,11 +158,11 @@ def _own(event: Event) -> list[Hashable]:
     return [key for key in (event.key, event.old_key) if key is not None]
 
 
-def _names(said: TableEvent) -> Iterator[tuple[str, Hashable]]:
-    yield from ((said.table, key) for key in _own(said.event))
-    if said.table in LINKS:
-        column, parent = LINKS[said.table]
-        images: list[Mapping[str, Any]] = [said.event.image, said.event.before or {}]
+def _names(events: TableEvent) -> Iterator[tuple[str, Hashable]]:
+    yield from ((events.table, key) for key in _own(events.event))
+    if events.table in LINKS:
+        column, parent = LINKS[events.table]
+        images: list[Mapping[str, Any]] = [events.event.image, events.event.before or {}]
         yield from ((parent, image[column]) for image in images if column in image)
 
 
@@ -170,10 +170,10 @@ def topic(table: str) -> str:
     return f"insured.{table.partition('.')[2]}"
 
 
-def records(said: Sequence[TableEvent], case: int) -> list[Record]:
+def records(events: Sequence[TableEvent], case: int) -> list[Record]:
     """Returns the events as records in partition `case` of each table's topic."""
     found = []
-    for s in said:
+    for s in events:
         event, (schema, _, table) = s.event, s.table.partition(".")
         value: dict[str, Any] | None = None
         if event.op != "null":

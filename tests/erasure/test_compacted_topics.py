@@ -137,8 +137,8 @@ class Topics:
         for answer in made.values():
             answer.result()
 
-    def say(self, said: list[TableEvent]) -> None:
-        for record in records(said, 0):
+    def send(self, events: list[TableEvent]) -> None:
+        for record in records(events, 0):
             value = None if record["value"] is None else json.dumps(record["value"])
             self._producer.produce(record["topic"], value, json.dumps(record["key"]), partition=0)
         assert self._producer.flush(60) == 0
@@ -167,8 +167,8 @@ def test_erasure_writes_null_tombstones_and_keeps_concurrent_records(
     def erased(*more: str) -> dict[str, Any]:
         result = CliRunner().invoke(app, ["erase", str(tmp_path / "insured.yaml"), "--json", *more])
         assert result.exit_code == 0, result.output
-        said: dict[str, Any] = json.loads(result.stdout)
-        return said
+        summary: dict[str, Any] = json.loads(result.stdout)
+        return summary
 
     def merge() -> None:
         run = Run(spark, load(str(tmp_path / "insured.yaml"), {}), ("capture", "merge"))
@@ -176,7 +176,7 @@ def test_erasure_writes_null_tombstones_and_keeps_concurrent_records(
             pass
 
     insured(tmp_path, source=source, privacy=privacy)
-    topics.say(STORY)
+    topics.send(STORY)
     merge()
     (request,) = erased("--subject", f"member:{ANNA}")["requests"]
     assert topics.last_values(CLAIMS)[60]["text"] == TEXT, "what isn't asked for isn't written"
@@ -187,7 +187,7 @@ def test_erasure_writes_null_tombstones_and_keeps_concurrent_records(
     write = CompactedTopics._write
 
     def dying_beside_another(self: CompactedTopics, wanted: DataFrame) -> None:
-        topics.say([AGAIN])
+        topics.send([AGAIN])
         write(self, wanted)
         raise Died
 
@@ -221,5 +221,5 @@ def test_erasure_writes_null_tombstones_and_keeps_concurrent_records(
     assert audit(bronze_of(spark, pipeline).rows(), accounts.rows()).problems == []
     hurry(topics.admin, topic(CLAIMS))
     hail = replace(AGAIN, table=CLAIMS, event=Event("c", 0, 990, 64, {"member_id": BEN, "text": "hail"}))
-    assert wait_until_gone(stack.kafka.data / f"{topic(CLAIMS)}-0", TEXT, lambda: topics.say([hail])) == []
+    assert wait_until_gone(stack.kafka.data / f"{topic(CLAIMS)}-0", TEXT, lambda: topics.send([hail])) == []
     topics.delete()

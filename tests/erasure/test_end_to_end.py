@@ -183,8 +183,8 @@ class Insurance:
         bronze = bronze_of(self._spark, self.pipeline)
         accounts = Accounts(self._spark, self.pipeline.layout.accounts, "insured").rows()
         assert audit(bronze.rows(), accounts).problems == []
-        beside = Lakehouse(str(self._folder / f"beside-{time.monotonic_ns()}"))
-        assert [p.table for p in prove(self._spark, self.pipeline, beside) if not p.equal] == []
+        scratch = Lakehouse(str(self._folder / f"beside-{time.monotonic_ns()}"))
+        assert [p.table for p in prove(self._spark, self.pipeline, scratch) if not p.equal] == []
 
 
 @pytest.fixture
@@ -242,8 +242,8 @@ def test_erased_person_is_gone_and_stays_gone(insurance: Insurance, stack: Stack
     assert {"lakehouse/bronze", "lakehouse/silver", "lakehouse/history", "changelogs/insured"} <= everywhere
     assert insurance.run_command("certificate", "key", str(insurance.file.parent / "erasure.pem")).exit_code == 0
 
-    asked = insurance.erased("--subject", f"member:{ANNA}", "--reason", "a letter", "--ask-only")
-    (request,) = asked["requests"]
+    summary = insurance.erased("--subject", f"member:{ANNA}", "--reason", "a letter", "--ask-only")
+    (request,) = summary["requests"]
     with pytest.raises(ProofFailed, match="is not done"):
         insurance.certified(request)
     insurance.erased()

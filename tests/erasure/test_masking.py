@@ -169,8 +169,8 @@ def holds(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     return {name: row[name] for name in values} == values
 
 
-def is_folded(spark: SparkSession, pipeline: Pipeline, beside: Path) -> bool:
-    return all(proof.equal for proof in prove(spark, pipeline, Lakehouse(str(beside))))
+def is_folded(spark: SparkSession, pipeline: Pipeline, scratch: Path) -> bool:
+    return all(proof.equal for proof in prove(spark, pipeline, Lakehouse(str(scratch))))
 
 
 @pytest.mark.long

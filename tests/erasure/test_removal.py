@@ -88,8 +88,8 @@ def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
     made = insured(tmp_path, tables=SETTINGS | {MEMBERS: members, CLAIMS: claims | {"history": True}})
     merge(spark, made, tmp_path / "events", STORY)
     events = bronze_of(spark, made).rows().where(f"source_table = '{CLAIMS}' and offset = 0")
-    held = events.selectExpr("*", "source_table as table", "'x' as code", "'for the test' as reason")
-    Quarantine(spark, made.layout.quarantine, made.name).add(held)
+    quarantined = events.selectExpr("*", "source_table as table", "'x' as code", "'for the test' as reason")
+    Quarantine(spark, made.layout.quarantine, made.name).add(quarantined)
     write_requests(spark, made, {ANNA: cutoff(1, STORY)})
     return made
 
@@ -210,8 +210,8 @@ def test_events_of_backfills_are_removed(spark: SparkSession, pipeline: Pipeline
     remove(spark, pipeline)
     dump, columns = str(tmp_path / "dump"), "id bigint, name string"
     spark.createDataFrame([(ANNA, NAME), (BEN, "Ben"), (481518, "Cem")], columns).write.parquet(dump)
-    asked = BackfillRequest("dump", tables=(MEMBERS,), dump=Dump(dump, MEMBERS, Point.parse("0/5")))
-    backfill = Backfill(spark, pipeline, asked)
+    request = BackfillRequest("dump", tables=(MEMBERS,), dump=Dump(dump, MEMBERS, Point.parse("0/5")))
+    backfill = Backfill(spark, pipeline, request)
     while not backfill.done:
         backfill.step()
     assert rows(spark, pipeline, MEMBERS) == {BEN: {"name": "Ben"}, 481518: {"name": "Cem"}}

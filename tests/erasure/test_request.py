@@ -29,16 +29,16 @@ pytestmark = pytest.mark.spark
 def story() -> list[TableEvent]:
     """Returns events of two members. The first one has a claim that was the other's before, a deleted claim, and a
     photo of each."""
-    said = []
+    events = []
     for n in range(2):
-        said.append(TableEvent(MEMBERS, Event("c", n, 10 + n, STRIDE + n, {"name": f"name {n}"})))
+        events.append(TableEvent(MEMBERS, Event("c", n, 10 + n, STRIDE + n, {"name": f"name {n}"})))
     for n, (key, member) in enumerate([(50, 0), (51, 1), (52, 0)]):
-        said.append(TableEvent(CLAIMS, Event("c", n, 20 + n, key, {"member_id": STRIDE + member, "text": "x"})))
-    said.append(TableEvent(CLAIMS, Event("u", 3, 30, 51, {"member_id": STRIDE, "text": "y"})))
+        events.append(TableEvent(CLAIMS, Event("c", n, 20 + n, key, {"member_id": STRIDE + member, "text": "x"})))
+    events.append(TableEvent(CLAIMS, Event("u", 3, 30, 51, {"member_id": STRIDE, "text": "y"})))
     for n, claim in enumerate([50, 51, 52, 99]):
-        said.append(TableEvent(PHOTOS, Event("c", n, 40 + n, 70 + n, {"claim_id": claim, "text": "x"})))
-    said.append(TableEvent(CLAIMS, Event("d", 4, 60, 52)))
-    return said
+        events.append(TableEvent(PHOTOS, Event("c", n, 40 + n, 70 + n, {"claim_id": claim, "text": "x"})))
+    events.append(TableEvent(CLAIMS, Event("d", 4, 60, 52)))
+    return events
 
 
 LATE = [

@@ -27,8 +27,8 @@ TOPIC, PEOPLE = "erasure-requests", "erasure-people"
 def produce(stack: Stack, *values: Any) -> None:
     producer = Producer({"bootstrap.servers": stack.kafka.bootstrap_servers})
     for value in values:
-        said = json.dumps(value) if isinstance(value, dict) else value
-        producer.produce(TOPIC, key="k", value=said)
+        text = json.dumps(value) if isinstance(value, dict) else value
+        producer.produce(TOPIC, key="k", value=text)
     assert producer.flush(60) == 0
 
 

@@ -186,7 +186,7 @@ HISTORIES: dict[str, tuple[str, bool]] = {
 
 
 def tables() -> list[TableCase]:
-    return [table(n, past, *said) for n, (past, said) in enumerate(HISTORIES.items())]
+    return [table(n, past, *settings) for n, (past, settings) in enumerate(HISTORIES.items())]
 
 
 def add(table_case: TableCase, added: Sequence[tuple[str, str]]) -> None:
@@ -215,9 +215,9 @@ def changelog(seed: int) -> tuple[list[TableCase], list[list[Record]]]:
     for turn in range(3):
         begun = {table_case.name: len(table_case.topic.records) for table_case in every}
         for table_case in every:
-            mine = plans[table_case.name][turn::3]
-            add(table_case, mine[:-1])
-            add(table_case, mine[-1:])
+            planned = plans[table_case.name][turn::3]
+            add(table_case, planned[:-1])
+            add(table_case, planned[-1:])
         batches.append(
             [record for table_case in every for record in table_case.topic.records[begun[table_case.name] :]]
         )

@@ -267,17 +267,17 @@ def test_table_of_a_newer_delta_is_refused(spark: SparkSession, pipeline: Pipeli
 
 def test_full_disk_is_refused_storage(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "size=200k") as disk:
-        there = pipeline.model_copy(update={"lakehouse": str(disk / "lakehouse")})
+        on_disk = pipeline.model_copy(update={"lakehouse": str(disk / "lakehouse")})
         many = spark.range(100_000).select(F.rand().alias("x"))
-        error = raised_error(lambda: many.write.format("delta").save(str(disk / "lakehouse" / "t")), there)
+        error = raised_error(lambda: many.write.format("delta").save(str(disk / "lakehouse" / "t")), on_disk)
     assert isinstance(error, StorageRefused)
     assert "is full" in error.problem
 
 
 def test_read_only_lakehouse_is_refused_storage(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "size=2m,ro") as disk:
-        there = pipeline.model_copy(update={"lakehouse": str(disk / "lakehouse")})
-        error = raised_error(lambda: delta_table(spark, disk / "lakehouse" / "t"), there)
+        on_disk = pipeline.model_copy(update={"lakehouse": str(disk / "lakehouse")})
+        error = raised_error(lambda: delta_table(spark, disk / "lakehouse" / "t"), on_disk)
     assert isinstance(error, StorageRefused)
     assert "refuses this user" in error.problem
 

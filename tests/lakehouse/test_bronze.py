@@ -43,11 +43,11 @@ def test_last_captured_batch_is_read_from_the_cache(spark: SparkSession, tmp_pat
     for batch in (1, 2):
         assert capture.step()
         stored = Bronze(spark, path, EPOCHS).between(batch - 1, batch)
-        held = bronze.between(batch - 1, batch)
+        cached = bronze.between(batch - 1, batch)
         assert stored.inputFiles()
-        assert not held.inputFiles()
-        assert held.schema.simpleString() == stored.schema.simpleString()
-        assert as_sets(held) == as_sets(stored)
+        assert not cached.inputFiles()
+        assert cached.schema.simpleString() == stored.schema.simpleString()
+        assert as_sets(cached) == as_sets(stored)
         assert bronze.batch_stats()[batch - 1] == (batch, read(stored))
     assert bronze.between(0, 1).inputFiles(), "one batch is at hand"
     assert as_sets(bronze.between(0, 2)) == as_sets(Bronze(spark, path, EPOCHS).between(0, 2))

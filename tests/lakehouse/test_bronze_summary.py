@@ -37,9 +37,9 @@ def read_spans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     read: list[tuple[int, int]] = []
     between = Bronze.between
 
-    def reading(of: Bronze, after: int, upto: int) -> DataFrame:
-        read.append((after, upto))
-        return between(of, after, upto)
+    def reading(of: Bronze, after: int, through_batch: int) -> DataFrame:
+        read.append((after, through_batch))
+        return between(of, after, through_batch)
 
     monkeypatch.setattr(Bronze, "between", reading)
     return read
@@ -97,9 +97,9 @@ def test_replaced_bronze_is_summarised_again(
 def test_stored_fact_replaces_the_older_one(spark: SparkSession, tmp_path: Path) -> None:
     one, other = (HistoryFacts(spark, str(tmp_path / "known")) for _ in range(2))
     assert one.load("p", "kind", "basis") is None
-    for upto in (3, 7):
-        one.store("p", "kind", "basis", HistoryFact(upto, {"spans": [[0, upto]]}))
-        other.store("q", "kind", "basis", HistoryFact(upto + 1, {}))
+    for through_batch in (3, 7):
+        one.store("p", "kind", "basis", HistoryFact(through_batch, {"spans": [[0, through_batch]]}))
+        other.store("q", "kind", "basis", HistoryFact(through_batch + 1, {}))
     assert other.load("p", "kind", "basis") == HistoryFact(7, {"spans": [[0, 7]]})
     assert one.load("q", "kind", "basis") == HistoryFact(8, {})
     assert one.load("p", "kind", "other settings") is None

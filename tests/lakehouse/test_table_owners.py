@@ -72,8 +72,8 @@ def test_first_database_seen_owns_the_table(spark: SparkSession, tmp_path: Path,
     """Each change is its own batch, followed by a restart."""
     made = shop(tmp_path)
     bronze = captured(spark, made, tmp_path, records(first), batch=1)
-    for upto in range(1, bronze.last_batch() + 1):
-        Merge(spark, "shop", made.layout, rules_of(made), bronze_of(spark, made)).step(upto)
+    for through_batch in range(1, bronze.last_batch() + 1):
+        Merge(spark, "shop", made.layout, rules_of(made), bronze_of(spark, made)).step(through_batch)
     right = [f"{first} 1", f"{first} 2"]
     assert rows(spark, made) == right
     other = "us" if first == "eu" else "eu"

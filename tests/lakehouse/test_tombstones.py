@@ -51,10 +51,10 @@ def test_moves_are_kept_by_compaction(spark: SparkSession, tmp_path: Path) -> No
         tombstones.write(buried(spark, (5, lsn, None)))
         tombstones.compact()
     assert len(list((tmp_path / "t").glob("*.parquet"))) > len(tombstones._table.files()), "some were written together"
-    asked = keys(spark, 1, 4)
-    found = tombstones.matching(asked).withColumn("moved", F.col(MOVED_AT)["major"])
-    assert tombstone_rows(found, asked, "moved") == [(1, 90, 60), (4, 50, None)]
-    assert tombstone_rows(tombstones.moves(asked), asked, MOVED_TO) == [(1, 40, '{"id":2}'), (1, 60, '{"id":3}')]
+    wanted = keys(spark, 1, 4)
+    found = tombstones.matching(wanted).withColumn("moved", F.col(MOVED_AT)["major"])
+    assert tombstone_rows(found, wanted, "moved") == [(1, 90, 60), (4, 50, None)]
+    assert tombstone_rows(tombstones.moves(wanted), wanted, MOVED_TO) == [(1, 40, '{"id":2}'), (1, 60, '{"id":3}')]
 
 
 def test_tombstones_are_found_by_key_columns(spark: SparkSession, tmp_path: Path) -> None:
@@ -72,9 +72,9 @@ def test_removing_a_key_removes_moves_to_it(spark: SparkSession, tmp_path: Path)
     tombstones = Tombstones(spark, str(tmp_path / "t"))
     tombstones.write(buried(spark, (1, 40, 2), (1, 60, 3), (2, 39, None), (2, 50, 4)))
     tombstones.remove(buried(spark, (2, 50, None)).select(TOMBSTONE_KEY, POSITION_COLUMN))
-    asked = keys(spark, 1, 2)
-    assert tombstone_rows(tombstones.matching(asked), asked) == [(1, 60)]
-    assert tombstone_rows(tombstones.moves(asked), asked, MOVED_TO) == [(1, 60, '{"id":3}')]
+    wanted = keys(spark, 1, 2)
+    assert tombstone_rows(tombstones.matching(wanted), wanted) == [(1, 60)]
+    assert tombstone_rows(tombstones.moves(wanted), wanted, MOVED_TO) == [(1, 60, '{"id":3}')]
     assert '"id":2' not in str(tombstones._table.rows().collect())
     stored = tombstones._table.rows().withColumnRenamed("_key", TOMBSTONE_KEY)
-    assert tombstone_rows(stored, asked) == [(1, 40), (1, 60)]
+    assert tombstone_rows(stored, wanted) == [(1, 40), (1, 60)]

@@ -51,8 +51,8 @@ def captured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> B
 
 def checked(spark: SparkSession, bronze: Bronze, *slices: tuple[int, int], few: bool = True) -> None:
     restarts = PositionRegression(spark, bronze, BronzeSummary(bronze, "p"), stops=True)
-    for after, upto in slices:
-        restarts.check(after, upto, groups_by_slice(bronze.between(after, upto), F.lit(0), few)[0])
+    for after, through_batch in slices:
+        restarts.check(after, through_batch, groups_by_slice(bronze.between(after, through_batch), F.lit(0), few)[0])
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["compared while they are counted", "read"])

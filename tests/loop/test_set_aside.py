@@ -126,8 +126,8 @@ def test_table_is_set_aside_and_catches_up(spark: SparkSession, tmp_path: Path, 
 
     bronze = bronze_of(spark, shop)
     later = datetime(2026, 2, 1, tzinfo=UTC)
-    held = bronze.rows().where(f"source_table = '{ITEMS}' AND batch > {aside['after']}")
-    first = held.selectExpr("unhex('00') AS _key", "min(position) AS _position")
+    waiting_events = bronze.rows().where(f"source_table = '{ITEMS}' AND batch > {aside['after']}")
+    first = waiting_events.selectExpr("unhex('00') AS _key", "min(position) AS _position")
     tombstones = Tombstones(spark, shop.layout.tombstones("shop", ITEMS))
     tombstones.write(first)
     found = collect_garbage(spark, "shop", shop.layout, bronze, age_horizons(bronze, later), dry_run=True)

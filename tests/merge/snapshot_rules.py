@@ -17,10 +17,10 @@ def stream(t: Topic, op: str, lsn: int, committed: int | None, i: int, v: str | 
 
 def read(t: Topic, committed: int | None, i: int, v: str, **source: Any) -> None:
     """Appends a read of an incremental snapshot, as Debezium's Postgres connector sends it."""
-    said = t.change("r", 0, row(i, v))["value"]["source"]
-    said |= {"lsn": None, "snapshot": "incremental"} | source
+    read_source = t.change("r", 0, row(i, v))["value"]["source"]
+    read_source |= {"lsn": None, "snapshot": "incremental"} | source
     if committed is not None:
-        said["sequence"] = f'["{committed}","{committed}"]'
+        read_source["sequence"] = f'["{committed}","{committed}"]'
 
 
 @rule

@@ -37,9 +37,9 @@ def stream(file: Path) -> Iterator[subprocess.Popen[str]]:
 def until_it_says(output: IO[str], event: str) -> dict[str, Any]:
     """Reads the output up to an object with this event, or up to a batch."""
     for line in output:
-        said: dict[str, Any] = json.loads(line)
-        if event in said or said.get("event") == event:
-            return said
+        printed: dict[str, Any] = json.loads(line)
+        if event in printed or printed.get("event") == event:
+            return printed
     pytest.fail(f"the stream ended before it said {event}")
 
 

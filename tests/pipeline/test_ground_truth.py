@@ -254,11 +254,11 @@ def test_silver_equals_the_database(pipeline: Path, stack: Stack, spark: SparkSe
     bronze, accounts = Bronze(spark, layout.bronze("truth")).rows(), Accounts(spark, layout.accounts, "truth").rows()
     assert audit(bronze, accounts).problems == []
     text = F.col("value").cast("string")
-    said = bronze.agg(
+    counts = bronze.agg(
         F.collect_set("op"), F.count_if(text.contains(DEFAULT_PLACEHOLDER)), F.count_if(names_new_key())
     ).first()
-    assert said is not None
-    ops, unavailable, key_changes = said
+    assert counts is not None
+    ops, unavailable, key_changes = counts
     print(
         f"{bronze.count()} events, {unavailable} with unavailable values, {key_changes} key changes (FUZZ_SEED={SEED})"
     )

@@ -44,8 +44,10 @@ class Shop:
         file.write_text(json.dumps({"source": source, "lakehouse": str(folder / "lakehouse")}), encoding="utf-8")
         self.pipeline: Pipeline = load(str(file))
         self._spark = spark
-        there = Retrying(retry=retry_if_exception_type(SourceRefused), stop=stop_after_delay(60), wait=wait_fixed(0.5))
-        there(KafkaAdmin(self.pipeline.source.kafka).topics, self.pipeline.source.topics, None)
+        retrying = Retrying(
+            retry=retry_if_exception_type(SourceRefused), stop=stop_after_delay(60), wait=wait_fixed(0.5)
+        )
+        retrying(KafkaAdmin(self.pipeline.source.kafka).topics, self.pipeline.source.topics, None)
 
     def open(self, statement: str) -> psycopg.Connection[Any]:
         """Opens a transaction that has written and is not committed yet."""
@@ -54,8 +56,8 @@ class Shop:
         return session
 
     def signal(self, kind: str) -> None:
-        asked = json.dumps({"data-collections": ["reads.stock"], "type": kind})
-        values = (str(uuid.uuid4()), "execute-snapshot", asked)
+        snapshot_request = json.dumps({"data-collections": ["reads.stock"], "type": kind})
+        values = (str(uuid.uuid4()), "execute-snapshot", snapshot_request)
         self.database.execute("INSERT INTO reads.signals VALUES (%s, %s, %s)", values)
 
     def lose(self, statement: str) -> None:

@@ -189,8 +189,8 @@ def _run(spark: SparkSession, shop: Pipeline, file: Path, mode: str, stop: Stop,
                 run.available_now(stop, reported)
 
     def left() -> int:
-        held = Bronze(spark, shop.layout.bronze("shop")).rows().count()
-        return len(file.read_text().splitlines()) - held
+        captured_count = Bronze(spark, shop.layout.bronze("shop")).rows().count()
+        return len(file.read_text().splitlines()) - captured_count
 
     Retries(spark, shop, stop, states.append)(run_once)
 

@@ -140,9 +140,9 @@ def test_two_streams_of_one_pipeline_merge_every_event_once(shop: Shop) -> None:
             time.sleep(1)
         for running in (one, other):
             running.send_signal(signal.SIGTERM)
-        said = [running.communicate(timeout=WAIT_SECONDS)[1] for running in (one, other)]
-        assert (one.returncode, other.returncode) == (0, 0), said
-        assert all("Traceback" not in text and "rror" not in text for text in said), said
+        outputs = [running.communicate(timeout=WAIT_SECONDS)[1] for running in (one, other)]
+        assert (one.returncode, other.returncode) == (0, 0), outputs
+        assert all("Traceback" not in text and "rror" not in text for text in outputs), outputs
     shop.is_right()
 
 
@@ -151,7 +151,7 @@ def test_two_available_now_runs_merge_every_event_once(shop: Shop) -> None:
     for number in range(ROUNDS):
         shop.change(number)
     with shop.run("--available-now") as one, shop.run("--available-now") as other:
-        said = [running.communicate(timeout=WAIT_SECONDS)[1] for running in (one, other)]
-        assert (one.returncode, other.returncode) == (0, 0), said
-        assert all("Traceback" not in text and "rror" not in text for text in said), said
+        outputs = [running.communicate(timeout=WAIT_SECONDS)[1] for running in (one, other)]
+        assert (one.returncode, other.returncode) == (0, 0), outputs
+        assert all("Traceback" not in text and "rror" not in text for text in outputs), outputs
     shop.is_right()

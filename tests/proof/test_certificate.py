@@ -47,15 +47,15 @@ def certificate(pair: tuple[Path, Path]) -> Certificate:
 
 
 def test_certificate_describes_the_erasure(certificate: Certificate) -> None:
-    said = certificate.content
-    assert said["request"] == "2026-17"
-    assert said["cut_offs"] == {"shop": "0/16B3748 <&>"}
-    assert said["issued_at"] == "2026-03-01T12:00:00+00:00"
-    assert said["residues"] == []
-    assert said["not_scanned"] == [{"place": "Kafka at broker:9092", "file": "", "why": "topics lie elsewhere"}]
-    assert said["places"] == ["/data/lakehouse", "s3://bucket/<changelogs>"]
-    assert said["read"][0]["files"] == 12
-    assert said["needles"] == [{"label": "email", "columns": []}, {"label": "member", "columns": ["id"]}]
+    problem = certificate.content
+    assert problem["request"] == "2026-17"
+    assert problem["cut_offs"] == {"shop": "0/16B3748 <&>"}
+    assert problem["issued_at"] == "2026-03-01T12:00:00+00:00"
+    assert problem["residues"] == []
+    assert problem["not_scanned"] == [{"place": "Kafka at broker:9092", "file": "", "why": "topics lie elsewhere"}]
+    assert problem["places"] == ["/data/lakehouse", "s3://bucket/<changelogs>"]
+    assert problem["read"][0]["files"] == 12
+    assert problem["needles"] == [{"label": "email", "columns": []}, {"label": "member", "columns": ["id"]}]
 
 
 def test_page_shows_the_document_and_loads_nothing(certificate: Certificate) -> None:
@@ -124,7 +124,7 @@ def test_altered_signature_is_detected(certificate: Certificate, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("report", "said"),
+    ("report", "problem"),
     [
         (replace(REPORT, findings=(Finding("p", "f", "its bytes", "email", "as given"),)), "1 residues were found"),
         (replace(REPORT, canaries=()), "had none"),
@@ -132,8 +132,8 @@ def test_altered_signature_is_detected(certificate: Certificate, tmp_path: Path)
         (replace(REPORT, canaries=(CanaryCheck("files", "gzip", 44, ("canary: hex",)),)), "missed 1 canaries"),
     ],
 )
-def test_certificate_is_refused_without_proof(report: Report, said: str, pair: tuple[Path, Path]) -> None:
-    with pytest.raises(ProofFailed, match=said):
+def test_certificate_is_refused_without_proof(report: Report, problem: str, pair: tuple[Path, Path]) -> None:
+    with pytest.raises(ProofFailed, match=problem):
         issue_certificate(ERASURE, report, signing_key(pair[0]), AT)
 
 
@@ -147,11 +147,11 @@ def test_key_files_are_private(tmp_path: Path) -> None:
     file = tmp_path / "a.pem"
     before = os.umask(0)
     try:
-        beside = make_key_pair(file)
+        public_file = make_key_pair(file)
     finally:
         os.umask(before)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert b"PRIVATE" not in beside.read_bytes()
+    assert b"PRIVATE" not in public_file.read_bytes()
     with pytest.raises(ConfigError, match="already"):
         make_key_pair(file)
     file.chmod(0o640)
@@ -176,11 +176,11 @@ def test_invalid_key_is_refused(tmp_path: Path) -> None:
     curve = other.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    for name, body, said in (("text", b"x", "no private key"), ("curve", curve, "not of Ed25519")):
+    for name, body, problem in (("text", b"x", "no private key"), ("curve", curve, "not of Ed25519")):
         file = tmp_path / name
         file.touch(mode=0o600)
         file.write_bytes(body)
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=problem):
             signing_key(file)
         with pytest.raises(ConfigError, match="no public key"):
             public_key(file)
