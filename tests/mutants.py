@@ -189,7 +189,7 @@ MUTANTS = [
     Mutant(
         "the first of repeated images counts",
         "batches/group_stats.py",
-        'F.bool_and(F.col("_told").isNotNull())',
+        'F.bool_and(F.col("_novelty").isNotNull())',
         "F.lit(True)",
         ("tests/loop/test_duplicate_delivery.py",),
     ),

@@ -33,7 +33,7 @@ _KEY_PART = T.StructType(
     [
         T.StructField("_number", T.LongType()),
         T.StructField("_name", T.StringType()),
-        T.StructField("_said", T.StringType()),
+        T.StructField("_value", T.StringType()),
     ]
 )
 
@@ -231,12 +231,12 @@ def _differences(live: DataFrame, recomputed: DataFrame, table_schema: TableSche
 def events_of_keys(bronze: DataFrame, table: str, keys: Sequence[Mapping[str, str | None]]) -> list[list[str]]:
     """Returns for each key the coordinates of the events whose record key holds it."""
     spark = bronze.sparkSession
-    key_parts = [{"_number": n, "_name": k, "_said": v} for n, key in enumerate(keys) for k, v in key.items()]
+    key_parts = [{"_number": n, "_name": k, "_value": v} for n, key in enumerate(keys) for k, v in key.items()]
     searched = F.broadcast(local_rows(spark, key_parts, _KEY_PART))
     changes = bronze.where((F.col("source_table") == table) & F.col("op").isin(*CHANGES))
-    changes = changes.withColumn("_held", key_json(F.col("key")))
-    value = F.element_at(F.from_json("_held", "map<string,string>"), F.col("_name"))
-    parts = changes.join(searched, value.eqNullSafe(F.col("_said")))
+    changes = changes.withColumn("_key_json", key_json(F.col("key")))
+    value = F.element_at(F.from_json("_key_json", "map<string,string>"), F.col("_name"))
+    parts = changes.join(searched, value.eqNullSafe(F.col("_value")))
     matches = parts.groupBy("_number", "topic", "partition", "offset", "op").count()
     events = matches.where(F.col("count") == len(keys[0])).orderBy("_number", "topic", "partition", "offset")
     found: list[list[str]] = [[] for _ in keys]

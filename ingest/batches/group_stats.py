@@ -115,8 +115,8 @@ def groups_by_slice(events: DataFrame, slice_of: Column, is_small: bool = False)
         events.sparkSession, F.col("value"), (slice_of.cast("bigint"), F.col("source_table"), _is_wrapped())
     )
     # A column of its own: within the aggregates the function would be evaluated once per mention.
-    marked = events.withColumns({"_told": F.when(_is_schemaless(), novelty), "_repeated": _repeated(is_small)})
-    marked = marked.withColumn("_news", _is_schemaless() & F.coalesce("_told", F.lit(True)))
+    marked = events.withColumns({"_novelty": F.when(_is_schemaless(), novelty), "_repeated": _repeated(is_small)})
+    marked = marked.withColumn("_is_novel", _is_schemaless() & F.coalesce("_novelty", F.lit(True)))
     grouped = marked.withColumn("_images", opened).groupBy(slice_of.alias("slice"), *kinds)
     rows = grouped.agg(*aggregates).collect()  # a row per slice, table and schema
     found: dict[int, list[Group]] = {}
@@ -151,14 +151,14 @@ def _aggregates(is_small: bool) -> tuple[Column, tuple[Column, ...], tuple[Colum
     count a small batch."""
     kind = F.when(F.col("op").isin(*CHANGES), CHANGE).otherwise(F.col("op")).alias("kind")
     return (
-        parsed_images(F.when(F.col("_news"), F.col("value").cast("string"))),
+        parsed_images(F.when(F.col("_is_novel"), F.col("value").cast("string"))),
         (_table(), kind, F.col("problem"), F.col("schema_id"), _is_wrapped().alias("wrapped")),
         (
             F.count(F.lit(1)).alias("count"),
             F.min(F.struct("offset", "topic", "partition")).alias("first"),
             column_kinds(F.col("_images"), F.col("wrapped")).alias("kinds"),
-            F.bool_and(~F.col("_news") | are_parsed(F.col("_images"))).alias("opened"),
-            F.bool_and(F.col("_told").isNotNull()).alias("known"),
+            F.bool_and(~F.col("_is_novel") | are_parsed(F.col("_images"))).alias("opened"),
+            F.bool_and(F.col("_novelty").isNotNull()).alias("known"),
             F.min("position").alias("lowest"),
             F.max("position").alias("highest"),
             F.collect_set(F.struct("topic", "partition")).alias("partitions"),

@@ -72,8 +72,8 @@ def place_tombstones(
         return PlacedTombstones(None, counts)
     # A null tombstone has no source time, only the time at which Kafka stored it.
     when = F.coalesce("source_ts", "timestamp")
-    new = placed if repeated else placed.where(~F.col("_repeats"))
-    return PlacedTombstones(new.drop("_repeats", "_lone").withColumn("source_ts", when), counts, tables, origins)
+    new = placed if repeated else placed.where(~F.col("_is_repeat"))
+    return PlacedTombstones(new.drop("_is_repeat", "_is_orphan").withColumn("source_ts", when), counts, tables, origins)
 
 
 def position_snapshot_reads(events: DataFrame, earlier: Iterator[DataFrame]) -> DataFrame:
@@ -95,7 +95,7 @@ def _is_lone() -> Column:
 def _placed(found: DataFrame, named: Column) -> tuple[DataFrame, list[Row]]:
     """Returns the placed tombstones, and a row of counts per table."""
     repeats = F.coalesce(F.col("_before.op") == "d", F.lit(False))
-    marked = found.withColumns({"_repeats": repeats, "_lone": _is_lone()})
+    marked = found.withColumns({"_is_repeat": repeats, "_is_orphan": _is_lone()})
     placed = checkpoint(placed_tombstones(marked, named))
     return placed, _counted(placed)
 
@@ -103,8 +103,8 @@ def _placed(found: DataFrame, named: Column) -> tuple[DataFrame, list[Row]]:
 def _counted(placed: DataFrame) -> list[Row]:
     counts = (
         F.count(F.lit(1)).alias("count"),
-        F.count_if("_repeats").alias("repeated"),
-        F.count_if("_lone").alias("orphans"),
+        F.count_if("_is_repeat").alias("repeated"),
+        F.count_if("_is_orphan").alias("orphans"),
         F.collect_set(F.when(F.col(ORIGIN) != UNNAMED, F.col(ORIGIN))).alias("origins"),
     )
     return placed.groupBy("source_table").agg(*counts).collect()  # a row per table

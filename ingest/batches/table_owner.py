@@ -76,12 +76,12 @@ def _split(batch: TableBatch, owner: str, foreign: Sequence[str]) -> OwnedBatch:
     if tombstones is not None:
         own_topics = own_events.where(_is_of_table(batch)).select("topic")
         topics = foreign_events[0].select("topic").distinct().join(own_topics, "topic", "left_anti")
-        is_foreign_tombstone = F.col(ORIGIN).isin(*foreign) | ((F.col(ORIGIN) == UNNAMED) & F.col("_of_others"))
-        marked = tombstones.join(F.broadcast(topics.withColumn("_of_others", F.lit(True))), "topic", "left")
-        marked = marked.withColumn("_of_others", F.coalesce(is_foreign_tombstone, F.lit(False))).localCheckpoint()
-        foreign_rows = marked.where("_of_others").drop("_of_others").select(*tombstones.columns)
+        is_foreign_tombstone = F.col(ORIGIN).isin(*foreign) | ((F.col(ORIGIN) == UNNAMED) & F.col("_is_foreign"))
+        marked = tombstones.join(F.broadcast(topics.withColumn("_is_foreign", F.lit(True))), "topic", "left")
+        marked = marked.withColumn("_is_foreign", F.coalesce(is_foreign_tombstone, F.lit(False))).localCheckpoint()
+        foreign_rows = marked.where("_is_foreign").drop("_is_foreign").select(*tombstones.columns)
         tombstones, foreign_tombstones = (
-            marked.where(~F.col("_of_others")).select(*tombstones.columns),
+            marked.where(~F.col("_is_foreign")).select(*tombstones.columns),
             foreign_rows.count(),
         )
         foreign_events.append(foreign_rows)

@@ -39,7 +39,8 @@ def with_predecessors_from(history: DataFrame, orphans: DataFrame) -> DataFrame:
     joined = orphans.drop("_before").join(changes, SAME_KEY, "left")
     before, unplaced = F.col("_offset") < F.col("offset"), is_unplaced_read(F.col("_found.position"))
     nearest = [
-        _nearest(before & condition).alias(name) for name, condition in (("_placed", ~unplaced), ("_adrift", unplaced))
+        _nearest(before & condition).alias(name)
+        for name, condition in (("_placed", ~unplaced), ("_unplaced", unplaced))
     ]
     rest = [c for c in columns if c not in ("topic", "partition", "offset", "_before")]
     first = [F.first(c).alias(c) for c in rest]
@@ -54,14 +55,14 @@ def _nearest(condition: Column) -> Column:
 
 def _found() -> Column:
     """Returns the change before a tombstone. An unplaced read is right above the placed change before it."""
-    placed_change, unplaced = F.col("_placed._found"), F.col("_adrift._found")
+    placed_change, unplaced = F.col("_placed._found"), F.col("_unplaced._found")
     raised = F.struct(
         unplaced["table"].alias("table"),
         right_above(placed_change["position"]).alias("position"),
         unplaced["op"].alias("op"),
         unplaced[ORIGIN].alias(ORIGIN),
     )
-    later = F.col("_adrift._offset") > F.col("_placed._offset")
+    later = F.col("_unplaced._offset") > F.col("_placed._offset")
     return F.when(later, raised).otherwise(F.coalesce(placed_change, unplaced))
 
 

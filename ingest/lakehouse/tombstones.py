@@ -129,8 +129,10 @@ class Tombstones:
         """Removes these tombstones (`TOMBSTONE_KEY` and `_position`), older ones of their keys, and the note that rows
         moved to these keys: from then on suppression has to keep their events away. Returns the number of rewritten
         files."""
-        wanted = F.broadcast(tombstones.select(F.col(TOMBSTONE_KEY).alias(_KEY), F.col(POSITION_COLUMN).alias("_upto")))
-        rows = self._table.rows().join(wanted, _KEY).where(F.col(POSITION_COLUMN) <= F.col("_upto"))
+        wanted = F.broadcast(
+            tombstones.select(F.col(TOMBSTONE_KEY).alias(_KEY), F.col(POSITION_COLUMN).alias("_through"))
+        )
+        rows = self._table.rows().join(wanted, _KEY).where(F.col(POSITION_COLUMN) <= F.col("_through"))
         removed = rows.select(_KEY, POSITION_COLUMN).distinct().localCheckpoint()
         files = row_rewrites.remove_rows(self._table, removed, [_KEY, POSITION_COLUMN], _sorted)
         moved = self._table.rows().select(_MOVED_TO, F.unhex(F.sha2(_MOVED_TO, 256)).alias(_KEY))

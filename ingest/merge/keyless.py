@@ -31,9 +31,9 @@ def without_duplicate_deliveries(events: DataFrame, counted: str | None = None) 
     source_place = source_position(F.col("position"))
     begins = F.coalesce(source_place != F.lag(source_place).over(partition), F.lit(True))
     runs = events.withColumns(
-        {"_place": source_place, "_said": _event_hash(), "_run": F.sum(begins.cast("long")).over(partition)}
+        {"_place": source_place, "_event_hash": _event_hash(), "_run": F.sum(begins.cast("long")).over(partition)}
     )
-    same = ["topic", "partition", "_place", "_said"]
+    same = ["topic", "partition", "_place", "_event_hash"]
     numbered = runs.withColumn("_nth", F.row_number().over(Window.partitionBy(*same, "_run").orderBy("offset")))
     before = [] if counted is None else [F.col(counted).desc()]
     first = F.row_number().over(Window.partitionBy(*same, "_nth").orderBy(*before, "offset"))

@@ -54,7 +54,7 @@ def reconcile_partial_rows(
         _files(PENDING_ROW, PENDING_ACTION).alias("pending_files"),
         F.count(F.when(F.col(ACTION) != WRITE_TOMBSTONE, True)).alias("rows"),
         F.count(PENDING_ACTION).alias("pending_rows"),
-        F.count_if(NEEDS_TOMBSTONE).alias("buries"),
+        F.count_if(NEEDS_TOMBSTONE).alias("tombstones"),
         F.count_distinct(F.when(is_changed, F.col(EVENT_ID))).alias("applied"),
     ).first()
     assert summary is not None
@@ -71,7 +71,7 @@ def reconcile_partial_rows(
     return Changeset(
         RowChanges(shown, actions, frozenset(summary.files), summary.rows) if actions else None,
         RowChanges(waiting, pending, frozenset(summary.pending_files), summary.pending_rows) if pending else None,
-        tombstones if summary.buries or moves is not None else None,
+        tombstones if summary.tombstones or moves is not None else None,
         refused if quarantined else None,
         summary.applied,
         quarantined,

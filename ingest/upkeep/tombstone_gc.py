@@ -90,8 +90,8 @@ def collect_garbage(
     for table, set_aside in accounts.set_aside().items():
         is_waiting |= (F.col("source_table") == table) & (F.col(BATCH) > set_aside.after)
     waiting = bronze.rows().where(is_waiting & F.col("op").isin(*CHANGES))
-    behind = waiting.groupBy("source_table").agg(F.min("position").alias("_waits"))
-    limited = horizons.join(behind, "source_table", "left").withColumn("horizon", F.least("horizon", "_waits"))
+    behind = waiting.groupBy("source_table").agg(F.min("position").alias("_lowest_waiting"))
+    limited = horizons.join(behind, "source_table", "left").withColumn("horizon", F.least("horizon", "_lowest_waiting"))
     found = {r["source_table"]: tuple(r["horizon"]) for r in limited.collect()}  # a row per table
     table_schemas = [e.table_schema for e in Catalog(spark, lakehouse.tables).entries(pipeline) if e.table_schema.key]
     return [
