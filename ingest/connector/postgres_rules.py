@@ -14,7 +14,7 @@ def _publication(config: Configuration, _: ReaderSettings) -> Risk | None:
     mode = config.get(name, "all_tables").lower()
     text = ""
     if mode in ("disabled", "no_tables"):
-        text = "a table that nobody adds to the publication sends nothing, and nothing says so"
+        text = "a table that is not added to the publication sends nothing, without an error"
     elif mode == "filtered" and not _lists_tables(config):
         text = "a table that is created later sends nothing until the connector is restarted"
     remedy = "restart the connector before a new table is written to, or CREATE PUBLICATION … FOR TABLES IN SCHEMA"

@@ -26,7 +26,7 @@ def risks(properties: Mapping[str, str], reader: ReaderSettings) -> list[Risk]:
     """
     config = Configuration(properties)
     if not config.connector_class.startswith(_DEBEZIUM):
-        text = "it is no connector of Debezium, whose events are what is read here"
+        text = "it is not a connector of Debezium, whose events ingest reads"
         return [Risk("connector.class", config.connector_class, text, "name Debezium's connector in source.connect")]
     rules = [*_RULES, *(POSTGRES_RULES if config.connector_class.startswith(_POSTGRES) else ())]
     found = [risk for rule in rules if (risk := rule(config, reader)) is not None]
@@ -118,8 +118,8 @@ def _snapshot_custom(config: Configuration, _: ReaderSettings) -> Risk | None:
 
 def _heartbeat(config: Configuration, _: ReaderSettings) -> Risk | None:
     text = (
-        "while the tables are quiet the slot stands still: the server keeps its log until the disk is full, or until "
-        "the slot is dropped (max_slot_wal_keep_size), and with it what was not read"
+        "while the tables don't change the slot doesn't advance: the server keeps its log until the disk is full, or "
+        "until the slot is dropped (max_slot_wal_keep_size), with all changes that were not read"
     )
     if config.get("heartbeat.interval.ms", "0") == "0":
         return Risk("heartbeat.interval.ms", "0", text, "heartbeat.interval.ms=10000", loses=False)
@@ -198,7 +198,7 @@ _RULES: tuple[Rule, ...] = (
         "event.processing.failure.handling.mode",
         ("fail",),
         "fail",
-        "an event that can't be processed is left out",
+        "an event that can't be processed is dropped",
         "event.processing.failure.handling.mode=fail",
     ),
     unless(
@@ -208,7 +208,7 @@ _RULES: tuple[Rule, ...] = (
         "a value that can't be converted becomes NULL",
         "event.converting.failure.handling.mode=fail",
     ),
-    unless("errors.tolerance", ("none",), "none", "a record that fails is left out", "errors.tolerance=none"),
+    unless("errors.tolerance", ("none",), "none", "a record that fails is dropped", "errors.tolerance=none"),
     unless(
         "field.name.adjustment.mode",
         ("none",),

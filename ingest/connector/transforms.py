@@ -16,10 +16,10 @@ _HARMLESS = {
     "SchemaChangeEventFilter",
 }
 _EFFECTS = {
-    "ExtractNewRecordState": "it unwraps rows: what kind of change one is, and where it stands in the log, is gone",
-    "ExtractNewDocumentState": "it unwraps documents: what kind of change one is, and where it stands, is gone",
+    "ExtractNewRecordState": "it unwraps rows: the kind of a change and its position in the log are lost",
+    "ExtractNewDocumentState": "it unwraps documents: the kind of a change and its position are lost",
     "Filter": "records that it drops never arrive",
-    "ContentBasedRouter": "records may go to topics that nobody reads",
+    "ContentBasedRouter": "records may go to topics that the pipeline doesn't read",
     "EventRouter": "rows of the outbox arrive as messages, not as changes of a table",
     "EnforceRecordSize": "records that are too large are cut or left out",
     "ReplaceField": "parts of the envelope are left out or renamed",
@@ -56,5 +56,5 @@ def transform_risks(config: Configuration) -> Iterator[Risk]:
             text = "records go to other topics than the tables' own: see that the pipeline reads those"
             yield Risk(name, full, text, f"{remedy}, or name its topics in the pipeline's file", loses=False)
         else:
-            text = "it is not known here whether it keeps every record as it is"
-            yield Risk(name, full, text, f"{remedy}, or see that it does", loses=False)
+            text = "it is unknown whether this transform changes or drops records"
+            yield Risk(name, full, text, f"{remedy}, or check that it doesn't", loses=False)

@@ -159,7 +159,7 @@ def test_user_errors_are_not_retried(airflow: Airflow) -> None:
     ((_, tries, _),) = airflow.rows(TRIES, "secret.upkeep", "gc")
     logs = sorted(airflow.home.glob("logs/dag_id=secret.upkeep/*/task_id=gc/attempt=*.log"))
     command_output = [log.read_text(encoding="utf-8") for log in logs]
-    # A job of which Airflow itself lost sight, as it may on a busy machine, has come to no end.
+    # On a busy machine Airflow may lose a job, which then has no end.
     ended = [
         (log.stem, MISSING in text) for log, text in zip(logs, command_output, strict=True) if " ended with " in text
     ]

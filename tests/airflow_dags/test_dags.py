@@ -36,7 +36,7 @@ def task(one):
     return {"operator": one.task_type, "templated": sorted(templated), "outlets": outlets, **shown}
 
 for dag in bag.dags.values():
-    msgspec.msgpack.encode(DagSerialization.to_dict(dag))  # So they go to the scheduler.
+    msgspec.msgpack.encode(DagSerialization.to_dict(dag))  # The form in which the scheduler gets them.
 print(json.dumps({
     "errors": bag.import_errors,
     "dags": {name: {"description": dag.description, "tasks": {one.task_id: task(one) for one in dag.tasks}}

@@ -60,7 +60,7 @@ CASES = {
     "all is good": ("python3", "print('merged')", "success"),
     "a check differs": ("python3", "raise SystemExit(1)", FOR_GOOD),
     "the user has to change something": ("python3", "raise SystemExit(2)", FOR_GOOD),
-    "nobody answers": ("python3", "raise SystemExit(75)", RETRIED),
+    "exit code 75": ("python3", "raise SystemExit(75)", RETRIED),
     "a code of another program": ("python3", "raise SystemExit(137)", RETRIED),
     "killed": ("python3", "import os; os.kill(os.getpid(), 9)", RETRIED),
     "a program that isn't there": ("nowhere/ingest", "", FOR_GOOD),

@@ -148,19 +148,19 @@ def test_run_that_died_before_its_manifest_is_repeated(
         patched.setattr(Manifest, "to_json", dies)
         archived(spark, bronze, store)
     left_behind = names(store)
-    assert left_behind, "objects of which nobody knows yet"
+    assert left_behind, "objects that no manifest names"
     assert ArchiveSource(ManifestArchive(store, SHOP)).pending({}, 100) is None
     found = archived(spark, bronze, store)
     assert sum(m.records for m in found) == len(events())
     assert set(left_behind) <= set(names(store))
-    assert len(names(store)) == len(found) + sum(len(m.objects) for m in found), "nothing is there twice"
+    assert len(names(store)) == len(found) + sum(len(m.objects) for m in found), "no record is stored twice"
 
 
 @pytest.mark.long
 def test_two_runs_at_once_write_one_manifest(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
     bronze = from_file(spark, tmp_path)
     one, other = (Archiving(spark, bronze, store, SHOP) for _ in range(2))
-    other._through_batch = 0  # It has looked before the first one wrote.
+    other._through_batch = 0  # It has read the manifests before the first one wrote.
     assert one.step() is not None
     with pytest.raises(Contended, match="another run archives Shop 1"):
         other.step()

@@ -194,7 +194,7 @@ def test_erasure_that_died_anywhere_is_repeated(
     with monkeypatch.context() as patched, pytest.raises(Died):
         patched.setattr(ObjectStore, step, dies)
         erase_records(spark, store, SHOP, coordinates)
-    assert is_intact(spark, store), "and whoever reads in between is not disturbed"
+    assert is_intact(spark, store), "readers in between see a whole archive"
     again = erase_records(spark, store, SHOP, coordinates)
     assert (again.records > 0) == (step in ("versions", "replace"))
     assert objects_holding(store, "no json either") == []
@@ -245,7 +245,7 @@ def test_concurrently_replaced_manifest_is_contended(
     with pytest.raises(Contended, match="was changed by another process since it was read"):
         erase_records(spark, store, SHOP, erasure_requests(spark, ORDERS))
     assert others[0].records == 1
-    assert others[0].versions > 1, "it took the other one's objects for left behind"
+    assert others[0].versions > 1, "it must not remove the other run's objects"
     assert is_intact(spark, store)
     done = erase_records(spark, store, SHOP, erasure_requests(spark, ORDERS))
     assert done.records == len(ORDERS)
@@ -292,7 +292,7 @@ def test_objects_of_a_running_archive_run_stay(spark: SparkSession, tmp_path: Pa
     assert first is not None
     rest = bronze.between(first.upto_batch, bronze.last_batch())
     unnamed = write_objects(rest, 100, store, SHOP)
-    # A run that died wrote what another one has archived since, cut in another way.
+    # Objects of a run that died, whose records another run has archived since in other objects.
     left = write_objects(bronze.between(0, first.upto_batch).where("offset > 1"), 100, store, SHOP)
     done = erase_records(spark, store, SHOP, erasure_requests(spark, ORDERS[:1]))
     assert (done.records, done.unnamed) == (1, len(unnamed))

@@ -86,7 +86,7 @@ def test_temporary_store_failures_are_retried(
     again = tmp_path / "again"
     assert command("archive", "restore", str(pipeline_file(again, through(proxy, store)))) == 0
     assert Bronze(spark, Lakehouse(str(again / "lakehouse")).bronze(SHOP)).rows().count() == len(events())
-    assert not [f for f in proxy.faults if f.times], "each of them was met"
+    assert not [f for f in proxy.faults if f.times], "each fault was met"
     proxy.faults = [Fault("refused", times=2), Fault("cut", "GET", "objects", times=2)]
     restored = silver(spark, again)
     assert command("backfill", str(again / "shop.yaml"), "--source", "archive") == 0

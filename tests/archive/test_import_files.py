@@ -89,7 +89,7 @@ def test_restored_bronze_equals_the_lost_one(spark: SparkSession, tmp_path: Path
     last = bronze.last_batch()
     assert [bronze.count_between(n, last) >= lost.count_between(n, last) for n in range(last)] == [True] * last
     files = {hashlib.sha256(f.read_bytes()).hexdigest() for f in Path(bronze.folder).glob("*.parquet")}
-    assert files == {o.sha256 for m in found for o in m.objects}, "nothing was written anew"
+    assert files == {o.sha256 for m in found for o in m.objects}, "no file was rewritten"
 
 
 def test_restored_silver_equals_the_lost_one(
@@ -188,7 +188,7 @@ def test_emptied_record_is_read_as_empty(spark: SparkSession, tmp_path: Path, st
     assert erase_records(spark, store, SHOP, spark.createDataFrame(places, request)).records == 3
     changed = [not m.parts for m in manifests(store, SHOP)]
     assert any(changed)
-    assert not all(changed), "what nobody touched is known as before"
+    assert not all(changed), "statistics of untouched batches are kept"
     bronze = import_archive(spark, store, tmp_path / "again" / "lakehouse", 10)
     anew = read_as_events(bronze.rows().select(*RECORD.names, BATCH), Rules().naming, (BATCH,))
     assert rows(bronze.rows()) == rows(anew)
@@ -196,7 +196,7 @@ def test_emptied_record_is_read_as_empty(spark: SparkSession, tmp_path: Path, st
     slow = tmp_path / "slow"
     source = captured(spark, ArchiveSource(ManifestArchive(store, SHOP)), slow / "lakehouse", 100)
     Merge(spark, SHOP, pipeline(slow, store).layout, Rules(), source).step()
-    # Into what was captured before, and from the beginning: what isn't touched is known, what is is counted anew.
+    # Statistics of untouched batches are kept, those of others are computed again.
     for folder in ("again", "whole"):
         restored(spark, pipeline(tmp_path / folder, store))
         assert silver_in(spark, tmp_path / folder) == silver_in(spark, slow)
@@ -209,7 +209,7 @@ def test_statistics_of_parts_equal_those_of_the_whole(spark: SparkSession, tmp_p
     bronze = import_archive(spark, store, tmp_path / "again" / "lakehouse", 10)
     merge = Merge(spark, SHOP, pipeline(tmp_path / "again", store).layout, Rules(), bronze)
     last = bronze.last_batch()
-    assert merge._slices.end(0, last) == last, "parts that follow each other are one slice"
+    assert merge._slices.end(0, last) == last, "consecutive parts are one slice"
     together = merge._slices.group_stats(0, last, last)
     whole = groups_by_slice(lost.rows(), F.lit(0))[0]
     assert [_typed(g) for g in whole] == [_typed(g) for g in together]
@@ -247,7 +247,7 @@ def test_window_of_positions_from_the_archive_equals_bronze(
         counted = Accounts(spark, shop.layout.accounts, backfill.run.writer).rows()
         sums = counted.groupBy("table").sum("read", "applied", "superseded").collect()
         found[name] = (history.digests(spark, shop), sorted(map(tuple, sums)))
-    # Rows without a key are left alone by backfills.
+    # Backfills skip keyless tables.
     proofs = [p for p in prove(spark, shop, shop.layout.scratch("proof")) if p.table != "public.notes"]
     assert [p.equal for p in proofs] == [True, True]
     assert found["there"] == found["here"]

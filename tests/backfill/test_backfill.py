@@ -105,7 +105,7 @@ def test_backfill_that_died_continues(
     while not again.done:
         again.step()
     assert digests(spark, shop[0])[ITEMS] == streamed[ITEMS]
-    assert Backfill(spark, shop[0], request).run.number == 2, "one that has ended is not gone on with"
+    assert Backfill(spark, shop[0], request).run.number == 2, "a backfill that has ended is not continued"
 
 
 def test_backfill_changes_no_merged_row(
@@ -119,7 +119,7 @@ def test_backfill_changes_no_merged_row(
     inside = sum(3000 <= lsn < 8000 for lsn in lsns)
     deletes = sum(3000 <= lsn < 8000 and lsn % 1000 == 40 for lsn in lsns)
     assert row is not None
-    assert tuple(row) == (inside + deletes, 0), "a null tombstone stands where its delete does"
+    assert tuple(row) == (inside + deletes, 0), "a null tombstone has the position of its delete"
 
 
 def test_backfill_from_kafka_refuses_positions() -> None:

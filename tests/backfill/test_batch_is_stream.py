@@ -92,10 +92,10 @@ def test_run_that_is_far_behind_merges_more_at_once(
     assert sum(read) == len(events())
     merges = [n for n, count in enumerate(read) if count]
     assert all(read[n] == 21 for n in merges[:-1])
-    assert merges[:-1] == list(range(2, 3 * len(merges[:-1]), 3)), "two captures go before"
+    assert merges[:-1] == list(range(2, 3 * len(merges[:-1]), 3)), "two batches are captured first"
     assert steps[-1].behind == 0
-    assert read[-1], "nothing waits for more where there is no more"
-    assert steps[2].seconds > steps[1].seconds, "what it captured for it before is counted in"
+    assert read[-1], "it does not wait for more events at the end"
+    assert steps[2].seconds > steps[1].seconds, "batches captured earlier are included"
     assert digests(spark, shop) == available_now
     proved(spark, shop)
 

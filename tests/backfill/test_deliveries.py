@@ -131,7 +131,7 @@ def test_rebuild_counts_records_before_the_stream_but_not_later_ones(shop: Shop)
     shop.backfill(notes)
     shop.backfill(notes)
     shop.rebuild()
-    assert shop.rows(NOTES) == ["twice the same"] * 2, "offsets 0 to 4, of which the last comes again"
+    assert shop.rows(NOTES) == ["twice the same"] * 2, "offsets 0 to 4; the last is a repetition"
     assert shop.proof(NOTES).equal
     shop.stream(notes[2:])
     assert shop.rows(NOTES) == RIGHT[NOTES]

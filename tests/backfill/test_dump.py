@@ -54,7 +54,7 @@ def test_dump_and_later_changes_give_the_table(spark: SparkSession, tmp_path: Pa
     assert run_command(tmp_path, *words, "--dry-run")["would_read"] == {ORDERS: rows.count()}
     assert run_command(tmp_path, *words)["tables"][ORDERS]["read"] == rows.count()
     assert digests(spark, shop)[ORDERS] == digests(spark, whole)[ORDERS]
-    assert run_command(tmp_path, *words)["tables"][ORDERS]["applied"] == 0, "once more changes nothing"
+    assert run_command(tmp_path, *words)["tables"][ORDERS]["applied"] == 0, "a second run changes nothing"
     assert all(p.equal for p in prove(spark, shop, shop.layout.scratch("proof")))
 
 

@@ -114,17 +114,17 @@ def test_as_of_a_time_equals_a_merge_of_earlier_commits(
 def transactions() -> list[Record]:
     """Returns events of Postgres from transactions that were open at the same time; each names the last commit before
     its own."""
-    run_command = [  # (lsn, the last commit before, id)
+    commits = [  # (lsn, the last commit before, id)
         (100, 90, 1),
         (110, 90, 2),
-        (130, 120, 3),  # written before 140's row, committed after it
+        (130, 120, 3),  # written before the row of 140, committed after it
         (105, 140, 4),
         (160, 140, 5),
         (180, 170, 6),
-        (190, 190, 7),  # right where the commit before it ended
+        (190, 190, 7),  # at the position of the preceding commit
     ]
     records = []
-    for offset, (lsn, commit, key) in enumerate(run_command):
+    for offset, (lsn, commit, key) in enumerate(commits):
         source = {"connector": "postgresql", "schema": "s", "table": "t", "lsn": lsn, "ts_ms": 1, "name": "db"}
         value = {"op": "c", "after": {"id": key}, "source": source | {"sequence": f'["{commit}","{lsn}"]'}}
         record = {"topic": "s.t", "partition": 0, "offset": offset, "key": {"id": key}, "value": value}

@@ -50,7 +50,7 @@ def test_rebuild_repairs_rows_and_applies_new_settings(
     merged(spark, changed, captured(spark, changed, tmp_path, events()))
     whole = pipeline(tmp_path / "other")
     merged(spark, whole, captured(spark, whole, tmp_path / "other", events()))
-    assert digests(spark, changed)[ORDERS] == digests(spark, whole)[ORDERS], "the stream goes on"
+    assert digests(spark, changed)[ORDERS] == digests(spark, whole)[ORDERS], "the stream continues"
 
 
 @pytest.mark.long

@@ -46,4 +46,4 @@ def test_reason_explains_the_missing_key(spark: SparkSession, tmp_path: Path, ca
     (entry,) = summary["quarantine"]
     assert entry["code"] == "no-key"
     assert reason in entry["reason"]
-    assert "a" not in entry["reason"].split("'")[1::2], "no value stands in a reason"
+    assert "a" not in entry["reason"].split("'")[1::2], "a reason holds no values"

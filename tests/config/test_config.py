@@ -94,7 +94,7 @@ def test_every_key_is_read(write: Write) -> None:
     assert pipeline.source.debezium.heartbeat_prefix == "beat"
     assert pipeline.tables["schema.b"].primary_key == ("id",)
     assert pipeline.batch.max_events == 7
-    assert pipeline.batch.merged_at_once == 7, "whoever names a size means it for both"
+    assert pipeline.batch.merged_at_once == 7, "max_events also limits merge_events"
     assert (pipeline.airflow.run, pipeline.airflow.tables) == ("*/5 * * * 1-5", ("s.t",))
     assert pipeline.spark["spark.task.cpus"] == "4"
     assert pipeline.spark["spark.ui.enabled"] == "false"

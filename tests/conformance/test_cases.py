@@ -24,7 +24,7 @@ pytestmark = [
 
 DELIVERIES = {
     "one batch": Delivery(),
-    # One by one the rules are (tests/merge): these cases are longer.
+    # Not one record per batch, as in tests/merge: these cases are longer.
     "three records a batch": Delivery(batch_size=3),
 }
 Replayed = dict[str, tuple[Path, dict[str, Any]]]

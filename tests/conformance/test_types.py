@@ -36,7 +36,7 @@ def column_of(case: dict[str, Any]) -> Column:
     if case["schema"] is None:
         return declared_column("v", case["logical_type"])
     (column,) = columns_of({"type": "struct", "fields": [case["schema"] | {"field": "v"}]})
-    # The cases assert infinite times, and years after 9999, as they are: what `times_out_of_range: keep` stores.
+    # The cases expect infinite times and years after 9999 unchanged, as with `times_out_of_range: keep`.
     return replace(column, wire=column.wire.with_out_of_range(OutOfRange.KEEP))
 
 

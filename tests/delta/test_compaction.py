@@ -61,9 +61,9 @@ def test_small_captured_files_are_compacted(spark: SparkSession, tmp_path: Path)
     capture(spark, bronze, range(1, FILES_PER_SIZE + 4))
     before = bronze.rows().orderBy("offset").collect()
     bronze.compact(FILES_PER_SIZE - 1)
-    assert len(bronze._table.files()) == FILES_PER_SIZE + 3, "too few of them are merged yet"
+    assert len(bronze._table.files()) == FILES_PER_SIZE + 3, "too few batches are merged yet"
     bronze.compact(FILES_PER_SIZE + 1)
-    # One of all that was merged, and two that wait.
+    # One file of all merged batches, and two of waiting ones.
     assert len(bronze._table.files()) == 3
     assert bronze.rows().orderBy("offset").collect() == before
     assert offsets(bronze.between(FILES_PER_SIZE + 1, FILES_PER_SIZE + 3)) == list(
@@ -93,7 +93,7 @@ def test_compacted_file_is_bounded(spark: SparkSession, tmp_path: Path, monkeypa
     assert bronze.compact(FILES_PER_SIZE)
     files = bronze._table.files().values()
     assert sorted(f.rows for f in files) == [3] * (FILES_PER_SIZE - 4) + [12]
-    assert max(f.bounds("batch") or () for f in files if f.rows == 12) == (1, 4), "those that were captured first"
+    assert max(f.bounds("batch") or () for f in files if f.rows == 12) == (1, 4), "the batches that were captured first"
     assert not bronze.compact(FILES_PER_SIZE), "a full file is not compacted again"
 
 
@@ -153,15 +153,15 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
 def test_stream_continues_during_a_compaction(spark: SparkSession, tmp_path: Path, stream: Stream) -> None:
     bronze = Bronze(spark, str(tmp_path / "b"))
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
-    assert bronze.compact(FILES_PER_SIZE), "it begins"
+    assert bronze.compact(FILES_PER_SIZE), "it starts a compaction"
     stream.settle()
     capture(spark, bronze, range(FILES_PER_SIZE + 1, FILES_PER_SIZE + 3))
     bronze.record_batch_stats(FILES_PER_SIZE + 1, FILES_PER_SIZE + 2, [{"count": 3}])
-    assert not bronze.compact(FILES_PER_SIZE + 2), "one is in hand"
+    assert not bronze.compact(FILES_PER_SIZE + 2), "a compaction is running"
     assert len(bronze._table.files()) == FILES_PER_SIZE + 2
     stream.run_deferred()
     assert len(bronze._table.files()) == 3
-    assert list(bronze.batch_stats()) == [FILES_PER_SIZE + 1], "who has folded is the one who has counted"
+    assert list(bronze.batch_stats()) == [FILES_PER_SIZE + 1], "the writer that compacts has the statistics"
     assert offsets(bronze.rows()) == list(range(3, 3 * FILES_PER_SIZE + 9))
     assert not bronze.compact(FILES_PER_SIZE + 2)
 
@@ -183,7 +183,7 @@ def test_erasure_during_a_compaction_wins(spark: SparkSession, tmp_path: Path, s
     stream.run_deferred()
     assert len(bronze._table.files()) == FILES_PER_SIZE
     assert [row.offset for row in bronze.emptied().collect()] == [3]
-    assert bronze.compact(FILES_PER_SIZE), "what is in the way of one is not of the next"
+    assert bronze.compact(FILES_PER_SIZE), "the next compaction is not blocked"
 
 
 def test_accounts_of_several_pipelines_share_files(spark: SparkSession, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_two_pipelines_compact_at_once(spark: SparkSession, tmp_path: Path, monk
     monkeypatch.setattr(compaction, "files_due", due_late)
     one.add(FILES_PER_SIZE - 1, FILES_PER_SIZE, [Account("s.t", 5, 3, 2)])
     one.compact()
-    assert len(other._table.files()) == 1, "the other one was faster"
+    assert len(other._table.files()) == 1, "the other pipeline was faster"
     assert (one.merged_through(), one.rows().count(), other.rows().count()) == (FILES_PER_SIZE, FILES_PER_SIZE, 1)
 
 

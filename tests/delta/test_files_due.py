@@ -40,6 +40,6 @@ def test_compaction_schedule_converges(sizes: list[int], presses: list[float], t
         press = presses[turns % len(presses)]
         files = [f for f in files if cast(DataFile, f) not in found] + [File(max(1, int(size * press)))] * count
         turns += 1
-        assert turns <= len(sizes), "every turn leaves fewer small files"
+        assert turns <= len(sizes), "every round leaves fewer small files"
     small = [f for f in files if f.live_bytes < LARGE]
-    assert len(small) < together * 6, "so many size classes there are"
+    assert len(small) < together * 6, "at most this number of size classes"

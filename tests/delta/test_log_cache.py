@@ -77,7 +77,7 @@ def reopened(spark: SparkSession, folder: Path) -> Table:
 
 def test_commits_of_other_writers_are_read(spark: SparkSession, tmp_path: Path, delta_reads: list[str]) -> None:
     table = written(spark, tmp_path / "t")
-    # Some rows of a file, all of another.
+    # Some rows of one file, all rows of another.
     table.delete(F.col("id").isin(3, 4) | (F.col("id") >= 2 * ROWS))
     check_against_delta(spark, table, reopened(spark, tmp_path / "t"))
     write_deltalake(str(tmp_path / "t"), pa.table({"id": pa.array([100, 101], pa.int64())}), mode="append")

@@ -100,7 +100,7 @@ def test_orphans_equal_those_of_vacuum_without_deletion_vectors(spark: SparkSess
 
 
 def is_what_delta_lets_go(spark: SparkSession, table: Table, hours: int | None) -> None:
-    # Something is written and removed now, by a commit that is younger than all.
+    # A commit after all others writes and removes files.
     table.commit(spark.range(100, 110, numPartitions=1))
     table.delete(F.col("id") > 104)
     time.sleep(0.01)

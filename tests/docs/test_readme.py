@@ -122,7 +122,7 @@ def test_packages_of_reading_examples_are_named() -> None:
 @pytest.mark.spark
 def test_sql_examples_answer(lakehouse: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs the first query in its own process, like a user; the others in this session."""
-    # What is read in clear needs a pipeline and its keys: tests/shredding/test_shredding.py has them.
+    # Queries with --decrypt need a pipeline and its keys: tests/shredding/test_shredding.py runs them.
     arguments_by_query = {
         c[-1]: [*c[1:], "--json"] for c in commands("ingest") if c[1:4] == ["sql", "--lakehouse", "lakehouse"]
     }

@@ -90,7 +90,7 @@ def test_null_tombstone_removes_a_record_when_its_segment_rolls(stack: Stack) ->
     assert parts_holding(log)
     send("42", None)
     time.sleep(3)
-    assert parts_holding(log), "the tombstone alone takes nothing away: its segment is the one that is written"
+    assert parts_holding(log), "the tombstone alone removes nothing: its segment is still open"
     hurry(admin, name)
     assert wait_until_gone(log, EMAIL, lambda: send("44", json.dumps({"after": {"id": 44}}))) == []
     assert any(b"ben@example.org" in part.read_bytes() for part in log.glob("*.log")), "others stay"
@@ -108,9 +108,9 @@ STORY = [
             (MEMBERS, "u", ANNA, {"name": "Anna B."}),
             (CLAIMS, "c", 60, {"member_id": ANNA, "text": TEXT}),
             (CLAIMS, "c", 61, {"member_id": BEN, "text": "theft"}),
-            (CLAIMS, "x", 62, {"member_id": ANNA, "text": TEXT}),  # nobody can tell what it is: it waits in quarantine
+            (CLAIMS, "x", 62, {"member_id": ANNA, "text": TEXT}),  # of an unknown op: it is quarantined
             (CLAIMS, "c", 62, {"member_id": ANNA, "text": TEXT}),
-            (CLAIMS, "d", 62, {}),  # whose connector writes no tombstones
+            (CLAIMS, "d", 62, {}),  # of a connector that writes no null tombstones
             (CLAIMS, "c", 63, {"member_id": ANNA, "text": TEXT}),
             (CLAIMS, "d", 63, {}),
             (CLAIMS, "null", 63, {}),
@@ -179,7 +179,7 @@ def test_erasure_writes_null_tombstones_and_keeps_concurrent_records(
     topics.send(STORY)
     merge()
     (request,) = erased("--subject", f"member:{ANNA}")["requests"]
-    assert topics.last_values(CLAIMS)[60]["text"] == TEXT, "what isn't asked for isn't written"
+    assert topics.last_values(CLAIMS)[60]["text"] == TEXT, "no other key gets a tombstone"
 
     pipeline = insured(tmp_path, source=source, privacy=privacy | {"tombstones_in_topics": True}, spark=SHORT_LIVED)
     with pytest.raises(ProofFailed, match="nothing was removed yet from compacted topics"):
@@ -194,7 +194,7 @@ def test_erasure_writes_null_tombstones_and_keeps_concurrent_records(
     with monkeypatch.context() as patched:
         patched.setattr(CompactedTopics, "_write", dying_beside_another)
         assert isinstance(CliRunner().invoke(app, ["erase", str(tmp_path / "insured.yaml")]).exception, Died)
-    assert topics.last_values(MEMBERS)[ANNA] is None, "what came meanwhile is covered"
+    assert topics.last_values(MEMBERS)[ANNA] is None, "records written meanwhile are covered"
     assert topics.last_values(CLAIMS)[60] is None
     killed = erase(tmp_path / "insured.yaml", TOPICS)
     assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
@@ -210,13 +210,13 @@ def test_erasure_writes_null_tombstones_and_keeps_concurrent_records(
         62: None,
         63: None,
     }
-    assert topics.last_values(PHOTOS)[70]["text"] == TEXT, "a topic that is not compacted forgets by itself"
+    assert topics.last_values(PHOTOS)[70]["text"] == TEXT, "retention removes records of a topic that is not compacted"
     assert erased()["removed"]["compacted topics"] == {"tombstones": 0}
 
     merge()
     assert {n: row["name"] for n, row in rows(spark, pipeline, MEMBERS).items()} == {ANNA: "Anna again", BEN: "Ben"}
     captured = bronze_of(spark, pipeline).rows().where("value is null and key is not null")
-    assert captured.isEmpty(), "a tombstone of an erasure doesn't bring the key back"
+    assert captured.isEmpty(), "a tombstone of an erasure does not restore the key"
     accounts = Accounts(spark, pipeline.layout.accounts, pipeline.name)
     assert audit(bronze_of(spark, pipeline).rows(), accounts.rows()).problems == []
     hurry(topics.admin, topic(CLAIMS))

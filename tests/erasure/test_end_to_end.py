@@ -260,7 +260,7 @@ def test_erased_person_is_gone_and_stays_gone(insurance: Insurance, stack: Stack
     assert json.loads(summary.stdout)["genuine"], summary.output
     assert insurance.is_current()
 
-    # A backup of the topics comes back.
+    # A backup of the topics is restored.
     restore(stack.kafka.bootstrap_servers, kept)
     insurance.merged(lambda: bronze_of(spark, insurance.pipeline).rows().where("value IS NOT NULL").count() == 10)
     assert insurance.is_current()
@@ -279,7 +279,7 @@ def test_erased_person_is_gone_and_stays_gone(insurance: Insurance, stack: Stack
     assert [row[0] for row in insurance.rows()["members"]] == [BEN]
     assert insurance.residues() == set()
 
-    # She comes again, of her own accord.
+    # The subject becomes a customer again.
     insurance.take_in(ANNA, "Anna Meier", "anna.meier@example.org", "a stolen bicycle")
     insurance.merged(insurance.is_current)
     assert len(insurance.rows()["photos"]) == 2

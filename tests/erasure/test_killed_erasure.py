@@ -46,7 +46,7 @@ step = sys.argv.pop(1)
 
 def dying(done):
     def die(*arguments):
-        if step != "asked":  # which is over before its keys are destroyed
+        if step != "asked":  # which ends before the keys are destroyed
             result = done(*arguments)
         if step in ("asked", "old files") or step == arguments[0]:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -10,7 +10,7 @@ from tests.erasure.people import insured
 
 def test_places_follow_the_pipeline_file(tmp_path: Path) -> None:
     assert used_places(insured(tmp_path)) == [*DELTA_PLACES, OLD_FILES]
-    assert DELTA_PLACES[-1] == BRONZE, "its events are needed to find the rest"
+    assert DELTA_PLACES[-1] == BRONZE, "last, because its events are needed to find the rest"
     archived = insured(tmp_path, archive={"uri": f"s3://bucket/{tmp_path.name}"})
     assert used_places(archived) == [*DELTA_PLACES, OLD_FILES, ARCHIVE]
     privacy = {"key_file": str(tmp_path / "ledger.key"), "tombstones_in_topics": True}

@@ -177,7 +177,7 @@ def test_removal_killed_after_each_step_is_completed(spark: SparkSession, pipeli
     assert {e.place for e in ledger.entries() if e.kind == STATE} == {*DELTA_PLACES, OLD_FILES}
     entry_count = len(list(ledger.entries()))
     remove(spark, pipeline)
-    assert len(list(ledger.entries())) == entry_count, "nothing was left, and something was taken away"
+    assert len(list(ledger.entries())) == entry_count, "removed values are gone"
     check_accounts_and_silver(spark, pipeline, tmp_path / "beside")
     check_certificate(spark, pipeline, tmp_path / "keys", whole)
 

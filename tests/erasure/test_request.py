@@ -119,7 +119,7 @@ def test_file_of_subjects_makes_a_request_for_each(spark: SparkSession, pipeline
     summary = erase(tmp_path, "--all", str(names), "--upto", "bronze", "--ask-only")
     assert len(summary["requests"]) == summary["subjects"] == 2
     entries = list(Ledger(spark, pipeline.layout.ledger, pipeline.name).entries())
-    # A claim that was one's and then the other's is of both.
+    # A claim that changed its member belongs to both.
     assert [(e.number, e.keys) for e in entries] == [(1, 7), (2, 3)]
 
 

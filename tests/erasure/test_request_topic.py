@@ -69,7 +69,7 @@ def test_requests_of_a_topic_are_erased_once(
     assert [u["offset"] for u in json.loads(refused.stdout)["unreadable_requests"]] == [3, 4]
     assert f"2 records of topic {TOPIC} are no requests; the first, partition 0, offset 3" in str(refused.exception)
     assert "Anna" not in refused.output + str(refused.exception)
-    assert [e.key_hash for e in requests()][2:] == [keys.hash(MEMBERS, "44")], "the others are not held up"
+    assert [e.key_hash for e in requests()][2:] == [keys.hash(MEMBERS, "44")], "other requests are not delayed"
     admin = AdminClient({"bootstrap.servers": servers})
     for answer in admin.delete_records([TopicPartition(TOPIC, 0, 5)]).values():
         answer.result()

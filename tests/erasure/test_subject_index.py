@@ -105,7 +105,7 @@ def test_erasure_reads_only_batches_that_name_its_subject(
     assert empty(spark, pipeline) == of_anna
     assert outcome.taken[BRONZE]["events"] == 5
     assert merge_spans(watched.indexed) == [(0, batches)]
-    assert len(set(watched.opened)) < 7, "hers, and by chance one more"
+    assert len(set(watched.opened)) < 7, "the batches of the subject, and one more by chance"
 
     watched.reset()
     touched = {*watched.indexed}
@@ -113,14 +113,14 @@ def test_erasure_reads_only_batches_that_name_its_subject(
     assert outcome.taken[BRONZE]["events"] == 3
     assert outcome.taken[TABLES]["rows"] == 3
     assert empty(spark, pipeline) == of_anna | at(MEMBERS, 1) | at(CLAIMS, 1) | at(PHOTOS, 1)
-    assert len(watched.indexed) < 7, "of what the first one has changed"
+    assert len(watched.indexed) < 7, "only batches that the first erasure has changed"
     assert touched <= {*watched.indexed}
     assert len(set(watched.opened)) < 6
     assert {*rows(spark, pipeline, MEMBERS)} == {CARL, *OTHERS}
 
     watched.reset()
     assert erased(spark, pipeline).taken[BRONZE]["events"] == 0
-    assert watched.opened == [], "nothing has come, and nobody has asked"
+    assert watched.opened == [], "no new events and no request"
 
 
 @pytest.mark.long
@@ -134,14 +134,14 @@ def test_later_events_and_interrupted_searches_are_found(
         killed.setattr("ingest.lakehouse.bronze.Bronze.empty", None)
         with pytest.raises(TypeError):
             erased(spark, pipeline, ANNA)
-    # Of hers once more, and a photo of a claim that nobody knows: captured and merged.
+    # Another event of the subject, and a photo of an unknown claim: captured and merged.
     read_on = [
         *HISTORY,
         table_event(CLAIMS, "c", 4 + len(OTHERS), 100, 71, member_id=ANNA, text="t"),
         table_event(PHOTOS, "c", 2, 202, 83, claim_id=73, text="p"),
     ]
     read(spark, pipeline, tmp_path / "again", read_on)
-    # That claim turns out to be hers: captured alone.
+    # That claim belongs to the subject: only captured.
     captured_only = [
         *read_on,
         table_event(MEMBERS, "u", 3 + len(OTHERS), 10, ANNA, name="late"),

@@ -222,7 +222,7 @@ def changelog(seed: int) -> tuple[list[TableCase], list[list[Record]]]:
             [record for table_case in every for record in table_case.topic.records[begun[table_case.name] :]]
         )
     for table_case in every:
-        for row in table_case.rows:  # the last batch widens what there is, of tables that are mapped by now
+        for row in table_case.rows:  # the last batch widens columns, in tables that have column mapping by now
             row["v"] = None if row["v"] is None else str(row["v"])
     begun = {table_case.name: len(table_case.topic.records) for table_case in every}
     for table_case in every:
@@ -251,7 +251,7 @@ def replayed(
     size = max(map(len, batches))
     padding = Topic("shop.heartbeat")
     records: list[Record] = []
-    for batch in batches:  # of one size, so that each is captured alone
+    for batch in batches:  # padded to equal sizes, so that each is one capture batch
         records += batch + [padding.record(None, None) for _ in range(size - len(batch))]
     root = tmp_path_factory.mktemp("added")
     table_case = {"tables": {t.name: t.settings for t in every}}

@@ -69,7 +69,7 @@ def test_union_of_kinds_equals_the_kinds_of_all_values(spark: SparkSession) -> N
     assert len(both) == _CASES
     differing = [c for c in both if _said(union_of_kinds(sides[c, "a"], sides[c, "b"])) != _said(both[c])]
     assert not differing, (seed, differing[0], both[differing[0]])
-    assert len(set(both.values())) > _CASES / 2, "they vary"
+    assert len(set(both.values())) > _CASES / 2, "the cases vary"
 
 
 def _said(kinds: str | None) -> str | None:

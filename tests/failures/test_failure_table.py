@@ -209,7 +209,7 @@ def test_killed_worker_is_an_overload(spark: SparkSession, pipeline: Pipeline) -
 def test_out_of_memory_is_an_overload(spark: SparkSession, pipeline: Pipeline) -> None:
     jvm: Any = spark._jvm
     arrays = jvm.java.lang.reflect.Array
-    # More than any heap of a test has, and no more than an array may have.
+    # More than the heap of any test, and less than the maximum length of an array.
     error = raised_error(lambda: arrays.newInstance(jvm.java.lang.Class.forName("[J"), (1 << 31) - 10), pipeline)
     assert isinstance(error, EngineOverloaded)
     assert "memory" in error.problem
@@ -320,4 +320,4 @@ def test_worker_functions_use_map_in_arrow() -> None:
     root = Path(__file__).parents[2] / "ingest"
     doors = re.compile(r"\.(mapIn|applyIn|mapPartitions|foreach\w*|udf)\w*\(|pandas_udf|F\.udf")
     calls = {f.name for f in root.rglob("*.py") if doors.search(f.read_text(encoding="utf-8"))}
-    assert calls == {"arrow_tasks.py", "schema_novelty.py"}, "the latter's function is Java's"
+    assert calls == {"arrow_tasks.py", "schema_novelty.py"}, "schema_novelty.py uses a Java function"

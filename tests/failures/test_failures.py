@@ -57,7 +57,7 @@ def test_unknown_key_suggests_the_nearest(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_unreachable_broker_is_transient(tmp_path: Path) -> None:
-    with socket.socket() as bound:  # which refuses connections, and keeps its port from others
+    with socket.socket() as bound:  # refuses connections and reserves the port
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         source = f"source: {{kafka: {{bootstrap.servers: '{address}'}}, topics: [a]}}"
@@ -65,7 +65,7 @@ def test_unreachable_broker_is_transient(tmp_path: Path) -> None:
         completed = ingest("run", file, "--available-now", "--json")
     assert_clear(completed, EXIT_TRANSIENT, address)
     waited = [json.loads(line) for line in completed.stdout.splitlines()]
-    # An attempt takes ten seconds: the first failure is followed by a pause of one, the second ends it.
+    # An attempt takes ten seconds: one second after the first failure it retries; the second failure ends the run.
     assert [w["event"] for w in waited] == ["waiting"]
     assert address in waited[0]["problem"]
     assert (waited[0]["failures"], waited[0]["next_attempt_seconds"]) == (1, 1.0)
@@ -87,7 +87,7 @@ def test_signal_ends_a_waiting_run(tmp_path: Path, mode: tuple[str, ...], code: 
         assert running.stdout is not None
         assert json.loads(running.stdout.readline())["event"] == "waiting"
         running.send_signal(signal.SIGTERM)
-        # It would go on for an hour, and say so at each attempt.
+        # It would retry for an hour, with a line per attempt.
         rest, errors = running.communicate(timeout=120)
     assert running.returncode == code, errors
     assert rest == ""

@@ -72,7 +72,7 @@ def test_submitted_settings_take_precedence(tmp_path: Path) -> None:
         "spark.sql.broadcastTimeout": "77",  # of the file
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     }
-    # In client mode Spark hands a job's stderr on as stdout.
+    # In client mode Spark prints a job's stderr to stdout.
     assert "spark.sql.shuffle.partitions: the submitter's value stands" in completed.stdout
 
 

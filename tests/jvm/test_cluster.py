@@ -57,7 +57,7 @@ _MASTER = "--master local-cluster[2,1,1024] --conf spark.executor.memory=1g pysp
 def on_a_cluster(tmp_path: Path) -> dict[str, str]:
     """Returns the environment of a process whose session has two executors."""
     installed, home = Path(pyspark.__file__).parent, tmp_path / "spark"
-    home.mkdir()  # Executors work in here.
+    home.mkdir()  # The working folder of executors.
     for name in ("bin", "jars", "sbin"):
         (home / name).symlink_to(installed / name)
     path = os.pathsep.join(filter(None, (str(Path.cwd()), os.environ.get("PYTHONPATH"))))

@@ -58,7 +58,7 @@ def test_read_only_cache_compiles_once_per_process(cache: Path) -> None:
     made = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=True)
     jar = Path(made.stdout.strip())
     assert jar.name == f"ingest-{digest()}.jar"
-    assert not jar.exists(), "it goes with its process"
+    assert not jar.exists(), "it is deleted with its process"
 
 
 def test_jar_has_its_version_in_the_manifest() -> None:

@@ -49,7 +49,7 @@ def test_last_captured_batch_is_read_from_the_cache(spark: SparkSession, tmp_pat
         assert cached.schema.simpleString() == stored.schema.simpleString()
         assert as_sets(cached) == as_sets(stored)
         assert bronze.batch_stats()[batch - 1] == (batch, read(stored))
-    assert bronze.between(0, 1).inputFiles(), "one batch is at hand"
+    assert bronze.between(0, 1).inputFiles(), "one batch is cached"
     assert as_sets(bronze.between(0, 2)) == as_sets(Bronze(spark, path, EPOCHS).between(0, 2))
 
 
@@ -126,8 +126,8 @@ def test_erasure_invalidates_stored_statistics(spark: SparkSession, tmp_path: Pa
 
     erase()
     assert capture.step()
-    assert list(bronze.batch_stats()) == [1], "before the second batch came"
+    assert list(bronze.batch_stats()) == [1], "before the second batch"
     erase()
-    assert not bronze.batch_stats(), "and after it"
+    assert not bronze.batch_stats(), "after the second batch"
     log = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").orderBy("version").collect()
     assert [row["operation"] for row in log] == ["WRITE", "DELETE", "WRITE", "DELETE"]

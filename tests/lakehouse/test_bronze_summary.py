@@ -74,12 +74,12 @@ def test_each_batch_is_summarised_once(
     assert read == []
     again.log_ends(6)
     assert read == [(5, 6)]
-    # Who asks for what was before gets that, and nothing that came later.
+    # An earlier batch has an earlier summary.
     assert sorted(map(repr, again.log_ends(3))) == sorted(map(repr, kept))
     other = BronzeSummary(bronze, "other", history)
     del read[:]
     other.log_ends(6)
-    assert read == [(0, 6)], "another reader's is its own"
+    assert read == [(0, 6)], "another reader computes its own"
 
 
 def test_replaced_bronze_is_summarised_again(

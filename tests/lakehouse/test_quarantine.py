@@ -76,7 +76,7 @@ def test_repeated_events_are_stored_once(spark: SparkSession, tmp_path: Path) ->
     one.add(events(spark, "t", range(5), 1))
     one.add(events(spark, "u", range(5), 1))
     other.add(events(spark, "t", range(3), 1))
-    # A backfill numbers its batches anew, and a batch that died comes again whole.
+    # A backfill numbers its own batches, and a batch that died is repeated as a whole.
     Quarantine(spark, path, "p").add(events(spark, "t", range(3, 8), 40))
     assert stored_events(one) == [*(("t", o) for o in range(8)), *(("u", o) for o in range(5))]
     assert stored_events(other) == [("t", o) for o in range(3)]

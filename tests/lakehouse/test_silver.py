@@ -166,7 +166,7 @@ def test_keys_are_found_by_the_page_index(spark: SparkSession, tmp_path: Path, k
     scan, few = page_index._scan(table._table, named.key[0], wanted, [*table._table.files().values()])
     assert few
     scan_options = scan._jdf.queryExecution().analyzed().relation().options().mkString()
-    # Times are nothing that Spark's filters for Parquet compare as they are stored: all rows are looked through.
+    # Spark pushes no filters on these times to Parquet, so all rows are read.
     assert ("parquet.private.read.filter.predicate" in scan_options) == (kind != "timestamp")
 
 

@@ -80,7 +80,7 @@ def test_first_database_seen_owns_the_table(spark: SparkSession, tmp_path: Path,
     assert refused(spark, made) == [(f"{other}.{ORDERS}", "other-database")] * 4
     assert owners(spark, made) == {ORDERS: f"{first}/shop_{first}"}
     Rebuild(spark, made).run()
-    assert rows(spark, made) == right, "in whichever order one batch has them"
+    assert rows(spark, made) == right, "in any order within a batch"
     (proof,) = prove(spark, made, made.layout.scratch("proof"))
     assert proof.equal
     named = shop(tmp_path, table_names="server.schema.table")

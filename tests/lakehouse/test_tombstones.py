@@ -50,7 +50,7 @@ def test_moves_are_kept_by_compaction(spark: SparkSession, tmp_path: Path) -> No
     for lsn in range(FILES_PER_SIZE):
         tombstones.write(buried(spark, (5, lsn, None)))
         tombstones.compact()
-    assert len(list((tmp_path / "t").glob("*.parquet"))) > len(tombstones._table.files()), "some were written together"
+    assert len(list((tmp_path / "t").glob("*.parquet"))) > len(tombstones._table.files()), "some files were compacted"
     wanted = keys(spark, 1, 4)
     found = tombstones.matching(wanted).withColumn("moved", F.col(MOVED_AT)["major"])
     assert tombstone_rows(found, wanted, "moved") == [(1, 90, 60), (4, 50, None)]

@@ -131,7 +131,7 @@ def test_table_is_set_aside_and_catches_up(spark: SparkSession, tmp_path: Path, 
     tombstones = Tombstones(spark, shop.layout.tombstones("shop", ITEMS))
     tombstones.write(first)
     found = collect_garbage(spark, "shop", shop.layout, bronze, age_horizons(bronze, later), dry_run=True)
-    assert {one.table: one.forgotten for one in found} == {ORDERS: 0, ITEMS: 0}, "what waits needs its tombstones"
+    assert {one.table: one.forgotten for one in found} == {ORDERS: 0, ITEMS: 0}, "waiting events need the tombstones"
 
     pipeline(tmp_path, tables=RENAMED)
     assert cli("merge", file).exit_code == 0
@@ -236,7 +236,7 @@ class Died(Exception):
 
 def test_only_a_fault_of_the_table_sets_it_aside(spark: SparkSession, tmp_path: Path) -> None:
     def raised(make: Callable[[], Any]) -> Exception:
-        with pytest.raises(Exception) as caught:  # Which one, is the question.
+        with pytest.raises(Exception) as caught:  # The class is checked below.
             make()
         return caught.value
 

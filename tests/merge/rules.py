@@ -210,7 +210,7 @@ def read_by_snapshot(topic: Topic, lsn: int, i: int, v: str, snapshot: str) -> N
 def snapshot_sweeps_what_it_lacks() -> Rule:
     t = Topic()
     t.change("c", 10, row(1, "a"))
-    t.change("c", 20, row(2, "deleted while nobody listened"))
+    t.change("c", 20, row(2, "deleted while no connector ran"))
     read_by_snapshot(t, 50, 1, "read", "first")
     read_by_snapshot(t, 50, 3, "read", "last_in_data_collection")
     t.change("u", 30, row(2, "late"))
@@ -298,7 +298,7 @@ def _rates(settings: dict[str, Any] | None) -> list[Record]:
     t.change("u", 20, rate(None, 10), rate(None, 0), **more)
     t.change("u", 21, rate("x", 11), **more)
     t.change("d", 22, before=rate("null", 1), **more)
-    # A row moves to the null, another away from it.
+    # One row moves to the null key, another away from it.
     t.change("u", 23, rate("z", 12), rate(None, 10), **more)
     t.change("u", 24, rate(None, 13), rate("y", 4), **more)
     t.change("u", 19, rate(None, 9), **more)
@@ -370,7 +370,7 @@ def a_field_that_is_named_twice() -> Rule:
         value = f'{{"before":null,"after":{image},"source":{source},"op":"c"}}'
         t.record({"id": i}, None, value_bytes=value)
     t.change("u", 20, row(1, 0.75))
-    name = "which value of a field that is named twice counts nobody knows, in a batch of whichever size"
+    name = "an image that names a field twice is refused, in a batch of any size"
     return Rule(name, t.records, {ORDERS: [row(1, 0.75)]}, {1: "undecodable", 2: "undecodable"})
 
 

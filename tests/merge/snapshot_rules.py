@@ -149,7 +149,7 @@ def incremental_read_of_mysql() -> Rule:
 def snapshot_beside_an_incremental_one() -> Rule:
     t = Topic()
     stream(t, "c", 10, None, 1, "a")
-    stream(t, "c", 20, None, 2, "deleted while nobody listened")
+    stream(t, "c", 20, None, 2, "deleted while no connector ran")
     read(t, 30, 1, "read")
     for snapshot, i in (("first", 1), ("last", 3)):
         t.change("r", 50, row(i, "whole"))["value"]["source"]["snapshot"] = snapshot

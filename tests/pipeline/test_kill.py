@@ -37,7 +37,7 @@ def test_silver_equals_the_source_after_kills(table: ChangingTable, spark: Spark
             time.sleep(choose.random())
         with process(*cli("run", file)) as running:
             until_grows(table.silver)
-            running.send_signal(signal.SIGTERM)  # Not a kill: it finishes its batch and says that all is well.
+            running.send_signal(signal.SIGTERM)  # Not a kill: it finishes its batch and ends with 0.
             assert running.wait(600) == 0
     table.require_equal_in_the_end(spark)
     table.require_nothing_lost_nothing_doubled(spark)

@@ -161,7 +161,7 @@ def test_failure_inside_any_step_leaves_no_partial_state(
     _run(spark, failing, file, mode, Stop(), states)
     monkeypatch.undo()
     assert len(failures) >= 5
-    # Tables are merged side by side: two may fail in one step.
+    # Tables are merged in parallel: two may fail in one step.
     assert 5 <= len([s for s in states if isinstance(s, Waiting)]) <= len(failures)
     assert digests(spark, failing) == digests(spark, plain)
     rows = Bronze(spark, failing.layout.bronze("shop")).rows()

@@ -19,11 +19,11 @@ OTHERS = 300
 @pytest.fixture(scope="module")
 def lakehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     settings = {
-        # As others write: our own sessions leave the list of files out of a checksum.
+        # As other writers: sessions of ingest omit the list of files from checksums.
         "spark.databricks.delta.writeChecksumFile.enabled": "true",
         "spark.databricks.delta.allFilesInCrc.enabled": "true",
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-        # Into so many parts a vacuum cuts its list of files.
+        # The number of parts of a vacuum's file listing.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
     }
     before = {key: spark.conf.get(key, None) for key in settings}
@@ -90,7 +90,7 @@ def test_deleted_rows_are_found_in_data_files(name: str, scanned: PlaceScan) -> 
 
 
 def is_data(name: str, file: str) -> bool:
-    # Column mapping puts them into folders with names of two letters.
+    # Column mapping writes files into folders with names of two letters.
     table, *folders, file = file.split("/")
     return table == name and not folders[1:] and not "".join(folders).startswith("_") and file.startswith("part-")
 
@@ -154,7 +154,7 @@ def test_table_without_the_subject_is_clean(spark: SparkSession, tmp_path: Path)
     spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 7")
     ours = scan(path)
     assert {f.part for f in ours.findings.values() if f.needle == "email"} == set()
-    # The number is another's here.
+    # The number belongs to another person here.
     assert {f.needle for f in ours.findings.values()} == {"member"}
 
 
@@ -179,7 +179,7 @@ def test_state_of_a_stream_is_read_as_rows(spark: SparkSession, tmp_path: Path) 
     there = scan(checkpoint)
     state = {(f.needle, f.part) for f in there.findings.values() if f.file.startswith("state/")}
     assert ("email", "lz4 blocks: its bytes") in state
-    # Of its rows only text is found: numbers have no column's name beside them.
+    # Only texts of its rows are found: numbers have no column name there.
     assert "lz4 blocks: its format is not known: its bytes were searched as they are, not decoded" in {
         why for _, why in unread(there)
     }

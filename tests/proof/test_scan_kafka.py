@@ -38,7 +38,7 @@ def scanned(stack: Stack) -> PlaceScan:
         made.result(30)
     for codec in CODECS:
         for by in COMPRESSED_BY:
-            # What the broker is to compress comes compressed by another codec.
+            # Records for the broker to compress are sent in another codec.
             sent = codec if by == "producer" else "gzip" if codec != "gzip" else "zstd"
             producer = Producer({**kafka, "compression.type": sent, "linger.ms": 500})
             for i in range(300):

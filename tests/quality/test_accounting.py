@@ -98,7 +98,7 @@ def test_second_merge_of_a_slice_writes_no_row(spark: SparkSession, tmp_path: Pa
     (account,) = Merge(spark, "shop", layout, Rules(), Bronze(spark, layout.bronze("shop"))).step()
     assert (account.read, account.applied, account.superseded) == (3, 2, 1)
     assert set(silver.glob("*.parquet")) == files
-    assert len(list(silver.glob("_delta_log/*.json"))) == commits + 1  # It says that it was there.
+    assert len(list(silver.glob("_delta_log/*.json"))) == commits + 1  # The commit records the slice.
 
 
 @pytest.mark.parametrize("partial", [False, True], ids=["whole images", "a partial image"])

@@ -45,7 +45,7 @@ def test_destroyed_key_is_gone_from_the_file(tmp_path: Path) -> None:
     assert list(store.by_id([old[OWNERS[0]].key_id])) == []
     new = by_owner(store, OWNERS[:1])[OWNERS[0]]
     assert new.key_id != old[OWNERS[0]].key_id
-    # One that died after it goes on with the same request.
+    # After a crash the same request continues.
     assert store.destroy("r1", OWNERS[:550]) == 0
     assert {key.owner: key for key in store.by_id([new.key_id, old[OWNERS[599]].key_id])} == {
         OWNERS[0]: new,

@@ -111,7 +111,7 @@ def test_copies_hold_no_readable_value_of_an_erased_subject(spark: SparkSession,
     for lakehouse in (pipeline, backup):
         assert decrypted(spark, lakehouse, MEMBERS) == {ANNA: {"name": None}, BEN: {"name": "Ben"}}
         assert decrypted(spark, lakehouse, CLAIMS)[99150] == {"member_id": ANNA, "text": None}
-        # Two tables away, under the key of the claim.
+        # Linked over two tables, sealed under the key of the claim.
         assert decrypted(spark, lakehouse, PHOTOS) == {
             70: {"claim_id": 99150, "text": None},
             71: {"claim_id": 61, "text": "a door"},

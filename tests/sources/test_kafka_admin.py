@@ -82,7 +82,7 @@ def password_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Passwor
 
 
 def create(servers: str, topic: str, partitions: int) -> None:
-    # Held until it has answered: a client that is collected drops what was asked of it.
+    # Keep a reference: a client that is garbage-collected drops its requests.
     client = AdminClient({"bootstrap.servers": servers})
     client.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
 

@@ -49,7 +49,7 @@ def _consumers(spark: SparkSession) -> set[str]:
     gateway: Any = spark._sc._gateway
     server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
     name = jvm.javax.management.ObjectName("kafka.consumer:type=app-info,*")
-    # Its class is hidden in its module; what it implements isn't.
+    # The class is not exported by its module, its interface is.
     types = gateway.new_array(jvm.java.lang.Class, 2)
     types[0], types[1] = name.getClass(), jvm.java.lang.Class.forName("javax.management.QueryExp")
     arguments = gateway.new_array(jvm.java.lang.Object, 2)

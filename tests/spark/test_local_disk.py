@@ -84,5 +84,5 @@ def _processes_ended(jvm: Any) -> int:
     """Returns the kernel's counters of the JVM's ended children: CPU time and page faults."""
     pid = jvm.java.lang.ProcessHandle.current().pid()
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    # cminflt, as proc(5) has it: the smallest process touches pages before it can do anything.
+    # cminflt of proc(5): every process causes page faults at its start.
     return int(fields[8])

@@ -56,7 +56,7 @@ def _sent_around(rows: DataFrame, others: DataFrame) -> DataFrame:
 def test_reused_plan_reads_the_given_rows(spark: SparkSession, parts: int, once: bool) -> None:
     with checkpoint_scope():
         answers = [run_prepared(_names, (2,), _frame(spark, rows, parts), once=once) for rows in _ROWS]
-        # Not before all have been asked: what one is given doesn't reach the other.
+        # Collect after all queries were prepared: inputs of one must not reach another.
         for answer, rows in zip(answers, _ROWS, strict=True):
             assert _found(answer) == _found(_names(2, _frame(spark, rows)))
 

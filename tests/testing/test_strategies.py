@@ -257,7 +257,7 @@ SENT: dict[str, Callable[[Drawn], bool]] = {
 
 
 def occurs(holds: Callable[[Drawn], bool]) -> bool:
-    # What is rare may be in none of the samples of another version of Hypothesis; then it is searched for.
+    # Rare kinds may be missing in the samples of another version of Hypothesis: search for them.
     return any(map(holds, samples())) or bool(find(drawn(KEYED), holds, settings=LOOKS, random=Random(0)))
 
 
@@ -312,7 +312,7 @@ def test_bag_counts_repeated_records_once() -> None:
         debt = Counter(tuple(sorted(e.before.items())) for e in one.said if e.before is not None)
         assert debt <= credit, str(one)
         assert fold_bag(one.said) == credit - debt, str(one)
-        # All runs at a position begin with the same events; the longest tells them all.
+        # All runs at a position begin with the same events; the longest has all of them.
         once: Counter[tuple[Hashable, ...]] = Counter()
         for _, run in groupby(one.sent, key=lambda e: e.lsn):
             once |= Counter(map(identity, run))

@@ -57,7 +57,7 @@ def test_gc_horizon_follows_the_topic(shop: Shop) -> None:
     assert (summary["tombstones"], summary["forgotten"]) == (2, 1)
     assert collected(shop) == summary, "a dry run says what will be, and changes nothing"
     assert collected(shop)["tombstones"] == 1
-    # Of the first nothing is known any more, and so nothing can be told; the second's tombstone still stands.
+    # The first key's tombstone is deleted, so nothing is known of it; the second's is kept.
     shop.send(log.change("u", 25, {"id": 1, "v": "late"}), log.change("u", 45, {"id": 2, "v": "late"}))
     assert shop.rows() == [(3, "c")]
     assert shop.quarantined() == [(5, "older-than-horizon")]

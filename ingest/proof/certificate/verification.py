@@ -86,7 +86,7 @@ def _verdict(checks: tuple[tuple[bool, str, str], ...], signature: Signature, ke
         return Verdict(
             tuple(holds),
             tuple(broken),
-            (f"whose key {signature.public_key} is: anybody can make one; compare with the issuer's (--public-key)",),
+            (f"whose key {signature.public_key} is: anyone can make one; compare with the issuer's (--public-key)",),
         )
     if in_base64(key) == signature.public_key:
         holds.append("it was signed with the key that you gave")
