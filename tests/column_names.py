@@ -81,14 +81,10 @@ def _names(tree: ast.AST) -> Iterator[str]:
         elif (
             isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TAKES_EXPRESSIONS
         ):
-            for argument in node.args:
-                yield from re.findall(_WORD, argument.value) if _is_text(argument) else ()
+            for text in (a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)):
+                yield from re.findall(_WORD, text)
 
 
 def _piece(value: ast.expr) -> str:
     """Returns a piece of an f-string; 0 for what is computed, which numbers a column."""
     return str(value.value) if isinstance(value, ast.Constant) else "0"
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)

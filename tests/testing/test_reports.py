@@ -17,7 +17,7 @@ import pytest
 from ingest.testing import Event, SourceColumn, SourceTable, assumed, fold
 from ingest.testing.oracle import Op
 from ingest.testing.source_table import key_of
-from tests.conformance.reading import bag
+from tests.conformance.reading import multiset
 
 FOLDER = Path(os.environ.get("INGEST_CONFORMANCE", Path(__file__).parents[3] / "shared" / "conformance")) / "reports"
 REPORTS = (
@@ -129,7 +129,7 @@ def comparable(rows: Iterable[Field], columns: dict[str, str]) -> Any:
         moments = [n for n, kind in columns.items() if kind == "timestamp_tz" and found[n]]
         return found | {n: datetime.fromisoformat(found[n]).astimezone(UTC).isoformat() for n in moments}
 
-    return bag([one(row) for row in rows], columns)
+    return multiset([one(row) for row in rows], columns)
 
 
 @pytest.mark.parametrize("name", REPORTS)
