@@ -301,7 +301,7 @@ MUTANTS = [
     ),
     Mutant(
         "one cached batch is returned for several",
-        "lakehouse/bronze_batches.py",
+        "lakehouse/bronze/batches.py",
         "(after + 1, through_batch) == (cached[0], cached[0])",
         "through_batch == cached[0]",
         BRONZE,
@@ -405,7 +405,7 @@ MUTANTS = [
     ),
     Mutant(
         "a summary of bronze forgets earlier batches",
-        "lakehouse/bronze_summary.py",
+        "lakehouse/bronze/summary.py",
         "_higher(self._ends.get(end.place), end)",
         "end",
         SUMMARY,

@@ -21,7 +21,7 @@ from ingest.errors import ConfigError
 from ingest.lakehouse.accounts import Accounts, SetAside
 from ingest.lakehouse.backfills import BackfillRun, Backfills
 from ingest.lakehouse.bronze import Bronze
-from ingest.lakehouse.bronze_window import BronzeWindow
+from ingest.lakehouse.bronze.window import BronzeWindow
 from ingest.lakehouse.catalog import Catalog
 from ingest.loop.capture import Capture
 from ingest.loop.merge import Merge

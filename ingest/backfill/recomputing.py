@@ -18,7 +18,7 @@ from ingest.changelog.position import source_position
 from ingest.config import Pipeline
 from ingest.lakehouse.accounts import Accounts, SetAside
 from ingest.lakehouse.bronze import Bronze
-from ingest.lakehouse.bronze_window import BronzeWindow
+from ingest.lakehouse.bronze.window import BronzeWindow
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.loop.merge import Merge
 from ingest.loop.set_aside import require_all_merged

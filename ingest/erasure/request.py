@@ -17,7 +17,7 @@ from ingest.config import Pipeline
 from ingest.erasure.subject_search import SubjectSearch, count_items
 from ingest.errors import ConfigError
 from ingest.lakehouse.bronze import Offsets
-from ingest.lakehouse.bronze_summary import BronzeSummary, LogEnd, offsets_of
+from ingest.lakehouse.bronze.summary import BronzeSummary, LogEnd, offsets_of
 from ingest.lakehouse.history_facts import HistoryFacts
 from ingest.pipeline.composition import rules_of
 from ingest.pipeline.shredding import shred

@@ -26,17 +26,13 @@ from ingest.lakehouse.column_changes import converted_rows, with_defaults
 from ingest.lakehouse.file_layout import new_file_count
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.silver_rows import SilverRows
-from ingest.lakehouse.table_features import MAPPING, features
+from ingest.lakehouse.table_properties import MAPPING, STATISTICS, silver_properties
 from ingest.merge.actions import DELETE, INSERT, UPDATE
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.table_schema import TableSchema
-from ingest.names import identifier
 from ingest.spark.checkpoints import checkpoint
 from ingest.spark.prepared import Query, run_prepared
 
-_PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
-_UNSORTED = (T.BooleanType, T.BinaryType, T.ArrayType, T.MapType, T.StructType)
-"""Types for which Delta collects no statistics, and refuses to be configured to."""
 _REWRITABLE = 1 << 20
 """Bytes of files that a commit rewrites, so that a small table stays one file. In larger ones rows are deleted by
 deletion vectors."""
@@ -58,7 +54,7 @@ class Silver:
 
     def __init__(self, spark: SparkSession, path: str, personal: frozenset[str] = frozenset()) -> None:
         """`personal`: columns whose values must not get into the log."""
-        self._personal = {caseless(name) for name in personal}
+        self._personal = frozenset(caseless(name) for name in personal)
         self._spark = spark
         self._cores = spark.sparkContext.defaultParallelism
         self._table = delta_table.Table(spark, path)
@@ -87,24 +83,17 @@ class Silver:
         return self._rows_of(table_schema).schema
 
     def _properties(self, table_schema: TableSchema) -> dict[str, str]:
-        # The log has statistics of the key and of nothing else in a row, and none of a personal key: readers then open
-        # every file, and skip its pages by Parquet's statistics, which are deleted with the file.
-        types = {c.name: spark_type(c.type) for c in table_schema.columns}
-        public = (k for k in table_schema.key if caseless(k) not in self._personal)
-        keys = [identifier(k) for k in public if not isinstance(types[k], _UNSORTED)]
-        statistics = ",".join(keys) or f"{POSITION_COLUMN}.major"
-        return {**_PROPERTIES, "delta.dataSkippingStatsColumns": statistics, **features(types)}
+        return silver_properties(table_schema, self._personal)
 
     def disable_personal_statistics(self, table_schema: TableSchema) -> None:
         """Stops collecting statistics of personal columns in a table that is older than their declaration."""
-        name = "delta.dataSkippingStatsColumns"
-        wanted = self._properties(table_schema)[name]
+        wanted = self._properties(table_schema)[STATISTICS]
         if (
             self._personal & {caseless(k) for k in table_schema.key}
             and self.exists()
-            and self._table.property(name) != wanted
+            and self._table.property(STATISTICS) != wanted
         ):
-            self._table.set_property(name, wanted)
+            self._table.set_property(STATISTICS, wanted)
 
     def create(self, table_schema: TableSchema) -> None:
         """Creates the table, empty. Does nothing if it exists."""

@@ -34,7 +34,7 @@ from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.lakehouse.accounts import Accounts, SetAside
 from ingest.lakehouse.backfills import Backfills
 from ingest.lakehouse.bronze import Bronze
-from ingest.lakehouse.bronze_summary import BronzeSummary
+from ingest.lakehouse.bronze.summary import BronzeSummary
 from ingest.lakehouse.history_facts import HistoryFacts
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.catch_up import CatchUp

@@ -14,7 +14,7 @@ from ingest.changelog.change import EVENT_ID
 from ingest.changelog.position import PROGRESS, source_position
 from ingest.errors import ChangelogUnusable
 from ingest.lakehouse.bronze import COORDINATES, Bronze
-from ingest.lakehouse.bronze_summary import BronzeSummary
+from ingest.lakehouse.bronze.summary import BronzeSummary
 from ingest.spark.local_rows import local_rows
 
 ErasedEvents = Callable[[], Sequence[DataFrame]]

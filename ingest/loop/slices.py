@@ -18,7 +18,7 @@ from ingest.batches.table_batch import TableBatch
 from ingest.changelog.envelope import BATCH
 from ingest.changelog.point import or_unplaced
 from ingest.lakehouse.bronze import Bronze
-from ingest.lakehouse.bronze_summary import BronzeSummary, highest_position
+from ingest.lakehouse.bronze.summary import BronzeSummary, highest_position
 from ingest.loop.table_schemas import TableSchemas
 from ingest.spark.checkpoints import checkpoint
 from ingest.spark.non_foldable import non_foldable

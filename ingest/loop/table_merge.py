@@ -5,30 +5,28 @@ Every step is a plan over DataFrames; only `reconcile` decides, and it writes no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.batches.decoding import BatchChanges
 from ingest.batches.documents import require_rows
-from ingest.batches.group_stats import CHANGE, Group, belongs_to
+from ingest.batches.group_stats import CHANGE
 from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
 from ingest.batches.table_batch import TableBatch
-from ingest.batches.table_owner import OTHER_DATABASE
 from ingest.changelog.accounting import Account
-from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN, REASON
+from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN
 from ingest.changelog.image_reader import ImageChoice
 from ingest.changelog.position import position_literal, right_before_snapshot
-from ingest.changelog.refusal import NO_KEY
 from ingest.delta.commit_log import THROUGH_BATCH, WRITER
 from ingest.errors import ConfigError, Contended
-from ingest.evolution.policies import ColumnConflict
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.duplicate_delivery import DuplicateDeliveries
+from ingest.loop.refusals import Refusals
 from ingest.loop.table_schemas import Incoming, Refused, TableSchemas
 from ingest.loop.unfinished_slices import SliceCommits, UnfinishedSlices
 from ingest.loop.unordered_keys import UnorderedKeys
@@ -61,7 +59,7 @@ class TableMerge:
         self._pipeline = pipeline
         self._lakehouse = lakehouse
         self._rules = rules
-        self._quarantine = quarantine
+        self._refusals = Refusals(quarantine)
         self.table_schemas = TableSchemas(spark, pipeline, lakehouse, rules)
         self._deliveries = DuplicateDeliveries()
         self._unordered = UnorderedKeys(rules.stops_at_two_partitions)
@@ -99,8 +97,7 @@ class TableMerge:
         else:
             account += self._merge(owned.batch, schemas, owned.owner)
         # After the owner is recorded: another writer might have been the first to record one.
-        coded = owned.foreign.withColumn("table", F.lit(batch.table)).withColumn("code", F.lit(OTHER_DATABASE))
-        self._quarantine.add(coded)
+        self._refusals.of_other_databases(batch, owned.foreign)
         return account
 
     def _merge(self, batch: TableBatch, schemas: Schemas, origin: str) -> Account:
@@ -121,8 +118,10 @@ class TableMerge:
             stored = replace(stored, pending_commit=None if commits.pending is None else commits.pending.version)
         truncation = self._truncate(batch, stored)
         if table_schema is None:
-            return self._refuse_all(batch, incoming, truncation.applied, refused)
-        quarantined = self._refuse_groups(batch, refused)
+            reason = self.table_schemas.why_no_schema(batch, incoming)
+            quarantined = self._refusals.of_all_changes(batch, refused, reason)
+            return Account(batch.table, read, truncation.applied, read - truncation.applied - quarantined, quarantined)
+        quarantined = self._refusals.of_groups(batch, refused)
         readable = [(group, columns) for group, columns in incoming if group not in refused]
         if not table_schema.key:
             batch = replace(batch, events=self._deliveries.without_duplicates(batch))
@@ -236,9 +235,10 @@ class TableMerge:
         account: Account,
     ) -> None:
         user_metadata = {WRITER: self._writer, THROUGH_BATCH: batch.through_batch, _ACCOUNT: asdict(account)}
+        quarantine = partial(self._refusals.of_changes, batch)
         if changeset is None:
             commit_nothing(table_schema, stored, user_metadata)
-        elif commit_changeset(changeset, table_schema, stored, user_metadata, partial(self._quarantine_changes, batch)):
+        elif commit_changeset(changeset, table_schema, stored, user_metadata, quarantine):
             self._has_compacted = True
 
     def _commit_history(
@@ -260,38 +260,6 @@ class TableMerge:
             applicable = applicable.join(F.broadcast(changeset.refused.select(EVENT_ID)), EVENT_ID, "left_anti")
         emptied = batch.emptied(self._rules.whole_snapshots)
         row_history.add(applicable, emptied, table_schema, {WRITER: self._writer, THROUGH_BATCH: batch.through_batch})
-
-    def _quarantine_changes(self, batch: TableBatch, refused: DataFrame) -> None:
-        """Quarantines the events of refused changes, each with the `CODE` and `REASON` of its change."""
-        reasons = refused.select(F.col(f"{EVENT_ID}.*"), F.col(CODE).alias("code"), F.col(REASON).alias("reason"))
-        events = batch.events.join(F.broadcast(reasons), ["topic", "partition", "offset"])
-        self._quarantine.add(events.withColumn("table", F.lit(batch.table)))
-
-    def _quarantine_events(self, batch: TableBatch, events: DataFrame, code: str, reason: str) -> None:
-        coded = events.withColumn("table", F.lit(batch.table)).withColumn("code", F.lit(code))
-        self._quarantine.add(coded.withColumn("reason", F.lit(reason)))
-
-    def _refuse(self, batch: TableBatch, group: Group, conflicts: Sequence[ColumnConflict]) -> None:
-        reason = "; ".join(str(o) for o in conflicts)
-        self._quarantine_events(batch, batch.events.where(belongs_to(group)), conflicts[0].code, reason)
-
-    def _refuse_groups(self, batch: TableBatch, refused: Refused) -> int:
-        """Quarantines the groups that don't fit into their table. Returns the number of their events."""
-        for group, conflicts in refused.items():
-            self._refuse(batch, group, conflicts)
-        return sum(group.count for group in refused)
-
-    def _refuse_all(self, batch: TableBatch, incoming: Incoming, applied: int, refused: Refused) -> Account:
-        """Quarantines all changes of a table that has no known key, or none of its columns. Returns the account."""
-        reason = self.table_schemas.why_no_schema(batch, incoming)
-        changed = [g for g in batch.groups if g.kind == CHANGE]
-        for group in changed:
-            if group in refused:
-                self._refuse(batch, group, refused[group])
-            else:
-                self._quarantine_events(batch, batch.events.where(belongs_to(group)), NO_KEY, reason)
-        quarantined = sum(g.count for g in changed)
-        return Account(batch.table, batch.count, applied, batch.count - applied - quarantined, quarantined)
 
     def _truncate(self, batch: TableBatch, stored: TableState) -> Truncation:
         """Removes the rows below the table's last truncate, or below a snapshot that has ended: it has read every row.

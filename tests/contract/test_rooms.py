@@ -1,9 +1,10 @@
-"""Only two packages use what lies below the public interfaces of Spark and Delta."""
+"""Limits of every package: two alone go below the public interfaces of Spark and Delta, and none grows too large."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,9 @@ LIBRARIES = ("pyspark.", "delta.")
 INTERNAL_MODULES = ("py4j.", "pyspark.sql.classic.", "ingest.jvm.classes.", "ingest.jvm.constructors.")
 PUBLIC_NAMES = frozenset({"ingest.jvm.constructors.require_versions"})
 """Names of these modules that all may import."""
+OTHER_CLASSES = ("ingest.", "java.", "org.apache.hadoop.")
+"""Classes whose constructors are the project's own, or stable."""
+MODULES, LINES, FUNCTION_LINES = 20, 330, 60
 
 
 def modules(*folders: str) -> Iterator[Path]:
@@ -98,3 +102,56 @@ def test_only_two_packages_go_below_the_public_interface() -> None:
 )
 def test_what_is_below_the_public_interface_is_recognised(text: str) -> None:
     assert [*uses_of_internals(ast.parse(text))]
+
+
+def is_library_class(node: ast.AST) -> bool:
+    """Returns True for `java_class(jvm, NAME)` of a class of Spark or Delta."""
+    match node:
+        case ast.Call(func=ast.Name(id="java_class"), args=[_, ast.Constant(value=str(name))]):
+            return not name.startswith(OTHER_CLASSES)
+        case ast.Call(func=ast.Name(id="java_class"), args=[_, ast.JoinedStr()]):
+            return True
+    return False
+
+
+def constructed(tree: ast.Module) -> Iterator[int]:
+    """Yields the line of each constructor of Spark's or Delta's classes that is called."""
+    assigned = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and is_library_class(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name in assigned:
+                yield node.lineno
+            case ast.Call(func=function) if is_library_class(function):
+                yield node.lineno
+
+
+def test_one_module_calls_constructors_of_spark_and_delta() -> None:
+    calls = {file.relative_to(ROOT).as_posix(): [*constructed(parsed(file))] for file in modules("ingest")}
+    assert [name for name, lines in calls.items() if lines] == ["ingest/jvm/constructors.py"]
+    assert len(calls["ingest/jvm/constructors.py"]) >= 15
+
+
+def test_no_package_has_too_many_modules() -> None:
+    sizes = Counter(file.parent.relative_to(ROOT) for file in modules(*CODE, "tests"))
+    assert {str(folder): size for folder, size in sizes.items() if size > MODULES} == {}
+
+
+def test_no_module_is_too_long() -> None:
+    lengths = {str(f.relative_to(ROOT)): len(f.read_text(encoding="utf-8").splitlines()) for f in modules(*CODE)}
+    assert {name: length for name, length in lengths.items() if length > LINES} == {}
+
+
+def test_no_function_is_too_long() -> None:
+    lengths = {
+        f"{file.relative_to(ROOT)}:{node.name}": node.end_lineno - node.lineno + 1
+        for file in modules(*CODE)
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None
+    }
+    assert {name: length for name, length in lengths.items() if length > FUNCTION_LINES} == {}

@@ -87,7 +87,7 @@ def test_capture_continues_after_a_compaction(spark: SparkSession, tmp_path: Pat
 
 def test_compacted_file_is_bounded(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An erasure rewrites each touched file, so its cost must not grow with the events around the erased ones."""
-    monkeypatch.setattr("ingest.lakehouse.bronze._COMPACTED_ROWS", 12)
+    monkeypatch.setattr("ingest.lakehouse.bronze.table._COMPACTED_ROWS", 12)
     bronze = Bronze(spark, str(tmp_path / "b"))
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
     assert bronze.compact(FILES_PER_SIZE)
@@ -100,7 +100,7 @@ def test_compacted_file_is_bounded(spark: SparkSession, tmp_path: Path, monkeypa
 def test_batches_of_a_large_file_are_read_by_page(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.lakehouse.bronze_batches._ROWS_SKIPPED", 0)
+    monkeypatch.setattr("ingest.lakehouse.bronze.batches._ROWS_SKIPPED", 0)
     bronze = Bronze(spark, str(tmp_path / "b"))
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
     bronze.compact(FILES_PER_SIZE)

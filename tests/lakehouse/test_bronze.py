@@ -13,7 +13,7 @@ from ingest.batches.group_stats import groups_by_slice
 from ingest.changelog.envelope import BATCH
 from ingest.delta import delta_table
 from ingest.lakehouse.bronze import Bronze, CaptureState
-from ingest.lakehouse.bronze_batches import BatchStats
+from ingest.lakehouse.bronze.batches import BatchStats
 from ingest.loop.capture import Capture
 from ingest.pipeline.composition import rules_of
 from ingest.sources.files import FileSource, lines

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ingest.errors import Contended
 from ingest.lakehouse.bronze import Bronze
-from ingest.lakehouse.bronze_summary import BronzeSummary, highest_position, offsets_of
+from ingest.lakehouse.bronze.summary import BronzeSummary, highest_position, offsets_of
 from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 from ingest.loop.capture import Capture
 from ingest.pipeline.composition import rules_of
@@ -58,7 +58,7 @@ def test_summary_equals_the_events(bronze: Bronze) -> None:
 def test_each_batch_is_summarised_once(
     spark: SparkSession, bronze: Bronze, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.lakehouse.bronze_summary._STORED_EVERY", 15)
+    monkeypatch.setattr("ingest.lakehouse.bronze.summary._STORED_EVERY", 15)
     history, read = HistoryFacts(spark, str(tmp_path / "known")), read_spans(monkeypatch)
     first = BronzeSummary(bronze, "p", history)
     first.log_ends(1)
@@ -85,7 +85,7 @@ def test_each_batch_is_summarised_once(
 def test_replaced_bronze_is_summarised_again(
     spark: SparkSession, bronze: Bronze, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.lakehouse.bronze_summary._STORED_EVERY", 1)
+    monkeypatch.setattr("ingest.lakehouse.bronze.summary._STORED_EVERY", 1)
     history = HistoryFacts(spark, str(tmp_path / "known"))
     BronzeSummary(bronze, "p", history).log_ends(5)
     monkeypatch.setattr(Bronze, "identity", "another table")

@@ -14,7 +14,7 @@ from ingest.batches.group_stats import groups_by_slice
 from ingest.batches.rules import DEFAULT_PLACEHOLDER, Rules
 from ingest.errors import ChangelogUnusable
 from ingest.lakehouse.bronze import Bronze
-from ingest.lakehouse.bronze_summary import BronzeSummary
+from ingest.lakehouse.bronze.summary import BronzeSummary
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.capture import Capture
 from ingest.loop.merge import Merge

@@ -84,13 +84,7 @@ def erase(
     with running(f"ingest erase {loaded.name}", loaded.session) as spark, converting_errors(loaded):
         if subjects:
             cutoff = current_cutoff(spark, loaded, cutoff_at is CutoffAt.TOPICS and not dry_run)
-            plan = plan_erasure(spark, loaded, subjects, reason, cutoff)
-            if not dry_run:
-                request_erasure(spark, loaded, plan)
-            keys = plan.keys.count()
-            report |= _request_json(loaded, plan, keys, dry_run)
-            if not as_json:
-                _show(loaded, plan, keys, dry_run)
+            report |= _request(spark, loaded, plan_erasure(spark, loaded, subjects, reason, cutoff), dry_run, as_json)
         if not dry_run and not ask_only:
             reads_topic = not subjects
             report |= retry_while_away(
@@ -99,6 +93,18 @@ def erase(
     if as_json:
         typer.echo(json.dumps(report, ensure_ascii=False))
     _require_readable(loaded, report.get("unreadable_requests", []))
+
+
+def _request(
+    spark: SparkSession, pipeline: Pipeline, plan: ErasurePlan, dry_run: bool, as_json: bool
+) -> dict[str, Any]:
+    """Requests the planned erasure unless `dry_run`, and shows the plan unless `as_json`. Returns its report."""
+    if not dry_run:
+        request_erasure(spark, pipeline, plan)
+    keys = plan.keys.count()
+    if not as_json:
+        _show(pipeline, plan, keys, dry_run)
+    return _request_json(pipeline, plan, keys, dry_run)
 
 
 def _require_readable(pipeline: Pipeline, left: list[dict[str, Any]]) -> None:

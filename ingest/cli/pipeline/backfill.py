@@ -88,28 +88,35 @@ def backfill(
                 _require(spark, loaded, request.tables, counts)
             _show_plan(counts, as_json)
             return
-        with (
-            stop_on_signal() as stop,
-            event_bar(as_json, lambda: sum(planned(spark, loaded, request).values())) as advance,
-        ):
-            accounts: list[Account] = []
-
-            def merge(progressed: OnProgress) -> Backfill:
-                with Backfill(spark, loaded, request) as work:
-                    while not stop.is_set() and not work.done:
-                        step = work.step()
-                        progressed()
-                        accounts.extend(step.accounts)
-                        advance(step.accounts)
-                return work
-
-            work = Retries(spark, loaded, stop, wait_reporter(as_json))(merge)
+        work, accounts = _merge(spark, loaded, request, as_json)
         if work.done:
             _require(spark, loaded, request.tables, [account.table for account in accounts])
     _show(loaded, work.run.number, by_table(accounts), work.done, as_json)
     require_all_merged(loaded.name, work.set_aside)
     if not work.done:
         raise typer.Exit(EXIT_TRANSIENT)
+
+
+def _merge(
+    spark: SparkSession, pipeline: Pipeline, request: BackfillRequest, as_json: bool
+) -> tuple[Backfill, list[Account]]:
+    """Merges the requested events until all are merged or a signal stops it. Returns the backfill and its accounts."""
+    accounts: list[Account] = []
+    with (
+        stop_on_signal() as stop,
+        event_bar(as_json, lambda: sum(planned(spark, pipeline, request).values())) as advance,
+    ):
+
+        def merge(progressed: OnProgress) -> Backfill:
+            with Backfill(spark, pipeline, request) as work:
+                while not stop.is_set() and not work.done:
+                    step = work.step()
+                    progressed()
+                    accounts.extend(step.accounts)
+                    advance(step.accounts)
+            return work
+
+        return Retries(spark, pipeline, stop, wait_reporter(as_json))(merge), accounts
 
 
 def _require(spark: SparkSession, pipeline: Pipeline, tables: Sequence[str], found: Container[str | None]) -> None:

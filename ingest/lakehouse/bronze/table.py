@@ -23,7 +23,7 @@ from ingest.delta.compaction import BackgroundCompaction
 from ingest.delta.data_file import DataFile, ReadyFile
 from ingest.delta.txn_versions import TxnVersion
 from ingest.lakehouse import row_rewrites
-from ingest.lakehouse.bronze_batches import ORIGINS, BatchStats, BronzeBatches
+from ingest.lakehouse.bronze.batches import ORIGINS, BatchStats, BronzeBatches
 from ingest.spark.checkpoints import checkpoint_until_unpersisted, unpersist
 from ingest.spark.non_foldable import non_foldable
 

@@ -13,7 +13,7 @@ from ingest.changelog.envelope import BATCH, CAPTURED
 from ingest.changelog.origin import TableNaming
 from ingest.delta import delta_table
 from ingest.delta.data_file import DataFile
-from ingest.lakehouse.bronze_view import BronzeView
+from ingest.lakehouse.bronze.view import BronzeView
 from ingest.spark.non_foldable import non_foldable
 
 ORIGINS = "ingest.origins"

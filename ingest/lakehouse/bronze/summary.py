@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.envelope import CHANGES
 from ingest.changelog.position import has_source_position
 from ingest.errors import Contended
-from ingest.lakehouse.bronze import Bronze, Offsets
+from ingest.lakehouse.bronze.table import Bronze, Offsets
 from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 
 _KIND = "bronze summary"

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.envelope import BATCH
 from ingest.changelog.origin import TableNaming
 from ingest.changelog.point import or_unplaced
-from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.bronze.table import Bronze
 
 
 class BronzeWindow(Bronze):
