@@ -20,8 +20,8 @@ from ingest.cli.start import count_text
 from ingest.pipeline.composition import Progress
 
 _LEGEND = (
-    "applied: took effect · superseded: late, doubled, or followed by something newer · "
-    "quarantined: set aside with a reason · suppressed: not wanted, erased, or about no row"
+    "applied: took effect · superseded: late, duplicate, or followed by a newer event · "
+    "quarantined: kept with a reason · suppressed: excluded, erased, or about no row"
 )
 
 

@@ -74,7 +74,7 @@ def test_terminal_shows_one_table_per_run() -> None:
         show(Progress(3, [Account("shop.items", 3, 3)], 2.0))
     last = text.getvalue().split("shop: ")[-1]
     assert "captured 3 records, merged 3 events in 2.0 s (2 a second)" in last
-    assert "superseded: late, doubled, or followed by something newer" in " ".join(last.split())
+    assert "superseded: late, duplicate, or followed by a newer event" in " ".join(last.split())
     rows = [[c.strip() for c in line.split("│")[1:-1]] for line in last.splitlines() if line.startswith("│")]
     assert rows == [
         ["shop.items", "3", "3", "3", "0", "0", "0"],
