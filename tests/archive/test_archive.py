@@ -187,7 +187,7 @@ def whole(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> Sequence[M
     return archived(spark, from_file(spark, tmp_path), store)
 
 
-def read_anew(spark: SparkSession, store: ObjectStore, folder: Path) -> Bronze:
+def read_again(spark: SparkSession, store: ObjectStore, folder: Path) -> Bronze:
     return captured(spark, ArchiveSource(ManifestArchive(store, SHOP)), folder, 100)
 
 
@@ -195,7 +195,7 @@ def read_as_they_are(spark: SparkSession, store: ObjectStore, folder: Path) -> B
     return import_archive(spark, store, folder, 100)
 
 
-in_both_ways = pytest.mark.parametrize("reads", [read_anew, read_as_they_are])
+in_both_ways = pytest.mark.parametrize("reads", [read_again, read_as_they_are])
 
 
 @pytest.mark.long

@@ -45,7 +45,7 @@ def damages(
     return [(d.key, d.what, d.events) for d in archive.damages(spark, archive.objects(), lambda _: None)]
 
 
-def harmed(name: str, harm: Callable[[bytes], bytes]) -> Objects:
+def damaged_objects(name: str, harm: Callable[[bytes], bytes]) -> Objects:
     found = confluent(events(tombstones=False), 4)
     return found | {name: harm(found[name])}
 
@@ -75,9 +75,13 @@ def without(objects: Objects, *names: str) -> Objects:
             "shop.items/partition=0/shop.items+0+0000000000.json",
             "holds 2 records where 4 offsets were",
         ),
-        (harmed(f"{FIRST}.json", lambda b: b[:-9]), f"{FIRST}.json", "is truncated: its last line has no end"),
-        (harmed(f"{FIRST}.json", lambda b: b""), f"{FIRST}.json", "holds 0 values, and the object with their keys 4"),
-        (harmed(f"{FIRST}.keys.json", lambda b: b * 2), f"{FIRST}.json", "the object with their keys 8"),
+        (damaged_objects(f"{FIRST}.json", lambda b: b[:-9]), f"{FIRST}.json", "is truncated: its last line has no end"),
+        (
+            damaged_objects(f"{FIRST}.json", lambda b: b""),
+            f"{FIRST}.json",
+            "holds 0 values, and the object with their keys 4",
+        ),
+        (damaged_objects(f"{FIRST}.keys.json", lambda b: b * 2), f"{FIRST}.json", "the object with their keys 8"),
         (
             {f"{FIRST}.json": b"null\n"},
             f"{FIRST}.json",

@@ -35,7 +35,7 @@ ROWS = [
 ]
 
 
-def left_of(row: dict[str, Any], erased: set[int]) -> dict[str, Any]:
+def expected_row(row: dict[str, Any], erased: set[int]) -> dict[str, Any]:
     empty = (row["key"], row["value"], row["headers"]) == (None, None, EMPTY)
     if row["offset"] not in erased or empty:
         return row
@@ -51,8 +51,8 @@ def test_emptied_record_keeps_its_place(begin: int, end: int, erased: set[int]) 
     requests = requests.cast(pa.schema([("offset", pa.int64()), ("request_min", pa.string())]))
     batch = pa.RecordBatch.from_pylist(ROWS, schema=SCHEMA).slice(begin, end - begin)
     now, many = empty_records(batch, requests)
-    assert now.to_pylist() == [left_of(row, erased) for row in ROWS[begin:end]]
+    assert now.to_pylist() == [expected_row(row, erased) for row in ROWS[begin:end]]
     assert now.schema == SCHEMA
-    assert many == sum(left_of(row, erased) != row for row in ROWS[begin:end])
+    assert many == sum(expected_row(row, erased) != row for row in ROWS[begin:end])
     again, more = empty_records(now, requests)
     assert (again.equals(now), more) == (True, 0)

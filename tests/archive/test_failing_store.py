@@ -61,7 +61,7 @@ def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Command:
     return run
 
 
-def wholly_archived(store: ObjectStore) -> bool:
+def is_fully_archived(store: ObjectStore) -> bool:
     """Returns True if the archive holds each event once, and no other object."""
     found = list(manifests(store, SHOP))
     objects = [o for m in found for o in m.objects]
@@ -81,7 +81,7 @@ def test_temporary_store_failures_are_retried(
         Fault("slow", "PUT", times=2),
     ]
     assert command("archive", "run", file) == 0
-    assert wholly_archived(store)
+    assert is_fully_archived(store)
     assert command("archive", "verify", file) == 0
     again = tmp_path / "again"
     assert command("archive", "restore", str(pipeline_file(again, through(proxy, store)))) == 0
@@ -120,7 +120,7 @@ def test_store_that_answers_503_is_waited_for(
     proxy.faults = [Fault("refused", "PUT" if "run" in arguments else "GET", path, times=ONE_REQUEST)]
     assert command(*arguments, str(pipeline_file(again, through(proxy, store)))) == 0
     assert not [f for f in proxy.faults if f.times], "the request and its repetitions"
-    assert wholly_archived(store)
+    assert is_fully_archived(store)
     if path == "objects" and "verify" not in arguments:
         assert Bronze(spark, Lakehouse(str(again / "lakehouse")).bronze(SHOP)).rows().count() == len(events())
 
@@ -152,7 +152,7 @@ def test_unreachable_store_is_waited_for(
         assert running.returncode == 0, waited
         assert json.loads([line for line in waited.splitlines() if line.startswith("{")][-1])["event"] == "resumed"
         assert json.loads(ingest_error)["records"] == len(events())
-        assert wholly_archived(store)
+        assert is_fully_archived(store)
 
 
 @pytest.mark.parametrize("path", ["objects", "manifests"])
@@ -168,7 +168,7 @@ def test_run_that_could_not_write_is_repeated(
     assert list(manifests(store, SHOP)) == []
     proxy.faults = []
     assert command("archive", "run", file) == 0
-    assert wholly_archived(store)
+    assert is_fully_archived(store)
 
 
 def test_write_with_a_lost_response_is_recognised(
@@ -177,7 +177,7 @@ def test_write_with_a_lost_response_is_recognised(
     proxy.faults = [Fault("lost", "PUT", path, times=1) for path in ("objects", "manifests")]
     archived(spark, from_file(spark, tmp_path), through(proxy, store))
     assert proxy.met == 2
-    assert wholly_archived(store)
+    assert is_fully_archived(store)
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_archive_of_the_first_format_is_read(spark: SparkSession, tmp_path: Path
     lost = from_file(spark, tmp_path, batch=3)
     found = archived(spark, lost, store)
     for manifest in found[:2]:
-        as_in_the_first_format(store, manifest)
+        rewrite_in_first_format(store, manifest)
     made = pipeline(tmp_path / "again", store, batch={"max_events": 9})
     restored(spark, made)
     names = [*RECORD.names, "source_table", "op", "position"]
@@ -161,7 +161,7 @@ def test_archive_of_the_first_format_is_read(spark: SparkSession, tmp_path: Path
     assert archive.records(spark, archive.objects()).where("value is null").count() == 2
 
 
-def as_in_the_first_format(store: ObjectStore, manifest: Manifest) -> None:
+def rewrite_in_first_format(store: ObjectStore, manifest: Manifest) -> None:
     """Rewrites the archive as the first version did: objects with records only, and a manifest without parts."""
     objects = []
     for one in manifest.objects:
@@ -242,8 +242,8 @@ def test_window_of_positions_from_the_archive_equals_bronze(
         if dies:
             with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
                 patched.setattr(Accounts, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
-                _to_its_end(Backfill(spark, shop, request))
-        backfill = _to_its_end(Backfill(spark, shop, request))
+                _run_to_the_end(Backfill(spark, shop, request))
+        backfill = _run_to_the_end(Backfill(spark, shop, request))
         counted = Accounts(spark, shop.layout.accounts, backfill.run.writer).rows()
         sums = counted.groupBy("table").sum("read", "applied", "superseded").collect()
         found[name] = (history.digests(spark, shop), sorted(map(tuple, sums)))
@@ -254,7 +254,7 @@ def test_window_of_positions_from_the_archive_equals_bronze(
     assert found["here"][0]
 
 
-def _to_its_end(backfill: Backfill) -> Backfill:
+def _run_to_the_end(backfill: Backfill) -> Backfill:
     while not backfill.done:
         backfill.step()
     return backfill

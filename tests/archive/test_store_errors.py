@@ -13,7 +13,7 @@ from ingest.errors import IngestError, SourceRefused, Unreachable
 _BODY = "<?xml version='1.0'?><Error><Code>{}</Code><Message>Unreachable, 503, SlowDown</Message></Error>"
 
 
-def answered(status: int, code: str) -> IngestError:
+def error_for(status: int, code: str) -> IngestError:
     """Returns the error for a server that answers with this status and body."""
 
     class Answers(BaseHTTPRequestHandler):
@@ -47,7 +47,7 @@ def answered(status: int, code: str) -> IngestError:
     [(403, "AccessDenied"), (404, "NoSuchBucket"), (400, "InvalidBucketName"), (403, "InvalidObjectState")],
 )
 def test_refusal_is_not_retried(status: int, code: str) -> None:
-    error = answered(status, code)
+    error = error_for(status, code)
     assert isinstance(error, SourceRefused)
     assert not error.retried
     assert f"({code})" in error.problem
@@ -56,4 +56,4 @@ def test_refusal_is_not_retried(status: int, code: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(("status", "code"), [(429, "TooManyRequests"), (408, "Whatever")])
 def test_throttling_is_retried(status: int, code: str) -> None:
-    assert isinstance(answered(status, code), Unreachable)
+    assert isinstance(error_for(status, code), Unreachable)

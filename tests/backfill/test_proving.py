@@ -67,7 +67,7 @@ def test_prove_names_a_tampered_row(
         ({"id": "20"}, False),
         ({"id": "32"}, True),
     ]
-    lines = [n for n, r in enumerate(e for e in events() if e["topic"] == "shop.orders") if says(r, 20)]
+    lines = [n for n, r in enumerate(e for e in events() if e["topic"] == "shop.orders") if is_event_of(r, 20)]
     assert [e.split("@")[1].split()[0] for e in proof["differences"][0]["events"]] == [str(n) for n in lines]
     assert "id = 32" not in run_command("--table", ORDERS, "--no-keys", code=1)
     assert "id = 32 is missing" in run_command("--table", ORDERS, code=1)
@@ -77,7 +77,7 @@ def test_prove_names_a_tampered_row(
     ), "nothing is left behind"
 
 
-def says(record: Record, key: int) -> bool:
+def is_event_of(record: Record, key: int) -> bool:
     return bool(record["value"]) and record["key"] == {"id": key}
 
 

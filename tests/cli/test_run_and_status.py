@@ -34,7 +34,7 @@ def shop(tmp_path: Path, stack: Stack, spark: SparkSession) -> Shop:
 
 
 @pytest.fixture
-def standing(shop: Shop, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def status_of(shop: Shop, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Runs `ingest status` and returns its text, or its JSON."""
     monkeypatch.setattr(status_command, "running", lambda *_: nullcontext(spark))
 
@@ -57,7 +57,7 @@ def ingest(*arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def ended(*arguments: str) -> tuple[list[str], list[str]]:
+def finished_run(*arguments: str) -> tuple[list[str], list[str]]:
     """Returns the lines that a command prints to stdout and to stderr."""
     with ingest(*arguments) as process:
         out, err = process.communicate(timeout=900)
@@ -69,7 +69,7 @@ def ended(*arguments: str) -> tuple[list[str], list[str]]:
 def test_run_prints_its_waits_and_progress(shop: Shop) -> None:
     log = shop.log
     shop.produce(log.change("c", 10, {"id": 1, "v": "a"}), log.change("c", 20, {"id": 2, "v": "b"}))
-    out, err = ended("run", str(shop.file), "--available-now")
+    out, err = finished_run("run", str(shop.file), "--available-now")
     servers = shop.kafka["bootstrap.servers"]
     assert [re.sub(r"\d+\.\d+\.\d+", "N", line) for line in err] == [
         "ingest N: starting pipeline shop",
@@ -95,53 +95,53 @@ def test_run_prints_its_waits_and_progress(shop: Shop) -> None:
     assert "/lakehouse: 1 batch captured, 1 batch merged\n" in err_after
     assert "2 records to capture since the last run\n" in err_after
     assert err_after.endswith("stopping: the batch in hand is finished first\n")
-    out, err = ended("vacuum", str(shop.file))
+    out, err = finished_run("vacuum", str(shop.file))
     assert (len(out), err) == (1, [])
     assert {path.name for path in shop.file.parent.iterdir()} == {"shop.yaml", "lakehouse"}
 
 
-def test_status_shows_lag_last_batch_and_schema_changes(shop: Shop, standing: Callable[..., Any]) -> None:
+def test_status_shows_lag_last_batch_and_schema_changes(shop: Shop, status_of: Callable[..., Any]) -> None:
     log = shop.log
     shop.send(log.change("c", 10, {"id": 1, "v": "a"}))
     shop.send(log.change("c", 20, {"id": 2, "v": "b", "n": 1}))
-    found = standing("--json")
+    found = status_of("--json")
     assert (found["captured"], found["merged"], found["waiting"]) == (2, 2, 0)
     assert found["lag"] == {"records": 0, "seconds": 0.0, "unknown": None}
     assert (found["last_batch"]["upto"], found["last_batch"]["events"]) == (2, 1)
     assert [(c["table"], c["change"]) for c in found["schema_changes"]] == [("public.orders", "column n int64 added")]
     assert found["set_aside"] == {}
     shop.produce(log.change("u", 30, {"id": 2, "v": "c"}), log.change("u", 40, {"id": 2, "v": "d"}))
-    found = standing("--json")
+    found = status_of("--json")
     assert found["lag"]["records"] == 2
     assert found["lag"]["seconds"] > 0
-    text = standing()
+    text = status_of()
     assert re.search(r"lag: at most [\d,.]+ s; 2 records to capture, 0 batches to merge\n", text)
     assert re.search(r"last batch: \d{4}-\d\d-\d\d [\d:]+ UTC, 1 event \(up to capture batch 2\)\n", text)
     assert re.search(r"schema change: [-\d]+ [\d:]+ UTC, public.orders: column n int64 added\n", text)
     assert "set aside: no table\n" in text
 
 
-def test_status_without_a_broker_shows_the_rest(shop: Shop, standing: Callable[..., Any]) -> None:
+def test_status_without_a_broker_shows_the_rest(shop: Shop, status_of: Callable[..., Any]) -> None:
     shop.send(shop.log.change("c", 10, {"id": 1, "v": "a"}))
     servers = shop.kafka["bootstrap.servers"]
     shop.file.write_text(shop.file.read_text(encoding="utf-8").replace(servers, "127.0.0.1:1"), encoding="utf-8")
-    found = standing("--json")
+    found = status_of("--json")
     assert (found["lag"]["records"], found["lag"]["seconds"]) == (None, None)
     assert "Kafka at 127.0.0.1:1 gave no answer within 5 s" in found["lag"]["unknown"]
     assert (found["merged"], found["tables"][0]["rows"]) == (1, 1)
-    assert "lag: unknown: Kafka at 127.0.0.1:1 gave no answer" in standing()
+    assert "lag: unknown: Kafka at 127.0.0.1:1 gave no answer" in status_of()
 
 
-def test_status_of_a_pipeline_that_never_ran(shop: Shop, standing: Callable[..., Any]) -> None:
+def test_status_of_a_pipeline_that_never_ran(shop: Shop, status_of: Callable[..., Any]) -> None:
     shop.produce(shop.log.change("c", 10, {"id": 1, "v": "a"}))
-    found = standing("--json")
+    found = status_of("--json")
     assert (found["captured"], found["merged"], found["last_batch"], found["tables"]) == (0, 0, None, [])
     assert found["lag"] == {"records": 1, "seconds": None, "unknown": "nothing is merged yet"}
-    assert "-1" not in standing()
+    assert "-1" not in status_of()
 
 
 def test_status_never_shows_more_merged_than_captured(
-    shop: Shop, standing: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    shop: Shop, status_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A regression: status read bronze before the accounts, and showed -1 batches."""
     shop.send(shop.log.change("c", 10, {"id": 1, "v": "a"}))
@@ -153,6 +153,6 @@ def test_status_never_shows_more_merged_than_captured(
         return rows(accounts)
 
     monkeypatch.setattr(Accounts, "rows", meanwhile)
-    found = standing("--json")
+    found = status_of("--json")
     assert found["waiting"] >= 0
     assert found["captured"] >= found["merged"]

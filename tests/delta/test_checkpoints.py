@@ -24,7 +24,7 @@ def checkpoint_versions(folder: Path) -> list[int]:
 
 
 @pytest.fixture(autouse=True)
-def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+def _frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "_EVERY", EVERY)
 
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(autouse=True)
-def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+def _frequent_compactions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compacts append-only tables as often as others, so that fewer commits are needed."""
     monkeypatch.setattr(compaction, "FILES_PER_SIZE_UNREAD", FILES_PER_SIZE)
 
@@ -204,7 +204,7 @@ def test_two_pipelines_compact_at_once(spark: SparkSession, tmp_path: Path, monk
     for through_batch in range(1, FILES_PER_SIZE):
         one.add(through_batch - 1, through_batch, [Account("s.t", 5, 3, 2)])
 
-    def due_late(files: Iterable[DataFile], files_per_size: int) -> list[DataFile]:
+    def files_due_too_late(files: Iterable[DataFile], files_per_size: int) -> list[DataFile]:
         monkeypatch.setattr(compaction, "files_due", files_due)
         found = files_due(files, files_per_size=files_per_size)
         assert found
@@ -212,7 +212,7 @@ def test_two_pipelines_compact_at_once(spark: SparkSession, tmp_path: Path, monk
         other.compact()
         return found
 
-    monkeypatch.setattr(compaction, "files_due", due_late)
+    monkeypatch.setattr(compaction, "files_due", files_due_too_late)
     one.add(FILES_PER_SIZE - 1, FILES_PER_SIZE, [Account("s.t", 5, 3, 2)])
     one.compact()
     assert len(other._table.files()) == 1, "the other pipeline was faster"

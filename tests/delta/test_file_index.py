@@ -35,25 +35,25 @@ def table(spark: SparkSession, tmp_path: Path) -> Table:
     return made
 
 
-def _assert_each_is_told(table: Table) -> None:
+def _assert_each_file_is_read(table: Table) -> None:
     files = sorted(table.files().values(), key=lambda f: str(f.bounds("id")))
     for some in (files[:1], files[1:], files, []):
         assert _found(table.run_prepared(some, _high, (5,))) == _found(_high(5, table.rows_in(some)))
 
 
 def test_reused_plan_reads_the_given_files(table: Table) -> None:
-    _assert_each_is_told(table)
+    _assert_each_file_is_read(table)
 
 
 def test_reused_plan_skips_deleted_rows(table: Table) -> None:
-    _assert_each_is_told(table)
+    _assert_each_file_is_read(table)
     table.delete(F.col("id").isin(7, 12, 13, 25))
     assert any(f.deleted_rows for f in table.files().values())
-    _assert_each_is_told(table)
+    _assert_each_file_is_read(table)
 
 
 def test_added_columns_are_read(spark: SparkSession, table: Table) -> None:
-    _assert_each_is_told(table)
+    _assert_each_file_is_read(table)
     more = spark.range(30, 31).select("id", F.lit("m").alias("name"), F.lit(1.5).alias("more")).coalesce(1)
     more.write.format("delta").mode("append").option("mergeSchema", "true").save(table.path)
     for query in (_high, _more):

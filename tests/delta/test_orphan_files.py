@@ -86,7 +86,7 @@ def vacuum_deletes(spark: SparkSession, table: Table, hours: int | None) -> set[
 
 @pytest.mark.parametrize(("hours", "age"), [(0, 0), (1, 2), (1, 0.5), (None, 2)])
 def test_orphans_equal_those_of_vacuum(spark: SparkSession, table: Table, hours: int | None, age: float) -> None:
-    is_what_delta_lets_go(spark, aged(spark, table, age), hours)
+    assert_orphans_equal_vacuum(spark, aged(spark, table, age), hours)
     if hours == 0 or age > 1:
         assert {"never-committed.parquet", "deletion_vector_of_nobody.bin", "a/b/c"}.isdisjoint(
             files_below(Path(table.path))
@@ -96,10 +96,10 @@ def test_orphans_equal_those_of_vacuum(spark: SparkSession, table: Table, hours:
 
 def test_orphans_equal_those_of_vacuum_without_deletion_vectors(spark: SparkSession, tmp_path: Path) -> None:
     table = table_with_history(spark, tmp_path / "t", KEPT | {"delta.enableDeletionVectors": "false"})
-    is_what_delta_lets_go(spark, aged(spark, table, 2), None)
+    assert_orphans_equal_vacuum(spark, aged(spark, table, 2), None)
 
 
-def is_what_delta_lets_go(spark: SparkSession, table: Table, hours: int | None) -> None:
+def assert_orphans_equal_vacuum(spark: SparkSession, table: Table, hours: int | None) -> None:
     # A commit after all others writes and removes files.
     table.commit(spark.range(100, 110, numPartitions=1))
     table.delete(F.col("id") > 104)

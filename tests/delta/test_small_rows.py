@@ -42,13 +42,13 @@ def _rows(spark: SparkSession, rows: Iterable[tuple[str, ...]]) -> DataFrame:
     return spark.sql(" UNION ALL ".join(typed)) if typed else _rows(spark, _ROWS).where("false")
 
 
-def _as_they_are(rows: DataFrame) -> DataFrame:
+def _unchanged(rows: DataFrame) -> DataFrame:
     return rows.coalesce(1)
 
 
 def _written(spark: SparkSession, path: Path, frame: DataFrame, few: bool, new: dict[str, str]) -> dict[str, Any]:
     table = Table(spark, str(path))
-    frame = run_prepared(_as_they_are, (), frame) if few else frame.coalesce(1)
+    frame = run_prepared(_unchanged, (), frame) if few else frame.coalesce(1)
     table.commit(frame, properties=new, is_small=few, txn_version=TxnVersion("test", 1, must_advance=False))
     log = (path / "_delta_log" / "00000000000000000000.json").read_text(encoding="utf-8")
     return {next(iter(a)): next(iter(a.values())) for a in map(json.loads, log.splitlines())}
@@ -72,7 +72,7 @@ def test_file_and_statistics_equal_those_of_delta(spark: SparkSession, tmp_path:
 def test_changes_are_in_the_change_data_feed(spark: SparkSession, tmp_path: Path, few: bool) -> None:
     _written(spark, tmp_path, _rows(spark, ()), few, _PROPERTIES)
     kept, changed = (_rows(spark, _ROWS).withColumn("_change_type", v) for v in (F.lit(None), F.lit("insert")))
-    both = run_prepared(_as_they_are, (), kept.unionByName(changed), is_small=few)
+    both = run_prepared(_unchanged, (), kept.unionByName(changed), is_small=few)
     (file,) = Table(spark, str(tmp_path)).commit(both, is_small=few)
     assert file.rows == len(_ROWS)
     feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(str(tmp_path))
@@ -90,18 +90,18 @@ def test_no_row_makes_no_file(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_constraints_of_the_table_are_enforced(spark: SparkSession, tmp_path: Path) -> None:
     table = Table(spark, str(tmp_path))
-    frame = run_prepared(_as_they_are, (), _rows(spark, _ROWS))
+    frame = run_prepared(_unchanged, (), _rows(spark, _ROWS))
     table.commit(frame, properties=_PROPERTIES, is_small=True)
     spark.sql(f"ALTER TABLE delta.`{tmp_path}` ADD CONSTRAINT positive CHECK (n IS NULL OR n > -10)")
     table.commit(frame, is_small=True)
-    low = run_prepared(_as_they_are, (), _rows(spark, (("'x'", "-11", "0", "null", "null", "null"),)))
+    low = run_prepared(_unchanged, (), _rows(spark, (("'x'", "-11", "0", "null", "null", "null"),)))
     with pytest.raises(Py4JJavaError, match="positive"):
         table.commit(low, is_small=True)
     assert table.rows().count() == 2 * len(_ROWS)
 
 
 def test_concurrent_writes(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [run_prepared(_as_they_are, (), _rows(spark, (_ROWS[i % 3],) * (i + 1)), once=True) for i in range(12)]
+    rows = [run_prepared(_unchanged, (), _rows(spark, (_ROWS[i % 3],) * (i + 1)), once=True) for i in range(12)]
 
     def write(number: int) -> list[tuple[int, str]]:
         table = Table(spark, str(tmp_path / str(number)))

@@ -33,7 +33,7 @@ class Counted:
 
 
 @pytest.fixture(autouse=True)
-def never_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_cache, "_FRESH", 0.0)
 
 

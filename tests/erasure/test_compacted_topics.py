@@ -56,7 +56,7 @@ def parts_holding(log: Path, text: str = EMAIL) -> list[str]:
     return sorted({f.part for f in found.findings.values()})
 
 
-def hurry(admin: AdminClient, topic: str) -> None:
+def roll_segments_fast(admin: AdminClient, topic: str) -> None:
     entries = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in FAST_COMPACTION.items()]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result()
@@ -91,7 +91,7 @@ def test_null_tombstone_removes_a_record_when_its_segment_rolls(stack: Stack) ->
     send("42", None)
     time.sleep(3)
     assert parts_holding(log), "the tombstone alone removes nothing: its segment is still open"
-    hurry(admin, name)
+    roll_segments_fast(admin, name)
     assert wait_until_gone(log, EMAIL, lambda: send("44", json.dumps({"after": {"id": 44}}))) == []
     assert any(b"ben@example.org" in part.read_bytes() for part in log.glob("*.log")), "others stay"
     admin.delete_topics([name])[name].result()
@@ -219,7 +219,7 @@ def test_erasure_writes_null_tombstones_and_keeps_concurrent_records(
     assert captured.isEmpty(), "a tombstone of an erasure does not restore the key"
     accounts = Accounts(spark, pipeline.layout.accounts, pipeline.name)
     assert audit(bronze_of(spark, pipeline).rows(), accounts.rows()).problems == []
-    hurry(topics.admin, topic(CLAIMS))
+    roll_segments_fast(topics.admin, topic(CLAIMS))
     hail = replace(AGAIN, table=CLAIMS, event=Event("c", 0, 990, 64, {"member_id": BEN, "text": "hail"}))
     assert wait_until_gone(stack.kafka.data / f"{topic(CLAIMS)}-0", TEXT, lambda: topics.send([hail])) == []
     topics.delete()

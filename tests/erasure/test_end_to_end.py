@@ -101,7 +101,7 @@ class Insurance:
         properties = {"schema.include.list": "insured", "slot.name": slot}
         self._stack.connect.register(slot, self._stack.postgres.connector("insured") | properties)
 
-    def follow_anew(self) -> None:
+    def follow_again(self) -> None:
         self._stack.connect.delete("insured")
         for attempt in Retrying(stop=stop_after_delay(120), wait=wait_fixed(0.5), reraise=True):
             with attempt:
@@ -271,7 +271,7 @@ def test_erased_person_is_gone_and_stays_gone(insurance: Insurance, stack: Stack
     assert insurance.certified(request).exists()
 
     # A new connector reads the whole database; the tables are rebuilt.
-    insurance.follow_anew()
+    insurance.follow_again()
     insurance.execute(f"UPDATE insured.members SET name = 'Ben II' WHERE id = {BEN}")
     insurance.merged(insurance.is_current)
     Rebuild(spark, insurance.pipeline).run()

@@ -169,7 +169,7 @@ def holds(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     return {name: row[name] for name in values} == values
 
 
-def is_folded(spark: SparkSession, pipeline: Pipeline, scratch: Path) -> bool:
+def is_proved(spark: SparkSession, pipeline: Pipeline, scratch: Path) -> bool:
     return all(proof.equal for proof in prove(spark, pipeline, Lakehouse(str(scratch))))
 
 
@@ -188,7 +188,7 @@ def test_masked_row_keeps_its_other_columns(spark: SparkSession, pipeline: Pipel
     assert {needle for needle, _ in residues(pipeline)} <= {"member"}, "its foreign key was not masked"
     versions = HistoryVersions(spark, pipeline.layout.history(pipeline.name, CLAIMS)).rows()
     assert versions.where("id = 60").count() == 1
-    assert is_folded(spark, pipeline, tmp_path / "beside")
+    assert is_proved(spark, pipeline, tmp_path / "beside")
     Rebuild(spark, pipeline).run()
     assert holds(claims(spark, pipeline)[60], LEFT)
     removed = remove(spark, pipeline)
@@ -208,7 +208,7 @@ def test_later_change_of_a_masked_row_wins_until_erased(
     write_requests(spark, pipeline, {ANNA: cutoff(1, late)})
     remove(spark, pipeline)
     assert holds(claims(spark, pipeline)[60], LEFT | {"paid": 90})
-    assert is_folded(spark, pipeline, tmp_path / "beside")
+    assert is_proved(spark, pipeline, tmp_path / "beside")
 
 
 @pytest.mark.long
@@ -222,7 +222,7 @@ def test_removal_that_dies_loses_no_masked_row(spark: SparkSession, pipeline: Pi
     assert after.keys() == {60, 61}
     assert holds(after[60], LEFT)
     assert {needle for needle, _ in residues(pipeline)} <= {"member"}
-    assert is_folded(spark, pipeline, tmp_path / "beside")
+    assert is_proved(spark, pipeline, tmp_path / "beside")
 
 
 def test_infinite_times_are_not_generalised(spark: SparkSession) -> None:

@@ -67,12 +67,12 @@ def test_union_of_kinds_equals_the_kinds_of_all_values(spark: SparkSession) -> N
     both = {r["case"]: r["kinds"] for r in opened.groupBy("case").agg(kinds).collect()}
     sides = {(r["case"], r["side"]): r["kinds"] for r in opened.groupBy("case", "side").agg(kinds).collect()}
     assert len(both) == _CASES
-    differing = [c for c in both if _said(union_of_kinds(sides[c, "a"], sides[c, "b"])) != _said(both[c])]
+    differing = [c for c in both if _canonical(union_of_kinds(sides[c, "a"], sides[c, "b"])) != _canonical(both[c])]
     assert not differing, (seed, differing[0], both[differing[0]])
     assert len(set(both.values())) > _CASES / 2, "the cases vary"
 
 
-def _said(kinds: str | None) -> str | None:
+def _canonical(kinds: str | None) -> str | None:
     """Returns the text in canonical form."""
     return union_of_kinds(union_of_kinds(kinds, "OBJECT<`zz`: VOID>"), "OBJECT<>")
 

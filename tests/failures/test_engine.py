@@ -23,7 +23,7 @@ run_command(command)
 KILLED = "os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL); spark.range(1).collect()"
 
 
-def ended(what: str) -> subprocess.CompletedProcess[str]:
+def finished_process(what: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", SCRIPT.format(what=what)], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -31,7 +31,7 @@ def ended(what: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.spark
 def test_killed_engine_is_transient() -> None:
-    process = ended(KILLED)
+    process = finished_process(KILLED)
     assert process.returncode == 75, process.stderr
     assert "a command: Spark's process ended with -9" in process.stderr
     assert process.stderr.endswith("the same command continues where it stopped\n")
@@ -39,7 +39,7 @@ def test_killed_engine_is_transient() -> None:
 
 @pytest.mark.spark
 def test_other_errors_keep_their_exit_code() -> None:
-    process = ended("raise ValueError('a defect')")
+    process = finished_process("raise ValueError('a defect')")
     assert process.returncode == 1
     assert "ValueError: a defect" in process.stderr
     assert "Spark's process" not in process.stderr

@@ -25,7 +25,7 @@ def at(lsn: int) -> tuple[int, ...]:
     return 0, lsn, 0, 0, 1, lsn, 0
 
 
-def buried(spark: SparkSession, *tombstones: tuple[int, int, int | None]) -> DataFrame:
+def tombstones_of(spark: SparkSession, *tombstones: tuple[int, int, int | None]) -> DataFrame:
     """Returns tombstones: key, position, and the key to which the row moved."""
     rows = [(key, at(lsn), None if target is None else (target,)) for key, lsn, target in tombstones]
     tombstone_rows = spark.createDataFrame(rows, BURIED).withColumn(TOMBSTONE_KEY, tombstone_key(["id"]))
@@ -46,9 +46,9 @@ def test_moves_are_kept_by_compaction(spark: SparkSession, tmp_path: Path) -> No
     tombstones = Tombstones(spark, str(tmp_path / "t"))
     moves = [(1, 40, 2), (1, 10, 2), (1, 60, 3), (1, 90, None), (4, 50, None)]
     for move in moves:
-        tombstones.write(buried(spark, move))
+        tombstones.write(tombstones_of(spark, move))
     for lsn in range(FILES_PER_SIZE):
-        tombstones.write(buried(spark, (5, lsn, None)))
+        tombstones.write(tombstones_of(spark, (5, lsn, None)))
         tombstones.compact()
     assert len(list((tmp_path / "t").glob("*.parquet"))) > len(tombstones._table.files()), "some files were compacted"
     wanted = keys(spark, 1, 4)
@@ -60,7 +60,7 @@ def test_moves_are_kept_by_compaction(spark: SparkSession, tmp_path: Path) -> No
 def test_tombstones_are_found_by_key_columns(spark: SparkSession, tmp_path: Path) -> None:
     """A refused and an applicable change of one key look up the same tombstone."""
     tombstones = Tombstones(spark, str(tmp_path / "t"))
-    tombstones.write(buried(spark, (1, 40, 2), (1, 60, None), (4, 50, None), (5, 70, None)))
+    tombstones.write(tombstones_of(spark, (1, 40, 2), (1, 60, None), (4, 50, None), (5, 70, None)))
     found = tombstones.matching(keys(spark, 1, 1, 4, 9), ["id"])
     assert found.columns == ["id", POSITION_COLUMN, MOVED_AT]
     rows = found.select("id", f"{POSITION_COLUMN}.major", F.col(MOVED_AT)["major"]).collect()
@@ -70,8 +70,8 @@ def test_tombstones_are_found_by_key_columns(spark: SparkSession, tmp_path: Path
 def test_removing_a_key_removes_moves_to_it(spark: SparkSession, tmp_path: Path) -> None:
     """The tombstones of the moved rows stay, because these rows may belong to another subject."""
     tombstones = Tombstones(spark, str(tmp_path / "t"))
-    tombstones.write(buried(spark, (1, 40, 2), (1, 60, 3), (2, 39, None), (2, 50, 4)))
-    tombstones.remove(buried(spark, (2, 50, None)).select(TOMBSTONE_KEY, POSITION_COLUMN))
+    tombstones.write(tombstones_of(spark, (1, 40, 2), (1, 60, 3), (2, 39, None), (2, 50, 4)))
+    tombstones.remove(tombstones_of(spark, (2, 50, None)).select(TOMBSTONE_KEY, POSITION_COLUMN))
     wanted = keys(spark, 1, 2)
     assert tombstone_rows(tombstones.matching(wanted), wanted) == [(1, 60)]
     assert tombstone_rows(tombstones.moves(wanted), wanted, MOVED_TO) == [(1, 60, '{"id":3}')]

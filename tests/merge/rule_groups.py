@@ -90,14 +90,14 @@ class RuleGroup:
 def _shared(rule: Rule) -> str | None:
     """Returns True if the rule is about rows of one table with numeric ids."""
 
-    def speaks_of_a_row(record: Record) -> bool:
+    def names_a_row(record: Record) -> bool:
         key, value = record["key"], record["value"] or {}
         plain = record["topic"] == TOPIC and set(value) <= {"before", "after", "source", "op"}
         rows = [key, *(image for image in (value.get("before"), value.get("after")) if image)]
         numbered = all(isinstance(row, dict) and isinstance(row.get("id"), int) for row in rows)
         return plain and numbered and value.get("op", "d") in "cudr" and "snapshot" not in value.get("source", {})
 
-    if rule.settings or rule.quarantined or not all(map(speaks_of_a_row, rule.records)):
+    if rule.settings or rule.quarantined or not all(map(names_a_row, rule.records)):
         return None
     return _PARTIAL_ROWS if UNAVAILABLE in json.dumps(rule.records) else _ROWS
 

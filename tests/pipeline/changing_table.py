@@ -164,7 +164,7 @@ def cli(*arguments: str) -> tuple[str, ...]:
     return ("-c", "from ingest.cli import main; main()", *arguments)
 
 
-def until_grows(path: Path, seconds: float = 600) -> None:
+def wait_for_commit(path: Path, seconds: float = 600) -> None:
     """Waits until a Delta table gains a commit."""
     log = path / "_delta_log"
     before = len(list(log.glob("*.json")))

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.stack import Stack
-from tests.pipeline.changing_table import ROOT, ChangingTable, captured_table, cli, until_grows
+from tests.pipeline.changing_table import ROOT, ChangingTable, captured_table, cli, wait_for_commit
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -34,7 +34,7 @@ def stream(file: Path) -> Iterator[subprocess.Popen[str]]:
         running.wait(30)
 
 
-def until_it_says(output: IO[str], event: str) -> dict[str, Any]:
+def read_until(output: IO[str], event: str) -> dict[str, Any]:
     """Reads the output up to an object with this event, or up to a batch."""
     for line in output:
         printed: dict[str, Any] = json.loads(line)
@@ -53,17 +53,17 @@ def test_restarts_of_kafka_and_connect_lose_no_event(table: ChangingTable, spark
     stack = table.stack
     with table.changing(), stream(table.file) as running:
         assert running.stdout is not None
-        until_it_says(running.stdout, "captured")
+        read_until(running.stdout, "captured")
         for _ in range(2):
             stack.kafka.stop()
-            waiting = until_it_says(running.stdout, "waiting")
+            waiting = read_until(running.stdout, "waiting")
             assert stack.kafka.bootstrap_servers in waiting["problem"]
             stack.kafka.start()
-            assert until_it_says(running.stdout, "resumed")["since"] == waiting["since"]
-            until_it_says(running.stdout, "captured")
+            assert read_until(running.stdout, "resumed")["since"] == waiting["since"]
+            read_until(running.stdout, "captured")
         stack.connect.kill()
         stack.connect.start()
-        until_grows(table.silver)
+        wait_for_commit(table.silver)
         running.send_signal(signal.SIGTERM)
         assert running.wait(120) == 0
     table.require_equal_in_the_end(spark)

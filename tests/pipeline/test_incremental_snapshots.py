@@ -60,7 +60,7 @@ class Shop:
         values = (str(uuid.uuid4()), "execute-snapshot", snapshot_request)
         self.database.execute("INSERT INTO reads.signals VALUES (%s, %s, %s)", values)
 
-    def lose(self, statement: str) -> None:
+    def change_unlogged(self, statement: str) -> None:
         """Makes a change that never reaches the log's readers."""
         self.database.execute("ALTER PUBLICATION reads DROP TABLE reads.stock")
         self.database.execute(statement)
@@ -91,7 +91,7 @@ def test_snapshot_reads_repair_rows_and_open_transactions_win(
     shop = Shop(stack, spark, tmp_path)
     shop.until(lambda: shop.in_silver() == shop.in_database())
     for kind, lost in (("incremental", 7), ("blocking", 8)):
-        shop.lose(f"UPDATE reads.stock SET qty = qty + 1000 WHERE id = {lost}")
+        shop.change_unlogged(f"UPDATE reads.stock SET qty = qty + 1000 WHERE id = {lost}")
         first = shop.open("UPDATE reads.stock SET qty = qty + 1 WHERE id = 1")
         other = shop.open("DELETE FROM reads.stock WHERE id = 2")
         shop.database.execute("UPDATE reads.stock SET qty = qty + 10 WHERE id = 3")

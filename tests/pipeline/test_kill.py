@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.stack import Stack
-from tests.pipeline.changing_table import SEED, ChangingTable, captured_table, cli, process, until_grows
+from tests.pipeline.changing_table import SEED, ChangingTable, captured_table, cli, process, wait_for_commit
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -26,17 +26,17 @@ def test_silver_equals_the_source_after_kills(table: ChangingTable, spark: Spark
     choose, file = random.Random(SEED), str(table.file)
     with table.changing():
         with process("jobs/capture.py", file):
-            until_grows(table.bronze)
+            wait_for_commit(table.bronze)
             table.stack.connect.kill()
             time.sleep(choose.random())  # SIGKILL somewhere in the next batch
         table.stack.connect.start()
         with process("jobs/merge.py", file):
-            until_grows(table.silver)
+            wait_for_commit(table.silver)
         with process(*cli("run", file)):
-            until_grows(table.silver)
+            wait_for_commit(table.silver)
             time.sleep(choose.random())
         with process(*cli("run", file)) as running:
-            until_grows(table.silver)
+            wait_for_commit(table.silver)
             running.send_signal(signal.SIGTERM)  # Not a kill: it finishes its batch and ends with 0.
             assert running.wait(600) == 0
     table.require_equal_in_the_end(spark)

@@ -116,7 +116,7 @@ def shop(spark: SparkSession, stack: Stack, tmp_path: Path) -> Shop:
     return Shop(spark, stack.kafka.bootstrap_servers, tmp_path)
 
 
-def until_it_reads(running: subprocess.Popen[str]) -> None:
+def wait_until_reading(running: subprocess.Popen[str]) -> None:
     """Waits until a run has said which topics it reads."""
     assert running.stderr is not None
     for line in running.stderr:
@@ -129,7 +129,7 @@ def test_two_streams_of_one_pipeline_merge_every_event_once(shop: Shop) -> None:
     shop.change(0)
     with shop.run() as one, shop.run() as other:
         for running in (one, other):
-            until_it_reads(running)
+            wait_until_reading(running)
         for number in range(1, ROUNDS):
             shop.change(number)
             time.sleep(0.2)

@@ -47,7 +47,7 @@ def _joined(rows: DataFrame, others: DataFrame) -> DataFrame:
     return rows.join(there, "id").coalesce(1).groupBy("id", "other").count()
 
 
-def _sent_around(rows: DataFrame, others: DataFrame) -> DataFrame:
+def _shuffled(rows: DataFrame, others: DataFrame) -> DataFrame:
     return rows.join(F.broadcast(others.select("id")), "id", "left_semi").repartition(2, "id").distinct()
 
 
@@ -61,7 +61,7 @@ def test_reused_plan_reads_the_given_rows(spark: SparkSession, parts: int, once:
             assert _found(answer) == _found(_names(2, _frame(spark, rows)))
 
 
-@pytest.mark.parametrize("query", [_joined, _sent_around])
+@pytest.mark.parametrize("query", [_joined, _shuffled])
 def test_reused_plan_of_any_query_reads_the_given_rows(spark: SparkSession, query: Query) -> None:
     for rows in _ROWS:
         for others in _ROWS:
@@ -80,11 +80,11 @@ def test_result_can_be_queried_again(spark: SparkSession) -> None:
 @pytest.mark.parametrize("few", [True, False])
 def test_collected_values_are_json(spark: SparkSession, few: bool) -> None:
     for rows in _ROWS:
-        given = [row | {"blob": base64.b64encode(b"\0\1").decode()} for row in map(_as_told, rows)]
+        given = [row | {"blob": base64.b64encode(b"\0\1").decode()} for row in map(_as_json, rows)]
         assert collect_prepared(_with_blob, (), _frame(spark, rows), is_small=few) == given
 
 
-def _as_told(row: tuple[int, str | None]) -> dict[str, Any]:
+def _as_json(row: tuple[int, str | None]) -> dict[str, Any]:
     return {name: value for name, value in zip(("id", "name"), row, strict=True) if value is not None}
 
 
@@ -118,13 +118,13 @@ def test_other_columns_are_planned_anew(spark: SparkSession) -> None:
 
 def test_checkpointed_result_is_computed_once(spark: SparkSession) -> None:
     with checkpoint_scope():
-        answer = run_prepared(_drawn, (), _frame(spark, _ROWS[0]), once=True)
+        answer = run_prepared(_with_random, (), _frame(spark, _ROWS[0]), once=True)
         assert _found(answer) == _found(answer)
-    always = run_prepared(_drawn, (), _frame(spark, _ROWS[0]))
+    always = run_prepared(_with_random, (), _frame(spark, _ROWS[0]))
     assert _found(always) != _found(always)
 
 
-def _drawn(rows: DataFrame) -> DataFrame:
+def _with_random(rows: DataFrame) -> DataFrame:
     return rows.withColumn("drawn", F.expr("reflect('java.util.UUID', 'randomUUID')"))
 
 

@@ -100,7 +100,7 @@ def rows(spark: SparkSession, pipeline: Pipeline, table: str) -> dict[int, dict[
     return {r.id: {c: r.asDict().get(c) for c in COLUMNS[table]} for r in found}
 
 
-def of_case(found: dict[int, dict[str, Any]], case: int) -> dict[int, dict[str, Any]]:
+def rows_of_case(found: dict[int, dict[str, Any]], case: int) -> dict[int, dict[str, Any]]:
     return {key: row for key, row in found.items() if key // STRIDE == case}
 
 
@@ -111,7 +111,7 @@ def compare(
     found = {table: rows(spark, pipeline, table) for table in TABLES}
     for case, said in lives.items():
         expected = people.remaining_rows(said, points[case], STRIDE * case)
-        assert {t: of_case(found[t], case) for t in TABLES} == expected, (case, points[case], said)
+        assert {t: rows_of_case(found[t], case) for t in TABLES} == expected, (case, points[case], said)
     return found
 
 

@@ -91,7 +91,7 @@ def lacks(event: Event) -> bool:
     return UNAVAILABLE in event.image.values()
 
 
-def carries(events: Iterable[Event]) -> bool:
+def moves_with_unavailable_values(events: Iterable[Event]) -> bool:
     """Returns True if a row moves to another key with unavailable values, and its old key is used again."""
     left: set[Hashable] = set()
     for event in events:
@@ -106,7 +106,7 @@ def test_result_is_independent_of_the_delivery() -> None:
     for one in samples():
         assert fold(one.sent, NAMES) == fold(one.said, NAMES), str(one)
         assert set(map(identity, one.sent)) == set(map(identity, one.said)), str(one)
-        if carries(one.said):
+        if moves_with_unavailable_values(one.said):
             assert [*dict.fromkeys(map(identity, one.sent))] == [*dict.fromkeys(map(identity, one.said))], str(one)
 
 
@@ -151,14 +151,17 @@ def test_changelogs_are_decidable() -> None:
         if any(e.before is not None for e in events):
             assert {e.op for e in events} <= {"c", "u", "r"}, line
             assert not any(map(moves, events)), line
-        if carries(events):
+        if moves_with_unavailable_values(events):
             assert [e.lsn for e in said] == sorted(e.lsn for e in said), line
             assert not any(e.op == "null" for e in events if not behind_its_delete(e, events)), line
         for key in {e.key for e in said} - {None}:
             own = [e.lsn for e in said if key in (e.key, e.old_key, e.new_key) or e.op == "t"]
             assert own == sorted(own), line
             moved = {e.lsn for e in events if e.new_key is not None}
-            assert not carries(events) or {n for n, times in Counter(own).items() if times > 1} <= moved, line
+            assert (
+                not moves_with_unavailable_values(events)
+                or {n for n, times in Counter(own).items() if times > 1} <= moved
+            ), line
         for move in filter(moves, events):
             assert {e.key for e in said if e.lsn == move.lsn} <= {move.key, move.new_key}, line
 
@@ -218,7 +221,7 @@ def at_one_position(events: Iterable[Event], *ops: str) -> bool:
     return any(not Counter(ops) - Counter(there) for there in found.values())
 
 
-def revived(events: Sequence[Event]) -> bool:
+def restored(events: Sequence[Event]) -> bool:
     gone = {e.key for e in events if e.op in ("d", "null")}
     return any(key in gone for key in fold(events, NAMES))
 
@@ -242,14 +245,16 @@ SAID: dict[str, Callable[[list[Event]], bool]] = {
     "a change at the position of a snapshot": lambda es: at_one_position(es, "r", "u"),
     "a row made and deleted at one position": lambda es: at_one_position(es, "c", "d"),
     "transactions that interleave": lambda es: neighbours(es, lambda a, b: a.lsn > b.lsn and b.op != "null"),
-    "a row that is there again": revived,
+    "a row that is there again": restored,
     "a row of which nothing whole is known": lambda es: any(e.op == "u" for e in es) and not fold(es, NAMES),
 }
 SENT: dict[str, Callable[[Drawn], bool]] = {
     "nothing wrong": lambda one: one.sent == one.said,
     "an event twice": lambda one: neighbours(one.sent, lambda a, b: identity(a) == identity(b) and a.op != "null"),
     "a null tombstone again": lambda one: sum(e.op == "null" for e in one.sent) > sum(e.op == "null" for e in one.said),
-    "a run again": lambda one: neighbours(one.sent, lambda a, b: b.lsn < a.lsn) and carries(one.said),
+    "a run again": lambda one: (
+        neighbours(one.sent, lambda a, b: b.lsn < a.lsn) and moves_with_unavailable_values(one.said)
+    ),
     "a move that is cut": lambda one: any(a[-1].new_key == b[0].key and b[0].op == "c" for a, b in pairwise(one.cut)),
     "one batch": lambda one: len(one.cut) == 1 < len(one.sent),
     "a batch for each event": lambda one: len(one.cut) == len(one.sent) > 2,
@@ -286,7 +291,7 @@ def test_possible_delivery_is_generated(line: str, ops: str) -> None:
 
 
 def test_changelog_shrinks() -> None:
-    found = shrink(changelogs(), revived)
+    found = shrink(changelogs(), restored)
     assert len(found) <= 3, format_events(found, NAMES)
     assert {e.image.get("plain", "x") for e in found} == {"x"}
 

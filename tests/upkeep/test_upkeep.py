@@ -21,13 +21,13 @@ ORDERS = "public.orders"
 _TEN_MINUTES = 600
 
 
-def shop_keeping(folder: Path, hours: float) -> Pipeline:
+def shop_with_retention(folder: Path, hours: float) -> Pipeline:
     """Returns a pipeline with a retention below an hour, which no file may set."""
     old = OldVersions.model_construct(keep_hours=hours)
     return pipeline(folder).model_copy(update={"old_versions": old})
 
 
-def kept_up(spark: SparkSession, shop: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def run_upkeep(spark: SparkSession, shop: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs upkeep as if it were due."""
     now = time.monotonic()
     with upkeep(spark, shop) as between_batches:
@@ -40,12 +40,12 @@ def kept_up(spark: SparkSession, shop: Pipeline, monkeypatch: pytest.MonkeyPatch
 def test_files_of_old_versions_are_deleted(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop = shop_keeping(tmp_path, 0)
+    shop = shop_with_retention(tmp_path, 0)
     merged(spark, shop, captured(spark, shop, tmp_path, events()))
     before, orders = digests(spark, shop), Path(shop.layout.silver(shop.name, ORDERS))
     live = {Path(f).name for f in Silver(spark, str(orders)).rows().inputFiles()}
     assert {f.name for f in orders.glob("*.parquet")} > live
-    kept_up(spark, shop, monkeypatch)
+    run_upkeep(spark, shop, monkeypatch)
     assert {f.name for f in orders.glob("*.parquet")} == live
     assert digests(spark, shop) == before
     for name, kept in shop.old_versions.properties.items():
@@ -56,16 +56,16 @@ def test_files_are_kept_for_a_fraction_of_an_hour(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Delta rounds hours down: it would delete the files of a running commit."""
-    shop = shop_keeping(tmp_path, 0.4)
+    shop = shop_with_retention(tmp_path, 0.4)
     merged(spark, shop, captured(spark, shop, tmp_path, events()))
     orders = Path(shop.layout.silver(shop.name, ORDERS))
     written = {f.name for f in orders.glob("*.parquet")}
-    kept_up(spark, shop, monkeypatch)
+    run_upkeep(spark, shop, monkeypatch)
     assert {f.name for f in orders.glob("*.parquet")} == written
 
 
 def test_first_upkeep_waits(spark: SparkSession, tmp_path: Path) -> None:
-    shop = shop_keeping(tmp_path, 1)
+    shop = shop_with_retention(tmp_path, 1)
     merged(spark, shop, captured(spark, shop, tmp_path, events()[:50]))
     orders = Table(spark, shop.layout.silver(shop.name, ORDERS))
     before = orders.version()
