@@ -11,7 +11,8 @@ from ingest.jvm.classes import java_class
 
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
     """Returns the frame of a logical plan of the JVM. A command is executed."""
-    datasets = java_class(spark._jvm, "org.apache.spark.sql.classic.Dataset")
+    # The Scala object: of a class, py4j looks a static method up at each call.
+    datasets = java_class(spark._jvm, "org.apache.spark.sql.classic.Dataset$.MODULE$")
     return DataFrame(datasets.ofRows(spark._jsparkSession, plan), spark)
 
 
