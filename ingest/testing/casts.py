@@ -83,8 +83,8 @@ def _numeric(value: Any, _: str, arguments: list[int]) -> Decimal:
     if not arguments:
         return exact
     precision, scale = [*arguments, 0][:2]
-    rounded = exact.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
-    if abs(rounded) >= 10 ** (precision - scale):
+    limit = 10 ** (precision - scale)
+    if abs(exact) >= limit or abs(rounded := exact.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)) >= limit:
         raise ValueError(f"{value} has too many digits for numeric({precision},{scale})")
     return rounded
 

@@ -213,7 +213,8 @@ def _apply_keyless(event: Event, rows: dict[Hashable, _RowState], names: Sequenc
         likely = (key for key, s in rows.items() if all(s.row.get(n) in (old.get(n), UNKNOWN) for n in names))
         rows.pop(next(found, next(likely, None)), None)
     if event.op in ("c", "r", "u"):
-        rows[object()] = _RowState({name: event.image.get(name) for name in names}, event.lsn)
+        row = {name: event.image.get(name) for name in names}
+        rows[object()] = _RowState(row, event.lsn, dict.fromkeys(names, event.lsn))
 
 
 def fold_bag(events: Iterable[Event]) -> Counter[tuple[tuple[str, Any], ...]]:

@@ -1,18 +1,20 @@
-"""Shrinks a failing changelog by leaving out events as long as it still fails."""
+"""Shrinks a failing changelog by leaving out events, or a failing table by leaving out statements, as long as it still
+fails."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from ingest.testing.oracle import Event
-
-Fails = Callable[[Sequence[list[Event]]], Sequence[bool]]
-"""Returns for each of several changelogs whether it fails. It gets many at once, so that they can share a Spark job."""
+Part = TypeVar("Part")
 
 
-def shrink(events: Sequence[Event], fails: Fails) -> list[Event]:
-    """Returns a failing part of `events`, which must fail, from which no single event can be left out."""
-    remaining = list(events)
+def shrink(parts: Sequence[Part], fails: Callable[[Sequence[list[Part]]], Sequence[bool]]) -> list[Part]:
+    """Returns some of `parts`, which fail together, from which no single one can be left out.
+
+    `parts`: the events of a changelog, or the statements of a table (`tables.interpret`). `fails`: returns for each of
+    several candidates whether it fails. It gets many at once, so that they can share a Spark job."""
+    remaining = list(parts)
     run = max(len(remaining) // 2, 1)
     while remaining:
         candidates = [remaining[:at] + remaining[at + run :] for at in range(0, len(remaining), run)]

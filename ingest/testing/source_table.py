@@ -99,7 +99,7 @@ def changed(table: SourceTable, change: TableChange) -> SourceTable:
         case "create.table":
             return change.table or SourceTable()
         case "drop.table":
-            return SourceTable()
+            return SourceTable(oid=table.oid)
         case "drop.column":
             del columns[change.column]
         case "rename.column":
@@ -108,7 +108,8 @@ def changed(table: SourceTable, change: TableChange) -> SourceTable:
             key = table.key and tuple(renamed.get(name, name) for name in table.key)
             return replace(table, columns=columns, key=key)
         case "alter.key":
-            return replace(table, key=change.key)
+            keys = {name: replace(columns[name], optional=False) for name in change.key}
+            return replace(table, columns=columns | keys, key=change.key)
         case _:
             assert change.to is not None, f"{change.kind} needs the column afterwards"
             columns[change.column] = change.to

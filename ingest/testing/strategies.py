@@ -13,13 +13,25 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
+from random import Random
 from types import MappingProxyType
 from typing import Any
 
 from hypothesis import strategies as st
 
 from ingest.testing.oracle import UNAVAILABLE, Event, Op, Row
+from ingest.testing.source_types import MODES, Mode
 from ingest.testing.statements import StatementKind, TableStatement, changelog, conflict
+from ingest.testing.tables import (
+    CHANGES,
+    OFTEN,
+    RARELY,
+    DefinitionStatement,
+    Statement,
+    TableStory,
+    interpret,
+    random_definition,
+)
 
 Columns = Mapping[str, st.SearchStrategy[Any]]
 COLUMNS: Columns = MappingProxyType(
@@ -116,6 +128,27 @@ def batches(draw: st.DrawFn, events: Sequence[Event]) -> list[list[Event]]:
     """Draws a division of the events into consecutive, non-empty batches: `[[a, b], [c]]` of `[a, b, c]`."""
     ends = [at for at in range(1, len(events)) if draw(st.booleans())]
     return [[*events[start:end]] for start, end in pairwise([0, *ends, len(events)]) if start < end]
+
+
+@st.composite
+def table_stories(
+    draw: st.DrawFn,
+    statements: int = 20,
+    changes: Collection[DefinitionStatement] = CHANGES,
+    mode: Mode | None = None,
+    keyless: bool | None = None,
+) -> TableStory:
+    """Draws what `tables.random_table` returns: a table of any definition, statements on its rows and of `changes` on
+    its definition, the events and the true rows. `fold(story.events)` equals `story.rows` over the columns of
+    `story.table`.
+
+    `statements`: the greatest number of them. `mode`, `keyless`: None for any."""
+    seeds = st.integers(0, 2**32 - 1)
+    how: Mode = draw(st.sampled_from(MODES)) if mode is None else mode
+    start = random_definition(Random(draw(seeds)), how, draw(st.booleans()) if keyless is None else keyless)
+    kinds = st.sampled_from([*OFTEN, *RARELY, *changes])
+    drawn = draw(st.lists(st.builds(Statement, kinds, seeds), max_size=statements))
+    return interpret(start, drawn, mode=how, full=draw(st.booleans()))
 
 
 def _statement(

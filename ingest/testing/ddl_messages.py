@@ -1,0 +1,93 @@
+"""The message that the source's trigger writes into its log for a change of a table's definition.
+
+Its content, JSON of version 1, is the whole definition after the change, so that any message alone suffices:
+
+| field | what |
+|---|---|
+| `v`, `tag` | 1, the command |
+| `oid`, `schema`, `table`, `root` | the relation; `root` is the partitioned table of a partition, else null |
+| `columns` | of each column `n` (attribute number), `name`, `type` with and `base` without modifiers, `kind` (below), |
+| | `notnull`, `default` as SQL, `generated`, `identity`, `labels` of an enum, and `missing`: the value of rows from |
+| | before the column, if the catalog holds one. Kinds are `b` base, `e` enum, `c` composite |
+| `key` | `from`: `primary` or `full`; `columns`: their attribute numbers |
+| `rewrite` | `type`, `default`: True if the command rewrote the table for a type, or for a volatile default |
+| `using` | True if a type was changed by an expression |
+| `zone` | the session's time zone |
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from ingest.testing.oracle import Event
+from ingest.testing.source_table import UNKNOWN, SourceColumn, SourceTable
+from ingest.testing.tables import TableStory
+
+PREFIX = "ingest_ddl"
+_KINDS = {"mood": "e", "composite": "c"}
+_LABELS = {"mood": ["on", "off", "it's"]}
+_TAGS = {"create.table": "CREATE TABLE", "drop.table": "DROP TABLE"}
+_NUMBER = "\0number:"
+
+
+def message_content(story: TableStory, event: Event) -> str:
+    """Returns the content of the message for an event with `ddl`."""
+    change, table = event.ddl, event.carried or SourceTable()
+    assert change is not None, f"the event {event.op} at {event.lsn} is no change of the definition"
+    schema, name = story.name.split(".", 1)
+    is_volatile = change.kind == "add.column" and change.to is not None and change.to.default is UNKNOWN
+    content = {
+        "v": 1,
+        "tag": _TAGS.get(change.kind, "ALTER TABLE"),
+        "oid": table.oid,
+        "schema": schema,
+        "table": name,
+        "root": None,
+        "columns": [_column(name, column) for name, column in table.columns.items()],
+        "key": {
+            "from": "primary" if table.key else "full" if table.keyless else "nothing",
+            "columns": [table.columns[name].number for name in table.key or ()],
+        },
+        "rewrite": {"type": change.kind == "alter.column.type", "default": is_volatile},
+        "using": change.using,
+        "zone": "UTC",
+    }
+    # Decimals stay exact: they are written as text, and then lose its quotes.
+    return re.sub(r'"\\u0000number:([^"]+)"', r"\1", json.dumps(content))
+
+
+def _column(name: str, column: SourceColumn) -> dict[str, Any]:
+    base = re.sub(r"\([\d,]+\)", "", column.type)
+    found = {
+        "n": column.number,
+        "name": name,
+        "type": column.type,
+        "base": base,
+        "kind": _KINDS.get(column.type, "b"),
+        "notnull": not column.optional,
+        "default": _default(column),
+        "generated": "",
+        "identity": "",
+        "labels": _LABELS.get(column.type, []),
+    }
+    return found if column.missing is None else found | {"missing": _catalog_json(column.missing)}
+
+
+def _default(column: SourceColumn) -> str | None:
+    if column.default is None:
+        return None
+    if column.default is UNKNOWN:
+        return "volatile()"
+    text = str(_catalog_json(column.default)).removeprefix(_NUMBER).replace("'", "''")
+    return f"'{text}'::{column.type}"
+
+
+def _catalog_json(value: Any) -> Any:
+    """Returns a value as Postgres' `to_json` writes it."""
+    if isinstance(value, Decimal):
+        return f"{_NUMBER}{value:f}"
+    return value.isoformat() if isinstance(value, date) else value
