@@ -36,6 +36,7 @@ SUPPRESSION = ("tests/suppression/test_suppression.py", "-k", "suppressed or chi
 EMPTIED = ("tests/archive/test_emptying.py",)
 ARCHIVE = ("tests/archive/test_erasing.py", "-k", "(are_gone or concurrently or running) and not plain")
 RULES = ("tests/merge/test_rules.py", "-k", "not record")
+DIALECTS = ("tests/changelog/test_dialects.py",)
 MASKED = ("tests/erasure/test_masking.py", "-k", "keeps_its_other")
 COMPACTED_TOPICS = ("tests/erasure/test_compacted_topics.py", "-k", "concurrent")
 IMPORTED = (
@@ -217,14 +218,14 @@ MUTANTS = [
     Mutant(
         "batch order breaks ties",
         "changelog/position.py",
-        '        offset.alias("offset"),',
-        '        F.lit(0).cast("bigint").alias("offset"),',
+        '"offset": offset,',
+        '"offset": F.lit(0).cast("bigint"),',
     ),
     Mutant(
         "a snapshot read beats a change at the same position",
         "changelog/position.py",
-        'F.when(read, F.when(source_major.isNull(), unplaced).otherwise(0)).otherwise(1).alias("streamed")',
-        'F.lit(1).alias("streamed")',
+        'F.when(op == "r", F.when(found.major.isNull(), unplaced).otherwise(0)).otherwise(1)',
+        "F.lit(1)",
         RULES,
     ),
     Mutant(
@@ -522,6 +523,27 @@ MUTANTS = [
         RULES,
     ),
     Mutant(
+        "a transaction that was open is as old as its own LSN",
+        "changelog/dialects/postgresql.py",
+        "major=F.when(is_behind, committed).otherwise(",
+        "major=F.when(F.lit(False), committed).otherwise(",
+        DIALECTS,
+    ),
+    Mutant(
+        "binlog files compare by their last digit",
+        "changelog/dialects/mysql.py",
+        r'r"(\d+)$"',
+        r'r"(\d)$"',
+        DIALECTS,
+    ),
+    Mutant(
+        "changes of one commit of SQL Server compare by block only",
+        "changelog/dialects/sqlserver.py",
+        'F.shiftleft("_slot", 32) + serial',
+        "serial",
+        DIALECTS,
+    ),
+    Mutant(
         "a sequence column is ignored",
         "changelog/envelope.py",
         "event_position = F.when(ordered & number.isNotNull(), in_sequence).otherwise(event_position)",
@@ -559,8 +581,8 @@ MUTANTS = [
     Mutant(
         "a masked row has the position of the cutoff",
         "erasure/masking.py",
-        '"row": end["ordinal"] + 1,',
-        '"row": end["ordinal"],',
+        'end["ordinal"] + 1)',
+        'end["ordinal"])',
         MASKED,
     ),
     Mutant(

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from ingest.backfill.source_readers import SourceReader, source_readers
 from ingest.batches.deliveries import EarlierReaders, ReaderEvents
 from ingest.changelog.accounting import Account
+from ingest.changelog.dialects.registry import as_of_cuts
 from ingest.changelog.point import Point
-from ingest.changelog.position import source_position
 from ingest.config import Pipeline
 from ingest.lakehouse.accounts import Accounts, SetAside
 from ingest.lakehouse.bronze import Bronze
@@ -94,26 +94,19 @@ def readers_with_events(spark: SparkSession, pipeline: Pipeline) -> Iterator[tup
 def committed_by(point: Point, events: DataFrame) -> Column:
     """Returns the filter of the events that their source had committed at `point`, inclusive.
 
-    A time is that of the commit, so it never cuts a transaction. A Postgres event carries the position of the commit
-    before its own transaction; the transaction was committed by `point` once a later event carries a commit at or
-    before it. Positions of other sources are those of the commits, or of single rows (MySQL).
+    A time is that of the commit, so it never cuts a transaction. A position cuts none either where the connector's
+    dialect has an `as_of_cut`, or an event's own position is that of its commit. Other sources are cut between rows.
     """
     if point.time is not None:
         return F.coalesce(F.coalesce("source_ts", "timestamp") <= F.lit(point.time), F.lit(False))
-    at, commit_before = source_position(F.col("position")), F.col("progress.major")
-    carries_commit = commit_before.isNotNull() & (at["minor"] == 0)
+    at = F.col("position")
     same_epoch = at["epoch"] == point.epoch
-    found = events.where(carries_commit & same_epoch).agg(
-        F.max(F.when(commit_before <= point.major, commit_before)).alias("commit"),
-        F.max_by(at["major"], F.struct(commit_before, at["major"])).alias("last"),
-        F.max(commit_before).alias("newest"),
-    )
-    row = found.first()
-    commit = -1 if row is None or row["commit"] is None else int(row["commit"])
-    if row is not None and row["last"] is not None and row["newest"] == commit < point.major >= row["last"]:
-        commit += 1  # The last transaction ends before the point, and no event follows it.
-    numbers = F.struct(at["major"], at["minor"])
     minor = point.minor if point.minor is not None else 2**63 - 1
-    by_position = numbers <= F.struct(F.lit(point.major).cast("bigint"), F.lit(minor).cast("bigint"))
-    committed = F.when(carries_commit, commit_before < commit).otherwise(by_position)
+    limit = F.struct(F.lit(point.major).cast("bigint"), F.lit(minor).cast("bigint"))
+    committed = F.struct(at["major"], at["minor"]) <= limit
+    for cut in as_of_cuts(point.major):
+        aggregates = (column.alias(name) for name, column in cut.aggregates.items())
+        found = events.where(cut.applies & same_epoch).agg(*aggregates).first()
+        assert found is not None  # an aggregate of no events is a row, too
+        committed = F.when(cut.applies, cut.committed(found.asDict())).otherwise(committed)
     return F.coalesce((at["epoch"] < point.epoch) | (same_epoch & committed), F.lit(False))

@@ -1,25 +1,23 @@
-"""Refuses tables whose images are MongoDB documents: its connector writes each image as one text."""
+"""Refuses tables whose images are documents, each written as one text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from pyspark.sql import functions as F
 
 from ingest.batches.group_stats import Group, belongs_to
 from ingest.batches.table_batch import TableBatch
-from ingest.errors import TableUnusable
+from ingest.changelog.dialects.registry import document_images
 from ingest.evolution.inference import inferred_columns
 
 
-def documents_unsupported() -> TableUnusable:
-    """Returns the error of a table of documents."""
-    return TableUnusable(
-        "documents",
-        "its images are documents of MongoDB, each written as one text, and no rows",
-        "leave it out (source: {exclude_tables: …}), or capture it anew with rows (ExtractNewDocumentState unwraps "
-        "documents)",
-    )
+def require_rows_declared(image: Mapping[str, Any]) -> None:
+    """Raises TableUnusable if the schema `image` declares documents."""
+    for documents in document_images():
+        if documents.is_declared(image):
+            raise documents.refusal()
 
 
 def require_rows(batch: TableBatch, groups: Iterable[Group]) -> None:
@@ -29,7 +27,8 @@ def require_rows(batch: TableBatch, groups: Iterable[Group]) -> None:
         if group.schema_id is None and not inferred_columns(group.kinds):
             value = F.col("value").cast("string")
             image = F.coalesce(F.get_json_object(value, "$.payload.after"), F.get_json_object(value, "$.after"))
-            identified = F.get_json_object(image, "$._id").isNotNull().alias("identified")
-            first = batch.events.where(belongs_to(group)).select(identified).first()
-            if first is not None and first["identified"]:
-                raise documents_unsupported()
+            kinds = document_images()
+            first = batch.events.where(belongs_to(group)).select(*(kind.is_document(image) for kind in kinds)).first()
+            for kind, is_document in zip(kinds, first or (), strict=False):
+                if is_document:
+                    raise kind.refusal()

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.batches.documents import documents_unsupported
+from ingest.batches.documents import require_rows_declared
 from ingest.batches.group_stats import Group, stands_at
 from ingest.changelog.connect_schema import columns_of, declared_column
 from ingest.changelog.spelling import caseless
@@ -91,7 +91,6 @@ def _image_columns(schema: Mapping[str, Any]) -> tuple[Column, ...]:
     for image in ("after", "before"):
         for member in schema.get("fields", ()):
             if member.get("field") == image:
-                if member.get("type") == "string":
-                    raise documents_unsupported()
+                require_rows_declared(member)
                 return columns_of(member)
     return ()

@@ -13,17 +13,17 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ingest.changelog.dialects.registry import source_numbers
 from ingest.changelog.naming import Naming
 from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import (
     INCREMENTAL,
     POSITION,
     PROGRESS,
-    SOURCE_FIELDS,
     position,
     position_in_sequence,
     progress,
-    source_numbers,
+    source_type,
 )
 from ingest.jvm.plain_json import CORRUPT, opened
 from ingest.jvm.projection import Projection
@@ -93,7 +93,7 @@ _ENVELOPE_FIELDS = ("op", "before", "after", "source")
 
 def _value_type(naming: Naming) -> T.StructType:
     """Returns the type by which a value is parsed: op, source, and the sequence columns in both images."""
-    envelope = [T.StructField("op", T.StringType()), T.StructField("source", SOURCE_FIELDS)]
+    envelope = [T.StructField("op", T.StringType()), T.StructField("source", source_type())]
     if naming.sequences:
         image = T.StructType([T.StructField(c, T.StringType()) for c in sorted({c for _, c in naming.sequences})])
         envelope += [T.StructField("before", image), T.StructField("after", image)]

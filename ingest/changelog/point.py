@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from ingest.changelog.dialects.registry import parse_position, position_examples
 from ingest.changelog.envelope import TOMBSTONE
 from ingest.changelog.position import is_unplaced_read, position_literal
 
-_LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
-_BINLOG = re.compile(r"[\w.-]*?(\d+):(\d+)")
 _NUMBER = re.compile(r"\d+")
+_NUMBERS = re.compile(r"(\d+):(\d+)")
 
 
 @dataclass(frozen=True)
@@ -28,24 +28,23 @@ class Point:
 
     @classmethod
     def parse(cls, text: str, epoch: int = 0) -> Point:
-        """Returns the point of a text: a time in ISO 8601 (UTC if it has no offset), an LSN of Postgres (`0/16B3748`,
-        or a number), or a binlog position (`mysql-bin.000003:4567`).
+        """Returns the point of a text: a time in ISO 8601 (UTC if it has no offset), a position in a dialect's form
+        (`0/16B3748`, `mysql-bin.000003:4567`), or its numbers (`24023128`, `3:4567`).
 
         `epoch`: that of a position. Raises ValueError for any other text.
         """
-        if lsn := _LSN.fullmatch(text):
-            return cls(epoch=epoch, major=(int(lsn[1], 16) << 32) + int(lsn[2], 16))
         if _NUMBER.fullmatch(text):
             return cls(epoch=epoch, major=int(text))
-        try:
-            time = datetime.fromisoformat(text)
-        except ValueError:
-            if binlog := _BINLOG.fullmatch(text):
-                return cls(epoch=epoch, major=int(binlog[1]), minor=int(binlog[2]))
+        if (time := _time(text)) is not None:
+            return cls(time=time)
+        if numbers := _NUMBERS.fullmatch(text):
+            return cls(epoch=epoch, major=int(numbers[1]), minor=int(numbers[2]))
+        if (found := parse_position(text)) is None:
             raise ValueError(
-                f"{text!r} is neither a time (2026-01-31T12:00:00Z) nor a position (0/16B3748, binlog.000003:4567)"
-            ) from None
-        return cls(time=time if time.tzinfo else time.replace(tzinfo=UTC))
+                f"{text!r} is neither a time (2026-01-31T12:00:00Z) nor a position ({position_examples()})"
+            )
+        major, minor = found
+        return cls(epoch=epoch, major=major, minor=minor)
 
     @property
     def text(self) -> str:
@@ -60,6 +59,15 @@ class Point:
         if self.time is not None:
             return written >= F.lit(self.time)
         return position >= position_literal((self.epoch, self.major, self.minor or 0, -1, -1, -1, -1))
+
+
+def _time(text: str) -> datetime | None:
+    """Returns the time of a text in ISO 8601; None for other texts."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def within(begin: Point | None, end: Point | None) -> Column:

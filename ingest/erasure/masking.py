@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from ingest.backfill.source_readers import MASK
 from ingest.batches.rules import Rules
 from ingest.changelog.change import quoted
+from ingest.changelog.dialects.registry import exact_fields
 from ingest.changelog.envelope import RECORD, events
 from ingest.changelog.values.render import json_object, rendered
 from ingest.config import Pipeline
@@ -133,9 +134,7 @@ class Masking:
         source = {
             "schema": F.lit(schema if table else None).cast("string"),
             "table": F.lit(table or schema),
-            "file": F.concat(F.lit("end."), end["major"].cast("string")),
-            "pos": end["minor"],
-            "row": end["ordinal"] + 1,
+            **exact_fields(end["major"], end["minor"], end["ordinal"] + 1),
             "snapshot": F.lit("incremental"),
             "ts_ms": F.lit(int(now.timestamp() * 1000)),
         }

@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 
 from ingest.batches.group_stats import Group, Progress
 from ingest.changelog.change import EVENT_ID
+from ingest.changelog.dialects.registry import transaction_ids
 from ingest.changelog.position import PROGRESS, source_position
 from ingest.errors import ChangelogUnusable
 from ingest.lakehouse.bronze import COORDINATES, Bronze
@@ -106,7 +107,7 @@ class PositionRegression:
         named = {"_key": F.coalesce("key", F.lit(b"")), "_place": source_position(F.col("position"))}
         earlier = history.where(F.col("progress").isNotNull()).withColumns(named)
         earlier = earlier.groupBy(*same).agg(F.min("offset").alias("_first"))
-        found = regressed.withColumns(named).join(earlier, same).withColumn("_gtid", _gtid())
+        found = regressed.withColumns(named).join(earlier, same).withColumn("_transaction", _transaction())
         written = F.date_format("timestamp", "yyyy-MM-dd'T'HH:mm:ss.SSSXXX")
         return found.where(F.col("_first") == F.col("offset")).withColumn("_written", written)
 
@@ -116,20 +117,23 @@ def _log() -> list[Column]:
     return [F.col("topic"), F.col("partition"), server, epoch]
 
 
-def _gtid() -> Column:
-    """Returns the id that names a transaction of MySQL on every server."""
-    text = F.col("value").cast("string")
-    return F.coalesce(*(F.get_json_object(text, f"$.{path}.gtid") for path in ("payload.source", "source")))
+def _transaction() -> Column:
+    """Returns the ID that names an event's transaction on every server, such as "GTID a:1"; null without one."""
+    text, found = F.col("value").cast("string"), [F.lit(None).cast("string")]
+    for name, field in transaction_ids():
+        ids = (F.get_json_object(text, f"$.{path}.{field}") for path in ("payload.source", "source"))
+        found.append(F.concat(F.lit(f"{name} "), F.coalesce(*ids)))
+    return F.coalesce(*found)
 
 
 def _regression_error(event: Row) -> ChangelogUnusable:
     now, before = event["progress"], event["_before"]
     written = "" if event["_written"] is None else f", written {event['_written']}"
-    gtid = "" if event["_gtid"] is None else f" (GTID {event['_gtid']})"
+    transaction = "" if event["_transaction"] is None else f" ({event['_transaction']})"
     where = f"partition {event['partition']} of topic {event['topic']} at offset {event['offset']}{written}"
     return ChangelogUnusable(
         f"{where} goes back from {before['major']}:{before['minor']} of the log of {now['server'] or 'its source'} "
-        f"to {now['major']}:{now['minor']}{gtid}, and the event was never captured before",
+        f"to {now['major']}:{now['minor']}{transaction}, and the event was never captured before",
         "if the log was restarted (another server took over, a backup was restored), name the time in the pipeline as "
         "source: {epochs: [...]}; if these are late events of the same log, set source: {restarts: ignore}",
     )

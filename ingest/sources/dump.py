@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -14,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.change import quoted
+from ingest.changelog.dialects.registry import dump_fields
 from ingest.changelog.envelope import RECORD
 from ingest.changelog.point import Point
 from ingest.changelog.values.render import LOSSLESS_JSON
@@ -136,10 +136,7 @@ class DumpSource:
     def _source(self) -> Column:
         """Returns the envelope's `source` block as the connector would write it."""
         schema, _, table = self._dump.table.partition(".")
-        at = self._dump.at
-        position: Mapping[str, Any] = {"lsn": at.major}
-        if at.minor is not None:
-            position = {"file": f"binlog.{at.major:06d}", "pos": at.minor, "row": 0}
+        position = dump_fields(self._dump.at.major, self._dump.at.minor)
         named = {"schema": schema, "table": table} if table else {}
         source_fields = {**named, **position, "snapshot": "true"}
         return F.struct(*(F.lit(value).alias(name) for name, value in source_fields.items()))

@@ -19,6 +19,7 @@ from ingest.backfill.archive_reading import archive_as_bronze
 from ingest.backfill.digests import table_digests
 from ingest.backfill.recomputing import committed_by, readers_with_events, recompute_tables
 from ingest.backfill.source_readers import SourceReader
+from ingest.changelog.dialects.registry import position_forms
 from ingest.changelog.point import Point
 from ingest.cli.point import point
 from ingest.cli.printing import plain_console
@@ -44,7 +45,7 @@ def as_of(
     out: Annotated[str, typer.Option("--out", help="An empty folder or URI for the tables.")],
     time: Annotated[str | None, typer.Option("--time", help="The time of the source's commits, in ISO 8601.")] = None,
     position: Annotated[
-        str | None, typer.Option("--position", help="An LSN (0/16B3748) or a binlog position (binlog.000003:4567).")
+        str | None, typer.Option("--position", help=f"The source's position, {position_forms()}.")
     ] = None,
     table: Annotated[list[str] | None, typer.Option("--table", help="Only this one. May be repeated.")] = None,
     source: Annotated[AsOfOrigin, typer.Option("--source", help="Where the events are read.")] = AsOfOrigin.BRONZE,

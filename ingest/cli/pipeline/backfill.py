@@ -14,6 +14,7 @@ from rich.table import Table
 from ingest.backfill.backfill import Backfill, BackfillRequest, planned
 from ingest.backfill.rebuilding import Rebuild
 from ingest.changelog.accounting import COUNTS, WITHOUT_TABLE, Account, by_table
+from ingest.changelog.dialects.registry import position_examples, position_forms
 from ingest.cli.pipeline.run import stop_on_signal
 from ingest.cli.point import point
 from ingest.cli.printing import plain_console
@@ -51,7 +52,7 @@ def backfill(
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", help="The position at which the dump was taken (0/16B3748, binlog.000003:4567)."),
+        typer.Option("--at", help=f"The position at which the dump was taken ({position_examples()})."),
     ] = None,
     rebuild: Annotated[
         bool,
@@ -142,7 +143,7 @@ def _of_dump(pipeline: Pipeline, path: str | None, at: str | None, tables: tuple
         )
     place = point("--at", at, len(pipeline.source.epochs))
     if place.time is not None:
-        raise ConfigError(f"--at {at} is no position", "give the LSN or the place in the binlog of the dump's snapshot")
+        raise ConfigError(f"--at {at} is no position", f"give the position of the dump's snapshot, {position_forms()}")
     return BackfillRequest("dump", tables=tables, dump=Dump(path, tables[0], place))
 
 

@@ -1,0 +1,1 @@
+"""Dialects of Debezium's connectors: one module for each, all listed in `registry`."""
