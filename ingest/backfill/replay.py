@@ -62,7 +62,7 @@ class Delivery:
 def replay(
     spark: SparkSession, cases: Sequence[Case], delivery: Delivery, form: Format
 ) -> Iterator[tuple[Case, dict[str, Any]]]:
-    """Merges each case and writes `accounts.json` beside its tables; yields each case with that file's content, in
+    """Merges each case and writes `accounts.json` into its folder; yields each case with that file's content, in
     order."""
     with ThreadPoolExecutor(min(_CASES_AT_ONCE, len(cases)), thread_name_prefix="replay") as pool:
         summaries = pool.map(lambda case: _merge_case(spark, case, delivery, form), cases)

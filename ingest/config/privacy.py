@@ -248,7 +248,7 @@ class Privacy(Section):
 
 
 def require_ledger_keys(tables: Mapping[str, Personal], privacy: Privacy | None, lakehouse: Path) -> None:
-    """Raises ValueError if the keys of the ledger's hashes are not declared, or lie in the lakehouse beside the
+    """Raises ValueError if the keys of the ledger's hashes are not declared, or are in the lakehouse with the
     hashes."""
     if privacy is None:
         if any(t.subject is not None for t in tables.values()):

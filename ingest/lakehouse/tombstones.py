@@ -23,7 +23,7 @@ from ingest.spark.prepared import run_prepared
 
 _HORIZON = "ingest.gcHorizon"
 _STORED = {TOMBSTONE_KEY: "_key", MOVED_TO: "_moved_to"}
-"""In-flight column → its name in the table, which has no columns of a user's table beside its own."""
+"""In-flight column → its name in the table, which holds no columns of a user's table."""
 _KEY, _MOVED_TO = _STORED.values()
 MOVED_AT = "_ingest_moved_at"
 """Column: the position at which the row of a key last moved to another key; null if it never did."""

@@ -37,7 +37,7 @@ from ingest.suppression.ledger import FOUND, KEYS, Ledger, LedgerEntry
 from ingest.suppression.subjects import Subjects
 
 _ROW = "_ingest_row"
-"""A stored row as one struct, so that names of its columns collide with none beside it."""
+"""A stored row as one struct, so that its columns' names can't collide with other columns."""
 REQUEST = "_ingest_request"
 """The erasure request of a row that is kept masked."""
 Keep = Callable[[TableSchema, DataFrame], None]

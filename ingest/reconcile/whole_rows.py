@@ -57,7 +57,7 @@ def reconcile_whole_rows(
     """Returns what whole images do to the table; None where positions of single columns are needed.
 
     `event_count`: about the number of changes. `compare_ties`: compare states at their row's own position with the row
-    now, instead of in a `duplicate_check` beside the writing."""
+    now, instead of in a `duplicate_check` that runs during the write."""
     key, is_small = table_schema.identity, event_count <= SMALL_BATCH_EVENTS
     scan_all = _is_most_of_table(stored, event_count)
     parts = None if is_small else _partition_count(changes.spark, event_count)

@@ -30,7 +30,7 @@ class NamedPath:
 
 @dataclass(frozen=True)
 class PipelineTable:
-    """A pipeline's table: its name at the source, and suffix → path of silver and of the tables beside it."""
+    """A pipeline's table: its name at the source, and suffix → path of silver and of its history."""
 
     pipeline: str
     table: str

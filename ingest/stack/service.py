@@ -85,7 +85,7 @@ class Service(ABC):
 
     @property
     def access(self) -> dict[str, str]:
-        """What a client needs besides the address, without secrets: the user, the file with the password."""
+        """Returns what a client needs besides the address, without secrets: the user, the file with the password."""
         return {}
 
     @property

@@ -36,7 +36,7 @@ def event_folders(spark: SparkSession, pipeline: Pipeline) -> list[str]:
 
 
 def table_folders(layout: Lakehouse, pipeline: str, tables: Sequence[str]) -> Iterator[str]:
-    """Yields the folders of silver and of the tables beside it, for these tables."""
+    """Yields the folders of silver, pending rows, tombstones, histories and change tables of these tables."""
     for table in tables:
         for place in (layout.silver, layout.pending, layout.tombstones, layout.history, layout.changes):
             yield place(pipeline, table)

@@ -16,8 +16,8 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """`file` is seekable. `metadata`: what the store keeps of the object beside its content, such as metadata and
-    tags."""
+    """`file` is seekable. `metadata`: what the store keeps of the object in addition to its content, such as metadata
+    and tags."""
 
     file: BinaryIO
     metadata: bytes = b""
