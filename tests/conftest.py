@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 from ingest.changelog.accounting import COUNTS, OUTCOMES, Account
 from ingest.loop.merge import Merge
 from ingest.spark.session import SMALL, spark_session
+from ingest.spark.settings import EVERYWHERE, on_one_machine
 from ingest.stack import S3, Stack
 
 
@@ -34,6 +36,25 @@ def spark() -> Iterator[SparkSession]:
     session = spark_session("ingest tests", SMALL)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def production(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session of the same process with the settings of `ingest run` on `local[2]`: generated code, two shuffle
+    partitions, two tasks at once, checksums. Only what a running process can't change stays as in other tests: options
+    of the JVM, the size of memory pages, and the store of Delta's logs."""
+    session, run = spark.newSession(), EVERYWHERE | on_one_machine(2)
+    for name in filter(session.conf.isModifiable, SMALL):
+        if name in run:
+            session.conf.set(name, run[name])
+        else:
+            session.conf.unset(name)
+    # PySpark sets no properties of a running context. The scheduler reads this one at each call.
+    context: Any = spark.sparkContext._jsc
+    parallelism = "spark.default.parallelism"
+    context.sc().conf().set(parallelism, "2")
+    yield session
+    context.sc().conf().set(parallelism, SMALL[parallelism])
 
 
 @pytest.fixture

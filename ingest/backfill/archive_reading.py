@@ -31,7 +31,7 @@ def archive_as_bronze(spark: SparkSession, pipeline: Pipeline, into: Lakehouse) 
     source.pin_end()
     path = into.bronze(pipeline.name)
     with deleted_afterwards(spark, path):
-        bronze = Bronze(spark, path, rules.epochs, rules.names)
+        bronze = Bronze(spark, path, rules.epochs, rules.names, rules.tuning)
         seal, archive_import = sealing_of(pipeline), archive_import_of(spark, pipeline, bronze, rules)
         limit = pipeline.batch.max_events
         capture = Capture(spark, source, bronze, rules.naming, limit, seal=seal, archive_import=archive_import)

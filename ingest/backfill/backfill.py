@@ -111,10 +111,11 @@ class Backfill:
         if source is None:
             path = layout.bronze(pipeline.name)
             self._bronze: Bronze = BronzeWindow(
-                spark, path, request.event_filter, self.run.upto_batch, rules.epochs, rules.names
+                spark, path, request.event_filter, self.run.upto_batch, rules.epochs, rules.names, rules.tuning
             )
         else:
-            self._bronze = Bronze(spark, layout.backfilled(pipeline.name, self.run.number), rules.epochs, rules.names)
+            path = layout.backfilled(pipeline.name, self.run.number)
+            self._bronze = Bronze(spark, path, rules.epochs, rules.names, rules.tuning)
             source.pin_end()
             seal = sealing_of(pipeline)
             imports_files = request.source == "archive" and request.captures_all
@@ -125,7 +126,14 @@ class Backfill:
             )
         slice_events, writer = batch.merged_at_once, self.run.writer
         self._merging = partial(Merge, spark, pipeline.name, layout, rules, slice_events=slice_events, writer=writer)
-        self._window = partial(BronzeWindow, spark, chosen=request.event_filter, epochs=rules.epochs, names=rules.names)
+        self._window = partial(
+            BronzeWindow,
+            spark,
+            chosen=request.event_filter,
+            epochs=rules.epochs,
+            names=rules.names,
+            tuning=rules.tuning,
+        )
         # A filter of positions applies to all captured events, so merging waits for the last capture.
         waits_for_capture = self._capture is not None and request.event_filter is not None
         self._merge = None if waits_for_capture else self._merging(bronze=self._bronze)

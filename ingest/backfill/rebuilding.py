@@ -131,4 +131,4 @@ class Rebuild:
     def _state_in(self, layout: Lakehouse, table: str) -> TableState:
         rules = rules_of(self._pipeline)
         history, personal = table in rules.history, rules.personal.get(table, frozenset())
-        return table_state(self._spark, layout, self._pipeline.name, table, history, personal)
+        return table_state(self._spark, layout, self._pipeline.name, table, history, personal, rules.tuning)

@@ -59,7 +59,8 @@ def recompute_tables(
         events = reader.bronze(spark, reader_rules).between(0, last)
         filters = [f for f in (event_filter and event_filter(events), reader.event_filter) if f is not None]
         selected = reduce(lambda one, other: one & other, filters) if filters else None
-        bronze = BronzeWindow(spark, reader.path, selected, last, reader_rules.epochs, reader_rules.names)
+        epochs, names, tuning = reader_rules.epochs, reader_rules.names, reader_rules.tuning
+        bronze = BronzeWindow(spark, reader.path, selected, last, epochs, names, tuning)
         captured = ReaderEvents(reader.bronze(spark, reader_rules), events, selected)
         earlier = _earlier_readers(pipeline, bronze, readers_before) if reader.from_topics else None
         slice_events, writer = pipeline.batch.merged_at_once, reader.writer

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +29,7 @@ from ingest.loop.merge import Merge
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse, path_segment
 from ingest.sources.files import FileSource, Line, lines, shuffled
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
 Format = Literal["delta", "jsonl"]
 _CASES_AT_ONCE = 2
@@ -60,12 +61,12 @@ class Delivery:
 
 
 def replay(
-    spark: SparkSession, cases: Sequence[Case], delivery: Delivery, form: Format
+    spark: SparkSession, cases: Sequence[Case], delivery: Delivery, form: Format, tuning: Tuning = DEFAULT_TUNING
 ) -> Iterator[tuple[Case, dict[str, Any]]]:
     """Merges each case and writes `accounts.json` into its folder; yields each case with that file's content, in
     order."""
     with ThreadPoolExecutor(min(_CASES_AT_ONCE, len(cases)), thread_name_prefix="replay") as pool:
-        summaries = pool.map(lambda case: _merge_case(spark, case, delivery, form), cases)
+        summaries = pool.map(lambda case: _merge_case(spark, case, delivery, form, tuning), cases)
         yield from zip(cases, summaries, strict=True)
 
 
@@ -81,16 +82,16 @@ def _delete_results(out: Path) -> None:
     (out / _ACCOUNTS).unlink(missing_ok=True)
 
 
-def _merge_case(spark: SparkSession, case: Case, delivery: Delivery, form: Format) -> dict[str, Any]:
+def _merge_case(spark: SparkSession, case: Case, delivery: Delivery, form: Format, tuning: Tuning) -> dict[str, Any]:
     _delete_results(case.out)
     declarations = _read_declarations(case.tables)
     begin = {int(p): int(o) for p, o in declarations.get("start_offsets", {}).items()}
     records = [r for r in lines(case.events) if r.offset >= begin.get(r.partition, 0)]
-    rules = _rules(declarations)
+    rules = replace(_rules(declarations), tuning=tuning)
     lakehouse = Lakehouse(str(case.out.resolve()))
     source = FileSource(delivery.ordered(records))
     size = delivery.batch_size or max(len(records), 1)
-    bronze = Bronze(spark, lakehouse.bronze(case.name), rules.epochs, rules.names)
+    bronze = Bronze(spark, lakehouse.bronze(case.name), rules.epochs, rules.names, rules.tuning)
     capture = Capture(spark, source, bronze, rules.naming, size)
     merge = Merge(spark, case.name, lakehouse, rules, bronze)
     accounts: list[Account] = []

@@ -36,7 +36,7 @@ class SourceReader:
 
     def bronze(self, spark: SparkSession, rules: Rules) -> Bronze:
         """Returns the bronze table that it writes to."""
-        return Bronze(spark, self.path, rules.epochs, rules.names)
+        return Bronze(spark, self.path, rules.epochs, rules.names, rules.tuning)
 
 
 def source_readers(spark: SparkSession, pipeline: Pipeline) -> list[SourceReader]:

@@ -23,9 +23,9 @@ from ingest.jvm.expressions import JavaAccumulator
 from ingest.jvm.library import tasks_have_library
 from ingest.merge.key_changes import names_new_key
 from ingest.spark.local_rows import local_rows
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
 _Kinds = tuple[str | None, bool]
-_MOST_KNOWN = 10_000
 _VALUES = T.StructType(
     [
         T.StructField("group", T.IntegerType()),
@@ -42,8 +42,9 @@ class BatchCounter:
     """Kinds of values by the digest of the images seen, kept between batches: mostly a batch has the same as the one
     before."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, tuning: Tuning = DEFAULT_TUNING) -> None:
         self._spark = spark
+        self._tuning = tuning
         self._counts = JavaAccumulator(spark, "ingest.batches.BatchStats")
 
     @staticmethod
@@ -76,7 +77,7 @@ class BatchCounter:
         """Returns of each group the kinds of its values, as `inference.column_kinds` gives them, and whether every
         image could be opened."""
         names = [_digest(group["seen"]) for group in counted]
-        if len(self._kinds_by_digest) > _MOST_KNOWN:
+        if len(self._kinds_by_digest) > self._tuning.remembered_images:
             self._kinds_by_digest.clear()
         unknown = {n: group for n, group in enumerate(counted) if names[n] not in self._kinds_by_digest}
         inferred = self._inferred_kinds(unknown) if unknown else {}

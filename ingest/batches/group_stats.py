@@ -25,8 +25,6 @@ Progress = tuple[str, int, int]
 DecodingKey = tuple[str | None, int | None, bool]
 """The table, the schema's id and whether images are wrapped in a payload: events that agree in these are read alike."""
 CHANGE = "change"
-SMALL_SLICE_EVENTS = 5000
-"""In slices up to this size, positions are compared event by event while they are counted."""
 
 
 @dataclass(frozen=True)

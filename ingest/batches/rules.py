@@ -16,6 +16,7 @@ from ingest.changelog.values.types import OutOfRange
 from ingest.shredding.owners import Shredded
 from ingest.suppression.masks import Masks
 from ingest.suppression.subjects import Subjects
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
 DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
 
@@ -34,7 +35,7 @@ class Rules:
     the owners of their keys. `renamed`: origin → its former name. `origins`: table → its server and database, where its
     catalog doesn't tell. `only`: the only tables to merge. `without`: tables not to merge. `times_out_of_range`: what
     becomes of dates and timestamps outside of the years 1 to 9999. `keyless`: merge keyless tables; false where events
-    may be delivered once more, because their rows are counted."""
+    may be delivered once more, because their rows are counted. `tuning`: thresholds, which change no result."""
 
     naming: Naming = field(default_factory=Naming)
     primary_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -64,6 +65,7 @@ class Rules:
     without: frozenset[str] = frozenset()
     keyless: bool = True
     times_out_of_range: OutOfRange = OutOfRange.CLAMP
+    tuning: Tuning = DEFAULT_TUNING
 
     @property
     def names(self) -> TableNaming:

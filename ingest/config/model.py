@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from ingest.config.airflow import Airflow
 from ingest.config.archive import Archive
@@ -25,6 +25,7 @@ from ingest.config.retry import Retry
 from ingest.config.section import Section, Table, Text
 from ingest.config.source import SourceSettings
 from ingest.names import Lakehouse
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
 
 class TableSettings(Personal):
@@ -143,6 +144,18 @@ class Pipeline(Section):
     spark: PropertiesField = Field(
         default_factory=Properties, description="Spark's own properties, passed through unchanged."
     )
+    _tuning: Tuning = PrivateAttr(default=DEFAULT_TUNING)
+
+    @property
+    def tuning(self) -> Tuning:
+        """Returns the thresholds that no file sets."""
+        return self._tuning
+
+    def with_tuning(self, tuning: Tuning) -> Pipeline:
+        """Returns the same pipeline with other thresholds."""
+        copy = self.model_copy()
+        copy._tuning = tuning
+        return copy
 
     @property
     def layout(self) -> Lakehouse:

@@ -17,8 +17,6 @@ from ingest.delta.classes import DeltaClasses, Operation
 from ingest.spark.background import defer
 
 _log = logging.getLogger(__name__)
-_EVERY = 100
-"""Commits: at Delta's default of 10 every tenth small batch waits for seconds; readers open a hundred files at once."""
 
 PROPERTIES = {"delta.checkpointInterval": "1000"}
 """Of a table: Delta writes a checkpoint itself only if those written here fail."""
@@ -30,14 +28,15 @@ def committed(
     transaction: Any,
     actions: Sequence[Any],
     operation: Operation,
-    user_metadata: Mapping[str, Any] | None = None,
+    user_metadata: Mapping[str, Any] | None,
+    commits_per_checkpoint: int,
 ) -> int:
     """Commits `actions`, and defers a checkpoint where one is due. Returns the new version."""
     if operation is Operation.DELETE:
         delta.register_metrics(transaction)
     committing = delta.operation(operation, user_metadata)
     version = int(transaction.commit(delta.sequence(actions), committing, delta.empty_map))
-    if version and version % _EVERY == 0:
+    if version and version % commits_per_checkpoint == 0:
         snapshot = log.unsafeVolatileSnapshot()
         # An older table may have an interval of its own at which Delta has just written one.
         if version % int(log.checkpointInterval(snapshot.metadata())):

@@ -24,8 +24,6 @@ from ingest.spark.background import defer
 
 FILES_PER_SIZE = 8
 """Files of one size class that are due together."""
-FILES_PER_SIZE_UNREAD = 32
-"""The same for a table that batches only append to: its few readers meet more files, and batches wait less."""
 _SMALLEST = 64 << 10
 LARGE = 32 << 20
 """Bytes from which a file is not compacted any more, unless most of its rows are deleted."""

@@ -21,6 +21,7 @@ from ingest.delta.read_table import ReadTable
 from ingest.delta.txn_versions import TxnVersion
 from ingest.names import identifier
 from ingest.spark.background import in_background
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
 NO_STATISTICS = {"delta.dataSkippingNumIndexedCols": "0"}
 
@@ -34,8 +35,8 @@ CHANGE_TYPE = "_change_type"
 class Table(ReadTable):
     """The Delta table at `path`, which need not exist yet, for reading and writing."""
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        super().__init__(spark, path)
+    def __init__(self, spark: SparkSession, path: str, tuning: Tuning = DEFAULT_TUNING) -> None:
+        super().__init__(spark, path, tuning)
         self._last_seen = -1
         """The version that this writer has committed or pinned last; -1 if it doesn't know of every commit before
         it."""
@@ -195,7 +196,10 @@ class Table(ReadTable):
         txns = [self._delta.set_transaction(v.application, v.version) for v in versions]
         with commit_lock(self.path):
             every = [*txns, *actions]
-            after = checkpoints.committed(self._delta, self._log, transaction, every, operation, user_metadata)
+            interval = self.tuning.commits_per_checkpoint
+            after = checkpoints.committed(
+                self._delta, self._log, transaction, every, operation, user_metadata, interval
+            )
         if after == before + 1:
             newest = self._log.unsafeVolatileSnapshot()
             self._log_cache(newest).committed(after, added, removed, versions)

@@ -28,9 +28,6 @@ _READ_ONE_BY_ONE = 20
 _REMEMBERED = 4
 """Versions: a reader goes on with its snapshot while others commit."""
 
-_FEW = 32
-"""Files: of more, a reader had better have Delta select those it needs."""
-
 _TABLES = 128
 """Tables whose caches are kept though no reader has them open."""
 
@@ -70,14 +67,15 @@ class LogCache:
                 version.files = _files_of(snapshot)
             return version.files
 
-    def files_if_few(self, snapshot: Any) -> list[DataFile] | None:
-        """Returns the live files of the snapshot; None if there are many, or if Delta would have to count them."""
+    def files_if_few(self, snapshot: Any, most: int) -> list[DataFile] | None:
+        """Returns the live files of the snapshot; None if there are more than `most`, or if Delta would have to count
+        them."""
         with self._lock:
             version = self._at(int(snapshot.version()))
-            if version.files is None and not 0 <= _file_count(snapshot) <= _FEW:
+            if version.files is None and not 0 <= _file_count(snapshot) <= most:
                 return None
         found = self.files(snapshot)
-        return None if len(found) > _FEW else list(found.values())
+        return None if len(found) > most else list(found.values())
 
     def txn_versions(self, snapshot: Any) -> Mapping[str, int]:
         """Returns application → version of the snapshot."""

@@ -15,9 +15,8 @@ from pyspark.sql import SparkSession
 from ingest.delta import commit_log
 from ingest.delta.classes import DeltaClasses, delta_classes
 from ingest.delta.log_cache import log_cache
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
-_COMMITS = 20
-_LISTED = 500
 _HOUR = 3_600_000
 _HIDDEN, _NOT_HIDDEN = ("_", "."), ("_change_data", "_delta_index")
 """Prefixes of folders that VACUUM ignores, and the exceptions to them."""
@@ -27,7 +26,7 @@ class _TooLarge(Exception):
     """The table has more files or commits than this module handles, or features that it does not know."""
 
 
-def delete_orphans(spark: SparkSession, path: str, hours: int | None) -> bool:
+def delete_orphans(spark: SparkSession, path: str, hours: int | None, tuning: Tuning = DEFAULT_TUNING) -> bool:
     """Deletes the files that belong to no version younger than `hours`, or than the table's own retention. Returns
     False, and deletes nothing, if the table is too large for this or has features that only VACUUM handles."""
     delta = delta_classes(spark)
@@ -36,8 +35,9 @@ def delete_orphans(spark: SparkSession, path: str, hours: int | None) -> bool:
     snapshot = log.update(False, delta.none, delta.none)
     retention = delta.retention_milliseconds(snapshot.metadata()) if hours is None else hours * _HOUR
     try:
-        needed = _needed(spark, delta, log, snapshot, now - retention)
-        orphans = [file for file in _listed(log, now - retention) if file.getName() not in needed]
+        needed = _needed(spark, delta, log, snapshot, now - retention, tuning)
+        listed = _listed(log, now - retention, tuning.orphan_search_files)
+        orphans = [file for file in listed if file.getName() not in needed]
     except _TooLarge:
         return False
     files = log.dataPath().getFileSystem(log.newDeltaHadoopConf())
@@ -46,12 +46,14 @@ def delete_orphans(spark: SparkSession, path: str, hours: int | None) -> bool:
     return True
 
 
-def _needed(spark: SparkSession, delta: DeltaClasses, log: Any, snapshot: Any, since: int) -> set[str]:
+def _needed(spark: SparkSession, delta: DeltaClasses, log: Any, snapshot: Any, since: int, tuning: Tuning) -> set[str]:
     """Returns the names of the files of all versions since `since`, in milliseconds since 1970."""
-    live = log_cache(spark, str(log.dataPath()), snapshot).files_if_few(snapshot)
+    cache = log_cache(spark, str(log.dataPath()), snapshot)
+    live = cache.files_if_few(snapshot, tuning.cached_scan_files)
     if live is None or not snapshot.metadata().partitionColumns().isEmpty():
         raise _TooLarge
-    actions = [file.action for file in live] + _removed(delta, log, int(snapshot.version()), since)
+    removed = _removed(delta, log, int(snapshot.version()), since, tuning.orphan_search_commits)
+    actions = [file.action for file in live] + removed
     needed = set[str]()
     for action in actions:
         name, vector = str(action.path()), action.deletionVector()
@@ -64,15 +66,16 @@ def _needed(spark: SparkSession, delta: DeltaClasses, log: Any, snapshot: Any, s
     return needed
 
 
-def _removed(delta: DeltaClasses, log: Any, newest: int, since: int) -> list[Any]:
-    """Returns Delta's `RemoveFile`s since `since`, in milliseconds since 1970."""
+def _removed(delta: DeltaClasses, log: Any, newest: int, since: int, most: int) -> list[Any]:
+    """Returns Delta's `RemoveFile`s since `since`, in milliseconds since 1970. Raises _TooLarge where they lie in more
+    than `most` commits."""
     found = list[Any]()
     files = log.logPath().getFileSystem(log.newDeltaHadoopConf())
     for version in range(newest, -1, -1):
         try:
             if files.getFileStatus(commit_log.commit_file(delta, log, version)).getModificationTime() < since:
                 break
-            if newest - version == _COMMITS:
+            if newest - version == most:
                 raise _TooLarge
             lines = commit_log.actions(delta, log, version)
         except Py4JJavaError as error:
@@ -82,16 +85,16 @@ def _removed(delta: DeltaClasses, log: Any, newest: int, since: int) -> list[Any
     return found
 
 
-def _listed(log: Any, before: int) -> list[Any]:
+def _listed(log: Any, before: int, most: int) -> list[Any]:
     """Returns the paths of the files below the table that were last modified before `before`, in milliseconds since
-    1970, without those in hidden folders."""
+    1970, without those in hidden folders. Raises _TooLarge if there are more than `most` files."""
     root = log.dataPath()
     above = len(root.toUri().getPath().rstrip("/")) + 1
     found, listed = list[Any](), root.getFileSystem(log.newDeltaHadoopConf()).listFiles(root, True)
-    for number in range(_LISTED + 1):
+    for number in range(most + 1):
         if not listed.hasNext():
             return found
-        if number == _LISTED:
+        if number == most:
             break
         file = listed.next()
         within = str(file.getPath().toUri().getPath())[above:].split("/")

@@ -22,6 +22,7 @@ from ingest.delta.log_cache import LogCache, log_cache
 from ingest.delta.snapshot_cache import SnapshotCache
 from ingest.jvm.classes import java_class
 from ingest.spark.prepared import Query
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
 
 def exists(spark: SparkSession, path: str) -> bool:
@@ -32,11 +33,12 @@ def exists(spark: SparkSession, path: str) -> bool:
 class ReadTable:
     """The Delta table at `path`, which need not exist yet.
 
-    Methods that return "current" state read a snapshot that was the newest less than a second ago; `rows` and `version`
-    look for newer commits first.
+    Methods that return "current" state read a snapshot that was the newest less than a second ago
+    (`Tuning.fresh_snapshot_seconds`); `rows` and `version` look for newer commits first.
     """
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
+    def __init__(self, spark: SparkSession, path: str, tuning: Tuning = DEFAULT_TUNING) -> None:
+        self.tuning = tuning
         self._spark = spark
         self._delta = delta_classes(spark)
         self.path = path
@@ -60,7 +62,8 @@ class ReadTable:
 
     def _rows_of(self, snapshot: Any, options: Mapping[str, str]) -> DataFrame:
         """Returns the rows of a snapshot with few files; otherwise Delta reads the table with `options`."""
-        few = None if snapshot is None else self._log_cache(snapshot).files_if_few(snapshot)
+        most = self.tuning.cached_scan_files
+        few = None if snapshot is None else self._log_cache(snapshot).files_if_few(snapshot, most)
         if few is None or int(snapshot.version()) < 0:
             return self._spark.read.format("delta").options(**options).load(self.path)
         return rows_of(self._spark, self._log, snapshot, [f.action for f in few])
@@ -138,7 +141,7 @@ class ReadTable:
 
     @cached_property
     def _snapshots(self) -> SnapshotCache:
-        return SnapshotCache(self._delta, self._log)
+        return SnapshotCache(self._delta, self._log, self.tuning.fresh_snapshot_seconds)
 
     def _snapshot(self) -> Any:
         return self._snapshots.recent()

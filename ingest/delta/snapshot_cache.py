@@ -6,6 +6,7 @@ it is enough to look for the file of the next one.
 
 from __future__ import annotations
 
+import math
 import time
 from functools import cached_property
 from typing import Any
@@ -15,17 +16,16 @@ from py4j.protocol import Py4JJavaError
 from ingest.delta import commit_log
 from ingest.delta.classes import DeltaClasses
 
-_FRESH = 1.0
-"""Seconds."""
-
 
 class SnapshotCache:
     """The newest snapshot of the table of one `DeltaLog`."""
 
-    def __init__(self, delta: DeltaClasses, log: Any) -> None:
+    def __init__(self, delta: DeltaClasses, log: Any, fresh_seconds: float) -> None:
+        """`fresh_seconds`: time for which a snapshot is `recent`."""
         self._delta = delta
+        self._fresh_seconds = fresh_seconds
         self._log = log
-        self._checked = -_FRESH
+        self._checked = -math.inf
 
     def newest(self) -> Any:
         """Returns a snapshot with every commit up to this call."""
@@ -35,9 +35,9 @@ class SnapshotCache:
         return self._log.unsafeVolatileSnapshot()
 
     def recent(self) -> Any:
-        """Returns a snapshot that was the newest less than a second ago. Later commits of other writers conflict with
-        this writer's own commit."""
-        fresh = time.monotonic() - self._checked < _FRESH
+        """Returns a snapshot that was the newest less than `fresh_seconds` ago. Later commits of other writers conflict
+        with this writer's own commit."""
+        fresh = time.monotonic() - self._checked < self._fresh_seconds
         return self._log.unsafeVolatileSnapshot() if fresh else self.newest()
 
     def _is_newest(self) -> bool:

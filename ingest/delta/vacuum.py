@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from ingest.delta import orphan_files
 from ingest.delta.delta_table import Table
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
 _AT_ONCE = 4
 _SHORT_RETENTION = "spark.databricks.delta.retentionDurationCheck.enabled"
@@ -43,14 +44,16 @@ def remove_old_versions(spark: SparkSession, paths: Sequence[str], hours: int | 
     remove_old_files(spark, paths, hours)
 
 
-def remove_old_files(spark: SparkSession, paths: Sequence[str], hours: int | None = None) -> None:
+def remove_old_files(
+    spark: SparkSession, paths: Sequence[str], hours: int | None = None, tuning: Tuning = DEFAULT_TUNING
+) -> None:
     """Deletes the files below these tables that belong to no version younger than `hours`, or than each table's own
     retention. Older versions can't be read any more, and a write that has taken longer than that loses its uncommitted
     files. `hours` is whole: Delta rounds, and would make zero of a short time."""
     tasks = str(4 * spark.sparkContext.defaultParallelism)
 
     def vacuum(path: str) -> None:
-        if not orphan_files.delete_orphans(spark, path, hours):
+        if not orphan_files.delete_orphans(spark, path, hours, tuning):
             DeltaTable.forPath(spark, path).vacuum(hours)
 
     settings = {_SHORT_RETENTION: "false", _LISTING_TASKS: tasks, _LOGGED: "false"}

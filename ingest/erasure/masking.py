@@ -110,7 +110,7 @@ class Masking:
 
     def _bronze_of(self, run: BackfillRun) -> Bronze:
         path = self._pipeline.layout.backfilled(self._pipeline.name, run.number)
-        return Bronze(self._spark, path, self._rules.epochs, self._rules.names)
+        return Bronze(self._spark, path, self._rules.epochs, self._rules.names, self._rules.tuning)
 
     def _cutoff_positions(self, table: str) -> DataFrame:
         """Returns a frame of `request` and its cutoff position, `_end`."""

@@ -273,8 +273,8 @@ class Removal:
     def _table_state(self, table: str) -> TableState:
         if table not in self._table_states:
             history, personal = table in self._rules.history, self._rules.personal.get(table, frozenset())
-            layout, name = self._pipeline.layout, self._pipeline.name
-            self._table_states[table] = table_state(self._spark, layout, name, table, history, personal)
+            layout, name, tuning = self._pipeline.layout, self._pipeline.name, self._rules.tuning
+            self._table_states[table] = table_state(self._spark, layout, name, table, history, personal, tuning)
         return self._table_states[table]
 
 

@@ -41,8 +41,6 @@ from ingest.suppression.key_file import LedgerKeys
 from ingest.suppression.key_references import KEY_HASH, REFERENCES, with_key_hashes
 
 _KIND = "subject index"
-_EVENTS = 100_000
-"""Approximate number of events in a span, in whole batches."""
 _HEX_DIGITS = 7
 _DIGITS = "digits"
 _SCHEMA = T.StructType(
@@ -82,7 +80,7 @@ class SubjectIndex:
         """`rules`: including types that the events don't tell. `versions`: of the secrets to hash by, besides the
         newest."""
         self._spark = spark
-        self._table = delta_table.Table(spark, lakehouse.subject_index)
+        self._table = delta_table.Table(spark, lakehouse.subject_index, rules.tuning)
         self._history = HistoryFacts(spark, lakehouse.history_facts)
         self._accounts = Accounts(spark, lakehouse.accounts, reader)
         self._reader = reader
@@ -168,11 +166,13 @@ class SubjectIndex:
     def _compact(self) -> None:
         """Compacts small files if due: each run that finds something new adds some."""
         if self._table.exists():
-            files = compaction.files_due(self._table.files().values(), files_per_size=compaction.FILES_PER_SIZE_UNREAD)
+            files_per_size = self._rules.tuning.append_only_files_per_size
+            files = compaction.files_due(self._table.files().values(), files_per_size=files_per_size)
             BackgroundCompaction(self._table).compact(files, lambda due: _sorted(self._table.rows_in(due)))
 
     def _index_gap(self, gap: Span) -> Iterator[Span]:
-        slices = Slices(self._bronze, self._rules, self._table_schemas, _EVENTS)
+        span_events = self._rules.tuning.subject_index_span_events
+        slices = Slices(self._bronze, self._rules, self._table_schemas, span_events)
         after = gap.after
         while after < gap.through:
             through = slices.end(after, gap.through)

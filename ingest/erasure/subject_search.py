@@ -199,8 +199,8 @@ class SubjectSearch:
         return quarantined.join(F.broadcast(events), ITEM).select(F.lit(QUARANTINE).alias(PLACE), ITEM, REQUEST)
 
     def _table_state(self, table: str) -> TableState:
-        pipeline = self._pipeline
-        return table_state(self._spark, pipeline.layout, pipeline.name, table, table in self._rules.history)
+        pipeline, history = self._pipeline, table in self._rules.history
+        return table_state(self._spark, pipeline.layout, pipeline.name, table, history, tuning=self._rules.tuning)
 
 
 def count_items(items_per_table: Sequence[SubjectItems]) -> dict[tuple[str, str], int]:

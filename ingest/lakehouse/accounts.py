@@ -18,6 +18,7 @@ from ingest.delta.compaction import BackgroundCompaction
 from ingest.delta.conflict_retry import DELTA_CONFLICTS, overtaken_by_another_run, retry_on_conflict
 from ingest.delta.ready_rows import write_ready_file
 from ingest.delta.txn_versions import TxnVersion
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
 _SCHEMA = T.StructType(
     [
@@ -75,9 +76,9 @@ class WaitingSlice:
 class Accounts:
     """The accounts of one pipeline, in the lakehouse's table of accounts."""
 
-    def __init__(self, spark: SparkSession, path: str, pipeline: str) -> None:
+    def __init__(self, spark: SparkSession, path: str, pipeline: str, tuning: Tuning = DEFAULT_TUNING) -> None:
         self._spark = spark
-        self._table = delta_table.Table(spark, path)
+        self._table = delta_table.Table(spark, path, tuning)
         self._compaction = BackgroundCompaction(self._table)
         self._pipeline = pipeline
         self._application = f"accounts of {pipeline}"
@@ -215,7 +216,8 @@ class Accounts:
 
     def compact(self) -> bool:
         """Compacts small files if that is due. Returns True if it was due."""
-        files = compaction.files_due(self._table.files().values(), files_per_size=compaction.FILES_PER_SIZE_UNREAD)
+        files_per_size = self._table.tuning.append_only_files_per_size
+        files = compaction.files_due(self._table.files().values(), files_per_size=files_per_size)
         return self._compaction.compact(
             files, lambda due: self._table.rows_in(due).coalesce(1).sortWithinPartitions("upto_batch")
         )

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from ingest.changelog.change import quoted
-
-_ROWS_A_FILE = 500_000
-_ROWS_A_TASK = 50_000
+from ingest.tuning import Tuning
 
 
-def new_file_count(rows: int, cores: int) -> int:
+def new_file_count(rows: int, cores: int, tuning: Tuning) -> int:
     """Returns how many files to make of `rows` rows: enough for all cores to write at once, if that is worth it."""
-    return max(1, min(-(-rows // _ROWS_A_TASK), max(cores, rows // _ROWS_A_FILE)))
+    tasks, files = -(-rows // tuning.rows_per_writing_task), rows // tuning.rows_per_written_file
+    return max(1, min(tasks, max(cores, files)))
 
 
 def laid_out(images: DataFrame, key: Sequence[str], files: int, parts: int | None = None) -> DataFrame:

@@ -21,12 +21,6 @@ from ingest.merge.key_join import joined_by_key
 from ingest.spark.checkpoints import checkpoint
 from ingest.spark.prepared import Query
 
-_SEARCHED = 16 << 20
-"""Bytes of files below which all rows are read: that is faster than collecting the keys."""
-_IN_ONE_TASK = 4 << 20
-"""Bytes of files up to which one task is as fast as several."""
-FEW_KEYS = 5000
-"""With more keys hardly a page can be skipped, and comparing with each costs more than it saves."""
 _ROWS_OF_A_PARTITION = (1 << 33) - 1
 """The part of Spark's increasing ids that numbers the rows of a partition."""
 
@@ -41,13 +35,13 @@ def matching(
     located: bool = False,
     stored: Mapping[str, str] | None = None,
 ) -> tuple[DataFrame, bool]:
-    """Returns the rows of `table` whose `key` is in `wanted`, and True if `wanted` was found to have at most `FEW_KEYS`
-    rows.
+    """Returns the rows of `table` whose `key` is in `wanted`, and True if `wanted` was found to have at most
+    `page_lookup_keys` rows.
 
     `with_columns`: columns of `wanted` to join to them; a row is then returned once for each of its keys in `wanted`.
-    `are_few`: `wanted` is known to have at most `FEW_KEYS` rows. `files`: those that hold the rows. `located`: with
-    `LOCATION`. `stored`: column → its other name in the table. The table is not shuffled, and is read once: only the
-    columns that are used, and of a large table only the pages that may hold one of a few keys."""
+    `are_few`: `wanted` is known to have at most `page_lookup_keys` rows. `files`: those that hold the rows. `located`:
+    with `LOCATION`. `stored`: column → its other name in the table. The table is not shuffled, and is read once: only
+    the columns that are used, and of a large table only the pages that may hold one of a few keys."""
     searched = list(table.files().values()) if files is None else files
     keys = wanted.select(*map(quoted, (*key, *with_columns)))
     stored = stored or {}
@@ -55,7 +49,7 @@ def matching(
     rows, found_few = _scan(table, key[0], wanted, searched, stored.get(key[0]))
     if stored:
         rows = rows.withColumnsRenamed({in_table: name for name, in_table in stored.items()})
-    if with_columns and are_few and sum(f.size for f in searched) <= _IN_ONE_TASK:
+    if with_columns and are_few and sum(f.size for f in searched) <= table.tuning.one_task_scan_bytes:
         # With one partition on each side the join needs no broadcast.
         rows, keys = rows.coalesce(1), keys.coalesce(1).hint("shuffle_hash")
     else:
@@ -77,7 +71,7 @@ def near(
     query must work row by row. For a small table `rows` are all its rows; in a larger one the matching rows are looked
     up first. `located`: with `LOCATION`."""
     files = list(table.files().values())
-    if sum(f.size for f in files) <= _IN_ONE_TASK:
+    if sum(f.size for f in files) <= table.tuning.one_task_scan_bytes:
         return table.run_prepared(files, _of_located, (query, *by)) if located else table.run_prepared(files, query, by)
     found, _ = matching(table, key, wanted, located=located, stored=stored)
     return checkpoint(query(*by, found), eager=True)
@@ -94,11 +88,12 @@ def _scan(
     """Returns rows among which are all wanted ones, and True if the wanted ones were found to be few. `stored`: the
     name of `column` in the table, if it is another one there."""
     rows = table.rows_in(files)
-    if sum(f.size for f in files) <= _SEARCHED:
+    if sum(f.size for f in files) <= table.tuning.full_scan_bytes:
         return rows, False
-    keyed, summary = _key_summary(column)
+    most_keys = table.tuning.page_lookup_keys
+    keyed, summary = _key_summary(column, most_keys)
     found = CollectedValues(keyed.of(wanted).agg(*summary))
-    if found.rows > FEW_KEYS or found.nulls:
+    if found.rows > most_keys or found.nulls:
         return rows, False
     name = stored or column
     in_files = rows.select(quoted(name).alias(table.physical_name(name)))
@@ -106,12 +101,12 @@ def _scan(
 
 
 @lru_cache(maxsize=512)
-def _key_summary(column: str) -> tuple[Projection, tuple[Column, Column, Column]]:
+def _key_summary(column: str, most_keys: int) -> tuple[Projection, tuple[Column, Column, Column]]:
     """Returns a projection to each row's key and whether it is one of the first rows of its partition, and aggregates
     of it: the distinct keys of those first rows, the number of rows with a key, and of rows with a null."""
     # Not `limit`: Spark numbers its limits in the generated code, which it would compile anew each time.
     place = F.monotonically_increasing_id().bitwiseAND(_ROWS_OF_A_PARTITION)
-    keyed = Projection((quoted(column).alias("key"), (place <= FEW_KEYS).alias("early")))
+    keyed = Projection((quoted(column).alias("key"), (place <= most_keys).alias("early")))
     keys = F.sort_array(F.collect_set(F.when(F.col("early"), F.col("key"))))
     nulls = F.count_if(F.col("key").isNull()).alias("nulls")
     return keyed, (keys.alias("keys"), F.count("key").alias("rows"), nulls)

@@ -23,6 +23,7 @@ from ingest.delta.data_file import DataFile
 from ingest.lakehouse import row_rewrites
 from ingest.lakehouse.bronze import COORDINATES
 from ingest.spark.checkpoints import checkpoint_until_unpersisted, unpersist
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
 SET_ASIDE = "table-set-aside"
 """The code of events that wait in bronze because their table is set aside."""
@@ -67,8 +68,8 @@ class _Offsets:
 class Quarantine:
     """The quarantine of one pipeline, in the lakehouse's table of all pipelines."""
 
-    def __init__(self, spark: SparkSession, path: str, pipeline: str) -> None:
-        self._table = delta_table.Table(spark, path)
+    def __init__(self, spark: SparkSession, path: str, pipeline: str, tuning: Tuning = DEFAULT_TUNING) -> None:
+        self._table = delta_table.Table(spark, path, tuning)
         self._compaction = BackgroundCompaction(self._table)
         self._pipeline = pipeline
         # Tables are merged in parallel; two first appends would both create the table.
@@ -107,7 +108,8 @@ class Quarantine:
         if not self._has_grown:
             return False
         self._has_grown = False
-        files = compaction.files_due(self._table.files().values(), files_per_size=compaction.FILES_PER_SIZE_UNREAD)
+        files_per_size = self._table.tuning.append_only_files_per_size
+        files = compaction.files_due(self._table.files().values(), files_per_size=files_per_size)
         return self._compaction.compact(files, lambda due: _laid_out(self._table.rows_in(due), 1))
 
     def _append_new(self, rows: DataFrame, waiting: bool) -> None:

@@ -32,10 +32,7 @@ from ingest.merge.key_join import joined_by_key
 from ingest.merge.table_schema import TableSchema
 from ingest.spark.checkpoints import checkpoint
 from ingest.spark.prepared import Query, run_prepared
-
-_REWRITABLE = 1 << 20
-"""Bytes of files that a commit rewrites, so that a small table stays one file. In larger ones rows are deleted by
-deletion vectors."""
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
 
 class Silver:
@@ -52,12 +49,19 @@ class Silver:
     version_columns: ClassVar[tuple[str, ...]] = ()
     """Those of the system columns that distinguish rows of one key."""
 
-    def __init__(self, spark: SparkSession, path: str, personal: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: str,
+        personal: frozenset[str] = frozenset(),
+        tuning: Tuning = DEFAULT_TUNING,
+    ) -> None:
         """`personal`: columns whose values must not get into the log."""
+        self.tuning = tuning
         self._personal = frozenset(caseless(name) for name in personal)
         self._spark = spark
         self._cores = spark.sparkContext.defaultParallelism
-        self._table = delta_table.Table(spark, path)
+        self._table = delta_table.Table(spark, path, tuning)
         self.path = path
 
     def exists(self) -> bool:
@@ -133,7 +137,7 @@ class Silver:
         self, states: DataFrame, key: list[str], names: list[str], files: set[str], are_few: bool
     ) -> DataFrame:
         """Returns the rows whose key is in `states`, with the states' columns `names`. `files`: names of the files that
-        hold them. `are_few`: there are at most `FEW_KEYS` states."""
+        hold them. `are_few`: there are at most `page_lookup_keys` states."""
         return page_index.matching(
             self._table, key, states, with_columns=names, are_few=are_few, files=self._table.files_named(files)
         )[0]
@@ -211,7 +215,7 @@ class Silver:
             )
             return
         rewritten = self._table.files_named(changes.files)
-        if sum(f.size for f in rewritten) <= _REWRITABLE:
+        if sum(f.size for f in rewritten) <= self.tuning.rewritable_bytes:
             old = self._table.run_prepared(rewritten, _unchanged) if is_small else self._table.rows_in(rewritten)
             frame = run_prepared(
                 SilverRows.rewritten, (self._rows_of(table_schema), is_small), changes.states, old, is_small=is_small
@@ -276,7 +280,8 @@ class Silver:
 
     def _new_rows(self, changes: RowChanges, table_schema: TableSchema) -> DataFrame:
         # Changes that replace no row fill a table: there it pays to split rows by ranges, so that one file has a key.
-        files, parts = new_file_count(changes.rows, self._cores), changes.parts if changes.files else None
+        files = new_file_count(changes.rows, self._cores, self.tuning)
+        parts = changes.parts if changes.files else None
         by = self._rows_of(table_schema), files, parts
         return run_prepared(SilverRows.new_rows, by, changes.states, is_small=changes.is_small)
 

@@ -20,6 +20,7 @@ from ingest.delta.compaction import BackgroundCompaction
 from ingest.lakehouse import page_index, row_rewrites
 from ingest.merge.actions import TOMBSTONE_KEY
 from ingest.spark.prepared import run_prepared
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
 _HORIZON = "ingest.gcHorizon"
 _STORED = {TOMBSTONE_KEY: "_key", MOVED_TO: "_moved_to"}
@@ -32,8 +33,8 @@ MOVED_AT = "_ingest_moved_at"
 class Tombstones:
     """The tombstones of one silver table."""
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        self._table = delta_table.Table(spark, path)
+    def __init__(self, spark: SparkSession, path: str, tuning: Tuning = DEFAULT_TUNING) -> None:
+        self._table = delta_table.Table(spark, path, tuning)
         self._compaction = BackgroundCompaction(self._table)
 
     def exists(self) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import DataFrame, SparkSession
 
 from ingest.batches.batch_stats import BatchCounter
-from ingest.batches.group_stats import SMALL_SLICE_EVENTS
 from ingest.changelog.envelope import events
 from ingest.changelog.naming import Naming
 from ingest.errors import SourceRefused
@@ -71,10 +70,12 @@ class Capture:
         ids = {**self.captured.topic_ids, **span.topic_ids}
         if self._stops_at_new_topic:
             self._require_same(ids)
-        is_small = span.size <= SMALL_SLICE_EVENTS
+        tuning = self._bronze.tuning
+        is_small = span.size <= tuning.small_slice_events
         batch = self._seal(events(self._source.read(self._spark, span), self._naming))
         state = CaptureState(self.captured.batch + 1, _advanced(self.captured.offsets, span.end), ids)
-        counter = BatchCounter(self._spark) if self._merges and BatchCounter.is_available(self._spark) else None
+        counts = self._merges and BatchCounter.is_available(self._spark)
+        counter = BatchCounter(self._spark, tuning) if counts else None
         self._bronze.append(batch, state, counter, cache=is_small and self._merges)
         self.captured = state
         return span.size

@@ -87,8 +87,8 @@ class Merge:
         writer = writer or pipeline
         self._bronze = bronze
         self._rules = rules
-        self._quarantine = Quarantine(spark, lakehouse.quarantine, pipeline)
-        self._accounts = Accounts(spark, lakehouse.accounts, writer)
+        self._quarantine = Quarantine(spark, lakehouse.quarantine, pipeline, rules.tuning)
+        self._accounts = Accounts(spark, lakehouse.accounts, writer, rules.tuning)
         self.tables = TableMerge(spark, pipeline, lakehouse, rules, self._quarantine, writer)
         self._suppression = Suppression(
             spark, pipeline, rules, self.tables.table_schemas, self.tables.table_state, self._quarantine

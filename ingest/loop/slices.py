@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.batches.deliveries import EarlierReaders
-from ingest.batches.group_stats import CHANGE, SMALL_SLICE_EVENTS, Group, groups_by_slice, merged_groups
+from ingest.batches.group_stats import CHANGE, Group, groups_by_slice, merged_groups
 from ingest.batches.placement import PlacedTombstones, place_tombstones, position_snapshot_reads, repeated_deletes
 from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
@@ -109,7 +109,7 @@ class Slices:
         if wanted not in self._group_stats:
             size = through_batch - after
             ahead = min(last, after + _READ_AHEAD * size)
-            is_small = self._bronze.count_between(after, ahead) <= SMALL_SLICE_EVENTS
+            is_small = self._bronze.count_between(after, ahead) <= self._rules.tuning.small_slice_events
             waiting = self._bronze.between(after, ahead)
             if ahead == through_batch:
                 self._group_stats = {}
@@ -125,7 +125,8 @@ class Slices:
     def read(self, after: int, through_batch: int, groups: Sequence[Group], repeated: bool = False) -> Slice:
         """Returns the slice. `repeated`: with null tombstones that only repeat the delete before them."""
         events = self._events(after, through_batch, groups)
-        if len({g.table for g in groups}) > 1 and sum(g.count for g in groups) <= SMALL_SLICE_EVENTS:
+        is_small = sum(g.count for g in groups) <= self._rules.tuning.small_slice_events
+        if is_small and len({g.table for g in groups}) > 1:
             events = checkpoint(events)  # Every table's batch reads all of them.
         tombstones = self._null_tombstones(after, through_batch, groups, repeated)
         batches = self._batches(after, through_batch, events, groups, tombstones)

@@ -200,7 +200,8 @@ class TableMerge:
         """Returns the stored state of a table."""
         if table not in self._states:
             history, personal = table in self._rules.history, self._rules.personal.get(table, frozenset())
-            stored = table_state(self._spark, self._lakehouse, self._pipeline, table, history, personal)
+            tuning = self._rules.tuning
+            stored = table_state(self._spark, self._lakehouse, self._pipeline, table, history, personal, tuning)
             for entry in self.table_schemas.entries if personal else ():
                 if entry.table_schema.table == table:
                     for part in stored.all_tables:

@@ -71,6 +71,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
         stops_at_restart=source.restarts == "stop",
         stops_at_two_partitions=source.keys_in_two_partitions == "stop",
         times_out_of_range=OutOfRange(source.times_out_of_range),
+        tuning=pipeline.tuning,
     )
 
 
@@ -122,7 +123,7 @@ def _store(archive: Archive) -> ObjectStore:
 def bronze_of(spark: SparkSession, pipeline: Pipeline) -> Bronze:
     """Returns the pipeline's bronze table."""
     rules = rules_of(pipeline)
-    return Bronze(spark, pipeline.layout.bronze(pipeline.name), rules.epochs, rules.names)
+    return Bronze(spark, pipeline.layout.bronze(pipeline.name), rules.epochs, rules.names, rules.tuning)
 
 
 def archive_import_of(spark: SparkSession, pipeline: Pipeline, bronze: Bronze, rules: Rules) -> ArchiveImport | None:

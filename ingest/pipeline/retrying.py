@@ -26,8 +26,6 @@ from ingest.spark.session import is_running
 
 _T = TypeVar("_T")
 OnProgress = Callable[[], None]
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-"""Seconds. Each pause is twice the one before."""
 
 
 class Interrupted(BaseException):
@@ -85,9 +83,10 @@ class Retries:
     def __call__(self, work: Callable[[OnProgress], _T]) -> _T:
         """Returns the result of `work`. Raises its last error if a retry can't help, the time is up or a signal
         came."""
+        tuning = self._pipeline.tuning
         retrying = Retrying(
             retry=retry_if_exception(_may_pass),
-            wait=wait_exponential(multiplier=_FIRST_PAUSE, max=_LONGEST_PAUSE),
+            wait=wait_exponential(multiplier=tuning.first_retry_seconds, max=tuning.longest_retry_seconds),
             stop=stop_before_delay(self._limit) | stop_when_event_set(self._stop),
             after=self._count_from_first_failure,
             before_sleep=self._wait,

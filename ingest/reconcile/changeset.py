@@ -15,6 +15,7 @@ from ingest.lakehouse.silver import Silver
 from ingest.lakehouse.tombstones import Tombstones
 from ingest.names import Lakehouse
 from ingest.reconcile.scd2 import RowHistory, row_history_of
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,11 @@ class TableState:
     tombstones: Tombstones
     row_history: RowHistory | None = None
     pending_commit: int | None = None
+
+    @property
+    def tuning(self) -> Tuning:
+        """Returns the thresholds by which the tables were opened."""
+        return self.silver.tuning
 
     @property
     def all_tables(self) -> list[Silver]:
@@ -50,14 +56,15 @@ def table_state(
     table: str,
     history: bool,
     personal: frozenset[str] = frozenset(),
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> TableState:
     """Returns the state of a pipeline's table. `history`: all versions of its rows are kept. `personal`: columns of
     which no statistics are written."""
     return TableState(
-        Silver(spark, lakehouse.silver(pipeline, table), personal),
-        Silver(spark, lakehouse.pending(pipeline, table), personal),
-        Tombstones(spark, lakehouse.tombstones(pipeline, table)),
-        row_history_of(spark, lakehouse, pipeline, table, personal) if history else None,
+        Silver(spark, lakehouse.silver(pipeline, table), personal, tuning),
+        Silver(spark, lakehouse.pending(pipeline, table), personal, tuning),
+        Tombstones(spark, lakehouse.tombstones(pipeline, table), tuning),
+        row_history_of(spark, lakehouse, pipeline, table, personal, tuning) if history else None,
     )
 
 

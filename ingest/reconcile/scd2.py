@@ -37,6 +37,7 @@ from ingest.merge.row_versions import row_versions
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.spark.checkpoints import checkpoint
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
 
 @dataclass(frozen=True)
@@ -116,12 +117,17 @@ class RowHistory:
 
 
 def row_history_of(
-    spark: SparkSession, lakehouse: Lakehouse, pipeline: str, table: str, personal: frozenset[str] = frozenset()
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    pipeline: str,
+    table: str,
+    personal: frozenset[str] = frozenset(),
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> RowHistory:
     """Returns the row history of a pipeline's table. `personal`: columns of which no statistics are written."""
     return RowHistory(
-        HistoryChanges(spark, lakehouse.changes(pipeline, table), personal),
-        HistoryVersions(spark, lakehouse.history(pipeline, table), personal),
+        HistoryChanges(spark, lakehouse.changes(pipeline, table), personal, tuning),
+        HistoryVersions(spark, lakehouse.history(pipeline, table), personal, tuning),
     )
 
 

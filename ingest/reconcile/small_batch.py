@@ -16,9 +16,6 @@ from ingest.spark.background import in_background
 from ingest.spark.checkpoints import in_same_scope
 from ingest.spark.prepared import run_prepared
 
-SMALL_BATCH_EVENTS = 25_000
-"""Batches up to this size run in one task: for them planning takes longer than the work. Larger ones finish sooner in
-several tasks."""
 _IN_ONE_TASK = "shuffle_hash"
 
 

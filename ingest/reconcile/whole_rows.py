@@ -22,7 +22,6 @@ from ingest.changelog.change import (
     quoted,
 )
 from ingest.changelog.image_reader import ImageChoice
-from ingest.lakehouse.page_index import FEW_KEYS
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.tombstones import MOVED_AT
 from ingest.merge.actions import ACTION, DELETE, REFUSE, TIED, TOMBSTONE_KEY, WRITE_TOMBSTONE, tombstone_key
@@ -31,15 +30,12 @@ from ingest.merge.key_join import joined_by_key
 from ingest.merge.table_schema import TableSchema
 from ingest.reconcile.action_counts import IS_PARTIAL, ActionCounts, count_actions, replaced_file, takes_effect
 from ingest.reconcile.changeset import Changeset, DuplicateMismatch, TableState, Truncation, above_truncate
-from ingest.reconcile.small_batch import SMALL_BATCH_EVENTS, with_stored_actions
+from ingest.reconcile.small_batch import with_stored_actions
 from ingest.reconcile.stored_state import lookup_columns, with_row_actions
 from ingest.spark.background import in_background, submit_in_background
 from ingest.spark.checkpoints import checkpoint, unpersist
 from ingest.spark.prepared import run_prepared
 
-_WHOLE = 4
-"""Up to this many stored rows and tombstones per event the whole table is scanned. Of a larger one it is less work to
-send the batch's keys to where their rows are."""
 _BROADCAST_TOMBSTONES = 2_000_000
 """Most tombstones that are broadcast: 250 MB."""
 _EVENTS_PER_PARTITION = 1_000_000
@@ -58,7 +54,7 @@ def reconcile_whole_rows(
 
     `event_count`: about the number of changes. `compare_ties`: compare states at their row's own position with the row
     now, instead of in a `duplicate_check` that runs during the write."""
-    key, is_small = table_schema.identity, event_count <= SMALL_BATCH_EVENTS
+    key, is_small = table_schema.identity, event_count <= stored.tuning.small_batch_events
     scan_all = _is_most_of_table(stored, event_count)
     parts = None if is_small else _partition_count(changes.spark, event_count)
     states = _compacted(changes, truncation, key, parts, scan_all)
@@ -143,10 +139,11 @@ def _is_most_of_table(stored: TableState, event_count: int) -> bool:
     read as a whole, without knowing the batch's keys first."""
     if not any(table.exists() for table in (stored.silver, stored.tombstones, stored.pending)):
         return True
-    if event_count <= SMALL_BATCH_EVENTS or stored.pending.exists():
+    if event_count <= stored.tuning.small_batch_events or stored.pending.exists():
         return False
     rows, tombstones = stored.silver.size(), stored.tombstones.size()
-    return rows + tombstones <= _WHOLE * event_count and tombstones <= _BROADCAST_TOMBSTONES
+    most = stored.tuning.full_scan_rows_per_event * event_count
+    return rows + tombstones <= most and tombstones <= _BROADCAST_TOMBSTONES
 
 
 def _with_stored_actions(states: DataFrame, stored: TableState, key: Sequence[str], scan_all: bool) -> DataFrame:
@@ -190,7 +187,8 @@ def _check_duplicates(tied: DataFrame, counts: ActionCounts, table_schema: Table
     key, state_content, count = list(table_schema.identity), content_hash(table_schema.names), sum(counts.tied.values())
     states = tied.select(*map(quoted, key), state_content.alias("_ingest_state_content"))
     files = {file for _, file in counts.tied if file is not None}
-    rows = stored.silver.matching_with(states, key, ["_ingest_state_content"], files, are_few=count <= FEW_KEYS)
+    are_few = count <= stored.tuning.page_lookup_keys
+    rows = stored.silver.matching_with(states, key, ["_ingest_state_content"], files, are_few)
     (equal,) = rows.agg(F.count_if(F.col("_ingest_state_content") == state_content).alias("same")).collect()
     if equal["same"] != count:
         raise DuplicateMismatch(table_schema.table)

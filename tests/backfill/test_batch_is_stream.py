@@ -4,6 +4,7 @@ confirms each."""
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -16,12 +17,12 @@ from ingest.backfill.backfill import Backfill, BackfillRequest
 from ingest.backfill.proving import prove
 from ingest.changelog.point import Point
 from ingest.config import Pipeline
-from ingest.delta import compaction
 from ingest.delta.delta_table import Table
 from ingest.lakehouse.accounts import Accounts
 from ingest.pipeline.composition import Progress, Run
 from ingest.quality.digest import Digest
 from ingest.sources.files import FileSource, lines
+from ingest.tuning import DEFAULT_TUNING
 from tests.changelogs import write
 from tests.shop import captured, digests, events, merged, pipeline
 
@@ -58,7 +59,9 @@ def test_batches_equal_a_stream(
     spark: SparkSession, tmp_path: Path, available_now: dict[str, Digest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bronze is compacted during the stream."""
-    shop, stop, read = pipeline(tmp_path, batch={"max_events": 9, "poll_seconds": 0}), threading.Event(), list[int]()
+    shop = pipeline(tmp_path, batch={"max_events": 9, "poll_seconds": 0})
+    shop = shop.with_tuning(replace(DEFAULT_TUNING, append_only_files_per_size=4))
+    stop, read = threading.Event(), list[int]()
     folds, exchange = list[int](), Table.commit_rewrite
 
     def exchanged(table: Table, *given: Any) -> None:
@@ -67,7 +70,6 @@ def test_batches_equal_a_stream(
             folds.append(len(read))
 
     monkeypatch.setattr(Table, "commit_rewrite", exchanged)
-    monkeypatch.setattr(compaction, "FILES_PER_SIZE_UNREAD", 4)
 
     def report(progress: Progress) -> None:
         read.append(sum(a.read for a in progress.accounts))

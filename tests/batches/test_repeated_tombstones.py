@@ -3,6 +3,7 @@ accounts stay the same."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from ingest.loop.capture import Capture
 from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
 from ingest.sources.files import FileSource, lines
+from ingest.tuning import DEFAULT_TUNING, Tuning
 from tests.changelogs import Record, Topic, write
 
 pytestmark = pytest.mark.spark
 RULES = Rules(stops_at_restart=False, exclude_tables="public.left_out")
+LARGE_SLICES = replace(DEFAULT_TUNING, small_slice_events=0)
 
 
 def deleted(topic: Topic, lsn: int, *ids: int) -> None:
@@ -41,15 +44,21 @@ def both_tables() -> tuple[Topic, Topic]:
 
 
 def merged(
-    spark: SparkSession, folder: Path, records: list[Record], is_cached: bool, limit: int = 100
+    spark: SparkSession,
+    folder: Path,
+    records: list[Record],
+    is_cached: bool,
+    limit: int = 100,
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> tuple[list[Account], list[Any], int]:
     """Returns the accounts, the rows of silver, and the number of tombstones. `limit`: records per batch."""
+    rules = replace(RULES, tuning=tuning)
     file = write(folder / "events", records, None) / "events.jsonl"
     lakehouse = Lakehouse(str(folder / "lake"))
-    bronze = Bronze(spark, lakehouse.bronze("shop"))
+    bronze = Bronze(spark, lakehouse.bronze("shop"), tuning=tuning)
     source = FileSource(list(lines([file])))
-    capture = Capture(spark, source, bronze, RULES.naming, limit, merges=is_cached)
-    merge = Merge(spark, "shop", lakehouse, RULES, bronze, 1)
+    capture = Capture(spark, source, bronze, rules.naming, limit, merges=is_cached)
+    merge = Merge(spark, "shop", lakehouse, rules, bronze, 1)
     accounts: list[Account] = []
     while capture.step():
         accounts += merge.step(capture.captured.batch)
@@ -64,9 +73,7 @@ def test_tombstone_after_its_delete_needs_no_search(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_cached: bool
 ) -> None:
     records = [r for topic in both_tables() for r in topic.records]
-    with monkeypatch.context() as patched:
-        patched.setattr(slices, "SMALL_SLICE_EVENTS", 0)
-        looked_for = merged(spark, tmp_path / "looked for", records, is_cached=False)
+    looked_for = merged(spark, tmp_path / "looked for", records, is_cached=False, tuning=LARGE_SLICES)
     monkeypatch.setattr(slices, "place_tombstones", None)
     assert merged(spark, tmp_path / "known", records, is_cached) == looked_for
     assert looked_for[1] == [(4, "b")]
@@ -111,9 +118,7 @@ def test_repeated_tombstone_is_searched(
     taken, left = both_tables()
     story(taken)
     records = [*taken.records, *left.records]
-    with monkeypatch.context() as patched:
-        patched.setattr(slices, "SMALL_SLICE_EVENTS", 0)
-        expected = merged(spark, tmp_path / "looked for", records, is_cached=False)
+    expected = merged(spark, tmp_path / "looked for", records, is_cached=False, tuning=LARGE_SLICES)
     searches = list[int]()
 
     def looking(*arguments: Any) -> placement.PlacedTombstones:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 from ingest.delta import checkpoints
 from ingest.delta.delta_table import Table
 from ingest.spark.background import deferred_jobs
+from ingest.tuning import DEFAULT_TUNING
 
 pytestmark = pytest.mark.spark
 EVERY = 3
@@ -23,13 +25,8 @@ def checkpoint_versions(folder: Path) -> list[int]:
     return sorted(int(f.name.split(".")[0]) for f in (folder / "_delta_log").glob("*.checkpoint*.parquet"))
 
 
-@pytest.fixture(autouse=True)
-def _frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "_EVERY", EVERY)
-
-
 def committed(spark: SparkSession, folder: Path, commits: int, **properties: str) -> Table:
-    table = Table(spark, str(folder))
+    table = Table(spark, str(folder), replace(DEFAULT_TUNING, commits_per_checkpoint=EVERY))
     for n in range(commits):
         table.commit(spark.range(n, n + 1), properties=properties)
     return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -20,20 +21,20 @@ from ingest.delta import compaction
 from ingest.delta.compaction import FILES_PER_SIZE, files_due
 from ingest.delta.data_file import DataFile
 from ingest.delta.delta_table import Table
-from ingest.lakehouse import silver
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
 from ingest.spark.background import defer, deferred_jobs
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
 pytestmark = pytest.mark.spark
+OFTEN = replace(DEFAULT_TUNING, append_only_files_per_size=FILES_PER_SIZE)
+"""Compacts append-only tables as often as others, so that fewer commits are needed."""
 
 
-@pytest.fixture(autouse=True)
-def _frequent_compactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compacts append-only tables as often as others, so that fewer commits are needed."""
-    monkeypatch.setattr(compaction, "FILES_PER_SIZE_UNREAD", FILES_PER_SIZE)
+def opened(spark: SparkSession, path: str | Path, tuning: Tuning = OFTEN) -> Bronze:
+    return Bronze(spark, str(path), tuning=tuning)
 
 
 def batch(spark: SparkSession, number: int) -> DataFrame:
@@ -57,7 +58,7 @@ def offsets(rows: DataFrame) -> list[int]:
 
 
 def test_small_captured_files_are_compacted(spark: SparkSession, tmp_path: Path) -> None:
-    bronze = Bronze(spark, str(tmp_path / "b"))
+    bronze = opened(spark, tmp_path / "b")
     capture(spark, bronze, range(1, FILES_PER_SIZE + 4))
     before = bronze.rows().orderBy("offset").collect()
     bronze.compact(FILES_PER_SIZE - 1)
@@ -74,9 +75,9 @@ def test_small_captured_files_are_compacted(spark: SparkSession, tmp_path: Path)
 
 
 def test_capture_continues_after_a_compaction(spark: SparkSession, tmp_path: Path) -> None:
-    bronze, path = Bronze(spark, str(tmp_path / "b")), str(tmp_path / "b")
+    bronze, path = opened(spark, tmp_path / "b"), str(tmp_path / "b")
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
-    Bronze(spark, path).compact(FILES_PER_SIZE)
+    opened(spark, path).compact(FILES_PER_SIZE)
     capture(spark, bronze, range(FILES_PER_SIZE + 1, FILES_PER_SIZE + 2))
     again = Bronze(spark, path).captured()
     assert (again.batch, again.offsets) == (FILES_PER_SIZE + 1, {"t": {0: 3 * FILES_PER_SIZE + 6}})
@@ -85,10 +86,9 @@ def test_capture_continues_after_a_compaction(spark: SparkSession, tmp_path: Pat
     assert compaction["operation"] == "OPTIMIZE"
 
 
-def test_compacted_file_is_bounded(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compacted_file_is_bounded(spark: SparkSession, tmp_path: Path) -> None:
     """An erasure rewrites each touched file, so its cost must not grow with the events around the erased ones."""
-    monkeypatch.setattr("ingest.lakehouse.bronze.table._COMPACTED_ROWS", 12)
-    bronze = Bronze(spark, str(tmp_path / "b"))
+    bronze = opened(spark, tmp_path / "b", replace(OFTEN, bronze_file_rows=12))
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
     assert bronze.compact(FILES_PER_SIZE)
     files = bronze._table.files().values()
@@ -97,11 +97,8 @@ def test_compacted_file_is_bounded(spark: SparkSession, tmp_path: Path, monkeypa
     assert not bronze.compact(FILES_PER_SIZE), "a full file is not compacted again"
 
 
-def test_batches_of_a_large_file_are_read_by_page(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ingest.lakehouse.bronze.batches._ROWS_SKIPPED", 0)
-    bronze = Bronze(spark, str(tmp_path / "b"))
+def test_batches_of_a_large_file_are_read_by_page(spark: SparkSession, tmp_path: Path) -> None:
+    bronze = opened(spark, tmp_path / "b", replace(OFTEN, bronze_page_filter_rows=0))
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
     bronze.compact(FILES_PER_SIZE)
     some = bronze.between(2, 4)
@@ -111,7 +108,7 @@ def test_batches_of_a_large_file_are_read_by_page(
 
 
 def test_files_are_compacted_in_the_order_of_capture(spark: SparkSession, tmp_path: Path) -> None:
-    bronze = Bronze(spark, str(tmp_path / "b"))
+    bronze = opened(spark, tmp_path / "b")
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
     bronze.compact(FILES_PER_SIZE)
     (file,) = bronze._table.files()
@@ -151,7 +148,7 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
 
 
 def test_stream_continues_during_a_compaction(spark: SparkSession, tmp_path: Path, stream: Stream) -> None:
-    bronze = Bronze(spark, str(tmp_path / "b"))
+    bronze = opened(spark, tmp_path / "b")
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
     assert bronze.compact(FILES_PER_SIZE), "it starts a compaction"
     stream.settle()
@@ -167,7 +164,7 @@ def test_stream_continues_during_a_compaction(spark: SparkSession, tmp_path: Pat
 
 
 def test_deferred_compaction_runs_at_the_end_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
-    bronze = Bronze(spark, str(tmp_path / "b"))
+    bronze = opened(spark, tmp_path / "b")
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
     with deferred_jobs():
         bronze.compact(FILES_PER_SIZE)
@@ -176,7 +173,7 @@ def test_deferred_compaction_runs_at_the_end_of_a_stream(spark: SparkSession, tm
 
 
 def test_erasure_during_a_compaction_wins(spark: SparkSession, tmp_path: Path, stream: Stream) -> None:
-    bronze, other = (Bronze(spark, str(tmp_path / "b")) for _ in range(2))
+    bronze, other = (opened(spark, tmp_path / "b") for _ in range(2))
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
     bronze.compact(FILES_PER_SIZE)
     other.empty(spark.createDataFrame([("t", 0, 3, "r")], "topic string, partition int, offset long, request string"))
@@ -188,7 +185,7 @@ def test_erasure_during_a_compaction_wins(spark: SparkSession, tmp_path: Path, s
 
 def test_accounts_of_several_pipelines_share_files(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "a")
-    pipelines = {name: Accounts(spark, path, name) for name in ("one", "other")}
+    pipelines = {name: Accounts(spark, path, name, OFTEN) for name in ("one", "other")}
     for through_batch in range(1, FILES_PER_SIZE + 1):
         for accounts in pipelines.values():
             accounts.add(through_batch - 1, through_batch, [Account("s.t", 5, 3, 2)])
@@ -200,7 +197,7 @@ def test_accounts_of_several_pipelines_share_files(spark: SparkSession, tmp_path
 
 
 def test_two_pipelines_compact_at_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, other = (Accounts(spark, str(tmp_path / "a"), name) for name in ("one", "other"))
+    one, other = (Accounts(spark, str(tmp_path / "a"), name, OFTEN) for name in ("one", "other"))
     for through_batch in range(1, FILES_PER_SIZE):
         one.add(through_batch - 1, through_batch, [Account("s.t", 5, 3, 2)])
 
@@ -222,7 +219,6 @@ def test_two_pipelines_compact_at_once(spark: SparkSession, tmp_path: Path, monk
 @pytest.mark.long
 def test_one_table_is_compacted_per_slice(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All tables gather the same number of files per slice; one is compacted at a time."""
-    monkeypatch.setattr(silver, "_REWRITABLE", 0)
     folds: dict[int, list[str]] = defaultdict(list)
 
     def exchange(table: Table, *given: Any) -> None:
@@ -232,8 +228,9 @@ def test_one_table_is_compacted_per_slice(spark: SparkSession, tmp_path: Path, m
     real = Table.commit_rewrite
     monkeypatch.setattr(Table, "commit_rewrite", exchange)
     lakehouse = Lakehouse(str(tmp_path))
-    bronze = Bronze(spark, lakehouse.bronze("p"))
-    merge = Merge(spark, "p", lakehouse, Rules(primary_keys={"s.t": ("id",)}), bronze)
+    tuning = replace(OFTEN, rewritable_bytes=0)
+    bronze = opened(spark, lakehouse.bronze("p"), tuning)
+    merge = Merge(spark, "p", lakehouse, Rules(primary_keys={"s.t": ("id",)}, tuning=tuning), bronze)
     for number in range(1, FILES_PER_SIZE + 4):
         capture(spark, bronze, range(number, number + 1))
         merge.step(number)

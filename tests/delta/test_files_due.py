@@ -8,8 +8,9 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.delta.compaction import FILES_PER_SIZE, FILES_PER_SIZE_UNREAD, LARGE, file_count, files_due
+from ingest.delta.compaction import FILES_PER_SIZE, LARGE, file_count, files_due
 from ingest.delta.data_file import DataFile
+from ingest.tuning import DEFAULT_TUNING
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ _SIZES = st.integers(1, 3 * LARGE) | st.integers(LARGE // 2, LARGE - 1)
 @given(
     st.lists(_SIZES, min_size=FILES_PER_SIZE, max_size=60),
     st.lists(st.floats(0.6, 1.5), min_size=1, max_size=20),
-    st.sampled_from([FILES_PER_SIZE, FILES_PER_SIZE_UNREAD]),
+    st.sampled_from([FILES_PER_SIZE, DEFAULT_TUNING.append_only_files_per_size]),
 )
 def test_compaction_schedule_converges(sizes: list[int], presses: list[float], together: int) -> None:
     """Each rewrite may change the size of the rows."""

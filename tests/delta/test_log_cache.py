@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.delta import log_cache, snapshot_cache
+from ingest.delta import log_cache
 from ingest.delta.classes import as_list
 from ingest.delta.data_file import data_file
 from ingest.delta.delta_table import Table
 from ingest.delta.txn_versions import TxnVersion
+from ingest.tuning import DEFAULT_TUNING
 
 pytestmark = pytest.mark.spark
 VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -28,9 +30,8 @@ _ASKS = "UnresolvedDataSource format: delta"
 
 
 @pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Lets every reader see new commits at once, without the caches of earlier tests."""
-    monkeypatch.setattr(snapshot_cache, "_FRESH", 0.0)
+def _alone() -> Iterator[None]:
+    """Clears the caches of other tests."""
     log_cache._shared.cache_clear()
     yield
     log_cache._shared.cache_clear()
@@ -50,8 +51,13 @@ def delta_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+def opened(spark: SparkSession, folder: Path, **changes: Any) -> Table:
+    """Opens a table that sees new commits at once."""
+    return Table(spark, str(folder), replace(DEFAULT_TUNING, fresh_snapshot_seconds=0.0, **changes))
+
+
 def written(spark: SparkSession, folder: Path, commits: int = 3) -> Table:
-    table = Table(spark, str(folder))
+    table = opened(spark, folder)
     for n in range(commits):
         frame = spark.range(ROWS * n, ROWS * (n + 1), numPartitions=1)
         table.commit(frame, txn_version=TxnVersion("w", n + 1), properties=VECTORS)
@@ -70,26 +76,21 @@ def check_against_delta(spark: SparkSession, *tables: Table) -> None:
         assert {row.id for row in table.rows().collect()} == ids
 
 
-def reopened(spark: SparkSession, folder: Path) -> Table:
-    """Opens the table anew, without cached versions."""
-    return Table(spark, str(folder))
-
-
 def test_commits_of_other_writers_are_read(spark: SparkSession, tmp_path: Path, delta_reads: list[str]) -> None:
     table = written(spark, tmp_path / "t")
     # Some rows of one file, all rows of another.
     table.delete(F.col("id").isin(3, 4) | (F.col("id") >= 2 * ROWS))
-    check_against_delta(spark, table, reopened(spark, tmp_path / "t"))
+    check_against_delta(spark, table, opened(spark, tmp_path / "t"))
     write_deltalake(str(tmp_path / "t"), pa.table({"id": pa.array([100, 101], pa.int64())}), mode="append")
     table.set_property("x.y", "z")
     table.delete(F.col("id").isin(5, 100))
-    check_against_delta(spark, table, reopened(spark, tmp_path / "t"))
+    check_against_delta(spark, table, opened(spark, tmp_path / "t"))
     assert delta_reads == []
 
 
 def test_cache_is_shared_between_tables_objects(spark: SparkSession, tmp_path: Path, delta_reads: list[str]) -> None:
     one = written(spark, tmp_path / "t", log_cache._READ_ONE_BY_ONE + 5)
-    other = reopened(spark, tmp_path / "t")
+    other = opened(spark, tmp_path / "t")
     files = list(other.files().values())
     other.rewrite(files[:3], other.rows_in(files[:3]).coalesce(1))
     check_against_delta(spark, one, other)
@@ -99,7 +100,7 @@ def test_cache_is_shared_between_tables_objects(spark: SparkSession, tmp_path: P
 def test_long_log_is_read_by_delta(spark: SparkSession, tmp_path: Path, delta_reads: list[str]) -> None:
     written(spark, tmp_path / "t", log_cache._READ_ONE_BY_ONE + 1)
     log_cache._shared.cache_clear()
-    table = reopened(spark, tmp_path / "t")
+    table = opened(spark, tmp_path / "t")
     check_against_delta(spark, table)
     assert len(delta_reads) == 1
     table.commit(spark.range(1000, 1001))
@@ -113,7 +114,7 @@ def test_log_that_begins_with_a_checkpoint_is_read(spark: SparkSession, tmp_path
     for version in range(2):
         (tmp_path / "t" / "_delta_log" / f"{version:020}.json").unlink()
     log_cache._shared.cache_clear()
-    check_against_delta(spark, reopened(spark, tmp_path / "t"))
+    check_against_delta(spark, opened(spark, tmp_path / "t"))
     assert len(delta_reads) == 1
 
 
@@ -136,14 +137,14 @@ def test_replaced_table_is_read_again(spark: SparkSession, tmp_path: Path) -> No
     shutil.rmtree(tmp_path / "t")
     for number in range(3):
         write_deltalake(str(tmp_path / "t"), pa.table({"id": pa.array([number], pa.int64())}), mode="append")
-    check_against_delta(spark, table, reopened(spark, tmp_path / "t"))
+    check_against_delta(spark, table, opened(spark, tmp_path / "t"))
 
 
-def test_delta_reads_tables_of_many_files(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delta_reads_tables_of_many_files(spark: SparkSession, tmp_path: Path) -> None:
     """Delta skips most of their files by statistics."""
     table = written(spark, tmp_path / "t")
     assert _ASKS not in table.rows()._jdf.queryExecution().toString()
-    monkeypatch.setattr(log_cache, "_FEW", 2)
+    table = opened(spark, tmp_path / "t", cached_scan_files=2)
     assert _ASKS in table.rows()._jdf.queryExecution().toString()
     check_against_delta(spark, table)
 
@@ -151,8 +152,8 @@ def test_delta_reads_tables_of_many_files(spark: SparkSession, tmp_path: Path, m
 def test_absent_table_has_no_files(spark: SparkSession, tmp_path: Path) -> None:
     """Reading a table that must exist fails, rather than returning no rows."""
     with pytest.raises(AnalysisException, match=r"PATH_NOT_FOUND|DELTA_MISSING_DELTA_TABLE|DELTA_PATH_DOES_NOT_EXIST"):
-        Table(spark, str(tmp_path / "t")).rows().collect()
-    assert Table(spark, str(tmp_path / "t")).files() == {}
+        opened(spark, tmp_path / "t").rows().collect()
+    assert opened(spark, tmp_path / "t").files() == {}
 
 
 def test_old_version_stays_readable_after_commits(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from pyspark.sql import functions as F
 
 from ingest.delta import log_cache, orphan_files, vacuum
 from ingest.delta.delta_table import Table
+from ingest.tuning import DEFAULT_TUNING
 
 pytestmark = pytest.mark.spark
 KEPT = {
@@ -121,29 +123,28 @@ def test_kept_versions_stay_readable(spark: SparkSession, table: Table) -> None:
     assert counts() == before
 
 
-def test_unsupported_table_is_left_to_vacuum(
-    spark: SparkSession, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unsupported_table_is_left_to_vacuum(spark: SparkSession, table: Table, tmp_path: Path) -> None:
     """Tables with partitions, with many files, with many commits in the retention time, or with a log that begins
     later."""
     frame = spark.range(4, numPartitions=1).withColumn("part", F.lit(1))
     frame.write.format("delta").partitionBy("part").save(str(tmp_path / "parts"))
     assert not orphan_files.delete_orphans(spark, str(tmp_path / "parts"), 0)
-    for module, name in ((orphan_files, "_LISTED"), (orphan_files, "_COMMITS"), (log_cache, "_FEW")):
-        with monkeypatch.context() as patched:
-            patched.setattr(module, name, 1)
-            before = files_below(Path(table.path))
-            assert not orphan_files.delete_orphans(spark, table.path, 1)
-            assert files_below(Path(table.path)) == before
+    for tuning in (
+        replace(DEFAULT_TUNING, orphan_search_files=1),
+        replace(DEFAULT_TUNING, orphan_search_commits=1),
+        replace(DEFAULT_TUNING, cached_scan_files=1),
+    ):
+        before = files_below(Path(table.path))
+        assert not orphan_files.delete_orphans(spark, table.path, 1, tuning)
+        assert files_below(Path(table.path)) == before
     table._log.checkpoint(table._snapshots.newest(), table._delta.none)
     for version in range(table.version()):
         Path(table.path, "_delta_log", f"{version:020}.json").unlink()
     assert not orphan_files.delete_orphans(spark, table.path, 1)
 
 
-def test_vacuum_cleans_unsupported_tables(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orphan_files, "_LISTED", 1)
+def test_vacuum_cleans_unsupported_tables(spark: SparkSession, table: Table) -> None:
     time.sleep(0.01)
-    vacuum.remove_old_files(spark, [table.path], 0)
+    vacuum.remove_old_files(spark, [table.path], 0, replace(DEFAULT_TUNING, orphan_search_files=1))
     assert "never-committed.parquet" not in files_below(Path(table.path))
     assert DeltaTable.forPath(spark, table.path).toDF().count() == len(table.rows().collect())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from ingest.delta import snapshot_cache
 from ingest.delta.delta_table import Table
+from ingest.tuning import DEFAULT_TUNING
 
 pytestmark = pytest.mark.spark
 
@@ -32,13 +33,8 @@ class Counted:
         return getattr(self._log, name)
 
 
-@pytest.fixture(autouse=True)
-def without_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_cache, "_FRESH", 0.0)
-
-
 def _written(spark: SparkSession, path: Path, commits: int = 3) -> tuple[Table, Counted]:
-    table = Table(spark, str(path))
+    table = Table(spark, str(path), replace(DEFAULT_TUNING, fresh_snapshot_seconds=0.0))
     for number in range(commits):
         table.pin_snapshot("w")
         table.commit(spark.range(number, number + 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,14 @@ from pyspark.sql import functions as F
 from ingest.backfill.source_readers import SourceReader
 from ingest.config import Pipeline
 from ingest.delta.delta_table import Table
-from ingest.erasure import request as asking
 from ingest.erasure.erased_events import ErasedEvents
 from ingest.erasure.places import BRONZE, TABLES
 from ingest.erasure.removal import Removal, RemovalOutcome
-from ingest.erasure.request import SubjectId, current_cutoff
+from ingest.erasure.request import SubjectId, current_cutoff, plan_erasure, request_erasure
 from ingest.erasure.subject_index import Span, SubjectIndex, merge_spans
 from ingest.pipeline.composition import bronze_of
 from ingest.testing import Event
+from ingest.tuning import DEFAULT_TUNING
 from tests.erasure import people
 from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, TableEvent, insured
 from tests.suppression.test_suppression import captured, merged, rows
@@ -27,6 +28,7 @@ from tests.suppression.test_suppression import captured, merged, rows
 pytestmark = pytest.mark.spark
 ANNA, BEN, CARL = 481516, 481517, 481518
 OTHERS = range(600, 640)
+SHORT_SPANS = replace(DEFAULT_TUNING, subject_index_span_events=5)
 
 
 def table_event(table: str, op: str, offset: int, lsn: int, key: int, **image: object) -> TableEvent:
@@ -71,9 +73,9 @@ class Watched:
 
 def erased(spark: SparkSession, pipeline: Pipeline, *members: int) -> RemovalOutcome:
     cutoff = current_cutoff(spark, pipeline, topics=False)
-    planned = asking.plan_erasure(spark, pipeline, [SubjectId("member", str(m)) for m in members], None, cutoff)
+    planned = plan_erasure(spark, pipeline, [SubjectId("member", str(m)) for m in members], None, cutoff)
     if members:
-        asking.request_erasure(spark, pipeline, planned)
+        request_erasure(spark, pipeline, planned)
     return Removal(spark, pipeline).run()
 
 
@@ -94,8 +96,7 @@ def read(spark: SparkSession, pipeline: Pipeline, folder: Path, story: Iterable[
 def test_erasure_reads_only_batches_that_name_its_subject(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.erasure.subject_index._EVENTS", 5)
-    pipeline = insured(tmp_path)
+    pipeline = insured(tmp_path).with_tuning(SHORT_SPANS)
     read(spark, pipeline, tmp_path / "events", HISTORY)
     batches = bronze_of(spark, pipeline).last_batch()
     assert batches > 15
@@ -127,8 +128,7 @@ def test_erasure_reads_only_batches_that_name_its_subject(
 def test_later_events_and_interrupted_searches_are_found(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.erasure.subject_index._EVENTS", 5)
-    pipeline = insured(tmp_path)
+    pipeline = insured(tmp_path).with_tuning(SHORT_SPANS)
     read(spark, pipeline, tmp_path / "events", HISTORY)
     with monkeypatch.context() as killed:
         killed.setattr("ingest.lakehouse.bronze.Bronze.empty", None)
@@ -155,9 +155,8 @@ def test_later_events_and_interrupted_searches_are_found(
 
 
 @pytest.mark.long
-def test_index_holds_no_keys(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingest.erasure.subject_index._EVENTS", 5)
-    pipeline = insured(tmp_path)
+def test_index_holds_no_keys(spark: SparkSession, tmp_path: Path) -> None:
+    pipeline = insured(tmp_path).with_tuning(SHORT_SPANS)
     read(spark, pipeline, tmp_path / "events", HISTORY)
     erased(spark, pipeline, ANNA)
     index = Table(spark, pipeline.layout.subject_index).rows()

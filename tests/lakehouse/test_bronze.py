@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from ingest.lakehouse.bronze.batches import BatchStats
 from ingest.loop.capture import Capture
 from ingest.pipeline.composition import rules_of
 from ingest.sources.files import FileSource, lines
+from ingest.tuning import DEFAULT_TUNING
 from tests.changelogs import write
 from tests.shop import events, pipeline
 
@@ -99,12 +101,9 @@ def test_missing_capture_state_is_computed_from_rows_and_stored(
     assert delta_table.Table(spark, path).version() == version + 1
 
 
-def test_large_batches_are_read_from_files_with_equal_counts(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ingest.loop.capture.SMALL_SLICE_EVENTS", 9)
-    shop = pipeline(tmp_path)
-    bronze = Bronze(spark, shop.layout.bronze(shop.name))
+def test_large_batches_are_read_from_files_with_equal_counts(spark: SparkSession, tmp_path: Path) -> None:
+    shop, tuning = pipeline(tmp_path), replace(DEFAULT_TUNING, small_slice_events=9)
+    bronze = Bronze(spark, shop.layout.bronze(shop.name), tuning=tuning)
     source = FileSource(list(lines([write(tmp_path / "said", events(), None) / "events.jsonl"])))
     capture = Capture(spark, source, bronze, rules_of(shop).naming, 10, merges=True)
     assert capture.step() == 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 from ingest.loop.capture import Capture
 from ingest.pipeline.composition import rules_of
 from ingest.sources.files import FileSource, lines
+from ingest.tuning import DEFAULT_TUNING
 from tests.changelogs import write
 from tests.shop import events, pipeline
 
@@ -22,9 +24,10 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def bronze(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Bronze:
+    """A bronze of which a summary is stored after 15 events."""
     root = tmp_path_factory.mktemp("summary")
     shop = pipeline(root)
-    found = Bronze(spark, shop.layout.bronze(shop.name))
+    found = Bronze(spark, shop.layout.bronze(shop.name), tuning=replace(DEFAULT_TUNING, events_per_stored_summary=15))
     source = FileSource(list(lines([write(root / "said", events(), None) / "events.jsonl"])))
     capture = Capture(spark, source, found, rules_of(shop).naming, 10)
     while capture.step():
@@ -58,7 +61,6 @@ def test_summary_equals_the_events(bronze: Bronze) -> None:
 def test_each_batch_is_summarised_once(
     spark: SparkSession, bronze: Bronze, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.lakehouse.bronze.summary._STORED_EVERY", 15)
     history, read = HistoryFacts(spark, str(tmp_path / "known")), read_spans(monkeypatch)
     first = BronzeSummary(bronze, "p", history)
     first.log_ends(1)
@@ -85,7 +87,6 @@ def test_each_batch_is_summarised_once(
 def test_replaced_bronze_is_summarised_again(
     spark: SparkSession, bronze: Bronze, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.lakehouse.bronze.summary._STORED_EVERY", 1)
     history = HistoryFacts(spark, str(tmp_path / "known"))
     BronzeSummary(bronze, "p", history).log_ends(5)
     monkeypatch.setattr(Bronze, "identity", "another table")

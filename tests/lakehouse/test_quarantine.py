@@ -12,11 +12,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.envelope import BATCH, RECORD
-from ingest.delta import compaction, delta_table
+from ingest.delta import delta_table
 from ingest.delta.data_file import DataFile
 from ingest.lakehouse.bronze import COORDINATES
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.spark.local_rows import local_rows
+from ingest.tuning import DEFAULT_TUNING
 
 pytestmark = pytest.mark.spark
 _TEXTS = [T.StructField(name, T.StringType()) for name in ("table", "code", "reason")]
@@ -85,7 +86,8 @@ def test_repeated_events_are_stored_once(spark: SparkSession, tmp_path: Path) ->
 def test_compacted_events_can_be_removed(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "q")
     quarantine, table = Quarantine(spark, path, "p"), delta_table.Table(spark, path)
-    for batch in range(compaction.FILES_PER_SIZE_UNREAD):
+    batches = DEFAULT_TUNING.append_only_files_per_size
+    for batch in range(batches):
         assert not quarantine.compact()
         quarantine.add(events(spark, "t", [2 * batch, 2 * batch + 1], batch))
     assert quarantine.compact()
@@ -93,7 +95,7 @@ def test_compacted_events_can_be_removed(spark: SparkSession, tmp_path: Path) ->
     assert not quarantine.compact()
     quarantine.add(events(spark, "t", [3, 1000], 99))
     quarantine.remove(quarantine.rows().where("offset in (3, 1000)"))
-    assert stored_events(quarantine) == [("t", o) for o in range(2 * compaction.FILES_PER_SIZE_UNREAD) if o != 3]
+    assert stored_events(quarantine) == [("t", o) for o in range(2 * batches) if o != 3]
 
 
 def test_older_table_without_statistics_gets_them(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,13 @@ from ingest.delta.classes import as_list
 from ingest.errors import Contended
 from ingest.evolution.policies import TableColumn
 from ingest.internal_columns import LOCATION, LOCATION_TYPE
-from ingest.lakehouse import file_layout, page_index, silver
+from ingest.lakehouse import page_index
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.silver import Silver
 from ingest.merge.actions import ACTION, DELETE, INSERT, UPDATE
 from ingest.merge.table_schema import TableSchema
+from ingest.tuning import Tuning
+from tests.tunings import LARGE_TABLES
 
 pytestmark = pytest.mark.spark
 KEYS = {
@@ -60,11 +63,8 @@ def written(rows: DataFrame, action: str) -> RowChanges:
     return RowChanges(made, frozenset({action}), frozenset(files), made.count())
 
 
-@pytest.fixture(autouse=True)
-def as_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Treats tables as large ones."""
-    monkeypatch.setattr(silver, "_REWRITABLE", 0)
-    monkeypatch.setattr(page_index, "_SEARCHED", 0)
+def opened(spark: SparkSession, folder: Path, tuning: Tuning = LARGE_TABLES) -> Silver:
+    return Silver(spark, str(folder), tuning=tuning)
 
 
 def rows(table: Silver) -> list[Any]:
@@ -78,7 +78,7 @@ def feed(spark: SparkSession, table: Silver, since: int) -> Iterator[tuple[Any, 
 
 
 def test_removed_rows_are_marked_and_in_the_feed(spark: SparkSession, tmp_path: Path) -> None:
-    table = Silver(spark, str(tmp_path / "t"))
+    table = opened(spark, tmp_path / "t")
     table.apply(written(spark.range(10).withColumn("said", F.lit("first")), INSERT), table_schema(), {})
     (file,) = table._table.files()
     some = table.located().where("id in (3, 4)").select("id", LOCATION)
@@ -101,7 +101,7 @@ def test_removed_rows_are_marked_and_in_the_feed(spark: SparkSession, tmp_path: 
 
 
 def test_file_without_live_rows_is_removed(spark: SparkSession, tmp_path: Path) -> None:
-    table = Silver(spark, str(tmp_path / "t"))
+    table = opened(spark, tmp_path / "t")
     table.apply(written(spark.range(4).withColumn("said", F.lit("x")), INSERT), table_schema(), {})
     table.apply(written(spark.range(4, 6).withColumn("said", F.lit("x")), INSERT), table_schema(), {})
     first = table.located().where("id < 4").select("id", "said", LOCATION)
@@ -111,7 +111,7 @@ def test_file_without_live_rows_is_removed(spark: SparkSession, tmp_path: Path) 
 
 
 def test_compaction_changes_no_row(spark: SparkSession, tmp_path: Path) -> None:
-    table = Silver(spark, str(tmp_path / "t"))
+    table = opened(spark, tmp_path / "t")
     for n in range(compaction.FILES_PER_SIZE):
         table.compact(table_schema())
         assert len(table._table.files()) == n if n else True
@@ -135,13 +135,10 @@ def test_compaction_changes_no_row(spark: SparkSession, tmp_path: Path) -> None:
     assert list(feed(spark, table, version.version + 1)) == []
 
 
-def test_compacted_files_are_not_due_again(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compacted_files_are_not_due_again(spark: SparkSession, tmp_path: Path) -> None:
     """Rows so narrow that the files of a first load are small: such a table was once rewritten at every batch."""
-    monkeypatch.setattr(file_layout, "_ROWS_A_TASK", 10)
-    monkeypatch.setattr(file_layout, "_ROWS_A_FILE", 50)
-    table = Silver(spark, str(tmp_path / "t"))
+    small_files = replace(LARGE_TABLES, rows_per_writing_task=10, rows_per_written_file=50)
+    table = opened(spark, tmp_path / "t", small_files)
     loaded = spark.range(50 * compaction.FILES_PER_SIZE).withColumn("said", F.lit("x"))
     table.apply(written(loaded, INSERT), table_schema(), {})
     assert len(table._table.files()) == compaction.FILES_PER_SIZE
@@ -154,7 +151,7 @@ def test_compacted_files_are_not_due_again(
 @pytest.mark.parametrize("kind", KEYS)
 def test_keys_are_found_by_the_page_index(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     name = "a `strange` key.name"
-    table = Silver(spark, str(tmp_path / "t"))
+    table = opened(spark, tmp_path / "t")
     all_rows = spark.range(1000).select(F.expr(KEYS[kind]).alias(name), F.lit("x").alias("said"))
     named = table_schema(kind, name.replace(" ", "_"))
     all_rows = all_rows.withColumnRenamed(name, named.key[0])
@@ -171,7 +168,7 @@ def test_keys_are_found_by_the_page_index(spark: SparkSession, tmp_path: Path, k
 
 
 def test_pages_without_a_key_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
-    table = Silver(spark, str(tmp_path / "t"))
+    table = opened(spark, tmp_path / "t")
     table.apply(written(spark.range(50_000).withColumn("said", F.lit("x")), INSERT), table_schema(), {})
     wanted = spark.createDataFrame([(7,), (40_000,)], "id bigint")
     found = table.matching(wanted, ["id"])

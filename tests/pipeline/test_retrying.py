@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,17 +19,18 @@ from ingest.delta.delta_table import Table
 from ingest.errors import ConfigError, Contended, EngineOverloaded, IngestError, SourceRefused, Unreachable
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import COORDINATES, Bronze
-from ingest.pipeline import retrying
 from ingest.pipeline.composition import Progress, Run
 from ingest.pipeline.retrying import OnProgress, Resumed, Retries, Stop, Waiting
 from ingest.quality.accounting import audit
 from ingest.sources.files import FileSource, lines
+from ingest.tuning import DEFAULT_TUNING
 from tests.changelogs import write
 from tests.shop import digests, events, pipeline
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 States = list[Waiting | Resumed]
+QUICK = replace(DEFAULT_TUNING, first_retry_seconds=0.01)
 
 
 class Work:
@@ -51,11 +53,6 @@ class Work:
 @pytest.fixture
 def shop(tmp_path: Path) -> Pipeline:
     return pipeline(tmp_path)
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "_FIRST_PAUSE", 0.01)
 
 
 def away() -> Unreachable:
@@ -105,11 +102,11 @@ def test_run_gives_up_after_the_time_limit(spark: SparkSession, tmp_path: Path, 
     assert len(states) == waits
 
 
-def test_library_failures_are_retried_by_class(spark: SparkSession, shop: Pipeline, quick: None) -> None:
+def test_library_failures_are_retried_by_class(spark: SparkSession, shop: Pipeline) -> None:
     states: States = []
     work = Work(ConnectionResetError(104, "gone"), MemoryError(), KeyError("a defect"))
     with pytest.raises(KeyError):
-        Retries(spark, shop, Stop(), states.append)(work)
+        Retries(spark, shop.with_tuning(QUICK), Stop(), states.append)(work)
     assert [s.problem.removeprefix("pipeline shop: ") for s in states] == [
         f"the storage of {shop.lakehouse} does not answer",
         "Spark ran out of memory",
@@ -149,11 +146,13 @@ def _failing(monkeypatch: pytest.MonkeyPatch, kinds: list[Callable[[], Exception
 
 @pytest.mark.parametrize("mode", ["available-now", pytest.param("continuous", marks=pytest.mark.long)])
 def test_failure_inside_any_step_leaves_no_partial_state(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None, mode: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     records = events()
     file = write(tmp_path / "events", records, None) / "events.jsonl"
-    plain, failing = (pipeline(tmp_path / name, batch={"max_events": 12}) for name in ("plain", "failing"))
+    plain, failing = (
+        pipeline(tmp_path / name, batch={"max_events": 12}).with_tuning(QUICK) for name in ("plain", "failing")
+    )
     _run(spark, plain, file, "available-now", Stop(), [])
     network: list[Callable[[], Exception]] = [away, lambda: ConnectionResetError(104, "gone"), TimeoutError]
     failures = _failing(monkeypatch, [*network, lambda: EngineOverloaded("busy", "wait")])

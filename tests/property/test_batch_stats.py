@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -16,6 +17,7 @@ from ingest.batches.batch_stats import BatchCounter
 from ingest.batches.group_stats import groups_by_slice
 from ingest.changelog.envelope import RECORD, events
 from ingest.changelog.naming import Naming
+from ingest.tuning import DEFAULT_TUNING, Tuning
 from tests.property.test_schema_novelty import json_object, types_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -25,7 +27,7 @@ _TABLES = 150
 _NAMING = Naming(sequences=(("s.t7", "n"), ("s.t8", "n")))
 _BEFORE, _AFTER, _REST = '"before": {"id": 1}', '"after": {"id": 1}', '"source": {"lsn": 1}, "op": "u"'
 Row = tuple[str, int, int, list[tuple[str, bytes]] | None, bytes | None, bytes | None]
-Said = dict[str, Any]
+GroupJson = dict[str, Any]
 
 
 def _source(random: Random, table: str) -> dict[str, Any]:
@@ -88,8 +90,8 @@ def captured(spark: SparkSession) -> DataFrame:
     return events(_records(spark, rows), _NAMING).localCheckpoint()
 
 
-def _counted(spark: SparkSession, passing: DataFrame) -> list[Said] | None:
-    stats = BatchCounter(spark)
+def _counted(spark: SparkSession, passing: DataFrame, tuning: Tuning = DEFAULT_TUNING) -> list[GroupJson] | None:
+    stats = BatchCounter(spark, tuning)
     counted = passing.select(
         "*", stats.observe(F.lit(1).cast("bigint"), F.col("position"), F.col("source_table")).alias("batch")
     )
@@ -97,17 +99,17 @@ def _counted(spark: SparkSession, passing: DataFrame) -> list[Said] | None:
     return stats.groups_json()
 
 
-def _known(said: Said) -> Said:
-    """With the types of its columns in place of their kinds."""
-    return said | {"kinds": types_of(said["kinds"])}
+def _with_types(group: GroupJson) -> GroupJson:
+    """Returns the group with the types of its columns in place of their kinds."""
+    return group | {"kinds": types_of(group["kinds"])}
 
 
-def _read(passing: DataFrame) -> list[Said]:
+def _read(passing: DataFrame) -> list[GroupJson]:
     return [group.to_json() for group in groups_by_slice(passing, F.lit(0), is_small=True)[0]]
 
 
-def _sorted(groups: list[Said]) -> list[Said]:
-    return sorted(map(_known, groups), key=repr)
+def _sorted(groups: list[GroupJson]) -> list[GroupJson]:
+    return sorted(map(_with_types, groups), key=repr)
 
 
 def test_in_one_task(spark: SparkSession, captured: DataFrame) -> None:
@@ -150,14 +152,14 @@ def test_in_several_tasks(spark: SparkSession, captured: DataFrame) -> None:
         assert passing.rdd.getNumPartitions() == tasks
         statistics = _counted(spark, passing)
         assert statistics is not None
-        mine, read = ([g for g in groups if g["kind"] != "tombstone"] for groups in (statistics, _read(passing)))
-        assert _sorted(mine) == _sorted(read), _SEED
+        counted, read = ([g for g in groups if g["kind"] != "tombstone"] for groups in (statistics, _read(passing)))
+        assert _sorted(counted) == _sorted(read), _SEED
         tombstones, known = (_tombstones(groups) for groups in (statistics, _read(passing)))
         assert tombstones.total() == known.total()
         assert all(tombstones[table] <= count for table, count in known.items() if table is not None)
 
 
-def _tombstones(groups: list[Said]) -> Counter[str | None]:
+def _tombstones(groups: list[GroupJson]) -> Counter[str | None]:
     counts: Counter[str | None] = Counter()
     for group in groups:
         if group["kind"] == "tombstone":
@@ -182,14 +184,11 @@ def test_a_second_batch_knows_the_shapes_of_the_first(
     assert _counted(spark, passing) == first
 
 
-def test_once_too_many_shapes_are_known_they_are_looked_up_again(
-    spark: SparkSession, captured: DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_once_too_many_shapes_are_known_they_are_looked_up_again(spark: SparkSession, captured: DataFrame) -> None:
     """Those of a batch are forgotten before it asks which it knows, not after."""
     passing = captured.where("schema_id is null and source_table in ('s.t1', 's.t2')").coalesce(1)
     first = _counted(spark, passing)
-    monkeypatch.setattr("ingest.batches.batch_stats._MOST_KNOWN", 0)
-    assert _counted(spark, passing) == first
+    assert _counted(spark, passing, replace(DEFAULT_TUNING, remembered_images=0)) == first
 
 
 def test_what_tells_something_new_each_time_is_counted_by_who_reads_it(spark: SparkSession) -> None:

@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame, SparkSession
 from ingest.batches.rules import DEFAULT_PLACEHOLDER, Rules
 from ingest.changelog.accounting import Account
 from ingest.delta.delta_table import Table
-from ingest.lakehouse import silver
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.silver import Silver
@@ -30,6 +29,8 @@ from ingest.sources.files import FileSource, lines
 from ingest.testing import Event, fold, fold_bag
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_bag, random_changelog
 from ingest.testing.notation import parse_events
+from ingest.tuning import DEFAULT_TUNING
+from tests.tunings import LARGE_FILES
 
 pytestmark = pytest.mark.spark
 CASES = int(os.environ.get("FUZZ_CASES", "200")) // 10
@@ -59,22 +60,19 @@ def mortal(monkeypatch: pytest.MonkeyPatch) -> Random:
     return random
 
 
-def until_it_ends(
-    spark: SparkSession, layout: Lakehouse, file: Path, size: int, random: Random, monkeypatch: pytest.MonkeyPatch
-) -> int:
-    """Runs until all is merged; how many of them died. Each either rewrites files or marks rows as gone. Every other
-    one takes all that is left as one slice: but not what had begun as a smaller one. The rest merge each batch as soon
-    as it is captured, while it is still at hand."""
+def until_it_ends(spark: SparkSession, layout: Lakehouse, file: Path, size: int, random: Random) -> int:
+    """Runs until all is merged. Returns the number of runs that died. A run either rewrites files or writes deletion
+    vectors. Every other run merges all that is left as one slice, except a slice that had begun as a smaller one; the
+    others merge each batch right after its capture, which keeps it cached."""
     deaths = 0
-    rewritable = silver._REWRITABLE
     while True:
-        bronze = Bronze(spark, layout.bronze(PIPELINE))
         source = FileSource(list(lines([file])))
-        monkeypatch.setattr(silver, "_REWRITABLE", random.choice([0, rewritable]))
+        rules = Rules(tuning=random.choice([LARGE_FILES, DEFAULT_TUNING]))
+        bronze = Bronze(spark, layout.bronze(PIPELINE), tuning=rules.tuning)
         later = bool(deaths % 2)
         try:
-            capture = Capture(spark, source, bronze, Rules().naming, size, merges=not later)
-            merge = Merge(spark, PIPELINE, layout, Rules(), bronze, slice_events=1 << 30 if later else 1)
+            capture = Capture(spark, source, bronze, rules.naming, size, merges=not later)
+            merge = Merge(spark, PIPELINE, layout, rules, bronze, slice_events=1 << 30 if later else 1)
             while capture.step():
                 if not later:
                     merge.step(capture.captured.batch)
@@ -102,12 +100,12 @@ def test_runs_that_die_add_up_to_one_that_lived(
     file = tmp_path / "events.jsonl"
     file.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
     layout = Lakehouse(str(tmp_path / "lakehouse"))
-    deaths = until_it_ends(spark, layout, file, len(records) // 3 + 1, mortal, monkeypatch)
+    deaths = until_it_ends(spark, layout, file, len(records) // 3 + 1, mortal)
     print(f"{deaths} runs died (FUZZ_SEED={SEED} FUZZ_CASES={CASES * 10})")
     assert deaths > 3
     monkeypatch.undo()
     _holds_keyed(table_of(spark, layout, "f.keyed"), changelogs)
-    _holds_bags(table_of(spark, layout, "f.bag"), [said for said, _ in bags])
+    _holds_bags(table_of(spark, layout, "f.bag"), [events for events, _ in bags])
     bronze = Bronze(spark, layout.bronze(PIPELINE)).rows()
     found = audit(bronze, Accounts(spark, layout.accounts, PIPELINE).rows())
     assert found.problems == []
@@ -118,23 +116,23 @@ def test_what_follows_a_slice_that_died_before_it_was_accounted_for(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by chance: of a table without a key the slices after such a death were never written."""
-    said, sent = random_bag(Random(SEED), 12)
+    events, sent = random_bag(Random(SEED), 12)
     file = tmp_path / "events.jsonl"
     records = as_debezium(sent, "f.bag", 0, DEFAULT_PLACEHOLDER)
     file.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
     died, add = list[int](), Accounts.add
 
-    def dying(accounts: Accounts, merged: int, upto: int, found: list[Account]) -> None:
+    def dying(accounts: Accounts, merged: int, through_batch: int, found: list[Account]) -> None:
         if not died:
-            died.append(upto)
+            died.append(through_batch)
             raise Died
-        add(accounts, merged, upto, found)
+        add(accounts, merged, through_batch, found)
 
     monkeypatch.setattr(Accounts, "add", dying)
     layout = Lakehouse(str(tmp_path / "lakehouse"))
-    deaths = until_it_ends(spark, layout, file, len(records) // 2 + 1, Random(SEED), monkeypatch)
+    deaths = until_it_ends(spark, layout, file, len(records) // 2 + 1, Random(SEED))
     assert (deaths, died) == (1, [1])
-    _holds_bags(table_of(spark, layout, "f.bag"), [said])
+    _holds_bags(table_of(spark, layout, "f.bag"), [events])
 
 
 def test_no_row_goes_before_its_tombstone_is_there(
@@ -178,5 +176,5 @@ def _holds_bags(rows: list[dict[str, Any]], bags: list[list[Event]]) -> None:
     found: dict[int, Counter[Any]] = {n: Counter() for n in range(len(bags))}
     for row in rows:
         found[row["case"]][tuple(sorted((c, row[c]) for c in COLUMNS))] += 1
-    for number, said in enumerate(bags):
-        assert found[number] == fold_bag(said), (number, SEED, said)
+    for number, events in enumerate(bags):
+        assert found[number] == fold_bag(events), (number, SEED, events)

@@ -45,8 +45,8 @@ class Database:
         locked = {key for _, key, _, _ in self._open[1 - session]}
         key = self._random.choice([k for k in range(KEYS) if k not in locked] or [KEYS + session])
         known = {k: op for op, k, _, _ in self._open[session]}
-        there = known[key] != "d" if key in known else key in self._rows
-        op = self._random.choice("ud") if there else "c"
+        exists = known[key] != "d" if key in known else key in self._rows
+        op = self._random.choice("ud") if exists else "c"
         self._lsn += 10
         self._open[session].append((op, key, self._lsn, self._random.randrange(1000)))
 
@@ -75,14 +75,20 @@ class Database:
         self.topic += [r | {} for r in sent[max(0, len(sent) - self._random.randrange(6)) :]]
 
     def _send(self, op: str, key: int, value: int, **source: Any) -> None:
-        said = {"connector": "postgresql", "name": "db", "schema": "public", "table": "stock", "ts_ms": 1} | source
+        origin = {
+            "connector": "postgresql",
+            "name": "db",
+            "schema": "public",
+            "table": "stock",
+            "ts_ms": 1,
+        } | source
         if self._sequenced:
             committed = self._committed or None
             at = source["lsn"] or self._committed
-            said["sequence"] = json.dumps([committed and str(committed), str(at)])
+            origin["sequence"] = json.dumps([committed and str(committed), str(at)])
         row = {"case": self._case, "id": key}
         after = None if op == "d" else row | {"v": value}
-        self.topic.append({"key": row, "value": {"before": None, "after": after, "op": op, "source": said}})
+        self.topic.append({"key": row, "value": {"before": None, "after": after, "op": op, "source": origin}})
         self.newest[key] = None if op == "d" else value
 
 

@@ -78,12 +78,12 @@ def _sent(text: str) -> Any:
     return json.loads(text, parse_float=Decimal, parse_int=Decimal)
 
 
-def _held(value: Any, sent: Any, kind: str) -> Any:
+def _comparable(value: Any, sent: Any, kind: str) -> Any:
     """What a column of this type holds, as the JSON that was sent."""
     if value is None or kind == "unknown":
         return value
     if kind.startswith("array<"):
-        return [_held(one, None, kind[6:-1]) for one in value]
+        return [_comparable(one, None, kind[6:-1]) for one in value]
     if kind in ("json", "decimal_text") or (kind == "string" and not isinstance(sent, str)):
         return json.loads(value, parse_float=Decimal, parse_int=Decimal)
     return Decimal(str(value)) if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else value
@@ -108,7 +108,7 @@ def test_rows_hold_what_was_sent_however_it_was_cut(spark: SparkSession, tmp_pat
         assert of_types == types, (seed, size)
         assert of_lines == lines, (seed, size)
     assert {"int53", "int64", "float64", "decimal_text", "json", "string"} <= set(types.values()), "they vary"
-    for held in (json.loads(line, parse_float=Decimal) for line in lines):
-        for name, text in rows[held["id"]].items():
+    for row in (json.loads(line, parse_float=Decimal) for line in lines):
+        for name, text in rows[row["id"]].items():
             sent = _sent(text)
-            assert _held(held[name], sent, types[name]) == sent, (seed, name, types[name], text, held[name])
+            assert _comparable(row[name], sent, types[name]) == sent, (seed, name, types[name], text, row[name])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, count, zip_longest
 from pathlib import Path
 from random import Random
@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 
 from ingest.backfill.replay import Case, Delivery, replay
 from ingest.batches.rules import DEFAULT_PLACEHOLDER
+from ingest.delta.classes import as_list
 from ingest.jvm.library import ENVIRONMENT, tasks_have_library
-from ingest.lakehouse import page_index, silver
-from ingest.loop import capture
-from ingest.testing import Event, fold, format_events, parse_events, shrink
+from ingest.testing import Event, fold, format_events, parse_events, shrink, strategies
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_changelog
-from ingest.testing.strategies import changelogs, deliveries
+from ingest.tuning import DEFAULT_TUNING, Tuning
+from tests.tunings import LARGE_BATCHES, MANY_KEYS
 
 pytestmark = pytest.mark.spark
 CASES = int(os.environ.get("FUZZ_CASES", "200"))
@@ -56,9 +56,13 @@ TRUNCATED = (
 DRAWS = settings(database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 
-def rows_of(path: Path) -> dict[int, dict[Any, dict[str, Any]]]:
-    """case → id → row."""
-    found: dict[int, dict[Any, dict[str, Any]]] = defaultdict(dict)
+Rows = dict[Any, dict[str, Any]]
+"""id → row."""
+
+
+def rows_of(path: Path) -> dict[int, Rows]:
+    """Returns case → its rows, of a table's JSON lines."""
+    found: dict[int, Rows] = defaultdict(dict)
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         case, key = row.pop("case"), row.pop("id")
@@ -67,60 +71,85 @@ def rows_of(path: Path) -> dict[int, dict[Any, dict[str, Any]]]:
     return found
 
 
-Rows = dict[Any, dict[str, Any]]
-
-
 def sizes(cases: int) -> list[int]:
-    """How many changelogs each Spark job folds."""
+    """Returns the number of changelogs of each replay."""
     return [min(CASES_PER_FOLD, cases - at) for at in range(0, cases, CASES_PER_FOLD)]
 
 
-def folded(
-    spark: SparkSession, folder: Path, said: Sequence[list[Event]], batches: int, tables: int, size: int | None = None
-) -> list[Rows]:
-    """The rows that each changelog comes to. Each is a partition of one of `tables` topics, and rows of its own in
-    that topic's table. `size`: of a batch, in place of their number; then the changelogs take turns, event by event."""
-    folder.mkdir(parents=True)
-    file = folder / "events.jsonl"
-    topics = [
-        as_debezium(events, f"fuzz.t{case % tables}", case, DEFAULT_PLACEHOLDER) for case, events in enumerate(said)
-    ]
-    in_turn = chain.from_iterable(zip_longest(*topics)) if size else chain.from_iterable(topics)
-    file.write_text("".join(json.dumps(record) + "\n" for record in in_turn if record), encoding="utf-8")
-    delivery = Delivery(batch_size=size or sum(map(len, said)) // batches + 1, seed=None if size else SEED)
-    ((_, summary),) = replay(spark, [Case("fuzz", (file,), None, folder / "out")], delivery, "jsonl")
-    found: dict[int, dict[Any, dict[str, Any]]] = {}
-    for table in summary["tables"].values():
-        found |= rows_of(folder / "out" / table["file"])
-    assert summary["read"] == sum(map(len, said))
-    assert summary["quarantined"] == 0
-    assert summary["read"] == summary["applied"] + summary["superseded"] + summary["suppressed"]
-    return [found.get(case, {}) for case in range(len(said))]
+@dataclass(frozen=True)
+class Replay:
+    """Merges changelogs in a folder of its own for each replay. `batches`: their number, in random order. `tables`:
+    number of tables, to which the changelogs are dealt out."""
+
+    spark: SparkSession
+    folder: Path
+    batches: int = 1
+    tables: int = 1
+    tuning: Tuning = DEFAULT_TUNING
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def rows(self, changelogs: Sequence[list[Event]], batch_size: int | None = None) -> list[Rows]:
+        """Returns silver's rows of each changelog. Each is a partition of one of the topics, and has rows of its own in
+        that topic's table. `batch_size`: records per batch, in place of `batches`; the changelogs then take turns,
+        event by event."""
+        folder = self.folder / str(next(self.numbers))
+        folder.mkdir(parents=True)
+        file = folder / "events.jsonl"
+        topics = [
+            as_debezium(events, f"fuzz.t{case % self.tables}", case, DEFAULT_PLACEHOLDER)
+            for case, events in enumerate(changelogs)
+        ]
+        records = chain.from_iterable(zip_longest(*topics)) if batch_size else chain.from_iterable(topics)
+        file.write_text("".join(json.dumps(record) + "\n" for record in records if record), encoding="utf-8")
+        event_count = sum(map(len, changelogs))
+        delivery = Delivery(batch_size or event_count // self.batches + 1, seed=None if batch_size else SEED)
+        cases = [Case("fuzz", (file,), None, folder / "out")]
+        ((_, summary),) = replay(self.spark, cases, delivery, "jsonl", self.tuning)
+        found: dict[int, Rows] = {}
+        for table in summary["tables"].values():
+            found |= rows_of(folder / "out" / table["file"])
+        assert summary["read"] == event_count
+        assert summary["quarantined"] == 0
+        assert summary["read"] == summary["applied"] + summary["superseded"] + summary["suppressed"]
+        return [found.get(case, {}) for case in range(len(changelogs))]
+
+    def require_oracle_rows(self, changelogs: Sequence[list[Event]]) -> None:
+        """Fails where silver's rows differ from the oracle's. Shrinks and prints the first changelog that differs."""
+        wrong = [e for e, differs in zip(changelogs, self._differ(changelogs), strict=True) if differs]
+        if wrong:
+            small = shrink(wrong[0], self._differ)
+            print(f"\n{format_events(small, COLUMNS)}\n  should be {fold(small, COLUMNS)}")
+        assert not wrong, f"{len(wrong)} of {len(changelogs)} changelogs differ (FUZZ_SEED={SEED} FUZZ_CASES={CASES})"
+
+    def _differ(self, changelogs: Sequence[list[Event]]) -> list[bool]:
+        found = self.rows(changelogs)
+        return [fold(events, COLUMNS) != rows for events, rows in zip(changelogs, found, strict=True)]
 
 
-def holds(spark: SparkSession, folder: Path, said: list[list[Event]], batches: int, tables: int) -> None:
-    """Silver is what the reference says; where it is not, the first that differs is made small and printed."""
-    folds = count()
-
-    def differ(some: Sequence[list[Event]]) -> list[bool]:
-        found = folded(spark, folder / str(next(folds)), some, batches, tables)
-        return [fold(events, COLUMNS) != rows for events, rows in zip(some, found, strict=True)]
-
-    wrong = [events for events, differs in zip(said, differ(said), strict=True) if differs]
-    if wrong:
-        small = shrink(wrong[0], differ)
-        print(f"\n{format_events(small, COLUMNS)}\n  should be {fold(small, COLUMNS)}")
-    assert not wrong, f"{len(wrong)} of {len(said)} changelogs differ (FUZZ_SEED={SEED} FUZZ_CASES={CASES})"
+def generated_stages(spark: SparkSession) -> set[tuple[int, str]]:
+    """Returns the newest queries' stages of generated code that have run: the query's number, and the stage's name."""
+    context: Any = spark.sparkContext._jsc
+    context.sc().listenerBus().waitUntilEmpty()
+    store = spark._jsparkSession.sharedState().statusStore()
+    found = set()
+    for query in as_list(store.executionsList()):
+        run, number = store.executionMetrics(query.executionId()), query.executionId()
+        for node in as_list(store.planGraph(number).allNodes()):
+            if node.name().startswith("WholeStageCodegen") and any(
+                run.contains(m.accumulatorId()) for m in as_list(node.metrics())
+            ):
+                found.add((number, node.name()))
+    return found
 
 
 def sampled(random: Random, size: int, number: int) -> list[list[Event]]:
-    """For two tables in turn: any changelogs, half of them such as a real table could have gone through; and those
-    with whole images alone, which are merged row by row."""
+    """Returns `size` changelogs for two tables in turn: one with partial images, of which half are histories that a
+    source could have written; one with whole images only."""
     consistent: list[list[Event]] = []
 
     @seed(SEED + number)
     @settings(DRAWS, max_examples=size // 4 + 1)
-    @given(changelogs().flatmap(deliveries))
+    @given(strategies.changelogs().flatmap(strategies.deliveries))
     def draw(events: list[Event]) -> None:
         consistent.append(events)
 
@@ -134,48 +163,49 @@ def sampled(random: Random, size: int, number: int) -> list[list[Event]]:
 
 
 @pytest.mark.parametrize(
-    ("batches", "size"),
+    ("batches", "tuning"),
     [
-        (1, "small"),
-        pytest.param(7, "large", marks=pytest.mark.long),
-        pytest.param(12, "few of large", marks=pytest.mark.long),
+        pytest.param(1, DEFAULT_TUNING, id="1-small"),
+        pytest.param(7, LARGE_BATCHES, marks=pytest.mark.long, id="7-large"),
+        pytest.param(12, MANY_KEYS, marks=pytest.mark.long, id="12-few of large"),
     ],
 )
-def test_silver_is_what_the_reference_says(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int, size: str
-) -> None:
-    """Tables of any size are written as `size` ones are: files anew, or rows marked and keys looked for by page. Of
-    large ones the events are not at hand, as very many are not, and as of these the first batches are held against all
-    that is stored, later ones against what is there of their keys; unless they are few: then about every other batch
-    has too many keys to look for them by page."""
-    if size != "small":
-        monkeypatch.setattr(silver, "_REWRITABLE", 0)
-        monkeypatch.setattr(page_index, "_SEARCHED", 0)
-    if size == "large":
-        monkeypatch.setattr(capture, "SMALL_SLICE_EVENTS", -1)
-        monkeypatch.setattr(sys.modules["ingest.reconcile.whole_rows"], "SMALL_BATCH_EVENTS", -1)
-        monkeypatch.setattr(sys.modules["ingest.reconcile.whole_rows"], "FEW_KEYS", -1)
-        monkeypatch.setattr(sys.modules["ingest.reconcile.whole_rows"], "_WHOLE", 1)
-    if size == "few of large":
-        monkeypatch.setattr(page_index, "FEW_KEYS", 80)
-        monkeypatch.setattr(page_index, "_key_summary", page_index._key_summary.__wrapped__)  # which knows it
+def test_silver_is_what_the_reference_says(spark: SparkSession, tmp_path: Path, batches: int, tuning: Tuning) -> None:
     random = Random(SEED)
+    replays = Replay(spark, tmp_path, batches, tables=2, tuning=tuning)
     for number, cases in enumerate(sizes(CASES)):
-        holds(spark, tmp_path / str(number), sampled(random, cases, number), batches, tables=2)
+        replays.require_oracle_rows(sampled(random, cases, number))
+
+
+@pytest.mark.parametrize(
+    ("size", "tuning"),
+    [
+        pytest.param(24, DEFAULT_TUNING, id="small"),
+        pytest.param(CASES, DEFAULT_TUNING, marks=pytest.mark.long, id="many-small"),
+        pytest.param(CASES, LARGE_BATCHES, marks=pytest.mark.long, id="many-large"),
+    ],
+)
+def test_silver_is_the_same_under_the_settings_of_a_run(
+    production: SparkSession, tmp_path: Path, size: int, tuning: Tuning
+) -> None:
+    """Other tests run without generated code, and in one partition."""
+    before = generated_stages(production)
+    Replay(production, tmp_path, 3, tables=2, tuning=tuning).require_oracle_rows(sampled(Random(SEED), size, 0))
+    assert generated_stages(production) - before
 
 
 @pytest.mark.long
 def test_truncates_empty_what_was_before_them(spark: SparkSession, tmp_path: Path) -> None:
     random = Random(SEED)
     truncated = [random_changelog(random, 12, truncates=True) for _ in range(8)]
-    holds(spark, tmp_path / "run", truncated, batches=4, tables=8)
+    Replay(spark, tmp_path, 4, tables=8).require_oracle_rows(truncated)
 
 
 def test_truncates_leave_what_came_after_them(spark: SparkSession, tmp_path: Path) -> None:
-    """One event of each table a batch, the truncate before or after what it takes away."""
-    said = [parse_events(text, COLUMNS) for text in TRUNCATED]
-    found = folded(spark, tmp_path / "run", said, 1, len(said), len(said))
-    assert found == [fold(one, COLUMNS) for one in said]
+    """Each batch has one event of each table, the truncate before or after the events that it removes."""
+    changelogs = [parse_events(text, COLUMNS) for text in TRUNCATED]
+    found = Replay(spark, tmp_path, tables=len(changelogs)).rows(changelogs, len(changelogs))
+    assert found == [fold(events, COLUMNS) for events in changelogs]
 
 
 @pytest.mark.parametrize("lane", [pytest.param("with the library", marks=pytest.mark.long), "without it"])
@@ -184,17 +214,16 @@ def test_random_changelogs_with_and_without_the_java_library(
 ) -> None:
     monkeypatch.setenv(ENVIRONMENT, "on" if lane == "with the library" else "off")
     assert tasks_have_library(spark.sparkContext) == (lane == "with the library")
-    said = sampled(Random(SEED), 16, 0)
-    holds(spark, tmp_path / "in batches", said, batches=3, tables=2)
-    said = [parse_events(text, COLUMNS) for text in (*FOUND, *LATE_EVENTS)]
-    should = [fold(one, COLUMNS) for one in said]
-    assert folded(spark, tmp_path / "one by one", said, 1, 1, len(said)) == should
+    Replay(spark, tmp_path / "in batches", 3, tables=2).require_oracle_rows(sampled(Random(SEED), 16, 0))
+    changelogs = [parse_events(text, COLUMNS) for text in (*FOUND, *LATE_EVENTS)]
+    expected = [fold(events, COLUMNS) for events in changelogs]
+    assert Replay(spark, tmp_path / "one by one").rows(changelogs, len(changelogs)) == expected
 
 
 @pytest.mark.parametrize(("events", "tables"), [(1, 1), pytest.param(2, 2, marks=pytest.mark.long)])
-@pytest.mark.parametrize("which", [FOUND, LATE_EVENTS], ids=["found wrong once", "told late"])
-def test_these_are_right(spark: SparkSession, tmp_path: Path, which: Sequence[str], events: int, tables: int) -> None:
+@pytest.mark.parametrize("texts", [FOUND, LATE_EVENTS], ids=["found wrong once", "told late"])
+def test_these_are_right(spark: SparkSession, tmp_path: Path, texts: Sequence[str], events: int, tables: int) -> None:
     """Merged by one or two events of each changelog at a time."""
-    said = [parse_events(text, COLUMNS) for text in which]
-    should = [fold(one, COLUMNS) for one in said]
-    assert folded(spark, tmp_path / "run", said, 1, tables, events * len(said)) == should
+    changelogs = [parse_events(text, COLUMNS) for text in texts]
+    expected = [fold(one, COLUMNS) for one in changelogs]
+    assert Replay(spark, tmp_path, tables=tables).rows(changelogs, events * len(changelogs)) == expected

@@ -32,18 +32,18 @@ def test_no_later_batch_of_few_changes_is_planned_anew(
 ) -> None:
     made = list[tuple[str, bool]]()
 
-    class Told(RowPlan):
+    class CountedPlan(RowPlan):
         def __init__(self, spark: SparkSession, query: prepared.Query, *of: Any) -> None:
             super().__init__(spark, query, *of)
             made.append((query.__name__, self.repeats))
 
-    class Scanned(ScanPlan):
+    class CountedScan(ScanPlan):
         def __init__(self, query: prepared.Query, *of: Any) -> None:
             super().__init__(query, *of)
             made.append((query.__name__, self.repeats))
 
-    monkeypatch.setattr(prepared, "RowPlan", Told)
-    monkeypatch.setattr(prepared, "ScanPlan", Scanned)
+    monkeypatch.setattr(prepared, "RowPlan", CountedPlan)
+    monkeypatch.setattr(prepared, "ScanPlan", CountedScan)
     prepared._plan.cache_clear()  # Tables with the same columns share plans: those of other tests.
     file = tmp_path / "events.jsonl"
     changes = parse_events(f"{_FIRST} {_MORE}", COLUMNS)

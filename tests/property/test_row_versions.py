@@ -17,11 +17,11 @@ from pyspark.sql import Row, SparkSession
 
 from ingest.backfill.replay import Case, Delivery, replay
 from ingest.batches.rules import DEFAULT_PLACEHOLDER
-from ingest.lakehouse import page_index, silver
 from ingest.names import Lakehouse
-from ingest.testing import Event, RowVersion, fold_versions, format_events, shrink
+from ingest.testing import Event, RowVersion, fold_versions, format_events, shrink, strategies
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_changelog
-from ingest.testing.strategies import changelogs, deliveries
+from ingest.tuning import DEFAULT_TUNING, Tuning
+from tests.tunings import LARGE_TABLES
 
 pytestmark = pytest.mark.spark
 CASES = int(os.environ.get("FUZZ_CASES", "120"))
@@ -30,23 +30,25 @@ DRAWS = settings(database=None, deadline=None, phases=[Phase.generate], suppress
 TABLE = "fuzz.t"
 
 
-def kept(spark: SparkSession, folder: Path, said: Sequence[list[Event]], batches: int) -> list[list[RowVersion]]:
-    """The versions that each changelog comes to; each is a partition of one topic, and rows of its own."""
+def stored_versions(
+    spark: SparkSession, folder: Path, changelogs: Sequence[list[Event]], batches: int, tuning: Tuning = DEFAULT_TUNING
+) -> list[list[RowVersion]]:
+    """Returns the row versions of each changelog. Each is a partition of one topic, and has rows of its own."""
     folder.mkdir(parents=True)
     file, tables_file = folder / "events.jsonl", folder / "tables.json"
     tables_file.write_text(json.dumps({"tables": {TABLE: {"history": True}}}), encoding="utf-8")
     with file.open("w", encoding="utf-8") as lines:
-        for case, events in enumerate(said):
+        for case, events in enumerate(changelogs):
             for record in as_debezium(events, TABLE, case, DEFAULT_PLACEHOLDER):
                 lines.write(json.dumps(record) + "\n")
-    size = sum(map(len, said)) // batches + 1
-    list(replay(spark, [Case("fuzz", (file,), tables_file, folder / "out")], Delivery(size, SEED), "delta"))
+    size = sum(map(len, changelogs)) // batches + 1
+    list(replay(spark, [Case("fuzz", (file,), tables_file, folder / "out")], Delivery(size, SEED), "delta", tuning))
     path = Lakehouse(str(folder / "out")).history("fuzz", TABLE)
-    found: list[list[RowVersion]] = [[] for _ in said]
+    found: list[list[RowVersion]] = [[] for _ in changelogs]
     if Path(path).exists():
         for row in spark.read.format("delta").load(path).collect():
             found[row["case"]].append(version(row))
-    return [[v for v in mine if v.since != v.until] for mine in found]
+    return [[v for v in versions if v.since != v.until] for versions in found]
 
 
 def version(row: Row) -> RowVersion:
@@ -67,26 +69,29 @@ def same(one: Sequence[RowVersion], other: Sequence[RowVersion]) -> bool:
     return sorted(map(repr, one)) == sorted(map(repr, other))
 
 
-@pytest.mark.parametrize(("batches", "size"), [(1, "small"), pytest.param(7, "large", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("batches", "tuning"),
+    [
+        pytest.param(1, DEFAULT_TUNING, id="small"),
+        pytest.param(7, LARGE_TABLES, marks=pytest.mark.long, id="large"),
+    ],
+)
 def test_the_versions_of_a_row_are_what_the_reference_says(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int, size: str
+    spark: SparkSession, tmp_path: Path, batches: int, tuning: Tuning
 ) -> None:
-    if size == "large":
-        monkeypatch.setattr(silver, "_REWRITABLE", 0)
-        monkeypatch.setattr(page_index, "_SEARCHED", 0)
     folds = count()
 
     def differ(some: Sequence[list[Event]]) -> list[bool]:
-        found = kept(spark, tmp_path / str(next(folds)), some, batches)
-        return [not same(fold_versions(events, COLUMNS), mine) for events, mine in zip(some, found, strict=True)]
+        found = stored_versions(spark, tmp_path / str(next(folds)), some, batches, tuning)
+        return [not same(fold_versions(e, COLUMNS), versions) for e, versions in zip(some, found, strict=True)]
 
-    said = sampled(Random(SEED), CASES)
-    wrong = [events for events, differs in zip(said, differ(said), strict=True) if differs]
+    changelogs = sampled(Random(SEED), CASES)
+    wrong = [events for events, differs in zip(changelogs, differ(changelogs), strict=True) if differs]
     if wrong:
         small = shrink(wrong[0], differ)
-        found = kept(spark, tmp_path / "small", [small], batches)
+        found = stored_versions(spark, tmp_path / "small", [small], batches, tuning)
         print(f"\n{format_events(small, COLUMNS)}\n  should be {fold_versions(small, COLUMNS)}\n  and is {found}")
-    assert not wrong, f"{len(wrong)} of {len(said)} changelogs differ (FUZZ_SEED={SEED} FUZZ_CASES={CASES})"
+    assert not wrong, f"{len(wrong)} of {len(changelogs)} changelogs differ (FUZZ_SEED={SEED} FUZZ_CASES={CASES})"
 
 
 def sampled(random: Random, size: int) -> list[list[Event]]:
@@ -95,7 +100,7 @@ def sampled(random: Random, size: int) -> list[list[Event]]:
 
     @seed(SEED)
     @settings(DRAWS, max_examples=size // 2)
-    @given(changelogs().flatmap(deliveries))
+    @given(strategies.changelogs().flatmap(strategies.deliveries))
     def draw(events: list[Event]) -> None:
         consistent.append(events)
 
@@ -108,5 +113,5 @@ def test_a_truncate_ends_every_version(spark: SparkSession, tmp_path: Path) -> N
     random = Random(SEED)
     for number in range(4):
         events = [replace(e, offset=n) for n, e in enumerate(random_changelog(random, 12, truncates=True))]
-        (found,) = kept(spark, tmp_path / str(number), [events], 4)
+        (found,) = stored_versions(spark, tmp_path / str(number), [events], 4)
         assert same(found, fold_versions(events, COLUMNS)), format_events(events, COLUMNS)

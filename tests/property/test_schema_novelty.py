@@ -106,9 +106,9 @@ def _events(spark: SparkSession, values: list[Value]) -> DataFrame:
     )
     given = {"op": F.lit("u"), "topic": F.lit("t"), "partition": F.lit(0), "source_table": F.lit("t")}
     given["position"] = position_literal((0,) * len(POSITION))
-    there = {"offset", "value", "wrapped"}
+    given_names = {"offset", "value", "wrapped"}
     columns = [
-        (F.col(f.name) if f.name in there else given.get(f.name, F.lit(None))).cast(f.dataType).alias(f.name)
+        (F.col(f.name) if f.name in given_names else given.get(f.name, F.lit(None))).cast(f.dataType).alias(f.name)
         for f in EVENT.fields
     ]
     return rows.coalesce(1).sortWithinPartitions("offset").select(*columns, "case")
@@ -144,8 +144,8 @@ def _news(spark: SparkSession, values: list[Value], told_apart_by: str = "slice"
     """Of each, whether it is news, if that is known; cases are slices of one table, or tables of one slice."""
     case, one = F.col("case"), F.lit(0)
     slices, tables = (case, one) if told_apart_by == "slice" else (one, case)
-    asked = is_novel(spark, F.col("value"), (slices.cast("bigint"), tables.cast("string"), F.col("wrapped")))
-    events = _events(spark, values).select("offset", asked.alias("news"))
+    novelty = is_novel(spark, F.col("value"), (slices.cast("bigint"), tables.cast("string"), F.col("wrapped")))
+    events = _events(spark, values).select("offset", novelty.alias("news"))
     return [row["news"] for row in events.orderBy("offset").collect()]
 
 

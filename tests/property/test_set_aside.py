@@ -78,10 +78,10 @@ def test_faults_and_deaths_leave_what_one_run_would_have(
     assert run(40).set_aside == {}
     assert min(seen.values()) > 0, seen
     silver = {t: Silver(spark, layout.silver("f", t)) for t in ("f.keyed", "f.bag")}
-    rows = {t: [r.asDict() for r in kept.rows().collect()] for t, kept in silver.items()}
+    rows = {t: [r.asDict() for r in table.rows().collect()] for t, table in silver.items()}
     for number, life in enumerate(lives):
-        mine = {r["id"]: {c: r[c] for c in COLUMNS} for r in rows["f.keyed"] if r["case"] == number}
-        assert mine == fold(life, COLUMNS), (number, seen)
+        rows_of_case = {r["id"]: {c: r[c] for c in COLUMNS} for r in rows["f.keyed"] if r["case"] == number}
+        assert rows_of_case == fold(life, COLUMNS), (number, seen)
     for number, (rows_said, _) in enumerate(bags):
         found = Counter(tuple(sorted((c, r[c]) for c in COLUMNS)) for r in rows["f.bag"] if r["case"] == number)
         assert found == fold_bag(rows_said), (number, seen)

@@ -151,7 +151,7 @@ def test_two_runs_agree(spark: SparkSession, tmp_path: Path, monkeypatch: pytest
     bag: dict[int, Counter[Any]] = {n: Counter() for n in range(CASES)}
     for row in lake.rows("f.bag"):
         bag[row["case"]][tuple(sorted((c, row[c]) for c in COLUMNS))] += 1
-    assert bag == {n: fold_bag(said) for n, (said, _) in enumerate(bags)}
+    assert bag == {n: fold_bag(events) for n, (events, _) in enumerate(bags)}
     lake.adds_up(len(records))
 
 

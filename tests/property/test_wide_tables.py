@@ -60,8 +60,8 @@ def expected(kind: Kind, columns: int) -> dict[int, dict[str, Any]]:
 
 def folded(spark: SparkSession, root: Path, kind: Kind, columns: int) -> dict[int, dict[str, Any]]:
     """id → row, after all batches."""
-    said = [record for batch in range(BATCHES) for record in records(kind, columns, batch)]
-    file = write(root / "said", said, None) / "events.jsonl"
+    changes = [record for batch in range(BATCHES) for record in records(kind, columns, batch)]
+    file = write(root / "said", changes, None) / "events.jsonl"
     lakehouse = Lakehouse(str(root / "lakehouse"))
     bronze = Bronze(spark, lakehouse.bronze("wide"))
     capture = Capture(spark, FileSource(list(lines([file]))), bronze, Rules().naming, KEYS)

@@ -18,7 +18,6 @@ from ingest.batches.rules import DEFAULT_PLACEHOLDER, Rules
 from ingest.batches.schemas import Schemas
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.accounting import Account
-from ingest.lakehouse import silver
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.silver import Silver
@@ -30,6 +29,8 @@ from ingest.quality.accounting import audit
 from ingest.sources.files import FileSource, lines
 from ingest.testing import Event, fold
 from ingest.testing.changelogs import COLUMNS, as_debezium, random_changelog
+from ingest.tuning import DEFAULT_TUNING, Tuning
+from tests.tunings import LARGE_FILES
 
 pytestmark = pytest.mark.spark
 SEED, CASES, BATCHES = 5, 60, 3
@@ -64,31 +65,29 @@ def shared(random: Random, records: Sequence[dict[str, Any]]) -> list[list[dict[
     return parts
 
 
-def writer(spark: SparkSession, folder: Path, name: str, records: Sequence[dict[str, Any]]) -> Merge:
+def writer(spark: SparkSession, folder: Path, name: str, records: Sequence[dict[str, Any]], tuning: Tuning) -> Merge:
     layout = Lakehouse(str(folder / "lakehouse"))
     file = folder / f"{name}.jsonl"
     file.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
-    bronze = Bronze(spark, layout.bronze(name))
+    bronze = Bronze(spark, layout.bronze(name), tuning=tuning)
     capture = Capture(spark, FileSource(list(lines([file]))), bronze, Rules().naming, len(records) // BATCHES + 1)
     while capture.step():
         pass
-    return Merge(spark, SHOP, layout, Rules(), bronze, slice_events=1, writer=name)
+    return Merge(spark, SHOP, layout, Rules(tuning=tuning), bronze, slice_events=1, writer=name)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("size", ["small", "large"])
+@pytest.mark.parametrize("tuning", [DEFAULT_TUNING, LARGE_FILES], ids=["small", "large"])
 def test_two_writers_of_a_table_agree(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tuning: Tuning
 ) -> None:
-    if size == "large":
-        monkeypatch.setattr(silver, "_REWRITABLE", 0)
     random = Random(SEED)
-    said = [changelog(random) for _ in range(CASES)]
-    records = [r for n, events in enumerate(said) for r in as_debezium(events, "s.t", n, DEFAULT_PLACEHOLDER)]
+    changelogs = [changelog(random) for _ in range(CASES)]
+    records = [r for n, events in enumerate(changelogs) for r in as_debezium(events, "s.t", n, DEFAULT_PLACEHOLDER)]
     records.sort(key=lambda r: r["offset"])
     names = ["stream", "backfill"]
     parts = shared(random, records)
-    merges = [writer(spark, tmp_path, n, part) for n, part in zip(names, parts, strict=True)]
+    merges = [writer(spark, tmp_path, n, part, tuning) for n, part in zip(names, parts, strict=True)]
     attempts = count_attempts(monkeypatch)
     let_them_meet(monkeypatch, len(merges))
     together(merges)
@@ -97,7 +96,7 @@ def test_two_writers_of_a_table_agree(
     for row in Silver(spark, layout.silver(SHOP, "s.t")).rows().collect():
         assert row["id"] not in found[row["case"]], "a key has two rows"
         found[row["case"]][row["id"]] = {c: row[c] for c in COLUMNS}
-    for number, events in enumerate(said):
+    for number, events in enumerate(changelogs):
         assert found[number] == fold(events, COLUMNS), (number, SEED, events)
     for name, part in zip(names, parts, strict=True):
         report = audit(Bronze(spark, layout.bronze(name)).rows(), Accounts(spark, layout.accounts, name).rows())

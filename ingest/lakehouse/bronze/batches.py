@@ -15,6 +15,7 @@ from ingest.delta import delta_table
 from ingest.delta.data_file import DataFile
 from ingest.lakehouse.bronze.view import BronzeView
 from ingest.spark.non_foldable import non_foldable
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
 ORIGINS = "ingest.origins"
 """A property of bronze if every row has its origin."""
@@ -23,8 +24,6 @@ BatchStats = Sequence[Mapping[str, Any]]
 """Statistics of the events of some batches, a JSON object per group of events."""
 
 _ROWS_A_TASK = 5000
-_ROWS_SKIPPED = 100_000
-"""Rows of a file from which Parquet skips pages by batch."""
 _WINDOW_BYTES = 1 << 30
 
 
@@ -37,12 +36,18 @@ class BronzeBatches:
     """The merge starts after this batch."""
 
     def __init__(
-        self, spark: SparkSession, path: str, epochs: Sequence[datetime] = (), names: TableNaming | None = None
+        self,
+        spark: SparkSession,
+        path: str,
+        epochs: Sequence[datetime] = (),
+        names: TableNaming | None = None,
+        tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
         """`epochs`: the times at which the source's log began anew. `names`: how tables are named."""
+        self.tuning = tuning
         self._view = BronzeView(tuple(epochs), names or TableNaming())
         self._has_origins = False
-        self._table = delta_table.Table(spark, path)
+        self._table = delta_table.Table(spark, path, tuning)
         self._batch_stats: dict[int, tuple[int, BatchStats]] = {}
         self._cached_batch: tuple[int, DataFrame] | None = None
 
@@ -80,7 +85,8 @@ class BronzeBatches:
         if not partly:
             return rows
         # Parquet skips pages by literals only, and for each new literal Spark compiles its code anew.
-        number = F.lit if any(f.rows > _ROWS_SKIPPED for f in partly) else non_foldable
+        skips_pages = any(f.rows > self.tuning.bronze_page_filter_rows for f in partly)
+        number = F.lit if skips_pages else non_foldable
         return rows.where((F.col(BATCH) > number(after)) & (F.col(BATCH) <= number(through_batch)))
 
     def all_between(self, after: int, through_batch: int) -> DataFrame:

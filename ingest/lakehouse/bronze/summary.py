@@ -21,9 +21,6 @@ from ingest.lakehouse.bronze.table import Bronze, Offsets
 from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 
 _KIND = "bronze summary"
-_STORED_EVERY = 500_000
-"""Events after which the summary is stored: a start reads at most as many, in a hundredth of the time it took to merge
-them."""
 
 Numbers = tuple[Any, ...]
 _Place = tuple[str, int, str | None, str | None, int]
@@ -85,7 +82,7 @@ class BronzeSummary:
     def record_merged(self, batch: int, events: int) -> None:
         """Records that `events` more events, up to the batch, are merged. Stores the summary from time to time."""
         self._merged += events
-        if self._stores and self._merged >= _STORED_EVERY:
+        if self._stores and self._merged >= self._bronze.tuning.events_per_stored_summary:
             self._merged = 0
             self.log_ends(batch)
 
@@ -104,7 +101,8 @@ class BronzeSummary:
         self._through = batch
         if self._history is None or not self._stores:
             return
-        if self._bronze.count_between(self._stored_through, batch) >= _STORED_EVERY:
+        unstored = self._bronze.count_between(self._stored_through, batch)
+        if unstored >= self._bronze.tuning.events_per_stored_summary:
             ends = [astuple(end) for end in self._ends.values()]
             try:
                 self._history.store(self._reader, _KIND, self._identity(), HistoryFact(batch, {"ends": ends}))

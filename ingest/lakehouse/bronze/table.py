@@ -26,6 +26,7 @@ from ingest.lakehouse import row_rewrites
 from ingest.lakehouse.bronze.batches import ORIGINS, BatchStats, BronzeBatches
 from ingest.spark.checkpoints import checkpoint_until_unpersisted, unpersist
 from ingest.spark.non_foldable import non_foldable
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
 _STATISTICS = ",".join(["batch", "timestamp", "topic", "partition", "offset", "source_table"])
 """Columns with statistics in the log: those by which batches and tables are looked up, and nothing of a key or a
@@ -36,10 +37,6 @@ Offsets = dict[str, dict[int, int]]
 _TOPIC_IDS = "ingest.topicIds"
 _LARGE = 4 << 20
 """Bytes from which a captured file is not compacted: of what a stream captures little by little, few are as large."""
-_COMPACTED_BYTES, _COMPACTED_ROWS = 16 << 20, 250_000
-"""Compaction fills a file up to one of them. An erasure rewrites each file that it touches, so that its cost must not
-grow with the history around the events."""
-
 _LOOKED_BACK = 200
 """Newest commits among which a capture's is searched. Few compactions and erasures commit in between."""
 
@@ -70,10 +67,15 @@ class Bronze(BronzeBatches):
     """The bronze table of one pipeline."""
 
     def __init__(
-        self, spark: SparkSession, path: str, epochs: Sequence[datetime] = (), names: TableNaming | None = None
+        self,
+        spark: SparkSession,
+        path: str,
+        epochs: Sequence[datetime] = (),
+        names: TableNaming | None = None,
+        tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
         """`epochs`: the times at which the source's log began anew. `names`: how tables are named."""
-        super().__init__(spark, path, epochs, names)
+        super().__init__(spark, path, epochs, names, tuning)
         self._compaction = BackgroundCompaction(self._table)
         self._topic_ids: Mapping[str, str] = {}
 
@@ -129,10 +131,12 @@ class Bronze(BronzeBatches):
         they are, in the order of their capture. Returns True if it was due."""
         if not self._table.exists():
             return False
-        bounds = ((f, f.bounds(BATCH)) for f in self._table.files().values() if f.rows < _COMPACTED_ROWS)
+        tuning = self.tuning
+        open_files = (f for f in self._table.files().values() if f.rows < tuning.bronze_file_rows)
+        bounds = ((f, f.bounds(BATCH)) for f in open_files)
         last = {f.name: batches[1] for f, batches in bounds if batches and batches[1] <= through_batch}
-        due = compaction.files_due(self._table.files_named(last), _LARGE, compaction.FILES_PER_SIZE_UNREAD)
-        files = _filling(sorted(due, key=lambda f: last[f.name]))
+        due = compaction.files_due(self._table.files_named(last), _LARGE, tuning.append_only_files_per_size)
+        files = _filling(sorted(due, key=lambda f: last[f.name]), tuning)
         return self._compaction.compact(files, lambda due: _laid_out(self._table.rows_in(due), 1))
 
     def empty(self, erased: DataFrame, within: Sequence[tuple[int, int]] | None = None) -> int:
@@ -219,12 +223,12 @@ def _user_metadata(state: CaptureState) -> dict[str, Any]:
     return {"batch": state.batch, "offsets": state.offsets}
 
 
-def _filling(files: Sequence[DataFile]) -> Sequence[DataFile]:
+def _filling(files: Sequence[DataFile], tuning: Tuning) -> Sequence[DataFile]:
     """Returns the first of `files` that fill one compacted file."""
     rows = size = 0
     for count, file in enumerate(files, start=1):
         rows, size = rows + file.rows, size + file.size
-        if rows >= _COMPACTED_ROWS or size >= _COMPACTED_BYTES:
+        if rows >= tuning.bronze_file_rows or size >= tuning.bronze_file_bytes:
             return files[:count]
     return files
 

@@ -12,6 +12,7 @@ from ingest.changelog.envelope import BATCH
 from ingest.changelog.origin import TableNaming
 from ingest.changelog.point import or_unplaced
 from ingest.lakehouse.bronze.table import Bronze
+from ingest.tuning import DEFAULT_TUNING, Tuning
 
 
 class BronzeWindow(Bronze):
@@ -26,8 +27,9 @@ class BronzeWindow(Bronze):
         through_batch: int,
         epochs: Sequence[datetime] = (),
         names: TableNaming | None = None,
+        tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
-        super().__init__(spark, path, epochs, names)
+        super().__init__(spark, path, epochs, names, tuning)
         self.chosen = chosen
         self._chosen_or_unplaced = F.lit(True) if chosen is None else or_unplaced(chosen)
         self._through_batch = through_batch
