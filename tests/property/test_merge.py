@@ -178,19 +178,20 @@ def test_silver_is_what_the_reference_says(spark: SparkSession, tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    ("size", "tuning"),
+    ("size", "batches", "tuning"),
     [
-        pytest.param(24, DEFAULT_TUNING, id="small"),
-        pytest.param(CASES, DEFAULT_TUNING, marks=pytest.mark.long, id="many-small"),
-        pytest.param(CASES, LARGE_BATCHES, marks=pytest.mark.long, id="many-large"),
+        pytest.param(24, 2, DEFAULT_TUNING, id="few"),
+        pytest.param(CASES, 7, DEFAULT_TUNING, marks=pytest.mark.long, id="many"),
+        pytest.param(CASES, 7, LARGE_BATCHES, marks=pytest.mark.long, id="many-large"),
     ],
 )
 def test_silver_is_the_same_under_the_settings_of_a_run(
-    production: SparkSession, tmp_path: Path, size: int, tuning: Tuning
+    production: SparkSession, tmp_path: Path, size: int, batches: int, tuning: Tuning
 ) -> None:
-    """Other tests run without generated code, and in one partition."""
+    """Other tests run without generated code and in one partition."""
     before = generated_stages(production)
-    Replay(production, tmp_path, 3, tables=2, tuning=tuning).require_oracle_rows(sampled(Random(SEED), size, 0))
+    replays = Replay(production, tmp_path, batches, tables=2, tuning=tuning)
+    replays.require_oracle_rows(sampled(Random(SEED), size, 0))
     assert generated_stages(production) - before
 
 
