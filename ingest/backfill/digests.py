@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ingest.changelog.values.types import Kind, LogicalType
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.silver import Silver
 from ingest.merge.row_versions import VALID_FROM, VALID_TO
 from ingest.names import Lakehouse
 from ingest.quality.digest import Digest, digest_of
+from ingest.values.types import Kind, LogicalType
 
 
 def table_digests(spark: SparkSession, lakehouse: Lakehouse, pipeline: str) -> dict[str, Digest]:

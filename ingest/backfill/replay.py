@@ -18,8 +18,6 @@ from ingest.changelog.accounting import COUNTS, Account
 from ingest.changelog.change import quoted
 from ingest.changelog.naming import Naming
 from ingest.changelog.origin import TableNaming
-from ingest.changelog.values.render import json_object, rendered
-from ingest.changelog.values.types import OutOfRange
 from ingest.errors import ConfigError
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.quarantine import Quarantine
@@ -30,6 +28,8 @@ from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse, path_segment
 from ingest.sources.files import FileSource, Line, lines, shuffled
 from ingest.tuning import DEFAULT_TUNING, Tuning
+from ingest.values.render import json_object, rendered
+from ingest.values.types import OutOfRange
 
 Format = Literal["delta", "jsonl"]
 _CASES_AT_ONCE = 2

@@ -17,8 +17,6 @@ from pyspark.sql import types as T
 from ingest.backfill.recomputing import recompute_tables
 from ingest.changelog.change import DELETED, POSITION_COLUMN, SOURCE_TS, quoted
 from ingest.changelog.envelope import key_json
-from ingest.changelog.values.render import json_object, rendered
-from ingest.changelog.values.types import spark_type
 from ingest.config import Pipeline
 from ingest.errors import ConfigError
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
@@ -29,6 +27,8 @@ from ingest.names import Lakehouse
 from ingest.pipeline.composition import rules_of
 from ingest.reconcile.scd2 import RowHistory, row_history_of
 from ingest.spark.local_rows import local_rows
+from ingest.values.render import json_object, rendered
+from ingest.values.types import spark_type
 
 APPEARS, CHANGES, VANISHES, REPEATED, INCOMPLETE = (
     "appears",

@@ -13,10 +13,10 @@ from ingest.batches.group_stats import DecodingKey, Group, has_decoding_key
 from ingest.batches.rules import Rules
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.image_reader import ImageChoice, ImageReader
-from ingest.changelog.values.columns import Column
 from ingest.evolution.inference import columns_for_table, holds_long_numbers, proven_columns, stored_column
 from ingest.merge.images import changes
 from ingest.merge.table_schema import TableSchema
+from ingest.values.columns import Column
 
 _OPS = {ImageChoice.AFTER: ("c", "r", "u"), ImageChoice.BEFORE: ("u", "d")}
 

@@ -11,12 +11,12 @@ from datetime import datetime
 from ingest.changelog.naming import Naming
 from ingest.changelog.origin import TableNaming
 from ingest.changelog.spelling import Spelling
-from ingest.changelog.values.columns import Column
-from ingest.changelog.values.types import OutOfRange
 from ingest.shredding.owners import Shredded
 from ingest.suppression.masks import Masks
 from ingest.suppression.subjects import Subjects
 from ingest.tuning import DEFAULT_TUNING, Tuning
+from ingest.values.columns import Column
+from ingest.values.types import OutOfRange
 
 DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
 

@@ -14,10 +14,10 @@ from ingest.batches.documents import require_rows_declared
 from ingest.batches.group_stats import Group, stands_at
 from ingest.changelog.connect_schema import columns_of, declared_column
 from ingest.changelog.spelling import caseless
-from ingest.changelog.values.columns import Column, Encoding, WireType
-from ingest.changelog.values.types import Kind, LogicalType, OutOfRange
 from ingest.errors import ChangelogUnusable
 from ingest.evolution.inference import inferred_columns
+from ingest.values.columns import Column, Encoding, WireType
+from ingest.values.types import Kind, LogicalType, OutOfRange
 
 
 class Schemas:

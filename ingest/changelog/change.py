@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.position import POSITION
-from ingest.changelog.values.render import LOSSLESS_JSON
+from ingest.values.render import LOSSLESS_JSON
 
 DELETED = "_deleted"
 POSITION_COLUMN = "_position"

@@ -10,9 +10,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ingest.changelog.values.columns import Column, Encoding, WireType
-from ingest.changelog.values.type_expression import TypeExpression, parse_type_expression
-from ingest.changelog.values.types import (
+from ingest.errors import ChangelogUnusable, ConfigError
+from ingest.values.columns import Column, Encoding, WireType
+from ingest.values.type_expression import TypeExpression, parse_type_expression
+from ingest.values.types import (
     MAX_DIGITS,
     Kind,
     LogicalType,
@@ -21,7 +22,6 @@ from ingest.changelog.values.types import (
     map_of,
     struct_of,
 )
-from ingest.errors import ChangelogUnusable, ConfigError
 
 Typed = tuple[WireType, LogicalType]
 

@@ -11,10 +11,10 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.values.columns import Column
-from ingest.changelog.values.types import OutOfRange
-from ingest.changelog.values.wire_types import wire_spark_type
 from ingest.jvm.plain_json import CORRUPT
+from ingest.values.columns import Column
+from ingest.values.types import OutOfRange
+from ingest.values.wire_types import wire_spark_type
 
 
 class ImageChoice(Enum):

@@ -17,7 +17,6 @@ from ingest.batches.rules import Rules
 from ingest.changelog.change import quoted
 from ingest.changelog.dialects.registry import exact_fields
 from ingest.changelog.envelope import RECORD, events
-from ingest.changelog.values.render import json_object, rendered
 from ingest.config import Pipeline
 from ingest.errors import ConfigError
 from ingest.lakehouse.backfills import BackfillRun, Backfills
@@ -27,6 +26,7 @@ from ingest.loop.merge import Merge
 from ingest.merge.table_schema import TableSchema
 from ingest.suppression.cutoff import Cutoff
 from ingest.suppression.masks import invalid_constant, mask_column
+from ingest.values.render import json_object, rendered
 
 _ROWS_OF_A_TASK = 1 << 33
 

@@ -18,13 +18,13 @@ from pyspark.sql import types as T
 
 from ingest.changelog.connect_schema import declared_column
 from ingest.changelog.spelling import Spelling
-from ingest.changelog.values.columns import NUMBERS, Column, Encoding, WireType
-from ingest.changelog.values.json_text import NUMBER, plain_number
-from ingest.changelog.values.types import Kind, parse
 from ingest.evolution.inferred_types import is_inferable, join_all, wire_of
 from ingest.evolution.policies import TableColumn
 from ingest.jvm.plain_json import WITHOUT_LIMITS
 from ingest.names import identifier
+from ingest.values.columns import NUMBERS, Column, Encoding, WireType
+from ingest.values.json_text import NUMBER, plain_number
+from ingest.values.types import Kind, parse
 
 _OUTSIDE_QUOTES = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
 _IMAGES = "before variant, after variant"

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import reduce
 
-from ingest.changelog.values.columns import Encoding, WireType
-from ingest.changelog.values.types import Kind, LogicalType, array_of
+from ingest.values.columns import Encoding, WireType
+from ingest.values.types import Kind, LogicalType, array_of
 
 UNKNOWN = LogicalType(Kind.UNKNOWN)
 _JSON = LogicalType(Kind.JSON)

@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from ingest.changelog.reserved_names import is_reserved
 from ingest.changelog.spelling import Spelling, caseless
-from ingest.changelog.values.columns import Column
-from ingest.changelog.values.types import Kind, LogicalType, widest
 from ingest.evolution.inferred_types import join
+from ingest.values.columns import Column
+from ingest.values.types import Kind, LogicalType, widest
 
 
 @dataclass(frozen=True)

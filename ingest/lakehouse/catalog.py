@@ -17,8 +17,6 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.values.columns import Column, Encoding, WireType
-from ingest.changelog.values.types import Kind, OutOfRange, parse
 from ingest.delta import delta_table
 from ingest.delta.txn_versions import TxnVersion
 from ingest.errors import ConfigError
@@ -26,6 +24,8 @@ from ingest.evolution.policies import TableColumn
 from ingest.merge.table_schema import TableSchema
 from ingest.names import nearest
 from ingest.spark.local_rows import local_rows
+from ingest.values.columns import Column, Encoding, WireType
+from ingest.values.types import Kind, OutOfRange, parse
 
 _SCHEMA = T.StructType(
     [

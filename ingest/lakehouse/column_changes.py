@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from ingest.changelog.change import quoted
-from ingest.changelog.values.conversion import converted
-from ingest.changelog.values.types import spark_type
 from ingest.merge.image_columns import default_value
 from ingest.merge.table_schema import TableSchema
+from ingest.values.conversion import converted
+from ingest.values.types import spark_type
 
 
 def converted_rows(rows: DataFrame, before: TableSchema, after: TableSchema) -> DataFrame:

@@ -12,7 +12,6 @@ from pyspark.sql import types as T
 from ingest.changelog.change import COLUMN_POSITIONS, COLUMN_POSITIONS_TYPE, POSITION_COLUMN, SOURCE_TS, quoted
 from ingest.changelog.position import POSITION
 from ingest.changelog.spelling import caseless
-from ingest.changelog.values.types import spark_type
 from ingest.delta import compaction, delta_table
 from ingest.delta.commit_log import THROUGH_BATCH, WRITER, CommitSummary
 from ingest.delta.compaction import compact
@@ -33,6 +32,7 @@ from ingest.merge.table_schema import TableSchema
 from ingest.spark.checkpoints import checkpoint
 from ingest.spark.prepared import Query, run_prepared
 from ingest.tuning import DEFAULT_TUNING, Tuning
+from ingest.values.types import spark_type
 
 
 class Silver:

@@ -12,13 +12,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.change import quoted
-from ingest.changelog.values.types import spark_type
 from ingest.delta.delta_table import CHANGE_TYPE
 from ingest.jvm.projection import Projection
 from ingest.lakehouse.file_layout import laid_out
 from ingest.merge.actions import ACTION, DELETE, INSERT, UPDATE
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.table_schema import TableSchema
+from ingest.values.types import spark_type
 
 
 @dataclass(frozen=True)

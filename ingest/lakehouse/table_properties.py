@@ -10,9 +10,9 @@ from pyspark.sql import types as T
 
 from ingest.changelog.change import POSITION_COLUMN
 from ingest.changelog.spelling import caseless
-from ingest.changelog.values.types import spark_type
 from ingest.merge.table_schema import TableSchema
 from ingest.names import identifier
+from ingest.values.types import spark_type
 
 MAPPING = "delta.columnMapping.mode"
 STATISTICS = "delta.dataSkippingStatsColumns"

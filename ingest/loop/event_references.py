@@ -16,13 +16,13 @@ from ingest.batches.table_batch import TableBatch
 from ingest.changelog.change import EVENT_ID, NEW_KEY
 from ingest.changelog.image_reader import ImageChoice, ImageReader
 from ingest.changelog.spelling import caseless
-from ingest.changelog.values.columns import Column
 from ingest.evolution.policies import TableColumn
 from ingest.loop.table_schemas import TableSchemas
 from ingest.merge.actions import tombstone_key, tombstone_key_of
 from ingest.merge.images import changes
 from ingest.merge.table_schema import TableSchema
 from ingest.suppression.key_references import OWN_KEYS, REFERENCES, foreign_keys, own_keys
+from ingest.values.columns import Column
 
 GROUP = "_ingest_group"
 """Number of the event's group; `TOMBSTONES` for null tombstones."""

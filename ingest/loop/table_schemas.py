@@ -13,7 +13,6 @@ from ingest.batches.table_batch import TableBatch
 from ingest.batches.table_owner import OwnedBatch, owned_batch
 from ingest.changelog.envelope import key_json
 from ingest.changelog.spelling import caseless
-from ingest.changelog.values.columns import Column
 from ingest.delta.conflict_retry import CONFLICTS
 from ingest.errors import TableUnusable
 from ingest.evolution.inference import columns_for_table, stored_column
@@ -22,6 +21,7 @@ from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.reconcile import TableState
+from ingest.values.columns import Column
 
 Refused = dict[Group, tuple[ColumnConflict, ...]]
 """Groups of changes that don't fit into their table, and why."""

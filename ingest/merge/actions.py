@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.change import CODE, DELETED, POSITION_COLUMN, REASON, quoted
 from ingest.changelog.position import POSITION, is_same_source_position
-from ingest.changelog.values.render import LOSSLESS_JSON
 from ingest.merge.key_join import joined_by_key
+from ingest.values.render import LOSSLESS_JSON
 
 TOMBSTONE_KEY = "_ingest_tombstone_key"
 OLDER_THAN_HORIZON = "older-than-horizon"

@@ -14,13 +14,13 @@ from ingest.changelog.change import (
 )
 from ingest.changelog.image_reader import ImageChoice, ImageReader, image
 from ingest.changelog.position import POSITION
-from ingest.changelog.values.decode import decode, undecodable
-from ingest.changelog.values.types import spark_type
-from ingest.changelog.values.unavailable import is_unavailable
-from ingest.changelog.values.wire_types import wire_spark_type
 from ingest.evolution.policies import TableColumn
 from ingest.jvm.plain_json import WITHOUT_LIMITS
 from ingest.merge.table_schema import TableSchema
+from ingest.values.decode import decode, undecodable
+from ingest.values.types import spark_type
+from ingest.values.unavailable import is_unavailable
+from ingest.values.wire_types import wire_spark_type
 
 
 def decoded_column(target: TableColumn, table_schema: TableSchema, reader: ImageReader) -> SparkColumn:

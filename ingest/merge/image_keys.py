@@ -14,13 +14,13 @@ from ingest.changelog.change import (
 )
 from ingest.changelog.envelope import key_json
 from ingest.changelog.image_reader import ImageReader, image
-from ingest.changelog.values.columns import Column
-from ingest.changelog.values.decode import decode
-from ingest.changelog.values.types import spark_type
-from ingest.changelog.values.unavailable import is_unavailable
 from ingest.evolution.policies import TableColumn
 from ingest.merge.image_columns import flag_names
 from ingest.merge.table_schema import TableSchema
+from ingest.values.columns import Column
+from ingest.values.decode import decode
+from ingest.values.types import spark_type
+from ingest.values.unavailable import is_unavailable
 
 
 def named_key_columns(table_schema: TableSchema, reader: ImageReader) -> SparkColumn:

@@ -17,7 +17,6 @@ from ingest.batches.rules import Rules
 from ingest.changelog.accounting import Account
 from ingest.changelog.naming import Naming
 from ingest.changelog.origin import TableNaming
-from ingest.changelog.values.types import OutOfRange
 from ingest.config import Archive, Pipeline
 from ingest.errors import ConfigError
 from ingest.lakehouse.accounts import SetAside
@@ -32,6 +31,7 @@ from ingest.sources.contract import ChangelogSource
 from ingest.sources.kafka import KafkaSource
 from ingest.spark.background import deferred_jobs
 from ingest.suppression.subjects import subjects_of
+from ingest.values.types import OutOfRange
 
 Part = Literal["capture", "merge"]
 BOTH: tuple[Part, ...] = ("capture", "merge")

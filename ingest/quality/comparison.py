@@ -15,9 +15,9 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.values.types import OutOfRange
 from ingest.quality.normal_forms import normalised_columns
 from ingest.quality.postgres import export
+from ingest.values.types import OutOfRange
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import quoted
-from ingest.changelog.values.render import rendered
-from ingest.changelog.values.types import LogicalType
+from ingest.values.render import rendered
+from ingest.values.types import LogicalType
 
 _PARTS = 4
 _HEX_DIGITS = 15  # of each part: what a positive bigint holds

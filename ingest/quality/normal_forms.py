@@ -16,8 +16,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.values.temporal import FIRST_INSTANT, FIRST_MICROS, LAST_MICROS
-from ingest.changelog.values.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, OutOfRange
+from ingest.values.temporal import FIRST_INSTANT, FIRST_MICROS, LAST_MICROS
+from ingest.values.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, OutOfRange
 
 _EPOCH = datetime(1970, 1, 1)
 

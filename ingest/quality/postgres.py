@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from psycopg import sql
 
-from ingest.changelog.values.types import OutOfRange
 from ingest.errors import ConfigError, Unreachable
 from ingest.quality.normal_forms import NormalForm, NormalisedColumn, array_form, normal_form
+from ingest.values.types import OutOfRange
 
 ROWS_PER_CHUNK = 20_000
 _COLUMNS = """

@@ -21,7 +21,6 @@ from ingest.changelog.change import (
     quoted,
 )
 from ingest.changelog.position import POSITION, is_same_source_position, position_literal
-from ingest.changelog.values.render import LOSSLESS_JSON
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse.tombstones import MOVED_AT
 from ingest.merge.actions import TOMBSTONE_KEY, tombstone_key
@@ -31,6 +30,7 @@ from ingest.merge.partial_rows import PENDING_ROW, ROW, TOMBSTONE, stored_column
 from ingest.merge.table_schema import TableSchema
 from ingest.reconcile.changeset import TableState, Truncation
 from ingest.spark.checkpoints import checkpoint
+from ingest.values.render import LOSSLESS_JSON
 
 
 @dataclass(frozen=True)

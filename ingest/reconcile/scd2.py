@@ -23,8 +23,6 @@ from ingest.changelog.change import (
     content_hash,
     quoted,
 )
-from ingest.changelog.values.render import LOSSLESS_JSON
-from ingest.changelog.values.types import spark_type
 from ingest.internal_columns import LOCATION, LOCATION_TYPE
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.row_history import ARRIVED, OTHER_KEY, HistoryChanges, HistoryVersions
@@ -38,6 +36,8 @@ from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.spark.checkpoints import checkpoint
 from ingest.tuning import DEFAULT_TUNING, Tuning
+from ingest.values.render import LOSSLESS_JSON
+from ingest.values.types import spark_type
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.change import quoted
-from ingest.changelog.values.decode import decode
-from ingest.changelog.values.types import spark_type
-from ingest.changelog.values.wire_types import wire_spark_type
 from ingest.evolution.policies import TableColumn
 from ingest.merge.table_schema import TableSchema
 from ingest.shredding.cipher import is_sealed, key_id_of, unseal
 from ingest.shredding.data_keys import KEY, KEY_ID, DataKeys
+from ingest.values.decode import decode
+from ingest.values.types import spark_type
+from ingest.values.wire_types import wire_spark_type
 
 
 def decrypt_columns(rows: DataFrame, table_schema: TableSchema, sealed: frozenset[str], keys: DataKeys) -> DataFrame:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ingest.changelog.values.types import Kind
 from ingest.config import TableSettings
 from ingest.errors import ConfigError
 from ingest.merge.table_schema import TableSchema
+from ingest.values.types import Kind
 
 _SAME_TEXT = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT53, Kind.INT64, Kind.STRING, Kind.UUID)
 """Types whose values have the same text in an event's JSON and in the keyed hashes of the ledger."""

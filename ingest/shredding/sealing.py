@@ -9,11 +9,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import EVENT, WITHOUT_ENVELOPE
-from ingest.changelog.values.unavailable import placeholder_encodings
 from ingest.shredding.cipher import is_sealed, seal
 from ingest.shredding.data_keys import KEY, KEY_ID, OWNER, DataKeys
 from ingest.shredding.owners import Shredded
 from ingest.suppression.keyed_hash import INNER, OUTER, keyed_hash_column
+from ingest.values.unavailable import placeholder_encodings
 
 AFTER, BEFORE = "after", "before"
 _OTHER_IMAGE = {AFTER: BEFORE, BEFORE: AFTER}

@@ -16,11 +16,11 @@ from ingest.changelog.change import quoted
 from ingest.changelog.dialects.registry import dump_fields
 from ingest.changelog.envelope import RECORD
 from ingest.changelog.point import Point
-from ingest.changelog.values.render import LOSSLESS_JSON
-from ingest.changelog.values.types import Kind
 from ingest.errors import ConfigError
 from ingest.merge.table_schema import TableSchema
 from ingest.sources.contract import OffsetRange, Offsets
+from ingest.values.render import LOSSLESS_JSON
+from ingest.values.types import Kind
 
 _NO_FILES = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
 _TYPES: dict[type[T.DataType], str] = {

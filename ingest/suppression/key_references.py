@@ -9,11 +9,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.change import quoted
-from ingest.changelog.values.types import spark_type
 from ingest.merge.table_schema import TableSchema
 from ingest.suppression.key_file import LedgerKeys
 from ingest.suppression.keyed_hash import INNER, OUTER, key_text, keyed_hash_column
 from ingest.suppression.subjects import Subjects
+from ingest.values.types import spark_type
 
 OWN_KEYS, REFERENCES = "_ingest_own_keys", "_ingest_references"
 """Array columns: the row's own keys; its own keys and all that its foreign keys hold."""

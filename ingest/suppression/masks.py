@@ -10,11 +10,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from ingest.changelog.change import quoted
-from ingest.changelog.values.temporal import FIRST_INSTANT, FIRST_MICROS, LAST_MICROS, instant
-from ingest.changelog.values.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, Kind, spark_type
 from ingest.config import Constant, Generalised
 from ingest.errors import ConfigError
 from ingest.evolution.policies import TableColumn
+from ingest.values.temporal import FIRST_INSTANT, FIRST_MICROS, LAST_MICROS, instant
+from ingest.values.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, Kind, spark_type
 
 Masks = Mapping[str, Constant | Generalised | None]
 """Column → mask; None masks by null."""

@@ -26,7 +26,6 @@ from ingest.batches.rules import Rules
 from ingest.changelog.envelope import BATCH, CAPTURED, RECORD
 from ingest.changelog.envelope import events as read_as_events
 from ingest.changelog.point import Point
-from ingest.changelog.values.columns import Column
 from ingest.config import Pipeline, load
 from ingest.evolution.inference import inferred_columns
 from ingest.lakehouse.accounts import Accounts
@@ -36,6 +35,7 @@ from ingest.names import Lakehouse
 from ingest.pipeline.archiving import archiving_of
 from ingest.pipeline.composition import Progress, bronze_of
 from ingest.sources.archive import ArchiveSource
+from ingest.values.columns import Column
 from tests import shop as history
 from tests.archive.archived_shop import (
     SHOP,

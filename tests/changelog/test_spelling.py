@@ -6,9 +6,9 @@ import pytest
 
 from ingest.changelog.connect_schema import declared_column
 from ingest.changelog.spelling import Spelling, caseless
-from ingest.changelog.values.columns import Column
-from ingest.changelog.values.types import parse
 from ingest.evolution.policies import EqualNames, ReservedName, TableColumn, evolve
+from ingest.values.columns import Column
+from ingest.values.types import parse
 
 
 def columns(*names: str) -> list[Column]:

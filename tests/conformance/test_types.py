@@ -16,12 +16,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.connect_schema import columns_of, declared_column
-from ingest.changelog.values.columns import Column
-from ingest.changelog.values.decode import decode, undecodable
-from ingest.changelog.values.render import json_object, rendered
-from ingest.changelog.values.types import OutOfRange, parse
-from ingest.changelog.values.unavailable import is_unavailable
-from ingest.changelog.values.wire_types import wire_spark_type
+from ingest.values.columns import Column
+from ingest.values.decode import decode, undecodable
+from ingest.values.render import json_object, rendered
+from ingest.values.types import OutOfRange, parse
+from ingest.values.unavailable import is_unavailable
+from ingest.values.wire_types import wire_spark_type
 
 FOLDER = Path(os.environ.get("INGEST_CONFORMANCE", Path(__file__).parents[2].parent / "shared" / "conformance"))
 PLACEHOLDER = "__debezium_unavailable_value"

@@ -16,8 +16,6 @@ from pyspark.sql import functions as F
 
 from ingest.backfill.proving import prove
 from ingest.backfill.rebuilding import Rebuild
-from ingest.changelog.values.temporal import FIRST_INSTANT, FIRST_MICROS, LAST_MICROS
-from ingest.changelog.values.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, parse, spark_type
 from ingest.config import Generalised, Pipeline
 from ingest.erasure.masking import Masking
 from ingest.erasure.places import TABLES
@@ -27,6 +25,8 @@ from ingest.lakehouse.row_history import HistoryVersions
 from ingest.lakehouse.silver import Silver
 from ingest.names import Lakehouse
 from ingest.suppression.masks import mask_column
+from ingest.values.temporal import FIRST_INSTANT, FIRST_MICROS, LAST_MICROS
+from ingest.values.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, parse, spark_type
 from tests.column_names import draw_columns
 from tests.erasure.people import CLAIMS, MEMBERS, PHOTOS, SETTINGS, cutoff, insured
 from tests.erasure.test_removal import ANNA, BEN, NAME, TEXT, dying_after, merge, remove, residues, table_event

@@ -10,11 +10,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from ingest.changelog.connect_schema import declared_column
-from ingest.changelog.values.decode import decode
-from ingest.changelog.values.types import LogicalType, parse
-from ingest.changelog.values.wire_types import wire_spark_type
 from ingest.evolution.inferred_types import is_inferable, join, join_all, wire_of
 from ingest.evolution.policies import TableColumn, evolve
+from ingest.values.decode import decode
+from ingest.values.types import LogicalType, parse
+from ingest.values.wire_types import wire_spark_type
 
 _TEXTS = "unknown boolean int53 int64 float64 decimal_text string json array<unknown> array<boolean> array<int53>"
 _TEXTS += " array<int64> array<float64> array<decimal_text> array<string> array<array<unknown>> array<array<int53>>"

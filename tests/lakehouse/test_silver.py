@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.change import COLUMN_POSITIONS, COLUMN_POSITIONS_TYPE, SOURCE_TS, quoted
 from ingest.changelog.position import POSITION
-from ingest.changelog.values.types import parse
 from ingest.delta import compaction, delta_table
 from ingest.delta.classes import as_list
 from ingest.errors import Contended
@@ -26,6 +25,7 @@ from ingest.lakehouse.silver import Silver
 from ingest.merge.actions import ACTION, DELETE, INSERT, UPDATE
 from ingest.merge.table_schema import TableSchema
 from ingest.tuning import Tuning
+from ingest.values.types import parse
 from tests.tunings import LARGE_TABLES
 
 pytestmark = pytest.mark.spark

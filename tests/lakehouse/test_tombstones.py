@@ -11,10 +11,10 @@ from pyspark.sql import types as T
 
 from ingest.changelog.change import MOVED_TO, NEW_KEY, POSITION_COLUMN
 from ingest.changelog.position import POSITION
-from ingest.changelog.values.render import LOSSLESS_JSON
 from ingest.delta.compaction import FILES_PER_SIZE
 from ingest.lakehouse.tombstones import MOVED_AT, Tombstones
 from ingest.merge.actions import TOMBSTONE_KEY, tombstone_key
+from ingest.values.render import LOSSLESS_JSON
 
 pytestmark = pytest.mark.spark
 KEY = T.StructType([T.StructField("id", T.LongType())])

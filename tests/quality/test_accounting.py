@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 
 from ingest.backfill.replay import Case, Delivery, replay
 from ingest.batches.rules import DEFAULT_PLACEHOLDER, Rules
-from ingest.changelog.values.types import parse
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze
 from ingest.loop.merge import Merge
@@ -19,6 +18,7 @@ from ingest.names import Lakehouse
 from ingest.pipeline.status import status
 from ingest.quality.accounting import audit
 from ingest.quality.digest import digest_of
+from ingest.values.types import parse
 from tests.changelogs import Topic, write
 
 pytestmark = pytest.mark.spark

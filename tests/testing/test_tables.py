@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from ingest.changelog.connect_schema import columns_of, declared_column
-from ingest.changelog.values.types import Kind, LogicalType
 from ingest.testing import UNAVAILABLE, UNKNOWN, Event, assumed, fold, shrink, without_ddl
 from ingest.testing.assumed import lagging
 from ingest.testing.casts import ASSIGNMENT_CASTS, cast
@@ -25,6 +24,7 @@ from ingest.testing.table_deliveries import cut, delivered, interleaved
 from ingest.testing.table_records import as_debezium, declared_columns, unmatched
 from ingest.testing.table_source import ODD_NAMES
 from ingest.testing.tables import SHOWN, Statement, TableStory, interpret, random_table
+from ingest.values.types import Kind, LogicalType
 
 AGREES: tuple[list[Any], ...] = ([], [])
 DRAWS = settings(derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))

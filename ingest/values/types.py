@@ -15,8 +15,8 @@ from enum import StrEnum
 
 from pyspark.sql import types as spark
 
-from ingest.changelog.values.type_expression import TypeExpression, parse_type_expression
 from ingest.errors import ConfigError
+from ingest.values.type_expression import TypeExpression, parse_type_expression
 
 INFINITY_MICROS = 9223372036825200000
 MINUS_INFINITY_MICROS = -9223372036832400000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ingest.changelog.values.types import Kind, LogicalType, OutOfRange
+from ingest.values.types import Kind, LogicalType, OutOfRange
 
 
 class Encoding(StrEnum):

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.changelog.connect_schema import columns_of, declared_column
-from ingest.changelog.values.columns import Encoding
-from ingest.changelog.values.types import (
+from ingest.errors import ChangelogUnusable, ConfigError
+from ingest.values.columns import Encoding
+from ingest.values.types import (
     Kind,
     LogicalType,
     array_of,
@@ -19,7 +20,6 @@ from ingest.changelog.values.types import (
     struct_of,
     widest,
 )
-from ingest.errors import ChangelogUnusable, ConfigError
 
 _PLAIN = [kind for kind in Kind if kind not in (Kind.DECIMAL, Kind.BITS, Kind.ARRAY, Kind.MAP, Kind.STRUCT)]
 _scalars = st.one_of(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from ingest.changelog.values.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, OutOfRange
+from ingest.values.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, OutOfRange
 
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31, in days since 1970-01-01."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from ingest.changelog.values.json_text import json_text
-from ingest.changelog.values.types import Kind, LogicalType, spark_type
+from ingest.values.json_text import json_text
+from ingest.values.types import Kind, LogicalType, spark_type
 
 _TEXTS = (Kind.DECIMAL_TEXT, Kind.JSON, Kind.STRING)
 

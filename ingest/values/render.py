@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from ingest.changelog.values.temporal import instant
-from ingest.changelog.values.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, Kind, LogicalType, spark_type
+from ingest.values.temporal import instant
+from ingest.values.types import INFINITY_MICROS, MINUS_INFINITY_MICROS, Kind, LogicalType, spark_type
 
 LOSSLESS_JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",

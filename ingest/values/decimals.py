@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from ingest.changelog.values.base64_text import is_base64, is_base64_of_1_to_8, is_base64_of_9_to_16
-from ingest.changelog.values.types import MAX_DIGITS, Kind, LogicalType, spark_type
+from ingest.values.base64_text import is_base64, is_base64_of_1_to_8, is_base64_of_9_to_16
+from ingest.values.types import MAX_DIGITS, Kind, LogicalType, spark_type
 
 _WORD = 2**32
 _LIMB = 10**9

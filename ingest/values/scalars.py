@@ -9,11 +9,11 @@ from __future__ import annotations
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from ingest.changelog.values import decimals, temporal
-from ingest.changelog.values.base64_text import bytes_of
-from ingest.changelog.values.columns import WireType
-from ingest.changelog.values.json_text import json_text
-from ingest.changelog.values.types import FLOATS, Kind, LogicalType, spark_type
+from ingest.values import decimals, temporal
+from ingest.values.base64_text import bytes_of
+from ingest.values.columns import WireType
+from ingest.values.json_text import json_text
+from ingest.values.types import FLOATS, Kind, LogicalType, spark_type
 
 _EXACT_DIGITS = {Kind.FLOAT32: 6, Kind.FLOAT64: 15}
 """The number of decimal digits that a float always keeps."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from ingest.changelog.values.decimals import placed
+from ingest.values.decimals import placed
 
 NUMBER = r"-?[0-9][0-9.]*(?:E-?[0-9]+)?"
 """Matches the text of a number in a VARIANT or of a double."""

@@ -14,12 +14,12 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
-from ingest.changelog.values import decimals, scalars, temporal
-from ingest.changelog.values.base64_text import bytes_of
-from ingest.changelog.values.columns import Encoding, WireType
-from ingest.changelog.values.types import FLOATS, INTEGERS, Kind, LogicalType, OutOfRange, spark_type
-from ingest.changelog.values.wire_types import wire_spark_type
 from ingest.errors import ChangelogUnusable
+from ingest.values import decimals, scalars, temporal
+from ingest.values.base64_text import bytes_of
+from ingest.values.columns import Encoding, WireType
+from ingest.values.types import FLOATS, INTEGERS, Kind, LogicalType, OutOfRange, spark_type
+from ingest.values.wire_types import wire_spark_type
 
 Decoder = Callable[[SparkColumn, WireType, LogicalType], SparkColumn]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pyspark.sql import types as spark
 
-from ingest.changelog.values.columns import NUMBERS, Encoding, WireType
-from ingest.changelog.values.types import FLOATS, LogicalType, spark_type
+from ingest.values.columns import NUMBERS, Encoding, WireType
+from ingest.values.types import FLOATS, LogicalType, spark_type
 
 
 def wire_spark_type(wire: WireType) -> spark.DataType:

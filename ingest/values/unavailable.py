@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from ingest.changelog.values.columns import NUMBERS, Encoding, WireType
-from ingest.changelog.values.decimals import text_of
-from ingest.changelog.values.types import Kind
 from ingest.errors import ConfigError
+from ingest.values.columns import NUMBERS, Encoding, WireType
+from ingest.values.decimals import text_of
+from ingest.values.types import Kind
 
 _VARIANTS = (Encoding.DECIMAL_UNSCALED, Encoding.DECIMAL_PLAIN)
 

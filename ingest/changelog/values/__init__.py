@@ -1,1 +1,0 @@
-"""Types of column values; decodes, converts and renders the values. Pure."""
