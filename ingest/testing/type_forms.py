@@ -65,6 +65,7 @@ def _unscaled(value: Decimal, scale: int) -> str:
 
 
 def decimal_type(precision: int | None, scale: int, *texts: str) -> SourceType:
+    """Returns Connect's Decimal. `precision`: None where Debezium leaves it out. `texts`: the values."""
     digits = {} if precision is None else {"connect.decimal.precision": str(precision)}
     schema = named("bytes", f"{CONNECT}Decimal", scale=str(scale), **digits)
     declared = f"decimal_from_base64({precision or 38},{scale})"
@@ -72,10 +73,12 @@ def decimal_type(precision: int | None, scale: int, *texts: str) -> SourceType:
 
 
 def read_decimal(text: Any) -> Decimal:
+    """Returns the exact number that JSON holds as text or as a number."""
     return Decimal(str(text))
 
 
 def variable_decimal(value: Decimal) -> dict[str, Any]:
+    """Returns Debezium's VariableScaleDecimal of a number."""
     scale = max(-int(value.as_tuple().exponent), 0)
     return {"scale": scale, "value": _unscaled(value, scale)}
 
@@ -90,10 +93,12 @@ def written_decimal_type(known: SourceType, length: int, scale: int) -> SourceTy
 
 
 def text_type(name: str | None, *values: str, declared: str = "string", **more: Any) -> SourceType:
+    """Returns a type of texts. `name`: the semantic type, if it has one."""
     return SourceType({"type": "string"} if name is None else named("string", name), values, declared=declared, **more)
 
 
 def number_type(kind: str, *values: Any, logical: str = "", is_key: bool = False) -> SourceType:
+    """Returns a type that JSON writes as it is. `kind`: Connect's name. `logical`: the type to declare, if that differs."""
     return SourceType({"type": kind}, values, declared=logical or kind, is_key=is_key)
 
 
@@ -102,6 +107,7 @@ def _micros(value: datetime) -> int:
 
 
 def iso_text(value: datetime) -> str:
+    """Returns an ISO timestamp with a Z, as Debezium writes one without a time zone too."""
     return value.replace(tzinfo=None).isoformat() + "Z"
 
 
@@ -113,7 +119,8 @@ def _time_micros(text: str) -> int:
 def timestamp_type(
     schema: dict[str, Any], micros: int, declared: str, wire: Callable[[datetime], Any] | None = None
 ) -> SourceType:
-    """Returns a type of timestamps whose unit is so many microseconds; 0 for nanoseconds."""
+    """Returns a type of timestamps, written as numbers or by `wire`. `micros`: their unit in microseconds; 0 for
+    nanoseconds."""
     exact = [m.replace(microsecond=m.microsecond // max(micros, 1) * max(micros, 1)) for m in _MOMENTS]
 
     def units(value: datetime) -> int:
@@ -125,6 +132,7 @@ def timestamp_type(
 def time_type(
     schema: dict[str, Any], micros: int, declared: str, wire: Callable[[str], Any] | None = None
 ) -> SourceType:
+    """Returns a type of times of day, held as texts, with units as of `timestamp_type`."""
     values = ("00:00:00", "01:00:00", "23:59:59.999") + (("12:34:56.000001",) if micros < 1000 else ())
 
     def units(value: str) -> int:
@@ -134,6 +142,7 @@ def time_type(
 
 
 def date_type(schema: dict[str, Any], declared: str, wire: Callable[[date], Any] | None = None) -> SourceType:
+    """Returns a type of dates, written as days since 1970 or by `wire`."""
     values = (date(2026, 3, 1), date(1970, 1, 1), date(1500, 2, 28), date(2400, 2, 29))
     return SourceType(schema, values, wire or (lambda v: (v - date(1970, 1, 1)).days), date.fromisoformat, declared)
 
@@ -153,10 +162,12 @@ def array_of(element: SourceType, *values: list[Any]) -> SourceType:
 
 
 def bits_text(value: int) -> str:
+    """Returns bit strings of up to 16 bits as Debezium writes them, least significant byte first."""
     return b64encode(value.to_bytes(2, "little")).decode()
 
 
 PLACEHOLDER = "__debezium_unavailable_value"
+"""Debezium's default of `unavailable.value.placeholder`."""
 
 
 def unavailable(schema: Mapping[str, Any]) -> Any:
