@@ -148,7 +148,8 @@ def table_stories(
     start = random_definition(Random(draw(seeds)), how, draw(st.booleans()) if keyless is None else keyless)
     kinds = st.sampled_from([*OFTEN, *RARELY, *changes])
     drawn = draw(st.lists(st.builds(Statement, kinds, seeds), max_size=statements))
-    return interpret(start, drawn, mode=how, full=draw(st.booleans()))
+    unlogged = draw(st.none() | st.integers(0, statements))
+    return interpret(start, drawn, mode=how, full=draw(st.booleans()), unlogged=unlogged)
 
 
 def _statement(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
 from ingest.testing.ddl_messages import PREFIX, message_content
 from ingest.testing.oracle import UNAVAILABLE, Event, Row
@@ -32,13 +34,15 @@ def as_debezium(
     trigger: bool = True,
     server: str = "srv",
     topic: str | None = None,
+    partitions: int = 1,
 ) -> list[Record]:
     """Returns events of a story as records, in the form that `ingest replay` reads. The offsets are all 0:
     `interleaved` numbers the records.
 
     `schema`: records carry their schemas. `trigger`: changes of the definition are messages in the topic
-    `server.message`; else they are left out. `topic`: of the table, if not its own."""
-    writer = _Writer(story, schema, server, topic or f"{server}.{story.name}")
+    `server.message`; else they are left out. `topic`: of the table, if not its own. `partitions`: of the topic; a
+    record's partition is chosen by its key."""
+    writer = _Writer(story, schema, server, topic or f"{server}.{story.name}", partitions)
     return [writer.message(e) if e.ddl else writer.record(e) for e in events if trigger or e.ddl is None]
 
 
@@ -83,18 +87,20 @@ def unmatched(expected: Iterable[Mapping[str, Any]], found: Iterable[Row], story
 
 
 class _Writer:
-    def __init__(self, story: TableStory, schema: bool, server: str, topic: str) -> None:
+    def __init__(self, story: TableStory, schema: bool, server: str, topic: str, partitions: int) -> None:
         self._story = story
         self._types = source_types(story.mode)
         self._has_schema = schema
         self._server = server
         self._topic = topic
+        self._partitions = partitions
 
     def record(self, event: Event) -> Record:
         """Returns the record of an event on rows."""
         table = event.carried or SourceTable()
         key = self._key(event.key, table)
-        record: Record = {"topic": self._topic, "partition": 0, "offset": 0, "key": key, "value": None}
+        partition = 0 if key is None else crc32(json.dumps(key).encode()) % self._partitions
+        record: Record = {"topic": self._topic, "partition": partition, "offset": 0, "key": key, "value": None}
         if event.new_key is not None:
             record["headers"] = [{"key": "__debezium.newkey", "value": self._key(event.new_key, table)}]
         if event.op == "null":

@@ -84,6 +84,14 @@ class TableSource:
         self._follows_change = True
         self.events.append(Event("ddl", len(self.events), self._lsn, ddl=change, carried=self.table))
 
+    def start_log(self) -> None:
+        """Starts the log anew: with the definition as it is, and a snapshot of the rows."""
+        self.events = []
+        self.change("create.table", table=self.table)
+        self.begin()
+        for row in self.rows:
+            self.log("r", row, row)
+
     def begin(self) -> None:
         """Goes to the next position; right after a change of the definition that may be the change's own."""
         self._lsn += 0 if self._follows_change and self.random.random() < 0.5 else 10

@@ -78,6 +78,8 @@ class TableStory:
         full: REPLICA IDENTITY FULL.
         start: the definition at the start.
         statements: what was executed.
+        unlogged: the number of statements after which the connector started, with a snapshot of the rows; None if it
+            saw all of them.
         events: the changelog in the source's order, changes of the definition included; the first is `create.table`.
         table, rows: the definition and the true rows at the end.
     """
@@ -87,13 +89,14 @@ class TableStory:
     full: bool
     start: SourceTable
     statements: tuple[Statement, ...]
+    unlogged: int | None
     events: tuple[Event, ...]
     table: SourceTable
     rows: tuple[Row, ...]
 
     def of(self, statements: Sequence[Statement]) -> TableStory:
         """Returns the story of the same table with other statements, such as fewer (`shrink`)."""
-        return interpret(self.start, statements, self.name, self.mode, self.full)
+        return interpret(self.start, statements, self.name, self.mode, self.full, self.unlogged)
 
     @property
     def has_bags(self) -> bool:
@@ -107,16 +110,18 @@ def interpret(
     name: str = "public.t",
     mode: Mode = "adaptive",
     full: bool = False,
+    unlogged: int | None = None,
 ) -> TableStory:
-    """Executes statements on a table that is empty at the start."""
+    """Executes statements on a table that is empty at the start. The other arguments are the story's attributes."""
     source = TableSource(start, source_types(mode), full)
-    for statement in statements:
+    for number, statement in enumerate(statements):
+        if number == unlogged:
+            source.start_log()
         source.random = Random(statement.seed)
         execute = _ROW_STATEMENTS.get(statement.kind) or _DEFINITION_STATEMENTS[statement.kind]
         execute(source)
-    return TableStory(
-        name, mode, full, start, tuple(statements), tuple(source.events), source.table, tuple(source.rows)
-    )
+    ended = (tuple(source.events), source.table, tuple(source.rows))
+    return TableStory(name, mode, full, start, tuple(statements), unlogged, *ended)
 
 
 def random_table(
@@ -138,7 +143,8 @@ def random_table(
         of: Sequence[StatementKind] = [*changes] if is_change else OFTEN if random.random() < 0.93 else RARELY
         drawn.append(random.choice(of))
     seeded = [Statement(kind, random.getrandbits(32)) for kind in drawn]
-    return interpret(start, seeded, name, written, random.random() < 0.3)
+    unlogged = random.randrange(statements) if random.random() < 0.2 else None
+    return interpret(start, seeded, name, written, random.random() < 0.3, unlogged)
 
 
 def random_definition(random: Random, mode: Mode, keyless: bool) -> SourceTable:

@@ -98,7 +98,7 @@ def text_type(name: str | None, *values: str, declared: str = "string", **more: 
 
 
 def number_type(kind: str, *values: Any, logical: str = "", is_key: bool = False) -> SourceType:
-    """Returns a type that JSON writes as it is. `kind`: Connect's name. `logical`: the type to declare, if that differs."""
+    """Returns a type that JSON writes as it is. `kind`: Connect's name. `logical`: the declared type, if it differs."""
     return SourceType({"type": kind}, values, declared=logical or kind, is_key=is_key)
 
 

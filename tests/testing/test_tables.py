@@ -156,6 +156,7 @@ HAPPENS = {
     "a change and an event at one position": lambda s: any(
         e.ddl is None and any(s.events[at].lsn == e.lsn for at, _ in changes_of(s)) for e in s.events
     ),
+    "a snapshot at the start": lambda s: len(s.events) > 2 and s.events[1].op == "r",
     "a move of a row in two events": lambda s: any(e.new_key is not None for e in s.events),
     "a default that is not null": lambda s: any(
         c.to is not None and c.to.default is not None for _, c in changes_of(s)
@@ -282,6 +283,18 @@ def test_tables_share_topics() -> None:
         assert [text for text in found if text in {*sent}] == sent
     for before, record in pairwise(records):
         assert record["value"] is not None or before["topic"] == record["topic"]
+
+
+def test_a_key_has_one_partition() -> None:
+    used = set()
+    for story in stories()[:20]:
+        partitions: dict[str, set[int]] = {}
+        for record in interleaved([as_debezium(story, story.events, partitions=3)], Random(0)):
+            used.add(record["partition"])
+            if record["key"] is not None:
+                partitions.setdefault(json.dumps(record["key"]), set()).add(record["partition"])
+        assert all(len(found) == 1 for found in partitions.values())
+    assert used == {0, 1, 2}
 
 
 def test_a_lagging_connector_shows_defaults_and_keys_of_the_future() -> None:
