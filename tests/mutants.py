@@ -20,15 +20,15 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 ROOT = Path(__file__).parents[1]
-MERGE = ("tests/property/test_merge.py", "-k", "reference and 7")
+MERGE = ("tests/property/test_merge.py", "-k", "silver_equals and 7")
 PREPARED = ("tests/spark/test_prepared.py",)
-SMALL = ("tests/property/test_merge.py", "-k", "reference and few")
-ONE_BATCH = ("tests/property/test_merge.py", "-k", "reference and small")
+SMALL = ("tests/property/test_merge.py", "-k", "silver_equals and few")
+ONE_BATCH = ("tests/property/test_merge.py", "-k", "silver_equals and small")
 BATCHES = ("tests/merge/test_rules.py", "-k", "record")
 TRUNCATES = ("tests/property/test_merge.py", "-k", "truncates")
 PLAIN_JSON = ("tests/property/test_plain_json.py",)
 CRASHES = ("tests/property/test_crashes.py",)
-TWO_RUNS = ("tests/property/test_two_runs.py", "-k", "ends_it or paid")
+TWO_RUNS = ("tests/property/test_two_runs.py", "-k", "keeps_its_end or applied_once")
 DUPLICATES = ("tests/loop/test_duplicate_delivery.py", "-k", "another")
 QUALITY = ("tests/quality/test_accounting.py",)
 ORDER = ("tests/loop/test_order.py",)

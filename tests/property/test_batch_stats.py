@@ -55,7 +55,7 @@ def _value(random: Random, table: str, odd: bool) -> tuple[str, bytes]:
 
 
 def _partition(random: Random, table: str, topic: str, partition: int, odd: bool) -> list[Row]:
-    """Records of a table, one partition of its topic."""
+    """Returns the records of one partition of a table's topic."""
     rows: list[Row] = []
     offset = 0
     for _ in range(random.randint(1, 12)):
@@ -80,7 +80,7 @@ def _records(spark: SparkSession, rows: Sequence[Row]) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def captured(spark: SparkSession) -> DataFrame:
-    """The events of many tables, of some in two topics or partitions."""
+    """Returns the events of many tables, some of them in two topics or partitions."""
     random = Random(_SEED)
     rows = []
     for n in range(_TABLES):
@@ -90,12 +90,12 @@ def captured(spark: SparkSession) -> DataFrame:
     return events(_records(spark, rows), _NAMING).localCheckpoint()
 
 
-def _counted(spark: SparkSession, passing: DataFrame, tuning: Tuning = DEFAULT_TUNING) -> list[GroupJson] | None:
+def _counted(spark: SparkSession, rows_of_batch: DataFrame, tuning: Tuning = DEFAULT_TUNING) -> list[GroupJson] | None:
     stats = BatchCounter(spark, tuning)
-    counted = passing.select(
+    counted = rows_of_batch.select(
         "*", stats.observe(F.lit(1).cast("bigint"), F.col("position"), F.col("source_table")).alias("batch")
     )
-    assert counted.agg(F.min("batch"), F.max("batch"), F.count("*")).first() == (1, 1, passing.count())
+    assert counted.agg(F.min("batch"), F.max("batch"), F.count("*")).first() == (1, 1, rows_of_batch.count())
     return stats.groups_json()
 
 
@@ -104,17 +104,17 @@ def _with_types(group: GroupJson) -> GroupJson:
     return group | {"kinds": types_of(group["kinds"])}
 
 
-def _read(passing: DataFrame) -> list[GroupJson]:
-    return [group.to_json() for group in groups_by_slice(passing, F.lit(0), is_small=True)[0]]
+def _read(rows_of_batch: DataFrame) -> list[GroupJson]:
+    return [group.to_json() for group in groups_by_slice(rows_of_batch, F.lit(0), is_small=True)[0]]
 
 
 def _sorted(groups: list[GroupJson]) -> list[GroupJson]:
     return sorted(map(_with_types, groups), key=repr)
 
 
-def test_in_one_task(spark: SparkSession, captured: DataFrame) -> None:
-    passing = captured.coalesce(1).sortWithinPartitions("topic", "partition", "offset")
-    statistics, read = _counted(spark, passing), _read(passing)
+def test_counts_of_one_task_equal_those_of_a_read(spark: SparkSession, captured: DataFrame) -> None:
+    rows_of_batch = captured.coalesce(1).sortWithinPartitions("topic", "partition", "offset")
+    statistics, read = _counted(spark, rows_of_batch), _read(rows_of_batch)
     assert statistics is not None
     assert _sorted(statistics) == _sorted(read), _SEED
     for name in ("goes_back", "opened", "known", "key_changes", "wrapped"):
@@ -136,7 +136,7 @@ def test_in_one_task(spark: SparkSession, captured: DataFrame) -> None:
         (f'{{"schema": {{"type": "struct"}}, "payload": {{{_AFTER}, {_REST}}}}}', False),
     ],
 )
-def test_what_may_name_an_image_twice_is_not_known(spark: SparkSession, value: str, known: bool) -> None:
+def test_events_that_may_name_an_image_twice_are_not_known(spark: SparkSession, value: str, known: bool) -> None:
     records = [("t", 0, n, None, b"{}", value.encode()) for n in range(2)]
     statistics = _counted(spark, events(_records(spark, records), _NAMING).coalesce(1))
     assert statistics is not None
@@ -144,17 +144,19 @@ def test_what_may_name_an_image_twice_is_not_known(spark: SparkSession, value: s
     assert group["known"] is known
 
 
-def test_in_several_tasks(spark: SparkSession, captured: DataFrame) -> None:
-    """Of a tombstone whose delete another task saw, nobody knows the table."""
+def test_counts_of_several_tasks_equal_those_of_a_read(spark: SparkSession, captured: DataFrame) -> None:
+    """A null tombstone whose delete was in another task has no table."""
     place = ("topic", "partition", "offset")
     for tasks in (3, 40):
-        passing = captured.repartitionByRange(tasks, *place).sortWithinPartitions(*place).localCheckpoint()
-        assert passing.rdd.getNumPartitions() == tasks
-        statistics = _counted(spark, passing)
+        rows_of_batch = captured.repartitionByRange(tasks, *place).sortWithinPartitions(*place).localCheckpoint()
+        assert rows_of_batch.rdd.getNumPartitions() == tasks
+        statistics = _counted(spark, rows_of_batch)
         assert statistics is not None
-        counted, read = ([g for g in groups if g["kind"] != "tombstone"] for groups in (statistics, _read(passing)))
+        counted, read = (
+            [g for g in groups if g["kind"] != "tombstone"] for groups in (statistics, _read(rows_of_batch))
+        )
         assert _sorted(counted) == _sorted(read), _SEED
-        tombstones, known = (_tombstones(groups) for groups in (statistics, _read(passing)))
+        tombstones, known = (_tombstones(groups) for groups in (statistics, _read(rows_of_batch)))
         assert tombstones.total() == known.total()
         assert all(tombstones[table] <= count for table, count in known.items() if table is not None)
 
@@ -167,7 +169,7 @@ def _tombstones(groups: list[GroupJson]) -> Counter[str | None]:
     return counts
 
 
-def test_out_of_their_order_nobody_says_that_the_log_goes_on(spark: SparkSession, captured: DataFrame) -> None:
+def test_unordered_events_leave_it_open_whether_the_log_went_back(spark: SparkSession, captured: DataFrame) -> None:
     statistics = _counted(spark, captured.coalesce(1).sortWithinPartitions(F.col("offset").desc()))
     assert statistics is not None
     several = [g for g in statistics if g["progress"] is not None and g["count"] > len(g["partitions"])]
@@ -175,23 +177,23 @@ def test_out_of_their_order_nobody_says_that_the_log_goes_on(spark: SparkSession
     assert {g["goes_back"] for g in several} == {None}
 
 
-def test_a_second_batch_knows_the_shapes_of_the_first(
+def test_second_batch_reuses_inferred_kinds(
     spark: SparkSession, captured: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    passing = captured.where("schema_id is null and source_table in ('s.t1', 's.t2', 's.t3', 's.t4')").coalesce(1)
-    first = _counted(spark, passing)
+    rows_of_batch = captured.where("schema_id is null and source_table in ('s.t1', 's.t2', 's.t3', 's.t4')").coalesce(1)
+    first = _counted(spark, rows_of_batch)
     monkeypatch.setattr("ingest.batches.batch_stats.local_rows", None)
-    assert _counted(spark, passing) == first
+    assert _counted(spark, rows_of_batch) == first
 
 
-def test_once_too_many_shapes_are_known_they_are_looked_up_again(spark: SparkSession, captured: DataFrame) -> None:
-    """Those of a batch are forgotten before it asks which it knows, not after."""
-    passing = captured.where("schema_id is null and source_table in ('s.t1', 's.t2')").coalesce(1)
-    first = _counted(spark, passing)
-    assert _counted(spark, passing, replace(DEFAULT_TUNING, remembered_images=0)) == first
+def test_full_cache_of_kinds_is_cleared(spark: SparkSession, captured: DataFrame) -> None:
+    """It is cleared before a batch looks up its images, not after."""
+    rows_of_batch = captured.where("schema_id is null and source_table in ('s.t1', 's.t2')").coalesce(1)
+    first = _counted(spark, rows_of_batch)
+    assert _counted(spark, rows_of_batch, replace(DEFAULT_TUNING, remembered_images=0)) == first
 
 
-def test_what_tells_something_new_each_time_is_counted_by_who_reads_it(spark: SparkSession) -> None:
+def test_too_many_new_images_are_left_to_a_read(spark: SparkSession) -> None:
     rows: list[Row] = []
     for n in range(2500):
         name = f"{n}" + "x" * 900

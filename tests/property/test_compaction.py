@@ -18,8 +18,8 @@ KEY = ["case", "id"]
 
 
 def random_changes(spark: SparkSession, cases: int, events: int) -> DataFrame:
-    """Changes of `cases` changelogs with three keys each; many share a position but for their place in the transport,
-    some can't be applied, and a third comes twice."""
+    """Returns the changes of `cases` changelogs with three keys each. Many share a position except for their offset,
+    some can't be applied, and a third is delivered twice."""
     number = F.col("n")
     place = {"major": F.floor(F.rand(SEED) * 4), "streamed": F.floor(F.rand(SEED + 1) * 2), "offset": number}
     fields = [place.get(f.name, F.lit(0)).cast(f.dataType).alias(f.name) for f in POSITION.fields]
@@ -41,7 +41,7 @@ def random_changes(spark: SparkSession, cases: int, events: int) -> DataFrame:
 
 
 @pytest.mark.parametrize("parts", [None, 3], ids=["few", "many"])
-def test_compaction_does_not_depend_on_the_cut(spark: SparkSession, parts: int | None) -> None:
+def test_compaction_does_not_depend_on_batches(spark: SparkSession, parts: int | None) -> None:
     changes = random_changes(spark, cases=300, events=12)
     cut = changes.withColumn("side", F.rand(SEED + 6) < 0.5).localCheckpoint()
     left, right = (cut.where(F.col("side") == side).drop("side") for side in (True, False))
@@ -57,7 +57,7 @@ def test_compaction_does_not_depend_on_the_cut(spark: SparkSession, parts: int |
 
 
 @pytest.mark.parametrize("parts", [None, 3], ids=["few", "many"])
-def test_what_cannot_be_applied_takes_no_change_of_its_key_away(spark: SparkSession, parts: int | None) -> None:
+def test_refused_changes_replace_no_change_of_their_key(spark: SparkSession, parts: int | None) -> None:
     changes = random_changes(spark, cases=300, events=12)
     able = F.col(CODE).isNull()
     states = compacted(changes, KEY, parts)

@@ -39,12 +39,12 @@ PIPELINE = "crash"
 
 
 class Died(Exception):
-    """In place of SIGKILL: nothing after it in this run is done."""
+    """Raised in place of SIGKILL: the run does nothing after it."""
 
 
 @pytest.fixture
-def mortal(monkeypatch: pytest.MonkeyPatch) -> Random:
-    """Lets one commit in four be the last of its run: before it is written, or right after."""
+def random_deaths(monkeypatch: pytest.MonkeyPatch) -> Random:
+    """Kills runs at one commit in four: before it is written, or right after. Returns the generator that decides."""
     random, commit = Random(SEED), Table.commit
 
     def dying(*arguments: Any, **named: Any) -> Any:
@@ -60,7 +60,7 @@ def mortal(monkeypatch: pytest.MonkeyPatch) -> Random:
     return random
 
 
-def until_it_ends(spark: SparkSession, layout: Lakehouse, file: Path, size: int, random: Random) -> int:
+def run_until_merged(spark: SparkSession, layout: Lakehouse, file: Path, size: int, random: Random) -> int:
     """Runs until all is merged. Returns the number of runs that died. A run either rewrites files or writes deletion
     vectors. Every other run merges all that is left as one slice, except a slice that had begun as a smaller one; the
     others merge each batch right after its capture, which keeps it cached."""
@@ -89,33 +89,33 @@ def table_of(spark: SparkSession, layout: Lakehouse, name: str) -> list[dict[str
 
 
 @pytest.mark.long
-def test_runs_that_die_add_up_to_one_that_lived(
-    spark: SparkSession, tmp_path: Path, mortal: Random, monkeypatch: pytest.MonkeyPatch
+def test_interrupted_runs_equal_one_run(
+    spark: SparkSession, tmp_path: Path, random_deaths: Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changelogs = [random_changelog(mortal, 12) for _ in range(CASES)]
-    bags = [random_bag(mortal, 12) for _ in range(CASES)]
+    changelogs = [random_changelog(random_deaths, 12) for _ in range(CASES)]
+    bags = [random_bag(random_deaths, 12) for _ in range(CASES)]
     records = [r for n, events in enumerate(changelogs) for r in as_debezium(events, "f.keyed", n, DEFAULT_PLACEHOLDER)]
     records += [r for n, (_, sent) in enumerate(bags) for r in as_debezium(sent, "f.bag", n, DEFAULT_PLACEHOLDER)]
     records.sort(key=lambda r: r["offset"])
     file = tmp_path / "events.jsonl"
     file.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
     layout = Lakehouse(str(tmp_path / "lakehouse"))
-    deaths = until_it_ends(spark, layout, file, len(records) // 3 + 1, mortal)
+    deaths = run_until_merged(spark, layout, file, len(records) // 3 + 1, random_deaths)
     print(f"{deaths} runs died (FUZZ_SEED={SEED} FUZZ_CASES={CASES * 10})")
     assert deaths > 3
     monkeypatch.undo()
-    _holds_keyed(table_of(spark, layout, "f.keyed"), changelogs)
-    _holds_bags(table_of(spark, layout, "f.bag"), [events for events, _ in bags])
+    _check_keyed_rows(table_of(spark, layout, "f.keyed"), changelogs)
+    _check_keyless_rows(table_of(spark, layout, "f.bag"), [events for events, _ in bags])
     bronze = Bronze(spark, layout.bronze(PIPELINE)).rows()
     found = audit(bronze, Accounts(spark, layout.accounts, PIPELINE).rows())
     assert found.problems == []
     assert (found.merged, found.waiting) == (len(records), 0)
 
 
-def test_what_follows_a_slice_that_died_before_it_was_accounted_for(
+def test_slices_after_an_unaccounted_one_are_merged(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found by chance: of a table without a key the slices after such a death were never written."""
+    """Regression: in a keyless table, the slices after such a death were never written."""
     events, sent = random_bag(Random(SEED), 12)
     file = tmp_path / "events.jsonl"
     records = as_debezium(sent, "f.bag", 0, DEFAULT_PLACEHOLDER)
@@ -130,15 +130,15 @@ def test_what_follows_a_slice_that_died_before_it_was_accounted_for(
 
     monkeypatch.setattr(Accounts, "add", dying)
     layout = Lakehouse(str(tmp_path / "lakehouse"))
-    deaths = until_it_ends(spark, layout, file, len(records) // 2 + 1, Random(SEED))
+    deaths = run_until_merged(spark, layout, file, len(records) // 2 + 1, Random(SEED))
     assert (deaths, died) == (1, [1])
-    _holds_bags(table_of(spark, layout, "f.bag"), [events])
+    _check_keyless_rows(table_of(spark, layout, "f.bag"), [events])
 
 
-def test_no_row_goes_before_its_tombstone_is_there(
+def test_tombstones_are_committed_before_rows_are_deleted(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are written at once: were the row gone first, and the run dead then, a late event would revive it."""
+    """Both are written concurrently. If a run died after it deleted the row, a late event would revive it."""
     file = tmp_path / "events.jsonl"
     records = as_debezium(parse_events("c1@10(x,3,long) d1@20", COLUMNS), "f.keyed", 0, DEFAULT_PLACEHOLDER)
     file.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
@@ -163,7 +163,7 @@ def test_no_row_goes_before_its_tombstone_is_there(
     assert table_of(spark, layout, "f.keyed") == []
 
 
-def _holds_keyed(rows: list[dict[str, Any]], changelogs: list[list[Event]]) -> None:
+def _check_keyed_rows(rows: list[dict[str, Any]], changelogs: list[list[Event]]) -> None:
     found: dict[int, dict[Any, Any]] = {n: {} for n in range(len(changelogs))}
     for row in rows:
         assert row["id"] not in found[row["case"]], "a key has two rows"
@@ -172,7 +172,7 @@ def _holds_keyed(rows: list[dict[str, Any]], changelogs: list[list[Event]]) -> N
         assert found[number] == fold(events, COLUMNS), (number, SEED, events)
 
 
-def _holds_bags(rows: list[dict[str, Any]], bags: list[list[Event]]) -> None:
+def _check_keyless_rows(rows: list[dict[str, Any]], bags: list[list[Event]]) -> None:
     found: dict[int, Counter[Any]] = {n: Counter() for n in range(len(bags))}
     for row in rows:
         found[row["case"]][tuple(sorted((c, row[c]) for c in COLUMNS))] += 1

@@ -23,7 +23,7 @@ Record = dict[str, Any]
 
 
 class Database:
-    """Two sessions write to one table, each row locked by the session that changed it last, until that commits."""
+    """A table to which two sessions write. A row stays locked by the session that changed it until that one commits."""
 
     def __init__(self, random: Random, case: int, position_in_sequence: bool) -> None:
         self._random, self._case, self._sequenced = random, case, position_in_sequence
@@ -32,11 +32,11 @@ class Database:
         self._open: list[list[tuple[str, int, int, int]]] = [[], []]
         self.topic: list[Record] = []
         self.newest: dict[int, int | None] = {}
-        """key → what the topic said last of it; None: that it is gone."""
+        """key → its value in the newest event of the topic; None if that is a delete."""
 
     def run(self, turns: int) -> None:
         for _ in range(turns):
-            step = self._random.choice([self._write] * 6 + [self._commit] * 3 + [self._read, self._again])
+            step = self._random.choice([self._write] * 6 + [self._commit] * 3 + [self._read, self._restart])
             step(self._random.randrange(2))
         self._commit(0)
         self._commit(1)
@@ -51,7 +51,7 @@ class Database:
         self._open[session].append((op, key, self._lsn, self._random.randrange(1000)))
 
     def _commit(self, session: int) -> None:
-        """What is sent of it; now and then the log loses a change."""
+        """Sends the transaction's changes; the log loses one in ten."""
         for op, key, lsn, value in self._open[session]:
             if op == "d":
                 self._rows.pop(key, None)
@@ -69,8 +69,8 @@ class Database:
         for key, value in sorted(self._rows.items()):
             self._send("r", key, value, lsn=None, snapshot="incremental")
 
-    def _again(self, _: int) -> None:
-        """The connector starts again, a little before where it was. Reads it would make anew."""
+    def _restart(self, _: int) -> None:
+        """Sends the last changes again, as a connector that restarts does; it would make new reads."""
         sent = [r for r in self.topic if r["value"]["op"] != "r"]
         self.topic += [r | {} for r in sent[max(0, len(sent) - self._random.randrange(6)) :]]
 
@@ -94,7 +94,7 @@ class Database:
 
 @pytest.mark.parametrize("position_in_sequence", [True, False], ids=["with a sequence", "without"])
 @pytest.mark.parametrize("size", [None, pytest.param(211, marks=pytest.mark.long)])
-def test_a_read_is_as_new_as_where_it_stands(
+def test_snapshot_reads_are_ordered_by_their_place_in_the_log(
     spark: SparkSession, tmp_path: Path, position_in_sequence: bool, size: int | None
 ) -> None:
     random = Random(SEED)

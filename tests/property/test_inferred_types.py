@@ -52,7 +52,7 @@ TABLE = "public.orders"
 
 
 def _columns(random: Random) -> list[list[str]]:
-    """Of each column, the values from which its rows take theirs."""
+    """Returns per column the values from which its rows draw."""
     drawn = list(_FIXED)
     while len(drawn) < _COLUMNS:
         some = random.sample(_FAMILIES, random.randint(1, 3))
@@ -79,7 +79,7 @@ def _sent(text: str) -> Any:
 
 
 def _comparable(value: Any, sent: Any, kind: str) -> Any:
-    """What a column of this type holds, as the JSON that was sent."""
+    """Returns a stored value of this type as the JSON value that was sent."""
     if value is None or kind == "unknown":
         return value
     if kind.startswith("array<"):
@@ -90,7 +90,7 @@ def _comparable(value: Any, sent: Any, kind: str) -> Any:
 
 
 @pytest.mark.parametrize("seed", [5])
-def test_rows_hold_what_was_sent_however_it_was_cut(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_rows_hold_the_sent_values_for_any_batches(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     topic, rows = _changelog(random)
     folder = write(tmp_path / "events", topic.records, None)

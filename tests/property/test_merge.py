@@ -1,4 +1,4 @@
-"""Random changelogs, merged and folded by the oracle: the same rows for every delivery."""
+"""Random changelogs, merged in any batches, give the rows that the oracle folds of them."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from tests.tunings import LARGE_BATCHES, MANY_KEYS
 
 pytestmark = pytest.mark.spark
 CASES = int(os.environ.get("FUZZ_CASES", "200"))
-CASES_PER_FOLD = 2000
+CASES_PER_REPLAY = 2000
 SEED = int(os.environ.get("FUZZ_SEED", "4"))
-FOUND = (
+REGRESSIONS = (
     "u2@50(y,4,longer) u1@90(x,1,?) d2>0@110 c0@110(x,6,?) d0>1@110",
     "c0@10(x,0,long) c1@30(x,0,long) null1 u1<0@40(x,0,?) c1@30(x,0,long) null1 u1<0@40(x,0,?)",
     "c1@70(~,0,long) d1>0@80 c1@70(~,0,long) d1>0@80 c0@80(x,7,?)",
     "c1@10(~,5,long) d1>0@60 c0@60(~,7,?) u0@90(~,4,?) d2>0@90 c0@90(x,2,?)",
 )
-"""The smallest changelogs of faults that random ones have shown."""
+"""The smallest changelogs of faults that random changelogs have found."""
 LATE_EVENTS = (
     "d0>1@40 c1@40(y,1,?) c0@10(x,0,long)",
     "u1<0@40(y,1,?) c0@10(x,0,long)",
@@ -47,7 +47,7 @@ LATE_EVENTS = (
     "c0@10(x,0,long) d0>1@40 c0@50(y,7,~) c1@40(y,1,?) u0@30(x,0,longer) d0>2@60 c2@60(y,8,?)",
     "c0@10(x,0,long) c0@50(y,7,~) d0>1@40 c1@40(y,1,?) c0@10(x,0,long)",
 )
-"""What a row held is told after it has moved to another key."""
+"""Earlier values of a row arrive after it has moved to another key."""
 TRUNCATED = (
     "c0@10(x,0,~) c1@40(y,1,~) t@30",
     "t@30 c0@20(x,0,~) c1@40(y,1,~)",
@@ -73,7 +73,7 @@ def rows_of(path: Path) -> dict[int, Rows]:
 
 def sizes(cases: int) -> list[int]:
     """Returns the number of changelogs of each replay."""
-    return [min(CASES_PER_FOLD, cases - at) for at in range(0, cases, CASES_PER_FOLD)]
+    return [min(CASES_PER_REPLAY, cases - at) for at in range(0, cases, CASES_PER_REPLAY)]
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def sampled(random: Random, size: int, number: int) -> list[list[Event]]:
         pytest.param(12, MANY_KEYS, marks=pytest.mark.long, id="12-few of large"),
     ],
 )
-def test_silver_is_what_the_reference_says(spark: SparkSession, tmp_path: Path, batches: int, tuning: Tuning) -> None:
+def test_silver_equals_the_oracle(spark: SparkSession, tmp_path: Path, batches: int, tuning: Tuning) -> None:
     random = Random(SEED)
     replays = Replay(spark, tmp_path, batches, tables=2, tuning=tuning)
     for number, cases in enumerate(sizes(CASES)):
@@ -185,7 +185,7 @@ def test_silver_is_what_the_reference_says(spark: SparkSession, tmp_path: Path, 
         pytest.param(CASES, 7, LARGE_BATCHES, marks=pytest.mark.long, id="many-large"),
     ],
 )
-def test_silver_is_the_same_under_the_settings_of_a_run(
+def test_settings_of_a_run_give_the_same_rows(
     production: SparkSession, tmp_path: Path, size: int, batches: int, tuning: Tuning
 ) -> None:
     """Other tests run without generated code and in one partition."""
@@ -196,13 +196,13 @@ def test_silver_is_the_same_under_the_settings_of_a_run(
 
 
 @pytest.mark.long
-def test_truncates_empty_what_was_before_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_truncates_remove_earlier_rows(spark: SparkSession, tmp_path: Path) -> None:
     random = Random(SEED)
     truncated = [random_changelog(random, 12, truncates=True) for _ in range(8)]
     Replay(spark, tmp_path, 4, tables=8).require_oracle_rows(truncated)
 
 
-def test_truncates_leave_what_came_after_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_truncates_keep_later_rows(spark: SparkSession, tmp_path: Path) -> None:
     """Each batch has one event of each table, the truncate before or after the events that it removes."""
     changelogs = [parse_events(text, COLUMNS) for text in TRUNCATED]
     found = Replay(spark, tmp_path, tables=len(changelogs)).rows(changelogs, len(changelogs))
@@ -210,20 +210,22 @@ def test_truncates_leave_what_came_after_them(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.parametrize("lane", [pytest.param("with the library", marks=pytest.mark.long), "without it"])
-def test_random_changelogs_with_and_without_the_java_library(
+def test_java_library_changes_no_row(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lane: str
 ) -> None:
     monkeypatch.setenv(ENVIRONMENT, "on" if lane == "with the library" else "off")
     assert tasks_have_library(spark.sparkContext) == (lane == "with the library")
     Replay(spark, tmp_path / "in batches", 3, tables=2).require_oracle_rows(sampled(Random(SEED), 16, 0))
-    changelogs = [parse_events(text, COLUMNS) for text in (*FOUND, *LATE_EVENTS)]
+    changelogs = [parse_events(text, COLUMNS) for text in (*REGRESSIONS, *LATE_EVENTS)]
     expected = [fold(events, COLUMNS) for events in changelogs]
     assert Replay(spark, tmp_path / "one by one").rows(changelogs, len(changelogs)) == expected
 
 
 @pytest.mark.parametrize(("events", "tables"), [(1, 1), pytest.param(2, 2, marks=pytest.mark.long)])
-@pytest.mark.parametrize("texts", [FOUND, LATE_EVENTS], ids=["found wrong once", "told late"])
-def test_these_are_right(spark: SparkSession, tmp_path: Path, texts: Sequence[str], events: int, tables: int) -> None:
+@pytest.mark.parametrize("texts", [REGRESSIONS, LATE_EVENTS], ids=["regressions", "late events"])
+def test_known_changelogs_equal_the_oracle(
+    spark: SparkSession, tmp_path: Path, texts: Sequence[str], events: int, tables: int
+) -> None:
     """Merged by one or two events of each changelog at a time."""
     changelogs = [parse_events(text, COLUMNS) for text in texts]
     expected = [fold(one, COLUMNS) for one in changelogs]

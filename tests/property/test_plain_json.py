@@ -56,7 +56,7 @@ _FITTING = {
     "real": (*_WHOLE, *_REAL),
     "flag": ("true", "false"),
 }
-"""What is plain for each."""
+"""column → JSON values of its type that are read without a parser."""
 _ODD = (
     *("-0", "00", "01", "1.", ".5", "+1", "1e", "-", "128", "-129", "256", "32768", "2147483648", "9" * 19, "9" * 40),
     *("NaN", "Infinity", "-INF", '"NaN"', "nul", "nullx", "truex", "tru", "True", "'x'", '"1.5"', '"true"', '" 7 "'),
@@ -113,7 +113,7 @@ def _change(random: Random, odd: bool) -> str:
 
 
 def _broken(random: Random, text: bytes) -> bytes:
-    """With something in it put elsewhere, left out, or put in."""
+    """Returns the text cut off, or with bytes removed, appended or replaced."""
     place = random.randrange(len(text) + 1)
     match random.randrange(4):
         case 0:
@@ -126,8 +126,8 @@ def _broken(random: Random, text: bytes) -> bytes:
 
 
 def _read(spark: SparkSession, values: Sequence[bytes | None], into: T.StructType = _TYPE) -> DataFrame:
-    """`value`, what was plain of it, the whole, what the parser makes of it, and what is read of it where it's known to
-    be whole."""
+    """Returns `value` and its readings: `plain`, without a parser, or null; `whole`, with the parser where that is
+    needed; `parsed`, by the parser alone; `known`, of values that are known to be complete."""
     rows = spark.createDataFrame([(None if v is None else bytearray(v),) for v in values], "value binary")
     value, jvm = F.col("value"), spark._jvm
     plain = invoke(jvm, plain_row(jvm, into), "read", into, (value,), pure=True)
@@ -137,13 +137,14 @@ def _read(spark: SparkSession, values: Sequence[bytes | None], into: T.StructTyp
 
 
 def _same(one: str, other: str) -> Column:
-    """By their JSON and their bytes: as numbers 0 and -0 are equal, variants can't be compared, and JSON is text."""
+    """Returns whether two columns are equal as JSON and as bytes: as numbers 0 and -0 are equal, variants can't be
+    compared, and JSON is text."""
     alone = (F.struct(F.col(name).alias("it")) for name in (one, other))
     shown = [(F.to_json(it, {"ignoreNullFields": "false"}), it.cast("string").cast("binary")) for it in alone]
     return (shown[0][0] == shown[1][0]) & (shown[0][1] == shown[1][1])
 
 
-def test_what_is_plain_is_what_a_parser_makes_of_it(spark: SparkSession) -> None:
+def test_plain_values_equal_parsed_values(spark: SparkSession) -> None:
     random = Random(_SEED)
     plain = [_change(random, odd=False).encode() for _ in range(_CASES)]
     odd = [_change(random, odd=True).encode() for _ in range(_CASES)]
@@ -157,17 +158,17 @@ def test_what_is_plain_is_what_a_parser_makes_of_it(spark: SparkSession) -> None
     plain_result = _read(spark, plain)
     assert plain_result.where(F.col("plain").isNull() | ~_same("known", "parsed")).limit(5).collect() == [], _SEED
     kinds = read.groupBy(F.col("plain").isNull(), F.col(f"parsed.{CORRUPT}").isNull()).count().collect()
-    assert len(kinds) == 3, "of what can't be read nothing is plain, and not all that can is"
+    assert len(kinds) == 3, "corrupt values are never plain, and some others aren't either"
 
 
 @pytest.mark.parametrize("names", [("\ufffd",), ("a", "a")])
-def test_of_a_name_that_may_be_another_nothing_is_plain(spark: SparkSession, names: tuple[str, ...]) -> None:
+def test_ambiguous_names_are_left_to_the_parser(spark: SparkSession, names: tuple[str, ...]) -> None:
     into = T.StructType([T.StructField(name, T.LongType()) for name in names])
     read = _read(spark, [b'{"\xff": 1, "a": 2}'], into)
     assert read.where(~_same("whole", "parsed") | F.col("plain").isNotNull()).collect() == []
 
 
-def test_of_what_is_known_to_be_whole_no_more_is_read_than_is_asked_for(spark: SparkSession) -> None:
+def test_known_objects_are_read_up_to_the_last_wanted_field(spark: SparkSession) -> None:
     into = T.StructType([T.StructField(name, T.LongType()) for name in ("a", "b")])
     into.add(CORRUPT, T.StringType())
     (row,) = _read(spark, [b'{"x": [], "b": null, "a": 1, "c": {here it ends'], into).collect()
@@ -176,7 +177,7 @@ def test_of_what_is_known_to_be_whole_no_more_is_read_than_is_asked_for(spark: S
     assert row["whole"][CORRUPT] is not None
 
 
-def test_what_was_read_stays_what_it_is_when_more_is_read(spark: SparkSession) -> None:
+def test_later_reads_leave_earlier_rows_unchanged(spark: SparkSession) -> None:
     read = reader(spark._jvm, T.StructType([T.StructField("a", T.LongType()), T.StructField(CORRUPT, T.StringType())]))
     first, second = (read.read(f"{{'a': {number}}}".encode()) for number in (1, 2))
     assert (first.getLong(0), second.getLong(0)) == (1, 2)

@@ -23,13 +23,11 @@ from ingest.testing.notation import parse_events
 pytestmark = pytest.mark.spark
 _PIPELINE = "planned"
 _FIRST = "c1@10(x,3,long) c2@20(y,4,long) u1@30(z,3,long) d1@40 c3@50(x,1,long) u2@60(x,5,long) d2@70"
-"""Of each kind one before there is a tombstone, and one after."""
+"""One change of each kind before the first tombstone, and one after."""
 _MORE = "c4@80(x,1,long) u3@90(w,1,long) d3@100 c5@110(q,1,long) u4@120(q,1,long) d4@130"
 
 
-def test_no_later_batch_of_few_changes_is_planned_anew(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_later_small_batches_reuse_plans(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = list[tuple[str, bool]]()
 
     class CountedPlan(RowPlan):

@@ -56,7 +56,7 @@ def version(row: Row) -> RowVersion:
     since = row["_position"]["major"]
     assert milliseconds(row["_valid_from"]) == since
     assert (row["_valid_to"] is None) == (until is None)
-    # A null tombstone tells no time.
+    # A null tombstone has no time.
     assert until is None or milliseconds(row["_valid_to"]) in (since, until)
     return RowVersion(row["id"], since, until, {c: row[c] for c in COLUMNS})
 
@@ -76,9 +76,7 @@ def same(one: Sequence[RowVersion], other: Sequence[RowVersion]) -> bool:
         pytest.param(7, LARGE_TABLES, marks=pytest.mark.long, id="large"),
     ],
 )
-def test_the_versions_of_a_row_are_what_the_reference_says(
-    spark: SparkSession, tmp_path: Path, batches: int, tuning: Tuning
-) -> None:
+def test_row_versions_equal_the_oracle(spark: SparkSession, tmp_path: Path, batches: int, tuning: Tuning) -> None:
     folds = count()
 
     def differ(some: Sequence[list[Event]]) -> list[bool]:
@@ -95,7 +93,7 @@ def test_the_versions_of_a_row_are_what_the_reference_says(
 
 
 def sampled(random: Random, size: int) -> list[list[Event]]:
-    """Half of them such as a real table could have gone through."""
+    """Returns `size` changelogs; half of them are histories that a source could have written."""
     consistent: list[list[Event]] = []
 
     @seed(SEED)
@@ -109,7 +107,7 @@ def sampled(random: Random, size: int) -> list[list[Event]]:
 
 
 @pytest.mark.long
-def test_a_truncate_ends_every_version(spark: SparkSession, tmp_path: Path) -> None:
+def test_truncate_ends_every_version(spark: SparkSession, tmp_path: Path) -> None:
     random = Random(SEED)
     for number in range(4):
         events = [replace(e, offset=n) for n, e in enumerate(random_changelog(random, 12, truncates=True))]

@@ -19,7 +19,7 @@ from ingest.jvm.schema_novelty import is_novel
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 Value = tuple[int, bool, str]
-"""Of a case, whether it is wrapped, and what it is."""
+"""A change event: the number of its case, whether it is wrapped in a payload, its JSON text."""
 _CASES = 500
 _SEED = 11
 _SMALL = ["0", "-0", "7", "-12", "0.00", "1.50", "12.5", "100.00", "0.001", "-3.25", "123456789.987654321"]
@@ -50,7 +50,7 @@ def _value(random: Random, depth: int, odd: bool) -> str:
 
 def json_object(random: Random, depth: int, odd: bool) -> str:
     known = _ODD_NAMES if odd else _NAMES
-    # Now and then a name stands twice.
+    # Some objects name a field twice.
     twice = odd and random.random() < 0.05
     names = random.choices(known, k=2) if twice else random.sample(known, random.randint(0, 4))
     return _of([(name, _value(random, depth - 1, odd)) for name in names], random)
@@ -78,7 +78,7 @@ def _change(random: Random, wrapped: bool, odd: bool) -> str:
 
 
 def _number(random: Random) -> str:
-    """A change of one number: how many digits it has, and where its noughts are, is all that tells it from another."""
+    """Returns a change with one number. Such changes differ in the number of digits and the places of zeros only."""
     whole = random.choice(["0", "7", "10", "100", "1" * 20])
     fraction = random.choice(["", ".5", ".50", ".05", ".005", ".55", ".500", ".00"])
     return _of([("after", f'{{"n": {whole}{fraction}}}')], random)
@@ -93,13 +93,13 @@ def _values(random: Random) -> list[Value]:
         (rest if odd else plain).extend([*some, *random.choices(some, k=2)])
     plain += [(_CASES + case, False, _number(random)) for case in range(_CASES) for _ in range(2)]
     random.shuffle(plain)
-    # Behind the others: what is odd makes a task forget what it has seen.
+    # After the others: an odd value makes a task forget what it has seen.
     random.shuffle(rest)
     return plain + rest
 
 
 def _events(spark: SparkSession, values: list[Value]) -> DataFrame:
-    """Change events, all in one task, in this order."""
+    """Returns the change events in this order, all in one partition."""
     rows = spark.createDataFrame(
         [(n, case, wrapped, bytearray(value, "utf-8")) for n, (case, wrapped, value) in enumerate(values)],
         "offset long, case long, wrapped boolean, value binary",
@@ -115,12 +115,12 @@ def _events(spark: SparkSession, values: list[Value]) -> DataFrame:
 
 
 def types_of(kinds: str | None) -> dict[str, str]:
-    """Of each column. Arrays of which all elements were seen before may have another kind themselves."""
+    """Returns column → type. Kinds of arrays may differ where all elements were seen before; their types don't."""
     return {c.name: str(c.type) for c in inferred_columns(kinds)}
 
 
 @pytest.mark.long
-def test_a_shape_is_that_of_all_changes(spark: SparkSession) -> None:
+def test_inferred_schema_equals_that_of_all_changes(spark: SparkSession) -> None:
     values = _values(Random(_SEED))
     events = _events(spark, values).localCheckpoint()
 
@@ -137,19 +137,20 @@ def test_a_shape_is_that_of_all_changes(spark: SparkSession) -> None:
         context = (_SEED, [v for v in values if v[:2] == (row["case"], row["wrapped"])])
         assert group.opened == row["opened"], context
         assert types_of(group.kinds) == types_of(row["shape"]), context
-    assert {row["opened"] for row in expected} == {True, False}, "they vary"
+    assert {row["opened"] for row in expected} == {True, False}, "both occur"
 
 
-def _news(spark: SparkSession, values: list[Value], told_apart_by: str = "slice") -> list[Any]:
-    """Of each, whether it is news, if that is known; cases are slices of one table, or tables of one slice."""
+def _novelties(spark: SparkSession, values: list[Value], distinguished_by: str = "slice") -> list[Any]:
+    """Returns for each value whether it is novel; None if unknown. Cases are slices of one table, or tables of one
+    slice."""
     case, one = F.col("case"), F.lit(0)
-    slices, tables = (case, one) if told_apart_by == "slice" else (one, case)
+    slices, tables = (case, one) if distinguished_by == "slice" else (one, case)
     novelty = is_novel(spark, F.col("value"), (slices.cast("bigint"), tables.cast("string"), F.col("wrapped")))
     events = _events(spark, values).select("offset", novelty.alias("news"))
     return [row["news"] for row in events.orderBy("offset").collect()]
 
 
-def test_what_was_seen_before_is_no_news(spark: SparkSession) -> None:
+def test_known_columns_and_kinds_are_not_novel(spark: SparkSession) -> None:
     def change(after: dict[str, Any] | None, before: dict[str, Any] | None = None) -> str:
         return json.dumps({"before": before, "after": after, "op": "u", "ts_ms": 1})
 
@@ -166,17 +167,17 @@ def test_what_was_seen_before_is_no_news(spark: SparkSession) -> None:
         (change(None, {"id": 4, "old": True}), True),
         (change(None, {"id": 4, "old": False}), False),
     ]
-    assert _news(spark, [(0, False, value) for value, _ in cases]) == [expected for _, expected in cases]
+    assert _novelties(spark, [(0, False, value) for value, _ in cases]) == [expected for _, expected in cases]
 
 
-def test_what_came_with_something_unknown_is_news_once_more(spark: SparkSession) -> None:
+def test_kinds_first_seen_in_an_unreadable_change_are_novel_again(spark: SparkSession) -> None:
     twice = '{"op": "u", "after": {"id": 1, "fresh": 1, "id": 2}}'
     clean = '{"op": "u", "after": {"id": 1, "fresh": 1}}'
     values = [(0, False, value) for value in (twice, clean, clean, twice, clean)]
-    assert _news(spark, values) == [None, True, False, None, False]
+    assert _novelties(spark, values) == [None, True, False, None, False]
 
 
-@pytest.mark.parametrize("told_apart_by", ["slice", "table"])
-def test_of_another_slice_or_table_nothing_is_known(spark: SparkSession, told_apart_by: str) -> None:
+@pytest.mark.parametrize("distinguished_by", ["slice", "table"])
+def test_slices_and_tables_know_nothing_of_each_other(spark: SparkSession, distinguished_by: str) -> None:
     values = [(case, False, '{"op": "u", "after": {"id": 1}}') for case in (0, 1, 0, 1)]
-    assert _news(spark, values, told_apart_by) == [True, True, False, False]
+    assert _novelties(spark, values, distinguished_by) == [True, True, False, False]

@@ -33,17 +33,19 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 class Died(BaseException):
-    """The run is killed."""
+    """Raised in place of SIGKILL."""
 
 
 @pytest.mark.parametrize("seed", [7, 8])
-def test_faults_and_deaths_leave_what_one_run_would_have(
+def test_faults_and_deaths_end_in_the_tables_of_one_run(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """The engine fails for some batches of either table, also between two commits, and runs die at any commit."""
+    """Spark fails for some batches of either table, also between two commits, and runs die at any commit."""
     random, commit = Random(seed), Table.commit
-    lives, bags = [random_changelog(random, 12) for _ in range(3)], [random_bag(random, 12) for _ in range(3)]
-    records = [r for n, life in enumerate(lives) for r in as_debezium(life, "f.keyed", n, DEFAULT_PLACEHOLDER)]
+    changelogs, bags = [random_changelog(random, 12) for _ in range(3)], [random_bag(random, 12) for _ in range(3)]
+    records = [
+        r for n, changelog in enumerate(changelogs) for r in as_debezium(changelog, "f.keyed", n, DEFAULT_PLACEHOLDER)
+    ]
     records += [r for n, (_, sent) in enumerate(bags) for r in as_debezium(sent, "f.bag", n, DEFAULT_PLACEHOLDER)]
     records.sort(key=lambda r: r["offset"])
     file, layout = tmp_path / "events.jsonl", Lakehouse(str(tmp_path / "lakehouse"))
@@ -79,9 +81,9 @@ def test_faults_and_deaths_leave_what_one_run_would_have(
     assert min(seen.values()) > 0, seen
     silver = {t: Silver(spark, layout.silver("f", t)) for t in ("f.keyed", "f.bag")}
     rows = {t: [r.asDict() for r in table.rows().collect()] for t, table in silver.items()}
-    for number, life in enumerate(lives):
+    for number, changelog in enumerate(changelogs):
         rows_of_case = {r["id"]: {c: r[c] for c in COLUMNS} for r in rows["f.keyed"] if r["case"] == number}
-        assert rows_of_case == fold(life, COLUMNS), (number, seen)
+        assert rows_of_case == fold(changelog, COLUMNS), (number, seen)
     for number, (rows_said, _) in enumerate(bags):
         found = Counter(tuple(sorted((c, r[c]) for c in COLUMNS)) for r in rows["f.bag"] if r["case"] == number)
         assert found == fold_bag(rows_said), (number, seen)

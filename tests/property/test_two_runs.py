@@ -65,7 +65,7 @@ class Lake:
     def accounts(self) -> Accounts:
         return Accounts(self._spark, self._layout.accounts, PIPELINE)
 
-    def adds_up(self, records: int) -> None:
+    def check_accounts(self, records: int) -> None:
         found = audit(self.bronze().rows(), self.accounts().rows())
         assert (found.problems, found.merged, found.waiting) == ([], records, 0)
 
@@ -73,16 +73,16 @@ class Lake:
         return self._layout.silver(PIPELINE, table)
 
 
-def drive(lake: Lake, limit: int, slice_events: int, failures: list[BaseException]) -> None:
-    """Runs until all is merged: with all objects made anew after a collision, as `ingest run` does."""
+def run_until_merged(lake: Lake, limit: int, slice_events: int, failures: list[BaseException]) -> None:
+    """Runs until all is merged, with new objects after each collision, as `ingest run` does."""
     try:
-        while not done(lake, limit, slice_events):
+        while not run_once(lake, limit, slice_events):
             pass
     except BaseException as failure:  # noqa: BLE001 A thread's failure is the test's.
         failures.append(failure)
 
 
-def done(lake: Lake, limit: int, slice_events: int) -> bool:
+def run_once(lake: Lake, limit: int, slice_events: int) -> bool:
     bronze = lake.bronze()
     try:
         capture = lake.capture(limit, bronze)
@@ -96,9 +96,9 @@ def done(lake: Lake, limit: int, slice_events: int) -> bool:
     return True
 
 
-def met(monkeypatch: pytest.MonkeyPatch, runs: int) -> list[Overtaken]:
-    """Holds the first slice of each run, once it is merged, until the others' are: only one of them is accounted for.
-    Returns what runs were told that were about to merge another slice."""
+def hold_first_slices(monkeypatch: pytest.MonkeyPatch, runs: int) -> list[Overtaken]:
+    """Holds the first slice of each run, once merged, until those of the others are merged, so that only one can be
+    accounted for. Returns the errors of runs that were about to merge another slice."""
     merged, overtaken_runs = threading.Barrier(runs, timeout=600), list[Overtaken]()
     waited = set[int]()
     accounts, begin = Merge._merge_tables, Accounts.begin_slice
@@ -135,14 +135,17 @@ def test_two_runs_agree(spark: SparkSession, tmp_path: Path, monkeypatch: pytest
     capture = lake.capture(size)
     for _ in range(BATCHES - 1):
         assert capture.step()
-    overtaken_runs, failures = met(monkeypatch, 2), list[BaseException]()
-    runs = [threading.Thread(target=drive, args=(lake, size, slice_events, failures)) for slice_events in (1, 2 * size)]
+    overtaken_runs, failures = hold_first_slices(monkeypatch, 2), list[BaseException]()
+    runs = [
+        threading.Thread(target=run_until_merged, args=(lake, size, slice_events, failures))
+        for slice_events in (1, 2 * size)
+    ]
     for run in runs:
         run.start()
     for run in runs:
         run.join()
     assert failures == []
-    assert overtaken_runs, "they never met"
+    assert overtaken_runs, "the runs never collided"
     keyed: dict[int, dict[Any, Any]] = {n: {} for n in range(CASES)}
     for row in lake.rows("f.keyed"):
         assert row["id"] not in keyed[row["case"]], "a key has two rows"
@@ -152,17 +155,17 @@ def test_two_runs_agree(spark: SparkSession, tmp_path: Path, monkeypatch: pytest
     for row in lake.rows("f.bag"):
         bag[row["case"]][tuple(sorted((c, row[c]) for c in COLUMNS))] += 1
     assert bag == {n: fold_bag(events) for n, (events, _) in enumerate(bags)}
-    lake.adds_up(len(records))
+    lake.check_accounts(len(records))
 
 
 class Died(Exception):
-    """In place of SIGKILL."""
+    """Raised in place of SIGKILL."""
 
 
 @pytest.fixture
 def bag(spark: SparkSession, tmp_path: Path) -> Lake:
-    """A table without a key, captured in four batches of two events; the first is merged. Deletes come before what they
-    delete: what is owed waits beside silver."""
+    """A keyless table, captured in four batches of two events; the first is merged. Deletes come before the rows that
+    they delete, and wait in the pending table."""
     topic = Topic("shop.public.bag", ("public", "bag"), key=())
     for n, (op, v) in enumerate([("c", 1), ("c", 2), ("d", 3), ("c", 4), ("c", 3), ("d", 6), ("c", 6), ("c", 5)]):
         image = {"v": v}
@@ -175,16 +178,17 @@ def bag(spark: SparkSession, tmp_path: Path) -> Lake:
     return lake
 
 
-def right(lake: Lake) -> None:
+def check_all_merged(lake: Lake) -> None:
     while lake.merge().step():
         pass
     assert Counter(row["v"] for row in lake.rows(BAG)) == Counter([1, 2, 4, 5])
-    lake.adds_up(8)
+    lake.check_accounts(8)
 
 
 @pytest.fixture
-def dying(bag: Lake, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Lets a run merge up to a capture batch, and die once what is owed is written and before silver is."""
+def die_between_commits(bag: Lake, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Returns a function that merges up to a capture batch and dies after the commit of pending deletes, before that of
+    silver."""
 
     def merge_upto(batch: int) -> None:
         apply = Silver.apply
@@ -201,49 +205,47 @@ def dying(bag: Lake, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return merge_upto
 
 
-def begun(lake: Lake) -> Merge:
-    """Returns a run that has merged as far as the others, and knows nothing of what they do from here on."""
+def resumed_run(lake: Lake) -> Merge:
+    """Returns a run that has merged as far as the others and has not read what they did since."""
     merge = lake.merge()
     assert merge.step(1) == []
     merge._has_resumed = True
     return merge
 
 
-@pytest.mark.parametrize("goes_on_to", [2, 4])
-def test_what_the_other_run_has_merged_is_not_merged_again(bag: Lake, goes_on_to: int) -> None:
-    other = begun(bag)
+@pytest.mark.parametrize("last_batch", [2, 4])
+def test_slice_merged_by_another_run_is_not_merged_again(bag: Lake, last_batch: int) -> None:
+    other = resumed_run(bag)
     assert bag.merge().step(3)
     with pytest.raises(Overtaken):
-        other.step(goes_on_to)
-    right(bag)
+        other.step(last_batch)
+    check_all_merged(bag)
 
 
-def test_a_slice_that_another_run_has_begun_ends_where_that_run_ends_it(bag: Lake) -> None:
-    """Before either has written any of it."""
-    other = begun(bag)
+def test_begun_slice_keeps_its_end(bag: Lake) -> None:
+    """No run has written any of it yet."""
+    other = resumed_run(bag)
     bag.accounts().begin_slice(1, 3)
     with pytest.raises(Overtaken):
         other.step(4)
-    right(bag)
+    check_all_merged(bag)
     assert {r["upto_batch"] for r in bag.accounts().rows().collect()} == {1, 3, 4}
 
 
-@pytest.mark.parametrize("goes_on_to", [3, 4])
-def test_a_slice_that_the_other_run_left_half_written_is_finished(
-    bag: Lake, dying: Callable[[int], None], goes_on_to: int
-) -> None:
-    """As that run has begun it: a run that would cut its slices elsewhere begins anew."""
-    other = begun(bag)
-    dying(3)
-    if goes_on_to == 3:
+@pytest.mark.parametrize("last_batch", [3, 4])
+def test_half_written_slice_is_finished(bag: Lake, die_between_commits: Callable[[int], None], last_batch: int) -> None:
+    """It ends where the dead run would have ended it; a run with other slices starts again."""
+    other = resumed_run(bag)
+    die_between_commits(3)
+    if last_batch == 3:
         assert sum(a.read for a in other.step(3)) == 4
     else:
         with pytest.raises(Overtaken):
-            other.step(goes_on_to)
-    right(bag)
+            other.step(last_batch)
+    check_all_merged(bag)
 
 
-def test_a_table_that_was_set_aside_catches_up_by_the_same_slices(bag: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_set_aside_table_catches_up_by_the_same_slices(bag: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     def unusable(*_: Any) -> Account:
         raise ConfigError("a setting does not fit", "change it")
 
@@ -258,23 +260,23 @@ def test_a_table_that_was_set_aside_catches_up_by_the_same_slices(bag: Lake, mon
     with pytest.raises(Overtaken):
         other._set_aside_tables.begin_slice(BAG, both)
     assert sum(a.applied for a in other.step(3)) == 2
-    right(bag)
+    check_all_merged(bag)
 
 
-def test_what_is_owed_is_not_paid_twice(
-    bag: Lake, dying: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+def test_pending_delete_is_applied_once(
+    bag: Lake, die_between_commits: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run writes that a debt is paid, after another one has begun the same slice and before it reads the debts."""
+    """A run applies a pending delete after another has begun the same slice and before it reads pending deletes."""
     assert bag.merge().step(3)
-    other, once, judged = bag.merge(), DuplicateDeliveries.without_duplicates, list[int]()
+    other, once, reconciled = bag.merge(), DuplicateDeliveries.without_duplicates, list[int]()
 
     def overtaken(deliveries: DuplicateDeliveries, batch: TableBatch) -> DataFrame:
-        judged.append(batch.through_batch)
-        if judged == [4]:
-            dying(4)
+        reconciled.append(batch.through_batch)
+        if reconciled == [4]:
+            die_between_commits(4)
         return once(deliveries, batch)
 
     monkeypatch.setattr(DuplicateDeliveries, "without_duplicates", overtaken)
     assert [a.applied for a in other.step(4)] == [2]
-    assert judged == [4, 4, 4], "it was not judged again"
-    right(bag)
+    assert reconciled == [4, 4, 4], "it was not reconciled again"
+    check_all_merged(bag)

@@ -32,12 +32,12 @@ KINDS: Sequence[Kind] = ("whole rows", "partial rows", "keyless")
 TABLE, KEYS, BATCHES = "shop.wide", 6, 3
 WIDTHS = (100, 200, 400)
 _NODE = re.compile(r"[\w$]+#\d+|[\w$]+\(")
-"""In the text of a plan: a column, or what is computed of some."""
+"""A column or a function, in the text of a plan."""
 
 
 def records(kind: Kind, columns: int, batch: int) -> Iterator[Record]:
-    """Batch 0 inserts, each later one updates all rows but the last, which it deletes. Of partial rows one value is not
-    sent."""
+    """Yields the records of a batch. Batch 0 inserts rows, later ones update them, and the last deletes one. Partial
+    rows lack a value."""
     for key in range(KEYS):
         deleted = batch == 2 and key == KEYS - 1
         after: dict[str, Any] | None = None if deleted else image(key, batch, columns)
@@ -58,8 +58,8 @@ def expected(kind: Kind, columns: int) -> dict[int, dict[str, Any]]:
     return found
 
 
-def folded(spark: SparkSession, root: Path, kind: Kind, columns: int) -> dict[int, dict[str, Any]]:
-    """id → row, after all batches."""
+def merged_rows(spark: SparkSession, root: Path, kind: Kind, columns: int) -> dict[int, dict[str, Any]]:
+    """Returns id → row, after all batches."""
     changes = [record for batch in range(BATCHES) for record in records(kind, columns, batch)]
     file = write(root / "said", changes, None) / "events.jsonl"
     lakehouse = Lakehouse(str(root / "lakehouse"))
@@ -74,8 +74,8 @@ def folded(spark: SparkSession, root: Path, kind: Kind, columns: int) -> dict[in
 
 
 @contextmanager
-def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
-    """The plans that are made meanwhile, in their order: of which step each is, and how many nodes it has."""
+def record_plans(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
+    """Yields a list that collects the plans made in the block, in order: the step and the number of nodes of each."""
     found: list[tuple[str, int]] = []
 
     def count(step: str, frame: DataFrame) -> None:
@@ -90,8 +90,8 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
         planned(of, spark, query, by, columns, *more, **others)
         count(f"planned once: {getattr(query, '__name__', query)}", of._planned)
 
-    def cutting(frame: DataFrame, *more: Any, **others: Any) -> DataFrame:
-        count("cut", frame)
+    def checkpointing(frame: DataFrame, *more: Any, **others: Any) -> DataFrame:
+        count("checkpoint", frame)
         return checkpoint(frame, *more, **others)
 
     def writing(transaction: Any, frame: DataFrame | None, *more: Any, **others: Any) -> list[Any]:
@@ -101,7 +101,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
 
     with monkeypatch.context() as watched:
         watched.setattr(RowPlan, "__init__", planning)
-        watched.setattr(DataFrame, "localCheckpoint", cutting)
+        watched.setattr(DataFrame, "localCheckpoint", checkpointing)
         watched.setattr(Table, "_written", staticmethod(writing))
         yield found
 
@@ -109,29 +109,31 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
 @pytest.mark.long
 @pytest.mark.usefixtures("whole_plans")
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_plan_grows_faster_than_the_columns(
+def test_plans_grow_no_faster_than_the_columns(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
     spark.conf.set("spark.sql.debug.maxToStringFields", "100000")
     derives = "spark.sql.constraintPropagation.enabled"
-    assert EVERYWHERE[derives] == "false", "Spark derives something of each column from all others: most of the time"
+    assert EVERYWHERE[derives] == "false", (
+        "Spark infers constraints of each column from all others, which takes most of the time"
+    )
     spark.conf.set(derives, EVERYWHERE[derives])  # `ingest sql`, of another test, sets it in the same session.
     sizes = []
     for columns in WIDTHS:
         prepared._plan.cache_clear()
-        with steps(monkeypatch) as found:
-            assert folded(spark, tmp_path / str(columns), kind, columns) == expected(kind, columns)
+        with record_plans(monkeypatch) as found:
+            assert merged_rows(spark, tmp_path / str(columns), kind, columns) == expected(kind, columns)
         # Silver and its tombstones are written at the same time.
         sizes.append(sorted(found, key=lambda step_and_size: step_and_size[0]))
     small, middle, large = sizes
     assert [step for step, _ in small] == [step for step, _ in middle] == [step for step, _ in large]
     assert max(nodes for _, nodes in large) > WIDTHS[-1], "the columns are there"
     for (step, a), (_, b), (_, c) in zip(small, middle, large, strict=True):
-        # Twice the columns are twice the nodes at most, and as many as no column asks for.
+        # Twice the columns make at most twice the nodes, beside those that no column needs.
         assert c - b <= 2.1 * (b - a) + 20, (step, a, b, c)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_table_of_1200_columns_is_merged(spark: SparkSession, tmp_path: Path, kind: Kind) -> None:
-    assert folded(spark, tmp_path, kind, 1200) == expected(kind, 1200)
+def test_table_of_1200_columns_is_merged(spark: SparkSession, tmp_path: Path, kind: Kind) -> None:
+    assert merged_rows(spark, tmp_path, kind, 1200) == expected(kind, 1200)

@@ -38,8 +38,8 @@ SHOP = "shop"
 
 
 def changelog(random: Random) -> list[Event]:
-    """Without what an event means by what stands before it in its partition: each writer sees a part of that alone. So
-    no row is two things at one position either, of which the later in the partition would count."""
+    """Returns a changelog without events whose meaning depends on an earlier one of their partition (null tombstones,
+    moves, two contents at one position): each writer reads only a part of the partition."""
     events = random_changelog(random, 12)
     first: dict[Any, Event] = {}
     for e in events:
@@ -55,7 +55,7 @@ def changelog(random: Random) -> list[Event]:
 
 
 def shared(random: Random, records: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Each record goes to one of two, and a fifth of them to both."""
+    """Returns the records of two writers: each has some, and both have a fifth."""
     parts: list[list[dict[str, Any]]] = [[], []]
     for record in records:
         chance = random.random()
@@ -78,7 +78,7 @@ def writer(spark: SparkSession, folder: Path, name: str, records: Sequence[dict[
 
 @pytest.mark.long
 @pytest.mark.parametrize("tuning", [DEFAULT_TUNING, LARGE_FILES], ids=["small", "large"])
-def test_two_writers_of_a_table_agree(
+def test_two_writers_equal_one(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tuning: Tuning
 ) -> None:
     random = Random(SEED)
@@ -89,8 +89,8 @@ def test_two_writers_of_a_table_agree(
     parts = shared(random, records)
     merges = [writer(spark, tmp_path, n, part, tuning) for n, part in zip(names, parts, strict=True)]
     attempts = count_attempts(monkeypatch)
-    let_them_meet(monkeypatch, len(merges))
-    together(merges)
+    let_writers_collide(monkeypatch, len(merges))
+    run_together(merges)
     layout = Lakehouse(str(tmp_path / "lakehouse"))
     found: dict[int, dict[Any, Any]] = defaultdict(dict)
     for row in Silver(spark, layout.silver(SHOP, "s.t")).rows().collect():
@@ -101,11 +101,11 @@ def test_two_writers_of_a_table_agree(
     for name, part in zip(names, parts, strict=True):
         report = audit(Bronze(spark, layout.bronze(name)).rows(), Accounts(spark, layout.accounts, name).rows())
         assert (report.problems, report.merged, report.waiting) == ([], len(part), 0)
-    assert len(attempts) > len({id(batch) for batch in attempts}), "they never met"
+    assert len(attempts) > len({id(batch) for batch in attempts}), "the writers never collided"
 
 
 def count_attempts(monkeypatch: pytest.MonkeyPatch) -> list[TableBatch]:
-    """Each batch, as often as it was judged."""
+    """Returns a list that collects each batch as often as it is reconciled."""
     found: list[TableBatch] = []
     merge = TableMerge.merge
 
@@ -117,22 +117,22 @@ def count_attempts(monkeypatch: pytest.MonkeyPatch) -> list[TableBatch]:
     return found
 
 
-def let_them_meet(monkeypatch: pytest.MonkeyPatch, writers: int) -> None:
-    """Holds the second batch of each writer, once it is judged, until the others' is judged too: on a busy machine one
-    writer might be done before the other begins. Of the first batches one makes the table."""
-    judged, writes = threading.Barrier(writers, timeout=600), Counter[int]()
+def let_writers_collide(monkeypatch: pytest.MonkeyPatch, writers: int) -> None:
+    """Holds the second batch of each writer, once reconciled, until that of the other is too: on a busy machine one
+    writer might finish before the other begins. One of the first batches creates the table."""
+    reconciled, writes = threading.Barrier(writers, timeout=600), Counter[int]()
     write = TableMerge._commit
 
     def waiting(tables: TableMerge, *arguments: Any) -> None:
         writes[id(tables)] += 1
         if writes[id(tables)] == 2:
-            judged.wait()
+            reconciled.wait()
         write(tables, *arguments)
 
     monkeypatch.setattr(TableMerge, "_commit", waiting)
 
 
-def together(merges: Sequence[Merge]) -> None:
+def run_together(merges: Sequence[Merge]) -> None:
     failures: list[BaseException] = []
 
     def drive(merge: Merge) -> None:
