@@ -31,7 +31,7 @@ def two_databases(key: tuple[str, ...] = ("id",)) -> tuple[Database, Database, l
 
 
 @rule
-def another_database_of_one_name() -> Rule:
+def another_database_with_the_same_names() -> Rule:
     eu, us, records = two_databases()
     eu.change("c", 100, row(1, "eu"))
     us.change("c", 5000, row(1, "us"))
@@ -41,7 +41,7 @@ def another_database_of_one_name() -> Rule:
     us.change("c", 5020, row(3, "us"))
     rows = [row(1, "eu"), row(2, "eu")]
     quarantined = dict.fromkeys((1, 3, 5), OTHER)
-    return Rule("events of another database are refused, its deletes too", records, {ORDERS: rows}, quarantined)
+    return Rule("events of another database are refused, including deletes", records, {ORDERS: rows}, quarantined)
 
 
 @rule
@@ -52,7 +52,7 @@ def null_tombstone_of_another_database() -> Rule:
     us.change("c", 5000, row(1, "us"))
     us.tombstone(1)
     eu.tombstone(2)
-    name = "a null tombstone deletes nothing of another database"
+    name = "a null tombstone of another database deletes nothing"
     return Rule(name, records, {ORDERS: [row(1, "eu")]}, {2: OTHER, 3: OTHER})
 
 
@@ -62,7 +62,7 @@ def truncate_of_another_database() -> Rule:
     eu.change("c", 100, row(1, "eu"))
     us.change("t", 5000, key=None)
     eu.change("u", 110, row(1, "eu later"))
-    return Rule("a truncate empties no table of another database", records, {ORDERS: [row(1, "eu later")]}, {1: OTHER})
+    return Rule("a truncate of another database empties nothing", records, {ORDERS: [row(1, "eu later")]}, {1: OTHER})
 
 
 @rule
@@ -85,7 +85,7 @@ def rows_without_a_key_of_another_database() -> Rule:
     us.change("d", 101, before={"v": "a"}, key=None)
     eu.change("c", 102, {"v": "b"}, key=None)
     rows = [{"v": "a"}, {"v": "b"}]
-    return Rule("nor does another database count rows without a key", records, {ORDERS: rows}, {1: OTHER, 2: OTHER})
+    return Rule("keyless rows of another database are refused", records, {ORDERS: rows}, {1: OTHER, 2: OTHER})
 
 
 @rule
@@ -93,7 +93,7 @@ def columns_of_another_database() -> Rule:
     eu, us, records = two_databases()
     eu.change("c", 100, row(1, "eu"))
     us.change("c", 5000, {"id": 2, "only_there": 1})
-    return Rule("nor do its columns get into the table", records, {ORDERS: [row(1, "eu")]}, {1: OTHER})
+    return Rule("columns of another database are not added", records, {ORDERS: [row(1, "eu")]}, {1: OTHER})
 
 
 @rule
@@ -110,7 +110,7 @@ def two_servers_of_mysql() -> Rule:
         }
         value = {"before": None, "after": row(1, server), "source": source | {"row": 0}, "op": "c"}
         Topic(f"{server}.twice.orders", records=records).record({"id": 1}, value)
-    return Rule("two servers are told apart, of MySQL too", records, {"twice.orders": [row(1, "m1")]}, {1: OTHER})
+    return Rule("two servers of MySQL are distinguished", records, {"twice.orders": [row(1, "m1")]}, {1: OTHER})
 
 
 @rule
@@ -119,7 +119,7 @@ def events_that_name_no_source() -> Rule:
     eu.change("c", 100, row(1, "eu"))
     eu.topic.change("u", 110, row(1, "names no server"))
     eu.change("u", 120, row(1, "eu later"))
-    return Rule("an event that names no server is its table's", records, {ORDERS: [row(1, "eu later")]})
+    return Rule("an event without a server belongs to its table", records, {ORDERS: [row(1, "eu later")]})
 
 
 @rule
@@ -132,13 +132,13 @@ def tables_named_by_their_server() -> Rule:
     us.change("c", 5020, row(3, "us"))
     tables = {f"eu.{ORDERS}": [row(1, "eu")], f"us.{ORDERS}": [row(3, "us")]}
     settings = {"table_names": "server.schema.table"}
-    return Rule("tables may be named by their servers", records, tables, settings=settings)
+    return Rule("table names may include the server", records, tables, settings=settings)
 
 
 @rule
-def a_server_under_another_name() -> Rule:
+def renamed_server() -> Rule:
     eu, us, records = two_databases()
     eu.change("c", 100, row(1, "a"))
     us.change("u", 110, row(1, "b"))
     settings = {"renamed": {"us/shop_us": "eu/shop_eu"}}
-    return Rule("a server may have another name since", records, {ORDERS: [row(1, "b")]}, settings=settings)
+    return Rule("a renamed server can be mapped", records, {ORDERS: [row(1, "b")]}, settings=settings)

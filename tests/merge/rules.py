@@ -46,11 +46,11 @@ def highest_position_wins() -> Rule:
     t.change("c", 10, row(1, "first"))
     t.change("u", 30, row(1, "last"))
     t.change("u", 20, row(1, "late"))
-    return Rule("the highest position wins, whatever arrives last", t.records, {ORDERS: [row(1, "last")]})
+    return Rule("the highest position wins, in any order of arrival", t.records, {ORDERS: [row(1, "last")]})
 
 
 @rule
-def doubled_records_add_nothing() -> Rule:
+def repeated_records_change_nothing() -> Rule:
     t = Topic()
     t.change("c", 10, row(1, "a"))
     t.change("c", 11, row(2, "b"))
@@ -58,7 +58,7 @@ def doubled_records_add_nothing() -> Rule:
     t.change("c", 10, row(1, "a"))
     t.change("c", 11, row(2, "b"))
     t.change("d", 12, before=row(1, "a"))
-    return Rule("a run of events that is delivered again changes nothing", t.records, {ORDERS: [row(2, "b")]})
+    return Rule("repeated events change nothing", t.records, {ORDERS: [row(2, "b")]})
 
 
 @rule
@@ -66,16 +66,16 @@ def same_coordinates_are_one_record() -> Rule:
     t = Topic()
     t.change("c", 10, row(1, "a"))
     t.change("c", 10, row(1, "a"), offset=0)
-    return Rule("a record handed over twice is captured once", t.records, {ORDERS: [row(1, "a")]})
+    return Rule("a record that is read twice is captured once", t.records, {ORDERS: [row(1, "a")]})
 
 
 @rule
-def late_update_does_not_revive() -> Rule:
+def late_update_does_not_restore_a_deleted_row() -> Rule:
     t = Topic()
     t.change("c", 10, row(1, "a"))
     t.change("d", 30, before=row(1, "a"))
     t.change("u", 20, row(1, "late"))
-    return Rule("a late event does not bring a deleted row back", t.records, {ORDERS: []})
+    return Rule("a late event does not restore a deleted row", t.records, {ORDERS: []})
 
 
 @rule
@@ -87,7 +87,7 @@ def created_again_after_delete() -> Rule:
     t.change("c", 30, row(1, "again"))
     t.change("d", 40, before=row(1, "again"))
     t.change("c", 50, row(1, "third"))
-    return Rule("a create after a delete starts anew", t.records, {ORDERS: [row(1, "third")]})
+    return Rule("a create after a delete starts with an empty row", t.records, {ORDERS: [row(1, "third")]})
 
 
 @rule
@@ -96,11 +96,11 @@ def null_tombstone_deletes() -> Rule:
     t.change("c", 10, row(1, "a"))
     t.change("c", 11, row(2, "b"))
     t.tombstone({"id": 1})
-    return Rule("a null tombstone deletes, right after the change before it", t.records, {ORDERS: [row(2, "b")]})
+    return Rule("a null tombstone deletes right after the change before it", t.records, {ORDERS: [row(2, "b")]})
 
 
 @rule
-def redelivered_tombstone_keeps_its_place() -> Rule:
+def repeated_null_tombstone_keeps_its_position() -> Rule:
     t = Topic()
     t.change("c", 10, row(1, "a"))
     t.change("d", 20, before=row(1, "a"))
@@ -108,11 +108,11 @@ def redelivered_tombstone_keeps_its_place() -> Rule:
     t.change("c", 30, row(1, "new"))
     t.change("d", 20, before=row(1, "a"))
     t.tombstone({"id": 1})
-    return Rule("a tombstone that is delivered again stands after its own delete", t.records, {ORDERS: [row(1, "new")]})
+    return Rule("a repeated null tombstone has the position of its own delete", t.records, {ORDERS: [row(1, "new")]})
 
 
 @rule
-def tombstone_of_a_shared_topic() -> Rule:
+def null_tombstone_of_a_shared_topic() -> Rule:
     one = Topic("shared", ("public", "a"))
     one.change("c", 10, row(1, "a"))
     two = Topic("shared", ("public", "b"), next_offset=1)
@@ -120,7 +120,7 @@ def tombstone_of_a_shared_topic() -> Rule:
     two.tombstone({"id": 1})
     records = one.records + two.records
     return Rule(
-        "in a shared topic a tombstone is of the table of the key's last change",
+        "in a shared topic a null tombstone belongs to the table of its key's last change",
         records,
         {"public.a": [], "public.b": [row(2, "b")]},
     )
@@ -140,11 +140,11 @@ def snapshot_read_loses_at_equal_position() -> Rule:
 
 
 @rule
-def tie_goes_to_the_later_in_its_partition() -> Rule:
+def later_event_in_the_partition_wins_a_tie() -> Rule:
     t = Topic()
     t.change("u", 10, row(1, "earlier"))
     t.change("u", 10, row(1, "later"))
-    return Rule("at an equal position the later in its partition wins", t.records, {ORDERS: [row(1, "later")]})
+    return Rule("at an equal position the later event in the partition wins", t.records, {ORDERS: [row(1, "later")]})
 
 
 @rule
@@ -155,7 +155,7 @@ def interleaved_transactions() -> Rule:
     t.change("u", 60, row(2, "c"))
     t.change("u", 55, row(1, "d"))
     return Rule(
-        "positions go back and forth between keys and nothing is dropped",
+        "interleaved positions of several keys lose no event",
         t.records,
         {ORDERS: [row(1, "d"), row(2, "c")]},
     )
@@ -179,7 +179,9 @@ def update_that_moves_the_key() -> Rule:
     t = Topic()
     t.change("c", 10, row(1, "a"))
     t.change("u", 11, row(7, "moved"), before=row(1, "a"))
-    return Rule("an update whose before has another key removes the old one", t.records, {ORDERS: [row(7, "moved")]})
+    return Rule(
+        "an update whose before image has another key removes the old row", t.records, {ORDERS: [row(7, "moved")]}
+    )
 
 
 @rule
@@ -207,7 +209,7 @@ def read_by_snapshot(topic: Topic, lsn: int, i: int, v: str, snapshot: str) -> N
 
 
 @rule
-def snapshot_sweeps_what_it_lacks() -> Rule:
+def snapshot_removes_missing_rows() -> Rule:
     t = Topic()
     t.change("c", 10, row(1, "a"))
     t.change("c", 20, row(2, "deleted while no connector ran"))
@@ -216,26 +218,26 @@ def snapshot_sweeps_what_it_lacks() -> Rule:
     t.change("u", 30, row(2, "late"))
     t.change("c", 60, row(4, "later"))
     left = [row(1, "read"), row(3, "read"), row(4, "later")]
-    return Rule("a snapshot that has ended sweeps the rows that it lacks", t.records, {ORDERS: left})
+    return Rule("a completed snapshot removes the rows that it lacks", t.records, {ORDERS: left})
 
 
 @rule
-def incremental_snapshot_sweeps_nothing() -> Rule:
+def incremental_snapshot_removes_nothing() -> Rule:
     t = Topic()
     t.change("c", 10, row(1, "a"))
     t.change("c", 20, row(2, "b"))
     read_by_snapshot(t, 50, 1, "read", "incremental")
-    return Rule("an incremental snapshot sweeps nothing", t.records, {ORDERS: [row(1, "read"), row(2, "b")]})
+    return Rule("an incremental snapshot removes nothing", t.records, {ORDERS: [row(1, "read"), row(2, "b")]})
 
 
 @rule
-def snapshot_of_a_bag_counts_once() -> Rule:
+def snapshot_of_a_keyless_table_counts_once() -> Rule:
     t = Topic(key=())
     t.change("c", 10, {"v": "a"})
     t.change("c", 20, {"v": "b"})
     for snapshot in ("first", "true", "last"):
         t.change("r", 50, {"v": "a"})["value"]["source"]["snapshot"] = snapshot
-    return Rule("a snapshot of a table without a key counts its rows anew", t.records, {ORDERS: [{"v": "a"}] * 3})
+    return Rule("a snapshot of a keyless table replaces its rows", t.records, {ORDERS: [{"v": "a"}] * 3})
 
 
 @rule
@@ -279,7 +281,7 @@ def unreadable_events() -> Rule:
     t.change("c", 15, row(4, "fine"))
     codes = {1: "not-json", 2: "unknown-op", 3: "unknown-op", 4: "no-key", 5: "no-key", 6: "not-json", 7: "no-image"}
     return Rule(
-        "what can't be placed is quarantined with its reason, the rest goes on",
+        "unreadable events are quarantined with a reason, others are merged",
         t.records,
         {ORDERS: [row(1, "a"), row(4, "fine")]},
         codes,
@@ -311,23 +313,28 @@ _RATES = [{"tenant": t, "code": "A", "rate": r} for t, r in ((None, 13), ("", 2)
 
 @rule
 def null_in_a_key_of_several_columns() -> Rule:
-    name = "a null in a key of several columns is a value, where the event names it"
+    name = "a null in a key of several columns is a value if the event contains it"
     return Rule(name, _rates(None), {ORDERS: _RATES}, {11: "no-key"})
 
 
 @rule
 def null_in_a_key_of_several_columns_with_a_schema() -> Rule:
     settings = schema(("tenant", "string"), ("code", "string"), ("rate", "int32"))
-    return Rule("the same with a schema", _rates(settings), {ORDERS: _RATES}, {11: "no-key"})
+    return Rule(
+        "a null in a key of several columns is a value, with a schema",
+        _rates(settings),
+        {ORDERS: _RATES},
+        {11: "no-key"},
+    )
 
 
 @rule
-def nothing_but_nulls_is_no_key() -> Rule:
+def key_of_nulls_identifies_no_row() -> Rule:
     t = Topic(key=("tenant", "code"))
     t.change("c", 10, {"tenant": None, "code": "A", "rate": 1})
     t.change("c", 11, {"tenant": None, "code": None, "rate": 2})
     return Rule(
-        "a key of which all columns are null tells no rows apart",
+        "a key with nulls only identifies no row",
         t.records,
         {ORDERS: [{"tenant": None, "code": "A", "rate": 1}]},
         {1: "no-key"},
@@ -347,12 +354,12 @@ def values_that_are_no_change_events() -> Rule:
     t.record({"id": 2}, {"source": {"schema": "public", "table": "orders"}})
     t.change("c", 15, row(4, "fine"))
     codes = {1: "schema-registry-frame", 2: "cloud-event", 6: "unknown-op"} | dict.fromkeys((3, 4, 5), "unwrapped-row")
-    name = "a value of another format is quarantined under the name of that format"
+    name = "a value of another format is quarantined with the code of that format"
     return Rule(name, t.records, {ORDERS: [row(1, "a"), row(4, "fine")]}, codes)
 
 
 @rule
-def a_source_time_that_no_timestamp_holds() -> Rule:
+def source_time_out_of_range() -> Rule:
     t = Topic()
     for n, millis in enumerate((2**63 - 1, -(2**63), 253_402_300_800_000)):
         t.change("c", 10 + n, row(n, "a"))["value"]["source"]["ts_ms"] = millis
@@ -362,7 +369,7 @@ def a_source_time_that_no_timestamp_holds() -> Rule:
 
 
 @rule
-def a_field_that_is_named_twice() -> Rule:
+def repeated_field_is_refused() -> Rule:
     t = Topic()
     t.change("c", 10, row(1, 0.5))
     for i, image in ((2, '{"id":2,"v":12345678901234567890123,"w":1,"w":1}'), (3, '{"id":3,"v":7.5,"v":8.5}')):
@@ -375,7 +382,7 @@ def a_field_that_is_named_twice() -> Rule:
 
 
 @rule
-def a_number_of_more_digits_than_a_float_keeps() -> Rule:
+def number_with_more_digits_than_a_float() -> Rule:
     t = Topic("shop.public.exact", ("public", "exact"))
     t.change("c", 10, row(1, 0.5))
     t.change("c", 11, row(2, 12345678901234567890123))
@@ -389,12 +396,12 @@ def a_number_of_more_digits_than_a_float_keeps() -> Rule:
 
 
 @rule
-def null_says_nothing_about_a_type() -> Rule:
+def null_implies_no_type() -> Rule:
     t = Topic("shop.public.kit", ("public", "kit"))
     t.change("c", 10, {"id": 1, "tags": None, "more": None})
     t.change("c", 11, {"id": 2, "tags": [1, 2], "more": None})
     t.change("c", 12, {"id": 3, "tags": None, "more": {"a": 1}})
-    name = "a column that is null at first becomes what its first value is"
+    name = "a column that is null at first gets the type of its first value"
     rows: Rows = [
         {"id": 1, "tags": None, "more": None},
         {"id": 2, "tags": [1, 2], "more": None},
@@ -413,7 +420,7 @@ def control_records() -> Rule:
     Topic("__debezium-heartbeat.shop", records=t.records).record({"serverName": "shop"}, {"ts_ms": 1})
     Topic("shop.transaction", records=t.records).record({"id": "5"}, {"status": "BEGIN", "id": "5"})
     return Rule(
-        "messages, heartbeats, transaction boundaries and empty records say nothing about a row",
+        "messages, heartbeats, transaction boundaries and empty records concern no row",
         t.records,
         {ORDERS: [row(1, "a")]},
         suppressed=5,
@@ -429,7 +436,7 @@ def new_column_with_a_default() -> Rule:
     t.change("c", 20, {"id": 2, "v": "b", "n": 3}, schema=wider)
     t.change("u", 15, row(3, "late"), schema=schema(("id", "int32"), ("v", "string")))
     rows = [{"id": 1, "v": "a", "n": 7}, {"id": 2, "v": "b", "n": 3}, {"id": 3, "v": "late", "n": 7}]
-    return Rule("a column added as NOT NULL DEFAULT fills the rows that are there", t.records, {ORDERS: rows})
+    return Rule("a column added as NOT NULL DEFAULT fills existing rows", t.records, {ORDERS: rows})
 
 
 @rule
@@ -441,7 +448,7 @@ def types_widen_and_refuse() -> Rule:
     t.change("c", 40, row(4, "text"), schema=schema(("id", "int32"), ("v", "string")))
     rows = [row(1, 5), row(2, 5_000_000_000), row(3, 6)]
     return Rule(
-        "a wider type widens, a narrower stays, an incompatible is quarantined",
+        "a wider type widens, a narrower one changes nothing, an incompatible one is quarantined",
         t.records,
         {ORDERS: rows},
         {3: "incompatible-type"},
@@ -503,7 +510,7 @@ def columns_renamed_to_another_case() -> Rule:
     t.change("d", 22, before={"ID": 1, "Email": None}, schema=after)
     t.tombstone({"ID": 1})
     rows = [{"id": 2, "email": "b"}, {"id": 4, "email": "d"}]
-    return Rule("columns that are renamed to another case stay the columns they were", t.records, {ORDERS: rows})
+    return Rule("columns renamed to another case stay the same columns", t.records, {ORDERS: rows})
 
 
 @rule
@@ -527,11 +534,13 @@ def unavailable_before_its_value_arrives() -> Rule:
     t.change("c", 10, wide(1, "first", "old"))
     t.change("u", 20, wide(1, "middle", "new"))
     t.change("u", 15, wide(1, "late", "late"))
-    return Rule("it may arrive later than the event that lacks it", t.records, {ORDERS: [wide(1, "newest", "new")]})
+    return Rule(
+        "an unavailable value may arrive after the event that lacks it", t.records, {ORDERS: [wide(1, "newest", "new")]}
+    )
 
 
 @rule
-def unavailable_waits() -> Rule:
+def unavailable_row_is_not_shown() -> Rule:
     t = Topic()
     t.change("u", 30, wide(1, "waits", UNAVAILABLE))
     t.change("c", 31, wide(2, "there", "x"))
@@ -547,11 +556,11 @@ def unavailable_takes_the_image_before() -> Rule:
     t.change("u", 31, wide(2, "b", UNAVAILABLE), before=wide(2, "a", "wrong"))
     t.change("c", 20, wide(2, "a", "right"))
     rows = [wide(1, "b", "before"), wide(2, "b", "right")]
-    return Rule("without an earlier row it is the value in the image before", t.records, {ORDERS: rows})
+    return Rule("an unavailable value without an earlier row is taken from the image before", t.records, {ORDERS: rows})
 
 
 @rule
-def unavailable_does_not_cross_a_delete() -> Rule:
+def unavailable_value_is_not_taken_from_before_a_delete() -> Rule:
     t = Topic()
     t.change("c", 10, wide(1, "a", "old life"))
     t.change("u", 30, wide(1, "c", UNAVAILABLE))
@@ -560,7 +569,7 @@ def unavailable_does_not_cross_a_delete() -> Rule:
     t.change("d", 20, before=wide(2, None, None))
     t.change("u", 30, wide(2, "c", UNAVAILABLE))
     t.change("c", 25, wide(2, "b", "new life"))
-    return Rule("columns do not cross a delete", t.records, {ORDERS: [wide(2, "c", "new life")]})
+    return Rule("no unavailable value is taken from before a delete", t.records, {ORDERS: [wide(2, "c", "new life")]})
 
 
 @rule
@@ -574,7 +583,7 @@ def unavailable_in_a_row_whose_key_changes() -> Rule:
     t.tombstone({"id": 2})
     t.change("c", 30, wide(3, "c", UNAVAILABLE))
     t.change("u", 40, wide(3, "d", UNAVAILABLE))
-    return Rule("an unavailable value goes with its row to a new key", t.records, {ORDERS: [wide(3, "d", "long")]})
+    return Rule("an unavailable value follows its row to a new key", t.records, {ORDERS: [wide(3, "d", "long")]})
 
 
 @rule
@@ -585,7 +594,7 @@ def unavailable_in_a_row_that_takes_the_place_of_another() -> Rule:
     t.change("d", 100, before={"id": 1})
     t.change("d", 100, before={"id": 2}, headers=moves_to(1))
     t.change("c", 100, wide(1, "b", UNAVAILABLE))
-    return Rule("a row may go to where another was deleted right before", t.records, {ORDERS: [wide(1, "b", "long")]})
+    return Rule("a row may move to a key that was deleted right before", t.records, {ORDERS: [wide(1, "b", "long")]})
 
 
 @rule
@@ -605,7 +614,9 @@ def unavailable_in_a_row_that_waited_under_another_key() -> Rule:
     t.change("d", 20, before={"id": 1}, headers=moves_to(2))
     t.change("c", 20, wide(2, "b", UNAVAILABLE))
     t.change("c", 30, wide(9, "x", "y"))
-    return Rule("what was not known under the old key is not under the new", t.records, {ORDERS: [wide(9, "x", "y")]})
+    return Rule(
+        "a value unknown under the old key is unknown under the new one", t.records, {ORDERS: [wide(9, "x", "y")]}
+    )
 
 
 @rule
@@ -616,7 +627,7 @@ def unavailable_and_truncate() -> Rule:
     t.change("t", 20, key=None)
     t.change("c", 40, wide(2, "c", "new"))
     t.change("u", 50, wide(2, "d", UNAVAILABLE))
-    return Rule("columns do not cross a truncate", t.records, {ORDERS: [wide(2, "d", "new")]})
+    return Rule("no unavailable value is taken from before a truncate", t.records, {ORDERS: [wide(2, "d", "new")]})
 
 
 NO_KEY = {"tables": {ORDERS: {"topics": [TOPIC], "primary_key": []}}}
@@ -634,7 +645,7 @@ def no_primary_key() -> Rule:
     t.change("d", 15, before=row(9, "never"), key=None)
     t.change("u", 16, row(2, "x"), key=None)
     rows = [row(1, "a"), row(2, "b"), row(2, "c")]
-    name = "a table without a primary key is a bag of rows"
+    name = "a table without a primary key is a multiset of rows"
     return Rule(name, t.records, {ORDERS: rows}, {7: "no-image"}, settings=NO_KEY)
 
 
@@ -648,16 +659,18 @@ def no_primary_key_delivered_again() -> Rule:
         t.change("u", 12, row(1, "c"), before=row(1, "a"), key=None)
     t.change("d", 13, before=row(2, "b"), key=None)
     rows = [row(1, "c"), row(2, "b")]
-    return Rule("a run of a bag that is delivered again counts once", t.records, {ORDERS: rows}, settings=NO_KEY)
+    return Rule("repeated events of a keyless table count once", t.records, {ORDERS: rows}, settings=NO_KEY)
 
 
 @rule
-def no_primary_key_and_debts() -> Rule:
+def no_primary_key_and_early_deletes() -> Rule:
     t = Topic(key=())
     t.change("d", 20, before=row(1, "a"), key=None)
     t.change("c", 10, row(1, "a"), key=None)
     t.change("c", 15, row(1, "a"), key=None)
-    return Rule("what is taken away before it came is owed", t.records, {ORDERS: [row(1, "a")]}, settings=NO_KEY)
+    return Rule(
+        "a delete in a keyless table may arrive before its row", t.records, {ORDERS: [row(1, "a")]}, settings=NO_KEY
+    )
 
 
 @rule
@@ -667,7 +680,9 @@ def no_primary_key_and_truncate() -> Rule:
     t.change("c", 10, row(1, "a"), key=None)
     t.change("c", 30, row(1, "a"), key=None)
     t.change("t", 25, key=None)
-    return Rule("a truncate clears what is owed", t.records, {ORDERS: [row(1, "a")]}, settings=NO_KEY)
+    return Rule(
+        "a truncate drops deletes whose rows have not arrived", t.records, {ORDERS: [row(1, "a")]}, settings=NO_KEY
+    )
 
 
 @rule
@@ -676,18 +691,18 @@ def odd_names() -> Rule:
     t.change("c", 10, {"i d": 1, "a.b": "x", 'q`uo"te': "y", "größe": 2})
     t.change("u", 11, {"i d": 1, "a.b": "z", 'q`uo"te': "y", "größe": 3})
     rows = [{"i d": 1, "a.b": "z", 'q`uo"te': "y", "größe": 3}]
-    return Rule("names may hold any character", t.records, {'Sch"e.ma.ta ble 😀': rows})
+    return Rule("names may contain any character", t.records, {'Sch"e.ma.ta ble 😀': rows})
 
 
 @rule
-def wanted_tables() -> Rule:
+def included_and_excluded_tables() -> Rule:
     records: list[Record] = []
     for name in ("a", "b", "secret"):
         t = Topic(f"x.{name}", ("public", name), records=records)
         t.change("c", 10, row(1, name))
     settings = {"include_tables": "a|public\\.b|secret", "exclude_tables": "secret"}
     return Rule(
-        "tables are taken by whole names, exclusion wins",
+        "patterns match whole table names, exclusion wins",
         records,
         {"public.a": [row(1, "a")], "public.b": [row(1, "b")]},
         settings=settings,
@@ -705,18 +720,18 @@ def composite_key() -> Rule:
 
 
 @rule
-def rows_of_their_own() -> Rule:
+def append_only_table() -> Rule:
     t = Topic(key=())
     t.change("c", 10, row(1, "a"), key=None)
     t.change("u", 11, row(1, "b"), key=None)
     t.change("d", 12, before=row(1, "b"), key=None)
     settings = {"tables": {ORDERS: {"append_only": True}}}
     rows = [row(1, "a"), row(1, "b")]
-    return Rule("a table that is append-only keeps every image", t.records, {ORDERS: rows}, settings=settings)
+    return Rule("an append-only table keeps every image", t.records, {ORDERS: rows}, settings=settings)
 
 
 @rule
-def key_that_was_not_sent() -> Rule:
+def missing_key() -> Rule:
     t = Topic()
     t.change("c", 10, {"id": "long", "v": "a"})
     t.change("u", 11, {"id": UNAVAILABLE, "v": "b"})
@@ -741,7 +756,7 @@ def keys_that_differ_by_a_microsecond() -> Rule:
     t.change("d", 30, before={"at": 1_000_001}, schema=MICROS)
     t.change("c", 20, {"at": 1_000_002}, schema=MICROS)
     rows = [{"at": "1970-01-01T00:00:01.000002"}]
-    return Rule("a delete is of one key, not of all in its millisecond", t.records, {ORDERS: rows})
+    return Rule("a delete removes one key, not all keys of its millisecond", t.records, {ORDERS: rows})
 
 
 @rule
@@ -751,7 +766,7 @@ def rows_that_differ_by_a_microsecond() -> Rule:
     t.change("c", 11, {"at": 1_000_002}, schema=MICROS)
     t.change("d", 30, before={"at": 1_000_002}, schema=MICROS)
     rows = [{"at": "1970-01-01T00:00:01.000001"}]
-    return Rule("of a table without a key, a delete takes the row that is the same", t.records, {ORDERS: rows})
+    return Rule("a delete in a keyless table removes an equal row", t.records, {ORDERS: rows})
 
 
 @rule
@@ -769,11 +784,13 @@ def sequence_column() -> Rule:
     unplaced(t, "u", at(3, "unordered", None))
     settings = {"tables": {ORDERS: {"sequence": "n"}}}
     rows = [at(1, "last", 30)]
-    return Rule("a column may order the changes", t.records, {ORDERS: rows}, {6: "no-sequence"}, settings=settings)
+    return Rule(
+        "a sequence column may order the changes", t.records, {ORDERS: rows}, {6: "no-sequence"}, settings=settings
+    )
 
 
 @rule
-def a_new_epoch() -> Rule:
+def new_epoch() -> Rule:
     t = Topic()
     t.change("c", 1000, row(1, "old life"), timestamp=1_000)
     t.change("c", 1001, row(2, "old life"), timestamp=1_000)
@@ -781,4 +798,6 @@ def a_new_epoch() -> Rule:
     t.change("d", 11, before=row(2, "old life"), timestamp=2_000)
     t.tombstone({"id": 2})
     settings = {"epochs": ["1970-01-01T00:00:01.500Z"], "restarts": "stop"}
-    return Rule("positions begin anew with an epoch", t.records, {ORDERS: [row(1, "new life")]}, settings=settings)
+    return Rule(
+        "a new epoch is above all earlier positions", t.records, {ORDERS: [row(1, "new life")]}, settings=settings
+    )

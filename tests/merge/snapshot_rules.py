@@ -35,7 +35,7 @@ def incremental_read_repairs() -> Rule:
     t.tombstone({"id": 2})
     stream(t, "u", 310, 302, 3, "later")
     rows = [row(1, "repaired"), row(3, "later")]
-    return Rule("an incremental snapshot's read is newer than what stands before it", t.records, {ORDERS: rows})
+    return Rule("a read of an incremental snapshot is newer than all earlier commits", t.records, {ORDERS: rows})
 
 
 @rule
@@ -50,7 +50,7 @@ def transaction_that_was_open_while_rows_were_read() -> Rule:
     stream(t, "u", 130, 260, 1, "c")
     stream(t, "d", 140, 260, 2, None)
     stream(t, "u", 120, 260, 1, "b")
-    return Rule("a transaction that was open then is newer than the reads", t.records, {ORDERS: [row(1, "c")]})
+    return Rule("a transaction that was open during the reads is newer", t.records, {ORDERS: [row(1, "c")]})
 
 
 @rule
@@ -61,7 +61,7 @@ def transaction_that_goes_on_where_another_has_committed() -> Rule:
     stream(t, "u", 120, 260, 1, "b")
     stream(t, "u", 260, 260, 1, "c")
     stream(t, "u", 120, 260, 1, "b")
-    name = "a transaction's change that begins where another commit ends is its later one"
+    name = "a change at the position of another transaction's commit is later"
     return Rule(name, t.records, {ORDERS: [row(1, "c")]})
 
 
@@ -74,7 +74,7 @@ def transaction_that_was_open_during_a_blocking_snapshot() -> Rule:
         source |= {"snapshot": snapshot, "sequence": '["250","250"]'}
     stream(t, "u", 120, 250, 1, "b")
     rows = [row(1, "b"), row(2, "read")]
-    return Rule("a transaction that was open then is newer than a blocking snapshot", t.records, {ORDERS: rows})
+    return Rule("a transaction that was open during a blocking snapshot is newer", t.records, {ORDERS: rows})
 
 
 @rule
@@ -87,7 +87,7 @@ def incremental_read_and_events_delivered_again() -> Rule:
     stream(t, "c", 100, 92, 1, "an update of it was lost")
     stream(t, "u", 240, 102, 2, "b")
     rows = [row(1, "repaired"), row(2, "b")]
-    return Rule("events that are delivered again after a read are older than it", t.records, {ORDERS: rows})
+    return Rule("events repeated after a read are older than it", t.records, {ORDERS: rows})
 
 
 @rule
@@ -104,7 +104,7 @@ def incremental_read_without_a_sequence() -> Rule:
     read(t, None, 4, "was never there", connector="postgresql")
     read(t, None, 1, "repaired again", connector="postgresql")
     rows = [row(1, "repaired again"), row(2, "a"), row(3, "written before the read"), row(4, "was never there")]
-    return Rule("a read that tells no place stands after the change of its key before it", t.records, {ORDERS: rows})
+    return Rule("a read without a position follows the preceding change of its key", t.records, {ORDERS: rows})
 
 
 @rule
@@ -114,7 +114,7 @@ def tombstone_after_an_incremental_read_without_a_sequence() -> Rule:
     read(t, None, 1, "b", connector="postgresql")
     t.tombstone({"id": 1})
     stream(t, "c", 110, None, 2, "c")
-    return Rule("a null tombstone after such a read deletes what it read", t.records, {ORDERS: [row(2, "c")]})
+    return Rule("a null tombstone after a read without a position deletes the row", t.records, {ORDERS: [row(2, "c")]})
 
 
 @rule
@@ -125,7 +125,9 @@ def incremental_read_of_a_source_without_positions() -> Rule:
     unplaced(t, "r", row(1, "repaired"))
     unplaced(t, "r", row(2, "a"))
     unplaced(t, "d", None, before=row(2, "a"))
-    return Rule("where nothing has a position a read stands in its topic", t.records, {ORDERS: [row(1, "repaired")]})
+    return Rule(
+        "a read of a source without positions has its place in the topic", t.records, {ORDERS: [row(1, "repaired")]}
+    )
 
 
 @rule
@@ -142,11 +144,11 @@ def incremental_read_of_mysql() -> Rule:
     change("u", 250, 2, "at the same place")
     change("u", 240, 1, "late")
     rows = [row(1, "repaired"), row(2, "at the same place")]
-    return Rule("reads of MySQL stand in the binlog", t.records, {"shop.read_again": rows})
+    return Rule("reads of MySQL have a position in the binlog", t.records, {"shop.read_again": rows})
 
 
 @rule
-def snapshot_beside_an_incremental_one() -> Rule:
+def snapshot_during_an_incremental_one() -> Rule:
     t = Topic()
     stream(t, "c", 10, None, 1, "a")
     stream(t, "c", 20, None, 2, "deleted while no connector ran")
@@ -155,4 +157,4 @@ def snapshot_beside_an_incremental_one() -> Rule:
         t.change("r", 50, row(i, "whole"))["value"]["source"]["snapshot"] = snapshot
     read(t, 60, 4, "read later")
     rows = [row(1, "whole"), row(3, "whole"), row(4, "read later")]
-    return Rule("a whole snapshot sweeps, whatever incremental ones read beside it", t.records, {ORDERS: rows})
+    return Rule("a whole snapshot removes missing rows, also during incremental ones", t.records, {ORDERS: rows})
