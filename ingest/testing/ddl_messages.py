@@ -24,13 +24,14 @@ from decimal import Decimal
 from typing import Any
 
 from ingest.testing.oracle import Event
-from ingest.testing.source_table import UNKNOWN, SourceColumn, SourceTable
+from ingest.testing.source_table import UNKNOWN, SourceColumn, SourceTable, TableChange
 from ingest.testing.tables import TableStory
 
 PREFIX = "ingest_ddl"
 _KINDS = {"mood": "e", "composite": "c"}
 _LABELS = {"mood": ["on", "off", "it's"]}
-_TAGS = {"create.table": "CREATE TABLE", "drop.table": "DROP TABLE"}
+COMMANDS = {"create.table": "CREATE TABLE", "drop.table": "DROP TABLE"}
+"""Kind of a change → the command, if it is not ALTER TABLE."""
 _NUMBER = "\0number:"
 
 
@@ -39,10 +40,9 @@ def message_content(story: TableStory, event: Event) -> str:
     change, table = event.ddl, event.carried or SourceTable()
     assert change is not None, f"the event {event.op} at {event.lsn} is no change of the definition"
     schema, name = story.name.split(".", 1)
-    is_volatile = change.kind == "add.column" and change.to is not None and change.to.default is UNKNOWN
     content = {
         "v": 1,
-        "tag": _TAGS.get(change.kind, "ALTER TABLE"),
+        "tag": COMMANDS.get(change.kind, "ALTER TABLE"),
         "oid": table.oid,
         "schema": schema,
         "table": name,
@@ -52,12 +52,21 @@ def message_content(story: TableStory, event: Event) -> str:
             "from": "primary" if table.key else "full" if table.keyless else "nothing",
             "columns": [table.columns[name].number for name in table.key or ()],
         },
-        "rewrite": {"type": change.kind == "alter.column.type", "default": is_volatile},
+        "rewrite": {"type": change.kind == "alter.column.type", "default": _writes_default(change)},
         "using": change.using,
         "zone": "UTC",
     }
     # Decimals stay exact: they are written as text, and then lose its quotes.
     return re.sub(r'"\\u0000number:([^"]+)"', r"\1", json.dumps(content))
+
+
+def rewrites(change: TableChange) -> bool:
+    """Returns True if a change rewrites the table."""
+    return change.kind == "alter.column.type" or _writes_default(change)
+
+
+def _writes_default(change: TableChange) -> bool:
+    return change.kind == "add.column" and change.to is not None and change.to.default is UNKNOWN
 
 
 def _column(name: str, column: SourceColumn) -> dict[str, Any]:

@@ -16,7 +16,7 @@ def add_column(source: TableSource) -> None:
     """Adds a column; rows from before read null or a constant default."""
     type_ = source.random.choice([*source.types])
     known = source.types[type_]
-    has_default = known.has_defaults and source.random.random() < 0.6
+    has_default = known.has_defaults and source.random.random() < 0.8
     default = source.random.choice(known.values) if has_default else None
     optional = default is None or source.random.random() < 0.5
     _add(source, SourceColumn(type_, 0, default, optional, missing=default), [default] * len(source.rows))

@@ -86,6 +86,13 @@ def unmatched(expected: Iterable[Mapping[str, Any]], found: Iterable[Row], story
     return missing, rest
 
 
+def connect_field(name: str, column: SourceColumn, known: SourceType) -> dict[str, Any]:
+    """Returns the field of a column in the schema of an image. It shows a default only if that is a constant."""
+    shown = known.has_defaults and column.default is not None and column.default is not UNKNOWN
+    default = {"default": known.wire(column.default)} if shown else {}
+    return {**known.schema, "field": name, "optional": column.optional, **default}
+
+
 class _Writer:
     def __init__(self, story: TableStory, schema: bool, server: str, topic: str, partitions: int) -> None:
         self._story = story
@@ -112,7 +119,7 @@ class _Writer:
         schema, name = self._story.name.split(".", 1)
         source = self._source(event, schema, name)
         value = {"before": before, "after": after, "source": source, "op": event.op, "ts_ms": event.lsn}
-        fields = [self._field(name, column) for name, column in table.columns.items()]
+        fields = [self._field(name, table) for name in table.columns]
         images = [{"type": "struct", "optional": True, "field": part, "fields": fields} for part in ("before", "after")]
         return record | {"value": self._envelope(value, images)}
 
@@ -144,11 +151,8 @@ class _Writer:
         at = {"type": "int64", "optional": True, "field": "ts_ms"}
         return {"schema": {"type": "struct", "optional": False, "fields": [*images, op, at]}, "payload": value}
 
-    def _field(self, name: str, column: SourceColumn) -> dict[str, Any]:
-        known = self._types[column.type]
-        shown = known.has_defaults and column.default is not None and column.default is not UNKNOWN
-        default = {"default": known.wire(column.default)} if shown else {}
-        return {**known.schema, "field": name, "optional": column.optional, **default}
+    def _field(self, name: str, table: SourceTable) -> dict[str, Any]:
+        return connect_field(name, table.columns[name], self._types[table.columns[name].type])
 
     def _key(self, key: Hashable, table: SourceTable) -> Any:
         if key is None or not table.key:
@@ -156,7 +160,7 @@ class _Writer:
         payload = self._image(self._key_values(key, table), table)
         if not self._has_schema:
             return payload
-        fields = [self._field(name, table.columns[name]) for name in table.key]
+        fields = [self._field(name, table) for name in table.key]
         return {"schema": {"type": "struct", "optional": False, "fields": fields}, "payload": payload}
 
     def _key_image(self, key: Hashable, table: SourceTable) -> dict[str, Any]:
