@@ -169,9 +169,7 @@ def _altered(
         _alter(state, change)
         if after.keyless:
             state.row = {name: value for name, value in state.row.items() if name in after.columns}
-    if after.keyless:
-        return rows if before.keyless else {object(): state for state in rows.values()}
-    if after.key is None or (before.key == after.key and change.kind != "alter.column.type"):
+    if not after.key or (before.key == after.key and change.kind != "alter.column.type"):
         return rows
     return {key_of(state.row, after.key): state for state in sorted(rows.values(), key=lambda state: state.lsn)}
 
@@ -184,8 +182,6 @@ def _alter(state: _RowState, change: TableChange) -> None:
             _rename(state, {}, name)
             state.row[name], state.since[name] = to.default, state.lsn
         case "drop.column":
-            state.since.pop(name, None)
-            state.weak.discard(name)
             state.unknown.discard(name)
         case "rename.column":
             _rename(state, {name: change.name}, change.name)

@@ -36,6 +36,7 @@ CHANGES: list[tuple[str, str, dict[Hashable, Row]]] = [
     ("n,big", "u1@10(7,?) -big@20", {1: {"n": 7}}),
     ("n,big", "u1@10(7,?) -big@20 +big:text=x@30", {1: {"n": 7, "big": "x"}}),
     ("n,big", "u1@10(7,?) big>huge@20", {}),
+    ("n", "c1@10(7) d1>2@20 +big:text=x@30 c2@40(8,?)", {}),
 ]
 """Columns at the start, a changelog of a table whose key is no column, its rows."""
 
@@ -55,6 +56,11 @@ KEYS: list[tuple[Columns, str, dict[Hashable, Row]]] = [
         "c1@10(1,eu,a) id:numeric(4,1)@20 c2@30(2,eu,b) u1@40(1,us,c)",
         {Decimal(1): {"id": 1, "r": "us", "v": "c"}, 2: {"id": 2, "r": "eu", "v": "b"}},
     ),
+    (
+        ("id", "r"),
+        "c1,eu@10(1,eu,a) c1,us@20(1,us,b) u1,eu@30(1,eu,c) #id@40",
+        {1: {"id": 1, "r": "eu", "v": "c"}},
+    ),
     (("id",), "c1@10(1,eu,a) d1>2@20 null1 c2@20(2,eu,?) #r@30", {"eu": {"id": 2, "r": "eu", "v": "a"}}),
 ]
 """Key at the start, a changelog of columns `id`, `r` and `v`, its rows."""
@@ -63,6 +69,7 @@ BAGS: list[tuple[str, list[tuple[Any, ...]]]] = [
     ("c@10(1) c@11(1) +b:int=5@20 u@30(1,6)[1,5] c@31(2,7)", [(1, 5), (1, 6), (2, 7)]),
     ("+b:int@5 c@10(1,1) c@11(1,2) -b@20 d@30[1]", [(1,)]),
     ("c@10(1) +b:int=!@20 d@30[1,4]", []),
+    ("c@10(1) +b:int=!@20 c@30(1,4) d@40[1,4]", [(1, UNKNOWN)]),
     ("c@10(1) c@11(1) t@20 c@30(2)", [(2,)]),
     ("c@10(1) c@11(2) #a@20 u1@30(1) d2@40 c3@50(3)", [(1,), (3,)]),
     ("c@10(1) #a@20 c2@30(2) #@40 c@50(2) d@60[1]", [(2,), (2,)]),
