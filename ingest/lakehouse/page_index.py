@@ -47,8 +47,7 @@ def matching(
     stored = stored or {}
     # Keep the join: Parquet evaluates a pushed filter on an unprojected column as null.
     rows, found_few = _scan(table, key[0], wanted, searched, stored.get(key[0]))
-    if stored:
-        rows = rows.withColumnsRenamed({in_table: name for name, in_table in stored.items()})
+    rows = _renamed(rows, stored)
     if with_columns and are_few and sum(f.size for f in searched) <= table.tuning.one_task_scan_bytes:
         # With one partition on each side the join needs no broadcast.
         rows, keys = rows.coalesce(1), keys.coalesce(1).hint("shuffle_hash")
@@ -69,17 +68,25 @@ def near(
 ) -> DataFrame:
     """Returns `query(*by, rows)` of rows of `table`, among them all whose `key` is in `wanted`, which are few. The
     query must work row by row. For a small table `rows` are all its rows; in a larger one the matching rows are looked
-    up first. `located`: with `LOCATION`."""
+    up first. `located` and `stored`: as of `matching`."""
     files = list(table.files().values())
     if sum(f.size for f in files) <= table.tuning.one_task_scan_bytes:
-        return table.run_prepared(files, _of_located, (query, *by)) if located else table.run_prepared(files, query, by)
+        if located or stored:
+            query, by = _of_prepared, (query, located, tuple((stored or {}).items()), *by)
+        return table.run_prepared(files, query, by)
     found, _ = matching(table, key, wanted, located=located, stored=stored)
     return checkpoint(query(*by, found), eager=True)
 
 
-def _of_located(query: Query, *of: Any) -> DataFrame:
+def _of_prepared(query: Query, located: bool, stored: Sequence[tuple[str, str]], *of: Any) -> DataFrame:
+    """Returns `query(*by, rows)` for `of`: `by` and rows of the table as stored."""
     *by, rows = of
-    return query(*by, file_index.located(rows))
+    renamed = _renamed(rows, dict(stored))
+    return query(*by, file_index.located(renamed) if located else renamed)
+
+
+def _renamed(rows: DataFrame, stored: Mapping[str, str]) -> DataFrame:
+    return rows.withColumnsRenamed({in_table: name for name, in_table in stored.items()}) if stored else rows
 
 
 def _scan(

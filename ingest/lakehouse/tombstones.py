@@ -164,7 +164,7 @@ def _new(tombstones: DataFrame) -> DataFrame:
 
 
 def _as_written(rows: DataFrame) -> DataFrame:
-    return _in_flight(rows).select(TOMBSTONE_KEY, POSITION_COLUMN, MOVED_TO)
+    return rows.select(TOMBSTONE_KEY, POSITION_COLUMN, MOVED_TO)
 
 
 def _newest_per_move(rows: DataFrame) -> DataFrame:
