@@ -414,15 +414,15 @@ MUTANTS = [
     Mutant(
         "new events are not searched for keys of earlier erasures",
         "erasure/erased_events.py",
-        "unsearched & {*index.spans_with(self._ledger.keys())} if unsearched else set[Span]()",
+        "unsearched & {*index.spans_with(ledger.keys())} if unsearched else set[Span]()",
         "set[Span]()",
         SUBJECT_INDEX,
     ),
     Mutant(
         "keys found in events are not searched in the rest of the history",
         "erasure/erased_events.py",
-        "if self._ledger.last_number() == last_entry:",
-        "if self._ledger.last_number() >= last_entry:",
+        "if ledger.last_number() == last_entry:",
+        "if ledger.last_number() >= last_entry:",
         SUBJECT_INDEX,
     ),
     Mutant(
@@ -594,9 +594,9 @@ MUTANTS = [
     ),
     Mutant(
         "events of a backfill are not erased",
-        "erasure/removal.py",
-        "self._readers = source_readers(spark, pipeline)",
-        "self._readers = source_readers(spark, pipeline)[:1]",
+        "erasure/context.py",
+        "readers = source_readers(spark, pipeline)",
+        "readers = source_readers(spark, pipeline)[:1]",
         ("tests/erasure/test_removal.py", "-k", "backfill"),
     ),
     Mutant(

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from ingest.delta import orphan_files
+from ingest.delta import orphan_files, read_table
 from ingest.delta.delta_table import Table
 from ingest.tuning import DEFAULT_TUNING, Tuning
 
@@ -24,6 +24,11 @@ _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 """Spark's default of 10,000 costs half a minute for a folder of three files."""
 _LOGGED = "spark.databricks.delta.vacuum.logging.enabled"
 """Two commits that change nothing, on local disks only: nearly half the time for a small table."""
+
+
+def existing_tables(spark: SparkSession, folders: Sequence[str]) -> list[str]:
+    """Returns the folders that hold a Delta table."""
+    return [folder for folder in folders if read_table.exists(spark, folder)]
 
 
 def set_retention(spark: SparkSession, paths: Sequence[str], properties: Mapping[str, str]) -> None:

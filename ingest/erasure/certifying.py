@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
-from ingest.erasure.places import DELTA_PLACES, OLD_FILES, used_places
+from ingest.erasure.places import OLD_FILES
+from ingest.erasure.places.register import delta_places, used_places
 from ingest.erasure.removal import subject_tables_set_aside
 from ingest.errors import ConfigError, ProofFailed
 from ingest.proof.certificate import Erasure
@@ -47,9 +48,9 @@ def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure
 
 def _require_done(pipeline: Pipeline, request_entry: LedgerEntry, entries: Sequence[LedgerEntry]) -> None:
     states = [e for e in entries if e.kind == STATE and (e.upto or 0) >= request_entry.number]
-    missing = [place for place in used_places(pipeline) if not any(e.place == place for e in states)]
+    missing = [p.name for p in used_places(pipeline) if not any(e.place == p.name for e in states)]
     old_files_removed = last_state_number(states, OLD_FILES)
-    if not missing and any(e.number > old_files_removed for e in states if e.place in DELTA_PLACES):
+    if not missing and any(e.number > old_files_removed for e in states if e.place in delta_places()):
         missing = [OLD_FILES]
     if missing:
         raise ProofFailed(

@@ -7,28 +7,23 @@ reference a key that they were not searched for."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.backfill.source_readers import SourceReader
-from ingest.batches.rules import Rules
 from ingest.changelog.change import EVENT_ID
-from ingest.config import Pipeline
+from ingest.erasure.context import ErasureContext
 from ingest.erasure.subject_index import Span, index_of, merge_spans
+from ingest.lakehouse.bronze import COORDINATES
 from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
-from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.event_references import TOMBSTONE_KEYS
 from ingest.loop.slices import Slices
 from ingest.loop.suppress import Suppression
-from ingest.loop.table_schemas import TableSchemas
-from ingest.reconcile import TableState
 from ingest.spark.checkpoints import checkpoint_scope
-from ingest.suppression.key_file import LedgerKeys
-from ingest.suppression.ledger import Ledger
 
 READER = "_ingest_reader"
 """Column: the reader whose bronze an event is in. Coordinates are unique only within one reader's bronze."""
@@ -42,35 +37,40 @@ _SCHEMA = (
 class ErasedEvents:
     """The event search of one removal run."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        pipeline: Pipeline,
-        rules: Rules,
-        table_schemas: TableSchemas,
-        table_state: Callable[[str], TableState],
-        ledger: Ledger,
-        keys: LedgerKeys,
-    ) -> None:
-        self._spark = spark
-        self._pipeline = pipeline
-        self._rules = rules
-        self._table_schemas = table_schemas
-        self._table_state = table_state
-        self._ledger = ledger
-        self._keys = keys
-        self._quarantine = Quarantine(spark, pipeline.layout.quarantine, pipeline.name)
-        self._history = HistoryFacts(spark, pipeline.layout.history_facts)
+    def __init__(self, context: ErasureContext) -> None:
+        self._context = context
+        self._history = HistoryFacts(context.spark, context.pipeline.layout.history_facts)
         self._spans: dict[str, list[Span]] = defaultdict(list)
         self._on_erased: list[Callable[[], None]] = []
 
-    def find(self, source_readers: Iterable[SourceReader]) -> DataFrame:
-        """Returns `EVENT_ID`, `request`, `table`, `TOMBSTONE_KEYS` and `READER` of the events."""
-        no_events = self._spark.createDataFrame([], _SCHEMA)
+    @cached_property
+    def found(self) -> DataFrame:
+        """Returns `EVENT_ID`, `request`, `table`, `TOMBSTONE_KEYS` and `READER` of the events. The first call
+        searches."""
+        no_events = self._context.spark.createDataFrame([], _SCHEMA)
         return reduce(
             DataFrame.unionByName,
-            [no_events, *(events for reader in source_readers for events in self._find_in(reader))],
+            [no_events, *(events for reader in self._context.readers for events in self._find_in(reader))],
         )
+
+    @cached_property
+    def coordinates(self) -> DataFrame:
+        """Returns `COORDINATES`, `READER` and `request` of the events, each once."""
+        coordinates = self.found.select(*(F.col(EVENT_ID)[c].alias(c) for c in COORDINATES), "request", READER)
+        return coordinates.groupBy(*COORDINATES, READER).agg(F.min("request").alias("request")).localCheckpoint()
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Returns reader → number of events, of readers that have any."""
+        return {r[READER]: r["count"] for r in self.coordinates.groupBy(READER).count().collect()}  # a row per reader
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts.values())
+
+    def of_reader(self, reader: str) -> DataFrame:
+        """Returns `coordinates` of the events in a reader's bronze."""
+        return self.coordinates.where(F.col(READER) == reader)
 
     def spans(self, reader: str) -> list[Span]:
         """Returns the spans of a reader's bronze that contain the found events."""
@@ -83,22 +83,23 @@ class ErasedEvents:
             step()
 
     def _find_in(self, reader: SourceReader) -> list[DataFrame]:
-        versions = [entry.key_version for entry in self._ledger.requests().values()]
-        index = index_of(self._spark, self._pipeline, reader, self._table_schemas, self._keys, versions)
+        context, ledger = self._context, self._context.ledger
+        versions = [entry.key_version for entry in ledger.requests().values()]
+        index = index_of(context.spark, context.pipeline, reader, context.table_schemas, context.keys, versions)
         searched = self._history.load(reader.writer, _KIND, index.basis) or HistoryFact(0, {"entry": 0})
         entry, spans = searched.facts["entry"], index.spans
         unsearched = {span for span in spans if span.through > searched.through_batch}
-        to_search = unsearched & {*index.spans_with(self._ledger.keys())} if unsearched else set[Span]()
+        to_search = unsearched & {*index.spans_with(ledger.keys())} if unsearched else set[Span]()
         found: list[DataFrame] = []
         while True:
-            last_entry = self._ledger.last_number()
-            to_search |= {*index.unindexed, *index.spans_with(self._ledger.keys_after(entry))}
+            last_entry = ledger.last_number()
+            to_search |= {*index.unindexed, *index.spans_with(ledger.keys_after(entry))}
             for span in sorted(to_search):
                 found += self._find_within(reader, span)
             entry = last_entry
             # Found events may have added keys to the ledger. Spans that were searched before these keys were known
             # have to be searched for them.
-            if self._ledger.last_number() == last_entry:
+            if ledger.last_number() == last_entry:
                 break
             to_search = set()
         through = spans[-1].through if spans else 0
@@ -108,12 +109,13 @@ class ErasedEvents:
         return found
 
     def _find_within(self, reader: SourceReader, span: Span) -> list[DataFrame]:
-        rules = replace(self._rules, columns=reader.columns)
-        bronze = reader.bronze(self._spark, rules)
+        context, schemas = self._context, self._context.table_schemas
+        rules = replace(context.rules, columns=reader.columns)
+        bronze = reader.bronze(context.spark, rules)
         suppression = Suppression(
-            self._spark, self._pipeline.name, rules, self._table_schemas, self._table_state, self._quarantine
+            context.spark, context.pipeline.name, rules, schemas, context.table_state, context.quarantine
         )
-        slices = Slices(bronze, rules, self._table_schemas, self._pipeline.batch.merged_at_once)
+        slices = Slices(bronze, rules, schemas, context.pipeline.batch.merged_at_once)
         found, after = list[DataFrame](), span.after
         while after < span.through:
             through = slices.end(after, span.through)

@@ -93,7 +93,7 @@ def plan_requests(spark: SparkSession, pipeline: Pipeline, requests: Sequence[Er
     rows = [{name: getattr(r.entry, name) for name in KEYS.names} for r in requests]
     subject_keys = local_rows(spark, rows, KEYS)
     key_frames, items_per_table = [subject_keys], []
-    for items in SubjectSearch(spark, pipeline, keys).find(subject_keys):
+    for items in SubjectSearch(spark, pipeline).find(subject_keys):
         columns = {"table": F.lit(items.table), "key_version": F.lit(keys.newest).cast("int")}
         key_frames.append(items.keys.withColumns(columns).select(*KEYS.names))
         items_per_table.append(items)

@@ -14,7 +14,7 @@ from ingest.config import Pipeline
 from ingest.delta import vacuum
 from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.jvm.causes import ENGINE_ERRORS
-from ingest.upkeep.old_files import every_table, existing_tables
+from ingest.upkeep.old_files import every_table
 
 _log = logging.getLogger(__name__)
 _MAX_SECONDS = 3600.0
@@ -51,7 +51,7 @@ class _Upkeep:
             return
         self.end()
         self._due = time.monotonic() + self._interval
-        tables = existing_tables(self._spark, every_table(self._spark, self._pipeline))
+        tables = vacuum.existing_tables(self._spark, every_table(self._spark, self._pipeline))
         retry_on_conflict()(vacuum.set_retention, self._spark, tables, self._pipeline.old_versions.properties)
         self._vacuuming = self._executor.submit(self._vacuum, tables)
 

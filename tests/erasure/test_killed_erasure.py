@@ -40,7 +40,8 @@ KILLED = """
 import os, signal, sys
 from ingest.cli import main
 from ingest.cli.erasure import erase
-from ingest.erasure import removal, request
+from ingest.erasure import request
+from ingest.erasure.places import old_files
 
 step = sys.argv.pop(1)
 
@@ -53,7 +54,7 @@ def dying(done):
         return result
     return die
 
-place = {"asked": (request, "shred"), "old files": (removal, "without_old_files")}.get(step, (erase, "_print_place"))
+place = {"asked": (request, "shred"), "old files": (old_files, "remove_old_files")}.get(step, (erase, "_print_place"))
 setattr(*place, dying(getattr(*place)))
 main()
 """

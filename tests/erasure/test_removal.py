@@ -16,9 +16,9 @@ from ingest.backfill.backfill import Backfill, BackfillRequest
 from ingest.backfill.proving import prove
 from ingest.changelog.point import Point
 from ingest.config import Pipeline
-from ingest.erasure import removal
 from ingest.erasure.certifying import erasure_of
-from ingest.erasure.places import BRONZE, DELTA_PLACES, OLD_FILES
+from ingest.erasure.places import BRONZE, OLD_FILES, old_files
+from ingest.erasure.places.register import delta_places
 from ingest.erasure.removal import Removal, RemovalOutcome
 from ingest.errors import ChangelogUnusable, ProofFailed
 from ingest.lakehouse.accounts import Accounts
@@ -162,7 +162,7 @@ def test_removal_killed_after_each_step_is_completed(spark: SparkSession, pipeli
         (Quarantine, "remove"),
         (Silver, "remove"),
         (Bronze, "empty"),
-        (removal, "without_old_files"),
+        (old_files, "remove_old_files"),
     ]
     for owner, method in steps:
         with dying_after(owner, method):
@@ -174,7 +174,7 @@ def test_removal_killed_after_each_step_is_completed(spark: SparkSession, pipeli
     assert others[MEMBERS].keys() == {BEN}
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
     assert list(ledger.verify()) == []
-    assert {e.place for e in ledger.entries() if e.kind == STATE} == {*DELTA_PLACES, OLD_FILES}
+    assert {e.place for e in ledger.entries() if e.kind == STATE} == {*delta_places(), OLD_FILES}
     entry_count = len(list(ledger.entries()))
     remove(spark, pipeline)
     assert len(list(ledger.entries())) == entry_count, "removed values are gone"
