@@ -139,7 +139,8 @@ def test_columns_may_have_names_that_the_code_uses(spark: SparkSession, tmp_path
     masked = DRAWN[::2]
     masks = {name: DRAWN_MASKS.get(c.type) for c in masked for name in (c.name, c.control)}
     settings = tables(columns=COLUMNS | types, on_erasure=MASKS | masks, personal=[*MASKS, *masks])
-    made = insured(tmp_path, tables=settings | {PHOTOS: SETTINGS[PHOTOS] | {"columns": types}})
+    photos = {"id": "int64", "claim_id": "int64", "text": "string"} | types
+    made = insured(tmp_path, tables=settings | {PHOTOS: SETTINGS[PHOTOS] | {"columns": photos}})
     values: dict[str, Any] = {}
     for number, column in enumerate(DRAWN):
         values |= column.values(number % 20 + 1)
