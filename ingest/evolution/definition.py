@@ -1,5 +1,8 @@
-"""What is known of a table's definition: versions, each at a position and from one origin. A set of them, in whatever
-order they became known, is all that decides what the table's columns and keys are."""
+"""Definitions of a source's table, and the evidence of which definition held from which position on.
+
+What is known of a table is a set of `Version`s. A set has no order of arrival: two sets are combined by their union,
+and everything else (`evolution.lives`) is a function of the set.
+"""
 
 from __future__ import annotations
 
@@ -10,85 +13,120 @@ from ingest.values.columns import Column
 from ingest.values.types import LogicalType
 
 Place = tuple[int, ...]
-"""A `changelog.position` as plain numbers, in the order of its fields. It compares as the struct does."""
+"""A position (`changelog.position`) as plain numbers in the order of its fields; compares like the struct."""
+_SOURCE_FIELDS = 5
+
+
+def source_place(place: Place) -> Place:
+    """Returns a position without offset and partition, which differ between deliveries of one record."""
+    return place[:_SOURCE_FIELDS]
+
+
+def is_at_or_above(place: Place | None, bound: Place | None) -> bool:
+    """Returns True if `place` is not below `bound`. None is below every position."""
+    return bound is None or (place is not None and place >= bound)
 
 
 class Origin(StrEnum):
-    """Where a version is known from, the best first. What is neither told nor read is assumed."""
+    """How a version became known, best first. Versions that are neither TOLD nor READ are assumptions."""
 
-    TOLD = "told by a message of the source's DDL"
-    READ = "read in the source's catalog"
-    SEEN = "seen in the schemas of events"
-    DECLARED = "declared in the pipeline's file"
+    TOLD = "message of the DDL in the log"
+    READ = "catalog of the source"
+    SEEN = "schema and key of an event"
+    DECLARED = "file of the pipeline"
 
 
 class FillKind(StrEnum):
-    """What rows from before a column read in it."""
+    """Kinds of values that rows from before a column read in it."""
 
     NULL = "null"
-    CONSTANT = "a constant"
-    UNKNOWN = "values that only the source knows"
+    CONSTANT = "constant"
+    UNKNOWN = "known to the source only"
 
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """What rows from before a column read in it. `column`: of `CONSTANT`, the event's column whose default they read;
-    the default is JSON text in the column's encoding."""
+    """The value that rows from before a column read in it.
+
+    `column`: of CONSTANT, the column whose `default` is the value, in its wire form."""
 
     kind: FillKind = FillKind.NULL
     column: Column | None = None
 
 
+NULL = Fill()
+UNKNOWN = Fill(FillKind.UNKNOWN)
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
-    """A column in one version.
+    """A column of a definition.
 
     Attributes:
-        name: as the source spells it.
-        type: None where the origin doesn't tell how the connector writes it.
-        number: the attribute number, which no other column of the table ever gets; None if unknown.
-        fill: counts where the column begins with this version.
+        name: at the source.
+        type: of its values in events; None if the source told a type that only an event can show.
+        number: the attribute number, which no other column of the relation ever gets; None if not known.
+        fill: what rows from before read, if the column is new in this version.
         optional: False for NOT NULL.
+        default: the default of new rows, as the version's origin writes it.
+        source_type: the type's name at the source, as every told version has it; empty if not known.
     """
 
     name: str
     type: LogicalType | None
     number: int | None = None
-    fill: Fill = field(default_factory=Fill)
+    fill: Fill = NULL
     optional: bool = True
+    default: str | None = None
+    source_type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A table's definition. `columns`: in the source's order. `key`: the key columns; () for a keyless table; None if
-    unknown. `relation`: the number of the relation (a table that is dropped and created again gets another one); None
-    if unknown."""
+    """A table's definition.
+
+    Attributes:
+        columns: in the source's order.
+        key: names of the key columns; () for a keyless table, None if not known.
+        relation: the source's number of the relation (oid); None if not known.
+        is_partial: columns that it lacks may exist all the same, as in an image without a schema.
+    """
 
     columns: tuple[ColumnDefinition, ...]
-    key: tuple[str, ...] | None
+    key: tuple[str, ...] | None = None
     relation: int | None = None
+    is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What a message says of the command that led to a version.
+    """The command that led to a version.
 
     Attributes:
-        tag: the command, such as ALTER TABLE; empty if no message told the version.
-        using: True if a type was changed by an expression; None if the source can't tell.
-        rewritten: True if the command rewrote the table.
-        zone: the session's time zone, by which `timestamp` becomes `timestamp with time zone`.
+        tag: as Postgres names it.
+        using: True if a type was changed by an expression (USING), None if that can't be told.
+        rewritten: the command rewrote the table's rows.
+        zone: the session's time zone, by which the source converts timestamps.
+        numbers: the attribute numbers of the columns that the expression computes; empty if not known.
     """
 
     tag: str = ""
     using: bool | None = False
     rewritten: bool = False
     zone: str = "UTC"
+    numbers: tuple[int, ...] = ()
+
+    @property
+    def drops_table(self) -> bool:
+        """True if the table is gone from here on."""
+        return self.tag == "DROP TABLE"
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A definition that is known to hold at `since`: from there on if it is told, else at least there."""
+    """A definition that holds at `since`: up to the next version if it is told, else at least there.
+
+    A told version stands below every event at its place in the log (`streamed` -1)."""
 
     since: Place
     definition: Definition

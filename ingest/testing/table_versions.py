@@ -40,7 +40,9 @@ def told_versions(story: TableStory) -> list[Version]:
         if event.ddl is not None and event.carried is not None:
             columns = tuple(_told(name, column, story) for name, column in event.carried.columns.items())
             definition = Definition(columns, event.carried.key, event.carried.oid)
-            cause = Cause(COMMANDS.get(event.ddl.kind, "ALTER TABLE"), event.ddl.using, rewrites(event.ddl))
+            command = COMMANDS.get(event.ddl.kind, "ALTER TABLE")
+            numbers = (event.carried.columns[event.ddl.column].number,) if event.ddl.using else ()
+            cause = Cause(command, event.ddl.using, rewrites(event.ddl), numbers=numbers)
             found.append(Version(place_of(event), definition, Origin.TOLD, cause))
     return found
 
@@ -66,7 +68,7 @@ def _told(name: str, column: SourceColumn, story: TableStory) -> ColumnDefinitio
         fill = Fill(FillKind.CONSTANT, constant)
     elif column.default is UNKNOWN:
         fill = Fill(FillKind.UNKNOWN)
-    return ColumnDefinition(name, sent.type, column.number, fill, column.optional)
+    return ColumnDefinition(name, sent.type, column.number, fill, column.optional, source_type=column.type)
 
 
 def _seen(table: SourceTable, story: TableStory) -> list[ColumnDefinition]:

@@ -1,0 +1,177 @@
+"""How stored rows become those of the table's newest definition, and where that takes reading the events again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+
+from ingest.evolution.definition import NULL, UNKNOWN, Fill, Place, is_at_or_above
+from ingest.evolution.life import Life, Lives, TypeStep
+from ingest.evolution.readings import Means, means
+from ingest.evolution.type_steps import not_passed
+
+
+class Source(StrEnum):
+    """Where a revised value comes from."""
+
+    STORED = "the stored value of one column"
+    CONSTANT = "a fill, or null"
+    NOWHERE = "no value: it waits as one that the source did not send"
+    EVENTS = "the events: stored rows have lost it"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """How values at one range of positions are revised: at and above `begin`, below `end`; None for no bound.
+
+    Attributes:
+        begin, end: the range of the value's own position, as it is stored.
+        source: where the new value comes from.
+        fill: of CONSTANT, the value.
+        types: the types that the value passes: of CONSTANT all, of STORED those that it has not passed yet.
+    """
+
+    begin: Place | None
+    end: Place | None
+    source: Source
+    fill: Fill = NULL
+    types: tuple[TypeStep, ...] = ()
+
+
+@dataclass(frozen=True)
+class ColumnRevision:
+    """How a column of silver is revised.
+
+    Attributes:
+        column: the name afterwards.
+        stored: the stored column that holds its values, by whose positions the pieces apply; None for none: then by the
+            position of the row.
+        pieces: by position, without gaps.
+    """
+
+    column: str
+    stored: str | None
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class LostRange:
+    """A range of positions, at and above `begin`, below `end`, whose values in a stored column can't be revised.
+
+    Attributes:
+        stored: the stored column; None for the positions of rows.
+        is_gone: rows of the range have been deleted, so that none can be found.
+    """
+
+    stored: str | None
+    begin: Place | None
+    end: Place | None
+    is_gone: bool = False
+
+
+@dataclass(frozen=True)
+class Refold:
+    """Why a table may have to be read from its events again: if any stored value lies in one of the ranges, or if rows
+    of one of them have been deleted."""
+
+    reason: str
+    ranges: tuple[LostRange, ...]
+
+
+def revisions(before: Lives, after: Lives) -> tuple[ColumnRevision, ...]:
+    """Returns the revision of each column of silver from one state of knowledge to the next.
+
+    Rows last written below `after.begin` go; a value from below it in a newer row is one that waits. Of a column that
+    was not stored, values are those of rows from before it."""
+    bounds = _bounds(before, after)
+    return tuple(_revision(before, after, life, bounds) for life in after.shown.values())
+
+
+def needs_refold(before: Lives, after: Lives, through: Place | None = None) -> Refold | None:
+    """Returns the ranges of positions in which stored rows can't be revised exactly; None if there are none.
+
+    `through`: the highest position of any stored row or tombstone; None if not known: then positions above are among
+    the ranges, in which nothing is stored if versions arrive in the source's order."""
+    if before == after:
+        return None
+    gone = [LostRange(None, *b, is_gone=True) for b in _bounds(before, after) if _is_back(before, after, b[0])]
+    keys = [LostRange(None, *b) for b in _bounds(before, after) if _is_other_key(before, after, b[0])]
+    values = [
+        LostRange(revision.stored, piece.begin, piece.end)
+        for revision in revisions(before, after)
+        for piece in revision.pieces
+        if piece.source is Source.EVENTS
+    ]
+    reasons = {"rows of a dropped table are back": gone, "rows had another key": keys, "values are lost": values}
+    reached = {
+        reason: [one for one in ranges if through is None or one.begin is None or one.begin <= through]
+        for reason, ranges in reasons.items()
+    }
+    found = {reason: ranges for reason, ranges in reached.items() if ranges}
+    every = tuple(dict.fromkeys(one for ranges in found.values() for one in ranges))
+    return Refold(", ".join(found), every) if found else None
+
+
+Bounds = tuple[Place | None, Place | None]
+
+
+def _bounds(before: Lives, after: Lives) -> tuple[Bounds, ...]:
+    """Returns the ranges of positions within which nothing changes in either."""
+    places = sorted({*before.places, *after.places})
+    return tuple(zip((None, *places), (*places, None), strict=True))
+
+
+def _is_back(before: Lives, after: Lives, at: Place | None) -> bool:
+    return is_at_or_above(at, after.begin) and not is_at_or_above(at, before.begin)
+
+
+def _is_other_key(before: Lives, after: Lives, at: Place | None) -> bool:
+    names = before.key_names(at), after.key_names(at)
+    return is_at_or_above(at, after.begin) and None not in names and {*(names[0] or ())} != {*(names[1] or ())}
+
+
+def _revision(before: Lives, after: Lives, life: Life, bounds: tuple[Bounds, ...]) -> ColumnRevision:
+    holders = [_holder(before, after, life, at) for at, _ in bounds]
+    stored = next((holder for holder in holders if holder is not None), None)
+    pieces = (_piece(before, after, life, stored, *b) for b in bounds)
+    return ColumnRevision(life.column, stored, tuple(_joined(pieces)))
+
+
+def _holder(before: Lives, after: Lives, life: Life, at: Place | None) -> str | None:
+    """Returns the stored column that holds a life's values from events at a position."""
+    if means(after, life, at) is not Means.VALUE:
+        return None
+    name = life.name(at)
+    same = (column for column, old in before.shown.items() if old.is_alive(at) and old.name(at) == name)
+    return next((column for column in same if means(before, before.shown[column], at) is Means.VALUE), None)
+
+
+def _piece(
+    before: Lives, after: Lives, life: Life, stored: str | None, begin: Place | None, end: Place | None
+) -> Piece:
+    match means(after, life, begin):
+        case Means.GONE:
+            return Piece(begin, end, Source.NOWHERE)
+        case Means.NULL:
+            return Piece(begin, end, Source.CONSTANT)
+        case Means.FILL if life.loses(begin):
+            return Piece(begin, end, Source.CONSTANT, UNKNOWN)
+        case Means.FILL:
+            return Piece(begin, end, Source.CONSTANT, life.fill, life.types)
+        case _ if stored is None or _holder(before, after, life, begin) != stored:
+            return Piece(begin, end, Source.EVENTS)
+        case _ if life.loses(begin):
+            return Piece(begin, end, Source.CONSTANT, UNKNOWN)
+    old = before.shown[stored]
+    rest = None if old.loses(begin) else not_passed(old.later_types(begin), life.later_types(begin))
+    lost = Piece(begin, end, Source.EVENTS)
+    return lost if rest is None else Piece(begin, end, Source.STORED, types=rest)
+
+
+def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """Returns the pieces, neighbours that do the same as one."""
+    for _, group in groupby(pieces, key=lambda piece: (piece.source, piece.fill, piece.types)):
+        same = list(group)
+        yield Piece(same[0].begin, same[-1].end, same[0].source, same[0].fill, same[0].types)

@@ -1,0 +1,64 @@
+"""Combines told and seen versions of a table's definition into one, in the order of their positions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from ingest.changelog.spelling import caseless
+from ingest.evolution.definition import Cause, ColumnDefinition, Definition, Origin, Place, Version, source_place
+
+_RANKS = {origin: rank for rank, origin in enumerate(Origin)}
+
+
+def combined(versions: Collection[Version]) -> tuple[Version, ...]:
+    """Returns the versions by position, as they hold.
+
+    From a told version on, up to the next one, it says which columns exist, their numbers, fills and key; other
+    versions there only show types as they are in events. Versions from the source's catalog hold where nothing is told:
+    columns of events at the same position only show types. Duplicate deliveries of a message are one version."""
+    found: list[Version] = []
+    told: Version | None = None
+    for version in _in_order(versions):
+        if version.origin is Origin.TOLD:
+            told = version
+            found.append(version)
+        elif told is not None:
+            if not told.cause.drops_table:
+                found.append(_typed(told, version))
+        elif found and found[-1].origin is Origin.READ and found[-1].since == version.since:
+            found.append(_typed(found[-1], version))
+        else:
+            found.append(version)
+    return tuple(found)
+
+
+def _in_order(versions: Collection[Version]) -> list[Version]:
+    """Returns the versions without equal ones by position, then by origin, then by any order that is always the same.
+    Of a message that was delivered repeatedly, so that its offsets alone differ, the first one stays."""
+    by_place: dict[tuple[Place, int], set[Version]] = {}
+    for version in versions:
+        by_place.setdefault((version.since, _RANKS[version.origin]), set()).add(version)
+    found: list[Version] = []
+    delivered: set[tuple[Place, Definition, Cause]] = set()
+    for at in sorted(by_place):
+        same = by_place[at]
+        for version in sorted(same, key=repr) if len(same) > 1 else same:
+            delivery = (source_place(version.since), version.definition, version.cause)
+            if version.origin is not Origin.TOLD or delivery not in delivered:
+                found.append(version)
+            if version.origin is Origin.TOLD:
+                delivered.add(delivery)
+    return found
+
+
+def _typed(told: Version, shown: Version) -> Version:
+    """Returns the definition of `told` with the types that an event shows, from the event's position on."""
+    types = {caseless(column.name): column for column in shown.definition.columns}
+    columns = tuple(_with_type(column, types.get(caseless(column.name))) for column in told.definition.columns)
+    definition = replace(told.definition, columns=columns)
+    return Version(shown.since, definition, Origin.SEEN)
+
+
+def _with_type(told: ColumnDefinition, shown: ColumnDefinition | None) -> ColumnDefinition:
+    return replace(told, type=None if shown is None else shown.type)
