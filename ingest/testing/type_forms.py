@@ -121,7 +121,9 @@ def timestamp_type(
 ) -> SourceType:
     """Returns a type of timestamps, written as numbers or by `wire`. `micros`: their unit in microseconds; 0 for
     nanoseconds."""
-    exact = [m.replace(microsecond=m.microsecond // max(micros, 1) * max(micros, 1)) for m in _MOMENTS]
+    unit = max(micros, 1)
+    moments = [m for m in _MOMENTS if micros or m.year > 1677]  # what 64 bits of nanoseconds hold
+    exact = [m.replace(microsecond=m.microsecond // unit * unit) for m in moments]
 
     def units(value: datetime) -> int:
         return _micros(value) // micros if micros else _micros(value) * 1000

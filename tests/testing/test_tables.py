@@ -197,6 +197,13 @@ def test_every_logical_type_occurs_in_every_mode() -> None:
     assert found == {*Kind} - inferred_or_stored
 
 
+def test_numbers_fit_their_schema() -> None:
+    for mode in MODES:
+        for name, known in source_types(mode).items():
+            if known.schema["type"] == "int64":
+                assert all(-(2**63) <= known.wire(value) < 2**63 for value in known.values), (mode, name)
+
+
 def test_every_cast_of_random_tables_is_known() -> None:
     types = source_types()
     for before, afters in ASSIGNMENT_CASTS.items():
