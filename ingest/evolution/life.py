@@ -130,14 +130,15 @@ class Lives:
 
     @cached_property
     def shown(self) -> Mapping[str, Life]:
-        """Silver's columns: of the lives of each name, compared without regard to case, the newest one.
+        """Silver's columns: all that exist, and those that are gone and whose name, compared without regard to case, no
+        other column has had since. Rows that were not written since hold values of these."""
+        return {life.column: life for life in self.columns if life.end is None or not self._is_replaced(life)}
 
-        A column that is gone and not back is among them: rows that were not written since hold its values."""
-        found: dict[str, Life] = {}
-        for life in self.columns:
-            found.pop(caseless(life.column), None)
-            found[caseless(life.column)] = life
-        return {life.column: life for life in found.values()}
+    def _is_replaced(self, gone: Life) -> bool:
+        """Returns True if another life has had the name of one that is gone, so that rows hold no values of it."""
+        name, end = caseless(gone.column), gone.end
+        taken = (step.since for life in self.columns for step in life.names if caseless(step.name) == name)
+        return any(since is not None and is_at_or_above(since, end) for since in taken)
 
     def key_at(self, at: Place | None) -> KeyEra | None:
         """Returns the key in force at a position; None if none is known."""

@@ -15,8 +15,8 @@ def combined(versions: Collection[Version]) -> tuple[Version, ...]:
     """Returns the versions by position, as they hold.
 
     From a told version on, up to the next one, it says which columns exist, their numbers, fills and key; other
-    versions there only show types as they are in events. Versions from the source's catalog hold where nothing is told:
-    columns of events at the same position only show types. Duplicate deliveries of a message are one version."""
+    versions there only show types as they are in events. A version from the source's catalog comes before that of the
+    event at its position. Duplicate deliveries of a message are one version."""
     found: list[Version] = []
     told: Version | None = None
     for version in _in_order(versions):
@@ -26,8 +26,6 @@ def combined(versions: Collection[Version]) -> tuple[Version, ...]:
         elif told is not None:
             if not told.cause.drops_table:
                 found.append(_typed(told, version))
-        elif found and found[-1].origin is Origin.READ and found[-1].since == version.since:
-            found.append(_typed(found[-1], version))
         else:
             found.append(version)
     return tuple(found)

@@ -52,6 +52,15 @@ def test_a_column_that_is_gone_is_still_shown() -> None:
     assert [*lives([seen(10, "id", "n"), seen(20, "id")]).shown] == ["n", "id"]
 
 
+def test_a_name_that_another_column_had_does_not_show_the_one_before() -> None:
+    known = [told(10, column("id", 1), column("n", 2)), told(20, column("id", 1))]
+    taken = [*known, told(30, column("id", 1), column("N", 3)), told(40, column("id", 1), column("m", 3))]
+    assert [*lives(known).shown] == ["n", "id"]
+    assert [*lives(taken[:3]).shown] == ["id", "N"]
+    assert [*lives(taken).shown] == ["id", "m"]
+    assert needs_refold(lives(taken[:3]), lives(taken), through=at(35)) is None
+
+
 def test_a_life_begins_at_the_lowest_event_that_has_it() -> None:
     versions = [seen(10, "id"), seen(20, "id", column("n", default="1")), seen(30, "id", column("n", default="2"))]
     for order in permutations(versions):
@@ -147,6 +156,9 @@ def test_another_relation_has_other_lives_and_none_of_the_old_rows() -> None:
     assert reading(now, columns_of("id"), PlaceRange(at(10), at(12))).is_gone
     assert needs_refold(now, lives([first, replace(created, since=at(15, -1))])) is not None
     assert lives([first, dropped]).begin == at(20, -1)
+    assert [era.begin for era in lives([dropped, replace(created, definition=defined("id", key=("id",)))]).keys] == [
+        at(30, -1)
+    ]
 
 
 def test_keys_have_eras() -> None:
@@ -179,6 +191,11 @@ CHANGES: list[tuple[Definition, Definition, Sequence[object]]] = [
     (defined("a", "b", key=("a",)), defined("a", "b", key=("a", "b")), [AlterKey(("a",), ("a", "b"))]),
     (defined("a", "b", key=("a", "b")), defined("a", "b", key=("b", "a")), []),
     (defined("a", key=("a",)), defined("A", key=("A",)), [RenameColumn("a", "A")]),
+    (
+        defined(column("a", 1), key=("a",)),
+        defined(column("a", 2), key=("a",)),
+        [DropColumn("a"), AddColumn("a", NULL), AlterKey(("a",), ("a",))],
+    ),
     (defined("a", relation=1), defined("a", relation=2), [DropTable(1), CreateTable(2)]),
     (defined("a", "b"), defined("a", is_partial=True), []),
 ]
