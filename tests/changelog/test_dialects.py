@@ -101,6 +101,7 @@ def positions(spark: SparkSession, *blocks: dict[str, Any], op: str = "u") -> li
         ("r", {"connector": "mariadb", "file": "binlog.000010", "pos": 4, "row": 0}, (10, 4, 0, 0)),
         ("u", EXAMPLES["sqlserver"][0], (_BLOCK, _BLOCK, (3 << 32) + 1, 1)),
         ("r", EXAMPLES["sqlserver"][1], (_BLOCK, 0, 0, 0)),
+        ("u", {"connector": "another", "commit_lsn": "25769803776", "change_lsn": "25769803777"}, (0, 0, 0, 1)),
         ("u", {}, (0, 0, 0, 1)),
         ("r", {}, (0, 0, 0, 1)),
     ],

@@ -20,8 +20,9 @@ from ingest.changelog.dialects.dialect import Dialect, LogEnd, Place
 
 
 def _hex(lsn: Column, part: int) -> Column:
-    """Returns a part of an LSN such as `0000002a:00000a60:0003`: VLF, block, slot."""
-    return F.conv(F.split(lsn, ":").getItem(part), 16, 10).cast("bigint")
+    """Returns a part of an LSN such as `0000002a:00000a60:0003`: VLF, block, slot; null for a text of another
+    form."""
+    return F.conv(F.get(F.split(lsn, ":"), part), 16, 10).cast("bigint")
 
 
 def _block(lsn: Column) -> Column:
