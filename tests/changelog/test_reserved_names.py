@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 KEYED, BAG, VERSIONED = "public.keyed", "public.bag", "public.versioned"
 TABLES = (KEYED, BAG, VERSIONED)
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
-COLUMN_COUNT = 60
+COLUMN_COUNT = 16
 VERSIONS = ("first", "last", "late", "moved", "waited for", "a", "b", "c", "d", "absent")
 
 
@@ -110,8 +110,8 @@ def test_columns_may_have_names_that_the_code_uses(spark: SparkSession, tmp_path
 @pytest.mark.long
 def test_every_name_that_the_code_uses_is_free(spark: SparkSession, tmp_path: Path) -> None:
     columns = draw_columns(SEED, len(internal_names()), {"id", "version"})
-    for begin in range(0, len(columns), 2 * COLUMN_COUNT):
-        check(spark, tmp_path / str(begin), columns[begin : begin + 2 * COLUMN_COUNT])
+    for begin in range(0, len(columns), 4 * COLUMN_COUNT):
+        check(spark, tmp_path / str(begin), columns[begin : begin + 4 * COLUMN_COUNT])
 
 
 def test_reserved_names_are_quarantined_and_other_tables_go_on(spark: SparkSession, tmp_path: Path) -> None:
