@@ -88,7 +88,7 @@ def dags(root: Path) -> dict[str, Any]:
 def test_shipped_pipeline_has_dags_and_needs_no_spark(tmp_path: Path) -> None:
     found = read(tmp_path)
     assert {"claims.backfill", "claims.upkeep", "claims.verify"} <= set(found["dags"])
-    read_for_them = {"ingest", "ingest.errors", "ingest.names"}
+    read_for_them = {"ingest", "ingest.errors", "ingest.names", "ingest.tuning"}
     assert {name for name in found["ingest"] if not name.startswith("ingest.config")} == read_for_them
 
 
