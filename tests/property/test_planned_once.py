@@ -62,7 +62,7 @@ def test_later_small_batches_reuse_plans(spark: SparkSession, tmp_path: Path, mo
         "_new",
         "new_rows",
     }
-    assert {name for name, _ in made} >= {"_of_located", "_as_written", "_unchanged"}
+    assert {name for name, _ in made} >= {"_of_prepared", "_unchanged"}
     assert [name for name, repeats in made if not repeats] == []
     planned = len(made)
     for _ in parse_events(_MORE, COLUMNS):
