@@ -140,7 +140,6 @@ def test_writing_statements_are_refused(run_sql: Callable[..., Result], folder: 
 
 def test_catalog_refuses_changes(run_sql: Callable[..., Result], folder: Path, spark: SparkSession) -> None:
     """A second guard: if a statement passed the check, the catalog would still refuse to write."""
-    spark.conf.set("spark.sql.catalog.lakehouse", "org.apache.spark.sql.connector.catalog.NamedTables")
     rows(run_sql("SELECT v FROM shop.public.orders"))
     for statement in (
         "DELETE FROM lakehouse.shop.public.orders",
