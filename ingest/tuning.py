@@ -71,7 +71,7 @@ class Tuning:
 
     subject_index_span_events: int = 100_000
     """Approximate number of events in a span of the subject index, in whole batches. Longer spans make an erasure read
-    more events beside its subject's; shorter ones make the index larger."""
+    more events than its subject's; shorter ones make the index larger."""
 
     first_retry_seconds: float = 1.0
     """Seconds of the pause before the first retry. Each pause is twice the one before."""

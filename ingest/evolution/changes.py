@@ -1,4 +1,4 @@
-"""The changes that lead from one definition of a table to the next, whoever told it: a message, a catalog, a schema."""
+"""The changes that lead from one definition of a table to the next, from any origin: a message, a catalog, a schema."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ SchemaChange = (
 
 @dataclass(frozen=True)
 class Hints:
-    """Declarations for changes that nobody told. `renames`: (name before, name after) of columns."""
+    """Declarations for changes without a message. `renames`: (name before, name after) of columns."""
 
     renames: tuple[tuple[str, str], ...] = ()
 
@@ -141,7 +141,13 @@ def changes_between(
         return (DropTable(before.relation),)
     if is_other_relation(before, after):
         return DropTable(before.relation), CreateTable(after.relation)
-    matching = matched(before, after, hints)
+    return changes_of(matched(before, after, hints), before, after, cause)
+
+
+def changes_of(
+    matching: Matching, before: Definition, after: Definition, cause: Cause = NO_CAUSE
+) -> tuple[SchemaChange, ...]:
+    """Returns `changes_between` of two definitions of one relation whose columns are matched already."""
     computed = computed_columns(matching, after, cause)
     return (
         *(DropColumn(column.name) for column in matching.gone),

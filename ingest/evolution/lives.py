@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ingest.changelog.spelling import caseless
@@ -13,6 +13,7 @@ from ingest.evolution.changes import (
     Matching,
     SchemaChange,
     changes_between,
+    changes_of,
     computed_columns,
     is_other_relation,
     matched,
@@ -38,9 +39,9 @@ _NEVER: Place = ()
 def lives(versions: Collection[Version], hints: Hints = NO_HINTS) -> Lives:
     """Returns the lives that a set of versions tells, in whatever order they arrived.
 
-    A column of the lowest version has no begin: nothing tells of a time without it. Versions that nobody told must hold
-    the first and the last position of each run of events with one definition; then a life's bounds are exact up to the
-    events that there are."""
+    A column of the lowest version has no begin: nothing tells of a time without it. Versions without a message must
+    hold the first and the last position of each run of events with one definition; then a life's bounds are exact up to
+    the events that there are."""
     fold = _Fold(hints)
     for version in combined(versions):
         fold.add(version)
@@ -102,11 +103,13 @@ class _Fold:
             self._recreate(version, None)
         elif version.cause.drops_table or self.before.cause.drops_table or self._is_other_relation(version):
             self.begin = version.since
-            self._note_changes(version)
+            self._note_changes(version, self._changes_of_relation(self.before, version))
             self._recreate(version, version.since)
         else:
-            self._note_changes(version)
-            definition = self._alter(version, matched(self.before.definition, definition, self.hints))
+            before = self.before.definition
+            matching = matched(before, definition, self.hints)
+            self._note_changes(version, changes_of(matching, before, definition, version.cause))
+            definition = self._alter(version, matching)
         self._set_key(version)
         self.before = replace(version, definition=definition)
 
@@ -119,12 +122,13 @@ class _Fold:
     def _is_other_relation(self, version: Version) -> bool:
         return self.before is not None and is_other_relation(self.before.definition, version.definition)
 
-    def _note_changes(self, version: Version) -> None:
-        assert self.before is not None, f"{version.since} has no version before"
-        found: tuple[SchemaChange, ...] = (CreateTable(version.definition.relation),)
-        if not self.before.cause.drops_table:
-            found = changes_between(self.before.definition, version.definition, self.hints, version.cause)
-        self.changes += [PlacedChange(version.since, change, version.origin) for change in found]
+    def _changes_of_relation(self, before: Version, version: Version) -> tuple[SchemaChange, ...]:
+        if before.cause.drops_table:
+            return (CreateTable(version.definition.relation),)
+        return changes_between(before.definition, version.definition, self.hints, version.cause)
+
+    def _note_changes(self, version: Version, changes: Iterable[SchemaChange]) -> None:
+        self.changes += [PlacedChange(version.since, change, version.origin) for change in changes]
 
     def _recreate(self, version: Version, at: Place | None) -> None:
         for life in self.open_lives.values():

@@ -96,8 +96,9 @@ def needs_refold(before: Lives, after: Lives, through: Place | None = None) -> R
     the ranges, in which nothing is stored if versions arrive in the source's order."""
     if before == after:
         return None
-    gone = [LostRange(None, *b, is_gone=True) for b in _bounds(before, after) if _is_back(before, after, b[0])]
-    keys = [LostRange(None, *b) for b in _bounds(before, after) if _is_other_key(before, after, b[0])]
+    bounds = _bounds(before, after)
+    gone = [LostRange(None, *b, is_gone=True) for b in bounds if _is_back(before, after, b[0])]
+    keys = [LostRange(None, *b) for b in bounds if _is_other_key(before, after, b[0])]
     values = [
         LostRange(revision.stored, piece.begin, piece.end)
         for revision in revisions(before, after)

@@ -61,7 +61,7 @@ def collect_prepared(
 
 @dataclass(frozen=True)
 class Files:
-    """Files of a table. Equal if the plans over their rows are. `like`: what the plan depends on beside the files, a
+    """Files of a table. Equal if the plans over their rows are. `like`: what the plan depends on besides the files, a
     Java object with `equals`. `index`: Spark's `FileIndex` of them. `rows`: makes a frame of them."""
 
     spark: SparkSession

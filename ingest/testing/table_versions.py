@@ -19,7 +19,7 @@ from ingest.evolution.definition import (
 )
 from ingest.testing.ddl_messages import COMMANDS, rewrites
 from ingest.testing.oracle import Event
-from ingest.testing.source_table import UNKNOWN, SourceColumn, SourceTable
+from ingest.testing.source_table import UNKNOWN, SourceColumn, SourceTable, TableChange
 from ingest.testing.source_types import source_types
 from ingest.testing.table_records import connect_field
 from ingest.testing.tables import TableStory
@@ -40,11 +40,14 @@ def told_versions(story: TableStory) -> list[Version]:
         if event.ddl is not None and event.carried is not None:
             columns = tuple(_told(name, column, story) for name, column in event.carried.columns.items())
             definition = Definition(columns, event.carried.key, event.carried.oid)
-            command = COMMANDS.get(event.ddl.kind, "ALTER TABLE")
-            numbers = (event.carried.columns[event.ddl.column].number,) if event.ddl.using else ()
-            cause = Cause(command, event.ddl.using, rewrites(event.ddl), numbers=numbers)
-            found.append(Version(place_of(event), definition, Origin.TOLD, cause))
+            found.append(Version(place_of(event), definition, Origin.TOLD, told_cause(event.ddl, event.carried)))
     return found
+
+
+def told_cause(change: TableChange, after: SourceTable) -> Cause:
+    """Returns the cause of the version that a message of `change` tells. `after`: the definition after it."""
+    numbers = (after.columns[change.column].number,) if change.using else ()
+    return Cause(COMMANDS.get(change.kind, "ALTER TABLE"), change.using, rewrites(change), numbers=numbers)
 
 
 def seen_versions(story: TableStory) -> list[Version]:

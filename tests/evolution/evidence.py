@@ -12,7 +12,6 @@ from ingest.changelog.connect_schema import columns_of
 from ingest.evolution.definition import (
     NULL,
     UNKNOWN,
-    Cause,
     ColumnDefinition,
     Definition,
     Fill,
@@ -30,17 +29,13 @@ from ingest.testing.casts import cast
 from ingest.testing.oracle import Row
 from ingest.testing.source_table import key_of
 from ingest.testing.source_types import Mode, source_types
+from ingest.testing.table_versions import place_of, told_cause
 from ingest.testing.tables import TableStory
 from ingest.values.columns import Column, Encoding, WireType
 from ingest.values.types import Kind, LogicalType
 
 _JSON = WireType(Encoding.JSON_VALUE)
 _CONSTANTS: dict[str, Any] = {}
-_STREAMED = {"ddl": -1, "r": 0}
-
-
-def place(event: Event) -> Place:
-    return 0, event.lsn, 0, 0, _STREAMED.get(event.op, 1), event.offset, 0
 
 
 @cache
@@ -59,10 +54,8 @@ def told(event: Event, story: TableStory, typed: bool = True) -> Version:
     change, table = event.ddl, event.carried or SourceTable()
     assert change is not None
     columns = tuple(_told_column(name, column, story.mode, typed) for name, column in table.columns.items())
-    numbers = (table.columns[change.column].number,) if change.using else ()
-    tag = "DROP TABLE" if change.kind == "drop.table" else "ALTER TABLE"
-    cause = Cause(tag, change.using, change.kind == "alter.column.type", numbers=numbers)
-    return Version(place(event), Definition(columns, table.key, table.oid), Origin.TOLD, cause)
+    definition = Definition(columns, table.key, table.oid)
+    return Version(place_of(event), definition, Origin.TOLD, told_cause(change, table))
 
 
 def _told_column(name: str, column: SourceColumn, mode: Mode, typed: bool) -> ColumnDefinition:
@@ -82,13 +75,13 @@ def seen(event: Event, mode: Mode) -> Version:
         has_default = column.default is not None and column.default is not NOBODY_KNOWS
         fill = constant(column.default, type_) if has_default else NULL
         columns.append(ColumnDefinition(name, type_, None, fill, column.optional, None, column.type))
-    return Version(place(event), Definition(tuple(columns), table.key), Origin.SEEN)
+    return Version(place_of(event), Definition(tuple(columns), table.key), Origin.SEEN)
 
 
 def read_event(now: Lives, event: Event) -> Reading:
     table = event.carried or SourceTable()
     arrived = [Column(name, _JSON, LogicalType(Kind.UNKNOWN)) for name in table.columns]
-    return reading(now, arrived, PlaceRange(place(event), place(event)))
+    return reading(now, arrived, PlaceRange(place_of(event), place_of(event)))
 
 
 def filled(fill: Fill) -> Any:
@@ -135,7 +128,7 @@ def key_as_now(now: Lives, key: Hashable, event: Event) -> Hashable:
         return None
     names = (event.carried or SourceTable()).key or ()
     values = key if len(names) > 1 and isinstance(key, tuple) else (key,)
-    at = place(event)
+    at = place_of(event)
     steps = {name: _life(now, name, at).later_types(at)[1:] for name in names}
     row = {name: converted(value, steps[name]) for name, value in zip(names, values, strict=True)}
     return key_of(row, names)
@@ -151,7 +144,7 @@ def event_as_now(now: Lives, event: Event) -> Event:
 
 def rows_of(events: Sequence[Event], now: Lives) -> dict[Hashable, Row]:
     """Returns the newest values per key and column, each as the life of its column at its own position reads it."""
-    kept = [e for e in events if e.ddl is None and e.op != "null" and is_at_or_above(place(e), now.begin)]
+    kept = [e for e in events if e.ddl is None and e.op != "null" and is_at_or_above(place_of(e), now.begin)]
     images = [event_as_now(now, event) for event in kept]
     rows: dict[Hashable, Row] = {key: {} for key in fold(images)}
     for column, life in now.shown.items():

@@ -11,7 +11,8 @@ from ingest.evolution.definition import Place, is_at_or_above
 from ingest.evolution.life import Lives
 from ingest.evolution.revisions import ColumnRevision, Refold, Source, revisions
 from ingest.testing import UNAVAILABLE, Event
-from tests.evolution.evidence import converted, filled, image_as_now, place, read_event
+from ingest.testing.table_versions import place_of
+from tests.evolution.evidence import converted, filled, image_as_now, read_event
 
 Values = dict[str, tuple[Place, Any]]
 
@@ -31,7 +32,7 @@ class Stored:
         self.rows: dict[Hashable, StoredRow] = {}
 
     def merge(self, event: Event, now: Lives) -> None:
-        at = place(event)
+        at = place_of(event)
         if not is_at_or_above(at, now.begin):
             return
         row = self.rows.setdefault(self._keys[at], StoredRow())

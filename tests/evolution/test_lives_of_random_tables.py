@@ -16,9 +16,9 @@ from ingest.evolution.lives import lives
 from ingest.testing import Event, assumed, fold, without_ddl
 from ingest.testing.assumed import lagging
 from ingest.testing.oracle import Row
-from ingest.testing.table_versions import seen_versions, told_versions
+from ingest.testing.table_versions import place_of, seen_versions, told_versions
 from ingest.testing.tables import CHANGES, TableStory, random_table
-from tests.evolution.evidence import place, rows_of, seen, told
+from tests.evolution.evidence import rows_of, seen, told
 
 OF_COLUMNS = tuple(change for change in CHANGES if change != "alter key")
 
@@ -137,7 +137,7 @@ def test_a_key_is_in_force_where_events_carry_it() -> None:
             eras[len(now.keys)] += 1
             for event in story.events:
                 if event.op not in ("null", "ddl") and event.carried is not None and event.carried.key is not None:
-                    assert {*(now.key_names(place(event)) or ())} == {*event.carried.key}
+                    assert {*(now.key_names(place_of(event)) or ())} == {*event.carried.key}
     assert sum(number for count, number in eras.items() if count > 1) > 15
 
 

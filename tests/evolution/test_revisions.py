@@ -14,8 +14,9 @@ from ingest.evolution.life import Lives
 from ingest.evolution.lives import lives
 from ingest.evolution.revisions import Refold, needs_refold
 from ingest.testing import Event
+from ingest.testing.table_versions import place_of
 from ingest.testing.tables import TableStory, random_table
-from tests.evolution.evidence import key_as_now, place, seen, told
+from tests.evolution.evidence import key_as_now, seen, told
 from tests.evolution.stored_rows import Stored, read_again
 from tests.evolution.test_lives_of_random_tables import OF_COLUMNS, messages
 
@@ -36,7 +37,7 @@ def stories() -> list[TableStory]:
 def steps(story: TableStory, order: list[Event], with_messages: bool) -> list[str]:
     """Merges a story's events and messages in this order and returns what became of the rows at each step."""
     all_told = lives(messages(story))
-    keys: dict[Place, Hashable] = {place(e): key_as_now(all_told, e.key, e) for e in order if e.ddl is None}
+    keys: dict[Place, Hashable] = {place_of(e): key_as_now(all_told, e.key, e) for e in order if e.ddl is None}
     versions: set[Version] = set()
     now = Lives()
     merged: list[Event] = []
@@ -49,7 +50,7 @@ def steps(story: TableStory, order: list[Event], with_messages: bool) -> list[st
         elif with_messages:
             versions.add(told(event, story, typed=len(versions) % 2 == 0))
         now = lives(versions)
-        through = max(map(place, merged), default=())
+        through = max(map(place_of, merged), default=())
         lost = stored.is_lost(needs_refold(before, now, through))
         assert not lost or stored.is_lost(needs_refold(before, now))
         if lost:

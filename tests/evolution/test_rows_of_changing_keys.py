@@ -12,8 +12,9 @@ from ingest.evolution.lives import lives
 from ingest.evolution.readings import Means, means
 from ingest.testing import Event, SourceTable, fold
 from ingest.testing.oracle import Row
+from ingest.testing.table_versions import place_of
 from ingest.testing.tables import TableStory, random_table
-from tests.evolution.evidence import converted, filled, key_as_now, place
+from tests.evolution.evidence import converted, filled, key_as_now
 from tests.evolution.test_lives_of_random_tables import messages, shown_rows
 
 Key = tuple[frozenset[tuple[int, object]], Place]
@@ -21,7 +22,7 @@ Key = tuple[frozenset[tuple[int, object]], Place]
 
 def value_as_now(now: Lives, life: Life, event: Event) -> object:
     """Returns the value of a life, shown or not, in an event's image."""
-    at = place(event)
+    at = place_of(event)
     match means(now, life, at):
         case Means.VALUE:
             return converted(event.image[life.name(at)], life.later_types(at)[1:])
@@ -33,7 +34,7 @@ def value_as_now(now: Lives, life: Life, event: Event) -> object:
 
 def facts(now: Lives, event: Event) -> list[Key]:
     """Returns the keys that an event carries, with values of their newest types, and its position."""
-    era = now.key_at(place(event))
+    era = now.key_at(place_of(event))
     names = (event.carried or SourceTable()).key or ()
     found = []
     for key in (event.key, event.old_key):
@@ -41,24 +42,26 @@ def facts(now: Lives, event: Event) -> list[Key]:
             value = key_as_now(now, key, event)
             values = value if len(names) > 1 and isinstance(value, tuple) else (value,)
             by_name = dict(zip(names, values, strict=True))
-            found.append((frozenset((n, by_name[now.columns[n].name(place(event))]) for n in era.lives), place(event)))
+            found.append(
+                (frozenset((n, by_name[now.columns[n].name(place_of(event))]) for n in era.lives), place_of(event))
+            )
     return found
 
 
 def rows_of(events: list[Event], now: Lives) -> dict[Hashable, Row]:
-    kept = [e for e in events if e.ddl is None and e.op != "null" and is_at_or_above(place(e), now.begin)]
+    kept = [e for e in events if e.ddl is None and e.op != "null" and is_at_or_above(place_of(e), now.begin)]
     known = [fact for event in kept for fact in facts(now, event)]
-    truncated = max((place(event) for event in kept if event.op == "t"), default=())
+    truncated = max((place_of(event) for event in kept if event.op == "t"), default=())
     found: dict[Hashable, tuple[Place, Row]] = {}
     for event in kept:
-        if event.op not in ("c", "u", "r") or place(event) < truncated:
+        if event.op not in ("c", "u", "r") or place_of(event) < truncated:
             continue
         image = {n: value_as_now(now, life, event) for n, life in enumerate(now.columns)}
-        if any(at > place(event) and all(image[n] == value for n, value in key) for key, at in known):
+        if any(at > place_of(event) and all(image[n] == value for n, value in key) for key, at in known):
             continue
         key = tuple(image[n] for n in now.keys[-1].lives)
         row = {column: image[now.columns.index(life)] for column, life in now.shown.items()}
-        found[key] = max(found.get(key, ((), {})), (place(event), row), key=lambda one: one[0])
+        found[key] = max(found.get(key, ((), {})), (place_of(event), row), key=lambda one: one[0])
     return {key: row for key, (_, row) in found.items()}
 
 

@@ -87,13 +87,9 @@ class ErasurePlace:
     references: Callable[[ErasureContext], KeyReferences] | None = None
     is_used: Callable[[Pipeline], bool] = lambda _: True
 
-    @property
-    def is_delta(self) -> bool:
-        return self.folders is not None
-
 
 def per_table(
     *paths: Callable[[Lakehouse, str, str], str],
 ) -> Callable[[SparkSession, Pipeline, Sequence[str]], Iterable[str]]:
-    """Returns the `folders` of a place that has these tables beside each source table."""
+    """Returns the `folders` of a place that has these tables for each source table."""
     return lambda _, pipeline, tables: [path(pipeline.layout, pipeline.name, t) for t in tables for path in paths]

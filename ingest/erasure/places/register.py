@@ -106,5 +106,5 @@ def delta_places() -> frozenset[str]:
 
 def delta_folders(spark: SparkSession, pipeline: Pipeline, source_tables: Sequence[str]) -> list[str]:
     """Returns the Delta tables of all places that hold rows of these source tables, whether they exist or not."""
-    places = [place for place in used_places(pipeline) if place.folders is not None]
-    return [folder for place in places if place.folders for folder in place.folders(spark, pipeline, source_tables)]
+    parts = [place.folders for place in used_places(pipeline) if place.folders is not None]
+    return [folder for folders in parts for folder in folders(spark, pipeline, source_tables)]
