@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.batches.group_stats import CHANGE, Group, in_transport_order
+from ingest.batches.key_names import keys_of
 from ingest.changelog.origin import ORIGIN
 from ingest.evolution.inference import are_parsed, column_kinds, parsed_images
 from ingest.jvm.expressions import JavaAccumulator
@@ -70,6 +71,7 @@ class BatchCounter:
             del stats["seen"], stats["values"]
             partitions = sorted({tuple(place) for place in stats["partitions"]})
             inferred = {"partitions": partitions, "kinds": joined, "opened": opened, "known": known}
+            inferred["keys"] = keys_of(stats["keys"])
             groups.append(Group.from_json(stats | inferred))
         return [group.to_json() for group in in_transport_order(groups)]
 

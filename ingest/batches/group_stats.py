@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from ingest.batches.key_names import Keys, key_names, keys_of, union_of_keys
 from ingest.changelog.envelope import CHANGES, TOMBSTONE
 from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import is_unplaced_read_at
@@ -62,6 +63,8 @@ class Group:
     """Source time of the newest change, in milliseconds since 1970."""
     origins: tuple[str, ...] = ()
     """Servers and databases that the events name."""
+    keys: Keys = None
+    """The names of the columns in the keys of changes; None where that was not counted, or there are too many."""
 
     @property
     def decoding_key(self) -> DecodingKey:
@@ -112,8 +115,11 @@ def groups_by_slice(events: DataFrame, slice_of: Column, is_small: bool = False)
     novelty = is_novel(
         events.sparkSession, F.col("value"), (slice_of.cast("bigint"), F.col("source_table"), _is_wrapped())
     )
-    # A column of its own: within the aggregates the function would be evaluated once per mention.
-    marked = events.withColumns({"_novelty": F.when(_is_schemaless(), novelty), "_repeated": _repeated(is_small)})
+    keys = F.when(F.col("op").isin(*CHANGES), key_names(events.sparkSession, F.col("key")))
+    # Columns of their own: within the aggregates a function would be evaluated once per mention.
+    marked = events.withColumns(
+        {"_novelty": F.when(_is_schemaless(), novelty), "_repeated": _repeated(is_small), "_key_names": keys}
+    )
     marked = marked.withColumn("_is_novel", _is_schemaless() & F.coalesce("_novelty", F.lit(True)))
     grouped = marked.withColumn("_images", opened).groupBy(slice_of.alias("slice"), *kinds)
     rows = grouped.agg(*aggregates).collect()  # a row per slice, table and schema
@@ -138,6 +144,7 @@ def groups_by_slice(events: DataFrame, slice_of: Column, is_small: bool = False)
             r["known"],
             r["newest"],
             tuple(sorted(r["origins"])),
+            keys_of(r["keys"]),
         )
         found.setdefault(r["slice"], []).append(group)
     return {n: in_transport_order(groups) for n, groups in found.items()}
@@ -168,6 +175,7 @@ def _aggregates(is_small: bool) -> tuple[Column, tuple[Column, ...], tuple[Colum
             (_goes_back() if is_small else F.lit(None).cast("boolean")).alias("goes_back"),
             F.max(F.unix_millis("source_ts")).alias("newest"),
             F.collect_set(F.when(F.col(ORIGIN) != UNNAMED, F.col(ORIGIN))).alias("origins"),
+            F.collect_set("_key_names").alias("keys"),
         ),
     )
 
@@ -233,6 +241,7 @@ def _merged_group(one: Group, other: Group) -> Group:
         opened=one.opened and other.opened,
         known=one.known and other.known,
         origins=tuple(sorted({*one.origins, *other.origins})),
+        keys=union_of_keys(one.keys, other.keys),
         newest=max((n for n in (one.newest, other.newest) if n is not None), default=None),
     )
 

@@ -60,7 +60,7 @@ def _partition(random: Random, table: str, topic: str, partition: int, odd: bool
     offset = 0
     for _ in range(random.randint(1, 12)):
         offset += random.choice([1, 1, 1, 2])
-        key = random.choice([b"{}", b'{"id":1}', b'{"id":2}', None])
+        key = random.choice([b"{}", b'{"id":1}', b'{"id":2}', b'{"schema":null,"payload":{"id":1,"x":""}}', None])
         op, value = _value(random, table, odd)
         headers = [("__debezium.newkey", b"{}")] if random.random() < 0.02 else random.choice([None, [("a", b"b")]])
         rows.append((topic, partition, offset, headers, key, random.choice([value] * 9 + [b"{", b"1"])))
@@ -122,6 +122,7 @@ def test_counts_of_one_task_equal_those_of_a_read(spark: SparkSession, captured:
     for name in ("progress", "last_read", "first_read", "problem", "table", "kind", "schema_id", "newest"):
         assert len({group[name] is None for group in read}) == 2, f"{name} varies"
     assert {group["table"] is None for group in read if group["kind"] == "tombstone"} == {True, False}
+    assert {tuple(key) for group in read for key in group["keys"]} == {(), ("id",), ("id", "x")}
 
 
 @pytest.mark.parametrize(

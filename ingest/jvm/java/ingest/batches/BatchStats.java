@@ -29,7 +29,7 @@ public final class BatchStats extends AccumulatorV2 {
     private transient TaskStats task;
 
     /** Counts an event, whose fields `batch_stats.py` lists. Returns `batch`. */
-    public synchronized long observe(InternalRow event, long batch) {
+    public synchronized long observe(InternalRow event, long batch) throws IOException {
         if (TaskContext.get() == null) {
             incomplete = true;
         }
@@ -141,7 +141,7 @@ final class TaskStats {
     }
 
     /** Counts an event. Returns the number of its bytes that are kept. */
-    long observe(InternalRow event) {
+    long observe(InternalRow event) throws IOException {
         UTF8String op = event.isNullAt(1) ? null : event.getUTF8String(1);
         int letter = 0;
         if (op != null && op.numBytes() == 1) {
@@ -161,6 +161,9 @@ final class TaskStats {
         current.observe(letter == 'd', event, offset, table);
         GroupStats group = group(table, change ? CHANGE : op, event);
         group.observe(event, letter == 'r', current, offset);
+        if (change) {
+            group.observeKey(event.isNullAt(12) ? null : event.getBinary(12));
+        }
         if (!change || group.schemaId != null) {
             return 0;
         }

@@ -1,5 +1,6 @@
 package ingest.batches;
 
+import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -12,6 +13,9 @@ import org.apache.spark.unsafe.types.UTF8String;
 
 /** Statistics of the events of one group. */
 final class GroupStats implements Serializable {
+    /** `key_names.MOST_KEYS`; how many more there are doesn't count. */
+    private static final int MOST_KEYS = 32;
+
     final String table;
     final Long schemaId;
     final boolean wrapped;
@@ -23,6 +27,8 @@ final class GroupStats implements Serializable {
     private long newest = Long.MIN_VALUE;
     private boolean keyChanges;
     private TreeSet origins = new TreeSet();
+    /** The names of the columns in keys, as `KeyNames` gives them. */
+    private final TreeSet keys = new TreeSet();
     private long[] lowest, highest, firstRead, lastRead;
     private LogProgress earliest, furthest;
     /** For each partition, one of each task that read it. */
@@ -36,6 +42,8 @@ final class GroupStats implements Serializable {
     private transient PartitionRun run;
     private transient TopicPartition ofRun;
     private transient UTF8String origin;
+    private transient KeyNames keyNames;
+    private transient Object lastNames;
 
     GroupStats(UTF8String table, UTF8String kind, UTF8String problem, Long schemaId, boolean wrapped) {
         this.tableText = table == null ? null : table.clone();
@@ -100,6 +108,18 @@ final class GroupStats implements Serializable {
         origins.add(origin.toString());
     }
 
+    /** Adds the names of the columns in a change's key. */
+    void observeKey(byte[] key) throws IOException {
+        if (keyNames == null) {
+            keyNames = new KeyNames();
+        }
+        Object names = keyNames.call(key);
+        if (names != null && names != lastNames && keys.size() <= MOST_KEYS) {
+            lastNames = names;
+            keys.add(names);
+        }
+    }
+
     private PartitionRun runIn(TopicPartition partition) {
         if (byPartition == null) {
             byPartition = new HashMap();
@@ -126,6 +146,9 @@ final class GroupStats implements Serializable {
         newest = Math.max(newest, other.newest);
         keyChanges |= other.keyChanges;
         origins.addAll(other.origins);
+        if (keys.size() <= MOST_KEYS) {
+            keys.addAll(other.keys);
+        }
         lowest = lower(lowest, other.lowest);
         highest = higher(highest, other.highest);
         firstRead = lower(firstRead, other.firstRead);
@@ -180,6 +203,7 @@ final class GroupStats implements Serializable {
         stats.put("goes_back", PartitionRun.goBack(runs));
         stats.put("newest", newest == Long.MIN_VALUE ? null : Long.valueOf(newest));
         stats.put("origins", origins);
+        stats.put("keys", keys);
         stats.put("seen", incomplete ? null : new TreeSet(seen));
         stats.put("values", values);
         return stats;
