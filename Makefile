@@ -59,7 +59,7 @@ check: $(STAMP)
 	@echo "checking: dead code"
 	@$(BIN)/vulture
 	@echo "testing: what needs no service"
-	@$(BIN)/python -m pytest -q -n 2 -m "not spark and not integration" --ignore=tests/airflow_dags --ignore=tests/docs tests
+	@$(BIN)/python -m pytest -q -n 2 -m "not spark and not integration and not long" --ignore=tests/airflow_dags --ignore=tests/docs tests
 
 fuzz: $(STAMP) java
 	@echo "testing: $(N) random changelogs, seed $(SEED)"

@@ -27,10 +27,11 @@ pytestmark = [
     pytest.mark.skipif(not THERE, reason=f"the reports are not at {FOLDER}"),
 ]
 DELIVERIES = {"one batch": Delivery(), "one record a batch": Delivery(batch_size=1)}
+LANES = ["one batch", pytest.param("one record a batch", marks=pytest.mark.long)]
 Replayed = dict[str, tuple[Path, dict[str, Any]]]
 
 
-@pytest.fixture(scope="module", params=DELIVERIES)
+@pytest.fixture(scope="module", params=LANES)
 def replayed(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
     root = tmp_path_factory.mktemp("reports")
     cases = []
@@ -56,7 +57,7 @@ TWO_DATABASES = FOLDER / "reports" / "two-databases-same-table"
 
 
 @pytest.mark.skipif(not TWO_DATABASES.is_dir(), reason=f"the report is not at {FOLDER}")
-@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("delivery", LANES)
 def test_tables_of_two_databases_are_separate_or_refused(spark: SparkSession, tmp_path: Path, delivery: str) -> None:
     named = tmp_path / "tables.json"
     named.write_text(json.dumps({"table_names": "server.schema.table"}), encoding="utf-8")

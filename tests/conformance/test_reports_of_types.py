@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize("size", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_reports_give_the_expected_values(spark: SparkSession, tmp_path: Path, size: int) -> None:
     cases = [Case(n, (FOLDER / n / "events.jsonl",), FOLDER / n / "tables.json", tmp_path / n) for n in REPORTS]
     for case, summary in replay(spark, cases, Delivery(size), "jsonl"):

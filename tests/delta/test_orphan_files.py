@@ -96,6 +96,7 @@ def test_orphans_equal_those_of_vacuum(spark: SparkSession, table: Table, hours:
     assert {"_not_its_own/x", ".hidden"} <= files_below(Path(table.path))
 
 
+@pytest.mark.long
 def test_orphans_equal_those_of_vacuum_without_deletion_vectors(spark: SparkSession, tmp_path: Path) -> None:
     table = table_with_history(spark, tmp_path / "t", KEPT | {"delta.enableDeletionVectors": "false"})
     assert_orphans_equal_vacuum(spark, aged(spark, table, 2), None)

@@ -72,9 +72,8 @@ def test_unreachable_broker_is_transient(tmp_path: Path) -> None:
     assert waited[0]["since"] < waited[0]["gives_up_at"]
 
 
-@pytest.mark.parametrize(
-    ("mode", "code"), [pytest.param((), 0, marks=pytest.mark.long), (("--available-now",), EXIT_TRANSIENT)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("mode", "code"), [((), 0), (("--available-now",), EXIT_TRANSIENT)])
 def test_signal_ends_a_waiting_run(tmp_path: Path, mode: tuple[str, ...], code: int) -> None:
     file = pipeline(tmp_path, "source: {kafka: {bootstrap.servers: '127.0.0.1:1'}, topics: [a]}")
     with subprocess.Popen(

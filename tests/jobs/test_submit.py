@@ -57,6 +57,7 @@ def submitted(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_submitted_settings_take_precedence(tmp_path: Path) -> None:
     options = ("--master", "local[3]", "--name", "mine", "--conf", "spark.sql.shuffle.partitions=7")
     completed = submitted(tmp_path, *options, "--conf", "spark.sql.adaptive.enabled=true")

@@ -40,6 +40,7 @@ def broken_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     digest.cache_clear()
 
 
+@pytest.mark.spark
 def test_concurrent_processes_compile_one_jar_per_version(cache: Path) -> None:
     cache.mkdir()
     other = cache / "ingest-000000000000.jar"
@@ -52,6 +53,7 @@ def test_concurrent_processes_compile_one_jar_per_version(cache: Path) -> None:
     assert other.read_bytes() == b"of another version"
 
 
+@pytest.mark.spark
 def test_read_only_cache_compiles_once_per_process(cache: Path) -> None:
     cache.write_text("a file where the folder would be")
     command = [sys.executable, "-c", f"{_PRINT}; assert library_jar().is_file()"]
@@ -69,6 +71,7 @@ def test_jar_has_its_version_in_the_manifest() -> None:
     assert {str(file.relative_to(sources).with_suffix(".class")) for file in sources.rglob("*.java")} <= classes
 
 
+@pytest.mark.spark
 @pytest.mark.usefixtures("broken_sources")
 def test_compiler_errors_are_reported_with_a_remedy(cache: Path) -> None:
     with pytest.raises(PrerequisiteMissing, match="don't compile with PySpark") as failed:

@@ -109,7 +109,8 @@ def test_first_of_two_writers_owns_the_table(spark: SparkSession, tmp_path: Path
     assert refused(spark, made) == [(f"us.{ORDERS}", "other-database")] * 4
 
 
-@pytest.mark.parametrize("merged_before", [5, pytest.param(10, marks=pytest.mark.long)], ids=["one", "both"])
+@pytest.mark.long
+@pytest.mark.parametrize("merged_before", [5, 10], ids=["one", "both"])
 def test_older_lakehouse_gets_owners_from_bronze_and_a_rebuild_separates_databases(
     spark: SparkSession, tmp_path: Path, merged_before: int
 ) -> None:

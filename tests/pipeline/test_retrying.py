@@ -144,7 +144,8 @@ def _failing(monkeypatch: pytest.MonkeyPatch, kinds: list[Callable[[], Exception
     return failures
 
 
-@pytest.mark.parametrize("mode", ["available-now", pytest.param("continuous", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["available-now", "continuous"])
 def test_failure_inside_any_step_leaves_no_partial_state(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:

@@ -284,7 +284,7 @@ def test_the_report_counts_what_was_read(tmp_path: Path) -> None:
 FILES = list(formats.canary_files(canaries(), number_canary()))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_damaged_file_never_stops_a_scan(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = data.draw(st.sampled_from([f for f in FILES if len(f.body) < 1 << 20]))
