@@ -20,7 +20,6 @@ from ingest.jvm.causes import JVM_ENDED
 from ingest.jvm.class_archive import is_writing, java_options
 from ingest.jvm.constructors import require_versions
 from ingest.jvm.gateway import cache_classes, connect_to_jvm, is_stopped, jvm_process, silence_lost_connections
-from ingest.jvm.hadoop_settings import forget_origins
 from ingest.jvm.jars import require_java
 from ingest.jvm.jit_options import PATIENT_COMPILER
 from ingest.jvm.library import is_enabled, session_jars
@@ -106,8 +105,6 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
     # The writer of the class archive waits until the JVM closes the output that it inherits from this process.
     with nullcontext() if is_writing() else engine_output():
         session = builder.getOrCreate()
-        if not is_submitted:
-            forget_origins(session)
     cache_classes(session)
     silence_lost_connections()
     for logger in _PLAN_LOGGERS:
