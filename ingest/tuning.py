@@ -35,9 +35,6 @@ class Tuning:
     must not grow with the history around the events."""
     bronze_file_bytes: int = 16 << 20
     """Bytes up to which compaction fills a file of bronze, if it has fewer than `bronze_file_rows` rows."""
-    bronze_page_filter_rows: int = 100_000
-    """Rows of a bronze file from which Parquet skips the pages of other batches. Such a filter needs literals, and
-    Spark compiles code for each new literal: longer than reading a smaller file."""
     events_per_stored_summary: int = 500_000
     """Events after which the summary of bronze is stored. A start reads at most as many, in a hundredth of the time it
     took to merge them."""

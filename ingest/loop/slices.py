@@ -21,7 +21,6 @@ from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.bronze.summary import BronzeSummary, highest_position
 from ingest.loop.table_schemas import TableSchemas
 from ingest.spark.checkpoints import checkpoint
-from ingest.spark.non_foldable import non_foldable
 
 _MOST_BATCHES = 1000
 """Most batches in a slice, however few events they hold."""
@@ -114,9 +113,8 @@ class Slices:
             if ahead == through_batch:
                 self._group_stats = {}
                 return groups_by_slice(waiting, F.lit(0), is_small).get(0, [])
-            first = non_foldable(after)
-            number = F.floor((F.col(BATCH) - 1 - first) / non_foldable(size))
-            found = groups_by_slice(waiting, first + number * non_foldable(size), is_small)
+            number = F.floor((F.col(BATCH) - 1 - after) / size)
+            found = groups_by_slice(waiting, after + number * size, is_small)
             # The last slice is left out if it isn't full: it will be longer when its turn comes.
             whole = (begin for begin in found if begin + size <= ahead)
             self._group_stats = {(begin, begin + size): found[begin] for begin in whole}

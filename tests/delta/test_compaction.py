@@ -97,8 +97,8 @@ def test_compacted_file_is_bounded(spark: SparkSession, tmp_path: Path) -> None:
     assert not bronze.compact(FILES_PER_SIZE), "a full file is not compacted again"
 
 
-def test_batches_of_a_large_file_are_read_by_page(spark: SparkSession, tmp_path: Path) -> None:
-    bronze = opened(spark, tmp_path / "b", replace(OFTEN, bronze_page_filter_rows=0))
+def test_batches_of_a_file_are_read_by_page(spark: SparkSession, tmp_path: Path) -> None:
+    bronze = opened(spark, tmp_path / "b")
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
     bronze.compact(FILES_PER_SIZE)
     some = bronze.between(2, 4)

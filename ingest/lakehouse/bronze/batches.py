@@ -14,7 +14,6 @@ from ingest.changelog.origin import TableNaming
 from ingest.delta import delta_table
 from ingest.delta.data_file import DataFile
 from ingest.lakehouse.bronze.view import BronzeView
-from ingest.spark.non_foldable import non_foldable
 from ingest.tuning import DEFAULT_TUNING, Tuning
 
 ORIGINS = "ingest.origins"
@@ -81,13 +80,9 @@ class BronzeBatches:
         if sum(f.rows for f, _, _ in files) <= _ROWS_A_TASK:
             # One partition needs no shuffle.
             rows = rows.coalesce(1)
-        partly = [f for f, low, high in files if low <= after or high > through_batch]
-        if not partly:
+        if all(after < low and high <= through_batch for _, low, high in files):
             return rows
-        # Parquet skips pages by literals only, and for each new literal Spark compiles its code anew.
-        skips_pages = any(f.rows > self.tuning.bronze_page_filter_rows for f in partly)
-        number = F.lit if skips_pages else non_foldable
-        return rows.where((F.col(BATCH) > number(after)) & (F.col(BATCH) <= number(through_batch)))
+        return rows.where((F.col(BATCH) > after) & (F.col(BATCH) <= through_batch))
 
     def all_between(self, after: int, through_batch: int) -> DataFrame:
         """Returns the events of these batches, those that are not `chosen` too."""

@@ -25,7 +25,6 @@ from ingest.delta.txn_versions import TxnVersion
 from ingest.lakehouse import row_rewrites
 from ingest.lakehouse.bronze.batches import ORIGINS, BatchStats, BronzeBatches
 from ingest.spark.checkpoints import checkpoint_until_unpersisted, unpersist
-from ingest.spark.non_foldable import non_foldable
 from ingest.tuning import DEFAULT_TUNING, Tuning
 
 _STATISTICS = ",".join(["batch", "timestamp", "topic", "partition", "offset", "source_table"])
@@ -168,7 +167,7 @@ class Bronze(BronzeBatches):
 
         Raises Contended if another capture has written this batch."""
         self._drop_outdated_stats()
-        batch = non_foldable(state.batch)
+        batch = F.lit(state.batch).cast("bigint")
         if counter is not None:
             batch = counter.observe(batch, self._view.position(), self._view.table())
         frame = events.withColumn(BATCH, batch).select(*CAPTURED.names)
