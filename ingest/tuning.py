@@ -16,9 +16,6 @@ class Tuning:
     fresh_snapshot_seconds: float = 1.0
     """Seconds for which a table's newest snapshot is used without looking for newer commits. Two writers that both use
     an old one conflict, and the second begins anew: rare within a second, and a look costs a request to the store."""
-    commits_per_checkpoint: int = 100
-    """Commits between two checkpoints of a Delta log. At Delta's default of 10 every tenth small batch waits for
-    seconds; a reader opens a hundred files at once."""
     cached_scan_files: int = 32
     """Most live files of a table that is read as the cached log lists them. With more, Delta selects the files that a
     query needs by their statistics."""

@@ -301,13 +301,6 @@ MUTANTS = [
         NAMES,
     ),
     Mutant(
-        "one cached batch is returned for several",
-        "lakehouse/bronze/batches.py",
-        "(after + 1, through_batch) == (cached[0], cached[0])",
-        "through_batch == cached[0]",
-        BRONZE,
-    ),
-    Mutant(
         "a repeated delivery of a keyless table counts twice",
         "merge/keyless.py",
         '(F.col("_first") == 1) | ~is_placed',

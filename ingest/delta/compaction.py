@@ -13,14 +13,12 @@ from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from math import log
-from typing import Any
 
 from pyspark.sql import DataFrame
 
 from ingest.delta.conflict_retry import CONFLICTS
 from ingest.delta.data_file import DataFile
 from ingest.delta.delta_table import Table
-from ingest.spark.background import defer
 
 FILES_PER_SIZE = 8
 """Files of one size class that are due together."""
@@ -57,33 +55,8 @@ def _size_class(files_per_size: int, file: DataFile) -> int:
 
 
 def compact(table: Table, files: Sequence[DataFile], layout: Layout) -> bool:
-    """Compacts `files` at once. Returns True if there are any, even if another writer was faster."""
+    """Compacts `files`. Returns True if there are any, even if another writer was faster."""
     with suppress(*CONFLICTS):
         if files:
             table.rewrite(files, layout(files))
     return bool(files)
-
-
-class BackgroundCompaction:
-    """Compaction of a table that batches only append to: inside of `deferred_jobs` the new files are written while the
-    next batches run, one compaction at a time."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self._is_running = False
-
-    def compact(self, files: Sequence[DataFile], layout: Layout) -> bool:
-        """Compacts `files`, or defers it. Returns True if there are any and no compaction is under way."""
-        if self._is_running or not files:
-            return False
-        with suppress(*CONFLICTS):
-            write = self._table.write_rewrite(files, layout(files))
-            self._is_running = True
-            defer(write, partial(self._commit, files))
-        return True
-
-    def _commit(self, files: Sequence[DataFile], written: Callable[[], list[Any]]) -> None:
-        self._is_running = False
-        with suppress(*CONFLICTS):
-            # `written` may raise. Where another writer has replaced these files, its error is of no interest.
-            self._table.commit_rewrite(files, written)

@@ -11,7 +11,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from ingest.delta import checkpoints, commit_log, small_rows, txn_versions
+from ingest.delta import commit_log, small_rows, txn_versions
 from ingest.delta.classes import Operation, as_list
 from ingest.delta.commit_lock import commit_lock
 from ingest.delta.conflict_retry import concurrent_commit
@@ -23,6 +23,9 @@ from ingest.names import identifier
 from ingest.spark.background import in_background
 from ingest.tuning import DEFAULT_TUNING, Tuning
 
+CHECKPOINTS = {"delta.checkpointInterval": "100"}
+"""Property of every table: Delta writes a checkpoint of the log within each hundredth commit. At its default of 10 a
+small batch takes twice as long on average; a reader opens a hundred files at once."""
 NO_STATISTICS = {"delta.dataSkippingNumIndexedCols": "0"}
 
 _BATCHES = "batches"
@@ -47,7 +50,7 @@ class Table(ReadTable):
     def create(self, schema: T.StructType, properties: Mapping[str, str]) -> None:
         """Creates the table, empty. Does nothing if it exists."""
         builder: Any = DeltaTable.createIfNotExists(self._spark).location(self.path).addColumns(schema)
-        for key, value in (checkpoints.PROPERTIES | dict(properties)).items():
+        for key, value in (CHECKPOINTS | dict(properties)).items():
             builder = builder.property(key, value)
         with commit_lock(self.path):
             builder.execute()
@@ -141,7 +144,7 @@ class Table(ReadTable):
         transaction = self._transaction(removed_files)
         version = int(transaction.snapshot().version())
         if frame is not None and version < 0:
-            new_properties = checkpoints.PROPERTIES | dict(properties)
+            new_properties = CHECKPOINTS | dict(properties)
             transaction.updateMetadata(self._delta.metadata(frame, new_properties), False)
         elif columns is not None:
             metadata = transaction.snapshot().metadata()
@@ -195,11 +198,10 @@ class Table(ReadTable):
         before = int(transaction.snapshot().version())
         txns = [self._delta.set_transaction(v.application, v.version) for v in versions]
         with commit_lock(self.path):
-            every = [*txns, *actions]
-            interval = self.tuning.commits_per_checkpoint
-            after = checkpoints.committed(
-                self._delta, self._log, transaction, every, operation, user_metadata, interval
-            )
+            every, committing = self._delta.sequence([*txns, *actions]), self._delta.operation(operation, user_metadata)
+            if operation is Operation.DELETE:
+                self._delta.register_metrics(transaction)
+            after = int(transaction.commit(every, committing, self._delta.empty_map))
         if after == before + 1:
             newest = self._log.unsafeVolatileSnapshot()
             self._log_cache(newest).committed(after, added, removed, versions)
@@ -211,7 +213,10 @@ class Table(ReadTable):
         change data feed. `operation`: DELETE if `frame` lacks some of the rows, or what they held.
 
         Raises Contended or Delta's conflict errors if another writer removes one of the files."""
-        self.commit_rewrite(files, self.write_rewrite(files, frame), operation)
+        transaction = self._transaction(files)
+        removed = [self._delta.remove_without_data_change(f.action) for f in files]
+        added = [self._delta.without_data_change(a) for a in self._written(transaction, frame)]
+        self._commit_actions(transaction, [data_file(a) for a in added], files, [*added, *removed], operation=operation)
 
     def convert(
         self,
@@ -238,25 +243,6 @@ class Table(ReadTable):
             added = [*map(self._delta.without_data_change, added)]
             removed = [self._delta.remove_without_data_change(file.action) for file in files]
         self._commit_actions(transaction, [data_file(a) for a in added], files, [*added, *removed], {"types": types})
-
-    def write_rewrite(self, files: Sequence[DataFile], frame: DataFrame) -> Callable[[], list[Any]]:
-        """Returns the function that writes the new files of a `rewrite`, for `commit_rewrite`. Raises Contended if one
-        of `files` is removed already."""
-        transaction = self._transaction(files)
-        return lambda: [self._delta.without_data_change(a) for a in self._written(transaction, frame)]
-
-    def commit_rewrite(
-        self,
-        files: Sequence[DataFile],
-        written: Callable[[], list[Any]],
-        operation: Operation = Operation.OPTIMIZE,
-    ) -> None:
-        """Commits a `rewrite`. `written`: returns the actions of the new files."""
-        transaction = self._transaction(files)
-        removed = [self._delta.remove_without_data_change(f.action) for f in files]
-        added = written()
-        new = [data_file(a) for a in added]
-        self._commit_actions(transaction, new, files, [*added, *removed], operation=operation)
 
     @staticmethod
     def _written(transaction: Any, frame: DataFrame | None, is_small: bool = False) -> list[Any]:

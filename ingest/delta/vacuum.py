@@ -15,10 +15,12 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from ingest.delta import orphan_files, read_table
-from ingest.delta.delta_table import Table
+from ingest.delta.delta_table import CHECKPOINTS, Table
 from ingest.tuning import DEFAULT_TUNING, Tuning
 
 _AT_ONCE = 4
+_FORMER_CHECKPOINTS = {"delta.checkpointInterval": "1000"}
+"""Property of tables of older versions, which wrote the checkpoints themselves."""
 _SHORT_RETENTION = "spark.databricks.delta.retentionDurationCheck.enabled"
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 """Spark's default of 10,000 costs half a minute for a folder of three files."""
@@ -32,12 +34,15 @@ def existing_tables(spark: SparkSession, folders: Sequence[str]) -> list[str]:
 
 
 def set_retention(spark: SparkSession, paths: Sequence[str], properties: Mapping[str, str]) -> None:
-    """Sets the retention properties of tables where they differ. Such a commit conflicts with every other one that is
-    under way: the other writer has to start anew."""
+    """Sets the retention properties of tables, and `CHECKPOINTS` of older ones, where they differ. Such a commit
+    conflicts with every other one that is under way: the other writer has to start anew."""
     for path in paths:
         table = Table(spark, path)
-        if any(table.property(name) != value for name, value in properties.items()):
-            table.set_properties(properties)
+        wanted = dict(properties)
+        if any(table.property(name) == value for name, value in _FORMER_CHECKPOINTS.items()):
+            wanted |= CHECKPOINTS
+        if any(table.property(name) != value for name, value in wanted.items()):
+            table.set_properties(wanted)
 
 
 def remove_old_versions(spark: SparkSession, paths: Sequence[str], hours: int | None = None) -> None:

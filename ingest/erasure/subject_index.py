@@ -25,7 +25,6 @@ from ingest.backfill.source_readers import SourceReader
 from ingest.batches.rules import Rules
 from ingest.config import Pipeline
 from ingest.delta import compaction, delta_table
-from ingest.delta.compaction import BackgroundCompaction
 from ingest.delta.conflict_retry import concurrent_commit
 from ingest.lakehouse import page_index
 from ingest.lakehouse.accounts import Accounts
@@ -168,7 +167,7 @@ class SubjectIndex:
         if self._table.exists():
             files_per_size = self._rules.tuning.append_only_files_per_size
             files = compaction.files_due(self._table.files().values(), files_per_size=files_per_size)
-            BackgroundCompaction(self._table).compact(files, lambda due: _sorted(self._table.rows_in(due)))
+            compaction.compact(self._table, files, lambda due: _sorted(self._table.rows_in(due)))
 
     def _index_gap(self, gap: Span) -> Iterator[Span]:
         span_events = self._rules.tuning.subject_index_span_events

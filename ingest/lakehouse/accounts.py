@@ -14,7 +14,6 @@ from pyspark.sql import types as T
 
 from ingest.changelog.accounting import CAUGHT_UP, COUNTS, WAITS, Account
 from ingest.delta import compaction, delta_table
-from ingest.delta.compaction import BackgroundCompaction
 from ingest.delta.conflict_retry import DELTA_CONFLICTS, overtaken_by_another_run, retry_on_conflict
 from ingest.delta.ready_rows import write_ready_file
 from ingest.delta.txn_versions import TxnVersion
@@ -79,7 +78,6 @@ class Accounts:
     def __init__(self, spark: SparkSession, path: str, pipeline: str, tuning: Tuning = DEFAULT_TUNING) -> None:
         self._spark = spark
         self._table = delta_table.Table(spark, path, tuning)
-        self._compaction = BackgroundCompaction(self._table)
         self._pipeline = pipeline
         self._application = f"accounts of {pipeline}"
 
@@ -218,6 +216,6 @@ class Accounts:
         """Compacts small files if that is due. Returns True if it was due."""
         files_per_size = self._table.tuning.append_only_files_per_size
         files = compaction.files_due(self._table.files().values(), files_per_size=files_per_size)
-        return self._compaction.compact(
-            files, lambda due: self._table.rows_in(due).coalesce(1).sortWithinPartitions("upto_batch")
+        return compaction.compact(
+            self._table, files, lambda due: self._table.rows_in(due).coalesce(1).sortWithinPartitions("upto_batch")
         )

@@ -17,7 +17,6 @@ from pyspark.sql import types as T
 
 from ingest.changelog.envelope import BATCH, RECORD
 from ingest.delta import compaction, delta_table
-from ingest.delta.compaction import BackgroundCompaction
 from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.delta.data_file import DataFile
 from ingest.lakehouse import row_rewrites
@@ -70,7 +69,6 @@ class Quarantine:
 
     def __init__(self, spark: SparkSession, path: str, pipeline: str, tuning: Tuning = DEFAULT_TUNING) -> None:
         self._table = delta_table.Table(spark, path, tuning)
-        self._compaction = BackgroundCompaction(self._table)
         self._pipeline = pipeline
         # Tables are merged in parallel; two first appends would both create the table.
         self._commit_lock = threading.Lock()
@@ -110,7 +108,7 @@ class Quarantine:
         self._has_grown = False
         files_per_size = self._table.tuning.append_only_files_per_size
         files = compaction.files_due(self._table.files().values(), files_per_size=files_per_size)
-        return self._compaction.compact(files, lambda due: _laid_out(self._table.rows_in(due), 1))
+        return compaction.compact(self._table, files, lambda due: _laid_out(self._table.rows_in(due), 1))
 
     def _append_new(self, rows: DataFrame, waiting: bool) -> None:
         # Computed once: their ranges of offsets are needed before they are written.

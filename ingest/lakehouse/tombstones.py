@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from ingest.changelog.change import MOVED_TO, POSITION_COLUMN, quoted
 from ingest.changelog.position import position_literal
 from ingest.delta import compaction, delta_table
-from ingest.delta.compaction import BackgroundCompaction
+from ingest.delta.data_file import DataFile
 from ingest.lakehouse import page_index, row_rewrites
 from ingest.merge.actions import TOMBSTONE_KEY
 from ingest.spark.prepared import run_prepared
@@ -35,7 +35,6 @@ class Tombstones:
 
     def __init__(self, spark: SparkSession, path: str, tuning: Tuning = DEFAULT_TUNING) -> None:
         self._table = delta_table.Table(spark, path, tuning)
-        self._compaction = BackgroundCompaction(self._table)
 
     def exists(self) -> bool:
         """Returns True if anything of the silver table was ever deleted."""
@@ -93,7 +92,11 @@ class Tombstones:
     def compact(self) -> bool:
         """Compacts small files if that is due, without outdated tombstones. Returns True if it was due."""
         files = compaction.files_due(self._table.files().values()) if self.exists() else []
-        return self._compaction.compact(files, lambda due: _new(_newest_per_move(_in_flight(self._table.rows_in(due)))))
+
+        def layout(due: Sequence[DataFile]) -> DataFrame:
+            return _new(_newest_per_move(_in_flight(self._table.rows_in(due))))
+
+        return compaction.compact(self._table, files, layout)
 
     def write_truncate(self, at: DataFrame) -> None:
         """Appends a truncate. `at`: one row with its `_position`."""

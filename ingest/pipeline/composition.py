@@ -29,7 +29,6 @@ from ingest.shredding.owners import shredded_of
 from ingest.sources.captured import is_remote
 from ingest.sources.contract import ChangelogSource
 from ingest.sources.kafka import KafkaSource
-from ingest.spark.background import deferred_jobs
 from ingest.suppression.subjects import subjects_of
 from ingest.values.types import OutOfRange
 
@@ -248,12 +247,10 @@ class Run:
         between_batches: Callable[[], None] = lambda: None,
     ) -> None:
         """Runs until `stop`; the current batch is finished."""
-        with deferred_jobs() as finish_completed:
-            while not stop.is_set():
-                progress = self.step()
-                finish_completed()
-                between_batches()
-                if progress.idle:
-                    stop.wait(self._poll)
-                else:
-                    report(progress)
+        while not stop.is_set():
+            progress = self.step()
+            between_batches()
+            if progress.idle:
+                stop.wait(self._poll)
+            else:
+                report(progress)

@@ -62,14 +62,14 @@ def test_batches_equal_a_stream(
     shop = pipeline(tmp_path, batch={"max_events": 9, "poll_seconds": 0})
     shop = shop.with_tuning(replace(DEFAULT_TUNING, append_only_files_per_size=4))
     stop, read = threading.Event(), list[int]()
-    folds, exchange = list[int](), Table.commit_rewrite
+    folds, exchange = list[int](), Table.rewrite
 
     def exchanged(table: Table, *given: Any) -> None:
         exchange(table, *given)
         if table.path == shop.layout.bronze(shop.name):
             folds.append(len(read))
 
-    monkeypatch.setattr(Table, "commit_rewrite", exchanged)
+    monkeypatch.setattr(Table, "rewrite", exchanged)
 
     def report(progress: Progress) -> None:
         read.append(sum(a.read for a in progress.accounts))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
-from ingest.spark.background import defer, deferred_jobs
 from ingest.tuning import DEFAULT_TUNING, Tuning
 
 pytestmark = pytest.mark.spark
@@ -116,68 +114,27 @@ def test_files_are_compacted_in_the_order_of_capture(spark: SparkSession, tmp_pa
     assert [r.offset for r in rows] == sorted(r.offset for r in rows)
 
 
-class Stream:
-    """A stream whose deferred jobs start only once they are allowed to."""
-
-    def __init__(self, finish_completed: Callable[[], None]) -> None:
-        self.settle = finish_completed
-        self.allowed, self.written = Event(), Event()
-
-    def defer(self, write: Callable[[], Any], then: Callable[[Any], Any]) -> None:
-        def late() -> Any:
-            assert self.allowed.wait(600)
-            return write()
-
-        defer(late, then)
-        defer(self.written.set, lambda _: None)
-
-    def run_deferred(self) -> None:
-        """Allows the deferred jobs, waits for them, and finishes them."""
-        self.allowed.set()
-        assert self.written.wait(600)
-        self.settle()
-
-
-@pytest.fixture
-def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
-    with deferred_jobs() as finish_completed:
-        found = Stream(finish_completed)
-        monkeypatch.setattr(compaction, "defer", found.defer)
-        yield found
-        found.allowed.set()
-
-
-def test_stream_continues_during_a_compaction(spark: SparkSession, tmp_path: Path, stream: Stream) -> None:
+def test_statistics_of_batches_outlast_a_compaction(spark: SparkSession, tmp_path: Path) -> None:
     bronze = opened(spark, tmp_path / "b")
-    capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
-    assert bronze.compact(FILES_PER_SIZE), "it starts a compaction"
-    stream.settle()
-    capture(spark, bronze, range(FILES_PER_SIZE + 1, FILES_PER_SIZE + 3))
+    capture(spark, bronze, range(1, FILES_PER_SIZE + 3))
     bronze.record_batch_stats(FILES_PER_SIZE + 1, FILES_PER_SIZE + 2, [{"count": 3}])
-    assert not bronze.compact(FILES_PER_SIZE + 2), "a compaction is running"
-    assert len(bronze._table.files()) == FILES_PER_SIZE + 2
-    stream.run_deferred()
-    assert len(bronze._table.files()) == 3
+    assert bronze.compact(FILES_PER_SIZE + 1)
     assert list(bronze.batch_stats()) == [FILES_PER_SIZE + 1], "the writer that compacts has the statistics"
-    assert offsets(bronze.rows()) == list(range(3, 3 * FILES_PER_SIZE + 9))
-    assert not bronze.compact(FILES_PER_SIZE + 2)
 
 
-def test_deferred_compaction_runs_at_the_end_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
-    bronze = opened(spark, tmp_path / "b")
-    capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
-    with deferred_jobs():
-        bronze.compact(FILES_PER_SIZE)
-    assert len(bronze._table.files()) == 1
-    assert offsets(bronze.rows()) == list(range(3, 3 * FILES_PER_SIZE + 3))
-
-
-def test_erasure_during_a_compaction_wins(spark: SparkSession, tmp_path: Path, stream: Stream) -> None:
+def test_erasure_during_a_compaction_wins(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bronze, other = (opened(spark, tmp_path / "b") for _ in range(2))
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
-    bronze.compact(FILES_PER_SIZE)
-    other.empty(spark.createDataFrame([("t", 0, 3, "r")], "topic string, partition int, offset long, request string"))
-    stream.run_deferred()
+    written = Table._written
+
+    def written_too_late(transaction: Any, frame: DataFrame) -> list[Any]:
+        monkeypatch.undo()
+        rows = [("t", 0, 3, "r")]
+        other.empty(spark.createDataFrame(rows, "topic string, partition int, offset long, request string"))
+        return written(transaction, frame)
+
+    monkeypatch.setattr(Table, "_written", staticmethod(written_too_late))
+    assert bronze.compact(FILES_PER_SIZE)
     assert len(bronze._table.files()) == FILES_PER_SIZE
     assert [row.offset for row in bronze.emptied().collect()] == [3]
     assert bronze.compact(FILES_PER_SIZE), "the next compaction is not blocked"
@@ -225,8 +182,8 @@ def test_one_table_is_compacted_per_slice(spark: SparkSession, tmp_path: Path, m
         folds[number].append(table.path)
         real(table, *given)
 
-    real = Table.commit_rewrite
-    monkeypatch.setattr(Table, "commit_rewrite", exchange)
+    real = Table.rewrite
+    monkeypatch.setattr(Table, "rewrite", exchange)
     lakehouse = Lakehouse(str(tmp_path))
     tuning = replace(OFTEN, rewritable_bytes=0)
     bronze = opened(spark, lakehouse.bronze("p"), tuning)

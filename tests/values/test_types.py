@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.changelog.connect_schema import columns_of, declared_column
@@ -39,6 +39,7 @@ _types = st.recursive(
 
 
 @given(_types)
+@settings(deadline=None)
 def test_type_round_trips_through_its_text(one: LogicalType) -> None:
     assert parse(str(one)) == one
 

@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 from ingest.changelog.envelope import BATCH, CAPTURED, CONTROL, ERASED, emptied_event
 from ingest.changelog.origin import ORIGIN, TableNaming
 from ingest.delta import compaction
-from ingest.delta.compaction import BackgroundCompaction
 from ingest.delta.data_file import DataFile, ReadyFile
 from ingest.delta.txn_versions import TxnVersion
 from ingest.lakehouse import row_rewrites
@@ -75,7 +74,6 @@ class Bronze(BronzeBatches):
     ) -> None:
         """`epochs`: the times at which the source's log began anew. `names`: how tables are named."""
         super().__init__(spark, path, epochs, names, tuning)
-        self._compaction = BackgroundCompaction(self._table)
         self._topic_ids: Mapping[str, str] = {}
 
     def captured(self) -> CaptureState:
@@ -136,7 +134,7 @@ class Bronze(BronzeBatches):
         last = {f.name: batches[1] for f, batches in bounds if batches and batches[1] <= through_batch}
         due = compaction.files_due(self._table.files_named(last), _LARGE, tuning.append_only_files_per_size)
         files = _filling(sorted(due, key=lambda f: last[f.name]), tuning)
-        return self._compaction.compact(files, lambda due: _laid_out(self._table.rows_in(due), 1))
+        return compaction.compact(self._table, files, lambda due: _laid_out(self._table.rows_in(due), 1))
 
     def empty(self, erased: DataFrame, within: Sequence[tuple[int, int]] | None = None) -> int:
         """Empties events: leaves their coordinates and a mark with the erasure's request. `erased`: `COORDINATES` and
