@@ -47,7 +47,6 @@ IMPORTED = (
 AS_OF = ("tests/archive/test_as_of.py", "-k", "equals_bronze and more0")
 FAR_BEHIND = ("tests/backfill/test_batch_is_stream.py", "-k", "far_behind")
 FILES_DUE = ("tests/delta/test_files_due.py",)
-SNAPSHOTS = ("tests/delta/test_snapshot_cache.py",)
 KAFKA = ("tests/sources/test_kafka_source.py",)
 LATE = ("tests/property/test_merge.py", "-k", "late")
 REPEATED = ("tests/batches/test_repeated_tombstones.py",)
@@ -682,27 +681,6 @@ MUTANTS = [
         "// (2 * LARGE))",
         "// (LARGE // 4))",
         FILES_DUE,
-    ),
-    Mutant(
-        "a commit by another process is not seen",
-        "delta/snapshot_cache.py",
-        "and not self._files.exists(following)",
-        "and following is not None",
-        SNAPSHOTS,
-    ),
-    Mutant(
-        "a replaced table is not detected",
-        "delta/snapshot_cache.py",
-        "written == snapshot.logSegment().lastCommitFileModificationTimestamp()",
-        "written",
-        SNAPSHOTS,
-    ),
-    Mutant(
-        "the log is listed at every read",
-        "delta/snapshot_cache.py",
-        "if not self._is_newest():",
-        "if not self._is_newest() or True:",
-        SNAPSHOTS,
     ),
     Mutant(
         "records prefetched from a deleted topic are taken for those of the new one",

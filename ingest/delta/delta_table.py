@@ -73,10 +73,7 @@ class Table(ReadTable):
 
     def require_pinned_snapshot(self) -> None:
         """Raises Contended if another writer has committed a batch since `pin_snapshot`."""
-        if (
-            self._pinned is not None
-            and self._txn_versions_of(self._snapshots.newest()).get(_BATCHES, 0) != self._pinned
-        ):
+        if self._pinned is not None and self._txn_versions_of(self._newest_snapshot()).get(_BATCHES, 0) != self._pinned:
             raise concurrent_commit(self.path)
 
     def take_lease(self, application: str, seconds: float) -> None:
@@ -111,7 +108,7 @@ class Table(ReadTable):
         need."""
         since = self._delta.none if hours is None else self._delta.some_long(hours * 3_600_000)
         granularity = self._delta.minute_granularity
-        self._log.cleanUpExpiredLogs(self._snapshots.newest(), self._delta.none, since, granularity)
+        self._log.cleanUpExpiredLogs(self._newest_snapshot(), self._delta.none, since, granularity)
 
     def delete(self, condition: Column) -> None:
         """Deletes the rows that meet `condition` from a table that exists."""

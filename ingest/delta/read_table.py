@@ -7,6 +7,8 @@ files come from a cache that follows the log commit by commit, and a frame is ma
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Hashable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
@@ -19,7 +21,6 @@ from ingest.delta.conflict_retry import concurrent_commit
 from ingest.delta.data_file import DataFile, live_rows
 from ingest.delta.file_index import rows_of, run_prepared_on
 from ingest.delta.log_cache import LogCache, log_cache
-from ingest.delta.snapshot_cache import SnapshotCache
 from ingest.jvm.classes import java_class
 from ingest.spark.prepared import Query
 from ingest.tuning import DEFAULT_TUNING, Tuning
@@ -44,6 +45,7 @@ class ReadTable:
         self.path = path
         self._cache: LogCache | None = None
         self._was_found = False
+        self._updated = -math.inf
 
     def exists(self) -> bool:
         self._was_found = self._was_found or exists(self._spark, self.path)
@@ -53,11 +55,11 @@ class ReadTable:
         """Returns all rows of the newest version. With `schema`, returns no rows if there is no table."""
         if schema is not None and not self.exists():
             return self._spark.createDataFrame([], schema)
-        return self._rows_of(self._snapshots.newest(), {})
+        return self._rows_of(self._newest_snapshot(), {})
 
     def rows_at(self, version: int) -> DataFrame:
         """Returns all rows of a version."""
-        newest = self._snapshots.newest()
+        newest = self._newest_snapshot()
         return self._rows_of(newest if int(newest.version()) == version else None, {"versionAsOf": str(version)})
 
     def _rows_of(self, snapshot: Any, options: Mapping[str, str]) -> DataFrame:
@@ -114,7 +116,7 @@ class ReadTable:
 
     def version(self) -> int:
         """Returns the newest version."""
-        return int(self._snapshots.newest().version())
+        return int(self._newest_snapshot().version())
 
     def txn_version(self, application: str) -> int:
         """Returns the current version of an application in this table; 0 if it has none."""
@@ -139,9 +141,14 @@ class ReadTable:
     def _log(self) -> Any:
         return self._delta.log(self.path)
 
-    @cached_property
-    def _snapshots(self) -> SnapshotCache:
-        return SnapshotCache(self._delta, self._log, self.tuning.fresh_snapshot_seconds)
+    def _newest_snapshot(self) -> Any:
+        """Returns a snapshot with every commit up to this call."""
+        newest = self._log.update(False, self._delta.none, self._delta.none)
+        self._updated = time.monotonic()
+        return newest
 
     def _snapshot(self) -> Any:
-        return self._snapshots.recent()
+        """Returns a snapshot that was the newest less than `fresh_snapshot_seconds` ago. Later commits of other writers
+        conflict with this writer's own commit."""
+        is_fresh = time.monotonic() - self._updated < self.tuning.fresh_snapshot_seconds
+        return self._log.unsafeVolatileSnapshot() if is_fresh else self._newest_snapshot()

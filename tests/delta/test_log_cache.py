@@ -67,7 +67,7 @@ def written(spark: SparkSession, folder: Path, commits: int = 3) -> Table:
 def check_against_delta(spark: SparkSession, *tables: Table) -> None:
     """Compares files, transaction versions and rows with those of Delta's own snapshot."""
     for table in tables:
-        snapshot = table._snapshots.newest()
+        snapshot = table._newest_snapshot()
         expected = {(f.name, f.vector_id, f.rows) for f in map(data_file, snapshot.allFiles().collect())}
         txn_versions = {m.appId(): m.version() for m in as_list(snapshot.setTransactions())}
         ids = {row.id for row in spark.read.format("delta").load(table.path).collect()}
@@ -110,7 +110,7 @@ def test_long_log_is_read_by_delta(spark: SparkSession, tmp_path: Path, delta_re
 
 def test_log_that_begins_with_a_checkpoint_is_read(spark: SparkSession, tmp_path: Path, delta_reads: list[str]) -> None:
     table = written(spark, tmp_path / "t")
-    table._log.checkpoint(table._snapshots.newest(), table._delta.none)
+    table._log.checkpoint(table._newest_snapshot(), table._delta.none)
     for version in range(2):
         (tmp_path / "t" / "_delta_log" / f"{version:020}.json").unlink()
     log_cache._shared.cache_clear()
@@ -123,7 +123,7 @@ def test_removal_of_an_unknown_file_falls_back_to_delta(
 ) -> None:
     """Another program may write the name of a removed file in another form."""
     table = written(spark, tmp_path / "t")
-    snapshot = table._snapshots.newest()
+    snapshot = table._newest_snapshot()
     monkeypatch.setattr(table._log_cache(snapshot)._versions[-1], "files", {})
     table.delete(F.col("id") < ROWS)
     check_against_delta(spark, table)

@@ -138,7 +138,7 @@ def test_unsupported_table_is_left_to_vacuum(spark: SparkSession, table: Table, 
         before = files_below(Path(table.path))
         assert not orphan_files.delete_orphans(spark, table.path, 1, tuning)
         assert files_below(Path(table.path)) == before
-    table._log.checkpoint(table._snapshots.newest(), table._delta.none)
+    table._log.checkpoint(table._newest_snapshot(), table._delta.none)
     for version in range(table.version()):
         Path(table.path, "_delta_log", f"{version:020}.json").unlink()
     assert not orphan_files.delete_orphans(spark, table.path, 1)
