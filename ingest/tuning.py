@@ -52,8 +52,8 @@ class Tuning:
     than it saves."""
 
     small_slice_events: int = 5000
-    """Events up to which a slice is checkpointed when captured or shared by several tables, and its positions are
-    compared event by event while they are counted."""
+    """Events up to which a captured batch is written by one task per core, a slice is checkpointed if several tables
+    share it, and its positions are compared event by event while they are counted."""
     small_batch_events: int = 25_000
     """Events up to which a table's batch runs in one task with prepared plans: planning takes longer than the work.
     Larger ones finish sooner in several tasks."""

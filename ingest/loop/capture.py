@@ -33,8 +33,7 @@ class Capture:
     ) -> None:
         """`limit`: most records per batch. `stops_at_new_topic`: stop where a captured topic was deleted and created
         anew. `seal`: encrypts events before they are stored. `archive_import`: imports what is archived in bronze's own
-        form. `merges`: the batch is merged in this process next, so it is counted while it is written and, if small,
-        kept in memory."""
+        form. `merges`: the batch is merged in this process next, so it is counted while it is written."""
         self._spark = spark
         self._source = source
         self._bronze = bronze
@@ -70,13 +69,14 @@ class Capture:
         ids = {**self.captured.topic_ids, **span.topic_ids}
         if self._stops_at_new_topic:
             self._require_same(ids)
-        tuning = self._bronze.tuning
-        is_small = span.size <= tuning.small_slice_events
         batch = self._seal(events(self._source.read(self._spark, span), self._naming))
+        if span.size <= self._bronze.tuning.small_slice_events:
+            # Each of many topics has a few events: a file per core is enough.
+            batch = batch.coalesce(self._spark.sparkContext.defaultParallelism)
         state = CaptureState(self.captured.batch + 1, _advanced(self.captured.offsets, span.end), ids)
         counts = self._merges and BatchCounter.is_available(self._spark)
-        counter = BatchCounter(self._spark, tuning) if counts else None
-        self._bronze.append(batch, state, counter, cache=is_small and self._merges)
+        counter = BatchCounter(self._spark, self._bronze.tuning) if counts else None
+        self._bronze.append(batch, state, counter)
         self.captured = state
         return span.size
 

@@ -47,7 +47,7 @@ def merged(
     spark: SparkSession,
     folder: Path,
     records: list[Record],
-    is_cached: bool,
+    is_counted: bool,
     limit: int = 100,
     tuning: Tuning = DEFAULT_TUNING,
 ) -> tuple[list[Account], list[Any], int]:
@@ -57,7 +57,7 @@ def merged(
     lakehouse = Lakehouse(str(folder / "lake"))
     bronze = Bronze(spark, lakehouse.bronze("shop"), tuning=tuning)
     source = FileSource(list(lines([file])))
-    capture = Capture(spark, source, bronze, rules.naming, limit, merges=is_cached)
+    capture = Capture(spark, source, bronze, rules.naming, limit, merges=is_counted)
     merge = Merge(spark, "shop", lakehouse, rules, bronze, 1)
     accounts: list[Account] = []
     while capture.step():
@@ -68,14 +68,14 @@ def merged(
     return accounts, rows, tombstones
 
 
-@pytest.mark.parametrize("is_cached", [True, False], ids=["at hand", "from files"])
+@pytest.mark.parametrize("is_counted", [True, False], ids=["counted while captured", "from files"])
 def test_tombstone_after_its_delete_needs_no_search(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_cached: bool
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_counted: bool
 ) -> None:
     records = [r for topic in both_tables() for r in topic.records]
-    looked_for = merged(spark, tmp_path / "looked for", records, is_cached=False, tuning=LARGE_SLICES)
+    looked_for = merged(spark, tmp_path / "looked for", records, is_counted=False, tuning=LARGE_SLICES)
     monkeypatch.setattr(slices, "place_tombstones", None)
-    assert merged(spark, tmp_path / "known", records, is_cached) == looked_for
+    assert merged(spark, tmp_path / "known", records, is_counted) == looked_for
     assert looked_for[1] == [(4, "b")]
     assert [(a.table, a.read, a.suppressed) for a in looked_for[0]] == [
         ("public.left_out", 6, 6),
@@ -118,7 +118,7 @@ def test_repeated_tombstone_is_searched(
     taken, left = both_tables()
     story(taken)
     records = [*taken.records, *left.records]
-    expected = merged(spark, tmp_path / "looked for", records, is_cached=False, tuning=LARGE_SLICES)
+    expected = merged(spark, tmp_path / "looked for", records, is_counted=False, tuning=LARGE_SLICES)
     searches = list[int]()
 
     def looking(*arguments: Any) -> placement.PlacedTombstones:
@@ -126,7 +126,7 @@ def test_repeated_tombstone_is_searched(
         return placement.place_tombstones(*arguments)
 
     monkeypatch.setattr(slices, "place_tombstones", looking)
-    assert merged(spark, tmp_path / "at hand", records, is_cached=True) == expected
+    assert merged(spark, tmp_path / "counted", records, is_counted=True) == expected
     assert searches
 
 
@@ -149,7 +149,7 @@ def test_whole_bronze_is_read_only_if_its_end_is_not_enough(
         return whole(bronze, after, through_batch)
 
     monkeypatch.setattr(Bronze, "all_between", reading)
-    accounts, rows, tombstones = merged(spark, tmp_path, topic.records, is_cached=False, limit=1)
+    accounts, rows, tombstones = merged(spark, tmp_path, topic.records, is_counted=False, limit=1)
     assert sum(a.read for a in accounts) == 3 + others
     assert (len(rows), tombstones) == (others, 1)
     before = 2 + others

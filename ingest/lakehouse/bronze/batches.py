@@ -48,7 +48,6 @@ class BronzeBatches:
         self._has_origins = False
         self._table = delta_table.Table(spark, path, tuning)
         self._batch_stats: dict[int, tuple[int, BatchStats]] = {}
-        self._cached_batch: tuple[int, DataFrame] | None = None
 
     def record_batch_stats(self, after: int, through_batch: int, stats: BatchStats) -> None:
         """Records the statistics of the batches `after` < batch ≤ `through_batch`, which this process has written."""
@@ -72,9 +71,6 @@ class BronzeBatches:
         """Returns the events of the capture batches `after` < batch ≤ `through_batch`."""
         if not self._table.exists():
             return self.rows()
-        cached = self._cached_batch
-        if cached is not None and (after + 1, through_batch) == (cached[0], cached[0]):
-            return self._viewed(cached[1]).coalesce(1)
         files = self._files(after, through_batch)
         rows = self._viewed(self._table.rows_in([f for f, _, _ in files]))
         if sum(f.rows for f, _, _ in files) <= _ROWS_A_TASK:

@@ -23,7 +23,6 @@ from ingest.delta.data_file import DataFile, ReadyFile
 from ingest.delta.txn_versions import TxnVersion
 from ingest.lakehouse import row_rewrites
 from ingest.lakehouse.bronze.batches import ORIGINS, BatchStats, BronzeBatches
-from ingest.spark.checkpoints import checkpoint_until_unpersisted, unpersist
 from ingest.tuning import DEFAULT_TUNING, Tuning
 
 _STATISTICS = ",".join(["batch", "timestamp", "topic", "partition", "offset", "source_table"])
@@ -157,30 +156,19 @@ class Bronze(BronzeBatches):
         empty = empty.where(F.size(marks) == 1)
         return empty.select(*COORDINATES, "timestamp", F.element_at(marks, 1)["value"].cast("string").alias("request"))
 
-    def append(
-        self, events: DataFrame, state: CaptureState, counter: EventCounter | None = None, cache: bool = False
-    ) -> None:
+    def append(self, events: DataFrame, state: CaptureState, counter: EventCounter | None = None) -> None:
         """Appends the events of the batch `state.batch`, in one commit with `state`. `counter`: counts them while they
-        are written. `cache`: they are few, and checkpointed until the next batch because the merge reads them next.
+        are written.
 
         Raises Contended if another capture has written this batch."""
         self._drop_outdated_stats()
         batch = F.lit(state.batch).cast("bigint")
         if counter is not None:
             batch = counter.observe(batch, self._view.position(), self._view.table())
-        frame = events.withColumn(BATCH, batch).select(*CAPTURED.names)
-        if self._cached_batch is not None:
-            unpersist(self._cached_batch[1])
-            self._cached_batch = None
-        if cache:
-            # Each of many topics has a few events: a file per core is enough.
-            frame = checkpoint_until_unpersisted(frame.coalesce(frame.sparkSession.sparkContext.defaultParallelism))
-        self._commit(frame, [], state)
+        self._commit(events.withColumn(BATCH, batch).select(*CAPTURED.names), [], state)
         stats = None if counter is None else counter.groups_json()
         if stats is not None:
             self.record_batch_stats(state.batch - 1, state.batch, stats)
-        if cache:
-            self._cached_batch = state.batch, frame
 
     def import_files(self, files: Sequence[ReadyFile], state: CaptureState) -> None:
         """Adds files that lie in `folder` already, with `CAPTURED` rows of batches up to `state.batch`, in one commit
