@@ -341,10 +341,10 @@ MUTANTS = [
         TWO_RUNS,
     ),
     Mutant(
-        "a row is removed before its tombstone is written",
+        "a row is removed without its tombstone",
         "loop/writing.py",
-        "user_metadata, before_commit=tombstones.result)",
-        "user_metadata)",
+        "    if changeset.tombstones is not None:",
+        "    if changeset.tombstones is not None and changeset.silver is None:",
         (*CRASHES, "-k", "tombstone"),
     ),
     Mutant(
@@ -362,16 +362,9 @@ MUTANTS = [
     ),
     Mutant(
         "the check of duplicates is skipped",
-        "loop/writing.py",
-        "in_background(changeset.duplicate_check or _no_check)",
-        "in_background(_no_check)",
-        DUPLICATES,
-    ),
-    Mutant(
-        "tombstones are committed before the check of duplicates",
-        "loop/writing.py",
-        "write(changeset.tombstones, before_commit=checked, is_small=changeset.is_small)",
-        "write(changeset.tombstones, is_small=changeset.is_small)",
+        "reconcile/whole_rows.py",
+        'return bool(equal["same"] == count)',
+        "return True",
         DUPLICATES,
     ),
     Mutant(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -20,7 +19,6 @@ from ingest.delta.deletion_vectors import DeletedRows, write_vectors
 from ingest.delta.read_table import ReadTable
 from ingest.delta.txn_versions import TxnVersion
 from ingest.names import identifier
-from ingest.spark.background import in_background
 from ingest.tuning import DEFAULT_TUNING, Tuning
 
 CHECKPOINTS = {"delta.checkpointInterval": "100"}
@@ -125,7 +123,6 @@ class Table(ReadTable):
         properties: Mapping[str, str] = MappingProxyType({}),
         columns: T.StructType | None = None,
         ready: Sequence[ReadyFile] = (),
-        before_commit: Callable[[], object] | None = None,
         is_small: bool = False,
     ) -> list[DataFile]:
         """Makes one commit, the first of which creates the table. Returns the new files.
@@ -133,8 +130,7 @@ class Table(ReadTable):
         `frame`: rows to add, with the table's columns and types and, optionally, `CHANGE_TYPE`. `removed_files`,
         `deleted_rows`: files and rows to remove. `user_metadata`: of the commit. `txn_version`: of the writer.
         `properties`: of a new table, or set together with `columns`. `columns`: the table's new columns. `ready`: files
-        to add that are written already. `before_commit`: called once the files are written, before the commit.
-        `is_small`: `frame` has few rows.
+        to add that are written already. `is_small`: `frame` has few rows.
 
         Raises Contended if another writer has reached `txn_version`, or has committed a batch since `pin_snapshot`, and
         Delta's conflict errors if that happens during the commit."""
@@ -148,21 +144,15 @@ class Table(ReadTable):
             transaction.updateMetadata(self._delta.with_columns(metadata, columns, properties), False)
         versions = self._checked_txn_versions(transaction, txn_version)
         pairs, emptied = list[Any](), list[DataFile]()
-        if deleted_rows is None:
-            added = self._written(transaction, frame, is_small)
-        else:
-            write = partial(write_vectors, self._spark, self._log, self.path, self.files(), deleted_rows)
-            with in_background(write) as vectors:
-                added = self._written(transaction, frame, is_small)
-            pairs, emptied = vectors.result()
+        if deleted_rows is not None:
+            pairs, emptied = write_vectors(self._spark, self._log, self.path, self.files(), deleted_rows)
+        added = self._written(transaction, frame, is_small)
         added += [self._delta.add_file(file) for file in ready]
         removed_files = [*removed_files, *emptied]
         removed = [f.action.remove() for f in removed_files]
         marked = [action for pair in pairs for action in (pair._1(), pair._2())]
         new = [data_file(a) for a in added if a.getClass().getSimpleName() == "AddFile"]
         live = [*new, *(data_file(pair._1()) for pair in pairs)]
-        if before_commit is not None:
-            before_commit()
         actions = [*added, *removed, *marked]
         self._commit_actions(transaction, live, removed_files, actions, user_metadata, versions)
         self._pinned = None if self._pinned is None else self._pinned + 1

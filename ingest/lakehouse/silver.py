@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -191,15 +191,9 @@ class Silver:
                 version = commit.version - 1
         return version
 
-    def apply(
-        self,
-        changes: RowChanges,
-        table_schema: TableSchema,
-        user_metadata: Mapping[str, Any],
-        before_commit: Callable[[], object] | None = None,
-    ) -> None:
+    def apply(self, changes: RowChanges, table_schema: TableSchema, user_metadata: Mapping[str, Any]) -> None:
         """Writes changes in one commit. `user_metadata`: of the commit; by `WRITER` and `THROUGH_BATCH` it sets the
-        writer's `TxnVersion` too. `before_commit`: called once the files are written, before the commit.
+        writer's `TxnVersion` too.
 
         Raises Contended or Delta's conflict errors if another writer has committed a batch since `pin_snapshot`."""
         if not self.exists() and MAPPING in self._properties(table_schema):
@@ -210,7 +204,6 @@ class Silver:
                 self._new_rows(changes, table_schema),
                 user_metadata,
                 properties=self._properties(table_schema),
-                before_commit=before_commit,
                 is_small=is_small,
             )
             return
@@ -220,11 +213,11 @@ class Silver:
             frame = run_prepared(
                 SilverRows.rewritten, (self._rows_of(table_schema), is_small), changes.states, old, is_small=is_small
             )
-            self._commit(frame, user_metadata, removed_files=rewritten, before_commit=before_commit, is_small=is_small)
+            self._commit(frame, user_metadata, removed_files=rewritten, is_small=is_small)
             return
         new = self._new_rows(changes, table_schema) if changes.actions & {INSERT, UPDATE} else None
         deleted = changes.deleted_rows
-        self._commit(new, user_metadata, deleted_rows=deleted, before_commit=before_commit, is_small=is_small)
+        self._commit(new, user_metadata, deleted_rows=deleted, is_small=is_small)
 
     def _commit(self, frame: DataFrame | None, user_metadata: Mapping[str, Any], **more: Any) -> None:
         txn_version = None

@@ -8,7 +8,7 @@ the whole table: a truncate. The horizon is a property of the table.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -81,13 +81,10 @@ class Tombstones:
         # One partition needs no shuffle.
         return (found.coalesce(1) if are_few else found), are_few
 
-    def write(
-        self, tombstones: DataFrame, before_commit: Callable[[], object] | None = None, is_small: bool = False
-    ) -> None:
+    def write(self, tombstones: DataFrame, is_small: bool = False) -> None:
         """Appends tombstones: `TOMBSTONE_KEY` and `_position`, one for each key, or with `MOVED_TO` one for each new
-        key besides. `before_commit`: called once their file is written, before the commit. `is_small`: they are few, in
-        one partition."""
-        self._append(run_prepared(_new, (), tombstones, is_small=is_small), before_commit, is_small)
+        key besides. `is_small`: they are few, in one partition."""
+        self._append(run_prepared(_new, (), tombstones, is_small=is_small), is_small)
 
     def compact(self) -> bool:
         """Compacts small files if that is due, without outdated tombstones. Returns True if it was due."""
@@ -143,10 +140,8 @@ class Tombstones:
         moved = moved.join(wanted, _KEY).select(_MOVED_TO).distinct().localCheckpoint()
         return files + row_rewrites.update_rows(self._table, moved, [_MOVED_TO], {_MOVED_TO: _nowhere()}, _sorted)
 
-    def _append(
-        self, rows: DataFrame, before_commit: Callable[[], object] | None = None, is_small: bool = False
-    ) -> None:
-        self._table.commit(rows, properties=delta_table.NO_STATISTICS, before_commit=before_commit, is_small=is_small)
+    def _append(self, rows: DataFrame, is_small: bool = False) -> None:
+        self._table.commit(rows, properties=delta_table.NO_STATISTICS, is_small=is_small)
 
 
 def _newest(rows: DataFrame, *more: Column, by: Sequence[str] = (TOMBSTONE_KEY,)) -> DataFrame:

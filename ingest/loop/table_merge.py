@@ -5,7 +5,6 @@ Every step is a plan over DataFrames; only `reconcile` decides, and it writes no
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 
@@ -33,7 +32,7 @@ from ingest.loop.unordered_keys import UnorderedKeys
 from ingest.loop.writing import commit_changeset, commit_nothing
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
-from ingest.reconcile import Changeset, DuplicateMismatch, TableState, Truncation, reconcile, table_state
+from ingest.reconcile import Changeset, TableState, Truncation, reconcile, table_state
 from ingest.reconcile.scd2 import RowHistory
 from ingest.spark.checkpoints import checkpoint_scope
 
@@ -128,17 +127,15 @@ class TableMerge:
         changes = BatchChanges(batch, table_schema, readable, self._rules, self.table_schemas.arrived(batch.table))
         if readable:
             self._unordered.check(batch, table_schema, changes, stored)
-        reconcile_batch = None
+        changeset = None
         if readable or batch.tombstones is not None or truncation.is_new:
-            reconcile_batch = partial(
-                reconcile, changes, table_schema, stored, truncation, batch.count, batch.key_changes
-            )
+            changeset = reconcile(changes, table_schema, stored, truncation, batch.count, batch.key_changes)
         before = Account(batch.table, read, truncation.applied, quarantined=quarantined)
-        finish = partial(self._reconcile_and_commit, batch, table_schema, stored, changes, reconcile_batch, before)
-        try:
-            return finish()
-        except DuplicateMismatch:
-            return finish(compare_ties=True)
+        account = self._account(batch, before, changeset)
+        if stored.row_history is not None:
+            self._commit_history(stored.row_history, batch, table_schema, changes, changeset)
+        self._commit(batch, changeset, table_schema, stored, account)
+        return account
 
     def _load_state(
         self, batch: TableBatch, incoming: Incoming, origin: str
@@ -157,27 +154,9 @@ class TableMerge:
             _require_same_columns(stored, table_schema)
         return stored, table_schema, refused, has_other_writers
 
-    def _reconcile_and_commit(
-        self,
-        batch: TableBatch,
-        table_schema: TableSchema,
-        stored: TableState,
-        changes: BatchChanges,
-        reconcile_batch: Callable[..., Changeset] | None,
-        before: Account,
-        compare_ties: bool = False,
-    ) -> Account:
-        """Commits the changeset of the batch and returns the account. `reconcile_batch`: None where nothing can change.
-        `before`: what is accounted for already."""
-        changeset = None if reconcile_batch is None else reconcile_batch(compare_ties=compare_ties)
-        account = self._account(batch, before, changeset)
-        if stored.row_history is not None:
-            self._commit_history(stored.row_history, batch, table_schema, changes, changeset)
-        self._commit(batch, changeset, table_schema, stored, account)
-        return account
-
     def _account(self, batch: TableBatch, before: Account, changeset: Changeset | None) -> Account:
-        """Returns the account of the batch: the one that a died run has committed with the same slice, if there is."""
+        """Returns the account of the batch: the one that a died run has committed with the same slice, if there is.
+        `before`: what is accounted for already. `changeset`: None where nothing can change."""
         applied = before.applied + (changeset.applied if changeset else 0)
         quarantined = before.quarantined + (changeset.quarantined if changeset else 0)
         account = Account(batch.table, before.read, applied, before.read - applied - quarantined, quarantined)

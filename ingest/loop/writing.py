@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -18,7 +17,6 @@ from ingest.lakehouse.row_changes import RowChanges
 from ingest.merge.actions import ACTION, DELETE
 from ingest.merge.table_schema import TableSchema
 from ingest.reconcile import Changeset, TableState
-from ingest.spark.background import in_background
 
 
 def commit_changeset(
@@ -29,29 +27,23 @@ def commit_changeset(
     quarantine: Callable[[DataFrame], None],
 ) -> bool:
     """Writes the changeset. Returns whether small files were compacted at the end. `user_metadata`: of the commits.
-    `quarantine`: takes the changes that can't be applied.
-
-    Raises DuplicateMismatch where the changeset's `duplicate_check` fails; silver is unchanged then."""
+    `quarantine`: takes the changes that can't be applied."""
     pending = changeset.pending
     if not table_schema.key:
         if stored.pending_commit is None:
             _write_debts(pending, table_schema, stored, user_metadata)
         pending = None
-    # Submitted in the order in which they wait for each other: the first one in the pool waits for nothing.
-    with (
-        in_background(changeset.duplicate_check or _no_check) as checking,
-        in_background(partial(_write_tombstones, stored, changeset, checking.result)) as tombstones,
-    ):
-        if changeset.refused is not None:
-            quarantine(changeset.refused)
-        if pending is not None and pending.actions - {DELETE}:
-            waiting = pending.states.where(F.col(ACTION) != DELETE)
-            stored.pending.apply(replace(pending, states=waiting), table_schema, user_metadata)
-        if changeset.silver is not None:
-            stored.silver.apply(changeset.silver, table_schema, user_metadata, before_commit=tombstones.result)
+    if changeset.tombstones is not None:
+        stored.tombstones.write(changeset.tombstones, is_small=changeset.is_small)
+    if changeset.refused is not None:
+        quarantine(changeset.refused)
+    if pending is not None and pending.actions - {DELETE}:
+        waiting = pending.states.where(F.col(ACTION) != DELETE)
+        stored.pending.apply(replace(pending, states=waiting), table_schema, user_metadata)
     if changeset.silver is None:
-        tombstones.result()
         commit_nothing(table_schema, stored, user_metadata)
+    else:
+        stored.silver.apply(changeset.silver, table_schema, user_metadata)
     if pending is not None and DELETE in pending.actions:
         stored.pending.remove(pending.states.where(F.col(ACTION) == DELETE), table_schema, user_metadata)
     return _compact(stored, table_schema)
@@ -73,19 +65,6 @@ def commit_nothing(table_schema: TableSchema, stored: TableState, user_metadata:
     if not stored.silver.exists():
         stored.silver.create(table_schema)
     stored.silver.commit_without_rows(user_metadata)
-
-
-def _no_check() -> None:
-    pass
-
-
-def _write_tombstones(stored: TableState, changeset: Changeset, checked: Callable[[], object]) -> None:
-    """Writes the tombstones once `checked` returns: if the check fails the batch is reconciled again, and tombstones
-    that are there already would not count as new."""
-    if changeset.tombstones is None:
-        checked()
-    else:
-        stored.tombstones.write(changeset.tombstones, before_commit=checked, is_small=changeset.is_small)
 
 
 def _compact(stored: TableState, table_schema: TableSchema) -> bool:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from ingest.batches.decoding import BatchChanges
 from ingest.changelog.image_reader import ImageChoice
 from ingest.merge.table_schema import TableSchema
-from ingest.reconcile.changeset import Changeset, DuplicateMismatch, TableState, Truncation, table_state
+from ingest.reconcile.changeset import Changeset, TableState, Truncation, table_state
 from ingest.reconcile.keyless import reconcile_keyless
 from ingest.reconcile.partial_rows import reconcile_partial_rows
 from ingest.reconcile.whole_rows import reconcile_whole_rows
 
-__all__ = ["Changeset", "DuplicateMismatch", "TableState", "Truncation", "reconcile", "table_state"]
+__all__ = ["Changeset", "TableState", "Truncation", "reconcile", "table_state"]
 
 
 def reconcile(
@@ -26,18 +26,16 @@ def reconcile(
     truncation: Truncation,
     event_count: int,
     key_changes: bool = False,
-    compare_ties: bool = False,
 ) -> Changeset:
     """Returns what the changes do to the table. Reads silver, pending rows and tombstones of the batch's keys; writes
     nothing.
 
     `event_count`: number of events that the changes come from. `key_changes`: some delete names the key to which its
-    row moves. `compare_ties`: compare events at a row's own position with the row first, so that the changeset needs
-    no `duplicate_check`."""
+    row moves."""
     if not table_schema.key:
         return reconcile_keyless(changes, table_schema, stored, truncation)
     if not key_changes and not (truncation.is_new and _has_column_versions(stored)):
-        changeset = reconcile_whole_rows(changes, table_schema, stored, truncation, event_count, compare_ties)
+        changeset = reconcile_whole_rows(changes, table_schema, stored, truncation, event_count)
         if changeset is not None:
             return changeset
     return reconcile_partial_rows(changes(ImageChoice.AFTER_OR_BEFORE), table_schema, stored, truncation, key_changes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -78,16 +77,10 @@ class Truncation:
     applied: int = 0
 
 
-class DuplicateMismatch(Exception):
-    """Raised when an event that was taken for a duplicate differs from the row at its position. Holds the table's name.
-    The batch has to be reconciled again with `compare_ties`."""
-
-
 @dataclass(frozen=True)
 class Changeset:
     """The rows to write; None: nothing. `tombstones`: new ones. `refused`: changes with their `CODE`. `applied`,
-    `quarantined`: numbers of events. `duplicate_check`: raises DuplicateMismatch if the changeset doesn't hold; to be
-    awaited before silver is committed. `is_small`: there is little to write, and it is in one partition."""
+    `quarantined`: numbers of events. `is_small`: there is little to write, and it is in one partition."""
 
     silver: RowChanges | None
     pending: RowChanges | None
@@ -95,7 +88,6 @@ class Changeset:
     refused: DataFrame | None
     applied: int
     quarantined: int
-    duplicate_check: Callable[[], None] | None = None
     is_small: bool = False
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from pyspark.sql import DataFrame
 
 from ingest.changelog.change import quoted
@@ -12,25 +10,18 @@ from ingest.merge.actions import TOMBSTONE_KEY
 from ingest.merge.key_join import joined_by_key
 from ingest.reconcile.changeset import TableState
 from ingest.reconcile.stored_state import lookup_columns, with_row_actions
-from ingest.spark.background import in_background
-from ingest.spark.checkpoints import in_same_scope
 from ingest.spark.prepared import run_prepared
 
 _IN_ONE_TASK = "shuffle_hash"
 
 
 def with_stored_actions(states: DataFrame, stored: TableState, key: tuple[str, ...]) -> DataFrame:
-    """Returns the states as `with_row_actions` does, checkpointed. Rows and tombstones are looked up concurrently."""
-    with in_background(in_same_scope(partial(_tombstones_near, stored, states))) as lookup:
-        rows = stored.silver.near(states, key, lookup_columns, (key,)) if stored.silver.exists() else None
-    tombstones = lookup.result()
+    """Returns the states as `with_row_actions` does, checkpointed."""
+    rows = stored.silver.near(states, key, lookup_columns, (key,)) if stored.silver.exists() else None
+    tombstones = stored.tombstones.near(states) if stored.tombstones.exists() else None
     by = (key, stored.tombstones.horizon(), rows is not None, tombstones is not None)
     found = (frame for frame in (rows, tombstones) if frame is not None)
     return run_prepared(_with_row_actions, by, states, *found, once=True)
-
-
-def _tombstones_near(stored: TableState, states: DataFrame) -> DataFrame | None:
-    return stored.tombstones.near(states) if stored.tombstones.exists() else None
 
 
 def _with_row_actions(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -29,10 +28,9 @@ from ingest.merge.compaction import compacted
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.table_schema import TableSchema
 from ingest.reconcile.action_counts import IS_PARTIAL, ActionCounts, count_actions, replaced_file, takes_effect
-from ingest.reconcile.changeset import Changeset, DuplicateMismatch, TableState, Truncation, above_truncate
+from ingest.reconcile.changeset import Changeset, TableState, Truncation, above_truncate
 from ingest.reconcile.small_batch import with_stored_actions
 from ingest.reconcile.stored_state import lookup_columns, with_row_actions
-from ingest.spark.background import in_background, submit_in_background
 from ingest.spark.checkpoints import checkpoint, unpersist
 from ingest.spark.prepared import run_prepared
 
@@ -48,12 +46,11 @@ def reconcile_whole_rows(
     stored: TableState,
     truncation: Truncation,
     event_count: int,
-    compare_ties: bool = False,
 ) -> Changeset | None:
     """Returns what whole images do to the table; None where positions of single columns are needed.
 
-    `event_count`: about the number of changes. `compare_ties`: compare states at their row's own position with the row
-    now, instead of in a `duplicate_check` that runs during the write."""
+    `event_count`: about the number of changes. A state at its row's own position is compared with the row: an equal one
+    is a duplicate."""
     key, is_small = table_schema.identity, event_count <= stored.tuning.small_batch_events
     scan_all = _is_most_of_table(stored, event_count)
     parts = None if is_small else _partition_count(changes.spark, event_count)
@@ -69,20 +66,16 @@ def reconcile_whole_rows(
         unpersist(states)
     if counts.column_versions or (counts.moved and _moved_later(changes, resolved, key)):
         return None
-    duplicate_check = None
-    if counts.tied and compare_ties:
+    some_differ = bool(counts.tied) and not _are_duplicates(resolved.where(TIED), counts, table_schema, stored)
+    if some_differ:
         resolved, counts = _without_duplicates(resolved, counts, table_schema, stored)
         is_small = False
-    elif counts.tied:
-        # Started at once: of all that is left to do before the commit it takes longest.
-        duplicate_check = submit_in_background(
-            partial(_check_duplicates, resolved.where(TIED), counts, table_schema, stored)
-        )
+    else:
         counts = counts.without(counts.tied, counts.tied_moves)
     applied = counts.effects
     if counts.moves:  # An event that moves a row is one event with two effects.
-        applied = resolved.where(takes_effect(compare_ties)).select(EVENT_ID).distinct().count()
-    rows = run_prepared(_silver_rows, (compare_ties,), resolved, is_small=is_small)
+        applied = resolved.where(takes_effect(some_differ)).select(EVENT_ID).distinct().count()
+    rows = run_prepared(_silver_rows, (some_differ,), resolved, is_small=is_small)
     tombstones = run_prepared(_new_tombstones, (), resolved, is_small=is_small)
     return Changeset(
         RowChanges(rows, counts.actions, counts.files, counts.effects, parts, counts.removed_rows)
@@ -93,7 +86,6 @@ def reconcile_whole_rows(
         resolved.where(F.col(ACTION) == REFUSE) if counts.refused else None,
         applied,
         counts.refused,
-        duplicate_check,
         is_small,
     )
 
@@ -117,9 +109,9 @@ def _states(
     return compacted(rows, key, parts).withColumn(TOMBSTONE_KEY, tombstone_key(key))
 
 
-def _silver_rows(compare_ties: bool, resolved: DataFrame) -> DataFrame:
+def _silver_rows(include_tied: bool, resolved: DataFrame) -> DataFrame:
     """Returns the states that are written to silver or removed from it."""
-    states = resolved.where(takes_effect(compare_ties) & (F.col(ACTION) != WRITE_TOMBSTONE))
+    states = resolved.where(takes_effect(include_tied) & (F.col(ACTION) != WRITE_TOMBSTONE))
     return states.withColumn(COLUMN_POSITIONS, F.lit(None).cast(COLUMN_POSITIONS_TYPE))
 
 
@@ -149,9 +141,8 @@ def _is_most_of_table(stored: TableState, event_count: int) -> bool:
 def _with_stored_actions(states: DataFrame, stored: TableState, key: Sequence[str], scan_all: bool) -> DataFrame:
     """Returns the states as `with_row_actions` does. `scan_all`: read all that is stored, instead of only the batch's
     keys."""
-    with in_background(partial(_tombstones, states, stored, key, scan_all)) as lookup:
-        rows = _rows(states, stored, key, scan_all)
-    return with_row_actions(key, stored.tombstones.horizon(), states, rows, lookup.result())
+    rows, tombstones = (lookup(states, stored, key, scan_all) for lookup in (_rows, _tombstones))
+    return with_row_actions(key, stored.tombstones.horizon(), states, rows, tombstones)
 
 
 def _rows(states: DataFrame, stored: TableState, key: Sequence[str], scan_all: bool) -> DataFrame | None:
@@ -182,16 +173,15 @@ def _moved_later(changes: BatchChanges, resolved: DataFrame, key: Sequence[str])
     return not older.isEmpty()
 
 
-def _check_duplicates(tied: DataFrame, counts: ActionCounts, table_schema: TableSchema, stored: TableState) -> None:
-    """Raises DuplicateMismatch where one of these states differs from the row at its position."""
+def _are_duplicates(tied: DataFrame, counts: ActionCounts, table_schema: TableSchema, stored: TableState) -> bool:
+    """Returns whether each of these states equals the row at its position."""
     key, state_content, count = list(table_schema.identity), content_hash(table_schema.names), sum(counts.tied.values())
     states = tied.select(*map(quoted, key), state_content.alias("_ingest_state_content"))
     files = {file for _, file in counts.tied if file is not None}
     are_few = count <= stored.tuning.page_lookup_keys
     rows = stored.silver.matching_with(states, key, ["_ingest_state_content"], files, are_few)
     (equal,) = rows.agg(F.count_if(F.col("_ingest_state_content") == state_content).alias("same")).collect()
-    if equal["same"] != count:
-        raise DuplicateMismatch(table_schema.table)
+    return bool(equal["same"] == count)
 
 
 def _without_duplicates(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 from pyspark.sql import DataFrame
 
 from ingest.jvm.plans import unpersist_checkpoint
 
 _OF_THREAD = threading.local()
-_T = TypeVar("_T")
 
 
 def checkpoint(frame: DataFrame, eager: bool = False) -> DataFrame:
@@ -44,34 +42,14 @@ def checkpoint_until_unpersisted(frame: DataFrame, eager: bool = False) -> DataF
 def checkpoint_scope() -> Iterator[None]:
     """Unpersists on exit every frame that this thread checkpointed in the block. The JVM would keep their rows until
     its garbage collector finds them."""
-    checkpointed: list[DataFrame] = []
-    try:
-        with _in_scope(checkpointed):
-            yield
-    finally:
-        for rows in checkpointed:
-            unpersist(rows)
-
-
-def in_same_scope(work: Callable[[], _T]) -> Callable[[], _T]:
-    """Returns `work` for another thread: what it checkpoints there belongs to this thread's scope."""
-    scope = getattr(_OF_THREAD, "scope", None)
-
-    def scoped() -> _T:
-        with _in_scope(scope):
-            return work()
-
-    return scoped
-
-
-@contextmanager
-def _in_scope(scope: list[DataFrame] | None) -> Iterator[None]:
     outer = getattr(_OF_THREAD, "scope", None)
-    _OF_THREAD.scope = scope
+    checkpointed = _OF_THREAD.scope = list[DataFrame]()
     try:
         yield
     finally:
         _OF_THREAD.scope = outer
+        for rows in checkpointed:
+            unpersist(rows)
 
 
 def unpersist(rows: DataFrame) -> None:
