@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from ingest.delta.classes import delta_classes
 from ingest.internal_columns import LOCATION
-from ingest.jvm.classes import java_class
+from ingest.jvm.classes import java_class, static_method
 from ingest.jvm.constructors import batch_file_index, logical_relation
 from ingest.jvm.library import has_library
 from ingest.jvm.plans import frame_of
@@ -39,7 +39,7 @@ def run_prepared_on(
     planned once for each `by` and metadata of the table. `marked`: some file has a deletion vector, which needs a plan
     of its own."""
     index = _index(spark, log, snapshot, actions)
-    like = java_class(spark._jvm, "java.util.List").of(str(log.dataPath()), snapshot.metadata(), marked)
+    like = static_method(spark._jvm, "java.util.List", "of")(str(log.dataPath()), snapshot.metadata(), marked)
     return scanned(query, by, Files(spark, like, index, lambda: _rows(spark, log, snapshot, index)))
 
 

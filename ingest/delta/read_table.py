@@ -21,14 +21,15 @@ from ingest.delta.conflict_retry import concurrent_commit
 from ingest.delta.data_file import DataFile, live_rows
 from ingest.delta.file_index import rows_of, run_prepared_on
 from ingest.delta.log_cache import LogCache, log_cache
-from ingest.jvm.classes import java_class
+from ingest.jvm.classes import static_method
 from ingest.spark.prepared import Query
 from ingest.tuning import DEFAULT_TUNING, Tuning
 
 
 def exists(spark: SparkSession, path: str) -> bool:
     """Returns True if there is a Delta table at `path`."""
-    return bool(java_class(spark._jvm, "io.delta.tables.DeltaTable").isDeltaTable(spark._jsparkSession, path))
+    is_delta_table = static_method(spark._jvm, "io.delta.tables.DeltaTable", "isDeltaTable")
+    return bool(is_delta_table(spark._jsparkSession, path))
 
 
 class ReadTable:

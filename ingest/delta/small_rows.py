@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from ingest.jvm.classes import java_class
+from ingest.jvm.classes import static_method
 from ingest.jvm.library import tasks_have_library
 
 
@@ -21,6 +21,6 @@ def write_small_rows(transaction: Any, rows: DataFrame) -> list[Any] | None:
     spark = rows.sparkSession
     if not tasks_have_library(spark.sparkContext):
         return None
-    actions = java_class(spark._jvm, "ingest.delta.SmallWrite").written(transaction, rows._jdf)
+    actions = static_method(spark._jvm, "ingest.delta.SmallWrite", "written")(transaction, rows._jdf)
     # Iterating in py4j ends with an exception, which PySpark inspects for longer than the write took.
     return None if actions is None else [actions.get(number) for number in range(actions.size())]

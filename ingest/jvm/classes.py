@@ -13,6 +13,12 @@ def java_class(jvm: Any, name: str) -> Any:
     return reduce(getattr, name.split("."), jvm)
 
 
+@lru_cache(maxsize=512)
+def static_method(jvm: Any, class_name: str, method: str) -> Any:
+    """Returns a static method, looked up once: of a class, py4j looks it up at each call."""
+    return getattr(java_class(jvm, class_name), method)
+
+
 def scala_object(package: Any, name: str) -> Any:
     """Returns the Scala object `name` of a package."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")

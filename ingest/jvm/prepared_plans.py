@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ingest.jvm.classes import java_class
+from ingest.jvm.classes import java_class, static_method
 
 
 class JavaFrames:
@@ -21,7 +21,7 @@ class JavaFrames:
 
     def columns(self) -> Hashable:
         """Returns the columns of all frames; equal where names and types are."""
-        columns: Hashable = _java(self.spark).columns(self.java)
+        columns: Hashable = _static(self.spark, "columns")(self.java)
         return columns
 
 
@@ -34,10 +34,9 @@ class RowPlan:
     ) -> None:
         """`by`: the query's first arguments. `columns`: those of its inputs (`JavaFrames.columns`)."""
         self._spark = spark
-        self._classes = _java(spark)
-        slots = self._classes.slots(spark._jsparkSession, columns)
+        slots = _static(spark, "slots")(spark._jsparkSession, columns)
         self._planned = query(*by, *(DataFrame(slots.get(number), spark) for number in range(slots.size())))
-        self._plan = self._classes.plan(self._planned._jdf, slots)
+        self._plan = _static(spark, "plan")(self._planned._jdf, slots)
 
     @property
     def repeats(self) -> bool:
@@ -46,11 +45,12 @@ class RowPlan:
 
     def answer(self, given: JavaFrames, once: bool) -> DataFrame:
         """Returns the query's result for the rows of `given`. `once`: checkpointed."""
-        return DataFrame(self._classes.answer(self._planned._jdf, self._plan, given.java, once), self._spark)
+        answer = _static(self._spark, "answer")(self._planned._jdf, self._plan, given.java, once)
+        return DataFrame(answer, self._spark)
 
     def to_json(self, given: JavaFrames) -> str:
         """Returns the result of a query whose rows are objects in JSON, as a JSON array."""
-        return str(self._classes.toJson(self._plan, given.java))
+        return str(_static(self._spark, "toJson")(self._plan, given.java))
 
 
 class ScanPlan:
@@ -60,7 +60,7 @@ class ScanPlan:
         """`by`: the query's first arguments. `rows`: those of some of the files."""
         self._spark = rows.sparkSession
         self._planned = query(*by, rows)
-        self._plan = _java(self._spark).scan(self._planned._jdf)
+        self._plan = _static(self._spark, "scan")(self._planned._jdf)
 
     @property
     def repeats(self) -> bool:
@@ -69,8 +69,9 @@ class ScanPlan:
 
     def answer(self, index: Any) -> DataFrame:
         """Returns the query's result for the files of `index`, Spark's `FileIndex`."""
-        return DataFrame(_java(self._spark).scanned(self._planned._jdf, self._plan, index), self._spark)
+        return DataFrame(_static(self._spark, "scanned")(self._planned._jdf, self._plan, index), self._spark)
 
 
-def _java(spark: SparkSession) -> Any:
-    return java_class(spark._jvm, "ingest.prepared.PreparedQuery")
+def _static(spark: SparkSession, method: str) -> Any:
+    """Returns a static method of the library's `PreparedQuery`."""
+    return static_method(spark._jvm, "ingest.prepared.PreparedQuery", method)

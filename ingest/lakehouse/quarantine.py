@@ -21,7 +21,7 @@ from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.delta.data_file import DataFile
 from ingest.lakehouse import row_rewrites
 from ingest.lakehouse.bronze import COORDINATES
-from ingest.spark.checkpoints import checkpoint_until_unpersisted, unpersist
+from ingest.spark.checkpoints import checkpoint, checkpoint_scope
 from ingest.tuning import DEFAULT_TUNING, Tuning
 
 SET_ASIDE = "table-set-aside"
@@ -111,12 +111,9 @@ class Quarantine:
         return compaction.compact(self._table, files, lambda due: _laid_out(self._table.rows_in(due), 1))
 
     def _append_new(self, rows: DataFrame, waiting: bool) -> None:
-        # Computed once: their ranges of offsets are needed before they are written.
-        events = checkpoint_until_unpersisted(rows)
-        try:
-            self._table.commit(self._new_events(events, waiting), properties=_STATISTICS)
-        finally:
-            unpersist(events)
+        with checkpoint_scope():
+            # Computed once: their ranges of offsets are needed before they are written.
+            self._table.commit(self._new_events(checkpoint(rows), waiting), properties=_STATISTICS)
 
     def _new_events(self, events: DataFrame, waiting: bool) -> DataFrame:
         """Returns the events whose coordinates are not in quarantine."""

@@ -16,7 +16,8 @@ _OF_THREAD = threading.local()
 def checkpoint(frame: DataFrame, eager: bool = False) -> DataFrame:
     """Returns `frame` as a local checkpoint: computed by the first action that reads it, or at once where `eager`.
     `checkpoint_scope` unpersists it; outside of one it stays until the process ends."""
-    return add_to_scope(checkpoint_until_unpersisted(frame, eager))
+    # Spark drops a plan's metrics with the plan, and then logs a warning for every task that reports to them.
+    return add_to_scope(frame.localCheckpoint(eager=eager), computed_from=frame)
 
 
 def add_to_scope(rows: DataFrame, computed_from: object = None) -> DataFrame:
@@ -27,14 +28,6 @@ def add_to_scope(rows: DataFrame, computed_from: object = None) -> DataFrame:
     scope: list[DataFrame] | None = getattr(_OF_THREAD, "scope", None)
     if scope is not None:
         scope.append(rows)
-    return rows
-
-
-def checkpoint_until_unpersisted(frame: DataFrame, eager: bool = False) -> DataFrame:
-    """Returns what `checkpoint` does, outside of every scope: the caller has to `unpersist` it."""
-    rows = frame.localCheckpoint(eager=eager)
-    # Spark drops a plan's metrics with the plan, and then logs a warning for every task that reports to them.
-    vars(rows)["computed_from"] = frame
     return rows
 
 
